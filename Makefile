@@ -1,0 +1,39 @@
+# Needs python3 >= 3.11 and make, nothing more; everything else is fetched, hash-locked, into the store.
+PYTHON ?= python3
+DEV := $(PYTHON) -m bootstrap -m
+
+.DEFAULT_GOAL := help
+.PHONY: help image test check format requirements
+
+help:
+	@echo "make image    the vLLM image for GB10"
+	@echo "make test     everything: lint, types, unit, golden and integration tests"
+	@echo "make check    the fast gates: no network, no container engine"
+	@echo "make format   rewrite the sources as the linter wants them"
+	@echo "make requirements   resolve the tool's own requirements anew (network)"
+
+image:
+	./build.py image --engine vllm --arch 12.1f
+
+test: lint
+	$(DEV) pytest
+
+check: lint
+	$(DEV) pytest tests/unit tests/golden
+
+.PHONY: lint
+lint:
+	$(DEV) ruff format --check
+	$(DEV) ruff check
+	$(DEV) mypy
+
+format:
+	$(DEV) ruff format
+	$(DEV) ruff check --fix
+
+COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --python-version 3.11 --no-build \
+	--quiet --no-annotate --custom-compile-command "make requirements" $(UPGRADE)
+
+requirements:
+	$(DEV) $(COMPILE) --output-file requirements.lock
+	$(DEV) $(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock

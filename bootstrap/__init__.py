@@ -1,0 +1,1 @@
+"""How the tool starts itself: a virtual environment made once from hash-locked requirements, then handed over to."""

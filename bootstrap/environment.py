@@ -1,0 +1,59 @@
+"""Which environment a lock and an interpreter need, and where it lies in the store; no network, light to import."""
+
+import hashlib
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from gb10.store import file_sha256
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+STAMP = "complete"
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A virtual environment: ``key`` names it, ``root`` leads to it; it counts only with its stamp, written last."""
+
+    lock: Path
+    key: str
+    root: Path
+
+    @property
+    def stamp(self) -> Path:
+        """Written last, with the digest of the lock."""
+        return self.root / STAMP
+
+    @property
+    def python(self) -> Path:
+        """The interpreter to run, whether it is there yet or not."""
+        return self.root / "bin" / "python"
+
+    def is_complete(self) -> bool:
+        """True when the environment was made to the end and its interpreter is still there."""
+        return is_stamped(self.root, self.lock) and os.access(self.python, os.X_OK)
+
+
+def environment(lock: Path, store_root: Path) -> Environment:
+    """The environment of a lock for the interpreter that runs this; same inputs, same place."""
+    key = environment_key(lock.read_bytes())
+    return Environment(lock=lock, key=key, root=store_root / "environments" / key)
+
+
+def environment_key(lock: bytes) -> str:
+    """Hex sha256 over the lock and what decides which wheels fit: the Python, where it lies, the machine."""
+    # One home may serve several machines and Pythons; a Python that moved leaves its environments without a program.
+    interpreter = (sys.implementation.cache_tag, sys.abiflags, sys.base_prefix, os.uname().machine)
+    return hashlib.sha256("\0".join((*interpreter, "")).encode() + lock).hexdigest()
+
+
+def is_inside(lock: Path) -> bool:
+    """True when the interpreter that runs this is the environment of that lock."""
+    return is_stamped(Path(sys.prefix), lock)
+
+
+def is_stamped(root: Path, lock: Path) -> bool:
+    """True when a directory holds the whole environment of a lock."""
+    stamp = root / STAMP
+    return stamp.exists() and stamp.read_text(encoding="ascii") == file_sha256(lock)

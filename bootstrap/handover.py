@@ -1,0 +1,51 @@
+"""From the user's interpreter into the tool's: the environment is made when needed, then this process becomes it."""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bootstrap.environment import CHECKOUT, environment, is_inside
+from gb10.errors import Gb10Error
+from gb10.store import open_store, store_root
+
+INTERRUPTED = 130
+
+
+def run(script: str, argv: Sequence[str]) -> int:
+    """Inside the environment: the command line. Outside: become ``script`` inside it."""
+    lock = CHECKOUT / "requirements.lock"
+    if not is_inside(lock):
+        return enter(lock, [script, *argv])
+    from gb10.cli import main  # noqa: PLC0415 - what it imports exists only inside the environment
+
+    return main(argv)
+
+
+def enter(lock: Path, argv: Sequence[str]) -> int:
+    """Become the Python of the lock's environment with this command line; returns only an exit code of failure."""
+    try:
+        wanted = environment(lock, store_root(os.environ))
+        if not wanted.is_complete():
+            # Loaded only here: it costs more than all the rest of a start.
+            importlib.import_module("bootstrap.install").ensure(wanted, open_store(os.environ), os.environ)
+    except Gb10Error as error:
+        print(error, file=sys.stderr)
+        return error.code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    os.execv(wanted.python, [str(wanted.python), *interpreter_options(), *argv])
+
+
+def interpreter_options() -> list[str]:
+    """Isolated from PYTHONPATH and the user's site directory: what runs is what was locked.
+
+    Where bytecode goes stays the user's choice.
+    """
+    options = ["-I"]
+    if sys.dont_write_bytecode:
+        options.append("-B")
+    if sys.pycache_prefix:
+        options += ["-X", f"pycache_prefix={sys.pycache_prefix}"]
+    return options

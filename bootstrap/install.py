@@ -1,0 +1,106 @@
+"""Making an environment: an empty virtual environment, then pip from its vendored wheel, by hash and without choice."""
+
+import shutil
+import sys
+import uuid
+import venv
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from bootstrap.environment import CHECKOUT, Environment
+from gb10.errors import FetchError, Gb10Error, UsageError
+from gb10.proc import CommandFailedError, capture, last_lines
+from gb10.store import Store, file_sha256
+
+PIP = CHECKOUT / "bootstrap" / "pip-26.3-py3-none-any.whl"
+PIP_SHA256 = "f3b60b20ffaadd4415ed7957212a38ac63fa4c5fa375bd0f4a797777940fad13"
+PIP_OPTIONS = (
+    "--quiet", "--no-input", "--disable-pip-version-check", "--no-user", "--no-warn-script-location",
+    "--require-hashes", "--only-binary", ":all:", "--no-deps",
+)  # fmt: skip
+PIP_TAIL = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Words of pip that tell one cause from the others, and what the user is told."""
+
+    words: tuple[str, ...]
+    error: type[Gb10Error]
+    message: str
+    hint: str
+
+
+# The first that matches wins: pip ends in "no matching distribution" also when it could not reach the index.
+CAUSES = (
+    Cause(("DO NOT MATCH THE HASHES",), FetchError, "a package is not the one that was locked",
+          "an index, a mirror or a proxy changed it; point pip to another index and run again"),
+    Cause(("CERTIFICATE_VERIFY_FAILED", "SSLError", "SSLCertVerificationError"), FetchError,
+          "the package index's certificate is not trusted",
+          "name your CA bundle in PIP_CERT or SSL_CERT_FILE, or in pip's configuration"),
+    Cause(("No space left on device", "Disk quota exceeded"), UsageError, "no room for the tool's environment",
+          "set GB10_CACHE_DIR to a directory on a disk with room"),
+    Cause(("Retrying (", "Connection", "ProxyError", "timed out"), FetchError, "cannot reach the package index",
+          "check the network, the proxy and pip's configuration (pip reads it as always); run again"),
+    Cause(("No matching distribution",), FetchError, "the package index has no wheel that was locked and fits here",
+          "use an index that mirrors the public one in full, and CPython 3.11 to 3.14 on Linux, x86_64 or aarch64"),
+)  # fmt: skip
+OTHER = Cause((), FetchError, "cannot install the tool's packages", "mend what pip says and run again")
+
+
+def ensure(wanted: Environment, store: Store, env: Mapping[str, str]) -> None:
+    """Make the environment unless it is there; others wait. Raises FetchError, and UsageError when there is no room."""
+    with store.locked(f"environment-{wanted.key}", waiting=lambda: say("waiting for another run that makes it")):
+        if wanted.is_complete():
+            return
+        say(f"making the environment of {wanted.lock.name}, once (some 20 s)")
+        try:
+            make(wanted, env)
+        except OSError as error:
+            raise UsageError(
+                f"cannot write to {wanted.root}: {error.strerror}",
+                hint="set GB10_CACHE_DIR to a directory on a disk with room",
+            ) from error
+
+
+def make(wanted: Environment, env: Mapping[str, str]) -> None:
+    """Make it in a directory of its own, then point ``wanted.root`` there in one step.
+
+    A killed run may leave its pip at work: that one writes where nobody looks. A rename of the directory would break
+    the paths in its scripts; hence a link.
+    """
+    for left in wanted.root.parent.glob(f"{wanted.key}.*"):
+        shutil.rmtree(left, ignore_errors=True)
+    work = replace(wanted, root=wanted.root.with_suffix(f".{uuid.uuid4().hex[:8]}"))
+    venv.create(work.root, symlinks=True)
+    install(work, env)
+    work.stamp.write_text(file_sha256(work.lock), encoding="ascii")
+    link = work.root / "link"
+    link.symlink_to(work.root.name)
+    link.replace(wanted.root)
+
+
+def install(wanted: Environment, env: Mapping[str, str]) -> None:
+    """Run the vendored pip in the environment; raises FetchError or UsageError with the cause that pip names."""
+    if file_sha256(PIP) != PIP_SHA256:
+        raise FetchError(
+            f"{PIP.name} is not the file that was released", where=str(PIP), hint="check out the tree anew"
+        )
+    # Its own variables would lead pip elsewhere than into the environment.
+    clean = {name: value for name, value in env.items() if name not in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")}
+    pip = (str(wanted.python), "-I", str(PIP / "pip"), "install", *PIP_OPTIONS, "--requirement", str(wanted.lock))
+    try:
+        capture(pip, env=clean)
+    except CommandFailedError as failure:
+        raise explain(failure.tail) from failure
+
+
+def explain(tail: str) -> Gb10Error:
+    """The error that pip's last lines stand for."""
+    cause = next((cause for cause in CAUSES if any(words in tail for words in cause.words)), OTHER)
+    return cause.error(cause.message, where=last_lines(tail, PIP_TAIL), hint=cause.hint)
+
+
+def say(text: str) -> None:
+    """One line of talk."""
+    print(f"gb10: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,20 @@
+#!/usr/bin/env python3
+"""gb10: container images for NVIDIA GB10. Needs Python 3.11 and nothing else; ``./build.py --help`` says the rest."""
+
+import os
+import sys
+
+
+def main() -> int:
+    if sys.version_info < (3, 11):
+        sys.stderr.write("error: gb10 needs Python 3.11 or newer, this is Python %d.%d\n" % sys.version_info[:2])
+        sys.stderr.write("hint: run it with a newer one, for example: python3.12 build.py\n")
+        return 2
+    sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
+    from bootstrap.handover import run
+
+    return run(os.path.abspath(__file__), sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""Arch: a GPU target as users write it (``12.1f``) and every spelling that tools want of it. Pure."""
+
+import difflib
+from dataclasses import dataclass
+from typing import Final
+
+from gb10.errors import UsageError
+
+MEANING: Final = {
+    "": "baseline: runs on this capability and later minors of the family, without the tensor-core extensions",
+    "f": "family-portable: every 12.x device at or above this capability",
+    "a": "architecture-specific: this capability only, the superset of features",
+}
+# CUDA C++ programming guide, table "Technical specifications per compute capability".
+SHARED_MEMORY_PER_BLOCK: Final = 101_376
+# nvcc release notes: sm_120 came with 12.8, sm_121 and the family targets with 12.9.
+MINIMUM_CUDA: Final = {("12.0", ""): "12.8", ("12.0", "a"): "12.8"}
+PLATFORMS: Final = {"12.1": "linux/arm64", "12.0": "linux/amd64"}
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Arch:
+    """A compute capability (``"12.1"``) and its suffix (``""``, ``"a"`` or ``"f"``)."""
+
+    capability: str
+    suffix: str
+
+    def __str__(self) -> str:
+        return self.capability + self.suffix
+
+    @property
+    def digits(self) -> str:
+        """``121f``: the number in nvcc's and CMake's names."""
+        return self.capability.replace(".", "") + self.suffix
+
+    @property
+    def sm(self) -> str:
+        """``sm_121f``: the real architecture, as cuobjdump prints it."""
+        return f"sm_{self.digits}"
+
+    @property
+    def gencode(self) -> str:
+        """nvcc's flag for SASS of exactly this target."""
+        return f"-gencode=arch=compute_{self.digits},code={self.sm}"
+
+    @property
+    def flashinfer(self) -> str:
+        """FLASHINFER_CUDA_ARCH_LIST, which keeps the suffix verbatim (0.6.7 and later)."""
+        return str(self)
+
+    @property
+    def torch(self) -> str:
+        """TORCH_CUDA_ARCH_LIST at run time: torch.utils.cpp_extension rejects ``f`` (2.14), so ``a`` stands for it."""
+        return self.capability + ("a" if self.suffix else "")
+
+    @property
+    def cmake(self) -> str:
+        """CMAKE_CUDA_ARCHITECTURES: SASS only."""
+        return f"{self.digits}-real"
+
+    @property
+    def triton(self) -> tuple[str, int, int]:
+        """Triton's GPUTarget: backend, capability as an integer, warp size."""
+        return ("cuda", int(self.capability.replace(".", "")), 32)
+
+    @property
+    def shared_memory(self) -> int:
+        """Shared memory per block, opt-in maximum, in bytes; the same for the whole family."""
+        return SHARED_MEMORY_PER_BLOCK
+
+    @property
+    def minimum_cuda(self) -> str:
+        """The first CUDA toolkit whose nvcc knows this target."""
+        return MINIMUM_CUDA.get((self.capability, self.suffix), "12.9")
+
+    @property
+    def platform(self) -> str:
+        """The image platform of the devices with this capability: GB10 is Arm, the RTX boards sit in x86 hosts."""
+        return PLATFORMS[self.capability]
+
+    @property
+    def meaning(self) -> str:
+        """What the suffix promises."""
+        return MEANING[self.suffix]
+
+
+ARCHES: Final = tuple(Arch(capability, suffix) for capability in PLATFORMS for suffix in ("a", "f", ""))
+
+
+def parse_arch(text: str) -> Arch:
+    """The arch a user wrote; raises UsageError that lists the valid ones and the closest."""
+    known = {str(arch): arch for arch in ARCHES}
+    if text in known:
+        return known[text]
+    raise UsageError(
+        f"unknown arch {text!r}; valid: {', '.join(known)}",
+        hint=f"closest is {closest_arch(text)}: {closest_arch(text).meaning}",
+    )
+
+
+def closest_arch(text: str) -> Arch:
+    """The valid arch whose spellings look most like ``text`` (``sm_121a``, ``121``, ``12.1F``, ``gb10`` …)."""
+    spellings = {spelling: arch for arch in reversed(ARCHES) for spelling in (str(arch), arch.digits, arch.sm)}
+    spellings |= {"gb10": Arch("12.1", "f"), "spark": Arch("12.1", "f"), "blackwell": Arch("12.1", "f")}
+    found = difflib.get_close_matches(text.strip().lower(), spellings, n=1, cutoff=0.0)
+    return spellings[found[0]] if found else ARCHES[0]

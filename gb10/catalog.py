@@ -1,0 +1,64 @@
+"""The catalog: what the checkout holds (recipes, templates, stage scripts, kernel sets), read once and digested."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from gb10.errors import UsageError
+from gb10.plan import Toolkit
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The checkout's own files that decide bytes."""
+
+    root: Path
+
+    def recipe(self, engine: str) -> Path:
+        """The image recipe of an engine (``vllm``) or a recipe file; raises UsageError that lists the engines."""
+        direct = Path(engine)
+        if direct.suffix in {".yaml", ".yml"} and direct.exists():
+            return direct
+        path = self.root / "recipes/images" / f"{engine}.yaml"
+        if not path.exists():
+            raise UsageError(f"no image recipe {engine!r}", where=str(path), hint=f"known: {', '.join(self.engines())}")
+        return path
+
+    def engines(self) -> tuple[str, ...]:
+        """The engines that have an image recipe."""
+        return tuple(sorted(path.stem for path in (self.root / "recipes/images").glob("*.yaml")))
+
+    @cached_property
+    def templates(self) -> Mapping[str, str]:
+        """Template name -> text."""
+        folder = self.root / "templates"
+        return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.j2"))}
+
+    @cached_property
+    def toolkit(self) -> Toolkit:
+        """Digests of every file of ours that a key may hold, named as the plan names them."""
+        rooms = {"templates/": self.root / "templates", "inside/": self.root / "gb10/inside",
+                 "debian/": self.root / "gb10/debian", "kernels/": self.root / "recipes/kernels"}  # fmt: skip
+        return Toolkit(digests={prefix + path.relative_to(folder).as_posix(): _sha256(path)
+                                for prefix, folder in rooms.items() for path in _files(folder)})  # fmt: skip
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def tree_digest(folder: Path) -> str:
+    """Digest of a directory's names, modes, links and contents; times and owners do not matter."""
+    lines = []
+    for path in sorted(folder.rglob("*")):
+        content = path.readlink().as_posix() if path.is_symlink() else _sha256(path) if path.is_file() else "dir"
+        lines.append(f"{path.relative_to(folder).as_posix()} {path.lstat().st_mode:o} {content}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -1,0 +1,48 @@
+"""Options that several verbs share, and how results are printed."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gb10.pipeline.planning import Request
+from gb10.pipeline.workshop import Workshop, open_workshop
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+EngineOption = Annotated[str, typer.Option("--engine", help="Serving engine, or an image recipe file.")]
+ArchOption = Annotated[str, typer.Option("--arch", help="GPU target: 12.1f, 12.1a, 12.1, 12.0f, 12.0a, 12.0.")]
+PlatformOption = Annotated[
+    str | None,
+    typer.Option("--platform", help="Image platform; default: linux/arm64 for 12.1*, linux/amd64 for 12.0*."),
+]
+OverlayOption = Annotated[
+    Path | None, typer.Option("--overlay", help="Directory copied over the image's root as its last, small layer.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop: the same code as `plan`.")]
+VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Say more.")]
+QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but errors.")]
+
+
+def verb_app(help_text: str) -> typer.Typer:
+    """A Typer for one verb."""
+    return typer.Typer(help=help_text, rich_markup_mode=None, pretty_exceptions_enable=False,
+                       add_completion=False, context_settings=SETTINGS)  # fmt: skip
+
+
+def workshop(verbose: int = 0, quiet: bool = False) -> Workshop:  # noqa: FBT001, FBT002: two flags of the user's
+    """The workshop with the user's environment and verbosity."""
+    return open_workshop(os.environ, verbosity=-1 if quiet else min(verbose, 1))
+
+
+def request(engine: str, arch: str, platform: str | None, overlay: Path | None) -> Request:
+    """The request of a command line."""
+    return Request(engine=engine, arch=arch, platform=platform, overlay=overlay)
+
+
+def print_json(document: object) -> None:
+    """One document on stdout."""
+    print(json.dumps(document, indent=2, ensure_ascii=False))

@@ -1,0 +1,70 @@
+"""``image``: build a proven image."""
+
+from typing import Annotated
+
+import typer
+
+from gb10.cli.common import (
+    ArchOption,
+    DryRunOption,
+    EngineOption,
+    JsonOption,
+    OverlayOption,
+    PlatformOption,
+    QuietOption,
+    VerboseOption,
+    print_json,
+    request,
+    verb_app,
+    workshop,
+)  # fmt: skip
+from gb10.cli.show import image_document, print_image, print_plan
+from gb10.pipeline.estimate import check_room, needs, remember
+from gb10.pipeline.image import build_image
+from gb10.pipeline.planning import make_plan, presence
+from gb10.pipeline.wheels import selected
+
+app = verb_app("""Build an image, prove what it holds, tag it.
+
+\b
+./build.py image --engine vllm --arch 12.1f
+./build.py image --engine vllm --arch 12.1a --tag my/vllm:test
+./build.py image --engine vllm --dry-run --json
+
+Two tags: the first moves with each build, the second carries the plan's key and never moves.
+Nothing is tagged before every module compiled here was found to hold the GPU code it declares.
+""")
+
+
+@app.command()
+def image(
+    *,
+    engine: EngineOption = "vllm",
+    arch: ArchOption = "12.1f",
+    platform: PlatformOption = None,
+    overlay: OverlayOption = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="One more tag for the image.")] = None,
+    rebuild_flashinfer: Annotated[
+        bool, typer.Option("--rebuild-flashinfer", help="Compile FlashInfer's kernels anew, whatever the store holds.")
+    ] = False,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = 0,
+    quiet: QuietOption = False,
+) -> None:
+    """Build a proven image."""
+    shop = workshop(verbose, quiet)
+    plan = make_plan(shop, request(engine, arch, platform, overlay))
+    rebuild = selected(plan, ("flashinfer",) if rebuild_flashinfer else ())
+    if dry_run:
+        print_plan(shop, plan, presence(shop, plan, rebuild), as_json=as_json)
+        return
+    there = presence(shop, plan, rebuild)
+    if not there["image"]:
+        check_room(shop, needs(shop, plan, there))
+    verified = build_image(shop, plan, rebuild=rebuild, tag=tag)
+    remember(shop, shop.talk.timings)
+    if as_json:
+        print_json(image_document(shop, verified))
+    else:
+        print_image(shop, verified)

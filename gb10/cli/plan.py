@@ -1,0 +1,51 @@
+"""``plan``: what would happen."""
+
+from typing import Annotated
+
+import typer
+
+from gb10.cli.common import (
+    ArchOption,
+    EngineOption,
+    JsonOption,
+    OverlayOption,
+    PlatformOption,
+    print_json,
+    request,
+    verb_app,
+    workshop,
+)  # fmt: skip
+from gb10.cli.show import print_plan
+from gb10.pipeline.planning import make_plan, presence
+from gb10.render import bake, dockerfile
+
+app = verb_app("""Show every step, its key, and whether its result is already there. Changes nothing.
+
+\b
+./build.py plan                    a table
+./build.py plan --json             the same as data (schema gb10/plan/v1)
+./build.py plan --dockerfile       the Dockerfile that would be built
+./build.py plan --bake             docker-bake.json
+""")
+
+
+@app.command()
+def plan(
+    *,
+    engine: EngineOption = "vllm",
+    arch: ArchOption = "12.1f",
+    platform: PlatformOption = None,
+    overlay: OverlayOption = None,
+    as_json: JsonOption = False,
+    as_dockerfile: Annotated[bool, typer.Option("--dockerfile", help="Print the Dockerfile.")] = False,
+    as_bake: Annotated[bool, typer.Option("--bake", help="Print docker-bake.json.")] = False,
+) -> None:
+    """Show what would happen."""
+    shop = workshop()
+    made = make_plan(shop, request(engine, arch, platform, overlay))
+    if as_dockerfile:
+        print(dockerfile(made, shop.catalog.templates))
+    elif as_bake:
+        print_json(bake(made))
+    else:
+        print_plan(shop, made, presence(shop, made, frozenset()), as_json=as_json)

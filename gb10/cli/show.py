@@ -1,0 +1,76 @@
+"""How plans and results are shown: tables for people, documents for scripts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+
+from rich.table import Table
+
+from gb10.cli.common import print_json
+from gb10.pipeline.estimate import needs, step_seconds
+from gb10.pipeline.image import Verified
+from gb10.pipeline.wheels import Wheel
+from gb10.pipeline.workshop import Workshop
+from gb10.plan import Plan
+from gb10.talk import terminal
+from gb10.verify.report import render_summary
+
+
+def print_plan(shop: Workshop, plan: Plan, there: Mapping[str, bool], *, as_json: bool) -> None:
+    """The plan with hit and miss, and what the missing steps need."""
+    needed = needs(shop, plan, there)
+    if as_json:
+        document = plan.document()
+        present = {"hit": {step.name: there[step.name] for step in plan.steps}, "needs": asdict(needed)}
+        print_json({**document, **present})
+        return
+    table = Table(title=f"{plan.tags[0]}  {plan.options.platform}", title_justify="left", box=None, pad_edge=False)
+    for name in ("step", "key", "", "files", "MB", "about s", "what"):
+        table.add_column(
+            name, justify="right" if name in ("files", "MB", "about s") else "left", no_wrap=name != "what"
+        )
+    for step in plan.steps:
+        hit = there[step.name]
+        seconds = "" if hit else f"{step_seconds(shop, step):.0f}"
+        size = f"{step.download / 1e6:,.0f}" if step.files else ""
+        files = str(len(step.files) or "")
+        table.add_row(step.name, step.key[:12], "hit" if hit else "miss", files, size, seconds, step.about)
+    terminal(shop.env, stderr=False).print(table)
+    print(f"to download {needed.download / 1e6:,.0f} MB; disk {needed.disk / 1e9:.1f} GB, "
+          f"memory {needed.memory / 1e9:.1f} GB at the peak; about {needed.seconds / 60:.0f} min")  # fmt: skip
+
+
+def image_document(shop: Workshop, verified: Verified) -> dict[str, object]:
+    """The result of ``image`` as data."""
+    return {
+        "schema": "gb10/image/v1",
+        "digest": verified.digest,
+        "tags": list(verified.tags),
+        "size": verified.size,
+        "layers": verified.layers,
+        "hit": verified.hit,
+        "gpu_code": {str(fit): count for fit, count in verified.verdict.counts.items()},
+        "timings": [asdict(timing) for timing in shop.talk.timings],
+    }
+
+
+def print_image(shop: Workshop, verified: Verified) -> None:
+    """The summary on stderr, the digest on stdout."""
+    talk = shop.talk
+    for timing in talk.timings:
+        talk.say(f"  {timing.name:28} {'hit' if timing.hit else f'{timing.seconds:.1f} s'}")
+    talk.say(str(render_summary(verified.verdict)))
+    talk.say(f"{'unchanged' if verified.hit else 'built'}: {verified.size / 1e9:.2f} GB in {verified.layers} layers")
+    for tag in verified.tags:
+        talk.say(f"  {tag}")
+    print(verified.digest)
+
+
+def wheels_document(wheels: Sequence[Wheel]) -> dict[str, object]:
+    """The result of ``wheels`` as data."""
+    return {
+        "schema": "gb10/wheels/v1",
+        "wheels": [
+            {"name": wheel.name, "key": wheel.key, "path": str(wheel.path), "sha256": wheel.sha256, "hit": wheel.hit}
+            for wheel in wheels
+        ],
+    }

@@ -1,0 +1,56 @@
+"""``verify``: list the GPU code of a file, a wheel, a directory or an image."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gb10.arch import parse_arch
+from gb10.cli.common import ArchOption, JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
+from gb10.pipeline.inspect import scan_image
+from gb10.talk import terminal
+from gb10.verify.declared import check_claim, refuse
+from gb10.verify.read import read_markers, scan_path
+from gb10.verify.report import document, render_table
+from gb10.verify.verdict import judge
+
+app = verb_app("""List which GPU code every ELF holds, and what a GPU of the arch would do with it.
+
+\b
+./build.py verify wheels/*.whl                         a wheel, a .so, a cubin or a directory
+./build.py verify gb10/vllm:0.33.0-cu130-sm121f        an image of the container engine
+./build.py verify vllm.whl --claim --arch 12.1a        exit 9 unless every binary really holds sm_121a
+
+native: SASS of this capability; family: 120f on 12.1; compatible: plain 120 on 12.1;
+ptx: compiled by the driver on first use; nothing: cannot be launched.
+""")
+
+
+@app.command()
+def verify(
+    *,
+    target: Annotated[str, typer.Argument(help="Path, or reference of an image.")],
+    arch: ArchOption = "12.1f",
+    claim: Annotated[
+        bool, typer.Option("--claim", help="Exit 9 unless all GPU code includes SASS of the arch.")
+    ] = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = 0,
+    quiet: QuietOption = False,
+) -> None:
+    """List the GPU code of a file, a wheel, a directory or an image."""
+    shop = workshop(verbose, quiet)
+    wanted = parse_arch(arch)
+    path = Path(target)
+    scan = scan_path(path) if path.exists() else scan_image(shop, target)
+    markers = read_markers(path) if path.is_dir() else {}
+    problems = [
+        problem for name, marked in sorted(markers.items()) for problem in check_claim(parse_arch(marked), scan, name)
+    ]
+    problems += check_claim(wanted, scan, "--claim") if claim else []
+    verdict = judge(scan, wanted)
+    if as_json:
+        print_json(document(verdict, problems))
+    else:
+        terminal(shop.env, stderr=False).print(render_table(verdict))
+    refuse(problems)

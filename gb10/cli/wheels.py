@@ -1,0 +1,69 @@
+"""``wheels``: compile the wheels only."""
+
+from typing import Annotated
+
+import typer
+
+from gb10.cli.common import (
+    ArchOption,
+    DryRunOption,
+    EngineOption,
+    JsonOption,
+    PlatformOption,
+    QuietOption,
+    VerboseOption,
+    print_json,
+    request,
+    verb_app,
+    workshop,
+)  # fmt: skip
+from gb10.cli.show import print_plan, wheels_document
+from gb10.pipeline.estimate import check_room, needs, remember
+from gb10.pipeline.planning import make_plan, presence
+from gb10.pipeline.wheels import build_wheels, selected, show_in_checkout
+
+app = verb_app("""Compile the wheels of an image recipe: real SASS for the arch asked, cross-compiled where needed.
+
+\b
+./build.py wheels                          what is not in the store yet
+./build.py wheels --rebuild-flashinfer     really compiled again, whatever the store holds
+./build.py wheels --arch 12.1a             lives beside the 12.1f one
+
+Each wheel lies in the store under its key and is linked into wheels/; its path is printed.
+""")
+
+
+@app.command()
+def wheels(
+    *,
+    engine: EngineOption = "vllm",
+    arch: ArchOption = "12.1f",
+    platform: PlatformOption = None,
+    rebuild_flashinfer: Annotated[
+        bool, typer.Option("--rebuild-flashinfer", help="Compile FlashInfer's kernels anew, whatever the store holds.")
+    ] = False,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = 0,
+    quiet: QuietOption = False,
+) -> None:
+    """Compile the wheels only."""
+    shop = workshop(verbose, quiet)
+    plan = make_plan(shop, request(engine, arch, platform, None)).wheels_only()
+    rebuild = selected(plan, ("flashinfer",) if rebuild_flashinfer else ())
+    there = presence(shop, plan, rebuild)
+    if dry_run:
+        print_plan(shop, plan, there, as_json=as_json)
+        return
+    if not all(there[step.name] for step in plan.of_kind("wheel")):
+        check_room(shop, needs(shop, plan, there))
+    built = build_wheels(shop, plan, rebuild=rebuild)
+    for wheel in built:
+        show_in_checkout(shop, wheel)
+    remember(shop, shop.talk.timings)
+    if as_json:
+        print_json(wheels_document(built))
+        return
+    for wheel in built:
+        shop.talk.say(f"{wheel.name}: {'from the store' if wheel.hit else 'compiled'}, sha256 {wheel.sha256[:12]}")
+        print(wheel.path)

@@ -1,0 +1,96 @@
+"""Which Debian mirror to use: the user's setting, else the one this machine's own apt trusts Debian's key for."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gb10.debian.stanza import parse
+from gb10.errors import UsageError
+
+SETTING = "GB10_DEBIAN_MIRROR"
+APT = Path("/etc/apt")
+KEYRINGS = Path("/usr/share/keyrings")
+ARCHIVE_KEYRING = "debian-archive-keyring"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AptSource:
+    """One package source of apt's configuration."""
+
+    uris: tuple[str, ...]
+    suites: tuple[str, ...]
+    components: tuple[str, ...]
+    signed_by: str
+
+
+def mirror_url(env: Mapping[str, str], apt: Path = APT) -> str:
+    """The root of a Debian archive, without a slash at its end; raises UsageError when none is known."""
+    if env.get(SETTING):
+        return env[SETTING].rstrip("/")
+    for source in apt_sources(apt):
+        for uri in source.uris:
+            if _is_debian(source, uri):
+                return uri.rstrip("/")
+    raise UsageError(
+        "no Debian mirror is known",
+        where=f"{SETTING} is not set, and no source below {apt} is Debian's own archive",
+        hint=f"set {SETTING}, or debian-mirror in config.toml, to the address of a Debian mirror (it ends in /debian)",
+    )
+
+
+def archive_keyring(keyrings: Path = KEYRINGS) -> Path:
+    """Debian's archive keys on this machine; raises UsageError when they are not installed."""
+    for suffix in (".pgp", ".gpg"):
+        path = keyrings / f"{ARCHIVE_KEYRING}{suffix}"
+        if path.exists():
+            return path
+    raise UsageError(
+        f"Debian's archive keys are not in {keyrings}",
+        hint=f"apt-get install {ARCHIVE_KEYRING} (only `lock` needs it)",
+    )
+
+
+def apt_sources(apt: Path = APT) -> Iterator[AptSource]:
+    """The enabled binary sources of apt's configuration, in both of its formats."""
+    for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]:
+        if path.suffix not in (".list", ".sources") or not path.is_file():
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        yield from _deb822(text) if path.suffix == ".sources" else _one_line(text)
+
+
+def _is_debian(source: AptSource, uri: str) -> bool:
+    known = ARCHIVE_KEYRING in source.signed_by or (not source.signed_by and uri.rstrip("/").endswith("/debian"))
+    security = "-security" in uri or any("security" in suite for suite in source.suites)
+    return known and not security and "main" in source.components and uri.startswith(("http://", "https://"))
+
+
+def _deb822(text: str) -> Iterator[AptSource]:
+    for fields in parse(text):
+        if "deb" in fields.get("Types", "").split() and fields.get("Enabled", "yes").lower() not in ("no", "false"):
+            yield AptSource(
+                uris=tuple(fields.get("URIs", "").split()),
+                suites=tuple(fields.get("Suites", "").split()),
+                components=tuple(fields.get("Components", "").split()),
+                signed_by=fields.get("Signed-By", ""),
+            )
+
+
+def _one_line(text: str) -> Iterator[AptSource]:
+    for line in text.splitlines():
+        options: dict[str, str] = {}
+        words = shlex.split(line.replace("[", " [ ").replace("]", " ] "), comments=True)
+        if words[:1] != ["deb"]:
+            continue
+        if words[1:2] == ["["]:
+            end = words.index("]")
+            options = dict(word.split("=", 1) for word in words[2:end] if "=" in word)
+            words = [words[0], *words[end + 1 :]]
+        if len(words) >= 3:
+            yield AptSource(
+                uris=(words[1],),
+                suites=(words[2],),
+                components=tuple(words[3:]),
+                signed_by=options.get("signed-by", ""),
+            )

@@ -1,0 +1,220 @@
+"""Builds through docker buildx: one request in, events while it runs, the image's digest or a BuildError out."""
+
+import json
+import os
+import re
+import shutil
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TextIO
+
+from gb10.engine.connection import Engine
+from gb10.engine.packages import Programs, unpack, unpacked
+from gb10.engine.progress import Event, LogLine, Note, Parser, Plain, RawJson, StepDone, StepFailed, StepStarted
+from gb10.errors import BuildError, EngineError
+from gb10.proc import TAIL_LINES, CommandFailedError, capture, stream
+from gb10.store import Store
+
+LEAST_VERSION = (0, 8)
+"""The first buildx with named contexts (--build-context)."""
+RAWJSON_VERSION = (0, 13)
+VERSION = re.compile(r"buildx v?(\d+)\.(\d+)")
+STEERING = ("BUILDX_", "BUILDKIT_", "DOCKER_BUILDKIT", "SOURCE_DATE_EPOCH")
+"""Variables that would change a build behind our back: SOURCE_DATE_EPOCH becomes a build argument by itself."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuildRequest:
+    """One target of one Dockerfile. Steps have no network unless they say ``RUN --network=host``."""
+
+    dockerfile: Path
+    target: str
+    platform: str
+    context: Path | None = None
+    """Where ADD and COPY without --from read; None: an empty directory."""
+    contexts: Mapping[str, Path] = field(default_factory=dict)
+    secrets: Mapping[str, Path] = field(default_factory=dict)
+    build_args: Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    output: str | None = None
+    """buildx's --output; None: the result stays in the build cache alone."""
+    rebuild: tuple[str, ...] = ()
+    """Stages that must run, whatever the cache holds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuildResult:
+    """What buildx says of the result; the digests are None when no image was made."""
+
+    image: str | None
+    """Digest of the manifest (without containerd's store: of the config)."""
+    config: str | None
+    metadata: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Buildx:
+    """A buildx to run: its command, its version, the environment that leads it to the engine."""
+
+    command: tuple[str, ...]
+    version: tuple[int, int]
+    env: Mapping[str, str]
+    store: Store
+
+
+def open_buildx(engine: Engine, env: Mapping[str, str], store: Store) -> Buildx:
+    """The buildx for an engine: the user's plugin for the user's engine, else our own; raises EngineError."""
+    own_env = _environment(engine, env, store)
+    plugin = _plugin(own_env) if engine.kind == "user" else None
+    if plugin:
+        return Buildx(("docker", "buildx"), plugin, own_env, store)
+    programs = unpacked(store) or unpack(store, env)
+    command = (str(programs.bin / "docker-buildx"),)
+    return Buildx(command, _version(capture([*command, "version"], env=own_env)), own_env, store)
+
+
+def client_environment(engine: Engine, programs: Programs | None, store: Store) -> dict[str, str]:
+    """The variables by which docker and buildx reach the embedded engine, no credentials of the user involved."""
+    folder = store.entry("engine", "client")
+    folder.mkdir(parents=True, exist_ok=True)
+    plugins = {"cliPluginsExtraDirs": [str(programs.bin)]} if programs else {}
+    aside = folder / f"config.json.{os.getpid()}"
+    aside.write_text(json.dumps(plugins), encoding="utf-8")
+    aside.replace(folder / "config.json")
+    return {"DOCKER_HOST": engine.endpoint.host, "DOCKER_CONFIG": str(folder)}
+
+
+def build(
+    buildx: Buildx,
+    request: BuildRequest,
+    *,
+    log: Path,
+    on_event: Callable[[Event], None] = lambda event: None,
+) -> BuildResult:
+    """Build; the readable log goes to ``log``. Raises BuildError with the failed step and its last lines."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    work = buildx.store.scratch("build")
+    try:
+        with log.open("w", encoding="utf-8") as out:
+            _run(buildx, request, work, _Record(out, log, on_event))
+        return _result(work / "metadata.json")
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def arguments(request: BuildRequest, *, work: Path, progress: str) -> list[str]:
+    """buildx's arguments for a request. Pure."""
+    argv = ["build", f"--progress={progress}", "--provenance=false", "--sbom=false"]
+    argv += ["--network=none", "--allow=network.host", f"--metadata-file={work / 'metadata.json'}"]
+    argv += [f"--file={request.dockerfile}", f"--target={request.target}", f"--platform={request.platform}"]
+    argv += [f"--build-context={name}={path}" for name, path in sorted(request.contexts.items())]
+    argv += [f"--secret=id={name},{_csv(f'src={path}')}" for name, path in sorted(request.secrets.items())]
+    argv += [f"--build-arg={name}={value}" for name, value in sorted(request.build_args.items())]
+    argv += [f"--tag={tag}" for tag in request.tags]
+    argv += [f"--no-cache-filter={','.join(request.rebuild)}"] if request.rebuild else []
+    return [*argv, f"--output={request.output or 'type=cacheonly'}", str(request.context or work / "empty")]
+
+
+def _csv(text: str) -> str:
+    """A field as buildx's CSV options want it when it holds a comma or a quote."""
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'
+
+
+@dataclass(slots=True)
+class _Record:
+    """Writes the readable log and remembers what an error must tell."""
+
+    out: TextIO
+    log: Path
+    on_event: Callable[[Event], None]
+    numbers: dict[str, int] = field(default_factory=dict)
+    tails: dict[str, deque[str]] = field(default_factory=dict)
+    notes: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
+    failed: StepFailed | None = None
+
+    def take(self, event: Event) -> None:
+        """One more event."""
+        match event:
+            case StepStarted(step):
+                self._write(step, step)
+            case StepDone(step, seconds, cached):
+                self._write(step, "CACHED" if cached else f"DONE {seconds:.1f}s")
+            case StepFailed(step, error):
+                # A step that was cancelled because another failed ends with an error too: the first one counts.
+                self.failed = self.failed or event
+                self._write(step, f"ERROR: {error}")
+            case LogLine(step, text):
+                self.tails.setdefault(step, deque(maxlen=TAIL_LINES)).append(text)
+                self._write(step, text)
+            case Note(text):
+                self.notes.append(text)
+                self.out.write(f"{text}\n")
+        self.on_event(event)
+
+    def _write(self, step: str, text: str) -> None:
+        number = self.numbers.setdefault(step, len(self.numbers) + 1)
+        self.out.write(f"#{number} {text}\n")
+        self.out.flush()
+
+    def error(self, target: str) -> BuildError:
+        """What went wrong: the failed step with its last lines, else buildx's own words."""
+        log = f"log: {self.log}"
+        if self.failed is None:
+            return BuildError(f"cannot build {target}", where="\n".join([*self.notes, log]))
+        lines = self.tails.get(self.failed.step, ())
+        return BuildError(f"build step failed: {self.failed.step}", where="\n".join([*lines, self.failed.error, log]))
+
+
+def _run(buildx: Buildx, request: BuildRequest, work: Path, record: _Record) -> None:
+    (work / "empty").mkdir()
+    raw = buildx.version >= RAWJSON_VERSION
+    parser: Parser = RawJson() if raw else Plain()
+
+    def on_line(line: str) -> None:
+        for event in parser.feed(line):
+            record.take(event)
+
+    argv = [*buildx.command, *arguments(request, work=work, progress="rawjson" if raw else "plain")]
+    try:
+        stream(argv, log=Path(os.devnull), on_line=on_line, env=buildx.env)
+    except CommandFailedError as error:
+        raise record.error(request.target) from error
+
+
+def _result(metadata: Path) -> BuildResult:
+    found = json.loads(metadata.read_text(encoding="utf-8")) if metadata.exists() else {}
+    return BuildResult(
+        image=found.get("containerimage.digest"), config=found.get("containerimage.config.digest"), metadata=found
+    )
+
+
+def _environment(engine: Engine, env: Mapping[str, str], store: Store) -> dict[str, str]:
+    kept = {name: value for name, value in env.items() if not name.startswith(STEERING)}
+    kept["BUILDX_CONFIG"] = str(store.entry("engine", "buildx"))
+    if engine.kind == "user":
+        return kept
+    kept = {name: value for name, value in kept.items() if not name.startswith("DOCKER_")}
+    return kept | client_environment(engine, unpacked(store), store)
+
+
+def _plugin(env: Mapping[str, str]) -> tuple[int, int] | None:
+    """The version of the user's buildx plugin, None when there is none that can be used."""
+    if shutil.which("docker", path=env.get("PATH")) is None:
+        return None
+    try:
+        version = _version(capture(["docker", "buildx", "version"], env=env))
+    except CommandFailedError:
+        return None
+    return version if version >= LEAST_VERSION else None
+
+
+def _version(text: str) -> tuple[int, int]:
+    match = VERSION.search(text)
+    if match is None:
+        raise EngineError(
+            f"cannot read buildx's version from {text.strip()!r}", hint="install docker-buildx 0.13 or newer"
+        )
+    return int(match[1]), int(match[2])

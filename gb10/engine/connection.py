@@ -1,0 +1,103 @@
+"""Connections: where an engine listens, what it answers, and the SDK's client for it."""
+
+import socket
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import docker
+import requests
+from docker.errors import APIError, DockerException
+from docker.tls import TLSConfig
+
+MINIMUM_API = (1, 42)
+"""Docker 23.0: the first whose BuildKit knows COPY --link and named contexts without a frontend from a registry."""
+PING_TIMEOUT = 10  # seconds
+CALL_TIMEOUT = 600  # seconds: removing or inspecting a large image can take minutes on a busy disk
+
+
+class UnreachableError(Exception):
+    """The endpoint does not answer, or is no engine that we can use; the text says which."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Endpoint:
+    """Where an engine listens and who said so (``DOCKER_HOST``, ``context NAME``, ``default socket``, ``embedded``)."""
+
+    host: str
+    origin: str
+    context: str | None = None
+    certificates: Path | None = None
+    """Directory of ca.pem, cert.pem and key.pem, for an engine behind TLS."""
+    verify: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Engine:
+    """An engine that answered."""
+
+    kind: Literal["user", "embedded"]
+    endpoint: Endpoint
+    version: str
+    api: str
+    containerd: bool
+    """Whether images lie in containerd's store: export options such as ``compression`` work only there."""
+    notes: tuple[str, ...] = ()
+    """What was passed over to get here, and why: to be said to the user."""
+
+
+def client(engine: Engine) -> docker.DockerClient:
+    """The SDK's client, for inspect, tag, remove and run; close it after use."""
+    return _open(engine.endpoint, CALL_TIMEOUT)
+
+
+def probe(endpoint: Endpoint, kind: Literal["user", "embedded"]) -> Engine:
+    """Ask an engine who it is; raises UnreachableError when it does not answer or is too old."""
+    try:
+        _connect(endpoint)
+        with closing(_open(endpoint, PING_TIMEOUT)) as sdk:
+            version = sdk.version()
+            info = sdk.info()
+            sdk.api.images(name="gb10.invalid/none", quiet=True)  # fails while containerd, behind dockerd, is down
+    except (DockerException, APIError, requests.RequestException, OSError) as error:
+        raise UnreachableError(_reason(error)) from error
+    api = str(version["ApiVersion"])
+    if tuple(int(part) for part in api.split(".")) < MINIMUM_API:
+        wanted = ".".join(map(str, MINIMUM_API))
+        raise UnreachableError(f"its API {api} is older than {wanted} (Docker 23.0 with BuildKit)")
+    if info["OSType"] != "linux":
+        raise UnreachableError(f"it runs {info['OSType']} containers")
+    drivers = dict(info.get("DriverStatus") or ())
+    return Engine(kind=kind, endpoint=endpoint, version=str(version["Version"]), api=api,
+                  containerd=drivers.get("driver-type", "").startswith("io.containerd"))  # fmt: skip
+
+
+def _connect(endpoint: Endpoint) -> None:
+    """Fail at once, and in the system's words, where nobody listens: the SDK wraps both and leaks its socket."""
+    if endpoint.host.startswith("unix://"):
+        with socket.socket(socket.AF_UNIX) as probing:
+            probing.connect(endpoint.host.removeprefix("unix://"))
+
+
+def _open(endpoint: Endpoint, timeout: int) -> docker.DockerClient:
+    ssh = endpoint.host.startswith("ssh://")
+    return docker.DockerClient(
+        base_url=endpoint.host, version="auto", timeout=timeout, tls=_tls(endpoint), use_ssh_client=ssh
+    )
+
+
+def _tls(endpoint: Endpoint) -> TLSConfig | bool:
+    folder = endpoint.certificates
+    if folder is None:
+        return False
+    pair = (str(folder / "cert.pem"), str(folder / "key.pem"))
+    return TLSConfig(client_cert=pair, ca_cert=str(folder / "ca.pem"), verify=endpoint.verify)
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost cause, which is what a person can act on (the SDK wraps it five times)."""
+    inner = error
+    while inner.__context__ is not None:
+        inner = inner.__context__
+    return getattr(inner, "strerror", None) or str(inner) or type(inner).__name__

@@ -1,0 +1,49 @@
+"""A mount namespace for the engine: its mounts end with it, and its data lies at a short path."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from gb10.proc import capture
+
+ENTER = """\
+run=$1 data=$2
+shift 2
+mount --bind "$data" "$run/data"
+if ! [ -w /sys/fs/cgroup ] || ! grep -q ' /sys/fs/cgroup' /proc/self/mounts; then
+  mount -t cgroup2 gb10 /sys/fs/cgroup
+fi
+exec "$@"
+"""
+NEW_ROOT = """\
+run=$1
+mount --bind "$run" "$run"
+mount --make-private "$run"
+mkdir -p "$run/root"
+mount --rbind / "$run/root"
+mount --make-rslave "$run/root"
+shift
+exec chroot "$run/root" "$@"
+"""
+"""In a plain chroot ``/`` is no mount point, and runc cannot set its propagation: bind it to one, and enter that."""
+TOOLS = ("unshare", "mount", "sh", "grep", "chroot")
+
+
+def entering(run: Path, data: Path, argv: Sequence[str]) -> list[str]:
+    """The command that runs ``argv`` in a namespace of its own, where ``data`` lies at ``run``/data."""
+    inner = ["sh", "-euc", ENTER, "sh", str(run), str(data), *argv]
+    if "/" in mount_points():
+        return ["unshare", "--mount", "--propagation=slave", *inner]
+    return ["unshare", "--mount", "--propagation=unchanged", "sh", "-euc", NEW_ROOT, "sh", str(run), *inner]
+
+
+def leave(run: Path) -> None:
+    """Undo what a chroot's shared mounts may have brought out of the namespace."""
+    if str(run) in mount_points():
+        capture(["umount", "--recursive", str(run)])
+
+
+def mount_points() -> set[str]:
+    """The mount points that this process sees."""
+    lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    return {os.fsdecode(line.split(b" ")[4]) for line in lines}

@@ -1,0 +1,146 @@
+"""The embedded engine's programs: Debian's own packages, accepted by apt's signatures, unpacked into the store."""
+
+import json
+import os
+import platform
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gb10.debian.mirror import archive_keyring, mirror_url
+from gb10.digest import digest
+from gb10.errors import EngineError
+from gb10.proc import CommandFailedError, capture
+from gb10.store import Store
+
+SUITE = "trixie"
+PROGRAMS: Mapping[str, tuple[str, ...]] = {
+    "docker.io": ("usr/sbin/dockerd",),
+    "containerd": ("usr/bin/containerd", "usr/bin/containerd-shim-runc-v2"),
+    "runc": ("usr/sbin/runc",),
+    "docker-cli": ("usr/bin/docker",),
+    "docker-buildx": ("usr/libexec/docker/cli-plugins/docker-buildx",),
+}
+"""Of each package only these programs are kept: 274 of 311 MB."""
+RUNC_SUITES = (((2, 38), SUITE), ((2, 34), "bookworm"))
+"""The least glibc that the suite's runc runs on, newest first; all else of trixie's asks for 2.34 (Depends)."""
+CONFIGURATION = """\
+#clear APT::Architectures;
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+APT::Sandbox::User "root";
+APT::Update::Error-Mode "any";
+Acquire::Languages "none";
+Dir "{root}";
+Dir::Etc "etc";
+Dir::State "state";
+Dir::State::status "{root}/status";
+Dir::Cache "cache";
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Programs:
+    """The unpacked programs and the package versions that they came from."""
+
+    bin: Path
+    versions: Mapping[str, str]
+
+
+def unpacked(store: Store) -> Programs | None:
+    """The programs if they are already in the store; asks nobody."""
+    record = _record(store)
+    if not record.is_file():
+        return None
+    found = json.loads(record.read_text(encoding="utf-8"))
+    programs = Programs(store.entry("engine", found["key"]) / "bin", found["versions"])
+    return programs if programs.bin.is_dir() else None
+
+
+def unpack(store: Store, env: Mapping[str, str]) -> Programs:
+    """The programs, fetched from the host's Debian mirror when the store lacks them (79 MB).
+
+    Raises EngineError (no apt, libc too old, mirror or signature wrong) and UsageError (no mirror is known).
+    """
+    with store.locked("engine-packages"):
+        return unpacked(store) or _fetch(store, env)
+
+
+def _record(store: Store) -> Path:
+    return store.entry("engine", "packages.json")
+
+
+def _fetch(store: Store, env: Mapping[str, str]) -> Programs:
+    missing = [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool, path=env.get("PATH")) is None]
+    if missing:
+        raise EngineError(f"the embedded engine is unpacked by apt, and {' and '.join(missing)} is not here",
+                          hint="install Docker and point to it by DOCKER_HOST")  # fmt: skip
+    work = store.scratch("apt")
+    try:
+        debs = _download(work, env)
+        versions = dict(_version(deb) for deb in debs)
+        key = digest(versions | {"machine": platform.machine()})[:16]
+        entry = store.ensure("engine", key, lambda out: _keep_programs(debs, out))
+        _write(_record(store), {"key": key, "versions": versions})
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return Programs(entry / "bin", versions)
+
+
+def _download(root: Path, env: Mapping[str, str]) -> Sequence[Path]:
+    runc_suite = _runc_suite()
+    source = f"deb [signed-by={archive_keyring()}] {mirror_url(env)}"
+    for name in ("etc/preferences.d", "etc/trusted.gpg.d", "state/lists/partial", "cache/archives/partial", "debs"):
+        (root / name).mkdir(parents=True)
+    (root / "status").touch()
+    suites = dict.fromkeys((SUITE, runc_suite))
+    (root / "etc/sources.list").write_text("".join(f"{source} {suite} main\n" for suite in suites), encoding="utf-8")
+    (root / "apt.conf").write_text(CONFIGURATION.format(root=root), encoding="utf-8")
+    apt = ["apt-get", "-q", "-c", str(root / "apt.conf")]
+    wanted = [f"{name}/{runc_suite if name == 'runc' else SUITE}" for name in PROGRAMS]
+    try:
+        capture([*apt, "update"], env={**env, "LC_ALL": "C"})
+        capture([*apt, "download", *wanted], env={**env, "LC_ALL": "C"}, cwd=root / "debs")
+    except CommandFailedError as error:
+        raise EngineError(
+            f"cannot fetch the embedded engine from {mirror_url(env)}",
+            where=error.tail,
+            hint="check the network and the mirror in apt's sources (or GB10_DEBIAN_MIRROR);\n"
+            "or install Docker and point to it by DOCKER_HOST",
+        ) from error
+    return sorted((root / "debs").glob("*.deb"))
+
+
+def _runc_suite() -> str:
+    name, _, text = (os.confstr("CS_GNU_LIBC_VERSION") or "another libc 0").rpartition(" ")
+    have = tuple(int(part) for part in text.split(".")[:2])
+    for least, suite in RUNC_SUITES:
+        if have >= least:
+            return suite
+    raise EngineError(f"the embedded engine needs glibc 2.34 or newer, here is {name} {text}",
+                      hint="install Docker and point to it by DOCKER_HOST")  # fmt: skip
+
+
+def _version(deb: Path) -> tuple[str, str]:
+    fields = capture(["dpkg-deb", "--show", "--showformat", "${Package} ${Version}", str(deb)])
+    name, _, version = fields.partition(" ")
+    return name, version
+
+
+def _keep_programs(debs: Sequence[Path], out: Path) -> None:
+    tree = out / "tree"
+    (out / "bin").mkdir()
+    for deb in debs:
+        capture(["dpkg-deb", "--extract", str(deb), str(tree)])
+    for paths in PROGRAMS.values():
+        for path in paths:
+            (tree / path).rename(out / "bin" / Path(path).name)
+    shutil.rmtree(tree)
+
+
+def _write(path: Path, value: object) -> None:
+    aside = path.with_suffix(".part")
+    aside.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    aside.replace(path)

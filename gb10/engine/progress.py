@@ -1,0 +1,182 @@
+"""What a build says, as events: BuildKit's rawjson (buildx >= 0.13) or its plain text in, values out. Pure."""
+
+import base64
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+PLAIN_LINE = re.compile(r"#(?P<number>\d+) (?P<text>.*)")
+PLAIN_DONE = re.compile(r"DONE (?P<seconds>[\d.]+)s")
+PLAIN_LOG = re.compile(r"\d+\.\d+ (?P<text>.*)")
+FRACTION = re.compile(r"\.\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class StepStarted:
+    """A step began to run, or began to be looked up."""
+
+    step: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepDone:
+    """A step ended well; ``seconds`` is 0 when its result was cached."""
+
+    step: str
+    seconds: float
+    cached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StepFailed:
+    """A step failed."""
+
+    step: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line that a step printed."""
+
+    step: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Bytes moved so far; ``total`` is 0 where BuildKit does not know it."""
+
+    step: str
+    what: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A line of buildx itself, outside every step."""
+
+    text: str
+
+
+Event = StepStarted | StepDone | StepFailed | LogLine | Transfer | Note
+
+
+class Parser(Protocol):
+    """Lines in, events out."""
+
+    def feed(self, line: str) -> Iterator[Event]: ...
+
+
+@dataclass(slots=True)
+class RawJson:
+    """The rawjson form: a JSON value on one line, or spread over lines until a brace in the first column."""
+
+    _names: dict[str, str] = field(default_factory=dict)
+    _state: dict[str, str] = field(default_factory=dict)
+    _partial: dict[str, str] = field(default_factory=dict)
+    _pending: list[str] = field(default_factory=list)
+
+    def feed(self, line: str) -> Iterator[Event]:
+        """The events of one more line."""
+        if not self._pending and not line.startswith("{"):
+            yield from [Note(line)] if line.strip() else []
+            return
+        self._pending.append(line)
+        if line == "}" or (len(self._pending) == 1 and line.endswith("}")):
+            text, self._pending = "".join(self._pending), []
+            yield from self._value(json.loads(text))
+
+    def _value(self, value: dict[str, Any]) -> Iterator[Event]:
+        for vertex in value.get("vertexes") or ():
+            yield from self._vertex(vertex)
+        for status in value.get("statuses") or ():
+            what = status.get("name") or status["id"]
+            yield Transfer(self._name(status["vertex"]), what, status.get("current", 0), status.get("total", 0))
+        for log in value.get("logs") or ():
+            yield from self._log(log["vertex"], base64.b64decode(log["data"]).decode(errors="replace"))
+
+    def _vertex(self, vertex: dict[str, Any]) -> Iterator[Event]:
+        digest, name = vertex["digest"], vertex["name"]
+        self._names[digest] = name
+        before, state = self._state.get(digest), _vertex_state(vertex)
+        self._state[digest] = state
+        if state == before or (state == "done" and before != "started"):
+            return  # ended without a start: BuildKit only looked for it in its cache
+        if state == "started":
+            yield StepStarted(name)
+        elif state != "waiting":
+            yield from self._flush(digest)
+            yield _ending(vertex, state)
+
+    def _log(self, digest: str, text: str) -> Iterator[Event]:
+        *lines, self._partial[digest] = (self._partial.get(digest, "") + text).split("\n")
+        yield from (LogLine(self._name(digest), line.rstrip("\r").rpartition("\r")[2]) for line in lines)
+
+    def _flush(self, digest: str) -> Iterator[Event]:
+        rest = self._partial.pop(digest, "")
+        if rest:
+            yield LogLine(self._name(digest), rest)
+
+    def _name(self, digest: str) -> str:
+        return self._names.get(digest, digest)
+
+
+def _vertex_state(vertex: dict[str, Any]) -> str:
+    if vertex.get("error"):
+        return "failed"
+    if vertex.get("cached"):
+        return "cached"
+    if vertex.get("completed"):
+        return "done"
+    return "started" if vertex.get("started") else "waiting"
+
+
+def _ending(vertex: dict[str, Any], state: str) -> Event:
+    if state == "failed":
+        return StepFailed(vertex["name"], vertex["error"])
+    if state == "cached":
+        return StepDone(vertex["name"], 0.0, True)
+    seconds = (_time(vertex["completed"]) - _time(vertex["started"])).total_seconds()
+    return StepDone(vertex["name"], seconds, False)
+
+
+def _time(text: str) -> datetime:
+    """RFC 3339 with any number of decimals; the standard library reads six."""
+    return datetime.fromisoformat(FRACTION.sub(lambda match: match[0][:7].ljust(7, "0"), text))
+
+
+@dataclass(slots=True)
+class Plain:
+    """The plain form of older clients: ``#5 [stage 1/1] RUN …``, ``#5 0.12 text``, ``#5 DONE 1.2s``."""
+
+    _names: dict[str, str] = field(default_factory=dict)
+
+    def feed(self, line: str) -> Iterator[Event]:
+        """The events of one more line."""
+        match = PLAIN_LINE.fullmatch(line)
+        if match is None:
+            yield from [Note(line)] if line.strip() else []
+            return
+        number, text = match["number"], match["text"]
+        if number not in self._names:
+            self._names[number] = text
+            yield StepStarted(text)
+        else:
+            yield from self._more(self._names[number], text)
+
+    def _more(self, step: str, text: str) -> Iterator[Event]:
+        if text == "CACHED":
+            yield StepDone(step, 0.0, True)
+        elif done := PLAIN_DONE.fullmatch(text):
+            yield StepDone(step, float(done["seconds"]), False)
+        elif text.startswith("ERROR: "):
+            yield StepFailed(step, text.removeprefix("ERROR: "))
+        elif log := PLAIN_LOG.fullmatch(text):
+            yield LogLine(step, log["text"])
+        elif text != step:
+            yield Transfer(step, text, 0, 0)

@@ -1,0 +1,56 @@
+"""Locked wheels and source archives into the store: four streams, accepted by hash."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from pathlib import Path
+
+from gb10.artifact import Artifact
+from gb10.fetch import download, stored
+from gb10.index.client import locate, open_index_session, sources
+from gb10.index.settings import read_settings
+from gb10.schema import LockedSdist, LockedWheel
+from gb10.store import Store
+
+STREAMS = 4
+
+
+def fetch_all(
+    files: Iterable[Artifact | LockedWheel | LockedSdist],
+    store: Store,
+    env: Mapping[str, str],
+    on_bytes: Callable[[int], None] = lambda count: None,
+) -> dict[str, Path]:
+    """Each file by its sha256, in the store; the index is asked only for absent ones. Raises FetchError, UsageError.
+
+    ``on_bytes`` gets the bytes of each block as it arrives, from any of the streams.
+    """
+    wanted = {file.sha256: Artifact(file.filename, file.sha256, file.size) for file in files}
+    absent = [artifact for artifact in wanted.values() if not stored(store, artifact).exists()]
+    if absent:
+        _fetch(absent, store, env, on_bytes)
+    return {sha256: stored(store, artifact) for sha256, artifact in wanted.items()}
+
+
+def _fetch(absent: list[Artifact], store: Store, env: Mapping[str, str], on_bytes: Callable[[int], None]) -> None:
+    session = open_index_session(env)
+    places = sources(session, read_settings(env))
+
+    stop = threading.Event()
+
+    def on_block(count: int) -> None:
+        if stop.is_set():
+            raise CancelledError
+        on_bytes(count)
+
+    def fetch(artifact: Artifact) -> None:
+        download(session, store, artifact, lambda: locate(places, artifact), on_block)
+
+    largest_first = sorted(absent, key=lambda artifact: -artifact.size)
+    with ThreadPoolExecutor(STREAMS) as pool:
+        try:
+            list(pool.map(fetch, largest_first))
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise

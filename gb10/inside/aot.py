@@ -1,0 +1,202 @@
+"""Inside a build stage: FlashInfer's own AOT machinery over a named kernel set, for one arch.
+
+    aot.py --source SDIST --kernels SET.toml --arch 12.1f --cuda-home DIR --cxx COMPILER --work DIR --out DIR --jobs N
+
+``flashinfer.aot`` sets its directories, runs ninja and copies the results; this driver hands it our list of modules
+instead of its list of all. Writes OUT/<module>/<module>.so, OUT/manifest.json (what each must hold) and
+WORK/measured.json (CPU seconds and peak RSS per module). PYTHONPATH must offer torch (ours: stub_torch), tvm_ffi,
+jinja2, filelock, packaging. GB10_CCACHE names a ccache to use.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import importlib
+import io
+import json
+import os
+import shutil
+import sys
+import tomllib
+import types
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+LAUNCHER = Path(__file__).with_name("launch.py")
+TORCH = Path(__file__).with_name("stub_torch")
+# flashinfer.compilation_context compiles no plain 12.x target.
+PLAIN = {"12.0": "12.0f", "12.1": "12.1a"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Module:
+    """One kernel module: how FlashInfer makes it, and the GPU code that it must hold."""
+
+    name: str
+    factory: str
+    arguments: tuple[Any, ...]
+    cubins: tuple[str, ...]
+
+
+class Spec(Protocol):
+    """What FlashInfer makes of a module: a ninja file's worth of sources under one name."""
+
+    name: str
+    sources: list[Path]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Built:
+    """One compiled module as the manifest lists it."""
+
+    name: str
+    cubins: tuple[str, ...]
+    units: int
+    sha256: str
+
+
+def main() -> None:
+    """Parse, select, compile, write the manifest."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("source", "kernels", "cuda-home", "work", "out"):
+        parser.add_argument(f"--{name}", type=lambda text: Path(text).absolute(), required=True)
+    parser.add_argument("--arch", required=True)
+    parser.add_argument("--cxx", required=True, help="the target's C++ compiler")
+    parser.add_argument("--jobs", type=int, required=True)
+    options = parser.parse_args()
+    kernels = tomllib.loads(options.kernels.read_text(encoding="utf-8"))
+    modules = select(kernels, options.arch)
+    options.work.mkdir(parents=True, exist_ok=True)
+    os.environ.update(environment(options))
+    specs = compile_modules(modules, options.source, options.work, options.out)
+    write_manifest(kernels, options, modules, specs)
+    write_measured(options.work)
+
+
+def select(kernels: dict[str, Any], arch: str) -> tuple[Module, ...]:
+    """The modules of the set that this arch's capability asks for; ``cubins`` defaults to what the arch becomes."""
+    capability = arch.rstrip("af")
+    compiled = PLAIN.get(arch, arch)
+    return tuple(
+        Module(
+            name=entry["name"],
+            factory=entry["factory"],
+            arguments=tuple(entry.get("arguments", ())),
+            cubins=tuple(entry.get("cubins", (compiled,))),
+        )
+        for entry in kernels["module"]
+        if capability in entry.get("capabilities", (capability,))
+    )
+
+
+def environment(options: argparse.Namespace) -> dict[str, str]:
+    """What FlashInfer's generator, its compilers and their cache read."""
+    return {
+        "FLASHINFER_CUDA_ARCH_LIST": options.arch,
+        "FLASHINFER_WORKSPACE_BASE": str(options.work),
+        "CUDA_HOME": str(options.cuda_home),
+        "CC": options.cxx,  # nvcc -ccbin
+        "CXX": options.cxx,
+        "MAX_JOBS": str(options.jobs),
+        "FLASHINFER_NVCC_LAUNCHER": f"{sys.executable} -IS {LAUNCHER}",
+        "FLASHINFER_CXX_LAUNCHER": f"{sys.executable} -IS {LAUNCHER}",
+        # Temporary names of nvcc would differ from run to run and land in symbol tables.
+        "FLASHINFER_EXTRA_CUDAFLAGS": "-objtemp",
+        "FLASHINFER_EXTRA_LDFLAGS": "-Wl,--strip-all",
+        "GB10_LAUNCH_LOG": str(options.work / "launch.jsonl"),
+        "CCACHE_BASEDIR": os.path.commonpath((options.work, options.source)),
+        "CCACHE_NOHASHDIR": "1",
+    }
+
+
+def compile_modules(modules: tuple[Module, ...], source: Path, work: Path, out: Path) -> dict[str, Spec]:
+    """FlashInfer's specs by module name, compiled and copied to ``out`` by FlashInfer itself."""
+    aot: Any = import_aot(source)
+    specs: dict[str, Spec] = {}
+
+    def gen_ours(*_: object) -> list[Spec]:
+        specs.update({module.name: make_spec(module) for module in modules})
+        return list(specs.values())
+
+    aot.gen_all_modules = gen_ours
+    with contextlib.redirect_stdout(io.StringIO()):  # its summary tells of its own list; ninja writes past this
+        try:
+            aot.compile_and_package_modules(out, work, source, verbose=True, skip_prebuilt=False)
+        except RuntimeError as error:  # ninja has said it all: a traceback would push it out of sight
+            raise SystemExit(f"flashinfer.aot: {error}") from None
+    return specs
+
+
+def import_aot(source: Path) -> types.ModuleType:
+    """``flashinfer.aot`` over the source tree, and its vendored CCCL, which it leaves to an editable install.
+
+    ``flashinfer/__init__`` would import the whole run time, so the package stands without it.
+    """
+    importlib.import_module("tvm_ffi")  # before our torch, which is no torch to tvm_ffi
+    sys.path.insert(0, str(TORCH))
+    package = types.ModuleType("flashinfer")
+    package.__path__ = [str(source / "flashinfer")]
+    sys.modules["flashinfer"] = package
+    env: Any = importlib.import_module("flashinfer.jit.env")
+    cccl = source / "3rdparty/cccl"
+    env.CCCL_INCLUDE_DIRS = [cccl / "cub", cccl / "libcudacxx/include", cccl / "thrust"]
+    return importlib.import_module("flashinfer.aot")
+
+
+def make_spec(module: Module) -> Spec:
+    """Call the module's factory; its name is the one looked up at run time, so it must be the one we declare."""
+    place, _, function = module.factory.partition(":")
+    spec: Spec = getattr(importlib.import_module(place), function)(*map(argument, module.arguments))
+    if spec.name != module.name:
+        raise SystemExit(f"{module.factory} makes {spec.name}, the kernel set says {module.name}")
+    return spec
+
+
+def argument(value: object) -> object:
+    """A factory's argument as the data file writes it: ``torch.bfloat16`` is the dtype."""
+    if isinstance(value, str) and value.startswith("torch."):
+        return getattr(importlib.import_module("torch"), value.removeprefix("torch."))
+    return value
+
+
+def write_manifest(
+    kernels: dict[str, Any], options: argparse.Namespace, modules: tuple[Module, ...], specs: dict[str, Spec]
+) -> None:
+    """OUT/manifest.json: the same inputs give the same bytes."""
+    built = [
+        Built(
+            name=module.name,
+            cubins=module.cubins,
+            units=len(specs[module.name].sources),
+            sha256=hashlib.sha256((options.out / module.name / f"{module.name}.so").read_bytes()).hexdigest(),
+        )
+        for module in sorted(modules, key=lambda module: module.name)
+    ]
+    manifest = {
+        "set": kernels["name"],
+        "flashinfer": importlib.import_module("flashinfer.version").__version__,
+        "arch": options.arch,
+        "modules": {one.name: {k: v for k, v in asdict(one).items() if k != "name"} for one in built},
+    }
+    (options.out / "manifest.json").write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def write_measured(work: Path) -> None:
+    """WORK/measured.json: per module CPU seconds, units compiled now, peak RSS in MiB of the largest process."""
+    log = work / "launch.jsonl"
+    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    modules: dict[str, dict[str, float]] = defaultdict(lambda: {"units": 0, "cpu_s": 0.0, "peak_mib": 0})
+    for line in map(json.loads, lines):
+        module = modules[Path(line["object"]).parent.name]
+        module["units"] += 1
+        module["cpu_s"] = round(module["cpu_s"] + line["cpu_s"], 1)
+        module["peak_mib"] = max(module["peak_mib"], line["peak_kib"] // 1024)
+    (work / "measured.json").write_text(json.dumps(modules, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if shutil.which("ninja") is None:
+        raise SystemExit("ninja is not on PATH")
+    main()

@@ -1,0 +1,3 @@
+"""torch.version: no CUDA of its own, nvcc tells which."""
+
+cuda: str | None = None

@@ -1,0 +1,109 @@
+"""The verb ``lock``: a recipe resolved into files, keeping every version that was locked and still fits."""
+
+import datetime
+import difflib
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from packaging.utils import canonicalize_name
+
+from gb10.debian.resolve import resolve_set
+from gb10.errors import LockStaleError, UsageError
+from gb10.index.client import Index, open_index_session, size_of
+from gb10.index.settings import read_settings
+from gb10.lock.file import base_digest, input_digest, load_lock, load_recipe, lock_path
+from gb10.lock.resolver import Resolver
+from gb10.lock.wheels import lock_wheels, locked_wheels, sha256_of
+from gb10.schema import ARCHITECTURES, Architecture, Lock, LockedDeb, LockedDebs, LockedSdist, Recipe
+from gb10.store import Store
+
+BASE = "base"
+STREAMS = 4
+
+
+def lock_recipe(recipe_path: Path, *, store: Store, env: Mapping[str, str], upgrade: tuple[str, ...] = ()) -> Lock:
+    """The recipe's lock as of now; ``upgrade`` names projects (or ``base``) whose locked versions are let go.
+
+    Writes nothing but the store. ``created`` changes only with the content. Raises UsageError, FetchError.
+    """
+    recipe, old = load_recipe(recipe_path), _old(lock_path(recipe_path))
+    upgrade = tuple(str(canonicalize_name(name)) for name in upgrade)
+    _check_names(upgrade, old)
+    index = _index(env)
+    keep_base = old and old.base_digest == base_digest(recipe) and BASE not in upgrade
+    sdists = lock_sdists(recipe, index)
+    wheels = lock_wheels(Resolver(store, env, index.url, recipe), index.session, old, upgrade)
+    lock = Lock(
+        input_digest=input_digest(recipe),
+        base_digest=base_digest(recipe),
+        created=datetime.datetime.now(datetime.UTC).date(),
+        debs=old.debs if old and keep_base else lock_debs(recipe, store, env),
+        wheels=wheels,
+        sdists=sdists,
+    )
+    return old if old and old.model_copy(update={"created": lock.created}) == lock else lock
+
+
+def _old(path: Path) -> Lock | None:
+    try:
+        return load_lock(path) if path.exists() else None
+    except LockStaleError as error:
+        hint = "restore it from version control; without it every version is chosen anew"
+        raise UsageError(error.message, where=error.where, hint=hint) from error
+
+
+def _check_names(upgrade: Iterable[str], old: Lock | None) -> None:
+    known = {wheel.name for wheel in locked_wheels(old)} | {BASE} if old else set(upgrade)
+    for name in upgrade:
+        if name not in known:
+            close = difflib.get_close_matches(name, sorted(known), n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"{BASE!r} names the Debian packages"
+            raise UsageError(f"nothing named {name!r} is locked", hint=hint)
+
+
+def _index(env: Mapping[str, str]) -> Index:
+    url = read_settings(env).url
+    if url is None:
+        raise UsageError("pip's configuration says no-index, and `lock` must ask an index", hint="unset PIP_NO_INDEX")
+    return Index(open_index_session(env), url)
+
+
+def lock_sdists(recipe: Recipe, index: Index) -> dict[str, LockedSdist]:
+    """The source archives that the recipe names, by project. Raises UsageError, FetchError."""
+    found = [_sdist(source.sdist, index) for source in recipe.sources.values()]
+    return {sdist.name: sdist for sdist in found}
+
+
+def _sdist(pinned: str, index: Index) -> LockedSdist:
+    name, _, version = pinned.partition("==")
+    for link in index.links(name):
+        if link.filename.endswith(f"-{version}.tar.gz"):
+            return LockedSdist(
+                name=str(canonicalize_name(name)),
+                version=version,
+                filename=link.filename,
+                sha256=sha256_of(link),
+                size=size_of(index.session, link),
+            )
+    raise UsageError(f"the index has no source archive {pinned}", hint="correct it under sources in the recipe")
+
+
+def lock_debs(recipe: Recipe, store: Store, env: Mapping[str, str]) -> LockedDebs:
+    """The closures of the recipe's Debian packages. Raises UsageError, FetchError."""
+    packages, suite = recipe.base.packages, recipe.base.suite
+
+    def resolve(wanted: tuple[Architecture, tuple[str, ...]]) -> tuple[LockedDeb, ...]:
+        architecture, names = wanted
+        foreign = tuple(sorted({name.partition(":")[2] for name in names if ":" in name} - {architecture}))
+        return resolve_set(store, env, suite=suite, architecture=architecture, foreign=foreign, packages=names)
+
+    image = [(name, packages.image) for name in ARCHITECTURES]
+    build = [(name, (*packages.build, *packages.cross.get(name, ()))) for name in ARCHITECTURES]
+    with ThreadPoolExecutor(STREAMS) as pool:
+        found = tuple(pool.map(resolve, [*image, *build]))
+    count = len(ARCHITECTURES)
+    return LockedDebs(
+        image=dict(zip(ARCHITECTURES, found[:count], strict=True)),
+        build=dict(zip(ARCHITECTURES, found[count:], strict=True)),
+    )

@@ -1,0 +1,127 @@
+"""Versions from requirements, by uv: the network index alone decides, never what one machine holds."""
+
+import shutil
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import uv
+
+from gb10 import proc
+from gb10.errors import FetchError, UsageError
+from gb10.fetch import ca_bundle
+from gb10.index.page import Link
+from gb10.index.settings import uv_env
+from gb10.lock.platforms import Platform, best_wheel
+from gb10.schema import Recipe
+from gb10.store import Store
+
+NO_SOLUTION = "No solution found"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resolved:
+    """One project at one version, and the file chosen for the platform."""
+
+    name: str
+    version: str
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Resolver:
+    """uv with one index and the recipe's constraints and overrides."""
+
+    store: Store
+    env: Mapping[str, str]
+    index_url: str
+    recipe: Recipe
+
+    def resolve(
+        self, requirements: tuple[str, ...], platform: Platform, pins: Mapping[str, str], *options: str
+    ) -> tuple[Resolved, ...]:
+        """The closure, sorted by name; ``pins`` (name -> version) are kept where they fit.
+
+        Raises UsageError (no versions fit together) and FetchError (the index cannot be read).
+        """
+        work = self.store.scratch("resolve")
+        output = work / "pylock.toml"
+        try:
+            for name, lines in self._inputs(requirements).items():
+                (work / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            output.write_text(preferences(pins, self.recipe.python), encoding="utf-8")
+            proc.capture([*self._argv(platform), *options], env=self._env(), cwd=work)
+            return read_resolution(output.read_text(encoding="utf-8"), platform)
+        except proc.CommandFailedError as error:
+            raise _explained(error, platform) from error
+        finally:
+            shutil.rmtree(work)
+
+    def _inputs(self, requirements: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+        return {
+            "requirements.txt": requirements,
+            "constraints.txt": self.recipe.constraints,
+            "overrides.txt": tuple(override.requirement for override in self.recipe.overrides),
+        }
+
+    def _argv(self, platform: Platform) -> list[str]:
+        newest = self.recipe.exclude_newer
+        return [
+            uv.find_uv_bin(), "pip", "compile", "requirements.txt", "--quiet", "--no-config", "--no-progress",
+            "--constraints", "constraints.txt", "--overrides", "overrides.txt",
+            "--format", "pylock.toml", "--output-file", "pylock.toml", "--no-header",
+            "--default-index", self.index_url, "--only-binary", ":all:", "--python", sys.executable,
+            "--python-version", self.recipe.python, "--python-platform", platform.uv_name,
+            *(["--exclude-newer", newest.isoformat()] if newest else []),
+        ]  # fmt: skip
+
+    def _env(self) -> dict[str, str]:
+        bundle = ca_bundle(self.env)
+        own = {"UV_CACHE_DIR": str(self.store.root / "uv")} | ({"SSL_CERT_FILE": str(bundle)} if bundle else {})
+        return uv_env(self.env) | own
+
+
+def preferences(pins: Mapping[str, str], python: str) -> str:
+    """Versions to keep, as a former output of uv: it prefers what it finds there."""
+    head = f'lock-version = "1.0"\ncreated-by = "gb10"\nrequires-python = ">={python}"\n'
+    tables = [f'\n[[packages]]\nname = "{name}"\nversion = "{pins[name]}"\n' for name in sorted(pins)]
+    return head + ("".join(tables) or "packages = []\n")
+
+
+def read_resolution(text: str, platform: Platform) -> tuple[Resolved, ...]:
+    """The packages of a pylock.toml (PEP 751), each with the best of its wheels; raises UsageError. Pure."""
+    resolved = []
+    for package in tomllib.loads(text).get("packages", []):
+        links = {link.filename: link for link in map(_link, package.get("wheels", []))}
+        best = best_wheel(links, platform)
+        if best is None:
+            raise UsageError(
+                f"{package['name']} {package['version']} has no wheel for {platform.uv_name}",
+                hint="constrain it to a version that has one",
+            )
+        resolved.append(Resolved(name=package["name"], version=package["version"], link=links[best]))
+    return tuple(sorted(resolved, key=lambda entry: entry.name))
+
+
+def _link(wheel: dict[str, object]) -> Link:
+    url, hashes, size = str(wheel["url"]), wheel.get("hashes"), wheel.get("size")
+    return Link(
+        filename=str(wheel.get("name") or unquote(Path(urlsplit(url).path).name)),
+        url=url,
+        sha256=hashes.get("sha256") if isinstance(hashes, dict) else None,
+        size=size if isinstance(size, int) else None,
+    )
+
+
+def _explained(error: proc.CommandFailedError, platform: Platform) -> UsageError | FetchError:
+    if NO_SOLUTION in error.tail:
+        return UsageError(
+            f"the requirements do not fit together on {platform.uv_name}",
+            where=error.tail,
+            hint="change the requirement or constraint named last; when the index lags behind what a package\n"
+            "declares, add an override with its reason to the recipe",
+        )
+    return FetchError("uv could not resolve the requirements", where=error.tail)

@@ -1,0 +1,1 @@
+"""The pipeline: plan, fetch, compile, assemble, prove; each module is one phase."""

@@ -1,0 +1,138 @@
+"""Wheels: each compiled in a BuildKit stage without network, proven, kept in the store under its key."""
+
+import re
+import uuid
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from gb10.engine.buildx import BuildRequest
+from gb10.engine.connection import Engine
+from gb10.engine.find import find
+from gb10.engine.progress import Event, LogLine
+from gb10.errors import BuildError, UsageError
+from gb10.pipeline.builder import run_build
+from gb10.pipeline.estimate import jobs
+from gb10.pipeline.prepare import build_context, fetch_files, make_rootfs, store_paths
+from gb10.pipeline.proof import prove_wheel
+from gb10.pipeline.workshop import Workshop
+from gb10.plan import Plan, Step
+from gb10.render import wheel_dockerfile
+from gb10.store import file_sha256
+from gb10.talk import Task
+
+INSIDE = ("install.py", "aot.py", "cuda_home.py", "jit_cache.py", "launch.py", "pack_wheel.py", "stub_torch")
+UNITS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wheel:
+    """A proven wheel in the store."""
+
+    name: str
+    key: str
+    path: Path
+    sha256: str
+    hit: bool
+
+
+def build_wheels(shop: Workshop, plan: Plan, *, rebuild: Collection[str]) -> tuple[Wheel, ...]:
+    """Every wheel of a plan; an engine is looked for only when something must be compiled."""
+    return tuple(
+        build_wheel(shop, lambda: find(shop.env, shop.store), plan, step, rebuild=step.name in rebuild)
+        for step in plan.of_kind("wheel")
+    )
+
+
+def build_wheel(shop: Workshop, engine: Callable[[], Engine], plan: Plan, step: Step, *, rebuild: bool) -> Wheel:
+    """The wheel of a step: from the store, or compiled now (``rebuild``: always). Raises BuildError, VerifyError."""
+    final = shop.store.entry("wheels", step.key)
+    with shop.store.locked(
+        f"wheel-{step.key}", lambda: shop.talk.say(f"another run builds {step.name}: waiting for it")
+    ):
+        hit = final.exists() and not rebuild
+        if hit:
+            shop.talk.hit(step.name)
+        else:
+            shop.store.replace(final, lambda work: _compile(shop, engine(), plan, step, work, rebuild=rebuild))
+    path = wheel_file(final)
+    return Wheel(name=step.name, key=step.key, path=path, sha256=file_sha256(path), hit=hit)
+
+
+def wheel_file(entry: Path) -> Path:
+    """The one wheel of a store entry; raises BuildError when the entry is damaged."""
+    found = sorted(entry.glob("*.whl"))
+    recorded = entry / "sha256"
+    if len(found) != 1 or not recorded.exists() or recorded.read_text(encoding="ascii") != file_sha256(found[0]):
+        raise BuildError(f"the stored wheel {entry.name[:12]} is damaged", where=str(entry),
+                         hint=f"remove it, then run again: rm -r '{entry}'")  # fmt: skip
+    return found[0]
+
+
+def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path, *, rebuild: bool) -> None:
+    base = make_rootfs(shop, plan, plan.step("base-build"))
+    tools = plan.step("tools")
+    fetch_files(shop, (tools, step))
+    sdist, *headers = store_paths(shop, step.files)
+    inside = shop.catalog.root / "gb10/inside"
+    made = plan.recipe.wheels[step.name]
+    files: dict[str, Path | str] = {
+        "Dockerfile": wheel_dockerfile(plan, step, shop.catalog.templates, jobs=jobs(shop)),
+        "base-build.tar": base,
+        "install.py": inside / "install.py",
+        "kernels.toml": shop.catalog.root / f"recipes/kernels/{made.source}-{made.kernels}.toml",
+        **{f"inside/{name}": inside / name for name in INSIDE},
+    }
+    wheels = {"tools-wheels": store_paths(shop, tools.files), "target-wheels": headers, "source": [sdist]}
+    with build_context(shop, files, wheels, {}) as context, shop.talk.task(step.name, unit="files") as task:
+        request = BuildRequest(
+            dockerfile=context.folder / "Dockerfile",
+            target="wheel",
+            platform=f"linux/{plan.options.build}",
+            context=context.folder,
+            contexts=context.contexts,
+            output=f"type=local,dest={work}",
+            build_args={"REBUILD": uuid.uuid4().hex} if rebuild else {},
+        )
+        run_build(shop, engine, request, step.name, lambda event: _units(shop, task, event))
+    _seal(work, step)
+
+
+def _units(shop: Workshop, task: Task, event: Event) -> None:
+    """ninja's ``[n/m] …`` lines drive the progress of a compile."""
+    found = UNITS.match(event.text) if isinstance(event, LogLine) else None
+    if found:
+        shop.talk.update(task, int(found[1]), int(found[2]), Path(found[3].split(" ")[-1]).name)
+
+
+def _seal(work: Path, step: Step) -> None:
+    """Prove that every module holds the GPU code it declares, and record the wheel's hash."""
+    found = sorted(work.glob("*.whl"))
+    if len(found) != 1:
+        raise BuildError(f"{step.name}: the compile stage wrote {len(found)} wheels, not one", where=str(work))
+    prove_wheel(found[0])
+    (work / "sha256").write_text(file_sha256(found[0]), encoding="ascii")
+
+
+def selected(plan: Plan, names: Collection[str]) -> frozenset[str]:
+    """The wheel steps that ``--rebuild-<source>`` names; raises UsageError when the recipe builds none from it."""
+    chosen = {step.name: plan.recipe.wheels[step.name].source for step in plan.of_kind("wheel")}
+    for name in names:
+        if name not in chosen.values():
+            raise UsageError(f"--rebuild-{name}: the recipe builds no wheel from {name}",
+                             hint=f"it builds from: {', '.join(sorted(set(chosen.values())))}")  # fmt: skip
+    return frozenset(wheel for wheel, source in chosen.items() if source in names)
+
+
+def show_in_checkout(shop: Workshop, wheel: Wheel) -> None:
+    """Link the wheel into the checkout's ``wheels/``; said when the checkout is read-only."""
+    view = shop.catalog.root / "wheels"
+    link = view / wheel.path.name
+    try:
+        view.mkdir(exist_ok=True)
+        aside = view / f".{wheel.key}"
+        aside.unlink(missing_ok=True)
+        aside.symlink_to(wheel.path)
+        aside.replace(link)
+    except OSError as error:
+        shop.talk.say(f"not linked into {view}: {error.strerror}")

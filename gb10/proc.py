@@ -1,0 +1,87 @@
+"""Child processes: argv lists in, output streamed and kept; the one place that imports subprocess."""
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+TAIL_LINES = 30
+
+
+class CommandFailedError(Exception):
+    """A child ended with a non-zero status; ``tail`` holds its last lines."""
+
+    def __init__(self, argv: Sequence[str], returncode: int, tail: str, log: Path | None = None) -> None:
+        super().__init__(f"{shlex.join(argv)} exited with {returncode}")
+        self.argv = tuple(argv)
+        self.returncode = returncode
+        self.tail = tail
+        self.log = log
+
+
+def capture(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stdin: str | None = None,
+) -> str:
+    """Run to the end and return stdout; raises CommandFailedError with the last lines of stderr."""
+    done = subprocess.run(
+        argv, check=False, env=env, cwd=cwd, input=stdin, capture_output=True, text=True, errors="replace"
+    )
+    if done.returncode != 0:
+        raise CommandFailedError(argv, done.returncode, last_lines(done.stderr or done.stdout))
+    return done.stdout
+
+
+def stream(
+    argv: Sequence[str],
+    *,
+    log: Path,
+    on_line: Callable[[str], None] = lambda line: None,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> None:
+    """Run to the end, each line of stdout and stderr to ``log`` and ``on_line``; raises CommandFailedError."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    tail: deque[str] = deque(maxlen=TAIL_LINES)
+    with log.open("w", encoding="utf-8") as out:
+        out.write(f"+ {shlex.join(argv)}\n")
+        with subprocess.Popen(
+            argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, errors="replace", bufsize=1,
+        ) as child:  # fmt: skip
+            try:
+                for line in child.stdout or ():
+                    out.write(line)
+                    tail.append(line)
+                    on_line(line.rstrip("\n"))
+            except BaseException:
+                child.terminate()
+                raise
+    if child.returncode != 0:
+        raise CommandFailedError(argv, child.returncode, "".join(tail), log)
+
+
+def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str]) -> int:
+    """Start a daemon in a session of its own, output appended to ``log``; returns its pid. It outlives this process."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    program = shutil.which(argv[0], path=env.get("PATH"))
+    if program is None:
+        raise CommandFailedError(argv, 127, f"{argv[0]}: not found")
+    writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    files = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_OPEN, 1, str(log), writing, 0o644),
+        (os.POSIX_SPAWN_DUP2, 1, 2),
+    ]
+    return os.posix_spawn(program, list(argv), dict(env), file_actions=files, setsid=True)
+
+
+def last_lines(text: str, count: int = TAIL_LINES) -> str:
+    """The last ``count`` lines of a text."""
+    return "\n".join(text.splitlines()[-count:])

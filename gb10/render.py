@@ -1,0 +1,114 @@
+"""Rendering: a plan becomes Dockerfile text, bake JSON, labels and environment. Pure."""
+
+import calendar
+import json
+from collections.abc import Mapping
+
+from jinja2 import DictLoader, Environment, StrictUndefined
+
+from gb10.arch import Arch
+from gb10.plan import MACHINES, Plan, Step
+
+GLIBC = "2_39"  # uv's newest manylinux tag that resolves the same as trixie's glibc 2.41
+NAMESPACE = "io.github.gb10"
+
+
+def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
+    """The image's Dockerfile."""
+    recipe, options = plan.recipe, plan.options
+    return _render(
+        templates, "image.Dockerfile.j2", plan,
+        layers=[step.name for step in plan.of_kind("layer")],
+        overlay=bool(options.overlay),
+        scanned=scanned(plan),
+        uv_platform=f"{MACHINES[options.target]}-manylinux_{GLIBC}",
+        env=environment(plan), labels=sorted(labels(plan).items()),
+        user=recipe.user, workdir=recipe.workdir, entrypoint=recipe.entrypoint, command=recipe.command,
+    )  # fmt: skip
+
+
+def scanned(plan: Plan) -> list[str]:
+    """The stages whose files are the image's layers, lowest first."""
+    return [
+        "base",
+        *(step.name for step in plan.of_kind("layer")),
+        "settings",
+        *(["overlay"] if plan.options.overlay else []),
+    ]
+
+
+def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], *, jobs: int) -> str:
+    """The Dockerfile that compiles one wheel; ``jobs`` is not part of any key."""
+    return _render(
+        templates, "wheel.Dockerfile.j2", plan,
+        step=step, python=plan.recipe.python, jobs=jobs, arch=plan.options.arch, machine=MACHINES[plan.options.target],
+        uv_platform=f"{MACHINES[plan.options.target]}-manylinux_{GLIBC}",
+    )  # fmt: skip
+
+
+def scan_dockerfile(plan: Plan, reference: str, templates: Mapping[str, str]) -> str:
+    """The Dockerfile that scans an image of the engine on the build platform."""
+    return _render(templates, "scan.Dockerfile.j2", plan, reference=reference)
+
+
+def _render(templates: Mapping[str, str], name: str, plan: Plan, **values: object) -> str:
+    jinja = Environment(loader=DictLoader(dict(templates)), undefined=StrictUndefined, keep_trailing_newline=True,
+                        autoescape=False)  # fmt: skip # noqa: S701: a Dockerfile is not HTML
+    jinja.filters["quoted"] = json.dumps
+    jinja.filters["json"] = lambda value: json.dumps(list(value))
+    return jinja.get_template(name).render(
+        title=plan.tags[0], key12=plan.key[:12], build=plan.options.build, platform=plan.options.platform,
+        epoch=epoch(plan), cc=compiler(plan, "gcc"), cxx=compiler(plan, "g++"), **values,
+    )  # fmt: skip
+
+
+def compiler(plan: Plan, name: str) -> str:
+    """The build platform's compiler for the image's machine: the plain one, or the cross one."""
+    if plan.options.build == plan.options.target:
+        return name
+    return f"{MACHINES[plan.options.target]}-linux-gnu-{name}"
+
+
+def epoch(plan: Plan) -> int:
+    """SOURCE_DATE_EPOCH in seconds: midnight UTC of the day the lock was made."""
+    return calendar.timegm(plan.lock.created.timetuple())
+
+
+def environment(plan: Plan) -> list[tuple[str, str]]:
+    """The image's environment: the recipe's, and what the arch decides."""
+    arch: Arch = plan.options.arch
+    derived = {"TORCH_CUDA_ARCH_LIST": arch.torch, "FLASHINFER_CUDA_ARCH_LIST": arch.flashinfer}
+    return sorted({**derived, **plan.recipe.env}.items())
+
+
+def labels(plan: Plan) -> dict[str, str]:
+    """OCI labels; ``created`` is the lock's date, so that a commit that changes no byte changes no image."""
+    recipe, options = plan.recipe, plan.options
+    return {
+        "org.opencontainers.image.created": f"{plan.lock.created.isoformat()}T00:00:00Z",
+        "org.opencontainers.image.title": f"{recipe.engine} {recipe.version} for {options.arch}",
+        "org.opencontainers.image.version": recipe.version,
+        "org.opencontainers.image.licenses": "Apache-2.0",
+        f"{NAMESPACE}.arch": str(options.arch),
+        f"{NAMESPACE}.cuda": recipe.cuda,
+        f"{NAMESPACE}.plan.key": plan.key,
+        f"{NAMESPACE}.lock.digest": plan.lock.input_digest,
+        **{f"{NAMESPACE}.wheel.{step.name}": step.key for step in plan.of_kind("wheel")},
+    }
+
+
+def bake(plan: Plan) -> dict[str, object]:
+    """The plan as a docker-bake.json document for ``docker buildx bake``."""
+    contexts = {
+        f"{step.name}-wheels": f"contexts/{step.name}-wheels" for step in (*plan.of_kind("layer"), plan.step("tools"))
+    }
+    if plan.options.overlay:
+        contexts["overlay"] = plan.options.overlay.path
+    target = {"context": ".", "dockerfile": "Dockerfile", "contexts": contexts}
+    return {
+        "group": {"default": {"targets": ["image"]}},
+        "target": {
+            "proof": {**target, "target": "proof", "output": ["type=local,dest=proof"]},
+            "image": {**target, "target": "image", "platforms": [plan.options.platform], "tags": list(plan.tags)},
+        },
+    }

@@ -1,0 +1,237 @@
+"""What an image recipe and its lock may say: frozen, strict models; no I/O.
+
+A recipe is written by a person (``recipes/images/<engine>.yaml``), a lock by ``lock``
+(``recipes/images/<engine>.lock.json``). A lock names files by content, never by host.
+"""
+
+import datetime
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal, Self
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic_core import PydanticCustomError
+
+Architecture = Literal["amd64", "arm64"]
+ARCHITECTURES: Final[tuple[Architecture, ...]] = ("amd64", "arm64")
+
+
+def requirement_name(text: str) -> str:
+    """The canonical project name that a requirement speaks of."""
+    return str(canonicalize_name(Requirement(text).name))
+
+
+def _requirement(text: str) -> str:
+    try:
+        Requirement(text)
+    except InvalidRequirement as error:
+        raise ValueError(f"{text!r} is no requirement: {str(error).splitlines()[0]}") from error
+    return text
+
+
+def _pinned(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]+==[^*,;\s]+", text):
+        raise ValueError(f"{text!r} needs one exact version: name==version")
+    return text
+
+
+def _unique(what: str, identity: Callable[[Any], str]) -> AfterValidator:
+    """Refuse a second entry of one identity; the error carries the entry's index for the loader."""
+
+    def check(entries: tuple[Any, ...]) -> tuple[Any, ...]:
+        first: dict[str, int] = {}
+        for index, entry in enumerate(entries):
+            name = identity(entry)
+            if first.setdefault(name, index) != index:
+                context = {"what": what, "name": name, "index": index, "first": first[name]}
+                raise PydanticCustomError("duplicate_entry", "{what} {name} is listed twice", context)
+        return entries
+
+    return AfterValidator(check)
+
+
+def _project(text: str) -> str:
+    """One project may be required twice only under different markers."""
+    marker = Requirement(text).marker
+    return requirement_name(text) + (f" ; {marker}" if marker else "")
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Filename = Annotated[str, StringConstraints(pattern=r"^[^/\s]+$")]
+PoolPath = Annotated[str, StringConstraints(pattern=r"^[^/\s:][^\s:]*$")]
+Size = Annotated[int, Field(ge=0)]
+Requirements = Annotated[
+    tuple[Annotated[str, AfterValidator(_requirement)], ...], _unique("the requirement", _project)
+]  # fmt: skip
+DebNames = Annotated[
+    tuple[Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.+-]+(:[a-z0-9]+)?$")], ...],
+    _unique("the package", str),
+]
+Patterns = Annotated[tuple[str, ...], _unique("the pattern", str)]
+
+
+class Model(BaseModel):
+    """Strict and frozen; keys are written with hyphens in files, with underscores in Python."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        populate_by_name=True,
+        alias_generator=lambda name: name.replace("_", "-"),
+    )
+
+
+class BasePackages(Model):
+    """Debian packages by purpose; ``lock`` adds what they depend on.
+
+    ``cross`` is by build architecture: what only a build for the other architecture needs.
+    """
+
+    image: DebNames
+    build: DebNames = ()
+    cross: dict[Architecture, DebNames] = {}
+
+
+class Base(Model):
+    """The Debian release under the image and under the build stages."""
+
+    suite: Name
+    packages: BasePackages
+
+
+class Override(Model):
+    """A requirement that replaces what the packages themselves declare, and the reason to do so."""
+
+    requirement: Annotated[str, AfterValidator(_requirement)]
+    why: Annotated[str, StringConstraints(min_length=10)]
+
+
+class Source(Model):
+    """A tree that is compiled or unpacked."""
+
+    sdist: Annotated[str, AfterValidator(_pinned)]
+
+
+class WheelBuild(Model):
+    """A wheel that is built here, from a source of this recipe."""
+
+    method: Literal["aot", "graft", "source"]
+    source: Name
+    kernels: Name | None = None
+    headers: tuple[Name, ...] = ()
+    """Wheels of the image that the compile reads headers and libraries of the target from."""
+
+
+class Layer(Model):
+    """One churn class of the image: the locked wheels whose names match; the first match wins."""
+
+    name: Name
+    packages: Patterns = ()
+    rest: bool = False
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        if self.rest == bool(self.packages):
+            raise ValueError("needs either packages: [...] or rest: true")
+        return self
+
+
+class Recipe(Model):
+    """How an image is built: versions, packages, sources, wheels, layers, run-time settings."""
+
+    engine: Name
+    version: str
+    repository: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([._/-][a-z0-9]+)*$")]
+    python: Annotated[str, StringConstraints(pattern=r"^3\.\d+$")]
+    cuda: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
+    base: Base
+    requirements: Requirements
+    constraints: Requirements = ()
+    overrides: Annotated[tuple[Override, ...], _unique("the override", lambda o: requirement_name(o.requirement))] = ()
+    exclude_newer: datetime.date | None = None
+    tools: Requirements = ()
+    sources: dict[Name, Source] = {}
+    wheels: dict[Name, WheelBuild] = {}
+    layers: Annotated[tuple[Layer, ...], _unique("the layer", lambda layer: str(layer.name))]
+    env: dict[str, str] = {}
+    user: Annotated[int, Field(ge=0)] = 10001
+    workdir: Annotated[str, StringConstraints(pattern=r"^/")]
+    entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _references(self) -> Self:
+        for name, wheel in self.wheels.items():
+            if wheel.source not in self.sources:
+                raise ValueError(f"wheels.{name} names the source {wheel.source!r}, which sources does not define")
+        rests = [layer.name for layer in self.layers if layer.rest]
+        if len(rests) > 1:
+            raise ValueError(f"only one layer may say rest: true, found {', '.join(rests)}")
+        return self
+
+
+class LockedDeb(Model):
+    """One Debian package; ``path`` is relative to the root of any mirror of the archive."""
+
+    name: str
+    version: str
+    architecture: str
+    path: PoolPath
+    sha256: Sha256
+    size: Size
+
+    @property
+    def filename(self) -> str:
+        """The file's own name, as the archive spells it."""
+        return self.path.rsplit("/", 1)[-1]
+
+
+class IndexFile(Model):
+    """One file of the package index; ``size`` in bytes."""
+
+    name: Name
+    version: str
+    filename: Filename
+    sha256: Sha256
+    size: Size
+
+
+class LockedWheel(IndexFile):
+    """One wheel, the best for its platform."""
+
+
+class LockedSdist(IndexFile):
+    """One source archive."""
+
+
+class LockedDebs(Model):
+    """Debian packages of the image by image architecture, of the build stages by build architecture."""
+
+    image: dict[Architecture, tuple[LockedDeb, ...]]
+    build: dict[Architecture, tuple[LockedDeb, ...]]
+
+
+class LockedWheels(Model):
+    """Wheels of the image by image architecture, of the build tools by build architecture."""
+
+    image: dict[Architecture, tuple[LockedWheel, ...]]
+    tools: dict[Architecture, tuple[LockedWheel, ...]]
+
+
+class Lock(Model):
+    """Every byte that goes in; ``created`` is the UTC day of the locking.
+
+    ``input_digest`` is over all of the recipe that decides a resolution, ``base_digest`` over its Debian part.
+    """
+
+    version: Literal[1] = 1
+    input_digest: Sha256
+    base_digest: Sha256
+    created: datetime.date
+    debs: LockedDebs
+    wheels: LockedWheels
+    sdists: dict[Name, LockedSdist]

@@ -1,0 +1,146 @@
+"""Talk: everything said to a person, on stderr: live bars on a terminal, plain lines elsewhere."""
+
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+QUIET, NORMAL, VERBOSE = -1, 0, 1
+PIPED_WIDTH = 160  # columns of a table that nobody's terminal bounds
+PLAIN_INTERVAL = 15.0  # seconds between two plain progress lines of one task
+
+
+def terminal(env: Mapping[str, str], *, stderr: bool) -> Console:
+    """A console that obeys NO_COLOR over FORCE_COLOR over the terminal."""
+    piped = None if (sys.stderr if stderr else sys.stdout).isatty() else PIPED_WIDTH
+    forced = True if env.get("FORCE_COLOR") and not env.get("NO_COLOR") else None
+    return Console(stderr=stderr, no_color=bool(env.get("NO_COLOR")) or None, force_terminal=forced, highlight=False,
+                   width=piped)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long a phase took, in seconds, and whether it was a cache hit."""
+
+    name: str
+    seconds: float
+    hit: bool
+
+
+@dataclass(slots=True)
+class Task:
+    """One piece of running work; safe to advance from several threads."""
+
+    name: str
+    unit: str
+    total: float
+    done: float = 0
+    note: str = ""
+    started: float = field(default_factory=time.monotonic)
+    said: float = field(default_factory=time.monotonic)
+    bar: TaskID | None = None
+
+    def text(self) -> str:
+        """``compile  12 of 40 files  norm.cu  0:35``."""
+        minutes, seconds = divmod(int(time.monotonic() - self.started), 60)
+        return f"{self.name}  {self.amount()}  {self.note}  {minutes}:{seconds:02d}".replace("    ", "  ")
+
+    def amount(self) -> str:
+        """Done of total, with the unit."""
+        if self.unit == "B":
+            return f"{self.done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB" if self.total else ""
+        return f"{self.done:,.0f} of {self.total:,.0f} {self.unit}" if self.total else ""
+
+
+class Talk:
+    """Phases, bars and lines; ``verbosity`` is QUIET, NORMAL or VERBOSE."""
+
+    def __init__(self, env: Mapping[str, str], *, verbosity: int = NORMAL) -> None:
+        self.console = terminal(env, stderr=True)
+        self.verbosity = verbosity
+        self.timings: list[Timing] = []
+        self._lock = threading.Lock()
+        self._live = verbosity >= NORMAL and self.console.is_terminal and sys.stderr.isatty()
+        self._progress: Progress | None = None
+        self._running = 0
+
+    def say(self, text: str) -> None:
+        """One line, unless quiet."""
+        if self.verbosity >= NORMAL:
+            self.console.print(escape(text), soft_wrap=True)
+
+    def detail(self, text: str) -> None:
+        """One line, only when verbose."""
+        if self.verbosity >= VERBOSE:
+            self.console.print(escape(text), style="dim", soft_wrap=True)
+
+    def hit(self, name: str) -> None:
+        """A step whose result was already there."""
+        self.timings.append(Timing(name, 0.0, True))
+        self.detail(f"{name}: already in the store")
+
+    @contextmanager
+    def task(self, name: str, total: float = 0, unit: str = "B") -> Iterator[Task]:
+        """Work with progress; its duration is kept for the summary."""
+        task = Task(name, unit, total)
+        self._start(task)
+        try:
+            yield task
+            self.timings.append(Timing(name, time.monotonic() - task.started, False))
+        finally:
+            self._stop(task)
+
+    def advance(self, task: Task, amount: float, note: str = "") -> None:
+        """More of a task is done."""
+        with self._lock:
+            task.done += amount
+            task.note = note or task.note
+            self._show(task)
+
+    def update(self, task: Task, done: float, total: float, note: str = "") -> None:
+        """A task says where it stands."""
+        with self._lock:
+            task.done, task.total, task.note = done, total, note or task.note
+            self._show(task)
+
+    def _show(self, task: Task) -> None:
+        if self._progress is not None and task.bar is not None:
+            note = escape(f"{task.amount()}  {task.note}")
+            self._progress.update(task.bar, completed=task.done, total=task.total or None, note=note)
+        elif time.monotonic() - task.said > PLAIN_INTERVAL:
+            task.said = time.monotonic()
+            self.say(task.text())
+
+    def _start(self, task: Task) -> None:
+        with self._lock:
+            if not self._live:
+                self.say(f"{task.name} …")
+                return
+            if self._progress is None:
+                columns = (
+                    TextColumn("{task.description}"),
+                    BarColumn(24),
+                    TimeElapsedColumn(),
+                    TextColumn("{task.fields[note]}"),
+                )
+                self._progress = Progress(*columns, console=self.console, transient=True)
+                self._progress.start()
+            self._running += 1
+            task.bar = self._progress.add_task(escape(task.name), total=task.total or None, note="")
+
+    def _stop(self, task: Task) -> None:
+        elapsed = time.monotonic() - task.started
+        with self._lock:
+            if self._progress is not None and task.bar is not None:
+                self._progress.remove_task(task.bar)
+                self._running -= 1
+                if not self._running:
+                    self._progress.stop()
+                    self._progress = None
+            self.say(f"{task.name}  {task.amount()}  {elapsed:.1f} s".replace("    ", "  "))

@@ -1,0 +1,67 @@
+"""Every mistake in a recipe is told with its place and the way out: one golden text for each kind."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gb10.document import parse_document
+from gb10.errors import UsageError
+from gb10.schema import Recipe
+
+GOOD = (Path(__file__).parent / "schema" / "good.yaml").read_text(encoding="utf-8")
+
+MISTAKES = {
+    "unknown-key": ("requirements:", "requirments:"),
+    "unknown-key-far": ("workdir:", "colour: red\nworkdir:"),
+    "unknown-key-deep": ("  packages:", "  packagse: []\n  packages:"),
+    "number-for-text": ('python: "3.13"', "python: 3.13"),
+    "switch-for-text": ("A: b", "A: yes"),
+    "text-for-list": ("requirements: [alpha==1]", "requirements: alpha==1"),
+    "duplicate-key": ("workdir:", "engine: vllm\nworkdir:"),
+    "duplicate-layer": ("  - {name: most, rest: true}", "  - {name: one, rest: true}"),
+    "duplicate-requirement": ("[alpha==1]", "[alpha==1, beta, Alpha>=2]"),
+    "duplicate-package": ("image: [g++]", "image: [g++, python3, g++]"),
+    "no-requirement": ("[alpha==1]", "['alpha=1']"),
+    "not-pinned": ("sdist: alpha==1", "sdist: alpha>=1"),
+    "unknown-source": ("source: alpha", "source: beta"),
+    "unknown-method": ("method: aot", "method: guess"),
+    "layer-of-nothing": ("{name: one, packages: [alpha]}", "{name: one}"),
+    "two-rests": ("{name: one, packages: [alpha]}", "{name: one, rest: true}"),
+    "bad-architecture": ("amd64: [", "x86_64: ["),
+    "not-yaml": ("workdir:", "workdir: ["),
+    "unknown-tag": ("workdir: /w", "workdir: !!python/name:os.system"),
+    "no-date": ("workdir:", "exclude-newer: 2026-13-01\nworkdir:"),
+    "control-character": ("workdir:", "workdir: \x01"),
+    "list-for-key": ("workdir: /w", "workdir: /w\n? [a, b]\n: c"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistake(name: str, golden: Callable[[str, str], None]) -> None:
+    right, wrong = MISTAKES[name]
+    assert GOOD.count(right) == 1
+    with pytest.raises(UsageError) as caught:
+        parse_document(GOOD.replace(right, wrong), Recipe, where="recipes/images/x.yaml", what="image recipe")
+    golden(f"schema/{name}.txt", f"{caught.value}\n")
+
+
+def test_all_mistakes_at_once(golden: Callable[[str, str], None]) -> None:
+    text = GOOD
+    for name in ("unknown-key", "unknown-key-deep", "number-for-text", "switch-for-text", "duplicate-package"):
+        text = text.replace(*MISTAKES[name])
+    with pytest.raises(UsageError) as caught:
+        parse_document(text, Recipe, where="recipes/images/x.yaml", what="image recipe")
+    golden("schema/all-at-once.txt", f"{caught.value}\n")
+
+
+@pytest.mark.parametrize("text", ["", "- a\n", "just words\n"])
+def test_no_mapping(text: str) -> None:
+    with pytest.raises(UsageError, match="must be a mapping"):
+        parse_document(text, Recipe, where="x.yaml", what="image recipe")
+
+
+def test_the_good_one_is_good() -> None:
+    recipe = parse_document(GOOD, Recipe, where="x.yaml", what="image recipe")
+    assert recipe.layers[1].rest
+    assert recipe.base.packages.cross == {"amd64": ("g++-aarch64-linux-gnu",)}

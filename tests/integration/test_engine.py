@@ -1,0 +1,318 @@
+"""The embedded engine for real: life, crashes, neighbours, builds. Needs root with CAP_SYS_ADMIN and a mirror."""
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gb10.engine.buildx import BuildRequest, Buildx, build, open_buildx
+from gb10.engine.cache import cache_records, drop_records
+from gb10.engine.connection import Engine, client, probe
+from gb10.engine.embedded import Place, down, status, up
+from gb10.engine.find import find, look
+from gb10.engine.packages import unpack
+from gb10.engine.processes import alive, members
+from gb10.engine.progress import Event, LogLine, StepDone, Transfer
+from gb10.errors import BuildError, EngineError
+from gb10.pipeline.workshop import build_architecture
+from gb10.proc import capture, spawn
+from gb10.store import Store, open_store
+
+pytestmark = pytest.mark.integration
+ENV = {name: value for name, value in os.environ.items() if not name.startswith("DOCKER_")}
+TREE = Path(__file__).parents[2]
+NATIVE = f"linux/{build_architecture()}"
+TOOLS = ("sh", "cat", "sleep", "mkdir")
+UP = """\
+import os, signal
+from pathlib import PosixPath
+from gb10.engine.buildx import BuildRequest, build, open_buildx
+from gb10.engine.embedded import up
+from gb10.store import open_store
+store = open_store(os.environ)
+engine = up(store, os.environ)
+"""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store at a path that sockets, PATH and overlayfs could not bear by themselves."""
+    root = tmp_path_factory.mktemp("a store, with: odd") / ("long" * 25)
+    found = open_store({"GB10_CACHE_DIR": str(root)})
+    yield found
+    down(found)
+
+
+@pytest.fixture
+def engine(store: Store) -> Engine:
+    return up(store, ENV)
+
+
+@pytest.fixture
+def neighbour(store: Store, tmp_path: Path) -> Iterator[Engine]:
+    """A second engine, which is not ours to start or stop; the stopped store's programs are shared by hard links."""
+    programs = unpack(store, ENV)
+    other = open_store({"GB10_CACHE_DIR": str(tmp_path / "other")})
+    home = other.root / "engine"
+    shutil.copytree(programs.bin.parent, home / programs.bin.parent.name, copy_function=os.link)
+    shutil.copy(store.root / "engine/packages.json", home)
+    yield up(other, ENV)
+    down(other)
+
+
+@pytest.fixture(scope="module")
+def rootfs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root of a few programs of this machine and the libraries that they load."""
+    root = tmp_path_factory.mktemp("rootfs")
+    for tool in TOOLS:
+        program = Path(shutil.which(tool) or tool).resolve()
+        libraries = [word for word in capture(["ldd", str(program)]).split() if word.startswith("/")]
+        for source, target in [(str(program), f"bin/{tool}"), *((word, word[1:]) for word in libraries)]:
+            (root / target).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, root / target)
+    return root
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a test builds: stage ``os`` holds the root file system."""
+
+    buildx: Buildx
+    rootfs: Path
+    folder: Path
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "logs/build.log"
+
+    def request(self, text: str, **changes: Any) -> BuildRequest:  # noqa: ANN401
+        dockerfile = self.folder / "Dockerfile"
+        dockerfile.write_text(f"FROM scratch AS os\nCOPY --from=rootfs . /\n{text}\n", encoding="utf-8")
+        contexts = {"rootfs": self.rootfs} | changes.pop("contexts", {})
+        return BuildRequest(dockerfile=dockerfile, target="final", contexts=contexts, **{"platform": NATIVE} | changes)
+
+    def build(self, text: str, **changes: Any) -> list[Event]:  # noqa: ANN401
+        events: list[Event] = []
+        build(self.buildx, self.request(text, **changes), log=self.log, on_event=events.append)
+        return events
+
+
+@pytest.fixture
+def site(engine: Engine, store: Store, rootfs: Path, tmp_path: Path) -> Site:
+    return Site(open_buildx(engine, ENV, store), rootfs, tmp_path)
+
+
+def _python(store: Store, code: str, log: Path) -> int:
+    """Start a tool of its own on the store; returns its pid."""
+    env = ENV | {"GB10_CACHE_DIR": str(store.root), "PYTHONPATH": str(TREE)}
+    return spawn([sys.executable, "-c", UP + code], env=env, log=log)
+
+
+def _soon(true: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 20
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return true()
+
+
+def _cached(events: list[Event], part: str) -> bool:
+    return any(isinstance(event, StepDone) and event.cached and part in event.step for event in events)
+
+
+def _lines(events: list[Event]) -> list[str]:
+    return [event.text for event in events if isinstance(event, LogLine)]
+
+
+def test_up_again_finds_the_running_engine_at_once(engine: Engine, store: Store) -> None:
+    before, start = status(store), time.monotonic()
+    assert up(store, ENV) == engine == before.engine
+    assert time.monotonic() - start < 2
+    assert status(store).pid == before.pid
+    assert set(before.versions) == {"containerd", "docker-buildx", "docker-cli", "docker.io", "runc"}
+
+
+def test_a_warm_start_takes_seconds_and_leaves_no_mount(store: Store) -> None:
+    up(store, ENV)
+    assert down(store)
+    assert not down(store)
+    assert not Place(store).run.exists()
+    start = time.monotonic()
+    assert up(store, ENV).containerd
+    assert time.monotonic() - start < 10
+    assert Place(store).name not in Path("/proc/self/mounts").read_text(encoding="utf-8")
+
+
+def test_two_starts_at_once_make_one_engine(store: Store) -> None:
+    down(store)
+    log = store.root / "two.log"
+    pids = [_python(store, "", log) for _ in range(2)]
+    assert [os.waitpid(pid, 0)[1] for pid in pids] == [0, 0], log.read_text(encoding="utf-8")
+    assert sorted(Place(store).daemons().values()) == ["containerd", "dockerd"]
+
+
+def test_a_killed_tool_leaves_the_engine_running(store: Store) -> None:
+    down(store)
+    pid = _python(store, "os.kill(os.getpid(), signal.SIGKILL)", store.root / "killed.log")
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
+    running = status(store)
+    assert up(store, ENV) == running.engine
+    assert status(store).pid == running.pid
+
+
+@pytest.mark.parametrize("victim", ["dockerd", "containerd"])
+def test_a_killed_engine_comes_back_with_its_images(engine: Engine, store: Store, site: Site, victim: str) -> None:
+    site.build("FROM os AS final", tags=("kept:1",), output="type=image")
+    with closing(client(engine)) as sdk:
+        sdk.containers.run("kept:1", ["sleep", "1000"], detach=True, network_mode="none")
+    place = Place(store)
+    orphans = members(place.name)
+    assert orphans
+    os.kill(next(pid for pid, program in place.daemons().items() if program == victim), signal.SIGKILL)
+    with closing(client(up(store, ENV))) as sdk:
+        assert sdk.images.get("kept:1").id
+    if victim == "dockerd":
+        assert not any(alive(pid) for pid in orphans)
+
+
+def test_an_engine_that_cannot_start_shows_its_log(store: Store) -> None:
+    down(store)
+    broken = Place(store).data / "containerd"
+    broken.rename(broken.with_name("aside"))
+    broken.touch()
+    try:
+        with pytest.raises(EngineError, match="ended at its start") as caught:
+            up(store, ENV)
+        assert "not a directory" in (caught.value.where or "")
+    finally:
+        broken.unlink()
+        broken.with_name("aside").rename(broken)
+
+
+def test_docker_host_is_used_and_never_started_or_stopped(neighbour: Engine, store: Store) -> None:
+    down(store)
+    chosen = find(ENV | {"DOCKER_HOST": neighbour.endpoint.host}, store)
+    assert (chosen.kind, chosen.endpoint.host) == ("user", neighbour.endpoint.host)
+    assert not Place(store).daemons()
+    assert not down(store)
+    assert probe(neighbour.endpoint, "user").version == chosen.version
+
+
+def test_an_unreachable_docker_host_is_an_error(store: Store, tmp_path: Path) -> None:
+    down(store)
+    with pytest.raises(EngineError, match="that DOCKER_HOST names cannot be used"):
+        find(ENV | {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}, store)
+    assert not Place(store).daemons()
+
+
+def test_the_own_socket_in_docker_host_is_the_embedded_engine(engine: Engine, store: Store) -> None:
+    env = ENV | {"DOCKER_HOST": engine.endpoint.host}
+    assert look(env, store) == find(env, store) == engine
+
+
+def test_a_context_and_the_users_plugin_are_used(neighbour: Engine, store: Store, site: Site) -> None:
+    programs = unpack(store, ENV)
+    for name in ("bin", "cli-plugins"):
+        (site.folder / name).symlink_to(programs.bin)
+    env = ENV | {"DOCKER_CONFIG": str(site.folder), "PATH": f"{site.folder}/bin:{ENV['PATH']}"}
+    capture(["docker", "context", "create", "mine", "--docker", f"host={neighbour.endpoint.host}"], env=env)
+    capture(["docker", "context", "use", "mine"], env=env)
+    chosen = find(env, store)
+    assert (chosen.kind, chosen.endpoint.origin) == ("user", "context mine")
+    theirs = open_buildx(chosen, env, store)
+    assert theirs.command == ("docker", "buildx")
+    replace(site, buildx=theirs).build("FROM os AS final", tags=("theirs:1",), output="type=image")
+    with closing(client(chosen)) as sdk:
+        assert sdk.images.get("theirs:1").id
+
+
+def test_a_build_tells_steps_lines_and_cache_hits(site: Site) -> None:
+    text = "FROM os AS final\nRUN echo '[1/2] a.cu'; sleep 1; echo '[2/2] b.cu' >&2; mkdir /out"
+    events = site.build(text, rebuild=("final",))
+    assert _lines(events) == ["[1/2] a.cu", "[2/2] b.cu"]
+    assert any(isinstance(event, Transfer) for event in events)
+    assert not _cached(events, "mkdir /out")
+    assert _cached(site.build(text), "mkdir /out")
+
+
+def test_both_forms_of_progress_tell_the_same(site: Site) -> None:
+    text = "FROM os AS final\nRUN echo one; sleep 1; echo two"
+    told = [replace(site, buildx=replace(site.buildx, version=version)).build(text, rebuild=("final",))
+            for version in ((0, 12), (0, 13))]  # fmt: skip
+    assert _lines(told[0]) == _lines(told[1]) == ["one", "two"]
+    ended = [{event.step for event in events if isinstance(event, StepDone) and "RUN" in event.step} for events in told]
+    assert ended[0] == ended[1] != set()
+
+
+def test_a_failed_step_is_named_with_its_last_lines(site: Site) -> None:
+    with pytest.raises(BuildError, match="RUN echo first") as caught:
+        site.build("FROM os AS final\nRUN echo first; echo the reason >&2; exit 3")
+    for part in ("first\nthe reason\n", "exit code: 3", str(site.log)):
+        assert part in (caught.value.where or "")
+    assert "the reason" in site.log.read_text(encoding="utf-8")
+
+
+def test_a_bad_dockerfile_is_an_error_in_buildx_own_words(site: Site) -> None:
+    with pytest.raises(BuildError) as caught:
+        site.build("FROM os AS final\nRUM echo")
+    assert "RUM" in (caught.value.where or "")
+
+
+@pytest.mark.parametrize("flag", ["", "--network=host "])
+def test_a_step_has_no_network_unless_it_asks(site: Site, flag: str) -> None:
+    lines = _lines(site.build(f"FROM os AS final\nRUN {flag}cat /proc/net/dev", rebuild=("final",)))
+    links = {line.split(":")[0].strip() for line in lines if ":" in line}
+    assert links == ({path.name for path in Path("/sys/class/net").iterdir()} if flag else {"lo"})
+
+
+def test_secrets_and_contexts_with_odd_names(site: Site) -> None:
+    folder = site.folder / 'a, "b" c'
+    folder.mkdir()
+    (folder / "f").write_text("from-context ", encoding="utf-8")
+    (folder / "s, x").write_text("from-secret", encoding="utf-8")
+    text = "FROM os AS final\nCOPY --from=odd f /f\nRUN --mount=type=secret,id=s cat /f /run/secrets/s"
+    events = site.build(text, contexts={"odd": folder}, secrets={"s": folder / "s, x"}, rebuild=("final",))
+    assert _lines(events) == ["from-context from-secret"]
+
+
+def test_a_foreign_image_without_steps_builds_anywhere(engine: Engine, site: Site) -> None:
+    foreign = "arm64" if NATIVE == "linux/amd64" else "amd64"
+    text = f"FROM --platform=linux/{foreign} scratch AS final\nCOPY --link --from=os /bin/sh /sh"
+    site.build(text, platform=f"linux/{foreign}", tags=("foreign:1",), output="type=image,compression=uncompressed")
+    with closing(client(engine)) as sdk:
+        assert sdk.images.get("foreign:1").attrs["Architecture"] == foreign
+
+
+@pytest.mark.parametrize("network", ["none", "host"])
+def test_a_container_runs(engine: Engine, site: Site, network: str) -> None:
+    site.build("FROM os AS final", tags=("run:1",), output="type=image")
+    with closing(client(engine)) as sdk:
+        said = sdk.containers.run("run:1", ["sh", "-c", "echo hello"], remove=True, network_mode=network)
+    assert said == b"hello\n"
+
+
+def test_what_was_linked_stays_cached_when_its_stage_is_dropped(engine: Engine, site: Site) -> None:
+    text = "FROM os AS heavy\nRUN mkdir /out && echo > /out/f\nFROM os AS final\nCOPY --link --from=heavy /out /out"
+    site.build(text)
+    stage = tuple(record for record in cache_records(engine) if "mkdir /out && echo" in record.description)
+    assert drop_records(engine, stage) == sum(record.size for record in stage) > 0
+    assert not {record.id for record in stage} & {record.id for record in cache_records(engine)}
+    assert _cached(site.build(text), "COPY --link")
+
+
+def test_an_interrupt_cancels_the_step(store: Store, site: Site) -> None:
+    request = site.request("FROM os AS final\nRUN echo begun; sleep 1000", rebuild=("final",))
+    code = f"build(open_buildx(engine, os.environ, store), {request!r}, log={site.log!r})"
+    pid = _python(store, code, site.folder / "out")
+    assert _soon(lambda: site.log.exists() and " begun\n" in site.log.read_text(encoding="utf-8"))
+    os.kill(pid, signal.SIGINT)
+    assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGINT
+    assert "KeyboardInterrupt" in (site.folder / "out").read_text(encoding="utf-8")
+    assert _soon(lambda: not members(Place(store).name))

@@ -1,0 +1,101 @@
+"""Our reader of GPU code against NVIDIA's: cuobjdump lists what scan.py lists, and ptxas made what scan.py says.
+
+ptxas and fatbinary are called as nvcc calls them: nvcc itself wants a host compiler even for a cubin. What nvcc
+made with one is in tests/unit/data/scan.
+"""
+
+import re
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from gb10.inside import scan
+from gb10.inside.scan import scan_file
+from gb10.proc import capture
+from gb10.verify.read import read_scan
+
+pytestmark = pytest.mark.integration
+
+MADE_BY_NVCC = Path(__file__).parents[1] / "unit" / "data" / "scan"
+ARCHES = ("90", "90a", "100a", "100f", "120", "120a", "120f", "121", "121a", "121f")
+MODES = ("none", "default", "size", "speed", "balance")
+LISTED = re.compile(r"\.sm_([0-9]+[af]?)\.(cubin|ptx)$", re.MULTILINE)
+
+
+def ptx(arch: str) -> str:
+    """A kernel that stores one number."""
+    return (
+        f".version 9.0\n.target sm_{arch}\n.address_size 64\n.visible .entry k(.param .u64 p)\n"
+        "{ .reg .b64 %a; .reg .f32 %f; ld.param.u64 %a, [p]; cvta.to.global.u64 %a, %a;"
+        " mov.f32 %f, 0f3F800000; st.global.f32 [%a], %f; ret; }\n"
+    )
+
+
+def compiled(tools: Path, folder: Path, arch: str) -> tuple[Path, Path]:
+    """The PTX and the cubin of that kernel."""
+    source, cubin = folder / f"{arch}.ptx", folder / f"{arch}.cubin"
+    source.write_text(ptx(arch))
+    capture([str(tools / "bin" / "ptxas"), f"-arch=sm_{arch}", "-m64", str(source), "-o", str(cubin)])
+    return source, cubin
+
+
+def listed(tools: Path, path: Path) -> Counter[str]:
+    """What cuobjdump lists, in our words; it says where it finds nothing of a kind on stderr, with status 0 or 255."""
+    found: Counter[str] = Counter()
+    text = "".join(capture([str(tools / "bin" / "cuobjdump"), "-all", flag, str(path)]) for flag in ("-lelf", "-lptx"))
+    for arch, kind in LISTED.findall(text):
+        found[("sm_" if kind == "cubin" else "compute_") + arch] += 1
+    return found
+
+
+def without_family(codes: dict[str, int]) -> Counter[str]:
+    """cuobjdump calls a family's SASS by its plain name."""
+    found: Counter[str] = Counter()
+    for code, count in codes.items():
+        found[code.removesuffix("f") if code.startswith("sm_") else code] += count
+    return found
+
+
+@pytest.mark.parametrize("arch", ARCHES)
+def test_a_cubin_is_told_by_its_headers(arch: str, cuda_tools: Path, tmp_path: Path) -> None:
+    _, cubin = compiled(cuda_tools, tmp_path, arch)
+    assert scan_file(cubin, "k").codes == {f"sm_{arch}": 1}
+    dump = capture([str(cuda_tools / "bin" / "cuobjdump"), "-elf", str(cubin)])
+    assert f"-arch sm_{arch} " in dump or f"-arch=sm_{arch} " in dump
+    assert f"sm={arch.removesuffix('f')}," in dump
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_fatbin_holds_what_went_in(mode: str, cuda_tools: Path, tmp_path: Path) -> None:
+    images: list[str] = []
+    for arch in ("90a", "120f", "121a"):
+        source, cubin = compiled(cuda_tools, tmp_path, arch)
+        images += [f"--image3=kind=elf,sm={arch},file={cubin}", f"--image3=kind=ptx,sm={arch},file={source}"]
+    fatbin = tmp_path / "k.fatbin"
+    capture([str(cuda_tools / "bin" / "fatbinary"), f"--create={fatbin}", "-64", f"--compress-mode={mode}", *images])
+    binary = scan_file(fatbin, "k")
+    assert binary.codes == {f"{kind}_{arch}": 1 for kind in ("compute", "sm") for arch in ("120f", "121a", "90a")}
+    assert without_family(binary.codes) == listed(cuda_tools, fatbin)
+
+
+@pytest.mark.parametrize("path", [*sorted(MADE_BY_NVCC.glob("*.o")), MADE_BY_NVCC / "libk.so"], ids=lambda p: p.name)
+def test_an_object_of_nvcc(path: Path, cuda_tools: Path) -> None:
+    codes = {code: count for code, count in scan_file(path, "k").codes.items() if not code.startswith("lto")}
+    assert without_family(codes) == listed(cuda_tools, path)
+
+
+def test_a_library_of_nvidia(cuda_tools: Path) -> None:
+    library = cuda_tools / "lib" / "libnvjpeg.so.13"
+    binary = scan_file(library, "k")
+    assert binary.codes["sm_121"] > 0
+    assert binary.versions["GLIBC"]
+    assert without_family(binary.codes) == listed(cuda_tools, library)
+
+
+def test_the_script_runs_alone(cuda_tools: Path) -> None:
+    text = capture([sys.executable, "-I", str(Path(scan.__file__)), str(cuda_tools)])
+    found = {binary.path: binary for binary in read_scan(text, "scan.py").binaries}
+    assert found["lib/libnvjpeg.so.13"].soname == "libnvjpeg.so.13"
+    assert not any(binary.error for binary in found.values())

@@ -1,0 +1,120 @@
+"""The lock as a file: what makes it stale, what does not, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gb10.errors import LockStaleError, UsageError
+from gb10.lock import check_lock, load_lock, load_recipe, lock_path, write_lock
+from gb10.lock.file import base_digest, input_digest, lock_text
+from gb10.schema import Lock, Recipe
+
+ROOT = Path(__file__).resolve().parents[2]
+RECIPE = ROOT / "recipes" / "images" / "vllm.yaml"
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Recipe:
+    return load_recipe(RECIPE)
+
+
+@pytest.fixture(scope="module")
+def lock() -> Lock:
+    return load_lock(lock_path(RECIPE))
+
+
+def edited(folder: Path, old: str, new: str) -> Recipe:
+    text = RECIPE.read_text(encoding="utf-8")
+    assert old in text
+    path = folder / "recipe with spaces.yaml"
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    return load_recipe(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("# vLLM for", "# vllm for"),
+        ("  - torch==2.14.0", "  -   torch==2.14.0 # another word"),
+        ("      - ccache\n      - g++\n", "      - g++\n      - ccache\n"),
+        ("repository: gb10/vllm", "repository: gb10/other"),
+        ("HF_HOME: /var/cache/gb10/huggingface", "HF_HOME: /hf"),
+        ("why: vLLM", "why: The engine vLLM"),
+    ],
+)
+def test_what_decides_no_file_leaves_the_lock_fresh(tmp_path: Path, recipe: Recipe, old: str, new: str) -> None:
+    assert input_digest(edited(tmp_path, old, new)) == input_digest(recipe)
+
+
+@pytest.mark.parametrize(
+    ("edit", "base"),
+    [
+        (("torch==2.14.0", "torch==2.14.1"), False),
+        (("nvidia-nvvm==13.0.88", "nvidia-nvvm==13.0.89"), False),
+        (("certifi>=2026.1", "certifi>=2026.2"), False),
+        (("  - ninja\n", ""), False),
+        (("{sdist: flashinfer-python==0.7.2.post1}", "{sdist: flashinfer-python==0.7.3}"), False),
+        (('python: "3.13"', 'python: "3.14"'), False),
+        (("requirements:", "exclude-newer: 2026-11-20\nrequirements:"), False),
+        (("      - ccache\n", ""), True),
+        (("suite: trixie", "suite: bookworm"), True),
+        (("amd64: [g++-aarch64", "amd64: [g++-14-aarch64"), True),
+    ],
+)
+def test_what_decides_a_file_makes_the_lock_stale(
+    tmp_path: Path, recipe: Recipe, lock: Lock, edit: tuple[str, str], base: bool
+) -> None:
+    changed = edited(tmp_path, *edit)
+    with pytest.raises(LockStaleError, match="changed since it was locked"):
+        check_lock(changed, lock)
+    assert (base_digest(changed) != base_digest(recipe)) == base
+
+
+def test_the_committed_lock_is_fresh_and_as_we_write_it(recipe: Recipe, lock: Lock) -> None:
+    check_lock(recipe, lock)
+    assert lock_path(RECIPE).read_text(encoding="utf-8") == lock_text(lock)
+
+
+def test_the_committed_lock_names_no_host(lock: Lock) -> None:
+    assert "://" not in lock_text(lock)
+
+
+def test_one_project_has_one_version_everywhere(lock: Lock) -> None:
+    sets = [*lock.wheels.image.values(), *lock.wheels.tools.values()]
+    versions: dict[str, set[str]] = {}
+    for wheel in (wheel for wheels in sets for wheel in wheels):
+        versions.setdefault(wheel.name, set()).add(wheel.version)
+    assert not {name: found for name, found in versions.items() if len(found) > 1}
+
+
+def test_written_and_read_again_is_the_same(tmp_path: Path, lock: Lock) -> None:
+    path = tmp_path / "a b" / "vllm.lock.json"
+    path.parent.mkdir()
+    write_lock(path, lock)
+    assert load_lock(path) == lock
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+    text = path.read_text(encoding="utf-8")
+    assert text.endswith("}\n")
+    assert json.loads(text) == json.loads(json.dumps(json.loads(text), sort_keys=True))
+
+
+def test_no_lock_yet(tmp_path: Path) -> None:
+    with pytest.raises(LockStaleError, match="never locked") as caught:
+        load_lock(tmp_path / "x.lock.json")
+    assert caught.value.hint == "./build.py lock"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "<<<<<<< ours", "{}", '{"version": 2}'], ids=["empty", "cut", "merge", "nothing", "newer"]
+)
+def test_a_damaged_lock_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.lock.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(LockStaleError, match="not a lock"):
+        load_lock(path)
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path, lock: Lock) -> None:
+    with pytest.raises(UsageError, match="cannot write the lock"):
+        write_lock(tmp_path / "absent" / "x.lock.json", lock)

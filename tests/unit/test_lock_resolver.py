@@ -1,0 +1,52 @@
+"""What we hand to uv and what we read back from it."""
+
+import tomllib
+
+import pytest
+
+from gb10.errors import UsageError
+from gb10.lock.platforms import Platform
+from gb10.lock.resolver import preferences, read_resolution
+
+ARM = Platform(python="3.13", architecture="arm64", glibc=39)
+PYLOCK = """\
+lock-version = "1.0"
+created-by = "uv"
+
+[[packages]]
+name = "b"
+version = "2"
+wheels = [
+    { url = "https://index.invalid/b-2-py3-none-any.whl", hashes = { sha256 = "bb" } },
+    { url = "https://index.invalid/b-2%2Bcu130-cp313-abi3-linux_aarch64.whl", size = 7, hashes = { sha256 = "b2" } },
+]
+
+[[packages]]
+name = "a"
+version = "1"
+wheels = [{ name = "a-1-py3-none-any.whl", url = "https://index.invalid/x", hashes = { sha256 = "aa" } }]
+"""
+
+
+def test_a_resolution_is_sorted_and_has_one_file_each() -> None:
+    first, second = read_resolution(PYLOCK, ARM)
+    assert (first.name, first.version, first.link.filename, first.link.sha256) == (
+        "a",
+        "1",
+        "a-1-py3-none-any.whl",
+        "aa",
+    )
+    assert second.link.filename == "b-2+cu130-cp313-abi3-linux_aarch64.whl"
+    assert (second.link.size, second.link.sha256) == (7, "b2")
+
+
+def test_no_wheel_for_the_platform() -> None:
+    text = PYLOCK.replace("a-1-py3-none-any", "a-1-cp313-cp313-win_amd64")
+    with pytest.raises(UsageError, match="a 1 has no wheel for aarch64-manylinux_2_39"):
+        read_resolution(text, ARM)
+
+
+@pytest.mark.parametrize("pins", [{}, {"b": "2", "a": "1"}])
+def test_preferences_are_a_pylock(pins: dict[str, str]) -> None:
+    document = tomllib.loads(preferences(pins, "3.13"))
+    assert {entry["name"]: entry["version"] for entry in document["packages"]} == pins

@@ -1,0 +1,170 @@
+"""Verdicts, claims and the report, on scans of real files and on hand-written holdings."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from gb10.arch import Arch, parse_arch
+from gb10.errors import UsageError, VerifyError
+from gb10.inside.scan import Binary, Scan, Unit
+from gb10.verify.declared import check_claim, check_declared, refuse
+from gb10.verify.read import read_markers, read_scan, scan_path
+from gb10.verify.report import document, render_table
+from gb10.verify.verdict import Fit, code_fit, judge, judge_binary, merge_layers
+
+MADE = Path(__file__).parent / "data" / "scan"
+GB10 = Arch("12.1", "f")
+
+
+def binary(path: str, *units: tuple[int, dict[str, int]], error: str = "") -> Binary:
+    """A library with so many units of such holdings."""
+    holdings = tuple(Unit(codes=codes, count=count) for count, codes in units)
+    return Binary(path=path, kind="damaged" if error else "elf", size=1, units=holdings, error=error)
+
+
+def scan_of(*binaries: Binary) -> Scan:
+    """A scan of those."""
+    return Scan(root="image", binaries=binaries)
+
+
+@pytest.mark.parametrize(
+    ("code", "on_121", "on_120"),
+    [
+        ("sm_121", Fit.NATIVE, Fit.NOTHING),
+        ("sm_121a", Fit.NATIVE, Fit.NOTHING),
+        ("sm_121f", Fit.NATIVE, Fit.NOTHING),
+        ("sm_120", Fit.COMPATIBLE, Fit.NATIVE),
+        ("sm_120a", Fit.NOTHING, Fit.NATIVE),
+        ("sm_120f", Fit.FAMILY, Fit.NATIVE),
+        ("sm_110f", Fit.NOTHING, Fit.NOTHING),
+        ("sm_100", Fit.NOTHING, Fit.NOTHING),
+        ("sm_90a", Fit.NOTHING, Fit.NOTHING),
+        ("compute_80", Fit.PTX, Fit.PTX),
+        ("compute_120f", Fit.PTX, Fit.PTX),
+        ("compute_120a", Fit.NOTHING, Fit.PTX),
+        ("compute_121a", Fit.PTX, Fit.NOTHING),
+        ("compute_121", Fit.PTX, Fit.NOTHING),
+        ("compute_90a", Fit.NOTHING, Fit.NOTHING),
+        ("compute_100f", Fit.NOTHING, Fit.NOTHING),
+        ("lto_121", Fit.NOTHING, Fit.NOTHING),
+        ("kind64_121", Fit.NOTHING, Fit.NOTHING),
+    ],
+)
+def test_what_a_gpu_loads(code: str, on_121: Fit, on_120: Fit) -> None:
+    assert (code_fit(code, "12.1"), code_fit(code, "12.0")) == (on_121, on_120)
+
+
+def test_units_are_judged_one_by_one() -> None:
+    loaded = (50, {"sm_90": 1, "sm_120": 1}), (35, {"sm_120f": 1})
+    judged = judge_binary(binary("_C.so", *loaded, (6, {"compute_80": 1}), (20, {"sm_90a": 1})), "12.1")
+    assert judged.fit is Fit.FAMILY
+    assert list(judged.units.values()) == [0, 35, 50, 6, 20]
+
+
+def test_counts_name_every_fit() -> None:
+    verdict = judge(scan_of(binary("a"), binary("b", error="cut"), binary("c", (1, {"sm_121": 1}))), GB10)
+    assert {fit: count for fit, count in verdict.counts.items() if count} == {
+        Fit.NATIVE: 1,
+        Fit.NONE: 1,
+        Fit.DAMAGED: 1,
+    }
+    assert len(verdict.counts) == len(Fit)
+
+
+def test_a_later_layer_hides_an_earlier_one() -> None:
+    low, high = binary("k.so", (1, {"sm_80": 1})), binary("k.so", (1, {"sm_121f": 1}))
+    assert merge_layers("image", [scan_of(low, binary("a.so")), scan_of(high)]).binaries == (binary("a.so"), high)
+
+
+@pytest.mark.parametrize(
+    ("module", "found"),
+    [
+        (binary("lib/k.so", (1, {"sm_120": 1})), "sm_120 x1"),
+        (binary("lib/k.so", (1, {"sm_121f": 1, "sm_120f": 1})), "sm_120f x1, sm_121f x1"),
+        (binary("lib/k.so", (3, {"sm_121f": 1}), (2, {"compute_121f": 1})), "2 units without any cubin"),
+        (binary("lib/k.so"), "no GPU code"),
+        (binary("lib/k.so", error="cut short"), "damaged: cut short"),
+        (binary("lib/other.so"), "no such file"),
+    ],
+)
+def test_a_module_that_is_not_what_it_declares(module: Binary, found: str) -> None:
+    [problem] = check_declared({"k.so": ["sm_121f"]}, [scan_of(module)])
+    assert problem.found == found
+
+
+def test_a_module_that_is_what_it_declares() -> None:
+    good = binary("lib/k.so", (3, {"sm_121f": 1, "compute_121f": 1}))
+    assert check_declared({"k.so": ["sm_121f"]}, [scan_of(binary("a.so")), scan_of(good)]) == []
+    assert check_declared({"libk.so": ["sm_121f"]}, [scan_path(MADE)]) == []
+
+
+def test_a_wheel_that_lies_is_caught(tmp_path: Path) -> None:
+    wheel = tmp_path / "vllm-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.write(MADE / "compressed.o", "vllm/_C.abi3.so")
+        archive.writestr("vllm/__init__.py", "")
+    (tmp_path / ".vllm-arch").write_text("12.1a\n")
+    [(marker, claimed)] = read_markers(tmp_path).items()
+    [problem] = check_claim(parse_arch(claimed), scan_path(wheel), marker)
+    assert (problem.file, problem.expected) == ("vllm/_C.abi3.so", "sm_121a, as .vllm-arch claims")
+    assert problem.found == "compute_120f x1, sm_120f x1"
+    assert check_claim(Arch("12.0", "f"), scan_path(tmp_path), "a tag") == []
+    assert check_claim(GB10, scan_of(binary("a.so")), "a tag")[0].found == "no GPU code"
+
+
+def test_the_error_says_file_expected_and_found() -> None:
+    problems = check_declared({"k.so": ["sm_121f"]}, [scan_of(binary("lib/k.so", (1, {"sm_120": 1})))])
+    with pytest.raises(VerifyError) as caught:
+        refuse(problems)
+    assert str(caught.value) == (
+        "error: 1 file does not hold the GPU code that it should\n"
+        "  lib/k.so\n    expected sm_121f\n    found    sm_120 x1\n"
+        "hint: rebuild it (wheels --rebuild-NAME); if the declaration is wrong, correct that"
+    )
+    refuse([])
+
+
+def test_wheels_in_a_directory_are_looked_into(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "k.whl", "w") as archive:
+        archive.write(MADE / "libk.so", "k/libk.so")
+    assert [found.path for found in scan_path(tmp_path).binaries] == ["k.whl/k/libk.so"]
+
+
+def test_a_damaged_wheel_is_an_error(tmp_path: Path) -> None:
+    wheel = tmp_path / "k.whl"
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_STORED) as archive:
+        archive.write(MADE / "libk.so", "libk.so")
+    content = bytearray(wheel.read_bytes())
+    content[2000] ^= 1
+    wheel.write_bytes(content)
+    with pytest.raises(VerifyError, match="is damaged"):
+        scan_path(wheel)
+
+
+@pytest.mark.parametrize("name", ["absent.so", "text.py"])
+def test_what_cannot_be_verified_is_a_usage_error(name: str, tmp_path: Path) -> None:
+    (tmp_path / "text.py").write_text("print()")
+    with pytest.raises(UsageError):
+        scan_path(tmp_path / name)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"schema": "other"}'])
+def test_a_scan_of_another_kind_is_refused(text: str) -> None:
+    with pytest.raises(VerifyError):
+        read_scan(text, "layer 3")
+
+
+def test_the_report() -> None:
+    verdict = judge(scan_path(MADE), GB10)
+    console = Console(width=140, no_color=True)
+    with console.capture() as captured:
+        console.print(render_table(verdict))
+    assert all(words in captured.get() for words in ("libk.so", "sm_121f x2", "native", "cannot be launched"))
+    report = document(verdict, check_declared({"libk.so": ["sm_121a"]}, [scan_path(MADE)]))
+    assert (report["schema"], report["arch"], report["counts"]["damaged"]) == ("gb10/verify/v1", "12.1f", 0)
+    [library] = [item for item in json.loads(json.dumps(report))["binaries"] if item["path"] == "libk.so"]
+    assert (library["fit"], library["codes"], library["units"]["native"]) == ("native", {"sm_121f": 2}, 2)
+    assert report["problems"] == [{"file": "libk.so", "expected": "sm_121a", "found": "sm_121f x2"}]
