@@ -3,12 +3,14 @@ PYTHON ?= python3
 DEV := $(PYTHON) -m bootstrap -m
 
 .DEFAULT_GOAL := help
-.PHONY: help image test check format requirements
+.PHONY: help image test check e2e bench format requirements
 
 help:
 	@echo "make image    the vLLM image for GB10"
 	@echo "make test     everything: lint, types, unit, golden and integration tests"
 	@echo "make check    the fast gates: no network, no container engine"
+	@echo "make e2e      the whole image, by the command that README names, and its kernels under qemu"
+	@echo "make bench    what a no-op and a small change cost, side by side with docker (needs the image)"
 	@echo "make format   rewrite the sources as the linter wants them"
 	@echo "make requirements   resolve the tool's own requirements anew (network)"
 
@@ -20,6 +22,13 @@ test: lint
 
 check: lint
 	$(DEV) pytest tests/unit tests/golden
+
+e2e:
+	$(DEV) pytest tests/e2e
+
+bench:
+	$(PYTHON) -m bootstrap benches/noop.py
+	$(PYTHON) -m bootstrap benches/rebuild.py
 
 .PHONY: lint
 lint:

@@ -1,6 +1,5 @@
 """Downloads by content: resumed when broken off, hashed while written, renamed only when the sha256 is right."""
 
-import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -83,7 +82,7 @@ def _transfer(
         return
     headers = {"Range": f"bytes={have}-"} if 0 < have < artifact.size else {}
     try:
-        with session.get(url, headers=headers, stream=True, timeout=60) as reply:
+        with session.get(url, headers=headers, stream=True, timeout=60, verify=session.verify) as reply:
             reply.raise_for_status()
             with part.open("ab" if reply.status_code == 206 else "wb") as out:
                 for block in reply.iter_content(CHUNK):
@@ -123,13 +122,13 @@ def _accept(part: Path, artifact: Artifact, final: Path) -> None:
     part.replace(final)
 
 
-def verified(store: Store, artifact: Artifact) -> bool:
-    """Re-hash what the store holds; a damaged file is removed so that it is fetched again."""
+def intact(store: Store, artifact: Artifact, damaged: Callable[[Path], None]) -> bool:
+    """Re-hash what the store holds; a damaged file is told to ``damaged`` and removed, so that it is fetched again."""
     path = stored(store, artifact)
     if not path.exists():
         return False
-    with path.open("rb") as handle:
-        if hashlib.file_digest(handle, "sha256").hexdigest() == artifact.sha256:
-            return True
+    if path.stat().st_size == artifact.size and file_sha256(path) == artifact.sha256:
+        return True
+    damaged(path)
     path.unlink()
     return False

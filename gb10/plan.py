@@ -18,7 +18,18 @@ COMPILER: Final = tuple(
     f"inside/{name}" for name in ("aot.py", "cuda_home.py", "jit_cache.py", "launch.py", "pack_wheel.py", "stub_torch/")
 )
 UNPACKER: Final = tuple(
-    f"debian/{name}.py" for name in ("accounts", "configure", "database", "package", "rootfs", "tree")
+    f"debian/{name}.py"
+    for name in (
+        "accounts",
+        "alternatives",
+        "configure",
+        "database",
+        "linker",
+        "package",
+        "rootfs",
+        "stanza",
+        "tree",
+    )
 )
 
 
@@ -137,7 +148,7 @@ def _step_document(step: Step) -> dict[str, object]:
 def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -> Plan:
     """The whole DAG of one image; raises UsageError when recipe and lock do not fit each other."""
     bases = (_rootfs("build", lock.debs.build[options.build], lock, toolkit),
-             _rootfs("image", lock.debs.image[options.target], lock, toolkit))  # fmt: skip
+             _rootfs("image", lock.debs.image[options.target], lock, toolkit, user=recipe.user))  # fmt: skip
     tools = _tools(lock, toolkit, options, bases[0])
     wheels = tuple(_wheel(name, recipe, lock, toolkit, options=options, tools=tools) for name in sorted(recipe.wheels))
     layers = tuple(_layer(name, files, toolkit, recipe, tools) for name, files in _churn(recipe, lock, options).items())
@@ -156,11 +167,11 @@ def image_tag(recipe: Recipe, arch: Arch) -> str:
     return f"{recipe.repository}:{version}-cu{recipe.cuda.replace('.', '')}-sm{arch.digits}"
 
 
-def _rootfs(name: str, debs: tuple[LockedDeb, ...], lock: Lock, toolkit: Toolkit) -> Step:
+def _rootfs(name: str, debs: tuple[LockedDeb, ...], lock: Lock, toolkit: Toolkit, *, user: int | None = None) -> Step:
     return Step(
         name=f"base-{name}",
         kind="rootfs",
-        key=digest(["rootfs", [deb.sha256 for deb in debs], lock.created.isoformat(), toolkit.of(*UNPACKER)]),
+        key=digest(["rootfs", _shas(debs), user, lock.created.isoformat(), toolkit.of(*UNPACKER)]),
         files=tuple(Artifact(deb.filename, deb.sha256, deb.size) for deb in debs),
         about=f"{len(debs)} Debian packages",
     )  # fmt: skip
@@ -182,11 +193,13 @@ def _wheel(name: str, recipe: Recipe, lock: Lock, toolkit: Toolkit, *, options: 
     build = recipe.wheels[name]
     sdist = lock.sdists[_project(recipe.sources[build.source].sdist)]
     headers = target_headers(build, lock, options)
-    own = toolkit.of(f"kernels/{build.source}-{build.kernels}.toml", *COMPILER, "templates/wheel.Dockerfile.j2")
+    own = toolkit.of(f"kernels/{build.source}-{build.kernels}.toml", *COMPILER, *UNPACKER, "inside/install.py",
+                     "templates/wheel.Dockerfile.j2")  # fmt: skip
+    compilers = [_shas(lock.debs.build[options.build]), _shas(lock.wheels.tools[options.build])]
     return Step(
         name=name,
         kind="wheel",
-        key=digest(["wheel", name, str(options.arch), options.target, sdist.sha256, tools.key, _shas(headers), own]),
+        key=digest(["wheel", name, str(options.arch), options.target, sdist.sha256, compilers, _shas(headers), own]),
         needs=(tools.name,),
         files=_artifacts((sdist, *headers)),
         about=f"{build.method} {build.kernels} for {options.arch}",
@@ -268,7 +281,7 @@ def _project(pinned: str) -> str:
     return pinned.split("==", 1)[0]
 
 
-def _shas(files: Iterable[LockedWheel | LockedSdist]) -> list[str]:
+def _shas(files: Iterable[LockedDeb | LockedWheel | LockedSdist]) -> list[str]:
     return [file.sha256 for file in files]
 
 

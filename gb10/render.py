@@ -10,6 +10,8 @@ from gb10.arch import Arch
 from gb10.plan import MACHINES, Plan, Step
 
 GLIBC = "2_39"  # uv's newest manylinux tag that resolves the same as trixie's glibc 2.41
+# 1980-01-01: our wheels have one date, so that a new lock of the same files keeps their keys.
+OLDEST_ZIP = 315_532_800
 NAMESPACE = "io.github.gb10"
 
 
@@ -41,7 +43,8 @@ def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], *, jo
     """The Dockerfile that compiles one wheel; ``jobs`` is not part of any key."""
     return _render(
         templates, "wheel.Dockerfile.j2", plan,
-        step=step, python=plan.recipe.python, jobs=jobs, arch=plan.options.arch, machine=MACHINES[plan.options.target],
+        step=step, oldest_zip=OLDEST_ZIP, python=plan.recipe.python, jobs=jobs, arch=plan.options.arch,
+        machine=MACHINES[plan.options.target],
         uv_platform=f"{MACHINES[plan.options.target]}-manylinux_{GLIBC}",
     )  # fmt: skip
 

@@ -36,7 +36,7 @@ Nothing is tagged before every module compiled here was found to hold the GPU co
 """)
 
 
-@app.command()
+@app.command(help=app.info.help)
 def image(
     *,
     engine: EngineOption = "vllm",

@@ -17,7 +17,7 @@ app = verb_app("""Resolve a recipe into its lock: every file by name and sha256,
 """)
 
 
-@app.command()
+@app.command(help=app.info.help)
 def lock(
     *,
     engine: EngineOption = "vllm",

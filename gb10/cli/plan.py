@@ -29,7 +29,7 @@ app = verb_app("""Show every step, its key, and whether its result is already th
 """)
 
 
-@app.command()
+@app.command(help=app.info.help)
 def plan(
     *,
     engine: EngineOption = "vllm",

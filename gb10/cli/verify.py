@@ -26,7 +26,7 @@ ptx: compiled by the driver on first use; nothing: cannot be launched.
 """)
 
 
-@app.command()
+@app.command(help=app.info.help)
 def verify(
     *,
     target: Annotated[str, typer.Argument(help="Path, or reference of an image.")],

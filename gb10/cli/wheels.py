@@ -33,7 +33,7 @@ Each wheel lies in the store under its key and is linked into wheels/; its path 
 """)
 
 
-@app.command()
+@app.command(help=app.info.help)
 def wheels(
     *,
     engine: EngineOption = "vllm",

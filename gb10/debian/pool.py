@@ -7,9 +7,10 @@ from urllib.parse import quote
 
 import requests
 
+from gb10.artifact import Artifact
 from gb10.debian.mirror import SETTING, mirror_url
 from gb10.errors import FetchError
-from gb10.fetch import Artifact, download
+from gb10.fetch import download, redact
 from gb10.schema import LockedDeb
 from gb10.store import Store
 
@@ -54,7 +55,7 @@ def _explained(error: FetchError, env: Mapping[str, str], deb: LockedDeb) -> Fet
         return error
     return FetchError(
         f"the Debian mirror no longer has {deb.name} {deb.version}, which the lock pins",
-        where=_url(env, deb),
+        where=redact(_url(env, deb)),
         hint="./build.py lock --upgrade base, to pin what it has now; or\n"
         f"set {SETTING} to a snapshot of the archive from the lock's day",
     )

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from gb10.debian.mirror import SETTING, archive_keyring, mirror_url
 from gb10.debian.stanza import parse
 from gb10.errors import FetchError, UsageError
+from gb10.fetch import redact
 from gb10.proc import CommandFailedError, capture
 from gb10.schema import LockedDeb
 from gb10.store import Store
@@ -89,7 +90,7 @@ def _update(env: Mapping[str, str], configuration: Path, suite: str) -> None:
         capture(["apt-get", "-q", "-c", str(configuration), "update"], env=_locale(env))
     except CommandFailedError as error:
         raise FetchError(
-            f"cannot read Debian {suite} from {mirror_url(env)}",
+            f"cannot read Debian {suite} from {redact(mirror_url(env))}",
             where=error.tail,
             hint=f"check the network, or set {SETTING} to another mirror",
         ) from error

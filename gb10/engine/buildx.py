@@ -17,10 +17,12 @@ from gb10.errors import BuildError, EngineError
 from gb10.proc import TAIL_LINES, CommandFailedError, capture, stream
 from gb10.store import Store
 
-LEAST_VERSION = (0, 8)
-"""The first buildx with named contexts (--build-context)."""
+LEAST_VERSION = (0, 10)
+"""The first buildx with --provenance; named contexts came in 0.8."""
 RAWJSON_VERSION = (0, 13)
 VERSION = re.compile(r"buildx v?(\d+)\.(\d+)")
+CANCELLED = "context canceled"
+"""The error of a step that ended because another one failed."""
 STEERING = ("BUILDX_", "BUILDKIT_", "DOCKER_BUILDKIT", "SOURCE_DATE_EPOCH")
 """Variables that would change a build behind our back: SOURCE_DATE_EPOCH becomes a build argument by itself."""
 
@@ -143,8 +145,8 @@ class _Record:
             case StepDone(step, seconds, cached):
                 self._write(step, "CACHED" if cached else f"DONE {seconds:.1f}s")
             case StepFailed(step, error):
-                # A step that was cancelled because another failed ends with an error too: the first one counts.
-                self.failed = self.failed or event
+                if self.failed is None or self.failed.error.endswith(CANCELLED):
+                    self.failed = event
                 self._write(step, f"ERROR: {error}")
             case LogLine(step, text):
                 self.tails.setdefault(step, deque(maxlen=TAIL_LINES)).append(text)
@@ -165,7 +167,16 @@ class _Record:
         if self.failed is None:
             return BuildError(f"cannot build {target}", where="\n".join([*self.notes, log]))
         lines = self.tails.get(self.failed.step, ())
-        return BuildError(f"build step failed: {self.failed.step}", where="\n".join([*lines, self.failed.error, log]))
+        return BuildError(
+            f"build step failed: {short(self.failed.step)}",
+            where="\n".join([*lines, self.failed.error.partition("\\n")[0][-200:], log]),
+        )
+
+
+def short(step: str) -> str:
+    """A step's name without its mounts and beyond its first line. Pure."""
+    words = [word for word in step.partition("\n")[0].split() if not word.startswith("--mount=")]
+    return " ".join(words)[:100]
 
 
 def _run(buildx: Buildx, request: BuildRequest, work: Path, record: _Record) -> None:

@@ -46,9 +46,9 @@ def _context(folder: Path, name: str) -> Endpoint:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
     except (OSError, ValueError) as error:
         raise EngineError(f"cannot read {path}", where=str(error), hint="mend it, or set DOCKER_HOST") from error

@@ -10,6 +10,15 @@ ENTER = """\
 run=$1 data=$2
 shift 2
 mount --bind "$data" "$run/data"
+probe=$run/data/probe
+rm -rf "$probe"
+mkdir -p "$probe/lower" "$probe/upper" "$probe/work" "$probe/merged"
+if ! mount -t overlay gb10 -o "lowerdir=$probe/lower,upperdir=$probe/upper,workdir=$probe/work" "$probe/merged"; then
+  echo "overlayfs cannot work on the file system of $data: set GB10_CACHE_DIR to a directory on a disk (ext4, xfs)"
+  exit 1
+fi
+umount "$probe/merged"
+rm -rf "$probe"
 if ! [ -w /sys/fs/cgroup ] || ! grep -q ' /sys/fs/cgroup' /proc/self/mounts; then
   mount -t cgroup2 gb10 /sys/fs/cgroup
 fi
@@ -26,7 +35,7 @@ shift
 exec chroot "$run/root" "$@"
 """
 """In a plain chroot ``/`` is no mount point, and runc cannot set its propagation: bind it to one, and enter that."""
-TOOLS = ("unshare", "mount", "sh", "grep", "chroot")
+TOOLS = ("unshare", "mount", "umount", "sh", "grep", "chroot")
 
 
 def entering(run: Path, data: Path, argv: Sequence[str]) -> list[str]:

@@ -129,7 +129,7 @@ def read_page(session: requests.Session, url: str) -> tuple[Link, ...]:
     """The links of one page, none when it does not exist. Raises FetchError."""
     message = f"cannot read the package index at {urlsplit(url).hostname or url}"
     try:
-        reply = session.get(url, headers={"Accept": ACCEPT}, timeout=TIMEOUT_S)
+        reply = session.get(url, headers={"Accept": ACCEPT}, timeout=TIMEOUT_S, verify=session.verify)
         if reply.status_code == NOT_FOUND:
             return ()
         reply.raise_for_status()
@@ -145,7 +145,13 @@ def size_of(session: requests.Session, link: Link) -> int:
     if link.size is not None:
         return link.size
     try:
-        reply = session.head(link.url, allow_redirects=True, timeout=TIMEOUT_S, headers={"Accept-Encoding": "identity"})
+        reply = session.head(
+            link.url,
+            allow_redirects=True,
+            timeout=TIMEOUT_S,
+            headers={"Accept-Encoding": "identity"},
+            verify=session.verify,
+        )
         reply.raise_for_status()
         return int(reply.headers["Content-Length"])
     except requests.RequestException as error:

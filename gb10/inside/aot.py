@@ -108,6 +108,7 @@ def environment(options: argparse.Namespace) -> dict[str, str]:
         "GB10_LAUNCH_LOG": str(options.work / "launch.jsonl"),
         "CCACHE_BASEDIR": os.path.commonpath((options.work, options.source)),
         "CCACHE_NOHASHDIR": "1",
+        "CCACHE_COMPILERCHECK": "content",  # an unpacked compiler's time says nothing
     }
 
 

@@ -1,13 +1,15 @@
-"""Inside a build stage: the image's own small files: the JIT toolchain's links, the libcuda stub, the plan.
+"""Inside a build stage: the image's own small files: the JIT toolchain's links, libcuda's stub, bytecode, the plan.
 
-    settings.py --out ROOT --epoch SECONDS --cc COMPILER --user UID --workdir DIR --plan FILE
+    settings.py --base ROOT --out ROOT --epoch SECONDS --cc COMPILER --user UID --workdir DIR --plan FILE
 
 FlashInfer, Triton and CuTe DSL compile at run time: they look for CUDA_HOME/{bin,include,lib64}, for
 ``libX.so`` names that wheels do not carry, and link libcuda, which only the GPU's driver provides.
 """
 
 import argparse
+import importlib.util
 import os
+import py_compile
 import shutil
 import subprocess
 import sys
@@ -21,13 +23,14 @@ LINKS = {"libcudart.so": "libcudart.so.13", "libcublas.so": "libcublas.so.13", "
 def main() -> None:
     """Write the tree below ``--out``."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("out", "plan", "workdir"):
+    for name in ("base", "out", "plan", "workdir"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--cc", required=True)
     parser.add_argument("--user", type=int, required=True)
     parser.add_argument("--epoch", type=int, required=True)
     options = parser.parse_args()
     toolchain(options.out, options.cc)
+    compile_library(options.base, options.out)
     owned(options.out / options.workdir.relative_to("/"), options.user)
     owned(options.out / "var/cache/gb10", options.user)
     share = options.out / "usr/share/gb10"
@@ -50,6 +53,16 @@ def toolchain(root: Path, cc: str) -> None:
         [cc, "-shared", "-fPIC", "-nostdlib", "-Wl,-soname,libcuda.so.1", "-Wl,--build-id=none", "-x", "c", "/dev/null",
          "-o", str(stubs / "libcuda.so")], check=True,
     )  # fmt: skip
+
+
+def compile_library(base: Path, out: Path) -> None:
+    """Bytecode of the base's Python library, which the image's user cannot write: Debian's postinst would make it."""
+    library = Path(f"usr/lib/python3.{sys.version_info.minor}")
+    for source in sorted((base / library).rglob("*.py")):
+        name = source.relative_to(base)
+        cached = out / importlib.util.cache_from_source(str(name))
+        py_compile.compile(str(source), str(cached), f"/{name}", True,
+                           invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)  # fmt: skip
 
 
 def owned(path: Path, user: int) -> None:

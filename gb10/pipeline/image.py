@@ -1,19 +1,17 @@
 """The image: wheels, layers, proof, export, tags; in that order, so that nothing unproven is ever tagged."""
 
-import json
-from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from gb10.engine.buildx import BuildRequest
 from gb10.engine.connection import Engine
 from gb10.engine.find import find
 from gb10.engine.images import find_image, require_image, tag_image
-from gb10.engine.progress import Event, StepDone, StepStarted
+from gb10.engine.progress import Event as BuildEvent
+from gb10.engine.progress import StepDone, StepStarted
+from gb10.pipeline.assemble import image_context, image_request, proof_request
 from gb10.pipeline.builder import run_build
-from gb10.pipeline.prepare import BuildContext, build_context, fetch_files, make_rootfs, store_paths
+from gb10.pipeline.prepare import BuildContext
 from gb10.pipeline.proof import (
     Record,
     proof_path,
@@ -23,10 +21,8 @@ from gb10.pipeline.proof import (
     remember_layers,
     write_record,
 )
-from gb10.pipeline.wheels import Wheel, build_wheels, show_in_checkout
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan
-from gb10.render import dockerfile
 from gb10.talk import Task
 from gb10.verify.verdict import Verdict
 
@@ -68,13 +64,7 @@ def known(shop: Workshop, engine: Engine, plan: Plan) -> Record | None:
 
 
 def _build(shop: Workshop, engine: Engine, plan: Plan, rebuild: Collection[str]) -> Record:
-    bases = [make_rootfs(shop, plan, step) for step in plan.of_kind("rootfs")]
-    with _fetching(shop, plan) as fetched:
-        wheels = build_wheels(shop, plan, rebuild=rebuild)
-        fetched.result()
-    for wheel in wheels:
-        show_in_checkout(shop, wheel)
-    with _context(shop, plan, bases, wheels) as context:
+    with image_context(shop, plan, rebuild) as context:
         _prove(shop, engine, plan, context)
         config = _export(shop, engine, plan, context)
     image = require_image(engine, plan.tags[-1])
@@ -87,35 +77,8 @@ def _build(shop: Workshop, engine: Engine, plan: Plan, rebuild: Collection[str])
 def _export(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext) -> str | None:
     """Hand the layers to the engine's image store; the config's digest where buildx tells it."""
     with shop.talk.task("export the image") as task:
-        request = _request(plan, context, "image", None, compressed=not engine.containerd)
+        request = image_request(plan, context, containerd=engine.containerd)
         return run_build(shop, engine, request, "image", lambda event: _note(shop, task, event)).config
-
-
-@contextmanager
-def _fetching(shop: Workshop, plan: Plan) -> Iterator[Future[None]]:
-    """Download the layers' wheels while the compilers run."""
-    with ThreadPoolExecutor(1) as pool:
-        yield pool.submit(fetch_files, shop, (plan.step("tools"), *plan.of_kind("layer")))
-
-
-@contextmanager
-def _context(shop: Workshop, plan: Plan, bases: list[Path], wheels: Iterable[Wheel]) -> Iterator[BuildContext]:
-    inside = shop.catalog.root / "gb10/inside"
-    files: dict[str, Path | str] = {
-        "Dockerfile": dockerfile(plan, shop.catalog.templates),
-        "plan.json": json.dumps(plan.document(), indent=1) + "\n",
-        "base-build.tar": bases[0],
-        "base-image.tar": bases[1],
-        **{name: inside / name for name in ("install.py", "settings.py", "scan.py")},
-    }
-    folders = {
-        f"{step.name}-wheels": store_paths(shop, step.files) for step in (plan.step("tools"), *plan.of_kind("layer"))
-    }
-    for wheel in wheels:
-        folders[f"layer-{wheel.name}-wheels"] = [wheel.path]
-    overlay = plan.options.overlay
-    with build_context(shop, files, folders, {"overlay": Path(overlay.path)} if overlay else {}) as context:
-        yield context
 
 
 def _prove(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext) -> None:
@@ -123,32 +86,19 @@ def _prove(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext) ->
 
     def make(work: Path) -> None:
         with shop.talk.task("layers and proof", unit="steps") as task:
-            request = _request(plan, context, "proof", work, compressed=False)
+            request = proof_request(plan, context, work)
             run_build(shop, engine, request, "proof", lambda event: _note(shop, task, event))
         prove_layers(work, plan, manifests(shop, plan))
 
     shop.store.replace(proof_path(shop, plan), make)
 
 
-def _note(shop: Workshop, task: Task, event: Event) -> None:
+def _note(shop: Workshop, task: Task, event: BuildEvent) -> None:
     """Count finished steps and name the one that started last."""
     if isinstance(event, StepDone):
         shop.talk.advance(task, 1)
     elif isinstance(event, StepStarted):
         shop.talk.advance(task, 0, event.step[:72])
-
-
-def _request(plan: Plan, context: BuildContext, target: str, out: Path | None, *, compressed: bool) -> BuildRequest:
-    image = "type=image,unpack=false" + ("" if compressed else ",compression=uncompressed,force-compression=false")
-    return BuildRequest(
-        dockerfile=context.folder / "Dockerfile",
-        target=target,
-        platform=f"linux/{plan.options.build}" if out else plan.options.platform,
-        context=context.folder,
-        contexts=context.contexts,
-        output=f"type=local,dest={out}" if out else image,
-        tags=() if out else (plan.tags[-1],),
-    )
 
 
 def verdict_of(shop: Workshop, plan: Plan) -> Verdict:

@@ -13,7 +13,7 @@ from gb10.engine.progress import Event, LogLine
 from gb10.errors import BuildError, UsageError
 from gb10.pipeline.builder import run_build
 from gb10.pipeline.estimate import jobs
-from gb10.pipeline.prepare import build_context, fetch_files, make_rootfs, store_paths
+from gb10.pipeline.prepare import SEAL, build_context, fetch_files, make_rootfs, store_paths
 from gb10.pipeline.proof import prove_wheel
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan, Step
@@ -47,25 +47,33 @@ def build_wheels(shop: Workshop, plan: Plan, *, rebuild: Collection[str]) -> tup
 def build_wheel(shop: Workshop, engine: Callable[[], Engine], plan: Plan, step: Step, *, rebuild: bool) -> Wheel:
     """The wheel of a step: from the store, or compiled now (``rebuild``: always). Raises BuildError, VerifyError."""
     final = shop.store.entry("wheels", step.key)
-    with shop.store.locked(
-        f"wheel-{step.key}", lambda: shop.talk.say(f"another run builds {step.name}: waiting for it")
-    ):
-        hit = final.exists() and not rebuild
-        if hit:
+    with shop.store.locked(f"wheel-{step.key}", lambda: shop.talk.say(f"another run compiles {step.name}: waiting")):
+        path = None if rebuild else stored_wheel(shop, step)
+        if path:
             shop.talk.hit(step.name)
         else:
             shop.store.replace(final, lambda work: _compile(shop, engine(), plan, step, work, rebuild=rebuild))
-    path = wheel_file(final)
-    return Wheel(name=step.name, key=step.key, path=path, sha256=file_sha256(path), hit=hit)
+    found = path or wheel_file(final)
+    return Wheel(name=step.name, key=step.key, path=found, sha256=file_sha256(found), hit=path is not None)
+
+
+def stored_wheel(shop: Workshop, step: Step) -> Path | None:
+    """The store's wheel of a step if it is whole; a damaged one is told, and compiled again."""
+    entry = shop.store.entry("wheels", step.key)
+    if not entry.exists():
+        return None
+    found, seal = sorted(entry.glob("*.whl")), entry / SEAL
+    if len(found) == 1 and seal.exists() and seal.read_text(encoding="ascii") == file_sha256(found[0]):
+        return found[0]
+    shop.talk.say(f"{step.name} is damaged in the store: compiling it again")
+    return None
 
 
 def wheel_file(entry: Path) -> Path:
-    """The one wheel of a store entry; raises BuildError when the entry is damaged."""
+    """The one wheel of a fresh entry; raises BuildError when the compile stage wrote none or several."""
     found = sorted(entry.glob("*.whl"))
-    recorded = entry / "sha256"
-    if len(found) != 1 or not recorded.exists() or recorded.read_text(encoding="ascii") != file_sha256(found[0]):
-        raise BuildError(f"the stored wheel {entry.name[:12]} is damaged", where=str(entry),
-                         hint=f"remove it, then run again: rm -r '{entry}'")  # fmt: skip
+    if len(found) != 1:
+        raise BuildError(f"the compile stage wrote {len(found)} wheels, not one", where=str(entry))
     return found[0]
 
 
@@ -95,7 +103,7 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path,
             build_args={"REBUILD": uuid.uuid4().hex} if rebuild else {},
         )
         run_build(shop, engine, request, step.name, lambda event: _units(shop, task, event))
-    _seal(work, step)
+    _seal(work)
 
 
 def _units(shop: Workshop, task: Task, event: Event) -> None:
@@ -105,13 +113,11 @@ def _units(shop: Workshop, task: Task, event: Event) -> None:
         shop.talk.update(task, int(found[1]), int(found[2]), Path(found[3].split(" ")[-1]).name)
 
 
-def _seal(work: Path, step: Step) -> None:
+def _seal(work: Path) -> None:
     """Prove that every module holds the GPU code it declares, and record the wheel's hash."""
-    found = sorted(work.glob("*.whl"))
-    if len(found) != 1:
-        raise BuildError(f"{step.name}: the compile stage wrote {len(found)} wheels, not one", where=str(work))
-    prove_wheel(found[0])
-    (work / "sha256").write_text(file_sha256(found[0]), encoding="ascii")
+    wheel = wheel_file(work)
+    prove_wheel(wheel)
+    (work / SEAL).write_text(file_sha256(wheel), encoding="ascii")
 
 
 def selected(plan: Plan, names: Collection[str]) -> frozenset[str]:

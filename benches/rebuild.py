@@ -1,0 +1,75 @@
+"""What a change costs: the image removed, and one Python file of vLLM changed.
+
+    python3 -m bootstrap benches/rebuild.py
+
+Needs the image: run `make image` first. Prints seconds, the bytes of the layers that a client with the old image
+must pull (unpacked, an upper bound), and their share of the image.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from gb10.catalog import ROOT
+from gb10.engine.connection import Engine, client
+from gb10.engine.find import find
+from gb10.pipeline.workshop import open_workshop
+from gb10.proc import capture
+
+CHANGED = Path("usr/local/lib/python3.13/dist-packages/vllm/gb10_bench.py")
+
+
+def main() -> None:
+    """Run both, print one document."""
+    shop = open_workshop(os.environ, verbosity=-1)
+    engine = find(shop.env, shop.store)
+    _, image = timed()
+    remove(engine, image["tags"])
+    removed, image = timed()
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / CHANGED).parent.mkdir(parents=True)
+        (Path(folder) / CHANGED).write_text(f"stamp = {time.time()}\n", encoding="utf-8")
+        overlay, changed = timed("--overlay", folder)
+    pulled = new_bytes(engine, image["tags"][-1], changed["tags"][-1])
+    document = {
+        "image_removed_s": removed,
+        "one_file_changed_s": overlay,
+        "pulled_bytes": pulled,
+        "image_bytes": image["size"],
+        "pulled_share": pulled / image["size"],
+    }
+    print(json.dumps(document, indent=1))
+
+
+def timed(*arguments: str) -> tuple[float, dict[str, Any]]:
+    """Seconds and result of one ``build.py image``."""
+    begin = time.monotonic()
+    text = capture([sys.executable, str(ROOT / "build.py"), "image", "--json", "--quiet", *arguments], env=os.environ)
+    return round(time.monotonic() - begin, 1), json.loads(text)
+
+
+def remove(engine: Engine, tags: list[str]) -> None:
+    """Untag the image, which removes it: BuildKit's cache stays."""
+    with closing(client(engine)) as sdk:
+        for tag in tags:
+            sdk.images.remove(tag)
+
+
+def new_bytes(engine: Engine, old: str, new: str) -> int:
+    """Unpacked bytes of the layers of ``new`` that ``old`` lacks."""
+    with closing(client(engine)) as sdk:
+        before, after = (sdk.images.get(tag).attrs["RootFS"]["Layers"] for tag in (old, new))
+        sizes = [entry["Size"] for entry in reversed(sdk.images.get(new).history()) if entry["Size"]]
+    layers = [layer for layer in after if layer not in set(before)]
+    return sum(sizes[-len(layers) :])
+
+
+if __name__ == "__main__":
+    main()

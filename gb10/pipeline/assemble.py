@@ -1,0 +1,87 @@
+"""Assembling: everything an image's Dockerfile reads, laid out, and the two builds of it: the proof and the image."""
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+
+from gb10.engine.buildx import BuildRequest
+from gb10.pipeline.prepare import BuildContext, build_context, fetch_files, make_rootfs, store_paths
+from gb10.pipeline.wheels import Wheel, build_wheels, show_in_checkout
+from gb10.pipeline.workshop import Workshop
+from gb10.plan import Plan
+from gb10.render import dockerfile
+
+
+@contextmanager
+def image_context(shop: Workshop, plan: Plan, rebuild: Collection[str] = ()) -> Iterator[BuildContext]:
+    """Bases, layers' wheels and compiled wheels, made or found, as a build context; gone afterwards.
+
+    Raises FetchError, BuildError and VerifyError of the steps it runs.
+    """
+    bases = [make_rootfs(shop, plan, step) for step in plan.of_kind("rootfs")]
+    with _fetching(shop, plan) as fetched:
+        wheels = build_wheels(shop, plan, rebuild=rebuild)
+        fetched.result()
+    for wheel in wheels:
+        show_in_checkout(shop, wheel)
+    overlay = plan.options.overlay
+    extra = {"overlay": Path(overlay.path)} if overlay else {}
+    with build_context(shop, _files(shop, plan, bases), _folders(shop, plan, wheels), extra) as context:
+        yield context
+
+
+@contextmanager
+def _fetching(shop: Workshop, plan: Plan) -> Iterator[Future[None]]:
+    """Download the layers' wheels while the compilers run; stop when they fail."""
+    stop = Event()
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            yield pool.submit(fetch_files, shop, plan.of_kind("layer"), stop)
+        except BaseException:
+            stop.set()
+            raise
+
+
+def _files(shop: Workshop, plan: Plan, bases: list[Path]) -> dict[str, Path | str]:
+    inside = shop.catalog.root / "gb10/inside"
+    return {
+        "Dockerfile": dockerfile(plan, shop.catalog.templates),
+        "plan.json": json.dumps(plan.document(), indent=1) + "\n",
+        "base-build.tar": bases[0],
+        "base-image.tar": bases[1],
+        **{name: inside / name for name in ("install.py", "settings.py", "scan.py")},
+    }
+
+
+def _folders(shop: Workshop, plan: Plan, wheels: Iterable[Wheel]) -> dict[str, list[Path]]:
+    steps = (plan.step("tools"), *plan.of_kind("layer"))
+    upstream = {f"{step.name}-wheels": store_paths(shop, step.files) for step in steps}
+    return upstream | {f"layer-{wheel.name}-wheels": [wheel.path] for wheel in wheels}
+
+
+def proof_request(plan: Plan, context: BuildContext, out: Path) -> BuildRequest:
+    """Build every layer and write what each holds to ``out``."""
+    return BuildRequest(
+        dockerfile=context.folder / "Dockerfile",
+        target="proof",
+        platform=f"linux/{plan.options.build}",
+        context=context.folder,
+        contexts=context.contexts,
+        output=f"type=local,dest={out}",
+    )
+
+
+def image_request(plan: Plan, context: BuildContext, *, containerd: bool) -> BuildRequest:
+    """Hand the image to the engine's store under the tag that never moves; local layers are not compressed."""
+    return BuildRequest(
+        dockerfile=context.folder / "Dockerfile",
+        target="image",
+        platform=plan.options.platform,
+        context=context.folder,
+        contexts=context.contexts,
+        output="type=image,compression=uncompressed" if containerd else "type=image",
+        tags=(plan.tags[-1],),
+    )

@@ -1,0 +1,73 @@
+"""What is rendered from a plan: Dockerfiles, labels, environment, bake; and the plan itself, keys cut out."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from gb10.arch import parse_arch
+from gb10.catalog import ROOT, Catalog
+from gb10.lock import load_lock, load_recipe, lock_path
+from gb10.plan import Options, Overlay, Plan, plan_image
+from gb10.render import bake, dockerfile, environment, labels, scan_dockerfile, wheel_dockerfile
+from tests.golden.conftest import Golden
+
+RECIPE = ROOT / "recipes/images/vllm.yaml"
+
+
+def plan_for(arch: str, overlay: Overlay | None = None) -> Plan:
+    target = parse_arch(arch)
+    options = Options(arch=target, platform=target.platform, build="amd64", overlay=overlay)
+    return plan_image(load_recipe(RECIPE), load_lock(lock_path(RECIPE)), Catalog(ROOT).toolkit, options)
+
+
+def without_keys(text: str) -> str:
+    """Keys move with every file of ours: their values say nothing to a reader of a diff."""
+    return re.sub(r"\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])([0-9a-f]{64}|[0-9a-f]{12}|[0-9a-f]{8})\b", "<key>", text)
+
+
+@pytest.mark.parametrize("arch", ["12.1f", "12.0f"])
+def test_image_dockerfile(golden: Golden, arch: str) -> None:
+    text = dockerfile(plan_for(arch), Catalog(ROOT).templates)
+    golden(f"render/image-{arch}.Dockerfile", without_keys(text))
+
+
+def test_an_overlay_adds_a_layer_and_its_scan(golden: Golden) -> None:
+    text = dockerfile(plan_for("12.1f", Overlay(path="/o", digest="0" * 64)), Catalog(ROOT).templates)
+    golden("render/image-overlay.Dockerfile", without_keys(text))
+
+
+@pytest.mark.parametrize("arch", ["12.1a", "12.0f"])
+def test_wheel_dockerfile(golden: Golden, arch: str) -> None:
+    plan = plan_for(arch)
+    text = wheel_dockerfile(plan, plan.step("flashinfer-jit-cache"), Catalog(ROOT).templates, jobs=2)
+    golden(f"render/wheel-{arch}.Dockerfile", without_keys(text))
+
+
+def test_scan_dockerfile(golden: Golden) -> None:
+    golden("render/scan.Dockerfile", scan_dockerfile(plan_for("12.1f"), "some/image:1", Catalog(ROOT).templates))
+
+
+def test_bake_labels_and_environment(golden: Golden) -> None:
+    plan = plan_for("12.1f")
+    document = {"bake": bake(plan), "labels": labels(plan), "environment": dict(environment(plan))}
+    golden("render/bake.json", without_keys(json.dumps(document, indent=1, sort_keys=True)) + "\n")
+
+
+def test_plan(golden: Golden) -> None:
+    document = plan_for("12.1f").document()
+    for step in document["steps"]:  # type: ignore[attr-defined]
+        step["files"] = len(step["files"])
+    golden("render/plan.json", without_keys(json.dumps(document, indent=1)) + "\n")
+
+
+def test_no_template_names_a_network_or_a_frontend() -> None:
+    for name, text in Catalog(ROOT).templates.items():
+        assert "syntax=" not in text, name
+        assert text.count("RUN ") == text.count("RUN --network=none"), name
+        assert "http" not in text, name
+
+
+def test_templates_are_all_read() -> None:
+    assert {path.name for path in Path(ROOT / "templates").iterdir()} == set(Catalog(ROOT).templates)

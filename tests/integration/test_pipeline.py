@@ -1,0 +1,222 @@
+"""The pipeline for real, on a small scale: one kernel module, a dozen wheels, the real bases and a real engine."""
+
+import io
+import json
+import os
+import shutil
+import sys
+import tarfile
+import zipfile
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gb10.arch import parse_arch
+from gb10.catalog import ROOT, tree_digest
+from gb10.engine.connection import client
+from gb10.engine.find import find
+from gb10.engine.images import require_image
+from gb10.errors import BuildError, VerifyError
+from gb10.lock import load_lock, load_recipe, lock_path
+from gb10.pipeline.image import Verified, build_image
+from gb10.pipeline.inspect import scan_image
+from gb10.pipeline.proof import prove_wheel
+from gb10.pipeline.wheels import build_wheels
+from gb10.pipeline.workshop import Workshop, build_architecture, open_workshop
+from gb10.plan import Options, Overlay, Plan, plan_image
+from gb10.proc import capture
+from gb10.schema import Layer, Lock, Recipe
+from gb10.verify.verdict import Fit
+
+pytestmark = pytest.mark.integration
+
+RECIPE = ROOT / "recipes/images/vllm.yaml"
+HEADERS = ("nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cuda-runtime")
+WHEELS = (*HEADERS, "apache-tvm-ffi", "jinja2", "markupsafe", "packaging")
+
+
+@pytest.fixture(scope="module")
+def shop() -> Workshop:
+    return open_workshop(os.environ, verbosity=0)
+
+
+def small() -> tuple[Recipe, Lock]:
+    """The real recipe and lock, with one kernel module and seven wheels."""
+    recipe, lock = load_recipe(RECIPE), load_lock(lock_path(RECIPE))
+    build = recipe.wheels["flashinfer-jit-cache"].model_copy(update={"kernels": "smoke", "headers": HEADERS})
+    layers = (Layer(name="cuda", packages=HEADERS), Layer(name="deps", rest=True))
+    wheels = {key: tuple(wheel for wheel in value if wheel.name in WHEELS) for key, value in lock.wheels.image.items()}
+    changes = {"repository": "gb10/test", "wheels": {"flashinfer-jit-cache": build}, "layers": layers}
+    locked = lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": wheels})})
+    return recipe.model_copy(update=changes), locked
+
+
+def small_plan(shop: Workshop, arch: str = "12.1f", overlay: Path | None = None) -> Plan:
+    over = Overlay(path=str(overlay), digest=tree_digest(overlay)) if overlay else None
+    options = Options(arch=parse_arch(arch), platform="linux/arm64", build=build_architecture(), overlay=over)
+    return plan_image(*small(), shop.catalog.toolkit, options)
+
+
+@pytest.fixture(scope="module")
+def image(shop: Workshop) -> Verified:
+    return build_image(shop, small_plan(shop), rebuild=(), tag="gb10/test:extra")
+
+
+def read_file(shop: Workshop, reference: str, path: str) -> tuple[tarfile.TarInfo, bytes]:
+    """One file of an image, by the engine itself; nothing of the image runs."""
+    with closing(client(find(shop.env, shop.store))) as sdk:
+        container = sdk.containers.create(reference, command="-", platform="linux/arm64")
+        try:
+            stream, _ = container.get_archive(path)
+            with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as tar:
+                member = tar.getmembers()[0]
+                content = tar.extractfile(member)
+                return member, content.read() if content else b""
+        finally:
+            container.remove()
+
+
+def test_wheels_of_two_arches_live_side_by_side_and_are_compiled_once_each(shop: Workshop, cuda_tools: Path) -> None:
+    made = [build_wheels(shop, small_plan(shop, arch), rebuild=())[0] for arch in ("12.1f", "12.1a", "12.1f")]
+    assert made[2].hit
+    assert made[0].path == made[2].path != made[1].path
+    assert [cubins(wheel.path, cuda_tools) for wheel in made[:2]] == [{"sm_121f"}, {"sm_121a"}]
+
+
+def cubins(wheel: Path, cuda_tools: Path) -> set[str]:
+    """The arches that NVIDIA's own cuobjdump reads in a wheel's only library."""
+    with zipfile.ZipFile(wheel) as archive:
+        library = next(name for name in archive.namelist() if name.endswith(".so"))
+        extracted = archive.extract(library, wheel.parent / "read")
+    try:
+        text = capture([str(cuda_tools / "bin/cuobjdump"), "-elf", extracted])
+    finally:
+        shutil.rmtree(wheel.parent / "read")
+    return {line.split("=")[1].strip() for line in text.splitlines() if line.startswith("arch =")}
+
+
+def test_pip_takes_the_wheel_for_the_image_and_for_nothing_else(shop: Workshop) -> None:
+    wheel = build_wheels(shop, small_plan(shop), rebuild=())[0].path
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--dry-run",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--target",
+        "unused",
+    ]
+    report = capture([*pip, "--platform", "manylinux_2_41_aarch64", "--quiet", "--report", "-", str(wheel)])
+    assert json.loads(report)["install"][0]["metadata"]["name"] == "flashinfer-jit-cache"
+    with pytest.raises(Exception, match="pip"):
+        capture([*pip, "--platform", "manylinux_2_41_x86_64", str(wheel)])
+
+
+def test_a_rebuild_really_compiles(shop: Workshop) -> None:
+    plan = small_plan(shop)
+    before = build_wheels(shop, plan, rebuild=())[0]
+    stamp = before.path.stat().st_ino
+    after = build_wheels(shop, plan, rebuild={"flashinfer-jit-cache"})[0]
+    measured = json.loads((after.path.parent / "measured.json").read_text(encoding="utf-8"))
+    assert not after.hit
+    assert after.path.stat().st_ino != stamp
+    assert measured["silu_and_mul"]["cpu_s"] > 2  # nvcc and ptxas, not a compile cache
+    assert after.sha256 == before.sha256
+
+
+def test_the_image_is_what_the_plan_says(shop: Workshop, image: Verified) -> None:
+    plan = small_plan(shop)
+    engine = find(shop.env, shop.store)
+    with closing(client(engine)) as sdk:
+        attributes = sdk.images.get("gb10/test:extra").attrs
+    config = attributes["Config"]
+    assert (attributes["Os"], attributes["Architecture"], config["User"]) == ("linux", "arm64", "10001")
+    assert config["WorkingDir"] == "/workspace/vllm"
+    assert config["Labels"]["io.github.gb10.plan.key"] == plan.key
+    assert "TORCH_CUDA_ARCH_LIST=12.1a" in config["Env"]
+    assert {plan.tags[0], plan.tags[1], "gb10/test:extra"} <= set(attributes["RepoTags"])
+    assert image.verdict.counts[Fit.NATIVE] == 1
+
+
+def test_the_plan_and_the_users_directories_are_inside(shop: Workshop, image: Verified) -> None:
+    _, text = read_file(shop, image.tags[1], "/usr/share/gb10/plan.json")
+    assert json.loads(text)["key"] == small_plan(shop).key
+    for directory in ("/var/cache/gb10", "/workspace/vllm"):
+        member, _ = read_file(shop, image.tags[1], directory)
+        assert (member.uid, member.isdir()) == (10001, True)
+    link, _ = read_file(shop, image.tags[1], "/usr/local/cuda")
+    assert link.linkname == "/usr/local/lib/python3.13/dist-packages/nvidia/cu13"
+
+
+def test_the_same_again_builds_nothing(shop: Workshop, image: Verified) -> None:
+    again = build_image(shop, small_plan(shop), rebuild=(), tag=None)
+    assert again.hit
+    assert again.digest == image.digest
+
+
+def test_an_image_of_known_layers_is_verified_without_a_build(shop: Workshop, image: Verified) -> None:
+    scan = scan_image(shop, image.tags[0])
+    assert {binary.path.rsplit("/", 1)[-1] for binary in scan.binaries if binary.codes} == {"silu_and_mul.so"}
+
+
+def test_an_overlay_is_one_more_layer_and_moves_no_other(shop: Workshop, image: Verified, tmp_path: Path) -> None:
+    changed = tmp_path / "usr/local/lib/python3.13/dist-packages/jinja2/__init__.py"
+    changed.parent.mkdir(parents=True)
+    changed.write_text("raise SystemExit('patched')\n", encoding="utf-8")
+    over = build_image(shop, small_plan(shop, overlay=tmp_path), rebuild=(), tag=None)
+    engine = find(shop.env, shop.store)
+    before, after = (require_image(engine, verified.tags[1]).diff_ids for verified in (image, over))
+    assert len(set(after) - set(before)) <= 3  # settings (the plan is inside), the overlay, and WORKDIR's empty one
+    _, content = read_file(shop, over.tags[1], f"/{changed.relative_to(tmp_path)}")
+    assert content == changed.read_bytes()
+
+
+def test_a_damaged_wheel_is_told_and_compiled_again(shop: Workshop, capfd: pytest.CaptureFixture[str]) -> None:
+    whole = build_wheels(shop, small_plan(shop), rebuild=())[0]
+    content = bytearray(whole.path.read_bytes())
+    content[len(content) // 2] ^= 1
+    whole.path.write_bytes(content)
+    again = build_wheels(shop, small_plan(shop), rebuild=())[0]
+    assert "damaged in the store" in capfd.readouterr().err
+    assert (again.hit, again.sha256) == (False, whole.sha256)
+
+
+def test_a_damaged_download_is_fetched_again(shop: Workshop, capfd: pytest.CaptureFixture[str]) -> None:
+    plan = small_plan(shop)
+    file = min(plan.step("layer-deps").files, key=lambda file: file.size)
+    stored = shop.store.entry("downloads", file.sha256) / file.filename
+    build_image(shop, plan, rebuild=(), tag=None)
+    stored.write_bytes(b"damaged")
+    recipe, lock = small()
+    other = plan_image(recipe.model_copy(update={"command": ("true",)}), lock, shop.catalog.toolkit, plan.options)
+    build_image(shop, other, rebuild=(), tag=None)
+    assert f"{file.filename} is damaged in the store" in capfd.readouterr().err
+    assert stored.stat().st_size == file.size
+
+
+def test_a_module_that_holds_other_code_than_declared_is_refused(shop: Workshop, tmp_path: Path) -> None:
+    wheel = build_wheels(shop, small_plan(shop, "12.1a"), rebuild=())[0].path
+    shutil.copy(wheel, tmp_path)
+    claim = (wheel.parent / "manifest.json").read_text(encoding="utf-8").replace("12.1a", "12.1f")
+    (tmp_path / "manifest.json").write_text(claim, encoding="utf-8")
+    with pytest.raises(VerifyError) as caught:
+        prove_wheel(tmp_path / wheel.name)
+    assert "silu_and_mul.so" in str(caught.value)
+    assert "sm_121a" in str(caught.value)
+
+
+def test_a_build_that_fails_moves_no_tag(shop: Workshop, image: Verified) -> None:
+    plan = small_plan(shop)
+    engine = find(shop.env, shop.store)
+    before = require_image(engine, plan.tags[0]).id
+    recipe, lock = small()
+    broken = recipe.model_copy(update={"workdir": "/proc/1/broken"})
+    bad = plan_image(broken, lock, shop.catalog.toolkit, replace(plan.options))
+    with pytest.raises(BuildError, match="build step failed"):
+        build_image(shop, bad, rebuild=(), tag=None)
+    assert require_image(engine, plan.tags[0]).id == before
+    assert image.tags[0] == plan.tags[0]

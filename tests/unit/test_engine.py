@@ -1,0 +1,103 @@
+"""Choosing an engine and asking buildx, without one: what can be decided from values and files."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from gb10.engine.buildx import BuildRequest, arguments
+from gb10.engine.context import chosen_endpoint
+from gb10.engine.embedded import Place
+from gb10.engine.namespace import entering
+from gb10.errors import EngineError
+from gb10.store import Store
+
+
+def _context(folder: Path, name: str, host: str) -> None:
+    meta = folder / "contexts/meta" / hashlib.sha256(name.encode()).hexdigest()
+    meta.mkdir(parents=True)
+    (meta / "meta.json").write_text(json.dumps({"Name": name, "Endpoints": {"docker": {"Host": host}}}))
+
+
+@pytest.mark.parametrize(
+    ("env", "host", "origin"),
+    [
+        ({}, "tcp://b:1", "context b"),
+        ({"DOCKER_CONTEXT": "a"}, "tcp://a:1", "context a"),
+        ({"DOCKER_CONTEXT": "default"}, "unix:///var/run/docker.sock", "default socket"),
+        ({"DOCKER_CONTEXT": "a", "DOCKER_HOST": "ssh://h"}, "ssh://h", "DOCKER_HOST"),
+    ],
+)
+def test_precedence_is_that_of_docker(tmp_path: Path, env: dict[str, str], host: str, origin: str) -> None:
+    for name in ("a", "b"):
+        _context(tmp_path, name, f"tcp://{name}:1")
+    (tmp_path / "config.json").write_text('{"currentContext": "b"}')
+    chosen = chosen_endpoint(env | {"DOCKER_CONFIG": str(tmp_path)})
+    assert (chosen.host, chosen.origin) == (host, origin)
+
+
+def test_without_any_setting_it_is_the_default_socket() -> None:
+    assert chosen_endpoint({}).origin == "default socket"
+
+
+def test_tls_is_used_only_when_it_is_asked_for(tmp_path: Path) -> None:
+    env = {"DOCKER_HOST": "tcp://h:2376", "DOCKER_CERT_PATH": str(tmp_path)}
+    assert chosen_endpoint(env).certificates is None
+    assert chosen_endpoint(env | {"DOCKER_TLS_VERIFY": "1"}).certificates == tmp_path
+
+
+@pytest.mark.parametrize("config", [None, "not json"])
+def test_a_missing_context_or_a_broken_config_is_an_error(tmp_path: Path, config: str | None) -> None:
+    if config:
+        (tmp_path / "config.json").write_text(config)
+    env = {"DOCKER_CONFIG": str(tmp_path)} | ({} if config else {"DOCKER_CONTEXT": "gone"})
+    with pytest.raises(EngineError):
+        chosen_endpoint(env)
+
+
+def test_the_socket_path_is_short_whatever_the_store(tmp_path: Path) -> None:
+    root = tmp_path / ("long " * 40) / "store"
+    root.mkdir(parents=True)
+    place = Place(Store(root))
+    assert len(str(place.socket)) < 60
+    assert place.name == Place(Store(root)).name != Place(Store(tmp_path)).name
+
+
+def test_a_build_has_no_network_and_no_attestation_by_default() -> None:
+    argv = arguments(_request(), work=Path("/w"), progress="rawjson")
+    assert {"--network=none", "--allow=network.host", "--provenance=false", "--sbom=false"} <= set(argv)
+    assert argv[-2:] == ["--output=type=cacheonly", "/w/empty"]
+
+
+def test_what_is_asked_for_is_passed_on_in_a_fixed_order() -> None:
+    request = _request(contexts={"b": Path("/b"), "a": Path("/a")}, tags=("t:1", "t:2"), rebuild=("x", "y"))
+    argv = arguments(request, work=Path("/w"), progress="plain")
+    assert [word for word in argv if word.startswith("--build-context")] == [
+        "--build-context=a=/a",
+        "--build-context=b=/b",
+    ]
+    assert [word for word in argv if word.startswith("--tag")] == ["--tag=t:1", "--tag=t:2"]
+    assert "--no-cache-filter=x,y" in argv
+
+
+def test_a_secret_may_have_commas_and_quotes_in_its_path() -> None:
+    argv = arguments(_request(secrets={"ca": Path('/a, "b".pem')}), work=Path("/w"), progress="plain")
+    assert '--secret=id=ca,"src=/a, ""b"".pem"' in argv
+
+
+def test_the_engine_enters_its_own_mount_namespace() -> None:
+    argv = entering(Path("/run/x"), Path("/s t/data"), ["dockerd", "--debug"])
+    assert argv[:2] == ["unshare", "--mount"]
+    assert argv[-4:] == ["/run/x", "/s t/data", "dockerd", "--debug"]
+
+
+def _request(
+    *,
+    contexts: dict[str, Path] | None = None,
+    secrets: dict[str, Path] | None = None,
+    tags: tuple[str, ...] = (),
+    rebuild: tuple[str, ...] = (),
+) -> BuildRequest:
+    return BuildRequest(dockerfile=Path("/D"), target="final", platform="linux/arm64", contexts=contexts or {},
+                        secrets=secrets or {}, tags=tags, rebuild=rebuild)  # fmt: skip
