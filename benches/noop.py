@@ -34,7 +34,7 @@ def main() -> None:
     plan = make_plan(shop, Request(engine="vllm", arch="12.1f"))
     engine = find(shop.env, shop.store)
     buildx = open_buildx(engine, shop.env, shop.store)
-    with image_context(shop, plan) as context:
+    with image_context(shop, plan, engine) as context:
         request: BuildRequest = image_request(plan, context, containerd=engine.containerd)
         log = shop.store.root / "logs/bench.log"
         ours = [sys.executable, str(ROOT / "build.py"), "image", "--quiet"]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bootstrap.environment import CHECKOUT, environment, is_inside
+from gb10.config import with_cache_dir
 from gb10.errors import Gb10Error
 from gb10.store import open_store, store_root
 
@@ -26,14 +27,16 @@ def run(script: str, argv: Sequence[str]) -> int:
 def enter(lock: Path, argv: Sequence[str]) -> int:
     """Become the Python of the lock's environment with this command line; returns only an exit code of failure."""
     try:
-        wanted = environment(lock, store_root(os.environ))
+        settings = with_cache_dir(os.environ)
+        wanted = environment(lock, store_root(settings))
         if not wanted.is_complete():
             # Loaded only here: it costs more than all the rest of a start.
-            importlib.import_module("bootstrap.install").ensure(wanted, open_store(os.environ), os.environ)
+            importlib.import_module("bootstrap.install").ensure(wanted, open_store(settings), os.environ)
     except Gb10Error as error:
         print(error, file=sys.stderr)
         return error.code
     except KeyboardInterrupt:
+        print("interrupted; run the same command again to go on", file=sys.stderr)
         return INTERRUPTED
     os.execv(wanted.python, [str(wanted.python), *interpreter_options(), *argv])
 

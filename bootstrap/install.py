@@ -50,17 +50,16 @@ OTHER = Cause((), FetchError, "cannot install the tool's packages", "mend what p
 
 def ensure(wanted: Environment, store: Store, env: Mapping[str, str]) -> None:
     """Make the environment unless it is there; others wait. Raises FetchError, and UsageError when there is no room."""
-    with store.locked(f"environment-{wanted.key}", waiting=lambda: say("waiting for another run that makes it")):
-        if wanted.is_complete():
-            return
-        say(f"making the environment of {wanted.lock.name}, once (some 20 s)")
-        try:
-            make(wanted, env)
-        except OSError as error:
-            raise UsageError(
-                f"cannot write to {wanted.root}: {error.strerror}",
-                hint="set GB10_CACHE_DIR to a directory on a disk with room",
-            ) from error
+    try:
+        with store.locked(f"environment-{wanted.key}", waiting=lambda: say("waiting for another run that makes it")):
+            if not wanted.is_complete():
+                say(f"making the environment of {wanted.lock.name}, once (some 20 s)")
+                make(wanted, env)
+    except OSError as error:
+        raise UsageError(
+            f"cannot read or write {error.filename or wanted.root}: {error.strerror}",
+            hint="set GB10_CACHE_DIR to a directory that you may write to, on a disk with room",
+        ) from error
 
 
 def make(wanted: Environment, env: Mapping[str, str]) -> None:

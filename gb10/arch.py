@@ -11,6 +11,8 @@ MEANING: Final = {
     "f": "family-portable: every 12.x device at or above this capability",
     "a": "architecture-specific: this capability only, the superset of features",
 }
+# flashinfer.compilation_context (0.7.2) compiles no plain 12.x target and takes these instead.
+FLASHINFER_PLAIN: Final = {"12.0": "12.0f", "12.1": "12.1a"}
 # CUDA C++ programming guide, table "Technical specifications per compute capability".
 SHARED_MEMORY_PER_BLOCK: Final = 101_376
 # nvcc release notes: sm_120 came with 12.8, sm_121 and the family targets with 12.9.
@@ -49,6 +51,11 @@ class Arch:
         return str(self)
 
     @property
+    def kernels(self) -> str:
+        """The arch that FlashInfer compiles its kernels for when it is asked for this one."""
+        return str(self) if self.suffix else FLASHINFER_PLAIN[self.capability]
+
+    @property
     def torch(self) -> str:
         """TORCH_CUDA_ARCH_LIST at run time: torch.utils.cpp_extension rejects ``f`` (2.14), so ``a`` stands for it."""
         return self.capability + ("a" if self.suffix else "")
@@ -80,8 +87,9 @@ class Arch:
 
     @property
     def meaning(self) -> str:
-        """What the suffix promises."""
-        return MEANING[self.suffix]
+        """What the suffix promises, and what FlashInfer makes of it where that is another arch."""
+        other = f"; FlashInfer's kernels are compiled for {self.kernels}" if self.kernels != str(self) else ""
+        return MEANING[self.suffix] + other
 
 
 ARCHES: Final = tuple(Arch(capability, suffix) for capability in PLATFORMS for suffix in ("a", "f", ""))

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from gb10.errors import UsageError
-from gb10.plan import Toolkit
+from gb10.model import Toolkit
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -39,12 +39,18 @@ class Catalog:
         return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.j2"))}
 
     @cached_property
+    def contents(self) -> Mapping[str, bytes]:
+        """Every file of ours that a stage may read, or that unpacks a base, named as the plan names them."""
+        rooms = {"inside/": self.root / "gb10/inside", "debian/": self.root / "gb10/debian",
+                 "kernels/": self.root / "recipes/kernels"}  # fmt: skip
+        return {prefix + path.relative_to(folder).as_posix(): path.read_bytes()
+                for prefix, folder in rooms.items() for path in _files(folder)}  # fmt: skip
+
+    @cached_property
     def toolkit(self) -> Toolkit:
-        """Digests of every file of ours that a key may hold, named as the plan names them."""
-        rooms = {"templates/": self.root / "templates", "inside/": self.root / "gb10/inside",
-                 "debian/": self.root / "gb10/debian", "kernels/": self.root / "recipes/kernels"}  # fmt: skip
-        return Toolkit(digests={prefix + path.relative_to(folder).as_posix(): _sha256(path)
-                                for prefix, folder in rooms.items() for path in _files(folder)})  # fmt: skip
+        """What keys are made of: digests of the very bytes of ``contents``, and the templates."""
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in self.contents.items()}
+        return Toolkit(digests=digests, templates=self.templates)
 
 
 def _files(folder: Path) -> list[Path]:

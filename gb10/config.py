@@ -11,11 +11,12 @@ from typing import Final
 from gb10.errors import UsageError
 
 SETTINGS: Final = {
-    "cache-dir": "where the store lies (default: $XDG_CACHE_HOME/gb10)",
+    "cache-dir": "where the store lies, an absolute path (default: $XDG_CACHE_HOME/gb10)",
     "debian-mirror": "root URL of a Debian mirror or snapshot (default: the host's apt sources)",
-    "ca-bundle": "PEM file of trusted CAs, for downloads and build stages (default: the environment's, the system's)",
+    "ca-bundle": "PEM file of trusted CAs, for downloads (default: the environment's, the system's)",
     "jobs": "compile jobs (default: by cores and memory)",
 }
+PATHS: Final = ("cache-dir", "ca-bundle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,14 @@ def config_file(env: Mapping[str, str]) -> Path:
 
 
 def read_settings(env: Mapping[str, str]) -> tuple[Setting, ...]:
-    """Every setting; raises UsageError with file and closest name for an unknown one."""
+    """Every setting; raises UsageError with file and closest name for an unknown one, with its origin for a bad one."""
     path = config_file(env)
-    written = _read(path) if path.is_file() else {}
-    return tuple(_setting(name, env, written, path) for name in SETTINGS)
+    written = _read(path)
+    for name in written:
+        _refuse_unknown(name, path)
+    found = tuple(_setting(name, env, written, path) for name in SETTINGS)
+    _check_jobs(next(setting for setting in found if setting.name == "jobs"))
+    return found
 
 
 def with_settings(env: Mapping[str, str]) -> dict[str, str]:
@@ -51,22 +56,41 @@ def with_settings(env: Mapping[str, str]) -> dict[str, str]:
     return {**env, **{name: value for name, value in found.items() if value}}
 
 
+def with_cache_dir(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment with the file's ``cache-dir`` alone: what a start must know before the tool itself can run."""
+    setting = _setting("cache-dir", env, _read(config_file(env)), config_file(env))
+    return {**env, variable(setting.name): setting.value} if setting.value else dict(env)
+
+
 def _setting(name: str, env: Mapping[str, str], written: Mapping[str, str], path: Path) -> Setting:
     if env.get(variable(name)):
         return Setting(name, env[variable(name)], f"${variable(name)}")
-    if name in written:
-        return Setting(name, written[name], str(path))
-    return Setting(name, None, "default")
+    if name not in written:
+        return Setting(name, None, "default")
+    if name in PATHS and not written[name].startswith("/"):
+        raise UsageError(f"{name} must be an absolute path, not {written[name]!r}", where=str(path))
+    return Setting(name, written[name], str(path))
+
+
+def _check_jobs(jobs: Setting) -> None:
+    value = jobs.value
+    if value is not None and not (value.isascii() and value.isdigit() and int(value) >= 1):
+        raise UsageError(f"jobs must be a whole number of at least 1, not {value!r}", where=f"from {jobs.origin}")
 
 
 def _read(path: Path) -> dict[str, str]:
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+        with path.open("rb") as file:
+            values = tomllib.load(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {path}", where=str(error)) from error
-    for name in values:
-        if name not in SETTINGS:
-            close = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.0)[0]
-            raise UsageError(f"unknown setting {name!r}", where=str(path),
-                             hint=f"did you mean {close!r}? valid: {', '.join(SETTINGS)}")  # fmt: skip
     return {name: str(value) for name, value in values.items()}
+
+
+def _refuse_unknown(name: str, path: Path) -> None:
+    if name not in SETTINGS:
+        close = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.0)[0]
+        raise UsageError(f"unknown setting {name!r}", where=str(path),
+                         hint=f"did you mean {close!r}? valid: {', '.join(SETTINGS)}")  # fmt: skip

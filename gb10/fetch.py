@@ -80,7 +80,8 @@ def _transfer(
     have = part.stat().st_size if part.exists() else 0
     if have == artifact.size:
         return
-    headers = {"Range": f"bytes={have}-"} if 0 < have < artifact.size else {}
+    # Compressed on the way, neither the range nor the size would be the file's.
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if 0 < have < artifact.size else {})
     try:
         with session.get(url, headers=headers, stream=True, timeout=60, verify=session.verify) as reply:
             reply.raise_for_status()
@@ -127,8 +128,20 @@ def intact(store: Store, artifact: Artifact, damaged: Callable[[Path], None]) ->
     path = stored(store, artifact)
     if not path.exists():
         return False
-    if path.stat().st_size == artifact.size and file_sha256(path) == artifact.sha256:
+    if _is_whole(path, artifact):
         return True
-    damaged(path)
-    path.unlink()
+    with store.locked(f"download-{artifact.sha256}"):
+        # Another run may have fetched it anew while we hashed or waited.
+        if _is_whole(path, artifact):
+            return True
+        if path.exists():
+            damaged(path)
+            path.unlink()
     return False
+
+
+def _is_whole(path: Path, artifact: Artifact) -> bool:
+    try:
+        return path.stat().st_size == artifact.size and file_sha256(path) == artifact.sha256
+    except FileNotFoundError:
+        return False

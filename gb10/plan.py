@@ -1,22 +1,36 @@
-"""The plan: recipe + lock + options -> a frozen, sorted DAG of steps, each with a key. Pure."""
+"""The plan: recipe + lock + options -> a frozen, sorted DAG of steps, each with a key. Pure.
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+A key is over everything that decides the bytes of a step's result: digests of what goes in, our own scripts, and the
+text of the Dockerfile that runs them, rendered with ``BLANK`` where the key itself will stand.
+"""
+
+import datetime
+import difflib
+from collections.abc import Iterable
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Final, Literal
+from typing import Final
 
-from gb10.arch import Arch
 from gb10.artifact import Artifact
 from gb10.digest import digest
 from gb10.errors import UsageError
-from gb10.schema import Architecture, Layer, Lock, LockedDeb, LockedSdist, LockedWheel, Recipe, WheelBuild
+from gb10.machine import MACHINES, glibc, uv_platform
+from gb10.model import Options, Overlay, Plan, Step, Toolkit
+from gb10.render import dockerfile, wheel_dockerfile
+from gb10.schema import Layer, Lock, LockedDeb, LockedSdist, LockedWheel, Recipe, WheelBuild, requirement_name
 
-Kind = Literal["rootfs", "tools", "wheel", "layer", "image", "proof"]
-MACHINES: Final[Mapping[Architecture, str]] = {"amd64": "x86_64", "arm64": "aarch64"}
-SCHEMA: Final = "gb10/plan/v1"
-COMPILER: Final = tuple(
-    f"inside/{name}" for name in ("aot.py", "cuda_home.py", "jit_cache.py", "launch.py", "pack_wheel.py", "stub_torch/")
+__all__ = ("COMPILE_SCRIPTS", "MACHINES", "USER_HOME", "USER_NAME", "Options", "Overlay", "Plan", "Step", "Toolkit",
+           "image_tag", "kernel_file", "plan_image", "target_headers")  # fmt: skip
+
+BLANK: Final = "0" * 64
+NO_DAY: Final = datetime.date(1980, 1, 1)
+USER_NAME: Final = "gb10"
+USER_HOME: Final = "/home/gb10"
+# What a compile stage finds in its /inside; a folder stands for every file below it, as in Toolkit.of.
+COMPILE_SCRIPTS: Final = tuple(
+    f"inside/{name}" for name in ("aot.py", "cuda_home.py", "jit_cache.py", "launch.py", "pack_wheel.py", "stub_torch")
 )
+INSTALLER: Final = "inside/install.py"
 UNPACKER: Final = tuple(
     f"debian/{name}.py"
     for name in (
@@ -33,145 +47,57 @@ UNPACKER: Final = tuple(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Toolkit:
-    """Digests of our own files that decide bytes: templates, stage scripts, kernel sets, the unpacker."""
-
-    digests: Mapping[str, str]
-
-    def of(self, *names: str) -> dict[str, str]:
-        """The digests of these files; a name ending in ``/`` means every file below."""
-        return {
-            file: value
-            for file, value in self.digests.items()
-            if any(file == name or (name.endswith("/") and file.startswith(name)) for name in names)
-        }
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Overlay:
-    """A directory copied over the image's root as its last layer."""
-
-    path: str
-    digest: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Options:
-    """What the command line decides; ``build`` is the architecture of the building machine."""
-
-    arch: Arch
-    platform: str
-    build: Architecture
-    overlay: Overlay | None = None
-
-    @property
-    def target(self) -> Architecture:
-        """The image's architecture, in Debian's and OCI's spelling."""
-        for name in MACHINES:
-            if self.platform == f"linux/{name}":
-                return name
-        raise UsageError(f"unsupported platform {self.platform!r}", hint="valid: linux/arm64, linux/amd64")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
-    """One unit of work; ``key`` names its result, ``files`` are the locked files it consumes."""
-
-    name: str
-    kind: Kind
-    key: str
-    needs: tuple[str, ...] = ()
-    files: tuple[Artifact, ...] = ()
-    about: str = ""
-
-    @property
-    def download(self) -> int:
-        """Bytes of locked files, compressed as they travel."""
-        return sum(file.size for file in self.files)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Plan:
-    """Every step of one image, in an order in which they can run."""
-
-    recipe: Recipe
-    lock: Lock
-    options: Options
-    steps: tuple[Step, ...]
-    tags: tuple[str, ...]
-    key: str
-
-    def step(self, name: str) -> Step:
-        """The step of that name; raises KeyError."""
-        return next(step for step in self.steps if step.name == name)
-
-    def of_kind(self, kind: Kind) -> tuple[Step, ...]:
-        """The steps of one kind, in order."""
-        return tuple(step for step in self.steps if step.kind == kind)
-
-    def wheels_only(self) -> "Plan":
-        """The part of the plan that the wheels need."""
-        wanted = {name for step in self.of_kind("wheel") for name in (step.name, *self._closure(step))}
-        return replace(self, steps=tuple(step for step in self.steps if step.name in wanted))
-
-    def _closure(self, step: Step) -> set[str]:
-        return {name for need in step.needs for name in (need, *self._closure(self.step(need)))}
-
-    def document(self) -> dict[str, object]:
-        """The plan as data (schema gb10/plan/v1); nothing in it depends on the machine or the time."""
-        return {
-            "schema": SCHEMA,
-            "engine": self.recipe.engine,
-            "version": self.recipe.version,
-            "arch": str(self.options.arch),
-            "platform": self.options.platform,
-            "build": f"linux/{self.options.build}",
-            "lock": self.lock.input_digest,
-            "key": self.key,
-            "tags": list(self.tags),
-            "steps": [_step_document(step) for step in self.steps],
-        }
-
-
-def _step_document(step: Step) -> dict[str, object]:
-    return {
-        "name": step.name,
-        "kind": step.kind,
-        "key": step.key,
-        "needs": list(step.needs),
-        "about": step.about,
-        "files": [{"filename": file.filename, "sha256": file.sha256, "size": file.size} for file in step.files],
-    }
-
-
 def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -> Plan:
-    """The whole DAG of one image; raises UsageError when recipe and lock do not fit each other."""
+    """The whole DAG of one image; raises UsageError when recipe, lock and options do not fit each other."""
+    _check_cuda(recipe, options)
     bases = (_rootfs("build", lock.debs.build[options.build], lock, toolkit),
              _rootfs("image", lock.debs.image[options.target], lock, toolkit, user=recipe.user))  # fmt: skip
     tools = _tools(lock, toolkit, options, bases[0])
-    wheels = tuple(_wheel(name, recipe, lock, toolkit, options=options, tools=tools) for name in sorted(recipe.wheels))
-    layers = tuple(_layer(name, files, toolkit, recipe, tools) for name, files in _churn(recipe, lock, options).items())
+    draft = Plan(recipe=recipe, lock=lock, options=options, steps=(*bases, tools), key=BLANK,
+                 tags=_tags(recipe, options, BLANK))  # fmt: skip
+    wheels = tuple(_wheel(name, draft, toolkit, tools) for name in sorted(recipe.wheels))
+    layers = tuple(_layer(name, files, draft, toolkit, tools) for name, files in _churn(recipe, lock, options).items())
     layers += tuple(_built_layer(wheel, toolkit, tools) for wheel in wheels)
-    image = _image(recipe, lock, toolkit, options, (bases[1], *layers))
+    draft = replace(draft, steps=(*draft.steps, *wheels, *layers))
+    image = _image(draft, toolkit, (bases[1], *layers))
     proof = Step(name="proof", kind="proof", needs=("image",), about="GPU code of every ELF",
                  key=digest([image.key, toolkit.of("inside/scan.py")]))  # fmt: skip
-    tag = image_tag(recipe, options.arch)
-    return Plan(recipe=recipe, lock=lock, options=options, steps=(*bases, tools, *wheels, *layers, image, proof),
-                key=image.key, tags=(tag, f"{tag}-{image.key[:12]}"))  # fmt: skip
+    return replace(draft, steps=(*draft.steps, image, proof), key=image.key, tags=_tags(recipe, options, image.key))
 
 
-def image_tag(recipe: Recipe, arch: Arch) -> str:
-    """``<repository>:<version>-cu130-sm121f``, the tag that moves."""
+def image_tag(recipe: Recipe, options: Options) -> str:
+    """``<repository>:<version>-cu130-sm121f``, the tag that moves; ``-amd64`` follows where the arch means arm64."""
     version = recipe.version.replace("+", "-")  # a tag may not hold "+"
-    return f"{recipe.repository}:{version}-cu{recipe.cuda.replace('.', '')}-sm{arch.digits}"
+    tag = f"{recipe.repository}:{version}-cu{recipe.cuda.replace('.', '')}-sm{options.arch.digits}"
+    return tag if options.platform == options.arch.platform else f"{tag}-{options.target}"
+
+
+def _tags(recipe: Recipe, options: Options, key: str) -> tuple[str, ...]:
+    """The tags of an image, as Plan tells."""
+    moving = image_tag(recipe, options)
+    unmoving = f"{moving}-{key[:12]}"
+    return (unmoving,) if options.overlay else (moving, unmoving)
+
+
+def _check_cuda(recipe: Recipe, options: Options) -> None:
+    needed = options.arch.minimum_cuda
+    if _version(recipe.cuda) < _version(needed):
+        raise UsageError(
+            f"arch {options.arch} needs CUDA {needed} or newer, the {recipe.engine} recipe pins {recipe.cuda}",
+            hint="raise cuda in the recipe, and the CUDA wheels that it names with it",
+        )
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
 
 
 def _rootfs(name: str, debs: tuple[LockedDeb, ...], lock: Lock, toolkit: Toolkit, *, user: int | None = None) -> Step:
+    account = None if user is None else [user, USER_NAME, USER_HOME]
     return Step(
         name=f"base-{name}",
         kind="rootfs",
-        key=digest(["rootfs", _shas(debs), user, lock.created.isoformat(), toolkit.of(*UNPACKER)]),
+        key=digest(["rootfs", _shas(debs), account, lock.created.isoformat(), toolkit.of(*UNPACKER)]),
         files=tuple(Artifact(deb.filename, deb.sha256, deb.size) for deb in debs),
         about=f"{len(debs)} Debian packages",
     )  # fmt: skip
@@ -182,28 +108,50 @@ def _tools(lock: Lock, toolkit: Toolkit, options: Options, base: Step) -> Step:
     return Step(
         name="tools",
         kind="tools",
-        key=digest(["tools", base.key, _shas(files), toolkit.of("inside/install.py")]),
+        key=digest(["tools", base.key, _shas(files), toolkit.of(INSTALLER)]),
         needs=(base.name,),
         files=_artifacts(files),
         about=f"{len(files)} wheels for the build stages",
     )
 
 
-def _wheel(name: str, recipe: Recipe, lock: Lock, toolkit: Toolkit, *, options: Options, tools: Step) -> Step:
+def _wheel(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
+    """A compiled wheel. Neither the day of the lock nor the number of jobs decides a byte of it."""
+    recipe, lock, options = draft.recipe, draft.lock, draft.options
     build = recipe.wheels[name]
-    sdist = lock.sdists[_project(recipe.sources[build.source].sdist)]
-    headers = target_headers(build, lock, options)
-    own = toolkit.of(f"kernels/{build.source}-{build.kernels}.toml", *COMPILER, *UNPACKER, "inside/install.py",
-                     "templates/wheel.Dockerfile.j2")  # fmt: skip
+    sdist, headers = _sdist(recipe.sources[build.source].sdist, lock), target_headers(build, lock, options)
+    compiled = f", compiled as {options.arch.kernels}" if options.arch.kernels != str(options.arch) else ""
+    step = Step(name=name, kind="wheel", key=BLANK, needs=(tools.name,), files=_artifacts((sdist, *headers)),
+                about=f"{build.method} {build.kernels} for {options.arch}{compiled}")  # fmt: skip
+    undated = replace(draft, lock=lock.model_copy(update={"created": NO_DAY}))
+    text = wheel_dockerfile(undated, step, toolkit.templates, jobs=0)
     compilers = [_shas(lock.debs.build[options.build]), _shas(lock.wheels.tools[options.build])]
-    return Step(
-        name=name,
-        kind="wheel",
-        key=digest(["wheel", name, str(options.arch), options.target, sdist.sha256, compilers, _shas(headers), own]),
-        needs=(tools.name,),
-        files=_artifacts((sdist, *headers)),
-        about=f"{build.method} {build.kernels} for {options.arch}",
-    )
+    _check_kernels(build, toolkit)
+    own = toolkit.of(kernel_file(build), INSTALLER, *COMPILE_SCRIPTS, *UNPACKER)
+    return replace(step, key=digest(["wheel", text, sdist.sha256, _shas(headers), compilers, own]))
+
+
+def _sdist(pinned: str, lock: Lock) -> LockedSdist:
+    name = requirement_name(pinned)
+    if name not in lock.sdists:
+        raise UsageError(f"the lock holds no source archive of {name}", hint="./build.py lock")
+    return lock.sdists[name]
+
+
+def kernel_file(build: WheelBuild) -> str:
+    """The kernel set of a wheel, as the catalog and the toolkit name the file."""
+    return f"kernels/{build.source}-{build.kernels}.toml"
+
+
+def _check_kernels(build: WheelBuild, toolkit: Toolkit) -> None:
+    prefix, suffix = f"kernels/{build.source}-", ".toml"
+    known = [file.removeprefix(prefix).removesuffix(suffix) for file in sorted(toolkit.of("kernels"))
+             if file.startswith(prefix)]  # fmt: skip
+    if build.kernels not in known:
+        closest = difflib.get_close_matches(build.kernels, known, n=1, cutoff=0.0)
+        hint = f"known: {', '.join(known)}; closest is {closest[0]}" if closest else "write it: nothing is there yet"
+        raise UsageError(f"the source {build.source} has no kernel set {build.kernels!r}",
+                         where=f"recipes/{kernel_file(build)}", hint=hint)  # fmt: skip
 
 
 def target_headers(build: WheelBuild, lock: Lock, options: Options) -> tuple[LockedWheel, ...]:
@@ -216,11 +164,13 @@ def target_headers(build: WheelBuild, lock: Lock, options: Options) -> tuple[Loc
     return tuple(image[name] for name in build.headers)
 
 
-def _layer(name: str, wheels: tuple[LockedWheel, ...], toolkit: Toolkit, recipe: Recipe, tools: Step) -> Step:
+def _layer(name: str, wheels: tuple[LockedWheel, ...], draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
+    recipe = draft.recipe
+    platform = [recipe.python, uv_platform(draft.options.target, glibc(recipe.base.suite))]
     return Step(
         name=f"layer-{name}",
         kind="layer",
-        key=digest(["layer", tools.key, _shas(wheels), recipe.python, toolkit.of("inside/install.py")]),
+        key=digest(["layer", tools.key, _shas(wheels), platform, toolkit.of(INSTALLER)]),
         needs=(tools.name,),
         files=_artifacts(wheels),
         about=f"{len(wheels)} wheels",
@@ -231,26 +181,24 @@ def _built_layer(wheel: Step, toolkit: Toolkit, tools: Step) -> Step:
     return Step(
         name=f"layer-{wheel.name}",
         kind="layer",
-        key=digest(["layer", tools.key, wheel.key, toolkit.of("inside/install.py")]),
+        key=digest(["layer", tools.key, wheel.key, toolkit.of(INSTALLER)]),
         needs=(tools.name, wheel.name),
         about="the wheel built here",
     )
 
 
-def _image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options, needs: tuple[Step, ...]) -> Step:
-    settings = recipe.model_dump(
-        mode="json", include={"engine", "version", "env", "user", "workdir", "entrypoint", "command"}
-    )
-    own = toolkit.of("templates/image.Dockerfile.j2", "inside/settings.py")
+def _image(draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...]) -> Step:
+    """The image: its Dockerfile, and the record of the plan that lies in it, with the keys of all other steps."""
+    recipe, options = draft.recipe, draft.options
     overlay = options.overlay.digest if options.overlay else None
+    own = toolkit.of("inside/settings.py")
     return Step(
         name="image",
         kind="image",
-        key=digest(["image", str(options.arch), options.platform, lock.created.isoformat(), settings, own, overlay,
-                    [step.key for step in needs]]),
+        key=digest(["image", dockerfile(draft, toolkit.templates), draft.record(), own, overlay]),
         needs=tuple(step.name for step in needs),
         about=f"{recipe.engine} {recipe.version} {options.platform}",
-    )  # fmt: skip
+    )
 
 
 def _churn(recipe: Recipe, lock: Lock, options: Options) -> dict[str, tuple[LockedWheel, ...]]:
@@ -275,10 +223,6 @@ def _class_of(name: str, layers: Iterable[Layer]) -> str:
             f"no layer takes {name}", hint="name it in one of the recipe's layers, or add rest: true to one"
         )
     return rest
-
-
-def _project(pinned: str) -> str:
-    return pinned.split("==", 1)[0]
 
 
 def _shas(files: Iterable[LockedDeb | LockedWheel | LockedSdist]) -> list[str]:

@@ -30,9 +30,12 @@ def capture(
     stdin: str | None = None,
 ) -> str:
     """Run to the end and return stdout; raises CommandFailedError with the last lines of stderr."""
-    done = subprocess.run(
-        argv, check=False, env=env, cwd=cwd, input=stdin, capture_output=True, text=True, errors="replace"
-    )
+    try:
+        done = subprocess.run(
+            argv, check=False, env=env, cwd=cwd, input=stdin, capture_output=True, text=True, errors="replace"
+        )
+    except OSError as error:
+        raise _not_run(argv, error) from error
     if done.returncode != 0:
         raise CommandFailedError(argv, done.returncode, last_lines(done.stderr or done.stdout))
     return done.stdout
@@ -51,10 +54,7 @@ def stream(
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     with log.open("w", encoding="utf-8") as out:
         out.write(f"+ {shlex.join(argv)}\n")
-        with subprocess.Popen(
-            argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, errors="replace", bufsize=1,
-        ) as child:  # fmt: skip
+        with _piped(argv, env, cwd) as child:
             try:
                 for line in child.stdout or ():
                     out.write(line)
@@ -65,6 +65,19 @@ def stream(
                 raise
     if child.returncode != 0:
         raise CommandFailedError(argv, child.returncode, "".join(tail), log)
+
+
+def _piped(argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None) -> subprocess.Popen[str]:
+    try:
+        return subprocess.Popen(argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, errors="replace", bufsize=1)  # fmt: skip
+    except OSError as error:
+        raise _not_run(argv, error) from error
+
+
+def _not_run(argv: Sequence[str], error: OSError) -> CommandFailedError:
+    """As a shell says it: 127 for a program that is not there, 126 for one that cannot be run."""
+    return CommandFailedError(argv, 127 if isinstance(error, FileNotFoundError) else 126, str(error))
 
 
 def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str]) -> int:

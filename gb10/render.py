@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from jinja2 import DictLoader, Environment, StrictUndefined
 
 from gb10.arch import Arch
-from gb10.plan import MACHINES, Plan, Step
+from gb10.machine import MACHINES, glibc, uv_platform
+from gb10.model import Plan, Step
 
-GLIBC = "2_39"  # uv's newest manylinux tag that resolves the same as trixie's glibc 2.41
-# 1980-01-01: our wheels have one date, so that a new lock of the same files keeps their keys.
+# 1980-01-01, in seconds: our wheels have one date, so that a new lock of the same files keeps their keys.
 OLDEST_ZIP = 315_532_800
 NAMESPACE = "io.github.gb10"
 
@@ -19,11 +19,10 @@ def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
     """The image's Dockerfile."""
     recipe, options = plan.recipe, plan.options
     return _render(
-        templates, "image.Dockerfile.j2", plan,
+        templates, "image.Dockerfile.j2", plan, platform=options.platform,
         layers=[step.name for step in plan.of_kind("layer")],
         overlay=bool(options.overlay),
         scanned=scanned(plan),
-        uv_platform=f"{MACHINES[options.target]}-manylinux_{GLIBC}",
         env=environment(plan), labels=sorted(labels(plan).items()),
         user=recipe.user, workdir=recipe.workdir, entrypoint=recipe.entrypoint, command=recipe.command,
     )  # fmt: skip
@@ -45,23 +44,23 @@ def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], *, jo
         templates, "wheel.Dockerfile.j2", plan,
         step=step, oldest_zip=OLDEST_ZIP, python=plan.recipe.python, jobs=jobs, arch=plan.options.arch,
         machine=MACHINES[plan.options.target],
-        uv_platform=f"{MACHINES[plan.options.target]}-manylinux_{GLIBC}",
     )  # fmt: skip
 
 
-def scan_dockerfile(plan: Plan, reference: str, templates: Mapping[str, str]) -> str:
-    """The Dockerfile that scans an image of the engine on the build platform."""
-    return _render(templates, "scan.Dockerfile.j2", plan, reference=reference)
+def scan_dockerfile(plan: Plan, reference: str, platform: str, templates: Mapping[str, str]) -> str:
+    """The Dockerfile that scans an image of the engine, of whatever platform, on the build platform."""
+    return _render(templates, "scan.Dockerfile.j2", plan, reference=reference, platform=platform)
 
 
 def _render(templates: Mapping[str, str], name: str, plan: Plan, **values: object) -> str:
     jinja = Environment(loader=DictLoader(dict(templates)), undefined=StrictUndefined, keep_trailing_newline=True,
-                        autoescape=False)  # fmt: skip # noqa: S701: a Dockerfile is not HTML
+                        autoescape=False)  # fmt: skip
     jinja.filters["quoted"] = json.dumps
     jinja.filters["json"] = lambda value: json.dumps(list(value))
     return jinja.get_template(name).render(
-        title=plan.tags[0], key12=plan.key[:12], build=plan.options.build, platform=plan.options.platform,
-        epoch=epoch(plan), cc=compiler(plan, "gcc"), cxx=compiler(plan, "g++"), **values,
+        title=plan.tags[0], key12=plan.key[:12], build=plan.options.build,
+        uv_platform=uv_platform(plan.options.target, glibc(plan.recipe.base.suite)), epoch=epoch(plan),
+        cc=compiler(plan, "gcc"), cxx=compiler(plan, "g++"), **values,
     )  # fmt: skip
 
 
@@ -91,7 +90,6 @@ def labels(plan: Plan) -> dict[str, str]:
         "org.opencontainers.image.created": f"{plan.lock.created.isoformat()}T00:00:00Z",
         "org.opencontainers.image.title": f"{recipe.engine} {recipe.version} for {options.arch}",
         "org.opencontainers.image.version": recipe.version,
-        "org.opencontainers.image.licenses": "Apache-2.0",
         f"{NAMESPACE}.arch": str(options.arch),
         f"{NAMESPACE}.cuda": recipe.cuda,
         f"{NAMESPACE}.plan.key": plan.key,
@@ -101,17 +99,17 @@ def labels(plan: Plan) -> dict[str, str]:
 
 
 def bake(plan: Plan) -> dict[str, object]:
-    """The plan as a docker-bake.json document for ``docker buildx bake``."""
+    """The plan as a docker-bake.json document, for the directory that ``image --context DIR`` leaves."""
     contexts = {
         f"{step.name}-wheels": f"contexts/{step.name}-wheels" for step in (*plan.of_kind("layer"), plan.step("tools"))
     }
     if plan.options.overlay:
-        contexts["overlay"] = plan.options.overlay.path
-    target = {"context": ".", "dockerfile": "Dockerfile", "contexts": contexts}
+        contexts["overlay"] = "contexts/overlay"
+    target = {"context": "main", "dockerfile": "Dockerfile", "contexts": contexts}
     return {
         "group": {"default": {"targets": ["image"]}},
         "target": {
             "proof": {**target, "target": "proof", "output": ["type=local,dest=proof"]},
-            "image": {**target, "target": "image", "platforms": [plan.options.platform], "tags": list(plan.tags)},
+            "image": {**target, "target": "image", "platforms": [plan.options.platform], "tags": [plan.tags[-1]]},
         },
     }

@@ -119,9 +119,9 @@ class Source(Model):
 class WheelBuild(Model):
     """A wheel that is built here, from a source of this recipe."""
 
-    method: Literal["aot", "graft", "source"]
+    method: Literal["aot"]
     source: Name
-    kernels: Name | None = None
+    kernels: Name
     headers: tuple[Name, ...] = ()
     """Wheels of the image that the compile reads headers and libraries of the target from."""
 

@@ -3,7 +3,9 @@
 import fcntl
 import hashlib
 import os
+import re
 import shutil
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,12 +14,18 @@ from pathlib import Path
 
 from gb10.errors import UsageError
 
+SCRATCH = re.compile(r".+-(\d+)-([0-9a-f]{8})[0-9a-f]{8}")
+FOREIGN_AGE = 7 * 86400  # seconds after which scratch of another machine or container counts as left behind
 CACHEDIR_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# gb10's store: safe to delete, costs a rebuild.\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """One directory; every entry is ``<room>/<key>``, either whole or absent."""
+    """One directory; every entry is ``<room>/<key>``, either whole or absent.
+
+    Who replaces entries holds their lock, and so does who reads one that another run may replace: for the moment
+    between two renames it is absent.
+    """
 
     root: Path
 
@@ -27,9 +35,12 @@ class Store:
 
     def scratch(self, name: str) -> Path:
         """A fresh directory on the store's file system, for work that ends in a rename."""
-        path = self.root / "tmp" / f"{name}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        path = self._aside(name)
         path.mkdir(parents=True)
         return path
+
+    def _aside(self, name: str) -> Path:
+        return self.root / "tmp" / f"{name}-{os.getpid()}-{_place()}{uuid.uuid4().hex[:8]}"
 
     def ensure(self, room: str, key: str, make: Callable[[Path], None]) -> Path:
         """The entry; if absent, ``make`` fills a directory aside that is renamed when it is whole."""
@@ -42,16 +53,25 @@ class Store:
         return final
 
     def replace(self, final: Path, make: Callable[[Path], None]) -> None:
-        """Make an entry anew, whatever lies there; the old one stays until the new one is whole."""
-        work = self.scratch(final.name[:40])
+        """Make an entry anew, whatever lies there; the old one stays until the new one is whole. Hold its lock."""
+        work, old = self.scratch(final.name[:40]), self._aside("old")
         try:
             make(work)
             final.parent.mkdir(parents=True, exist_ok=True)
             if final.exists():
-                final.rename(self.scratch("old") / final.name)
+                final.rename(old)
             work.rename(final)
+            shutil.rmtree(old, ignore_errors=True)
         finally:
             shutil.rmtree(work, ignore_errors=True)
+
+    def write_text(self, path: Path, text: str) -> None:
+        """Write a file of an entry aside and rename it: a reader sees the old text or the new one, never a half."""
+        aside = self._aside(path.name)
+        aside.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_text(text, encoding="utf-8")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        aside.replace(path)
 
     @contextmanager
     def locked(self, name: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
@@ -66,21 +86,64 @@ class Store:
                 fcntl.flock(handle, fcntl.LOCK_EX)
             yield
 
+    def sweep(self) -> None:
+        """Remove the scratch of runs that were killed; what a download left stays, to be resumed."""
+        for path in (self.root / "tmp").iterdir():
+            found = SCRATCH.fullmatch(path.name)
+            if found and _is_left(path, int(found[1]), found[2]):
+                _remove(path)
+
+    def probe(self) -> None:
+        """Write a file and remove it; raises OSError."""
+        path = self._aside("probe")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("", encoding="ascii")
+        path.unlink()
+
+
+def _place() -> str:
+    """Eight hex digits for the machine and the container where our process numbers mean something."""
+    place = f"{os.uname().nodename} {Path('/proc/self/ns/pid').stat().st_ino}"
+    return hashlib.sha256(place.encode()).hexdigest()[:8]
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _is_left(path: Path, pid: int, place: str) -> bool:
+    try:
+        if place != _place():
+            return time.time() - path.stat().st_mtime > FOREIGN_AGE
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except (PermissionError, FileNotFoundError):
+        return False
+    return False
+
 
 def open_store(env: Mapping[str, str]) -> Store:
-    """GB10_CACHE_DIR, else XDG_CACHE_HOME/gb10, else ~/.cache/gb10; raises UsageError when it is not writable."""
-    root = store_root(env)
+    """GB10_CACHE_DIR, else XDG_CACHE_HOME/gb10, else ~/.cache/gb10; raises UsageError when it is not writable.
+
+    What killed runs left in it is removed.
+    """
+    store = Store(store_root(env))
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        tag = root / "CACHEDIR.TAG"
+        store.probe()
+        tag = store.root / "CACHEDIR.TAG"
         if not tag.exists():
             tag.write_text(CACHEDIR_TAG, encoding="utf-8")
+        store.sweep()
     except OSError as error:
         raise UsageError(
-            f"cannot write to the store {root}: {error.strerror}",
-            hint="set GB10_CACHE_DIR to a directory on a disk with room",
+            f"cannot write to the store {store.root}: {error.strerror}",
+            hint="set GB10_CACHE_DIR to a directory that you may write to, on a disk with room",
         ) from error
-    return Store(root)
+    return store
 
 
 def store_root(env: Mapping[str, str]) -> Path:

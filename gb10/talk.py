@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 QUIET, NORMAL, VERBOSE = -1, 0, 1
 PIPED_WIDTH = 160  # columns of a table that nobody's terminal bounds
 PLAIN_INTERVAL = 15.0  # seconds between two plain progress lines of one task
+ESTIMATE_FROM = 0.1  # the done share from which the speed so far tells something
 
 
 def terminal(env: Mapping[str, str], *, stderr: bool) -> Console:
@@ -45,11 +46,20 @@ class Task:
     started: float = field(default_factory=time.monotonic)
     said: float = field(default_factory=time.monotonic)
     bar: TaskID | None = None
+    ended: threading.Event = field(default_factory=threading.Event)
 
     def text(self) -> str:
-        """``compile  12 of 40 files  norm.cu  0:35``."""
-        minutes, seconds = divmod(int(time.monotonic() - self.started), 60)
-        return f"{self.name}  {self.amount()}  {self.note}  {minutes}:{seconds:02d}".replace("    ", "  ")
+        """``compile  12 of 40 files  norm.cu  0:35  about 1:22 left``."""
+        return joined(self.name, self.amount(), self.note, clock(self.elapsed()), self.left())
+
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.started
+
+    def left(self) -> str:
+        """``about 3:10 left``, at the speed so far; empty while that says nothing."""
+        seconds = remaining(self.elapsed(), self.done, self.total)
+        return f"about {clock(seconds)} left" if seconds is not None else ""
 
     def amount(self) -> str:
         """Done of total, with the unit."""
@@ -58,12 +68,32 @@ class Task:
         return f"{self.done:,.0f} of {self.total:,.0f} {self.unit}" if self.total else ""
 
 
-class Talk:
-    """Phases, bars and lines; ``verbosity`` is QUIET, NORMAL or VERBOSE."""
+def remaining(elapsed: float, done: float, total: float) -> float | None:
+    """Seconds that the rest takes at the speed so far; None before a tenth is done, and at the end."""
+    if not ESTIMATE_FROM * total <= done < total:
+        return None
+    return elapsed * (total - done) / done
 
-    def __init__(self, env: Mapping[str, str], *, verbosity: int = NORMAL) -> None:
+
+def clock(seconds: float) -> str:
+    """``3:10``, ``1:02:05``."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def joined(*parts: str) -> str:
+    """The parts that say something, two spaces between them."""
+    return "  ".join(part for part in parts if part)
+
+
+class Talk:
+    """Phases, bars and lines; ``verbosity`` is QUIET, NORMAL or VERBOSE, ``interval`` in seconds is of plain lines."""
+
+    def __init__(self, env: Mapping[str, str], *, verbosity: int = NORMAL, interval: float = PLAIN_INTERVAL) -> None:
         self.console = terminal(env, stderr=True)
         self.verbosity = verbosity
+        self.interval = interval
         self.timings: list[Timing] = []
         self._lock = threading.Lock()
         self._live = verbosity >= NORMAL and self.console.is_terminal and sys.stderr.isatty()
@@ -87,14 +117,16 @@ class Talk:
 
     @contextmanager
     def task(self, name: str, total: float = 0, unit: str = "B") -> Iterator[Task]:
-        """Work with progress; its duration is kept for the summary."""
+        """Work with progress; its duration is kept for the summary when it does not fail."""
         task = Task(name, unit, total)
         self._start(task)
         try:
             yield task
-            self.timings.append(Timing(name, time.monotonic() - task.started, False))
-        finally:
-            self._stop(task)
+        except BaseException as error:
+            self._stop(task, "interrupted after " if isinstance(error, KeyboardInterrupt) else "failed after ")
+            raise
+        self.timings.append(Timing(name, task.elapsed(), False))
+        self._stop(task)
 
     def advance(self, task: Task, amount: float, note: str = "") -> None:
         """More of a task is done."""
@@ -111,16 +143,25 @@ class Talk:
 
     def _show(self, task: Task) -> None:
         if self._progress is not None and task.bar is not None:
-            note = escape(f"{task.amount()}  {task.note}")
+            note = escape(joined(task.amount(), task.left(), task.note))
             self._progress.update(task.bar, completed=task.done, total=task.total or None, note=note)
-        elif time.monotonic() - task.said > PLAIN_INTERVAL:
+        elif time.monotonic() - task.said >= self.interval:
             task.said = time.monotonic()
             self.say(task.text())
+
+    def _beat(self, task: Task) -> None:
+        """Show a task that has been silent for an interval, until it ends: a compiler may say nothing for minutes."""
+        while not task.ended.wait(max(0.0, task.said + self.interval - time.monotonic())):
+            with self._lock:
+                if not task.ended.is_set():
+                    self._show(task)
 
     def _start(self, task: Task) -> None:
         with self._lock:
             if not self._live:
                 self.say(f"{task.name} …")
+                if self.verbosity >= NORMAL:
+                    threading.Thread(target=self._beat, args=(task,), daemon=True).start()
                 return
             if self._progress is None:
                 columns = (
@@ -134,13 +175,13 @@ class Talk:
             self._running += 1
             task.bar = self._progress.add_task(escape(task.name), total=task.total or None, note="")
 
-    def _stop(self, task: Task) -> None:
-        elapsed = time.monotonic() - task.started
+    def _stop(self, task: Task, how: str = "") -> None:
         with self._lock:
+            task.ended.set()
             if self._progress is not None and task.bar is not None:
                 self._progress.remove_task(task.bar)
                 self._running -= 1
                 if not self._running:
                     self._progress.stop()
                     self._progress = None
-            self.say(f"{task.name}  {task.amount()}  {elapsed:.1f} s".replace("    ", "  "))
+            self.say(joined(task.name, task.amount(), f"{how}{task.elapsed():.1f} s"))

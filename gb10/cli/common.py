@@ -27,9 +27,9 @@ VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, help=
 QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but errors.")]
 
 
-def verb_app(help_text: str) -> typer.Typer:
-    """A Typer for one verb."""
-    return typer.Typer(help=help_text, rich_markup_mode=None, pretty_exceptions_enable=False,
+def verb_app(help_text: str, *, group: bool = False) -> typer.Typer:
+    """A Typer for one verb; a group's own verbs follow it, and alone it shows its help."""
+    return typer.Typer(help=help_text, no_args_is_help=group, rich_markup_mode=None, pretty_exceptions_enable=False,
                        add_completion=False, context_settings=SETTINGS)  # fmt: skip
 
 

@@ -5,10 +5,13 @@ import os
 from gb10.cli.common import JsonOption, print_json, verb_app
 from gb10.config import SETTINGS, config_file, read_settings
 
-app = verb_app("""Show the settings and where each came from: GB10_* variables win over config.toml.
+app = verb_app(
+    """Show the settings and where each came from: GB10_* variables win over config.toml.
 
 Settings decide speed and place, never what goes into an image; that is the recipe's and the lock's.
-""")
+""",
+    group=True,
+)
 
 
 @app.command()

@@ -5,13 +5,16 @@ from gb10.engine.embedded import down as stop
 from gb10.engine.embedded import status as embedded_status
 from gb10.engine.find import find, look
 
-app = verb_app("""The container engine: yours when one is reachable, else a private one kept inside the store.
+app = verb_app(
+    """The container engine: yours when one is reachable, else a private one kept inside the store.
 
 \b
 ./build.py engine up        start it (or say which one is used) and print its DOCKER_HOST
 ./build.py engine status
 ./build.py engine down      stop the private one; an engine of yours is never touched
-""")
+""",
+    group=True,
+)
 
 
 @app.command()

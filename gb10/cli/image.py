@@ -1,5 +1,6 @@
 """``image``: build a proven image."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,7 +20,10 @@ from gb10.cli.common import (
     workshop,
 )  # fmt: skip
 from gb10.cli.show import image_document, print_image, print_plan
-from gb10.pipeline.estimate import check_room, needs, remember
+from gb10.engine.reference import check_reference
+from gb10.pipeline.assemble import leave_context
+from gb10.pipeline.builder import ready_engine
+from gb10.pipeline.estimate import check_room, needs
 from gb10.pipeline.image import build_image
 from gb10.pipeline.planning import make_plan, presence
 from gb10.pipeline.wheels import selected
@@ -44,6 +48,9 @@ def image(
     platform: PlatformOption = None,
     overlay: OverlayOption = None,
     tag: Annotated[str | None, typer.Option("--tag", help="One more tag for the image.")] = None,
+    context: Annotated[
+        Path | None, typer.Option("--context", help="Leave the build context here, for `docker buildx bake`.")
+    ] = None,
     rebuild_flashinfer: Annotated[
         bool, typer.Option("--rebuild-flashinfer", help="Compile FlashInfer's kernels anew, whatever the store holds.")
     ] = False,
@@ -54,6 +61,7 @@ def image(
 ) -> None:
     """Build a proven image."""
     shop = workshop(verbose, quiet)
+    extra = check_reference(tag) if tag else None
     plan = make_plan(shop, request(engine, arch, platform, overlay))
     rebuild = selected(plan, ("flashinfer",) if rebuild_flashinfer else ())
     if dry_run:
@@ -62,8 +70,9 @@ def image(
     there = presence(shop, plan, rebuild)
     if not there["image"]:
         check_room(shop, needs(shop, plan, there))
-    verified = build_image(shop, plan, rebuild=rebuild, tag=tag)
-    remember(shop, shop.talk.timings)
+    verified = build_image(shop, plan, rebuild=rebuild, tag=extra)
+    if context:
+        leave_context(shop, plan, ready_engine(shop), context)
     if as_json:
         print_json(image_document(shop, verified))
     else:

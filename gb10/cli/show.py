@@ -30,7 +30,7 @@ def print_plan(shop: Workshop, plan: Plan, there: Mapping[str, bool], *, as_json
         )
     for step in plan.steps:
         hit = there[step.name]
-        seconds = "" if hit else f"{step_seconds(shop, step):.0f}"
+        seconds = "" if hit else f"{step_seconds(shop, plan, step):.0f}"
         size = f"{step.download / 1e6:,.0f}" if step.files else ""
         files = str(len(step.files) or "")
         table.add_row(step.name, step.key[:12], "hit" if hit else "miss", files, size, seconds, step.about)

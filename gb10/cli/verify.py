@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 
 from gb10.arch import parse_arch
+from gb10.cli import report
 from gb10.cli.common import ArchOption, JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
+from gb10.errors import VerifyError
 from gb10.pipeline.inspect import scan_image
 from gb10.talk import terminal
 from gb10.verify.declared import check_claim, refuse
@@ -17,12 +19,13 @@ from gb10.verify.verdict import judge
 app = verb_app("""List which GPU code every ELF holds, and what a GPU of the arch would do with it.
 
 \b
-./build.py verify wheels/*.whl                         a wheel, a .so, a cubin or a directory
+./build.py verify wheels/some.whl                      a wheel, a .so, a cubin or a directory
 ./build.py verify gb10/vllm:0.33.0-cu130-sm121f        an image of the container engine
 ./build.py verify vllm.whl --claim --arch 12.1a        exit 9 unless every binary really holds sm_121a
 
 native: SASS of this capability; family: 120f on 12.1; compatible: plain 120 on 12.1;
 ptx: compiled by the driver on first use; nothing: cannot be launched.
+With --json the one document lists the problems too; the exit code is the same.
 """)
 
 
@@ -49,8 +52,12 @@ def verify(
     ]
     problems += check_claim(wanted, scan, "--claim") if claim else []
     verdict = judge(scan, wanted)
-    if as_json:
-        print_json(document(verdict, problems))
-    else:
+    if not as_json:
         terminal(shop.env, stderr=False).print(render_table(verdict))
-    refuse(problems)
+        refuse(problems)
+        return
+    print_json(document(verdict, problems))
+    try:
+        refuse(problems)
+    except VerifyError as error:
+        raise typer.Exit(report(error, as_json=False)) from error  # the document holds the problems

@@ -18,7 +18,8 @@ from gb10.cli.common import (
     workshop,
 )  # fmt: skip
 from gb10.cli.show import print_plan, wheels_document
-from gb10.pipeline.estimate import check_room, needs, remember
+from gb10.pipeline.builder import ready_engine
+from gb10.pipeline.estimate import check_room, needs
 from gb10.pipeline.planning import make_plan, presence
 from gb10.pipeline.wheels import build_wheels, selected, show_in_checkout
 
@@ -57,10 +58,9 @@ def wheels(
         return
     if not all(there[step.name] for step in plan.of_kind("wheel")):
         check_room(shop, needs(shop, plan, there))
-    built = build_wheels(shop, plan, rebuild=rebuild)
+    built = build_wheels(shop, plan, lambda: ready_engine(shop), rebuild=rebuild)
     for wheel in built:
         show_in_checkout(shop, wheel)
-    remember(shop, shop.talk.timings)
     if as_json:
         print_json(wheels_document(built))
         return

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TextIO
 
 from gb10.engine.connection import Engine
+from gb10.engine.failure import explained
 from gb10.engine.packages import Programs, unpack, unpacked
 from gb10.engine.progress import Event, LogLine, Note, Parser, Plain, RawJson, StepDone, StepFailed, StepStarted
-from gb10.errors import BuildError, EngineError
+from gb10.errors import BuildError, EngineError, Gb10Error
 from gb10.proc import TAIL_LINES, CommandFailedError, capture, stream
 from gb10.store import Store
 
@@ -29,7 +30,7 @@ STEERING = ("BUILDX_", "BUILDKIT_", "DOCKER_BUILDKIT", "SOURCE_DATE_EPOCH")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildRequest:
-    """One target of one Dockerfile. Steps have no network unless they say ``RUN --network=host``."""
+    """One target of one Dockerfile. No step has a network. Of ``out`` and ``output`` only one can be named."""
 
     dockerfile: Path
     target: str
@@ -41,9 +42,13 @@ class BuildRequest:
     build_args: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     output: str | None = None
-    """buildx's --output; None: the result stays in the build cache alone."""
-    rebuild: tuple[str, ...] = ()
-    """Stages that must run, whatever the cache holds."""
+    """buildx's --output; without it and ``out`` the result stays in the build cache alone."""
+    out: Path | None = None
+    """A directory that receives the result's files."""
+
+    def __post_init__(self) -> None:
+        if self.out and self.output:
+            raise Gb10Error(f"a build has two outputs: {self.out} and {self.output}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +79,9 @@ def open_buildx(engine: Engine, env: Mapping[str, str], store: Store) -> Buildx:
         return Buildx(("docker", "buildx"), plugin, own_env, store)
     programs = unpacked(store) or unpack(store, env)
     command = (str(programs.bin / "docker-buildx"),)
-    return Buildx(command, _version(capture([*command, "version"], env=own_env)), own_env, store)
+    with explained("buildx does not run", hint="./build.py engine down, then run the command again: it is checked"):
+        text = capture([*command, "version"], env=own_env)
+    return Buildx(command, _version(text), own_env, store)
 
 
 def client_environment(engine: Engine, programs: Programs | None, store: Store) -> dict[str, str]:
@@ -109,14 +116,19 @@ def build(
 def arguments(request: BuildRequest, *, work: Path, progress: str) -> list[str]:
     """buildx's arguments for a request. Pure."""
     argv = ["build", f"--progress={progress}", "--provenance=false", "--sbom=false"]
-    argv += ["--network=none", "--allow=network.host", f"--metadata-file={work / 'metadata.json'}"]
+    argv += ["--network=none", f"--metadata-file={work / 'metadata.json'}"]
     argv += [f"--file={request.dockerfile}", f"--target={request.target}", f"--platform={request.platform}"]
     argv += [f"--build-context={name}={path}" for name, path in sorted(request.contexts.items())]
     argv += [f"--secret=id={name},{_csv(f'src={path}')}" for name, path in sorted(request.secrets.items())]
     argv += [f"--build-arg={name}={value}" for name, value in sorted(request.build_args.items())]
     argv += [f"--tag={tag}" for tag in request.tags]
-    argv += [f"--no-cache-filter={','.join(request.rebuild)}"] if request.rebuild else []
-    return [*argv, f"--output={request.output or 'type=cacheonly'}", str(request.context or work / "empty")]
+    return [*argv, f"--output={_output(request)}", str(request.context or work / "empty")]
+
+
+def _output(request: BuildRequest) -> str:
+    if request.out:
+        return f"type=local,{_csv(f'dest={request.out}')}"
+    return request.output or "type=cacheonly"
 
 
 def _csv(text: str) -> str:

@@ -1,7 +1,9 @@
 """Connections: where an engine listens, what it answers, and the SDK's client for it."""
 
+import re
 import socket
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,14 +13,22 @@ import requests
 from docker.errors import APIError, DockerException
 from docker.tls import TLSConfig
 
+from gb10.errors import EngineError
+
 MINIMUM_API = (1, 42)
 """Docker 23.0: the first whose BuildKit knows COPY --link and named contexts without a frontend from a registry."""
 PING_TIMEOUT = 10  # seconds
 CALL_TIMEOUT = 600  # seconds: removing or inspecting a large image can take minutes on a busy disk
+SERVER = re.compile(r"Docker/(\S+)")
 
 
 class UnreachableError(Exception):
     """The endpoint does not answer, or is no engine that we can use; the text says which."""
+
+    def __init__(self, text: str, *, refused: bool = False) -> None:
+        super().__init__(text)
+        self.refused = refused
+        """Nobody listens there, where else an engine may be busy."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +53,8 @@ class Engine:
     api: str
     containerd: bool
     """Whether images lie in containerd's store: export options such as ``compression`` work only there."""
+    data: Path | None = None
+    """Where its images and build cache lie on this machine; None for a remote engine or one in a virtual machine."""
     notes: tuple[str, ...] = ()
     """What was passed over to get here, and why: to be said to the user."""
 
@@ -50,6 +62,34 @@ class Engine:
 def client(engine: Engine) -> docker.DockerClient:
     """The SDK's client, for inspect, tag, remove and run; close it after use."""
     return _open(engine.endpoint, CALL_TIMEOUT)
+
+
+@contextmanager
+def asking(engine: Engine) -> Iterator[docker.DockerClient]:
+    """The client for a few calls; what goes wrong in them, the engine's death too, is raised as EngineError."""
+    try:
+        _connect(engine.endpoint)
+        with closing(client(engine)) as sdk:
+            yield sdk
+    except (DockerException, requests.RequestException, OSError) as error:
+        raise EngineError(f"the container engine at {engine.endpoint.host} failed", where=_reason(error),
+                          hint="look at ./build.py engine status, then run the command again")  from error  # fmt: skip
+
+
+def ping(endpoint: Endpoint) -> tuple[str, str]:
+    """Version and API of an engine by its cheapest question: the others run programs. Raises UnreachableError."""
+    try:
+        _connect(endpoint)
+        least = ".".join(map(str, MINIMUM_API))
+        with closing(docker.APIClient(base_url=endpoint.host, version=least, timeout=PING_TIMEOUT)) as sdk:
+            reply = sdk.get(f"{sdk.base_url}/_ping", timeout=PING_TIMEOUT)
+            reply.raise_for_status()
+    except (DockerException, requests.RequestException, OSError) as error:
+        raise _unreachable(error) from error
+    server = SERVER.match(reply.headers.get("Server", ""))
+    if server is None:
+        raise UnreachableError("it answers, and is no Docker")
+    return server[1], reply.headers["Api-Version"]
 
 
 def probe(endpoint: Endpoint, kind: Literal["user", "embedded"]) -> Engine:
@@ -60,8 +100,8 @@ def probe(endpoint: Endpoint, kind: Literal["user", "embedded"]) -> Engine:
             version = sdk.version()
             info = sdk.info()
             sdk.api.images(name="gb10.invalid/none", quiet=True)  # fails while containerd, behind dockerd, is down
-    except (DockerException, APIError, requests.RequestException, OSError) as error:
-        raise UnreachableError(_reason(error)) from error
+    except (DockerException, requests.RequestException, OSError) as error:
+        raise _unreachable(error) from error
     api = str(version["ApiVersion"])
     if tuple(int(part) for part in api.split(".")) < MINIMUM_API:
         wanted = ".".join(map(str, MINIMUM_API))
@@ -70,13 +110,25 @@ def probe(endpoint: Endpoint, kind: Literal["user", "embedded"]) -> Engine:
         raise UnreachableError(f"it runs {info['OSType']} containers")
     drivers = dict(info.get("DriverStatus") or ())
     return Engine(kind=kind, endpoint=endpoint, version=str(version["Version"]), api=api,
-                  containerd=drivers.get("driver-type", "").startswith("io.containerd"))  # fmt: skip
+                  containerd=drivers.get("driver-type", "").startswith("io.containerd"),
+                  data=_data(endpoint, Path(info["DockerRootDir"])))  # fmt: skip
+
+
+def _data(endpoint: Endpoint, root: Path) -> Path | None:
+    """The engine's data if it is seen from here: with subfolders, else it is a mount point of another namespace."""
+    seen = endpoint.host.startswith("unix://") and root.is_dir() and root.stat().st_nlink != 2
+    return root if seen else None
+
+
+def _unreachable(error: Exception) -> UnreachableError:
+    return UnreachableError(_reason(error), refused=isinstance(error, ConnectionRefusedError | FileNotFoundError))
 
 
 def _connect(endpoint: Endpoint) -> None:
     """Fail at once, and in the system's words, where nobody listens: the SDK wraps both and leaks its socket."""
     if endpoint.host.startswith("unix://"):
         with socket.socket(socket.AF_UNIX) as probing:
+            probing.settimeout(PING_TIMEOUT)
             probing.connect(endpoint.host.removeprefix("unix://"))
 
 
@@ -97,6 +149,8 @@ def _tls(endpoint: Endpoint) -> TLSConfig | bool:
 
 def _reason(error: BaseException) -> str:
     """The innermost cause, which is what a person can act on (the SDK wraps it five times)."""
+    if isinstance(error, APIError) and error.explanation:
+        return str(error.explanation)
     inner = error
     while inner.__context__ is not None:
         inner = inner.__context__

@@ -12,22 +12,29 @@ import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from gb10.engine import processes
-from gb10.engine.connection import Endpoint, Engine, UnreachableError, probe
+from gb10.engine.connection import Endpoint, Engine, UnreachableError, ping
+from gb10.engine.failure import explained
 from gb10.engine.namespace import entering, leave
-from gb10.engine.packages import Programs, unpack, unpacked
+from gb10.engine.packages import Programs, unpack_sound, unpacked
 from gb10.engine.privileges import require_privileges
 from gb10.errors import EngineError
 from gb10.proc import capture, last_lines, spawn
 from gb10.store import Store
 
 RUN = Path("/run")
-START_SECONDS = 60.0
+ANSWER_SECONDS = 120.0
+"""How long an engine may be busy, or start, before we give up."""
+REFUSAL_SECONDS = 20.0
+"""How long a living dockerd may not listen, as in its start, before it counts as broken."""
 STOP_SECONDS = 30.0
-CONFIGURATION = {
+MEND = "mend what the log names; or start Docker and point to it by DOCKER_HOST"
+BUSY = "wait for the run that uses it; or end it with all that it does: ./build.py engine down"
+CONFIGURATION: Mapping[str, Any] = {
     "features": {"containerd-snapshotter": False},
     "userland-proxy": False,
     "builder": {"gc": {"enabled": True, "policy": [{"keepStorage": "200GB", "all": True}]}},
@@ -93,17 +100,21 @@ class Status:
     programs: Path | None
 
 
-def up(store: Store, env: Mapping[str, str]) -> Engine:
-    """The running embedded engine, started when it does not run; raises EngineError with the log's last lines."""
+def up(store: Store, env: Mapping[str, str], *, patience: float = ANSWER_SECONDS) -> Engine:
+    """The running embedded engine, started when it does not run; raises EngineError with the log's last lines.
+
+    An engine that lives and is silent may be at another run's build: it gets ``patience`` seconds, and is never ended.
+    """
     place = Place(store)
     with store.locked("engine"):
-        running = answering(place)
+        running = _awaited(place, patience)
         if running:
             return running
         require_privileges(env)
-        programs = unpack(store, env)
         _end(place)
-        return _started(place, programs, env)
+        programs, again = unpack_sound(store, env)
+        note = f"the embedded engine's programs were damaged and fetched again: {', '.join(again)}"
+        return replace(_started(place, programs, env), notes=(note,) if again else ())
 
 
 def down(store: Store) -> bool:
@@ -126,17 +137,46 @@ def status(store: Store) -> Status:
 def data_bytes(store: Store) -> int:
     """Bytes of disk that images and build cache take; reads the whole tree, so it can take seconds."""
     data = Place(store).data
-    return int(capture(["du", "--summarize", "--block-size=1", str(data)]).split()[0]) if data.is_dir() else 0
+    if not data.is_dir():
+        return 0
+    with explained(f"cannot measure {data}", hint="run the command again when no build runs"):
+        return int(capture(["du", "--summarize", "--block-size=1", str(data)]).split()[0])
 
 
 def answering(place: Place) -> Engine | None:
     """The engine if it runs and answers."""
-    if "dockerd" not in place.daemons().values():
-        return None
     try:
-        return probe(place.endpoint, "embedded")
+        return _asked(place)
     except UnreachableError:
         return None
+
+
+def _asked(place: Place) -> Engine:
+    """The engine; raises UnreachableError."""
+    running = place.daemons().values()
+    for program in ("dockerd", "containerd"):
+        if program not in running:
+            raise UnreachableError(f"its {program} does not run")
+    version, api = ping(place.endpoint)
+    return Engine(kind="embedded", endpoint=place.endpoint, version=version, api=api, data=place.data,
+                  containerd=CONFIGURATION["features"]["containerd-snapshotter"])  # fmt: skip
+
+
+def _awaited(place: Place, patience: float) -> Engine | None:
+    """The engine that runs, when it has answered; None when there is none, or one where nobody listens any more."""
+    start = heard = time.monotonic()
+    while "dockerd" in place.daemons().values():
+        try:
+            return _asked(place)
+        except UnreachableError as error:
+            now = time.monotonic()
+            heard = heard if error.refused else now
+            if now - heard > REFUSAL_SECONDS:
+                return None
+            if now - start > patience:
+                raise _failure(place, f"runs and gave no answer in {patience:.0f} s: {error}", BUSY) from error
+        time.sleep(processes.POLL)
+    return None
 
 
 def _started(place: Place, programs: Programs, env: Mapping[str, str]) -> Engine:
@@ -147,14 +187,16 @@ def _started(place: Place, programs: Programs, env: Mapping[str, str]) -> Engine
     (place.run / "bin").unlink(missing_ok=True)
     (place.run / "bin").symlink_to(programs.bin.resolve())
     path = f"{place.run / 'bin'}:{env.get('PATH') or os.defpath}"
-    pid = spawn(entering(place.run, place.data, _argv(place)), env={**env, "PATH": path}, log=place.log)
-    deadline = time.monotonic() + START_SECONDS
+    with explained("the embedded engine cannot be started", hint=MEND):
+        pid = spawn(entering(place.run, place.data, _argv(place)), env={**env, "PATH": path}, log=place.log)
+    deadline = time.monotonic() + ANSWER_SECONDS
     while time.monotonic() < deadline and processes.alive(pid):
         engine = answering(place)
         if engine:
             return engine
         time.sleep(processes.POLL)
-    raise _failure(place, f"gave no answer in {START_SECONDS:.0f} s" if processes.alive(pid) else "ended at its start")
+    silent = f"gave no answer in {ANSWER_SECONDS:.0f} s"
+    raise _failure(place, silent if processes.alive(pid) else "ended at its start", MEND)
 
 
 def _argv(place: Place) -> list[str]:
@@ -183,7 +225,7 @@ def _end(place: Place) -> bool:
     return bool(pids)
 
 
-def _failure(place: Place, what: str) -> EngineError:
+def _failure(place: Place, what: str, hint: str) -> EngineError:
     text = place.log.read_text(encoding="utf-8", errors="replace") if place.log.exists() else ""
     return EngineError(f"the embedded engine {what}", where=f"{last_lines(text, 12)}\nlog: {place.log}",
-                       hint="mend what the log names; or start Docker and point to it by DOCKER_HOST")  # fmt: skip
+                       hint=hint)  # fmt: skip

@@ -20,7 +20,8 @@ def find(env: Mapping[str, str], store: Store) -> Engine:
     if running:
         return running
     try:
-        return replace(up(store, env), notes=note)
+        own = up(store, env)
+        return replace(own, notes=(*note, *own.notes))
     except EngineError as error:
         where = "\n".join([*note, *([error.where] if error.where else [])])
         raise EngineError(error.message, where=where, hint=error.hint) from error

@@ -1,11 +1,11 @@
 """Images of an engine: look one up, tag it."""
 
-from contextlib import closing
 from dataclasses import dataclass
 
 from docker.errors import ImageNotFound
 
-from gb10.engine.connection import Engine, client
+from gb10.engine.connection import Engine, asking
+from gb10.engine.reference import split_reference
 from gb10.errors import EngineError
 
 
@@ -16,17 +16,20 @@ class ImageInfo:
     id: str
     size: int
     diff_ids: tuple[str, ...]
+    platform: str
+    """``linux/arm64``, with the variant where the image names one: ``linux/arm/v7``."""
 
 
 def find_image(engine: Engine, reference: str) -> ImageInfo | None:
-    """The image of a reference, or None when the engine has none."""
-    with closing(client(engine)) as sdk:
+    """The image of a reference, or None when the engine has none; raises EngineError."""
+    with asking(engine) as sdk:
         try:
-            attributes = sdk.images.get(reference).attrs
+            found = sdk.images.get(reference).attrs
         except ImageNotFound:
             return None
-    layers = tuple(attributes["RootFS"].get("Layers", ()))
-    return ImageInfo(id=attributes["Id"], size=attributes["Size"], diff_ids=layers)
+    layers = tuple(found["RootFS"].get("Layers") or ())
+    platform = "/".join(filter(None, (found["Os"], found["Architecture"], found.get("Variant"))))
+    return ImageInfo(id=found["Id"], size=found["Size"], diff_ids=layers, platform=platform)
 
 
 def require_image(engine: Engine, reference: str) -> ImageInfo:
@@ -39,10 +42,10 @@ def require_image(engine: Engine, reference: str) -> ImageInfo:
 
 
 def tag_image(engine: Engine, reference: str, tags: tuple[str, ...]) -> None:
-    """Point more tags to an image; a tag that already does is left alone."""
-    with closing(client(engine)) as sdk:
+    """Point more tags to an image; a tag that already does is left alone. Raises EngineError."""
+    with asking(engine) as sdk:
         image = sdk.images.get(reference)
         for tag in tags:
             if tag not in image.tags:
-                repository, _, name = tag.rpartition(":")
+                repository, name = split_reference(tag)
                 image.tag(repository, name)

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from gb10.engine.failure import explained
 from gb10.proc import capture
 
 ENTER = """\
@@ -22,8 +23,12 @@ rm -rf "$probe"
 if ! [ -w /sys/fs/cgroup ] || ! grep -q ' /sys/fs/cgroup' /proc/self/mounts; then
   mount -t cgroup2 gb10 /sys/fs/cgroup
 fi
+if [ -e /run/containerd/containerd.sock ]; then
+  mount -t tmpfs gb10 /run/containerd
+fi
 exec "$@"
 """
+"""dockerd takes a containerd that it finds at its usual place: the system's is not ours to use, so it is covered."""
 NEW_ROOT = """\
 run=$1
 mount --bind "$run" "$run"
@@ -49,7 +54,8 @@ def entering(run: Path, data: Path, argv: Sequence[str]) -> list[str]:
 def leave(run: Path) -> None:
     """Undo what a chroot's shared mounts may have brought out of the namespace."""
     if str(run) in mount_points():
-        capture(["umount", "--recursive", str(run)])
+        with explained(f"cannot unmount {run}", hint="see what still uses it: fuser -vm"):
+            capture(["umount", "--recursive", str(run)])
 
 
 def mount_points() -> set[str]:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from gb10.debian.mirror import archive_keyring, mirror_url
 from gb10.digest import digest
+from gb10.engine.failure import explained
 from gb10.errors import EngineError
 from gb10.proc import CommandFailedError, capture
-from gb10.store import Store
+from gb10.store import Store, file_sha256
 
 SUITE = "trixie"
 PROGRAMS: Mapping[str, tuple[str, ...]] = {
@@ -25,6 +26,7 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
 """Of each package only these programs are kept: 274 of 311 MB."""
 RUNC_SUITES = (((2, 38), SUITE), ((2, 34), "bookworm"))
 """The least glibc that the suite's runc runs on, newest first; all else of trixie's asks for 2.34 (Depends)."""
+RETRY = "run the command again; or install Docker and point to it by DOCKER_HOST"
 CONFIGURATION = """\
 #clear APT::Architectures;
 #clear APT::Update::Pre-Invoke;
@@ -43,10 +45,11 @@ Dir::Cache "cache";
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """The unpacked programs and the package versions that they came from."""
+    """The unpacked programs, the package versions that they came from, and each program's sha256."""
 
     bin: Path
     versions: Mapping[str, str]
+    sha256: Mapping[str, str]
 
 
 def unpacked(store: Store) -> Programs | None:
@@ -55,7 +58,7 @@ def unpacked(store: Store) -> Programs | None:
     if not record.is_file():
         return None
     found = json.loads(record.read_text(encoding="utf-8"))
-    programs = Programs(store.entry("engine", found["key"]) / "bin", found["versions"])
+    programs = Programs(store.entry("engine", found["key"]) / "bin", found["versions"], found.get("sha256", {}))
     return programs if programs.bin.is_dir() else None
 
 
@@ -66,6 +69,27 @@ def unpack(store: Store, env: Mapping[str, str]) -> Programs:
     """
     with store.locked("engine-packages"):
         return unpacked(store) or _fetch(store, env)
+
+
+def unpack_sound(store: Store, env: Mapping[str, str]) -> tuple[Programs, tuple[str, ...]]:
+    """The programs after a look at every byte (270 MB), and the names of those that had to be fetched again.
+
+    Raises as ``unpack``.
+    """
+    with store.locked("engine-packages"):
+        there = unpacked(store)
+        broken = damaged(there) if there else ()
+        return (there, ()) if there and not broken else (_fetch(store, env), broken)
+
+
+def damaged(programs: Programs) -> tuple[str, ...]:
+    """The programs that are not what was unpacked, or of which nobody recorded what was."""
+    names = (Path(path).name for paths in PROGRAMS.values() for path in paths)
+    return tuple(name for name in names if not _sound(programs.bin / name, programs.sha256.get(name)))
+
+
+def _sound(path: Path, sha256: str | None) -> bool:
+    return path.is_file() and file_sha256(path) == sha256
 
 
 def _record(store: Store) -> Path:
@@ -82,11 +106,13 @@ def _fetch(store: Store, env: Mapping[str, str]) -> Programs:
         debs = _download(work, env)
         versions = dict(_version(deb) for deb in debs)
         key = digest(versions | {"machine": platform.machine()})[:16]
-        entry = store.ensure("engine", key, lambda out: _keep_programs(debs, out))
-        _write(_record(store), {"key": key, "versions": versions})
+        shutil.rmtree(store.entry("engine", key), ignore_errors=True)
+        programs = store.ensure("engine", key, lambda out: _keep_programs(debs, out)) / "bin"
+        sha256 = {path.name: file_sha256(path) for path in programs.iterdir()}
+        _write(_record(store), {"key": key, "versions": versions, "sha256": sha256})
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return Programs(entry / "bin", versions)
+    return Programs(programs, versions, sha256)
 
 
 def _download(root: Path, env: Mapping[str, str]) -> Sequence[Path]:
@@ -124,7 +150,8 @@ def _runc_suite() -> str:
 
 
 def _version(deb: Path) -> tuple[str, str]:
-    fields = capture(["dpkg-deb", "--show", "--showformat", "${Package} ${Version}", str(deb)])
+    with explained(f"{deb.name} cannot be read", hint=RETRY):
+        fields = capture(["dpkg-deb", "--show", "--showformat", "${Package} ${Version}", str(deb)])
     name, _, version = fields.partition(" ")
     return name, version
 
@@ -133,7 +160,8 @@ def _keep_programs(debs: Sequence[Path], out: Path) -> None:
     tree = out / "tree"
     (out / "bin").mkdir()
     for deb in debs:
-        capture(["dpkg-deb", "--extract", str(deb), str(tree)])
+        with explained(f"{deb.name} cannot be unpacked", hint="see whether the store's disk is full, and run again"):
+            capture(["dpkg-deb", "--extract", str(deb), str(tree)])
     for paths in PROGRAMS.values():
         for path in paths:
             (tree / path).rename(out / "bin" / Path(path).name)

@@ -43,7 +43,11 @@ def _url(options: Mapping[str, str], env: Mapping[str, str]) -> str:
 def _default_url(env: Mapping[str, str]) -> str:
     """The index uv uses when nobody names one: uv itself says which."""
     argv = [uv.find_uv_bin(), "pip", "compile", "-", "--emit-index-url", "--offline", "--no-config", "--quiet"]
-    text = proc.capture([*argv, "--python", sys.executable], env=uv_env(env), stdin="")
+    try:
+        text = proc.capture([*argv, "--python", sys.executable], env=uv_env(env), stdin="")
+    except proc.CommandFailedError as error:
+        raise FetchError("uv does not say which package index is the default", where=f"{error}\n{error.tail}",
+                         hint="set PIP_INDEX_URL")  from error  # fmt: skip
     found = re.search(r"^--index-url (\S+)$", text, re.MULTILINE)
     if not found:
         raise FetchError("no package index is configured", hint="set PIP_INDEX_URL")

@@ -16,6 +16,7 @@ import io
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tomllib
 import types
@@ -28,6 +29,10 @@ LAUNCHER = Path(__file__).with_name("launch.py")
 TORCH = Path(__file__).with_name("stub_torch")
 # flashinfer.compilation_context compiles no plain 12.x target.
 PLAIN = {"12.0": "12.0f", "12.1": "12.1a"}
+# What nvcc and the host compiler run or read: ccache itself looks only at the two drivers.
+DEVICE_COMPILER = ("bin/cudafe++", "bin/fatbinary", "bin/nvcc.profile", "bin/ptxas", "nvvm/bin/cicc",
+                   "nvvm/libdevice/libdevice.10.bc")  # fmt: skip
+HOST_COMPILER = ("as", "cc1plus")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +75,7 @@ def main() -> None:
     modules = select(kernels, options.arch)
     options.work.mkdir(parents=True, exist_ok=True)
     os.environ.update(environment(options))
-    specs = compile_modules(modules, options.source, options.work, options.out)
+    specs = compile_modules(kernels, modules, options)
     write_manifest(kernels, options, modules, specs)
     write_measured(options.work)
 
@@ -109,12 +114,45 @@ def environment(options: argparse.Namespace) -> dict[str, str]:
         "CCACHE_BASEDIR": os.path.commonpath((options.work, options.source)),
         "CCACHE_NOHASHDIR": "1",
         "CCACHE_COMPILERCHECK": "content",  # an unpacked compiler's time says nothing
+        "CCACHE_EXTRAFILES": ":".join(map(str, compiler_files(options.cuda_home, options.cxx))),
     }
 
 
-def compile_modules(modules: tuple[Module, ...], source: Path, work: Path, out: Path) -> dict[str, Spec]:
-    """FlashInfer's specs by module name, compiled and copied to ``out`` by FlashInfer itself."""
-    aot: Any = import_aot(source)
+def compiler_files(cuda_home: Path, cxx: str) -> tuple[Path, ...]:
+    """The programs behind the compiler drivers; raises SystemExit when one is missing."""
+    paths = [*(str(cuda_home / name) for name in DEVICE_COMPILER), *(host_program(cxx, name) for name in HOST_COMPILER)]
+    missing = [path for path in paths if not Path(path).is_file()]
+    if missing:  # ccache would give up caching, and say so only in its statistics
+        raise SystemExit(f"no such part of the compiler: {', '.join(missing)}")
+    return tuple(Path(path).resolve() for path in paths)
+
+
+def host_program(cxx: str, name: str) -> str:
+    """Where the host compiler finds one of its programs; the name itself when nowhere."""
+    found = subprocess.run([cxx, f"-print-prog-name={name}"], check=True, capture_output=True, text=True).stdout.strip()
+    return shutil.which(found) or found
+
+
+def check_version(kernels: dict[str, Any], version: str) -> None:
+    """Raise SystemExit when the kernel set was written for another release: names and factories change with them."""
+    if kernels["flashinfer"] != version:
+        raise SystemExit(
+            f"the kernel set {kernels['name']} is for FlashInfer {kernels['flashinfer']}, the source is {version}: "
+            "hold the set against the new release, then raise its version"
+        )
+
+
+def source_version() -> str:
+    """The release that the imported source tree says it is."""
+    return str(importlib.import_module("flashinfer.version").__version__)
+
+
+def compile_modules(
+    kernels: dict[str, Any], modules: tuple[Module, ...], options: argparse.Namespace
+) -> dict[str, Spec]:
+    """FlashInfer's specs by module name, compiled and copied to OUT by FlashInfer itself."""
+    aot: Any = import_aot(options.source)
+    check_version(kernels, source_version())
     specs: dict[str, Spec] = {}
 
     def gen_ours(*_: object) -> list[Spec]:
@@ -124,7 +162,9 @@ def compile_modules(modules: tuple[Module, ...], source: Path, work: Path, out: 
     aot.gen_all_modules = gen_ours
     with contextlib.redirect_stdout(io.StringIO()):  # its summary tells of its own list; ninja writes past this
         try:
-            aot.compile_and_package_modules(out, work, source, verbose=True, skip_prebuilt=False)
+            aot.compile_and_package_modules(
+                options.out, options.work, options.source, verbose=True, skip_prebuilt=False
+            )
         except RuntimeError as error:  # ninja has said it all: a traceback would push it out of sight
             raise SystemExit(f"flashinfer.aot: {error}") from None
     return specs
@@ -177,7 +217,7 @@ def write_manifest(
     ]
     manifest = {
         "set": kernels["name"],
-        "flashinfer": importlib.import_module("flashinfer.version").__version__,
+        "flashinfer": source_version(),
         "arch": options.arch,
         "modules": {one.name: {k: v for k, v in asdict(one).items() if k != "name"} for one in built},
     }

@@ -6,6 +6,7 @@ stepped over once its headers are read. Static archives are not looked into: not
 """
 
 import argparse
+import contextlib
 import json
 import mmap
 import os
@@ -179,11 +180,15 @@ def fatbin_codes(buffer: Buffer, at: int, end: int) -> Codes:
 
 
 def cubins_in(buffer: Buffer, start: int, end: int) -> list[Codes]:
-    """The cubins of a byte range that lie there bare, without a fatbin around them; a cubin ends with its headers."""
+    """The cubins of a byte range that lie there bare, without a fatbin around them; a cubin ends with its headers.
+
+    A header whose sections are not there is a template that the library completes when it runs (libcupti), not code.
+    """
     found: list[Codes] = []
     for at in [match.start() for match in CUBIN.finditer(buffer, start, end)]:
         phoff, shoff, phnum, shnum = struct.unpack_from("<QQ8xHxxH", buffer, at + 32)
-        found.append({Elf(buffer[at : at + max(phoff + 56 * phnum, shoff + 64 * shnum)]).cubin: 1})
+        with contextlib.suppress(DamagedError, struct.error):
+            found.append({Elf(buffer[at : at + max(phoff + 56 * phnum, shoff + 64 * shnum)]).cubin: 1})
     return found
 
 

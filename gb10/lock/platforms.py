@@ -7,13 +7,9 @@ from typing import Final
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
-from gb10.errors import UsageError
+from gb10.machine import MACHINES, glibc, uv_platform
 from gb10.schema import Architecture
 
-MACHINES: Final[dict[Architecture, str]] = {"amd64": "x86_64", "arm64": "aarch64"}
-# Minor version of the newest manylinux_2_x that a suite loads; trixie has glibc 2.41, but uv ends at 2_40 and no
-# wheel that we lock asks for more than 2_39.
-GLIBC: Final = {"bookworm": 36, "trixie": 39}
 OLDEST: Final[dict[Architecture, int]] = {"amd64": 5, "arm64": 17}
 ALIASES: Final = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}
 
@@ -29,7 +25,7 @@ class Platform:
     @property
     def uv_name(self) -> str:
         """The platform as ``uv --python-platform`` spells it."""
-        return f"{MACHINES[self.architecture]}-manylinux_2_{self.glibc}"
+        return uv_platform(self.architecture, self.glibc)
 
     def tags(self) -> Iterator[Tag]:
         """Every tag that it can load, best first, in the order of packaging.tags."""
@@ -49,9 +45,7 @@ class Platform:
 
 def platform_of(suite: str, python: str, architecture: Architecture) -> Platform:
     """The platform that a suite gives; raises UsageError for a suite whose glibc we do not know."""
-    if suite not in GLIBC:
-        raise UsageError(f"unknown Debian suite {suite!r}", hint=f"known: {', '.join(GLIBC)}")
-    return Platform(python=python, architecture=architecture, glibc=GLIBC[suite])
+    return Platform(python=python, architecture=architecture, glibc=glibc(suite))
 
 
 def best_wheel(filenames: Iterable[str], platform: Platform) -> str | None:

@@ -8,29 +8,35 @@ from pathlib import Path
 from threading import Event
 
 from gb10.engine.buildx import BuildRequest
-from gb10.pipeline.prepare import BuildContext, build_context, fetch_files, make_rootfs, store_paths
+from gb10.engine.connection import Engine
+from gb10.pipeline.prepare import BuildContext, build_context, fetch_files, keep_context, make_rootfs, store_paths
 from gb10.pipeline.wheels import Wheel, build_wheels, show_in_checkout
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan
-from gb10.render import dockerfile
+from gb10.render import bake, dockerfile
 
 
 @contextmanager
-def image_context(shop: Workshop, plan: Plan, rebuild: Collection[str] = ()) -> Iterator[BuildContext]:
+def image_context(shop: Workshop, plan: Plan, engine: Engine, rebuild: Collection[str] = ()) -> Iterator[BuildContext]:
     """Bases, layers' wheels and compiled wheels, made or found, as a build context; gone afterwards.
 
     Raises FetchError, BuildError and VerifyError of the steps it runs.
     """
     bases = [make_rootfs(shop, plan, step) for step in plan.of_kind("rootfs")]
     with _fetching(shop, plan) as fetched:
-        wheels = build_wheels(shop, plan, rebuild=rebuild)
+        wheels = build_wheels(shop, plan, lambda: engine, rebuild=rebuild)
         fetched.result()
     for wheel in wheels:
         show_in_checkout(shop, wheel)
-    overlay = plan.options.overlay
-    extra = {"overlay": Path(overlay.path)} if overlay else {}
-    with build_context(shop, _files(shop, plan, bases), _folders(shop, plan, wheels), extra) as context:
+    folders = _folders(shop, plan, wheels)
+    with build_context(shop, _files(shop, plan, bases), folders, plan.options.overlay) as context:
         yield context
+
+
+def leave_context(shop: Workshop, plan: Plan, engine: Engine, target: Path) -> None:
+    """Leave the image's build context in ``target``: ``docker buildx bake`` there builds the same image."""
+    with image_context(shop, plan, engine) as context:
+        keep_context(context, target, json.dumps(bake(plan), indent=1) + "\n")
 
 
 @contextmanager
@@ -45,14 +51,14 @@ def _fetching(shop: Workshop, plan: Plan) -> Iterator[Future[None]]:
             raise
 
 
-def _files(shop: Workshop, plan: Plan, bases: list[Path]) -> dict[str, Path | str]:
-    inside = shop.catalog.root / "gb10/inside"
+def _files(shop: Workshop, plan: Plan, bases: list[Path]) -> dict[str, Path | bytes]:
+    own = shop.catalog.contents
     return {
-        "Dockerfile": dockerfile(plan, shop.catalog.templates),
-        "plan.json": json.dumps(plan.document(), indent=1) + "\n",
+        "Dockerfile": dockerfile(plan, shop.catalog.templates).encode(),
+        "plan.json": (json.dumps(plan.record(), indent=1) + "\n").encode(),
         "base-build.tar": bases[0],
         "base-image.tar": bases[1],
-        **{name: inside / name for name in ("install.py", "settings.py", "scan.py")},
+        **{name: own[f"inside/{name}"] for name in ("install.py", "settings.py", "scan.py")},
     }
 
 
@@ -70,7 +76,7 @@ def proof_request(plan: Plan, context: BuildContext, out: Path) -> BuildRequest:
         platform=f"linux/{plan.options.build}",
         context=context.folder,
         contexts=context.contexts,
-        output=f"type=local,dest={out}",
+        out=out,
     )
 
 

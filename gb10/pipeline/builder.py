@@ -5,12 +5,22 @@ from pathlib import Path
 
 from gb10.engine.buildx import BuildRequest, BuildResult, build, open_buildx
 from gb10.engine.connection import Engine
+from gb10.engine.find import find
 from gb10.engine.progress import Event, LogLine
 from gb10.pipeline.workshop import Workshop
+from gb10.plan import Step
+
+
+def ready_engine(shop: Workshop) -> Engine:
+    """The engine to build with, started when needed; what was passed over to get to it is said."""
+    engine = find(shop.env, shop.store)
+    for note in engine.notes:
+        shop.talk.say(note)
+    return engine
 
 
 def run_build(
-    shop: Workshop, engine: Engine, request: BuildRequest, name: str, on_event: Callable[[Event], None]
+    shop: Workshop, engine: Engine, request: BuildRequest, step: Step, on_event: Callable[[Event], None]
 ) -> BuildResult:
     """Build; every line a step prints is shown when verbose. Raises BuildError with the log's path."""
 
@@ -20,9 +30,9 @@ def run_build(
         on_event(event)
 
     buildx = open_buildx(engine, shop.env, shop.store)
-    return build(buildx, request, log=log_path(shop, name), on_event=events)
+    return build(buildx, request, log=log_path(shop, step), on_event=events)
 
 
-def log_path(shop: Workshop, name: str) -> Path:
-    """Where a step's full log goes; the last one of each step is kept."""
-    return shop.store.root / "logs" / f"{name}.log"
+def log_path(shop: Workshop, step: Step) -> Path:
+    """Where a step's full log goes: the last one of each key is kept."""
+    return shop.store.root / "logs" / f"{step.name}-{step.key[:12]}.log"

@@ -1,26 +1,25 @@
 """Estimates: seconds, disk and memory of the steps that will run; this machine's own past runs beat the table."""
 
-import json
 import shutil
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from gb10.engine.find import look
 from gb10.errors import BuildError
 from gb10.fetch import stored
 from gb10.pipeline.workshop import Workshop, cores, memory
-from gb10.plan import Plan, Step
-from gb10.talk import Timing
+from gb10.plan import Plan, Step, kernel_file
 
-# Measured on two x86 cores, cold (docs/figures.md); bytes are those of the locked, compressed files.
-DOWNLOAD_RATE: Final = 45e6
-INSTALL_RATE: Final = 12e6
+# Measured on two x86 cores (docs/design.md, "Measured"); bytes are those of the locked, compressed files.
+DOWNLOAD_RATE: Final = 60e6
+INSTALL_RATE: Final = 20e6  # a core
 UNPACKED_RATIO: Final = 2.4  # installed and byte-compiled, against the wheels' bytes
-COPIES: Final = 3  # stage, linked layer, content store
-EXPORT_SECONDS_PER_BYTE: Final = 1 / 60e6
-WHEEL_CPU_SECONDS: Final = 700
-ROOTFS_SECONDS: Final = 25
-PEAK_JOB_MEMORY: Final = 1_300_000_000  # nvcc on the largest unit of the kernel set
+EXPORT_RATE: Final = 100e6
+ROOTFS_SECONDS: Final = 15.0
+COPIES: Final = {False: 2, True: 4}  # stage and linked layer; containerd's store adds a blob and its unpacked snapshot
+LEAST_MEMORY: Final = 2_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,18 +32,31 @@ class Needs:
     seconds: float
 
 
-def step_seconds(shop: Workshop, step: Step) -> float:
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a kernel set's modules took when they were measured: CPU seconds, bytes of the largest process."""
+
+    cpu_seconds: float
+    peak: int
+
+
+def kernel_cost(shop: Workshop, plan: Plan, step: Step) -> Cost:
+    """The cost that a wheel's kernel set records."""
+    text = shop.catalog.contents[kernel_file(plan.recipe.wheels[step.name])].decode()
+    measured = [module.get("measured", {}) for module in tomllib.loads(text)["module"]]
+    return Cost(sum(one.get("cpu_s", 0) for one in measured), max(one.get("peak_mib", 1024) for one in measured) << 20)
+
+
+def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
     """How long a step takes when it runs, downloads apart."""
-    measured = history(shop).get(step.name)
-    if measured is not None:
-        return measured
     if step.kind == "rootfs":
         return ROOTFS_SECONDS
     if step.kind == "wheel":
-        return WHEEL_CPU_SECONDS / max(1, jobs(shop))
+        cost = kernel_cost(shop, plan, step)
+        return cost.cpu_seconds / jobs(shop, cost)
     if step.kind in ("layer", "tools"):
         return step.download / INSTALL_RATE / cores()
-    return 0.0
+    return unpacked(plan.steps) / EXPORT_RATE if step.kind == "image" else 0.0
 
 
 def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool]) -> Needs:
@@ -52,13 +64,15 @@ def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool]) -> Needs:
     absent = [step for step in plan.steps if not there[step.name]]
     files = {file.sha256: file for step in absent for file in step.files}
     download = sum(file.size for file in files.values() if not stored(shop.store, file).exists())
-    installed = unpacked(absent)
-    export = 0 if there.get("image", True) else unpacked(plan.steps) * EXPORT_SECONDS_PER_BYTE
+    engine = look(shop.env, shop.store)
+    context = sum(step.download for step in absent if step.kind == "layer")
+    copies = COPIES[bool(engine and engine.containerd)]
+    costs = [kernel_cost(shop, plan, step) for step in absent if step.kind == "wheel"]
     return Needs(
         download=download,
-        disk=int(download + sum(step.download for step in absent if step.kind == "layer") + COPIES * installed),
-        memory=PEAK_JOB_MEMORY * jobs(shop) if any(step.kind == "wheel" for step in absent) else 1_000_000_000,
-        seconds=download / DOWNLOAD_RATE + sum(step_seconds(shop, step) for step in absent) + export,
+        disk=int(download + context + copies * unpacked(absent)),
+        memory=max([LEAST_MEMORY, *(cost.peak * jobs(shop, cost) for cost in costs)]),
+        seconds=download / DOWNLOAD_RATE + sum(step_seconds(shop, plan, step) for step in absent),
     )
 
 
@@ -85,24 +99,8 @@ def check_room(shop: Workshop, needed: Needs) -> None:
         )
 
 
-def jobs(shop: Workshop) -> int:
-    """Compile jobs: GB10_JOBS, else as many as cores and memory allow."""
+def jobs(shop: Workshop, cost: Cost) -> int:
+    """Compile jobs: GB10_JOBS, else as many as cores and memory allow for the largest unit."""
     if shop.env.get("GB10_JOBS"):
         return int(shop.env["GB10_JOBS"])
-    return max(1, min(cores(), memory() // PEAK_JOB_MEMORY))
-
-
-def history(shop: Workshop) -> Mapping[str, float]:
-    """Seconds that each step took when it last ran on this machine."""
-    path = shop.store.root / "timings.json"
-    values: dict[str, float] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return values
-
-
-def remember(shop: Workshop, timings: Iterable[Timing]) -> None:
-    """Keep the durations of what really ran."""
-    merged = {**history(shop), **{timing.name: round(timing.seconds, 1) for timing in timings if not timing.hit}}
-    path = shop.store.root / "timings.json"
-    aside = path.with_suffix(".new")
-    aside.write_text(json.dumps(merged, sort_keys=True, indent=1), encoding="utf-8")
-    aside.replace(path)
+    return max(1, min(cores(), memory() // max(1, cost.peak)))

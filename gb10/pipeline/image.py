@@ -5,22 +5,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gb10.engine.connection import Engine
-from gb10.engine.find import find
-from gb10.engine.images import find_image, require_image, tag_image
+from gb10.engine.images import require_image, tag_image
 from gb10.engine.progress import Event as BuildEvent
 from gb10.engine.progress import StepDone, StepStarted
 from gb10.pipeline.assemble import image_context, image_request, proof_request
-from gb10.pipeline.builder import run_build
+from gb10.pipeline.builder import ready_engine, run_build
+from gb10.pipeline.built import remember_built
 from gb10.pipeline.prepare import BuildContext
 from gb10.pipeline.proof import (
     Record,
+    known,
     proof_path,
     prove_layers,
     read_manifest,
-    read_record,
     remember_layers,
     write_record,
 )
+from gb10.pipeline.wheels import wheel_file
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan
 from gb10.talk import Task
@@ -43,9 +44,7 @@ def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: st
     """The verified image of a plan, tagged; raises FetchError, BuildError or VerifyError, and then moves no tag."""
     tags = (*plan.tags, *([tag] if tag else ()))
     with shop.store.locked("image", lambda: shop.talk.say("another run is building: waiting for it")):
-        engine = find(shop.env, shop.store)
-        for note in engine.notes:
-            shop.talk.say(note)
+        engine = ready_engine(shop)
         there = None if rebuild else known(shop, engine, plan)
         if there:
             shop.talk.hit("image")
@@ -56,19 +55,13 @@ def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: st
                     verdict=verdict_of(shop, plan), hit=there is not None)  # fmt: skip
 
 
-def known(shop: Workshop, engine: Engine, plan: Plan) -> Record | None:
-    """The record of the plan's verified image, if the engine still has exactly that one."""
-    record = read_record(shop, plan)
-    image = find_image(engine, plan.tags[-1]) if record else None
-    return record if record and image and image.id == record.id else None
-
-
 def _build(shop: Workshop, engine: Engine, plan: Plan, rebuild: Collection[str]) -> Record:
-    with image_context(shop, plan, rebuild) as context:
+    with image_context(shop, plan, engine, rebuild) as context:
         _prove(shop, engine, plan, context)
         config = _export(shop, engine, plan, context)
     image = require_image(engine, plan.tags[-1])
     remember_layers(shop, plan, image.diff_ids)
+    remember_built(shop, engine, plan)
     record = Record(id=image.id, config=config or image.id)
     write_record(shop, plan, record)
     return record
@@ -78,7 +71,7 @@ def _export(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext) -
     """Hand the layers to the engine's image store; the config's digest where buildx tells it."""
     with shop.talk.task("export the image") as task:
         request = image_request(plan, context, containerd=engine.containerd)
-        return run_build(shop, engine, request, "image", lambda event: _note(shop, task, event)).config
+        return run_build(shop, engine, request, plan.step("image"), lambda event: _note(shop, task, event)).config
 
 
 def _prove(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext) -> None:
@@ -87,7 +80,7 @@ def _prove(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext) ->
     def make(work: Path) -> None:
         with shop.talk.task("layers and proof", unit="steps") as task:
             request = proof_request(plan, context, work)
-            run_build(shop, engine, request, "proof", lambda event: _note(shop, task, event))
+            run_build(shop, engine, request, plan.step("proof"), lambda event: _note(shop, task, event))
         prove_layers(work, plan, manifests(shop, plan))
 
     shop.store.replace(proof_path(shop, plan), make)
@@ -108,4 +101,4 @@ def verdict_of(shop: Workshop, plan: Plan) -> Verdict:
 
 def manifests(shop: Workshop, plan: Plan) -> list[dict[str, list[str]]]:
     """What the wheels built here declare."""
-    return [read_manifest(shop.store.entry("wheels", step.key)) for step in plan.of_kind("wheel")]
+    return [read_manifest(wheel_file(shop.store.entry("wheels", step.key))) for step in plan.of_kind("wheel")]

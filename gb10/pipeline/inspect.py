@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from gb10.engine.buildx import BuildRequest
+from gb10.engine.connection import Engine
 from gb10.engine.find import find
 from gb10.engine.images import find_image
 from gb10.errors import UsageError
@@ -13,8 +14,11 @@ from gb10.pipeline.planning import Request, make_plan
 from gb10.pipeline.prepare import build_context, make_rootfs
 from gb10.pipeline.proof import known_layers
 from gb10.pipeline.workshop import Workshop
+from gb10.plan import Plan
 from gb10.render import scan_dockerfile
 from gb10.verify.read import read_scan
+
+DEFAULT_ENGINE = "vllm"
 
 
 def scan_image(shop: Workshop, reference: str) -> Scan:
@@ -27,17 +31,22 @@ def scan_image(shop: Workshop, reference: str) -> Scan:
     kept = known_layers(shop, reference, image.diff_ids)
     if kept:
         return kept
-    plan = make_plan(shop, Request(engine="vllm", arch="12.1f"))
-    files: dict[str, Path | str] = {
-        "Dockerfile": scan_dockerfile(plan, reference, shop.catalog.templates),
+    plan = make_plan(shop, Request(engine=DEFAULT_ENGINE, arch="12.1f"))  # for its build base alone
+    return read_scan(_scan(shop, engine, plan, reference, image.platform), reference)
+
+
+def _scan(shop: Workshop, engine: Engine, plan: Plan, reference: str, platform: str) -> str:
+    files: dict[str, Path | bytes] = {
+        "Dockerfile": scan_dockerfile(plan, reference, platform, shop.catalog.templates).encode(),
         "base-build.tar": make_rootfs(shop, plan, plan.step("base-build")),
-        "scan.py": shop.catalog.root / "gb10/inside/scan.py",
+        "scan.py": shop.catalog.contents["inside/scan.py"],
     }
     out = shop.store.scratch("scan")
-    with build_context(shop, files, {}, {}) as context, shop.talk.task(f"scan {reference}"):
-        request = BuildRequest(dockerfile=context.folder / "Dockerfile", target="result", context=context.folder,
-                               platform=f"linux/{plan.options.build}", output=f"type=local,dest={out}")  # fmt: skip
-        run_build(shop, engine, request, "scan", lambda event: None)
-    text = (out / "scan.json").read_text(encoding="utf-8")
-    shutil.rmtree(out)
-    return read_scan(text, reference)
+    try:
+        with build_context(shop, files, {}) as context, shop.talk.task(f"scan {reference}"):
+            request = BuildRequest(dockerfile=context.folder / "Dockerfile", target="result", context=context.folder,
+                                   platform=f"linux/{plan.options.build}", out=out)  # fmt: skip
+            run_build(shop, engine, request, plan.step("proof"), lambda event: None)
+        return (out / "scan.json").read_text(encoding="utf-8")
+    finally:
+        shutil.rmtree(out)

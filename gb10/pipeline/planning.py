@@ -7,10 +7,10 @@ from pathlib import Path
 from gb10.arch import parse_arch
 from gb10.catalog import tree_digest
 from gb10.engine.find import look
-from gb10.engine.images import find_image
 from gb10.errors import UsageError
 from gb10.lock import check_lock, load_lock, load_recipe, lock_path
-from gb10.pipeline.proof import read_record
+from gb10.pipeline.built import engine_room, is_built
+from gb10.pipeline.proof import known
 from gb10.pipeline.workshop import Workshop, build_architecture
 from gb10.plan import Options, Overlay, Plan, Step, plan_image
 
@@ -48,22 +48,18 @@ def _overlay(path: Path | None) -> Overlay | None:
 
 
 def presence(shop: Workshop, plan: Plan, rebuild: Collection[str]) -> Mapping[str, bool]:
-    """Step name -> whether its result is already there; what is rebuilt, or stands on it, is not."""
-    image = bool(plan.of_kind("image")) and image_known(shop, plan)
+    """Step name -> whether its result is already there; what is rebuilt, or stands on it, is not. Starts no engine."""
+    engine = look(shop.env, shop.store)
+    image = engine is not None and bool(plan.of_kind("image")) and known(shop, engine, plan) is not None
+    room = engine_room(engine) if engine else None
     there: dict[str, bool] = {}
     for step in plan.steps:
-        fresh = all(there.get(need, True) for need in step.needs) or step.kind in ("rootfs", "wheel")
-        there[step.name] = step.name not in rebuild and fresh and (image or _stored(shop, step))
+        stands = all(there[need] for need in step.needs) or step.kind in ("rootfs", "wheel")
+        there[step.name] = step.name not in rebuild and stands and (image or _stored(shop, step, room))
     return there
 
 
-def _stored(shop: Workshop, step: Step) -> bool:
-    return step.kind in ("rootfs", "wheel") and shop.store.entry(f"{step.kind}s", step.key).exists()
-
-
-def image_known(shop: Workshop, plan: Plan) -> bool:
-    """Whether a running engine has the verified image of this key; starts none."""
-    record = read_record(shop, plan)
-    engine = look(shop.env, shop.store) if record else None
-    image = find_image(engine, plan.tags[-1]) if engine else None
-    return record is not None and image is not None and image.id == record.id
+def _stored(shop: Workshop, step: Step, room: str | None) -> bool:
+    if step.kind in ("rootfs", "wheel"):
+        return shop.store.entry(f"{step.kind}s", step.key).exists()
+    return step.kind in ("tools", "layer") and is_built(shop, room, step)

@@ -6,22 +6,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event
 
 from packaging.utils import parse_wheel_filename
 
 from gb10.artifact import Artifact
+from gb10.catalog import tree_digest
 from gb10.debian.accounts import User
 from gb10.debian.pool import fetch_debs
 from gb10.debian.rootfs import write_rootfs
+from gb10.errors import UsageError
 from gb10.fetch import intact, open_session, stored
 from gb10.index.pool import fetch_all
 from gb10.pipeline.workshop import Workshop, cores
-from gb10.plan import Plan, Step
+from gb10.plan import USER_HOME, USER_NAME, Overlay, Plan, Step
 from gb10.render import epoch
 from gb10.store import file_sha256
 
+MAIN, CONTEXTS = "main", "contexts"  # as render.bake names them
 ROOTFS = "rootfs.tar"
 SEAL = "sha256"
 
@@ -67,26 +71,26 @@ def _absent(shop: Workshop, files: Sequence[Artifact]) -> list[Artifact]:
 def make_rootfs(shop: Workshop, plan: Plan, step: Step) -> Path:
     """The base's root file system as a tar in the store; a damaged one is made again."""
     final = shop.store.entry("rootfss", step.key)
-    if final.exists() and not _sealed(final):
-        shop.talk.say(f"{step.name} is damaged in the store: making it again")
-        shutil.rmtree(final)
-    if final.exists():
-        shop.talk.hit(step.name)
-        return final / ROOTFS
-    paths = _fetch_base(shop, plan, step)
-    user = User(uid=plan.recipe.user, name="gb10", home="/home/gb10") if step.name == "base-image" else None
+    with shop.store.locked(f"rootfs-{step.key}", lambda: shop.talk.say(f"another run makes {step.name}: waiting")):
+        if _sealed(final):
+            shop.talk.hit(step.name)
+        else:
+            if final.exists():
+                shop.talk.say(f"{step.name} is damaged in the store: making it again")
+            shop.store.replace(final, partial(_unpack, shop, plan, step, _fetch_base(shop, plan, step)))
+    return final / ROOTFS
 
-    def make(work: Path) -> None:
-        with shop.talk.task(f"unpack {step.name}"):
-            write_rootfs(paths, work / ROOTFS, epoch=epoch(plan), user=user)
-            (work / SEAL).write_text(file_sha256(work / ROOTFS), encoding="ascii")
 
-    return shop.store.ensure("rootfss", step.key, make) / ROOTFS
+def _unpack(shop: Workshop, plan: Plan, step: Step, debs: Sequence[Path], work: Path) -> None:
+    user = User(uid=plan.recipe.user, name=USER_NAME, home=USER_HOME) if step.name == "base-image" else None
+    with shop.talk.task(f"unpack {step.name}"):
+        write_rootfs(debs, work / ROOTFS, epoch=epoch(plan), user=user)
+        (work / SEAL).write_text(file_sha256(work / ROOTFS), encoding="ascii")
 
 
 def _sealed(entry: Path) -> bool:
-    seal = entry / SEAL
-    return seal.exists() and seal.read_text(encoding="ascii") == file_sha256(entry / ROOTFS)
+    seal, tar = entry / SEAL, entry / ROOTFS
+    return seal.exists() and tar.exists() and seal.read_text(encoding="ascii") == file_sha256(tar)
 
 
 def _fetch_base(shop: Workshop, plan: Plan, step: Step) -> Sequence[Path]:
@@ -101,33 +105,56 @@ def _fetch_base(shop: Workshop, plan: Plan, step: Step) -> Sequence[Path]:
 
 @contextmanager
 def build_context(
-    shop: Workshop, files: Mapping[str, Path | str], wheels: Mapping[str, Iterable[Path]], extra: Mapping[str, Path]
+    shop: Workshop,
+    files: Mapping[str, Path | bytes],
+    wheels: Mapping[str, Iterable[Path]],
+    overlay: Overlay | None = None,
 ) -> Iterator[BuildContext]:
-    """Lay out ``files`` (path or text by name) and one folder per wheel set, all by hard links; gone afterwards."""
+    """Lay out ``files`` (a store path or content, by name), a folder per wheel set and the overlay; gone afterwards.
+
+    Store files are linked: they are hashed before and never change. The overlay is copied, and refused (UsageError)
+    when it is no longer what was planned.
+    """
     scratch = shop.store.scratch("context")
     try:
-        folder = scratch / "main"
         for name, content in files.items():
-            _place(folder / name, content)
+            _place(scratch / MAIN / name, content)
         for name, paths in wheels.items():
-            _wheel_folder(scratch / name, sorted(paths))
-        yield BuildContext(folder=folder, contexts={**{name: scratch / name for name in wheels}, **extra})
+            _wheel_folder(scratch / CONTEXTS / name, sorted(paths))
+        contexts = {name: scratch / CONTEXTS / name for name in wheels}
+        if overlay:
+            contexts["overlay"] = _copy_overlay(overlay, scratch / CONTEXTS / "overlay")
+        yield BuildContext(folder=scratch / MAIN, contexts=contexts)
     finally:
         shutil.rmtree(scratch)
 
 
-def _place(target: Path, content: Path | str) -> None:
+def keep_context(context: BuildContext, target: Path, bake: str) -> None:
+    """Leave a copy of a context with its docker-bake.json; raises UsageError when something is there already."""
+    if target.exists():
+        raise UsageError(f"{target} is already there", hint="name a directory that does not exist yet")
+    shutil.copytree(context.folder.parent, target, symlinks=True)
+    (target / "docker-bake.json").write_text(bake, encoding="utf-8")
+
+
+def _copy_overlay(overlay: Overlay, target: Path) -> Path:
+    shutil.copytree(overlay.path, target, symlinks=True)
+    if tree_digest(target) != overlay.digest:
+        raise UsageError(f"the overlay {overlay.path} changed while it was being built",
+                         hint="run the command again when nothing writes to it")  # fmt: skip
+    return target
+
+
+def _place(target: Path, content: Path | bytes) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    if isinstance(content, str):
-        target.write_text(content, encoding="utf-8")
-    elif content.is_dir():
-        shutil.copytree(content, target, ignore=shutil.ignore_patterns("__pycache__"))
+    if isinstance(content, bytes):
+        target.write_bytes(content)
     else:
         _link(content, target)
 
 
 def _wheel_folder(folder: Path, wheels: Iterable[Path]) -> None:
-    folder.mkdir()
+    folder.mkdir(parents=True)
     lines = []
     for wheel in wheels:
         _link(wheel, folder / wheel.name)
@@ -144,11 +171,8 @@ def requirement(wheel: Path) -> str:
 
 
 def _link(source: Path, target: Path) -> None:
-    """A hard link; a copy where the checkout lies on another file system than the store."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
+    """A hard link: sources and scratch are both in the store."""
+    os.link(source, target)
 
 
 def store_paths(shop: Workshop, files: Iterable[Artifact]) -> list[Path]:

@@ -1,16 +1,19 @@
 """The proof: what every ELF of an image holds, read back layer by layer, and held against what was declared."""
 
 import json
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gb10.arch import parse_arch
+from gb10.digest import digest
+from gb10.engine.connection import Engine
+from gb10.engine.images import find_image
 from gb10.errors import VerifyError
 from gb10.inside.scan import Scan
-from gb10.pipeline.workshop import Workshop
+from gb10.pipeline.workshop import Workshop, write_whole
 from gb10.plan import Plan
 from gb10.render import scanned
 from gb10.verify.declared import check_declared, refuse
@@ -37,31 +40,37 @@ def proof_path(shop: Workshop, plan: Plan) -> Path:
 def read_record(shop: Workshop, plan: Plan) -> Record | None:
     """The image that a plan's proof speaks of, or None when there is no whole proof."""
     path = proof_path(shop, plan) / "image.json"
-    return Record(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+    try:
+        return Record(**json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
 
 
 def write_record(shop: Workshop, plan: Plan, record: Record) -> None:
     """Bind a proof to the image that was exported from the same stages."""
-    path = proof_path(shop, plan) / "image.json"
-    aside = path.with_suffix(".new")
-    aside.write_text(json.dumps(asdict(record)) + "\n", encoding="utf-8")
-    aside.replace(path)
+    write_whole(proof_path(shop, plan) / "image.json", json.dumps(asdict(record)) + "\n")
 
 
-def declared(manifest: Mapping[str, Any]) -> dict[str, list[str]]:
-    """File name -> the cubins it must hold, from a manifest of the compile stage."""
-    return {f"{name}.so": [parse_arch(cubin).sm for cubin in module["cubins"]]
-            for name, module in manifest["modules"].items()}  # fmt: skip
+def known(shop: Workshop, engine: Engine, plan: Plan) -> Record | None:
+    """The record of the plan's verified image, if the engine still has exactly that one."""
+    record = read_record(shop, plan)
+    image = find_image(engine, plan.tags[-1]) if record else None
+    return record if record and image and image.id == record.id else None
 
 
-def read_manifest(entry: Path) -> dict[str, list[str]]:
-    """The declared cubins of a wheel's store entry."""
-    return declared(json.loads((entry / MANIFEST).read_text(encoding="utf-8")))
+def read_manifest(wheel: Path) -> dict[str, list[str]]:
+    """File name -> the cubins it must hold, as the compile stage wrote it into the wheel itself."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(f"/{MANIFEST}"))
+        manifest: dict[str, Any] = json.loads(archive.read(name))
+    package = name.partition("/")[0]
+    return {f"{package}/modules/{module}/{module}.so": [parse_arch(cubin).sm for cubin in entry["cubins"]]
+            for module, entry in manifest["modules"].items()}  # fmt: skip
 
 
 def prove_wheel(wheel: Path) -> None:
-    """Raise VerifyError unless every module beside the manifest holds exactly what it declares."""
-    refuse(check_declared(read_manifest(wheel.parent), [scan_path(wheel)]))
+    """Raise VerifyError unless every module of the wheel holds exactly what it declares."""
+    refuse(check_declared(read_manifest(wheel), [scan_path(wheel)]))
 
 
 def prove_layers(folder: Path, plan: Plan, manifests: Iterable[Mapping[str, list[str]]]) -> Verdict:
@@ -91,22 +100,21 @@ def remember_layers(shop: Workshop, plan: Plan, diff_ids: Sequence[str]) -> None
     texts = [(proof_path(shop, plan) / f"{name}.json").read_text(encoding="utf-8") for name in names]
     texts += [Scan(root="workdir", binaries=()).to_json()] * (len(diff_ids) - len(names))
     for text, diff_id in zip(texts, diff_ids, strict=True):
-        shop.store.ensure("scans", _hex(diff_id), partial(_write_scan, text))
-
-
-def _write_scan(text: str, work: Path) -> None:
-    (work / SCAN).write_text(text, encoding="utf-8")
+        write_whole(_kept(shop, diff_id), text)
 
 
 def known_layers(shop: Workshop, reference: str, diff_ids: Sequence[str]) -> Scan | None:
-    """The scan of an image all of whose layers were scanned before."""
-    paths = [shop.store.entry("scans", _hex(diff_id)) / SCAN for diff_id in diff_ids]
-    return merge_layers(reference, [_read(path) for path in paths]) if all(path.exists() for path in paths) else None
+    """The scan of an image all of whose layers this version of the scanner has read before."""
+    try:
+        return merge_layers(reference, [_read(_kept(shop, diff_id)) for diff_id in diff_ids])
+    except (FileNotFoundError, VerifyError):
+        return None
+
+
+def _kept(shop: Workshop, diff_id: str) -> Path:
+    scanner = shop.catalog.toolkit.digests["inside/scan.py"]
+    return shop.store.entry("scans", digest([diff_id, scanner])) / SCAN
 
 
 def _read(path: Path) -> Scan:
     return read_scan(path.read_text(encoding="utf-8"), str(path))
-
-
-def _hex(diff_id: str) -> str:
-    return diff_id.removeprefix("sha256:")

@@ -8,20 +8,18 @@ from pathlib import Path
 
 from gb10.engine.buildx import BuildRequest
 from gb10.engine.connection import Engine
-from gb10.engine.find import find
 from gb10.engine.progress import Event, LogLine
 from gb10.errors import BuildError, UsageError
 from gb10.pipeline.builder import run_build
-from gb10.pipeline.estimate import jobs
+from gb10.pipeline.estimate import jobs, kernel_cost
 from gb10.pipeline.prepare import SEAL, build_context, fetch_files, make_rootfs, store_paths
 from gb10.pipeline.proof import prove_wheel
 from gb10.pipeline.workshop import Workshop
-from gb10.plan import Plan, Step
+from gb10.plan import COMPILE_SCRIPTS, Plan, Step, kernel_file
 from gb10.render import wheel_dockerfile
 from gb10.store import file_sha256
 from gb10.talk import Task
 
-INSIDE = ("install.py", "aot.py", "cuda_home.py", "jit_cache.py", "launch.py", "pack_wheel.py", "stub_torch")
 UNITS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 
 
@@ -36,12 +34,11 @@ class Wheel:
     hit: bool
 
 
-def build_wheels(shop: Workshop, plan: Plan, *, rebuild: Collection[str]) -> tuple[Wheel, ...]:
-    """Every wheel of a plan; an engine is looked for only when something must be compiled."""
-    return tuple(
-        build_wheel(shop, lambda: find(shop.env, shop.store), plan, step, rebuild=step.name in rebuild)
-        for step in plan.of_kind("wheel")
-    )
+def build_wheels(
+    shop: Workshop, plan: Plan, engine: Callable[[], Engine], *, rebuild: Collection[str]
+) -> tuple[Wheel, ...]:
+    """Every wheel of a plan; the engine is asked for only when something must be compiled."""
+    return tuple(build_wheel(shop, engine, plan, step, rebuild=step.name in rebuild) for step in plan.of_kind("wheel"))
 
 
 def build_wheel(shop: Workshop, engine: Callable[[], Engine], plan: Plan, step: Step, *, rebuild: bool) -> Wheel:
@@ -53,8 +50,8 @@ def build_wheel(shop: Workshop, engine: Callable[[], Engine], plan: Plan, step: 
             shop.talk.hit(step.name)
         else:
             shop.store.replace(final, lambda work: _compile(shop, engine(), plan, step, work, rebuild=rebuild))
-    found = path or wheel_file(final)
-    return Wheel(name=step.name, key=step.key, path=found, sha256=file_sha256(found), hit=path is not None)
+        found = path or wheel_file(final)
+        return Wheel(name=step.name, key=step.key, path=found, sha256=file_sha256(found), hit=path is not None)
 
 
 def stored_wheel(shop: Workshop, step: Step) -> Path | None:
@@ -82,28 +79,35 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path,
     tools = plan.step("tools")
     fetch_files(shop, (tools, step))
     sdist, *headers = store_paths(shop, step.files)
-    inside = shop.catalog.root / "gb10/inside"
-    made = plan.recipe.wheels[step.name]
-    files: dict[str, Path | str] = {
-        "Dockerfile": wheel_dockerfile(plan, step, shop.catalog.templates, jobs=jobs(shop)),
-        "base-build.tar": base,
-        "install.py": inside / "install.py",
-        "kernels.toml": shop.catalog.root / f"recipes/kernels/{made.source}-{made.kernels}.toml",
-        **{f"inside/{name}": inside / name for name in INSIDE},
-    }
     wheels = {"tools-wheels": store_paths(shop, tools.files), "target-wheels": headers, "source": [sdist]}
-    with build_context(shop, files, wheels, {}) as context, shop.talk.task(step.name, unit="files") as task:
+    cost = kernel_cost(shop, plan, step)
+    with (
+        build_context(shop, _files(shop, plan, step, base, jobs=jobs(shop, cost)), wheels) as context,
+        shop.talk.task(step.name, unit="files") as task,
+    ):
         request = BuildRequest(
             dockerfile=context.folder / "Dockerfile",
             target="wheel",
             platform=f"linux/{plan.options.build}",
             context=context.folder,
             contexts=context.contexts,
-            output=f"type=local,dest={work}",
+            out=work,
             build_args={"REBUILD": uuid.uuid4().hex} if rebuild else {},
         )
-        run_build(shop, engine, request, step.name, lambda event: _units(shop, task, event))
+        run_build(shop, engine, request, step, lambda event: _units(shop, task, event))
     _seal(work)
+
+
+def _files(shop: Workshop, plan: Plan, step: Step, base: Path, *, jobs: int) -> dict[str, Path | bytes]:
+    own = shop.catalog.contents
+    scripts = {name: own[name] for name in shop.catalog.toolkit.of(*COMPILE_SCRIPTS)}
+    return {
+        "Dockerfile": wheel_dockerfile(plan, step, shop.catalog.templates, jobs=jobs).encode(),
+        "base-build.tar": base,
+        "install.py": own["inside/install.py"],
+        "kernels.toml": own[kernel_file(plan.recipe.wheels[step.name])],
+        **scripts,
+    }
 
 
 def _units(shop: Workshop, task: Task, event: Event) -> None:

@@ -2,8 +2,10 @@
 
 import os
 import platform
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from gb10.catalog import ROOT, Catalog
 from gb10.config import with_settings
@@ -52,3 +54,11 @@ def memory() -> int:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a small file of the store: whole or not at all, whoever else writes it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)

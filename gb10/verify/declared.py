@@ -21,14 +21,14 @@ class Problem:
 
 
 def check_declared(declared: Mapping[str, Sequence[str]], scans: Iterable[Scan]) -> list[Problem]:
-    """Problems of modules by file name: exactly the declared SASS, in every unit some, wherever the file lies.
+    """Problems of modules by the end of their path: exactly the declared SASS, in every unit some.
 
     PTX beside the SASS is no problem: it is never what a GPU of the declared arch loads.
     """
     binaries = [binary for scan in scans for binary in scan.binaries]
     problems: list[Problem] = []
     for module, cubins in sorted(declared.items()):
-        named = [binary for binary in binaries if binary.path.rsplit("/", 1)[-1] == module]
+        named = [binary for binary in binaries if f"/{binary.path}".endswith(f"/{module}")]
         if not named:
             problems.append(Problem(file=module, expected=_listed(cubins), found="no such file"))
         for binary in named:

@@ -1,18 +1,31 @@
 """The command line's own words: help, wrong verbs, wrong arches, stale locks; with their exit codes."""
 
+import errno
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from gb10.catalog import ROOT
-from gb10.cli import main
+from gb10.cli import machine_error, main
+from gb10.cli.app import VERBS
+from gb10.cli.common import verb_app
+from gb10.engine.embedded import Place
+from gb10.store import Store
 from tests.golden.conftest import Golden
 
 
 @pytest.fixture(autouse=True)
 def _machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GB10_CACHE_DIR", str(tmp_path / "store"))
+    # The engine of an empty store does not run, and that is known without a connection.
+    monkeypatch.setenv("DOCKER_HOST", Place(Store(tmp_path / "store")).endpoint.host)
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -30,10 +43,16 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) ->
     [
         ("help", ["--help"]),
         ("image-help", ["image", "--help"]),
+        ("verify-help", ["verify", "--help"]),
+        ("lock-help", ["lock", "--help"]),
+        ("engine-help", ["engine"]),
+        ("config-help", ["config"]),
         ("wheels-help", ["wheels", "--help"]),
         ("plan-help", ["plan", "--help"]),
         ("wrong-verb", ["imgae"]),
         ("wrong-option", ["plan", "--arhc", "12.1f"]),
+        ("wrong-option-json", ["plan", "--arhc", "12.1f", "--json"]),
+        ("wrong-tag", ["image", "--tag", "my/vllm:a b"]),
         ("wrong-arch", ["plan", "--arch", "sm_121a"]),
         ("wrong-platform", ["plan", "--platform", "linux/arm64/v8"]),
         ("wrong-engine", ["plan", "--engine", "vlm"]),
@@ -74,3 +93,72 @@ def test_a_plan_as_json_is_one_document_with_a_schema(capsys: pytest.CaptureFixt
     assert set(document["hit"]) == {step["name"] for step in document["steps"]}
     assert main(["image", "--dry-run", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == document
+
+
+def test_jobs_that_are_no_number_name_the_variable(
+    golden: Golden, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GB10_JOBS", "many")
+    golden("cli/wrong-jobs.txt", said(capsys, tmp_path, "plan"))
+
+
+def test_a_refused_claim_as_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", sys.executable, "--claim", "--json"]) == 9
+    out, err = capsys.readouterr()
+    assert [problem["found"] for problem in json.loads(out)["problems"]] == ["no GPU code"]
+    assert err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "message"),
+    [
+        (errno.ENOSPC, "build", "the disk is full"),
+        (errno.EDQUOT, "build", "the disk is full"),
+        (errno.EACCES, "usage", "cannot read or write /some/file: Permission denied"),
+        (errno.EROFS, "usage", "cannot read or write /some/file: Read-only file system"),
+    ],
+)
+def test_what_the_machine_refuses_is_no_bug(number: int, kind: str, message: str) -> None:
+    error = machine_error(OSError(number, os.strerror(number), "/some/file"))
+    assert error
+    assert (error.kind, error.message) == (kind, message)
+    assert "/some/file" in str(error)
+    assert error.hint
+
+
+def test_what_nobody_foresaw_is_a_bug(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    verb = ModuleType("gb10.cli.broken")
+    verb.app = verb_app("Always fails.")  # type: ignore[attr-defined]
+
+    def broken() -> None:
+        raise KeyError("x")
+
+    verb.app.command()(broken)
+    monkeypatch.setitem(sys.modules, verb.__name__, verb)
+    monkeypatch.setitem(VERBS, "broken", "Always fails.")
+    assert main(["broken"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-2] == "error: this is a bug in gb10: KeyError: 'x'"
+
+
+def test_interrupted_it_says_so_in_one_line(tmp_path: Path) -> None:
+    pipe = tmp_path / "config/gb10/config.toml"
+    pipe.parent.mkdir(parents=True)
+    os.mkfifo(pipe)
+    script = "import sys; from gb10.cli import main; sys.exit(main(['config', 'show']))"
+    with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stderr=subprocess.PIPE, text=True) as run:
+        while run.poll() is None and not is_read(pipe):
+            time.sleep(0.02)
+        run.send_signal(signal.SIGINT)
+        _, err = run.communicate()
+    assert (run.returncode, err) == (130, "interrupted; run the same command again to go on\n")
+
+
+def is_read(pipe: Path) -> bool:
+    """True as soon as another process waits for what the pipe holds."""
+    try:
+        os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)  # kept open: its end would end the wait
+    except OSError:
+        return False
+    return True

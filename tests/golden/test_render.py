@@ -46,7 +46,8 @@ def test_wheel_dockerfile(golden: Golden, arch: str) -> None:
 
 
 def test_scan_dockerfile(golden: Golden) -> None:
-    golden("render/scan.Dockerfile", scan_dockerfile(plan_for("12.1f"), "some/image:1", Catalog(ROOT).templates))
+    text = scan_dockerfile(plan_for("12.1f"), "some/image:1", "linux/arm64", Catalog(ROOT).templates)
+    golden("render/scan.Dockerfile", text)
 
 
 def test_bake_labels_and_environment(golden: Golden) -> None:

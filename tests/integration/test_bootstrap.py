@@ -37,7 +37,7 @@ def copy_checkout(target: Path, *, lock: str) -> Path:
     """What a start needs, elsewhere; with a lock of our choice."""
     shutil.copytree(CHECKOUT / "bootstrap", target / "bootstrap", ignore=shutil.ignore_patterns("__pycache__"))
     (target / "gb10/cli").mkdir(parents=True)
-    for name in ("build.py", "gb10/__init__.py", "gb10/errors.py", "gb10/proc.py", "gb10/store.py"):
+    for name in ("build.py", *(f"gb10/{module}.py" for module in ("__init__", "config", "errors", "proc", "store"))):
         shutil.copy(CHECKOUT / name, target / name)
     (target / "gb10/cli/__init__.py").write_text(SMALL_CLI)
     (target / "requirements.lock").write_text(lock)
@@ -205,6 +205,24 @@ def test_no_room_is_a_usage_error(checkout: Path, env: dict[str, str], tmp_path:
         subprocess.run(["umount", store], check=True)
     assert done.returncode == 2
     assert "set GB10_CACHE_DIR to a directory on a disk with room" in done.stderr
+
+
+def test_the_environment_lies_where_config_toml_says(checkout: Path, env: dict[str, str], tmp_path: Path) -> None:
+    del env["GB10_CACHE_DIR"]
+    (tmp_path / "gb10").mkdir()
+    (tmp_path / "gb10/config.toml").write_text(f'cache-dir = "{tmp_path}/said in the file"\n', encoding="utf-8")
+    done = start(checkout / "build.py", env | {"XDG_CONFIG_HOME": str(tmp_path), "XDG_CACHE_HOME": "/dev/null"})
+    assert done.stdout == "idna\n"
+    assert (tmp_path / "said in the file/environments").is_dir()
+
+
+def test_interrupted_while_it_starts(checkout: Path, env: dict[str, str]) -> None:
+    with launch(checkout / "build.py", env) as run:
+        assert run.stderr is not None
+        assert "making the environment" in run.stderr.readline()
+        run.send_signal(signal.SIGINT)
+        _, said = run.communicate()
+    assert (run.returncode, said) == (130, "interrupted; run the same command again to go on\n")
 
 
 def cpu_seconds() -> float:

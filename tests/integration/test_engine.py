@@ -5,6 +5,7 @@ import shutil
 import signal
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -14,12 +15,14 @@ from typing import Any
 import pytest
 
 from gb10.engine.buildx import BuildRequest, Buildx, build, open_buildx
-from gb10.engine.connection import Engine, client, probe
+from gb10.engine.connection import Engine, asking, client, probe
 from gb10.engine.embedded import Place, down, status, up
 from gb10.engine.find import find, look
+from gb10.engine.images import require_image, tag_image
 from gb10.engine.packages import unpack
 from gb10.engine.processes import alive, members
 from gb10.engine.progress import Event, LogLine, StepDone, Transfer
+from gb10.engine.reference import check_reference
 from gb10.errors import BuildError, EngineError
 from gb10.pipeline.workshop import build_architecture
 from gb10.proc import capture, spawn
@@ -122,6 +125,11 @@ def _soon(true: Callable[[], bool]) -> bool:
     return true()
 
 
+def fresh() -> str:
+    """The head of a stage that no cache holds."""
+    return f"FROM os AS final\nENV FRESH={uuid.uuid4().hex}\n"
+
+
 def _cached(events: list[Event], part: str) -> bool:
     return any(isinstance(event, StepDone) and event.cached and part in event.step for event in events)
 
@@ -183,6 +191,53 @@ def test_a_killed_engine_comes_back_with_its_images(engine: Engine, store: Store
         assert not any(alive(pid) for pid in orphans)
 
 
+def test_a_silent_engine_is_never_ended(engine: Engine, store: Store) -> None:
+    assert engine.data == Place(store).data
+    pid = status(store).pid or 0
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(EngineError, match="gave no answer in 1 s") as caught:
+            up(store, ENV, patience=1)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert str(Place(store).log) in (caught.value.where or "")
+    assert up(store, ENV) == engine
+    assert status(store).pid == pid
+
+
+def test_an_engine_that_died_is_said_so(engine: Engine, store: Store) -> None:
+    down(store)
+    with pytest.raises(EngineError, match="failed") as caught, asking(engine) as sdk:
+        sdk.ping()
+    assert "No such file" in (caught.value.where or "")
+
+
+def test_a_damaged_program_is_fetched_again(store: Store) -> None:
+    down(store)
+    runc = unpack(store, ENV).bin / "runc"
+    whole = runc.read_bytes()
+    runc.write_bytes(whole[:-1])
+    assert up(store, ENV).notes == ("the embedded engine's programs were damaged and fetched again: runc",)
+    assert runc.read_bytes() == whole
+
+
+def test_the_systems_containerd_is_left_alone(store: Store) -> None:
+    down(store)
+    code = "import socket; socket.socket(socket.AF_UNIX).bind('/run/containerd/containerd.sock')"
+    before = f'mkdir -p /run/containerd; mount -t tmpfs theirs /run/containerd; {sys.executable} -c "{code}"'
+    argv = ["unshare", "--mount", "sh", "-euc", f'{before}; exec "$@"', "sh", sys.executable, "-c", UP]
+    capture(argv, env=ENV | {"GB10_CACHE_DIR": str(store.root), "PYTHONPATH": str(TREE)})
+    assert sorted(Place(store).daemons().values()) == ["containerd", "dockerd"]
+    down(store)
+
+
+@pytest.mark.parametrize("tag", ["my/vllm", "reg:5000/x", "reg:5000/x:1"])
+def test_an_image_is_tagged_as_docker_would(engine: Engine, site: Site, tag: str) -> None:
+    site.build("FROM os AS final", tags=("some:1",), output="type=image")
+    tag_image(engine, "some:1", (tag,))
+    assert require_image(engine, check_reference(tag)).id == require_image(engine, "some:1").id
+
+
 def test_an_engine_that_cannot_start_shows_its_log(store: Store) -> None:
     down(store)
     broken = Place(store).data / "containerd"
@@ -200,7 +255,7 @@ def test_an_engine_that_cannot_start_shows_its_log(store: Store) -> None:
 def test_docker_host_is_used_and_never_started_or_stopped(neighbour: Engine, store: Store) -> None:
     down(store)
     chosen = find(ENV | {"DOCKER_HOST": neighbour.endpoint.host}, store)
-    assert (chosen.kind, chosen.endpoint.host) == ("user", neighbour.endpoint.host)
+    assert (chosen.kind, chosen.endpoint.host, chosen.data) == ("user", neighbour.endpoint.host, None)
     assert not Place(store).daemons()
     assert not down(store)
     assert probe(neighbour.endpoint, "user").version == chosen.version
@@ -235,8 +290,8 @@ def test_a_context_and_the_users_plugin_are_used(neighbour: Engine, store: Store
 
 
 def test_a_build_tells_steps_lines_and_cache_hits(site: Site) -> None:
-    text = "FROM os AS final\nRUN echo '[1/2] a.cu'; sleep 1; echo '[2/2] b.cu' >&2; mkdir /out"
-    events = site.build(text, rebuild=("final",))
+    text = f"{fresh()}RUN echo '[1/2] a.cu'; sleep 1; echo '[2/2] b.cu' >&2; mkdir /out"
+    events = site.build(text)
     assert _lines(events) == ["[1/2] a.cu", "[2/2] b.cu"]
     assert any(isinstance(event, Transfer) for event in events)
     assert not _cached(events, "mkdir /out")
@@ -244,8 +299,8 @@ def test_a_build_tells_steps_lines_and_cache_hits(site: Site) -> None:
 
 
 def test_both_forms_of_progress_tell_the_same(site: Site) -> None:
-    text = "FROM os AS final\nRUN echo one; sleep 1; echo two"
-    told = [replace(site, buildx=replace(site.buildx, version=version)).build(text, rebuild=("final",))
+    run = "RUN echo one; sleep 1; echo two"
+    told = [replace(site, buildx=replace(site.buildx, version=version)).build(f"{fresh()}{run}")
             for version in ((0, 12), (0, 13))]  # fmt: skip
     assert _lines(told[0]) == _lines(told[1]) == ["one", "two"]
     ended = [{event.step for event in events if isinstance(event, StepDone) and "RUN" in event.step} for events in told]
@@ -266,11 +321,21 @@ def test_a_bad_dockerfile_is_an_error_in_buildx_own_words(site: Site) -> None:
     assert "RUM" in (caught.value.where or "")
 
 
-@pytest.mark.parametrize("flag", ["", "--network=host "])
-def test_a_step_has_no_network_unless_it_asks(site: Site, flag: str) -> None:
-    lines = _lines(site.build(f"FROM os AS final\nRUN {flag}cat /proc/net/dev", rebuild=("final",)))
-    links = {line.split(":")[0].strip() for line in lines if ":" in line}
-    assert links == ({path.name for path in Path("/sys/class/net").iterdir()} if flag else {"lo"})
+def test_a_step_has_no_network(site: Site) -> None:
+    lines = _lines(site.build(f"{fresh()}RUN cat /proc/net/dev"))
+    assert {line.split(":")[0].strip() for line in lines if ":" in line} == {"lo"}
+
+
+def test_a_step_cannot_ask_for_the_hosts_network(site: Site) -> None:
+    with pytest.raises(BuildError) as caught:
+        site.build(f"{fresh()}RUN --network=host cat /proc/net/dev")
+    assert "network.host is not allowed" in (caught.value.where or "")
+
+
+def test_a_result_lands_in_a_directory_with_an_odd_name(site: Site) -> None:
+    out = site.folder / 'out, "of" here'
+    site.build("FROM scratch AS final\nCOPY --from=os /bin/sh /sh", out=out)
+    assert (out / "sh").read_bytes() == (site.rootfs / "bin/sh").read_bytes()
 
 
 def test_secrets_and_contexts_with_odd_names(site: Site) -> None:
@@ -278,8 +343,8 @@ def test_secrets_and_contexts_with_odd_names(site: Site) -> None:
     folder.mkdir()
     (folder / "f").write_text("from-context ", encoding="utf-8")
     (folder / "s, x").write_text("from-secret", encoding="utf-8")
-    text = "FROM os AS final\nCOPY --from=odd f /f\nRUN --mount=type=secret,id=s cat /f /run/secrets/s"
-    events = site.build(text, contexts={"odd": folder}, secrets={"s": folder / "s, x"}, rebuild=("final",))
+    text = f"{fresh()}COPY --from=odd f /f\nRUN --mount=type=secret,id=s cat /f /run/secrets/s"
+    events = site.build(text, contexts={"odd": folder}, secrets={"s": folder / "s, x"})
     assert _lines(events) == ["from-context from-secret"]
 
 
@@ -289,6 +354,7 @@ def test_a_foreign_image_without_steps_builds_anywhere(engine: Engine, site: Sit
     site.build(text, platform=f"linux/{foreign}", tags=("foreign:1",), output="type=image,compression=uncompressed")
     with closing(client(engine)) as sdk:
         assert sdk.images.get("foreign:1").attrs["Architecture"] == foreign
+    assert require_image(engine, "foreign:1").platform == f"linux/{foreign}"
 
 
 @pytest.mark.parametrize("network", ["none", "host"])
@@ -300,7 +366,7 @@ def test_a_container_runs(engine: Engine, site: Site, network: str) -> None:
 
 
 def test_an_interrupt_cancels_the_step(store: Store, site: Site) -> None:
-    request = site.request("FROM os AS final\nRUN echo begun; sleep 1000", rebuild=("final",))
+    request = site.request(f"{fresh()}RUN echo begun; sleep 1000")
     code = f"build(open_buildx(engine, os.environ, store), {request!r}, log={site.log!r})"
     pid = _python(store, code, site.folder / "out")
     assert _soon(lambda: site.log.exists() and " begun\n" in site.log.read_text(encoding="utf-8"))

@@ -15,15 +15,17 @@ import pytest
 
 from gb10.arch import parse_arch
 from gb10.catalog import ROOT, tree_digest
+from gb10.engine.buildx import open_buildx
 from gb10.engine.connection import client
 from gb10.engine.find import find
 from gb10.engine.images import require_image
 from gb10.errors import BuildError, VerifyError
 from gb10.lock import load_lock, load_recipe, lock_path
+from gb10.pipeline.assemble import leave_context
 from gb10.pipeline.image import Verified, build_image
 from gb10.pipeline.inspect import scan_image
 from gb10.pipeline.proof import prove_wheel
-from gb10.pipeline.wheels import build_wheels
+from gb10.pipeline.wheels import Wheel, build_wheels
 from gb10.pipeline.workshop import Workshop, build_architecture, open_workshop
 from gb10.plan import Options, Overlay, Plan, plan_image
 from gb10.proc import capture
@@ -59,6 +61,10 @@ def small_plan(shop: Workshop, arch: str = "12.1f", overlay: Path | None = None)
     return plan_image(*small(), shop.catalog.toolkit, options)
 
 
+def wheels_of(shop: Workshop, plan: Plan, *rebuild: str) -> tuple[Wheel, ...]:
+    return build_wheels(shop, plan, lambda: find(shop.env, shop.store), rebuild=rebuild)
+
+
 @pytest.fixture(scope="module")
 def image(shop: Workshop) -> Verified:
     return build_image(shop, small_plan(shop), rebuild=(), tag="gb10/test:extra")
@@ -79,7 +85,7 @@ def read_file(shop: Workshop, reference: str, path: str) -> tuple[tarfile.TarInf
 
 
 def test_wheels_of_two_arches_live_side_by_side_and_are_compiled_once_each(shop: Workshop, cuda_tools: Path) -> None:
-    made = [build_wheels(shop, small_plan(shop, arch), rebuild=())[0] for arch in ("12.1f", "12.1a", "12.1f")]
+    made = [wheels_of(shop, small_plan(shop, arch))[0] for arch in ("12.1f", "12.1a", "12.1f")]
     assert made[2].hit
     assert made[0].path == made[2].path != made[1].path
     assert [cubins(wheel.path, cuda_tools) for wheel in made[:2]] == [{"sm_121f"}, {"sm_121a"}]
@@ -98,7 +104,7 @@ def cubins(wheel: Path, cuda_tools: Path) -> set[str]:
 
 
 def test_pip_takes_the_wheel_for_the_image_and_for_nothing_else(shop: Workshop) -> None:
-    wheel = build_wheels(shop, small_plan(shop), rebuild=())[0].path
+    wheel = wheels_of(shop, small_plan(shop))[0].path
     pip = [
         sys.executable,
         "-m",
@@ -118,9 +124,9 @@ def test_pip_takes_the_wheel_for_the_image_and_for_nothing_else(shop: Workshop) 
 
 def test_a_rebuild_really_compiles(shop: Workshop) -> None:
     plan = small_plan(shop)
-    before = build_wheels(shop, plan, rebuild=())[0]
+    before = wheels_of(shop, plan)[0]
     stamp = before.path.stat().st_ino
-    after = build_wheels(shop, plan, rebuild={"flashinfer-jit-cache"})[0]
+    after = wheels_of(shop, plan, "flashinfer-jit-cache")[0]
     measured = json.loads((after.path.parent / "measured.json").read_text(encoding="utf-8"))
     assert not after.hit
     assert after.path.stat().st_ino != stamp
@@ -138,17 +144,17 @@ def test_the_image_is_what_the_plan_says(shop: Workshop, image: Verified) -> Non
     assert config["WorkingDir"] == "/workspace/vllm"
     assert config["Labels"]["io.github.gb10.plan.key"] == plan.key
     assert "TORCH_CUDA_ARCH_LIST=12.1a" in config["Env"]
-    assert {plan.tags[0], plan.tags[1], "gb10/test:extra"} <= set(attributes["RepoTags"])
+    assert {plan.tags[0], plan.tags[-1], "gb10/test:extra"} <= set(attributes["RepoTags"])
     assert image.verdict.counts[Fit.NATIVE] == 1
 
 
 def test_the_plan_and_the_users_directories_are_inside(shop: Workshop, image: Verified) -> None:
-    _, text = read_file(shop, image.tags[1], "/usr/share/gb10/plan.json")
+    _, text = read_file(shop, image.tags[-1], "/usr/share/gb10/plan.json")
     assert json.loads(text)["key"] == small_plan(shop).key
     for directory in ("/var/cache/gb10", "/workspace/vllm"):
-        member, _ = read_file(shop, image.tags[1], directory)
+        member, _ = read_file(shop, image.tags[-1], directory)
         assert (member.uid, member.isdir()) == (10001, True)
-    link, _ = read_file(shop, image.tags[1], "/usr/local/cuda")
+    link, _ = read_file(shop, image.tags[-1], "/usr/local/cuda")
     assert link.linkname == "/usr/local/lib/python3.13/dist-packages/nvidia/cu13"
 
 
@@ -156,6 +162,18 @@ def test_the_same_again_builds_nothing(shop: Workshop, image: Verified) -> None:
     again = build_image(shop, small_plan(shop), rebuild=(), tag=None)
     assert again.hit
     assert again.digest == image.digest
+
+
+def test_the_context_that_is_left_builds_the_same_image_by_bake_alone(
+    shop: Workshop, image: Verified, tmp_path: Path
+) -> None:
+    plan, engine = small_plan(shop), find(shop.env, shop.store)
+    before = require_image(engine, image.tags[-1])
+    leave_context(shop, plan, engine, tmp_path / "left")
+    buildx = open_buildx(engine, shop.env, shop.store)
+    file = str(tmp_path / "left/docker-bake.json")
+    capture([*buildx.command, "bake", "--provenance=false", "-f", file], env=buildx.env, cwd=tmp_path / "left")
+    assert require_image(engine, image.tags[-1]).id == before.id
 
 
 def test_an_image_of_known_layers_is_verified_without_a_build(shop: Workshop, image: Verified) -> None:
@@ -169,18 +187,18 @@ def test_an_overlay_is_one_more_layer_and_moves_no_other(shop: Workshop, image: 
     changed.write_text("raise SystemExit('patched')\n", encoding="utf-8")
     over = build_image(shop, small_plan(shop, overlay=tmp_path), rebuild=(), tag=None)
     engine = find(shop.env, shop.store)
-    before, after = (require_image(engine, verified.tags[1]).diff_ids for verified in (image, over))
+    before, after = (require_image(engine, verified.tags[-1]).diff_ids for verified in (image, over))
     assert len(set(after) - set(before)) <= 3  # settings (the plan is inside), the overlay, and WORKDIR's empty one
-    _, content = read_file(shop, over.tags[1], f"/{changed.relative_to(tmp_path)}")
+    _, content = read_file(shop, over.tags[-1], f"/{changed.relative_to(tmp_path)}")
     assert content == changed.read_bytes()
 
 
 def test_a_damaged_wheel_is_told_and_compiled_again(shop: Workshop, capfd: pytest.CaptureFixture[str]) -> None:
-    whole = build_wheels(shop, small_plan(shop), rebuild=())[0]
+    whole = wheels_of(shop, small_plan(shop))[0]
     content = bytearray(whole.path.read_bytes())
     content[len(content) // 2] ^= 1
     whole.path.write_bytes(content)
-    again = build_wheels(shop, small_plan(shop), rebuild=())[0]
+    again = wheels_of(shop, small_plan(shop))[0]
     assert "damaged in the store" in capfd.readouterr().err
     assert (again.hit, again.sha256) == (False, whole.sha256)
 
@@ -199,7 +217,7 @@ def test_a_damaged_download_is_fetched_again(shop: Workshop, capfd: pytest.Captu
 
 
 def test_a_module_that_holds_other_code_than_declared_is_refused(shop: Workshop, tmp_path: Path) -> None:
-    wheel = build_wheels(shop, small_plan(shop, "12.1a"), rebuild=())[0].path
+    wheel = wheels_of(shop, small_plan(shop, "12.1a"))[0].path
     shutil.copy(wheel, tmp_path)
     claim = (wheel.parent / "manifest.json").read_text(encoding="utf-8").replace("12.1a", "12.1f")
     (tmp_path / "manifest.json").write_text(claim, encoding="utf-8")

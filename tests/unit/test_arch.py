@@ -4,6 +4,7 @@ import pytest
 
 from gb10.arch import ARCHES, Arch, closest_arch, parse_arch
 from gb10.errors import UsageError
+from gb10.inside import aot
 
 
 @pytest.mark.parametrize(
@@ -51,3 +52,9 @@ def test_a_wrong_arch_is_answered_with_the_valid_ones_and_the_closest(written: s
 
 def test_triton_takes_the_capability_as_one_number() -> None:
     assert Arch("12.1", "f").triton == ("cuda", 121, 32)
+
+
+@pytest.mark.parametrize("arch", ARCHES, ids=str)
+def test_what_flashinfer_makes_of_an_arch_is_what_the_compile_stage_declares(arch: Arch) -> None:
+    assert arch.kernels == aot.PLAIN.get(str(arch), str(arch))
+    assert (arch.kernels in arch.meaning) == (not arch.suffix)

@@ -10,7 +10,7 @@ from gb10.engine.buildx import BuildRequest, arguments
 from gb10.engine.context import chosen_endpoint
 from gb10.engine.embedded import Place
 from gb10.engine.namespace import entering
-from gb10.errors import EngineError
+from gb10.errors import EngineError, Gb10Error
 from gb10.store import Store
 
 
@@ -66,24 +66,34 @@ def test_the_socket_path_is_short_whatever_the_store(tmp_path: Path) -> None:
 
 def test_a_build_has_no_network_and_no_attestation_by_default() -> None:
     argv = arguments(_request(), work=Path("/w"), progress="rawjson")
-    assert {"--network=none", "--allow=network.host", "--provenance=false", "--sbom=false"} <= set(argv)
+    assert {"--network=none", "--provenance=false", "--sbom=false"} <= set(argv)
+    assert not [word for word in argv if word.startswith("--allow")]
     assert argv[-2:] == ["--output=type=cacheonly", "/w/empty"]
 
 
 def test_what_is_asked_for_is_passed_on_in_a_fixed_order() -> None:
-    request = _request(contexts={"b": Path("/b"), "a": Path("/a")}, tags=("t:1", "t:2"), rebuild=("x", "y"))
+    request = _request(contexts={"b": Path("/b"), "a": Path("/a")}, tags=("t:1", "t:2"))
     argv = arguments(request, work=Path("/w"), progress="plain")
     assert [word for word in argv if word.startswith("--build-context")] == [
         "--build-context=a=/a",
         "--build-context=b=/b",
     ]
     assert [word for word in argv if word.startswith("--tag")] == ["--tag=t:1", "--tag=t:2"]
-    assert "--no-cache-filter=x,y" in argv
 
 
 def test_a_secret_may_have_commas_and_quotes_in_its_path() -> None:
     argv = arguments(_request(secrets={"ca": Path('/a, "b".pem')}), work=Path("/w"), progress="plain")
     assert '--secret=id=ca,"src=/a, ""b"".pem"' in argv
+
+
+def test_a_result_goes_to_a_directory_with_any_name() -> None:
+    argv = arguments(_request(out=Path('/a, "b" c')), work=Path("/w"), progress="plain")
+    assert argv[-2] == '--output=type=local,"dest=/a, ""b"" c"'
+
+
+def test_a_build_has_one_output() -> None:
+    with pytest.raises(Gb10Error, match="two outputs"):
+        _request(out=Path("/a"), output="type=image")
 
 
 def test_the_engine_enters_its_own_mount_namespace() -> None:
@@ -97,7 +107,8 @@ def _request(
     contexts: dict[str, Path] | None = None,
     secrets: dict[str, Path] | None = None,
     tags: tuple[str, ...] = (),
-    rebuild: tuple[str, ...] = (),
+    output: str | None = None,
+    out: Path | None = None,
 ) -> BuildRequest:
     return BuildRequest(dockerfile=Path("/D"), target="final", platform="linux/arm64", contexts=contexts or {},
-                        secrets=secrets or {}, tags=tags, rebuild=rebuild)  # fmt: skip
+                        secrets=secrets or {}, tags=tags, output=output, out=out)  # fmt: skip

@@ -28,3 +28,9 @@ def test_select_declares_the_code_each_module_holds(arch: str, cubins: dict[str,
 def test_names_are_unique() -> None:
     names = [entry["name"] for entry in KERNELS["module"]]
     assert len(names) == len(set(names))
+
+
+def test_a_set_for_another_release_is_refused() -> None:
+    aot.check_version(KERNELS, KERNELS["flashinfer"])
+    with pytest.raises(SystemExit, match=r"the kernel set core is for FlashInfer .*, the source is 9\.9"):
+        aot.check_version(KERNELS, "9.9")

@@ -21,7 +21,7 @@ LAYERS = (
     {"cli"},
     {"__main__"},
 )
-PURE = ("arch", "artifact", "digest", "document", "schema", "plan", "render")
+PURE = ("arch", "artifact", "digest", "document", "machine", "model", "plan", "render", "schema")
 WORLD = {
     "asyncio", "ctypes", "docker", "fcntl", "glob", "http", "httpx", "io", "os", "platform", "requests", "select",
     "shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "time", "urllib3",

@@ -1,17 +1,24 @@
 """The plan: every input of a step moves its key, nothing else does."""
 
-from collections.abc import Callable
+import ast
+import datetime
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gb10.arch import parse_arch
 from gb10.catalog import ROOT, Catalog
+from gb10.errors import UsageError
 from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.plan import Options, Overlay, Plan, Toolkit, plan_image
-from gb10.schema import Lock, Recipe
+from gb10.plan import COMPILE_SCRIPTS, UNPACKER, Options, Overlay, Plan, Toolkit, plan_image
+from gb10.render import dockerfile, labels, wheel_dockerfile
+from gb10.schema import Lock, Recipe, Source
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
+WHEEL = "flashinfer-jit-cache"
+COMPILED = {WHEEL, f"layer-{WHEEL}", "image", "proof"}
 
 
 @pytest.fixture(scope="module")
@@ -25,16 +32,26 @@ def lock() -> Lock:
 
 
 def make(
-    recipe: Recipe, lock: Lock, *, arch: str = "12.1f", toolkit: Toolkit | None = None, overlay: Overlay | None = None
+    recipe: Recipe,
+    lock: Lock,
+    *,
+    arch: str = "12.1f",
+    platform: str | None = None,
+    toolkit: Toolkit | None = None,
+    overlay: Overlay | None = None,
 ) -> Plan:
     target = parse_arch(arch)
-    chosen = Options(arch=target, platform=target.platform, build="amd64", overlay=overlay)
+    chosen = Options(arch=target, platform=platform or target.platform, build="amd64", overlay=overlay)
     return plan_image(recipe, lock, toolkit or Catalog(ROOT).toolkit, chosen)
 
 
 def moved(before: Plan, after: Plan) -> set[str]:
     keys = {step.name: step.key for step in before.steps}
     return {step.name for step in after.steps if keys.get(step.name) != step.key}
+
+
+def layers(plan: Plan) -> set[str]:
+    return {step.name for step in plan.of_kind("layer")}
 
 
 def test_the_same_inputs_give_the_same_keys(recipe: Recipe, lock: Lock) -> None:
@@ -49,20 +66,86 @@ def test_steps_come_after_what_they_need(recipe: Recipe, lock: Lock) -> None:
 
 
 def test_another_arch_moves_the_kernels_and_no_layer_of_upstream(recipe: Recipe, lock: Lock) -> None:
-    changed = moved(make(recipe, lock), make(recipe, lock, arch="12.1a"))
-    assert changed == {"flashinfer-jit-cache", "layer-flashinfer-jit-cache", "image", "proof"}
+    assert moved(make(recipe, lock), make(recipe, lock, arch="12.1a")) == COMPILED
+
+
+@pytest.mark.parametrize(
+    ("change", "steps"),
+    [
+        ({"cuda": "12.9"}, {"image", "proof"}),
+        ({"env": {"A": "b"}}, {"image", "proof"}),
+        ({"version": "0.33.1"}, {"image", "proof"}),
+        ({"engine": "other"}, {"image", "proof"}),
+        ({"repository": "gb10/other"}, {"image", "proof"}),
+        ({"workdir": "/w"}, {"image", "proof"}),
+        ({"entrypoint": ("vllm",)}, {"image", "proof"}),
+        ({"command": ("true",)}, {"image", "proof"}),
+        ({"user": 1}, {"base-image", "image", "proof"}),
+        ({"constraints": ()}, set()),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_word_of_the_recipe_moves_exactly_the_steps_it_decides(
+    recipe: Recipe, lock: Lock, change: Mapping[str, object], steps: set[str]
+) -> None:
+    assert moved(make(recipe, lock), make(recipe.model_copy(update=change), lock)) == steps
+
+
+@pytest.mark.parametrize("change", [{"python": "3.12"}, {"base": {"suite": "bookworm"}}], ids=["python", "suite"])
+def test_the_python_and_the_suite_move_what_is_installed_for_them(
+    recipe: Recipe, lock: Lock, change: Mapping[str, object]
+) -> None:
+    other = Recipe.model_validate(_merged(recipe.model_dump(), change))
+    before = make(recipe, lock)
+    assert moved(before, make(other, lock)) == {*layers(before), *COMPILED}
+
+
+def _merged(old: dict[str, object], new: Mapping[str, object]) -> dict[str, object]:
+    nested = {key: {**old[key], **value} for key, value in new.items()  # type: ignore[dict-item]
+              if isinstance(value, dict)}  # fmt: skip
+    return {**old, **new, **nested}
+
+
+def test_the_day_of_the_lock_moves_all_but_the_compiled_wheel(recipe: Recipe, lock: Lock) -> None:
+    before = make(recipe, lock)
+    later = lock.model_copy(update={"created": lock.created + datetime.timedelta(days=1)})
+    assert moved(before, make(recipe, later)) == {step.name for step in before.steps} - {WHEEL}
+
+
+def test_the_digest_of_the_lock_moves_the_image_that_names_it(recipe: Recipe, lock: Lock) -> None:
+    other = lock.model_copy(update={"input_digest": "0" * 64})
+    assert moved(make(recipe, lock), make(recipe, other)) == {"image", "proof"}
+
+
+def test_jobs_decide_no_key(recipe: Recipe, lock: Lock) -> None:
+    plan, templates = make(recipe, lock), Catalog(ROOT).templates
+    few, many = (wheel_dockerfile(plan, plan.step(WHEEL), templates, jobs=jobs) for jobs in (1, 64))
+    assert few.replace("--jobs 1", "--jobs 64") == many
+
+
+def test_the_key_stands_in_the_label_and_in_the_record(recipe: Recipe, lock: Lock) -> None:
+    plan = make(recipe, lock)
+    assert plan.key == plan.step("image").key == labels(plan)["io.github.gb10.plan.key"] == plan.record()["key"]
+    assert plan.key in dockerfile(plan, Catalog(ROOT).templates)
+
+
+def test_the_proof_is_no_part_of_the_record(recipe: Recipe, lock: Lock) -> None:
+    plan, toolkit = make(recipe, lock), Catalog(ROOT).toolkit
+    other = replace(toolkit, digests={**toolkit.digests, "inside/scan.py": "0" * 64})
+    assert plan.record() == make(recipe, lock, toolkit=other).record()
+    assert plan.record() != plan.document()
 
 
 @pytest.mark.parametrize(
     ("file", "steps"),
     [
-        ("inside/aot.py", {"flashinfer-jit-cache", "layer-flashinfer-jit-cache", "image", "proof"}),
-        ("kernels/flashinfer-core.toml", {"flashinfer-jit-cache", "layer-flashinfer-jit-cache", "image", "proof"}),
+        ("inside/aot.py", COMPILED),
+        ("inside/stub_torch/torch/__init__.py", COMPILED),
+        ("kernels/flashinfer-core.toml", COMPILED),
+        ("kernels/flashinfer-smoke.toml", set()),
         ("inside/settings.py", {"image", "proof"}),
-        ("templates/image.Dockerfile.j2", {"image", "proof"}),
         ("inside/scan.py", {"proof"}),
         ("debian/mirror.py", set()),
-        ("templates/scan.Dockerfile.j2", set()),
     ],
 )
 def test_a_file_of_ours_moves_exactly_the_steps_it_decides(
@@ -70,8 +153,48 @@ def test_a_file_of_ours_moves_exactly_the_steps_it_decides(
 ) -> None:
     toolkit = Catalog(ROOT).toolkit
     assert file in toolkit.digests
-    other = Toolkit(digests={**toolkit.digests, file: "0" * 64})
+    other = replace(toolkit, digests={**toolkit.digests, file: "0" * 64})
     assert moved(make(recipe, lock), make(recipe, lock, toolkit=other)) == steps
+
+
+@pytest.mark.parametrize("file", ["inside/install.py", "debian/rootfs.py"])
+def test_the_installer_and_the_unpacker_move_what_stands_on_them(recipe: Recipe, lock: Lock, file: str) -> None:
+    toolkit, before = Catalog(ROOT).toolkit, make(recipe, lock)
+    other = replace(toolkit, digests={**toolkit.digests, file: "0" * 64})
+    bases = {"base-build", "base-image"} if file == "inside/install.py" else set()
+    assert moved(before, make(recipe, lock, toolkit=other)) == {step.name for step in before.steps} - bases
+
+
+@pytest.mark.parametrize(
+    ("template", "steps"),
+    [("image", {"image", "proof"}), ("wheel", COMPILED), ("scan", set())],
+)
+def test_a_template_moves_the_steps_whose_dockerfile_it_is(
+    recipe: Recipe, lock: Lock, template: str, steps: set[str]
+) -> None:
+    toolkit, name = Catalog(ROOT).toolkit, f"{template}.Dockerfile.j2"
+    said = replace(toolkit, templates={**toolkit.templates, name: "{# why #}" + toolkit.templates[name]})
+    other = replace(toolkit, templates={**toolkit.templates, name: toolkit.templates[name] + "USER 0\n"})
+    assert moved(make(recipe, lock), make(recipe, lock, toolkit=said)) == set()
+    assert moved(make(recipe, lock), make(recipe, lock, toolkit=other)) == steps
+
+
+def test_what_the_keys_name_is_there_and_whole() -> None:
+    assert all(Catalog(ROOT).toolkit.of(name) for name in COMPILE_SCRIPTS)
+    assert set(UNPACKER) == _imported("rootfs")
+
+
+def _imported(module: str) -> set[str]:
+    """The modules of gb10.debian that one of them runs."""
+    found, waiting = set[str](), [module]
+    while waiting:
+        name = waiting.pop()
+        found.add(f"debian/{name}.py")
+        for node in ast.walk(ast.parse((ROOT / f"gb10/debian/{name}.py").read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gb10.debian."):
+                other = str(node.module).removeprefix("gb10.debian.")
+                waiting += [] if f"debian/{other}.py" in found else [other]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -106,9 +229,53 @@ def test_every_locked_wheel_lands_in_exactly_one_layer(recipe: Recipe, lock: Loc
     assert sorted(files) == sorted(wheel.sha256 for wheel in lock.wheels.image["arm64"])
 
 
-def test_tags_name_version_cuda_and_arch_and_the_second_the_key(recipe: Recipe, lock: Lock) -> None:
+def test_tags_name_version_cuda_and_arch_and_the_last_the_key(recipe: Recipe, lock: Lock) -> None:
     plan = make(recipe, lock)
     assert plan.tags == ("gb10/vllm:0.33.0-cu130-sm121f", f"gb10/vllm:0.33.0-cu130-sm121f-{plan.key[:12]}")
+
+
+def test_another_platform_than_the_archs_own_has_its_own_tags(recipe: Recipe, lock: Lock) -> None:
+    plan = make(recipe, lock, platform="linux/amd64")
+    moving = "gb10/vllm:0.33.0-cu130-sm121f-amd64"
+    assert plan.tags == (moving, f"{moving}-{plan.key[:12]}")
+
+
+def test_an_overlay_moves_no_tag(recipe: Recipe, lock: Lock) -> None:
+    plan = make(recipe, lock, overlay=Overlay(path="/o", digest="0" * 64))
+    assert plan.tags == (f"gb10/vllm:0.33.0-cu130-sm121f-{plan.key[:12]}",)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "hint"),
+    [("corr", "known: core, smoke; closest is core"), ("smok", "known: core, smoke; closest is smoke")],
+)
+def test_a_kernel_set_that_is_not_there(recipe: Recipe, lock: Lock, kernels: str, hint: str) -> None:
+    build = recipe.wheels[WHEEL].model_copy(update={"kernels": kernels})
+    with pytest.raises(UsageError, match=f"the source flashinfer has no kernel set '{kernels}'") as caught:
+        make(recipe.model_copy(update={"wheels": {WHEEL: build}}), lock)
+    assert caught.value.hint == hint
+
+
+def test_a_source_may_be_spelled_as_its_project_does(recipe: Recipe, lock: Lock) -> None:
+    spelled = recipe.model_copy(update={"sources": {"flashinfer": Source(sdist="FlashInfer_Python==0.7.2.post1")}})
+    assert moved(make(recipe, lock), make(spelled, lock)) == set()
+
+
+def test_a_source_that_the_lock_does_not_hold(recipe: Recipe, lock: Lock) -> None:
+    with pytest.raises(UsageError, match="no source archive of flashinfer-python"):
+        make(recipe, lock.model_copy(update={"sdists": {}}))
+
+
+def test_an_arch_that_is_newer_than_the_recipes_cuda(recipe: Recipe, lock: Lock) -> None:
+    with pytest.raises(UsageError, match=r"arch 12\.1f needs CUDA 12\.9 or newer, the vllm recipe pins 12\.8"):
+        make(recipe.model_copy(update={"cuda": "12.8"}), lock)
+
+
+@pytest.mark.parametrize(
+    ("arch", "about"), [("12.1f", "aot core for 12.1f"), ("12.1", "aot core for 12.1, compiled as 12.1a")]
+)
+def test_the_plan_says_what_a_plain_arch_becomes(recipe: Recipe, lock: Lock, arch: str, about: str) -> None:
+    assert make(recipe, lock, arch=arch).step(WHEEL).about == about
 
 
 def test_the_wheels_plan_is_the_part_that_the_wheels_need(recipe: Recipe, lock: Lock) -> None:

@@ -81,7 +81,6 @@ LABEL io.github.gb10.arch="12.1f" \
       io.github.gb10.plan.key="<key>" \
       io.github.gb10.wheel.flashinfer-jit-cache="<key>" \
       org.opencontainers.image.created="2026-11-21T00:00:00Z" \
-      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.title="vllm 0.33.0 for 12.1f" \
       org.opencontainers.image.version="0.33.0"
 WORKDIR /workspace/vllm

@@ -1,4 +1,4 @@
-# gb10/vllm:0.33.0-cu130-sm121f, key <key>: rendered by gb10, do not edit
+# gb10/vllm:0.33.0-cu130-sm121f-<key>, key <key>: rendered by gb10, do not edit
 FROM --platform=linux/amd64 scratch AS base-build
 ADD base-build.tar /
 
@@ -82,7 +82,6 @@ LABEL io.github.gb10.arch="12.1f" \
       io.github.gb10.plan.key="<key>" \
       io.github.gb10.wheel.flashinfer-jit-cache="<key>" \
       org.opencontainers.image.created="2026-11-21T00:00:00Z" \
-      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.title="vllm 0.33.0 for 12.1f" \
       org.opencontainers.image.version="0.33.0"
 WORKDIR /workspace/vllm

@@ -1,0 +1,135 @@
+"""The plan as values: options, steps with keys, the DAG of one image. Pure; gb10.plan makes them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from gb10.arch import Arch
+from gb10.artifact import Artifact
+from gb10.errors import UsageError
+from gb10.machine import MACHINES
+from gb10.schema import Architecture, Lock, Recipe
+
+Kind = Literal["rootfs", "tools", "wheel", "layer", "image", "proof"]
+SCHEMA: Final = "gb10/plan/v1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Toolkit:
+    """Our own files that decide bytes: digests of stage scripts, kernel sets and the unpacker; templates as text."""
+
+    digests: Mapping[str, str]
+    templates: Mapping[str, str]
+
+    def of(self, *names: str) -> dict[str, str]:
+        """The digests of these files; a folder's name means every file below it."""
+        return {
+            file: value
+            for file, value in self.digests.items()
+            if any(file == name or file.startswith(f"{name}/") for name in names)
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overlay:
+    """A directory copied over the image's root as its last layer."""
+
+    path: str
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """What the command line decides; ``build`` is the architecture of the building machine."""
+
+    arch: Arch
+    platform: str
+    build: Architecture
+    overlay: Overlay | None = None
+
+    @property
+    def target(self) -> Architecture:
+        """The image's architecture, in Debian's and OCI's spelling."""
+        for name in MACHINES:
+            if self.platform == f"linux/{name}":
+                return name
+        raise UsageError(f"unsupported platform {self.platform!r}", hint="valid: linux/arm64, linux/amd64")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One unit of work; ``key`` names its result, ``files`` are the locked files it consumes."""
+
+    name: str
+    kind: Kind
+    key: str
+    needs: tuple[str, ...] = ()
+    files: tuple[Artifact, ...] = ()
+    about: str = ""
+
+    @property
+    def download(self) -> int:
+        """Bytes of locked files, compressed as they travel."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """Every step of one image, in an order in which they can run.
+
+    ``tags`` ends with the one that holds the key and never moves. The one that moves stands before it, except in a
+    plan with an overlay: what one user laid over an image is not what its version and arch promise to the others.
+    """
+
+    recipe: Recipe
+    lock: Lock
+    options: Options
+    steps: tuple[Step, ...]
+    tags: tuple[str, ...]
+    key: str
+
+    def step(self, name: str) -> Step:
+        """The step of that name; raises KeyError."""
+        return next(step for step in self.steps if step.name == name)
+
+    def of_kind(self, kind: Kind) -> tuple[Step, ...]:
+        """The steps of one kind, in order."""
+        return tuple(step for step in self.steps if step.kind == kind)
+
+    def wheels_only(self) -> "Plan":
+        """The part of the plan that the wheels need."""
+        wanted = {name for step in self.of_kind("wheel") for name in (step.name, *self._closure(step))}
+        return replace(self, steps=tuple(step for step in self.steps if step.name in wanted))
+
+    def _closure(self, step: Step) -> set[str]:
+        return {name for need in step.needs for name in (need, *self._closure(self.step(need)))}
+
+    def record(self) -> dict[str, object]:
+        """What the image itself holds of its plan: the document without the proof, which decides no byte of it."""
+        return replace(self, steps=tuple(step for step in self.steps if step.kind != "proof")).document()
+
+    def document(self) -> dict[str, object]:
+        """The plan as data (schema gb10/plan/v1); nothing in it depends on the machine or the time."""
+        return {
+            "schema": SCHEMA,
+            "engine": self.recipe.engine,
+            "version": self.recipe.version,
+            "arch": str(self.options.arch),
+            "platform": self.options.platform,
+            "build": f"linux/{self.options.build}",
+            "lock": self.lock.input_digest,
+            "key": self.key,
+            "tags": list(self.tags),
+            "steps": [_step_document(step) for step in self.steps],
+        }
+
+
+def _step_document(step: Step) -> dict[str, object]:
+    return {
+        "name": step.name,
+        "kind": step.kind,
+        "key": step.key,
+        "needs": list(step.needs),
+        "about": step.about,
+        "files": [{"filename": file.filename, "sha256": file.sha256, "size": file.size} for file in step.files],
+    }

@@ -1,0 +1,58 @@
+"""Settings: the environment over the file over the default; a wrong value is told with its origin."""
+
+from pathlib import Path
+
+import pytest
+
+from gb10.config import read_settings, with_cache_dir, with_settings
+from gb10.errors import UsageError
+from gb10.store import store_root
+
+
+def written(tmp_path: Path, text: str) -> dict[str, str]:
+    """The environment of a user whose config.toml holds a text."""
+    (tmp_path / "gb10").mkdir()
+    (tmp_path / "gb10/config.toml").write_text(text, encoding="utf-8")
+    return {"XDG_CONFIG_HOME": str(tmp_path), "HOME": "/home/someone"}
+
+
+def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
+    env = written(tmp_path, 'jobs = 3\ndebian-mirror = "x"\n') | {"GB10_JOBS": "5"}
+    values = {setting.name: (setting.value, setting.origin) for setting in read_settings(env)}
+    assert values["jobs"] == ("5", "$GB10_JOBS")
+    assert values["debian-mirror"] == ("x", str(tmp_path / "gb10/config.toml"))
+    assert values["ca-bundle"] == (None, "default")
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "four", "2.5", " 2"])
+def test_jobs_is_a_whole_number(value: str) -> None:
+    with pytest.raises(UsageError, match="jobs must be a whole number") as caught:
+        with_settings({"GB10_JOBS": value})
+    assert caught.value.where == "from $GB10_JOBS"
+
+
+@pytest.mark.parametrize("value", ["0", "true", '"many"'])
+def test_jobs_of_the_file_is_a_whole_number(tmp_path: Path, value: str) -> None:
+    with pytest.raises(UsageError, match="jobs must be a whole number") as caught:
+        read_settings(written(tmp_path, f"jobs = {value}\n"))
+    assert "config.toml" in (caught.value.where or "")
+
+
+@pytest.mark.parametrize("text", ["jobs = \n", "\udce9 = 1\n", 'cache-dir = "~/store"\n', 'ca-bundle = "ca.pem"\n'])
+def test_a_file_that_cannot_be_used_is_a_usage_error(tmp_path: Path, text: str) -> None:
+    env = written(tmp_path, "")
+    (tmp_path / "gb10/config.toml").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(UsageError):
+        read_settings(env)
+
+
+def test_the_bootstrap_and_the_tool_use_one_store(tmp_path: Path) -> None:
+    env = written(tmp_path, 'cache-dir = "/big/gb10"\n') | {"XDG_CACHE_HOME": "/small"}
+    assert store_root(with_cache_dir(env)) == store_root(with_settings(env)) == Path("/big/gb10")
+    env["GB10_CACHE_DIR"] = "/mine"
+    assert store_root(with_cache_dir(env)) == store_root(with_settings(env)) == Path("/mine")
+
+
+def test_a_start_leaves_other_settings_to_the_tool(tmp_path: Path) -> None:
+    env = written(tmp_path, "jobs = 0\nunheard-of = 1\n")
+    assert with_cache_dir(env) == env

@@ -1,0 +1,109 @@
+"""Files by content: what is damaged is removed once, and never from under another run."""
+
+import hashlib
+import io
+import threading
+from pathlib import Path
+
+import pytest
+import requests
+from requests.adapters import BaseAdapter
+
+from gb10.artifact import Artifact
+from gb10.errors import FetchError
+from gb10.fetch import download, intact, stored
+from gb10.store import Store
+
+GOOD = b"what was locked"
+ARTIFACT = Artifact("a.whl", hashlib.sha256(GOOD).hexdigest(), len(GOOD))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+def put(store: Store, content: bytes) -> Path:
+    path = stored(store, ARTIFACT)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def never(path: Path) -> None:
+    pytest.fail(f"{path} is not damaged")
+
+
+def test_an_absent_and_a_good_file_are_not_damaged(store: Store) -> None:
+    assert not intact(store, ARTIFACT, never)
+    put(store, GOOD)
+    assert intact(store, ARTIFACT, never)
+
+
+@pytest.mark.parametrize("content", [b"what was l0cked", b"short"])
+def test_a_damaged_file_is_told_and_removed(store: Store, content: bytes) -> None:
+    told: list[Path] = []
+    path = put(store, content)
+    assert not intact(store, ARTIFACT, told.append)
+    assert told == [path]
+    assert not path.exists()
+
+
+def test_a_file_that_another_run_fetched_anew_stays(store: Store) -> None:
+    put(store, b"damaged")
+    answers: list[bool] = []
+    with store.locked(f"download-{ARTIFACT.sha256}"):
+        check = threading.Thread(target=lambda: answers.append(intact(store, ARTIFACT, never)))
+        check.start()
+        check.join(0.2)
+        assert check.is_alive()
+        path = put(store, GOOD)
+    check.join()
+    assert answers == [True]
+    assert path.read_bytes() == GOOD
+
+
+class Server(BaseAdapter):
+    """A server that honours ranges, without a socket."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__()
+        self.content = content
+        self.asked: list[dict[str, str]] = []
+
+    def send(self, request: requests.PreparedRequest, *_: object, **__: object) -> requests.Response:
+        self.asked.append({name: str(value) for name, value in request.headers.items()})
+        start = int(request.headers.get("Range", "bytes=0-")[6:-1])
+        reply = requests.Response()
+        reply.status_code = 206 if start else 200
+        reply.request = request
+        reply.raw = io.BytesIO(self.content[start:])
+        return reply
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def session(server: Server) -> requests.Session:
+    made = requests.Session()
+    made.trust_env = False
+    made.mount("https://", server)
+    return made
+
+
+@pytest.mark.parametrize("part", [b"", GOOD[:4]])
+def test_bytes_are_asked_for_as_they_are(store: Store, part: bytes) -> None:
+    (store.root / "tmp").mkdir()
+    (store.root / f"tmp/{ARTIFACT.sha256}.part").write_bytes(part)
+    server = Server(GOOD)
+    path = download(session(server), store, ARTIFACT, lambda: "https://server.invalid/a.whl")
+    assert path.read_bytes() == GOOD
+    assert server.asked[0]["Accept-Encoding"] == "identity"
+    assert server.asked[0].get("Range") == ("bytes=4-" if part else None)
+
+
+def test_a_file_that_is_not_the_locked_one_is_refused(store: Store) -> None:
+    with pytest.raises(FetchError, match="not the file that was locked"):
+        download(session(Server(b"something else!")), store, ARTIFACT, lambda: "https://server.invalid/a.whl")
+    assert not stored(store, ARTIFACT).exists()
+    assert not list((store.root / "tmp").iterdir())

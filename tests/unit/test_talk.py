@@ -1,0 +1,68 @@
+"""Talk without a terminal: plain lines, a sign of life, estimates, and failures that look like failures."""
+
+import re
+import time
+
+import pytest
+
+from gb10.talk import QUIET, Talk, Task, clock, remaining
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "done", "total", "seconds"),
+    [
+        (10, 0, 0, None),
+        (10, 0, 100, None),
+        (10, 9, 100, None),
+        (10, 10, 100, 90),
+        (60, 75, 100, 20),
+        (60, 100, 100, None),
+    ],
+)
+def test_the_rest_takes_as_long_as_the_speed_so_far_says(
+    elapsed: float, done: float, total: float, seconds: float | None
+) -> None:
+    assert remaining(elapsed, done, total) == seconds
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(9.9, "0:09"), (190, "3:10"), (3725, "1:02:05")])
+def test_clock(seconds: float, text: str) -> None:
+    assert clock(seconds) == text
+
+
+@pytest.mark.parametrize(("unit", "total", "amount"), [("B", 40e6, "10 of 40 MB"), ("files", 40, "10 of 40 files")])
+def test_a_line_of_progress(unit: str, total: float, amount: str) -> None:
+    task = Task("compile", unit, total, done=total / 4, note="norm.cu", started=time.monotonic() - 30.5)
+    assert task.text() == f"compile  {amount}  norm.cu  0:30  about 1:31 left"
+
+
+def test_a_task_that_ended_and_one_that_failed_differ(capsys: pytest.CaptureFixture[str]) -> None:
+    talk = Talk({})
+    with talk.task("one"):
+        pass
+    with pytest.raises(ValueError, match="x"), talk.task("two"):
+        raise ValueError("x")
+    with pytest.raises(KeyboardInterrupt), talk.task("three"):
+        raise KeyboardInterrupt
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1::2] == ["one  0.0 s", "two  failed after 0.0 s", "three  interrupted after 0.0 s"]
+    assert [timing.name for timing in talk.timings] == ["one"]
+
+
+def test_a_silent_task_still_shows_that_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    talk = Talk({}, interval=0.05)
+    with talk.task("compile", 40, "files") as task:
+        talk.update(task, 2, 40, "norm.cu")
+        time.sleep(0.3)
+    time.sleep(0.15)
+    lines = capsys.readouterr().err.splitlines()
+    beats = [line for line in lines if re.fullmatch(r"compile  2 of 40 files  norm\.cu  0:00", line)]
+    assert len(beats) >= 2
+    assert lines[-1].startswith("compile  2 of 40 files  0.")
+
+
+def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    talk = Talk({}, verbosity=QUIET, interval=0.01)
+    with talk.task("compile"):
+        time.sleep(0.05)
+    assert capsys.readouterr().err == ""
