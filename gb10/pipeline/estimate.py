@@ -4,6 +4,7 @@ import shutil
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from gb10.engine.find import look
@@ -82,21 +83,30 @@ def unpacked(steps: Iterable[Step]) -> int:
 
 
 def check_room(shop: Workshop, needed: Needs) -> None:
-    """Say what the work needs; raises BuildError before it starts when disk or memory are too small."""
+    """Say what the work needs; raises BuildError before it starts when a disk or the memory is too small."""
+    engine = look(shop.env, shop.store)
     free = shutil.disk_usage(shop.store.root).free
     shop.talk.say(f"needs {needed.disk / 1e9:.1f} GB of disk ({free / 1e9:.1f} GB free), "
                   f"{needed.download / 1e9:.1f} GB to download, about {needed.seconds / 60:.0f} min")  # fmt: skip
-    if needed.disk > free:
-        raise BuildError(
-            f"not enough disk: {needed.disk / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free",
-            where=str(shop.store.root),
-            hint="free some, or set GB10_CACHE_DIR to a larger disk",
-        )
+    for folder, wanted in _disks(shop.store.root, engine.data if engine else None, needed).items():
+        if wanted > shutil.disk_usage(folder).free:
+            raise BuildError(
+                f"not enough disk: {wanted / 1e9:.1f} GB needed, {shutil.disk_usage(folder).free / 1e9:.1f} GB free",
+                where=str(folder),
+                hint="free some, or set GB10_CACHE_DIR (and Docker's data-root) to a larger disk",
+            )
     if needed.memory > memory():
         raise BuildError(
             f"not enough memory: {needed.memory / 1e9:.1f} GB needed, {memory() / 1e9:.1f} GB available",
             hint="lower GB10_JOBS or stop other programs",
         )
+
+
+def _disks(store: Path, data: Path | None, needed: Needs) -> dict[Path, int]:
+    """Bytes by directory: all in the store, unless the engine keeps its data on another disk."""
+    if data is None or data.stat().st_dev == store.stat().st_dev:
+        return {store: needed.disk}
+    return {store: needed.download, data: needed.disk - needed.download}
 
 
 def jobs(shop: Workshop, cost: Cost) -> int:

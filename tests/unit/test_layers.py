@@ -119,6 +119,6 @@ def test_code_for_build_stages_stands_alone(path: Path) -> None:
     assert "gb10" not in packages_used(path)
 
 
-@pytest.mark.parametrize("module", ["errors", "proc", "store"])
+@pytest.mark.parametrize("module", ["config", "errors", "proc", "store"])
 def test_what_the_bootstrap_imports_is_standard_library(module: str) -> None:
     assert packages_used(PACKAGE / f"{module}.py") - {"gb10.errors", "gb10"} <= sys.stdlib_module_names
