@@ -109,17 +109,8 @@ def test_pip_takes_the_wheel_for_the_image_and_for_nothing_else(shop: Workshop) 
     wheel = wheels_of(shop, small_plan(shop))[0].path
     tag = wheel.stem.rsplit("-", 1)[1]
     assert re.fullmatch(r"manylinux_2_(3[4-9]|4[01])_aarch64", tag)  # the image's glibc is 2.41
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--dry-run",
-        "--no-deps",
-        "--only-binary=:all:",
-        "--target",
-        "unused",
-    ]
+    pip = [sys.executable, "-I", str(PIP / "pip"), "install", "--dry-run", "--no-deps", "--only-binary=:all:"]
+    pip += ["--target", "unused"]
     report = capture([*pip, "--platform", tag, "--quiet", "--report", "-", str(wheel)])
     assert json.loads(report)["install"][0]["metadata"]["name"] == "flashinfer-jit-cache"
     with pytest.raises(CommandFailedError, match="exited with 1"):
