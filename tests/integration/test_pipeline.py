@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from bootstrap.install import PIP
 from gb10.arch import parse_arch
 from gb10.catalog import ROOT, tree_digest
 from gb10.engine.buildx import open_buildx
