@@ -14,12 +14,14 @@ import subprocess
 import sys
 import zipfile
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 SITE = Path("usr/local/lib") / PYTHON / "dist-packages"
 BIN = Path("usr/local/bin")
+BATCH = 400  # files; fixed, so that the bytecode does not depend on the number of cores
 
 
 def main() -> None:
@@ -77,23 +79,28 @@ def move_scripts(site: Path, target: Path) -> None:
 
 
 def compile_all(site: Path, root: Path) -> None:
-    """Byte-compile for the image's own paths; what does not parse stays source, and is counted."""
+    """Byte-compile for the image's own paths; what does not parse stays source, and is named.
+
+    Each batch has a fresh process: bytecode depends on what the process compiled before (marshal's references).
+    """
     files = sorted(site.rglob("*.py"))
-    with ProcessPoolExecutor() as pool:
-        done = pool.map(compile_one, files, [root] * len(files), chunksize=64)
-        failed = [file for file, good in zip(files, done, strict=True) if not good]
+    batches = [files[at : at + BATCH] for at in range(0, len(files), BATCH)]
+    with ProcessPoolExecutor(mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        failed = [file for batch in pool.map(compile_batch, batches, [root] * len(batches)) for file in batch]
     print(f"byte-compiled {len(files) - len(failed)} of {len(files)} files", flush=True)
     for file in failed:
         print(f"kept as source (does not parse as {PYTHON}): {file}", flush=True)
 
 
-def compile_one(file: Path, root: Path) -> bool:
-    """One file; hash-based and unchecked, so that times do not matter."""
-    return bool(
-        compileall.compile_file(
+def compile_batch(files: list[Path], root: Path) -> list[Path]:
+    """The files that do not parse; bytecode is hash-based and unchecked, so that times do not matter."""
+    return [
+        file
+        for file in files
+        if not compileall.compile_file(
             file, stripdir=str(root), prependdir="/", quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH
         )
-    )
+    ]
 
 
 def clamp(root: Path, epoch: int) -> None:

@@ -4,43 +4,43 @@ ADD base-build.tar /
 
 FROM base-build AS tools
 RUN --network=none --mount=type=bind,from=tools-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    python3 /install.py --wheels /wheels --out / --epoch 1795219200
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out / --epoch 1795219200
 
 FROM tools AS layer-cudnn
 RUN --network=none --mount=type=bind,from=layer-cudnn-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
 
 FROM tools AS layer-cuda
 RUN --network=none --mount=type=bind,from=layer-cuda-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
 
 FROM tools AS layer-nvcc
 RUN --network=none --mount=type=bind,from=layer-nvcc-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
 
 FROM tools AS layer-torch
 RUN --network=none --mount=type=bind,from=layer-torch-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
 
 FROM tools AS layer-dsl
 RUN --network=none --mount=type=bind,from=layer-dsl-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
 
 FROM tools AS layer-deps
 RUN --network=none --mount=type=bind,from=layer-deps-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
 
 FROM tools AS layer-flashinfer
 RUN --network=none --mount=type=bind,from=layer-flashinfer-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
 
 FROM tools AS layer-vllm
 RUN --network=none --mount=type=bind,from=layer-vllm-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
 
 FROM tools AS layer-flashinfer-jit-cache
 RUN --network=none --mount=type=bind,from=layer-flashinfer-jit-cache-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
 
 FROM --platform=linux/amd64 scratch AS base
 ADD base-image.tar /out/
@@ -48,7 +48,7 @@ ADD base-image.tar /out/
 FROM base-build AS settings
 RUN --network=none --mount=type=bind,source=settings.py,target=/settings.py --mount=type=bind,source=plan.json,target=/plan.json \
     --mount=type=bind,from=base,source=/out,target=/base \
-    python3 /settings.py --base /base --out /out --plan /plan.json --epoch 1795219200 --cc aarch64-linux-gnu-gcc --user 10001 --workdir /workspace/vllm
+    PYTHONHASHSEED=0 python3 /settings.py --base /base --out /out --plan /plan.json --epoch 1795219200 --cc aarch64-linux-gnu-gcc --user 10001 --workdir /workspace/vllm
 
 FROM --platform=linux/arm64 scratch AS image
 ADD --link base-image.tar /

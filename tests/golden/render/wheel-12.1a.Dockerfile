@@ -4,11 +4,11 @@ ADD base-build.tar /
 
 FROM base-build AS tools
 RUN --network=none --mount=type=bind,from=tools-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    python3 /install.py --wheels /wheels --out / --epoch 1795219200
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out / --epoch 1795219200
 
 FROM tools AS target
 RUN --network=none --mount=type=bind,from=target-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    python3 /install.py --wheels /wheels --out /target --epoch 1795219200 --platform aarch64-manylinux_2_39 --no-compile
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /target --epoch 1795219200 --platform aarch64-manylinux_2_39 --no-compile
 
 FROM tools AS compile
 ARG REBUILD=""
