@@ -112,7 +112,8 @@ class Talk:
 
     def hit(self, name: str) -> None:
         """A step whose result was already there."""
-        self.timings.append(Timing(name, 0.0, True))
+        if all(timing.name != name for timing in self.timings):
+            self.timings.append(Timing(name, 0.0, True))
         self.detail(f"{name}: already in the store")
 
     @contextmanager

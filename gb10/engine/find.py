@@ -44,7 +44,7 @@ def _reachable(env: Mapping[str, str], store: Store) -> tuple[Engine | None, tup
     except UnreachableError as error:
         reason = f"{endpoint.origin} ({endpoint.host}): {error}"
         if endpoint.origin == DEFAULT_ORIGIN:
-            return None, (reason,)
+            return None, (f"no Docker at the {reason}; using the engine of the store",)
         message = f"the container engine that {endpoint.origin} names cannot be used"
         raise EngineError(message, where=reason, hint=_hint(endpoint)) from error
 
