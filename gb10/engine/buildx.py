@@ -181,7 +181,7 @@ class _Record:
         lines = self.tails.get(self.failed.step, ())
         return BuildError(
             f"build step failed: {short(self.failed.step)}",
-            where="\n".join([*lines, self.failed.error.partition("\\n")[0][-200:], log]),
+            where="\n".join([*lines, self.failed.error.rpartition('" ')[2], log]),  # without the script it quotes
         )
 
 

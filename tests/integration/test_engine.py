@@ -308,8 +308,8 @@ def test_both_forms_of_progress_tell_the_same(site: Site) -> None:
 
 
 def test_a_failed_step_is_named_with_its_last_lines(site: Site) -> None:
-    with pytest.raises(BuildError, match="RUN echo first") as caught:
-        site.build("FROM os AS final\nRUN echo first; echo the reason >&2; exit 3")
+    with pytest.raises(BuildError, match=r"RUN \{ echo first") as caught:
+        site.build("FROM os AS final\nRUN { echo first; echo the reason; } >&2; exit 3")
     for part in ("first\nthe reason\n", "exit code: 3", str(site.log)):
         assert part in (caught.value.where or "")
     assert "the reason" in site.log.read_text(encoding="utf-8")
