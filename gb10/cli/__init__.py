@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Final
 
+from gb10.cli.unchanged import answered
 from gb10.errors import BuildError, Gb10Error, UsageError
 
 INTERRUPTED: Final = 130
@@ -20,7 +21,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run a verb; returns the exit code. Errors go to stderr, and with ``--json`` to stdout as a document."""
     as_json = "--json" in arguments
     try:
-        return _run(arguments, as_json=as_json)
+        return 0 if answered(arguments) else _run(arguments, as_json=as_json)
     except Gb10Error as error:
         return report(error, as_json=as_json)
     except KeyboardInterrupt:

@@ -1,5 +1,6 @@
 """``image``: build a proven image."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,8 @@ from gb10.cli.common import (
     verb_app,
     workshop,
 )  # fmt: skip
-from gb10.cli.show import image_document, print_image, print_plan
+from gb10.cli.show import image_document, keep_receipt, print_image, print_plan
+from gb10.cli.unchanged import own_receipt
 from gb10.engine.reference import check_reference
 from gb10.pipeline.assemble import leave_context
 from gb10.pipeline.builder import ready_engine
@@ -60,6 +62,7 @@ def image(
     quiet: QuietOption = False,
 ) -> None:
     """Build a proven image."""
+    receipt = own_receipt(sys.argv[1:])
     shop = workshop(verbose, quiet)
     extra = check_reference(tag) if tag else None
     plan = make_plan(shop, request(engine, arch, platform, overlay))
@@ -73,6 +76,8 @@ def image(
     verified = build_image(shop, plan, rebuild=rebuild, tag=extra)
     if context:
         leave_context(shop, plan, ready_engine(shop), context)
+    if receipt and receipt == own_receipt(sys.argv[1:]):
+        keep_receipt(shop, receipt, verified)
     if as_json:
         print_json(image_document(shop, verified))
     else:

@@ -1,11 +1,13 @@
 """How plans and results are shown: tables for people, documents for scripts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 
 from rich.table import Table
 
 from gb10.cli.common import print_json
+from gb10.engine.receipt import Receipt, write_receipt
 from gb10.pipeline.estimate import needs, step_seconds
 from gb10.pipeline.image import Verified
 from gb10.pipeline.wheels import Wheel
@@ -54,15 +56,28 @@ def image_document(shop: Workshop, verified: Verified) -> dict[str, object]:
 
 
 def print_image(shop: Workshop, verified: Verified) -> None:
-    """The summary on stderr, the digest on stdout."""
-    talk = shop.talk
-    for timing in talk.timings:
-        talk.say(f"  {timing.name:28} {'hit' if timing.hit else f'{timing.seconds:.1f} s'}")
-    talk.say(str(render_summary(verified.verdict)))
-    talk.say(f"{'unchanged' if verified.hit else 'built'}: {verified.size / 1e9:.2f} GB in {verified.layers} layers")
-    for tag in verified.tags:
-        talk.say(f"  {tag}")
+    """Phases and summary on stderr, the digest on stdout."""
+    for timing in shop.talk.timings:
+        shop.talk.say(f"  {timing.name:28} {'hit' if timing.hit else f'{timing.seconds:.1f} s'}")
+    for line in summary(verified):
+        shop.talk.say(line)
     print(verified.digest)
+
+
+def summary(verified: Verified) -> list[str]:
+    """What the image holds, its size and its tags."""
+    state = "unchanged" if verified.hit else "built"
+    size = f"{state}: {verified.size / 1e9:.2f} GB in {verified.layers} layers"
+    return [*str(render_summary(verified.verdict)).splitlines(), size, *(f"  {tag}" for tag in verified.tags)]
+
+
+def keep_receipt(shop: Workshop, path: Path, verified: Verified) -> None:
+    """Keep the answer that the same command will give while nothing changes."""
+    same = replace(verified, hit=True)
+    document = {**image_document(shop, same), "timings": []}
+    receipt = Receipt(host=same.host, id=same.id, tags=same.tags, proof=same.proof, digest=same.digest,
+                      summary=tuple(summary(same)), document=document)  # fmt: skip
+    write_receipt(path, receipt)
 
 
 def wheels_document(wheels: Sequence[Wheel]) -> dict[str, object]:

@@ -30,9 +30,12 @@ from gb10.verify.verdict import Verdict
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verified:
-    """An image whose GPU code was read back; ``digest`` is its config's."""
+    """An image whose GPU code was read back; ``digest`` is its config's, ``id`` the name that its engine gives it."""
 
     digest: str
+    id: str
+    host: str
+    proof: str
     tags: tuple[str, ...]
     size: int
     layers: int
@@ -51,7 +54,8 @@ def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: st
         record = there or _build(shop, engine, plan, rebuild)
         image = require_image(engine, plan.tags[-1])
         tag_image(engine, plan.tags[-1], tags)
-    return Verified(digest=record.config, tags=tags, size=image.size, layers=len(image.diff_ids),
+    return Verified(digest=record.config, id=image.id, host=engine.endpoint.host,
+                    proof=str(proof_path(shop, plan)), tags=tags, size=image.size, layers=len(image.diff_ids),
                     verdict=verdict_of(shop, plan), hit=there is not None)  # fmt: skip
 
 

@@ -5,8 +5,11 @@ import json
 import os
 import re
 import shutil
+import signal
+import subprocess
 import sys
 import tarfile
+import time
 import uuid
 import zipfile
 from contextlib import closing
@@ -22,6 +25,7 @@ from gb10.engine.buildx import open_buildx
 from gb10.engine.connection import client
 from gb10.engine.find import find
 from gb10.engine.images import require_image
+from gb10.engine.receipt import Receipt, read_receipt, write_receipt
 from gb10.errors import BuildError, VerifyError
 from gb10.lock import load_lock, load_recipe, lock_path
 from gb10.pipeline.assemble import leave_context
@@ -160,6 +164,16 @@ def test_the_same_again_builds_nothing(shop: Workshop, image: Verified) -> None:
     assert again.digest == image.digest
 
 
+def test_a_receipt_holds_only_while_the_engine_has_that_image_under_every_tag(image: Verified, tmp_path: Path) -> None:
+    receipt = Receipt(host=image.host, id=image.id, tags=image.tags, proof=image.proof, digest=image.digest,
+                      summary=("unchanged",), document={"hit": True})  # fmt: skip
+    others = (replace(receipt, id="sha256:0"), replace(receipt, tags=(*image.tags, "gb10/test:none")),
+              replace(receipt, host="unix:///nowhere"), replace(receipt, proof=str(tmp_path / "none")))  # fmt: skip
+    for one, found in ((receipt, receipt), *((other, None) for other in others)):
+        write_receipt(tmp_path / "receipt", one)
+        assert read_receipt(tmp_path / "receipt") == found
+
+
 def test_the_context_that_is_left_builds_the_same_image_by_bake_alone(
     shop: Workshop, image: Verified, tmp_path: Path
 ) -> None:
@@ -238,3 +252,34 @@ def test_a_build_that_fails_moves_no_tag(shop: Workshop, image: Verified) -> Non
         build_image(shop, bad, rebuild=(), tag=None)
     assert require_image(engine, plan.tags[0]).id == before
     assert image.tags[0] == plan.tags[0]
+
+
+BUILD = """\
+import os, sys
+sys.path.insert(0, os.getcwd())
+from tests.integration.test_pipeline import build_image, named_plan, open_workshop
+shop = open_workshop(os.environ, verbosity=-1)
+build_image(shop, named_plan(shop, sys.argv[1]), rebuild={"flashinfer-jit-cache"}, tag=None)
+"""
+
+
+def named_plan(shop: Workshop, name: str) -> Plan:
+    """A plan of its own: its image runs ``name``."""
+    recipe, lock = small()
+    changed = recipe.model_copy(update={"command": (name,)})
+    return plan_image(changed, lock, shop.catalog.toolkit, small_plan(shop).options)
+
+
+def test_killed_at_any_moment_the_next_run_is_right(shop: Workshop) -> None:
+    whole = wheels_of(shop, small_plan(shop))[0]
+    name = uuid.uuid4().hex
+    for moment in (0.7, 1.5, 2.5, 4.0, 6.0, 9.0):
+        with subprocess.Popen([sys.executable, "-c", BUILD, name], cwd=ROOT, start_new_session=True) as run:
+            time.sleep(moment)
+            os.killpg(run.pid, signal.SIGKILL)
+    built = build_image(shop, named_plan(shop, name), rebuild=(), tag=None)
+    assert wheels_of(shop, small_plan(shop))[0].sha256 == whole.sha256
+    assert built.verdict.counts[Fit.NATIVE] == 1
+    assert (
+        json.loads(read_file(shop, built.tags[-1], "/usr/share/gb10/plan.json")[1])["key"] == named_plan(shop, name).key
+    )

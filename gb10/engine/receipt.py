@@ -1,0 +1,98 @@
+"""Receipts: what an ``image`` run answered, good while nothing that it read has changed; a no-op then loads nothing.
+
+A receipt is found by the digest of the command line, of the settings and the client configuration that choose store
+and engine, and of every file of the checkout. It holds only while the engine, asked over its socket, still has the
+very image under every tag.
+"""
+
+import hashlib
+import http.client
+import json
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+READ = ("gb10", "templates", "recipes", "requirements.lock")
+CHOICES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "GB10_CACHE_DIR")
+OTHER_WORK = ("--overlay", "--context", "--rebuild-flashinfer", "--dry-run", "--help", "-h")
+DEFAULT_SOCKET = Path("/var/run/docker.sock")
+TIMEOUT = 5  # seconds
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Receipt:
+    """The image that was found, where, and what was said."""
+
+    host: str
+    id: str
+    tags: tuple[str, ...]
+    proof: str
+    digest: str
+    summary: tuple[str, ...]
+    document: Mapping[str, object]
+
+
+def receipt_path(store: Path, arguments: Sequence[str], env: Mapping[str, str], config: Sequence[Path]) -> Path | None:
+    """Where the receipt of this command line lies; None for a command that has other work than to find the image.
+
+    ``config`` are the files, present or not, that choose store and engine.
+    """
+    if not arguments or arguments[0] != "image" or any(word.split("=")[0] in OTHER_WORK for word in arguments):
+        return None
+    hashed = hashlib.sha256(json.dumps([list(arguments), [env.get(name) for name in CHOICES]]).encode())
+    for file in (*config, *_files()):
+        hashed.update(f"\0{file}\0".encode())
+        hashed.update(file.read_bytes() if file.is_file() else b"-")
+    return store / "receipts" / hashed.hexdigest()
+
+
+def _files() -> list[Path]:
+    found = []
+    for name in READ:
+        for folder, folders, names in os.walk(CHECKOUT / name):
+            folders[:] = sorted(one for one in folders if one != "__pycache__")
+            found += [Path(folder) / one for one in sorted(names)]
+    return [*found, CHECKOUT / "requirements.lock"]
+
+
+def read_receipt(path: Path) -> Receipt | None:
+    """The receipt if there is one and the engine still has exactly that image under every tag."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        receipt = Receipt(**{**found, "tags": tuple(found["tags"]), "summary": tuple(found["summary"])})
+        return receipt if _holds(receipt) else None
+    except (OSError, ValueError, TypeError, KeyError, http.client.HTTPException):
+        return None  # the whole command then runs, and says what is wrong
+
+
+def write_receipt(path: Path, receipt: Receipt) -> None:
+    """Keep an answer, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside.write_text(json.dumps(asdict(receipt)), encoding="utf-8")
+    aside.replace(path)
+
+
+def _holds(receipt: Receipt) -> bool:
+    local = receipt.host.removeprefix("unix://")
+    passed_over = Path(local) != DEFAULT_SOCKET and DEFAULT_SOCKET.exists()
+    if not receipt.host.startswith("unix://") or passed_over or not Path(receipt.proof).exists():
+        return False
+    connection = http.client.HTTPConnection("docker", timeout=TIMEOUT)
+    connection.sock = socket.socket(socket.AF_UNIX)
+    with connection.sock:
+        connection.sock.settimeout(TIMEOUT)
+        connection.sock.connect(local)
+        return all(_id_of(connection, tag) == receipt.id for tag in receipt.tags)
+
+
+def _id_of(connection: http.client.HTTPConnection, tag: str) -> str | None:
+    connection.request("GET", f"/images/{quote(tag)}/json")
+    reply = connection.getresponse()
+    text = reply.read()
+    found = json.loads(text).get("Id") if reply.status == http.client.OK else None
+    return found if isinstance(found, str) else None
