@@ -41,6 +41,8 @@ class Task:
     name: str
     unit: str
     total: float
+    expected: float | None = None
+    """Seconds that the whole was measured to take; units of very different size say little about the rest."""
     done: float = 0
     note: str = ""
     started: float = field(default_factory=time.monotonic)
@@ -57,8 +59,10 @@ class Task:
         return time.monotonic() - self.started
 
     def left(self) -> str:
-        """``about 3:10 left``, at the speed so far; empty while that says nothing."""
+        """``about 3:10 left``, by what was measured, else at the speed so far; empty while that says nothing."""
         seconds = remaining(self.elapsed(), self.done, self.total)
+        if self.expected is not None:
+            seconds = max(0.0, self.expected - self.elapsed()) or None
         return f"about {clock(seconds)} left" if seconds is not None else ""
 
     def amount(self) -> str:
@@ -117,9 +121,9 @@ class Talk:
         self.detail(f"{name}: already in the store")
 
     @contextmanager
-    def task(self, name: str, total: float = 0, unit: str = "B") -> Iterator[Task]:
+    def task(self, name: str, total: float = 0, unit: str = "B", expected: float | None = None) -> Iterator[Task]:
         """Work with progress; its duration is kept for the summary when it does not fail."""
-        task = Task(name, unit, total)
+        task = Task(name, unit, total, expected)
         self._start(task)
         try:
             yield task

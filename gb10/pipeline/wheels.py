@@ -11,7 +11,7 @@ from gb10.engine.connection import Engine
 from gb10.engine.progress import Event, LogLine
 from gb10.errors import BuildError, UsageError
 from gb10.pipeline.builder import run_build
-from gb10.pipeline.estimate import jobs, kernel_cost
+from gb10.pipeline.estimate import jobs, kernel_cost, step_seconds
 from gb10.pipeline.prepare import SEAL, build_context, fetch_files, make_rootfs, store_paths
 from gb10.pipeline.proof import prove_wheel
 from gb10.pipeline.workshop import Workshop
@@ -83,7 +83,7 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path,
     cost = kernel_cost(shop, plan, step)
     with (
         build_context(shop, _files(shop, plan, step, base, jobs=jobs(shop, cost)), wheels) as context,
-        shop.talk.task(step.name, unit="files") as task,
+        shop.talk.task(step.name, unit="files", expected=step_seconds(shop, plan, step)) as task,
     ):
         request = BuildRequest(
             dockerfile=context.folder / "Dockerfile",

@@ -66,3 +66,10 @@ def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     with talk.task("compile"):
         time.sleep(0.05)
     assert capsys.readouterr().err == ""
+
+
+def test_what_was_measured_beats_the_speed_so_far() -> None:
+    task = Task("compile", "files", 40, expected=600.0, done=4)
+    assert task.left() in ("about 9:59 left", "about 10:00 left")
+    task.started -= 700
+    assert task.left() == ""
