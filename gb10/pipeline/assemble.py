@@ -69,11 +69,14 @@ def _folders(shop: Workshop, plan: Plan, wheels: Iterable[Wheel]) -> dict[str, l
 
 
 def proof_request(plan: Plan, context: BuildContext, out: Path) -> BuildRequest:
-    """Build every layer and write what each holds to ``out``."""
+    """Build every layer and write what each holds to ``out``.
+
+    For the image's platform, like the image: BuildKit would run every stage again for another one.
+    """
     return BuildRequest(
         dockerfile=context.folder / "Dockerfile",
         target="proof",
-        platform=f"linux/{plan.options.build}",
+        platform=plan.options.platform,
         context=context.folder,
         contexts=context.contexts,
         out=out,

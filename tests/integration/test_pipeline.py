@@ -29,6 +29,7 @@ from gb10.engine.receipt import Receipt, read_receipt, write_receipt
 from gb10.errors import BuildError, VerifyError
 from gb10.lock import load_lock, load_recipe, lock_path
 from gb10.pipeline.assemble import leave_context
+from gb10.pipeline.builder import log_path
 from gb10.pipeline.image import Verified, build_image
 from gb10.pipeline.inspect import scan_image
 from gb10.pipeline.proof import prove_wheel
@@ -146,6 +147,14 @@ def test_the_image_is_what_the_plan_says(shop: Workshop, image: Verified) -> Non
     assert "TORCH_CUDA_ARCH_LIST=12.1a" in config["Env"]
     assert {plan.tags[0], plan.tags[-1], "gb10/test:extra"} <= set(attributes["RepoTags"])
     assert image.verdict.counts[Fit.NATIVE] == 1
+
+
+def test_the_layers_that_were_proven_are_the_ones_exported(shop: Workshop) -> None:
+    plan = named_plan(shop, uuid.uuid4().hex)
+    build_image(shop, plan, rebuild=(), tag=None)
+    lines = log_path(shop, plan.step("image")).read_text(encoding="utf-8").splitlines()
+    assert any("COPY --link" in line for line in lines)
+    assert not [line for line in lines if "] RUN " in line]  # a cached step has no line of its own
 
 
 def test_the_plan_and_the_users_directories_are_inside(shop: Workshop, image: Verified) -> None:
