@@ -23,7 +23,7 @@ from gb10.engine.namespace import entering, leave
 from gb10.engine.packages import Programs, unpack_sound, unpacked
 from gb10.engine.privileges import require_privileges
 from gb10.errors import EngineError
-from gb10.proc import capture, last_lines, spawn
+from gb10.proc import last_lines, spawn
 from gb10.store import Store
 
 RUN = Path("/run")
@@ -132,15 +132,6 @@ def status(store: Store) -> Status:
     return Status(engine=answering(place), pid=pids[0] if pids else None, host=place.endpoint.host, log=place.log,
                   data=place.data, versions=programs.versions if programs else {},
                   programs=programs.bin if programs else None)  # fmt: skip
-
-
-def data_bytes(store: Store) -> int:
-    """Bytes of disk that images and build cache take; reads the whole tree, so it can take seconds."""
-    data = Place(store).data
-    if not data.is_dir():
-        return 0
-    with explained(f"cannot measure {data}", hint="run the command again when no build runs"):
-        return int(capture(["du", "--summarize", "--block-size=1", str(data)]).split()[0])
 
 
 def answering(place: Place) -> Engine | None:

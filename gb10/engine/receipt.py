@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-READ = ("gb10", "templates", "recipes", "requirements.lock")
+READ = ("gb10", "templates", "recipes")
 CHOICES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "GB10_CACHE_DIR")
 OTHER_WORK = ("--overlay", "--context", "--rebuild-flashinfer", "--dry-run", "--help", "-h")
 DEFAULT_SOCKET = Path("/var/run/docker.sock")

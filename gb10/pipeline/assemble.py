@@ -4,6 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -69,28 +70,22 @@ def _folders(shop: Workshop, plan: Plan, wheels: Iterable[Wheel]) -> dict[str, l
 
 
 def proof_request(plan: Plan, context: BuildContext, out: Path) -> BuildRequest:
-    """Build every layer and write what each holds to ``out``.
-
-    For the image's platform, like the image: BuildKit would run every stage again for another one.
-    """
-    return BuildRequest(
-        dockerfile=context.folder / "Dockerfile",
-        target="proof",
-        platform=plan.options.platform,
-        context=context.folder,
-        contexts=context.contexts,
-        out=out,
-    )
+    """Build every layer and write what each holds to ``out``."""
+    return replace(_request(plan, context, "proof"), out=out)
 
 
 def image_request(plan: Plan, context: BuildContext, *, containerd: bool) -> BuildRequest:
     """Hand the image to the engine's store under the tag that never moves; local layers are not compressed."""
+    output = "type=image,compression=uncompressed" if containerd else "type=image"
+    return replace(_request(plan, context, "image"), output=output, tags=(plan.tags[-1],))
+
+
+def _request(plan: Plan, context: BuildContext, target: str) -> BuildRequest:
+    """A target of the image's Dockerfile, for the image's platform: for another, BuildKit runs every stage anew."""
     return BuildRequest(
         dockerfile=context.folder / "Dockerfile",
-        target="image",
+        target=target,
         platform=plan.options.platform,
         context=context.folder,
         contexts=context.contexts,
-        output="type=image,compression=uncompressed" if containerd else "type=image",
-        tags=(plan.tags[-1],),
     )

@@ -3,7 +3,7 @@
 from contextlib import closing
 
 from gb10.engine.connection import Engine, client
-from gb10.pipeline.workshop import Workshop, write_whole
+from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan, Step
 
 
@@ -11,7 +11,7 @@ def remember_built(shop: Workshop, engine: Engine, plan: Plan) -> None:
     """Mark the layers and tools of a plan that was just built."""
     room = engine_room(engine)
     for step in (*plan.of_kind("tools"), *plan.of_kind("layer")):
-        write_whole(shop.store.entry(room, step.key), step.name)
+        shop.store.write_text(shop.store.entry(room, step.key), step.name)
 
 
 def engine_room(engine: Engine) -> str:

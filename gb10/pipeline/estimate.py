@@ -1,4 +1,4 @@
-"""Estimates: seconds, disk and memory of the steps that will run; this machine's own past runs beat the table."""
+"""Estimates: seconds, disk and memory of the steps that will run, from measured rates."""
 
 import shutil
 import tomllib

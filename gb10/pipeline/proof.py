@@ -13,7 +13,7 @@ from gb10.engine.connection import Engine
 from gb10.engine.images import find_image
 from gb10.errors import VerifyError
 from gb10.inside.scan import Scan
-from gb10.pipeline.workshop import Workshop, write_whole
+from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan
 from gb10.render import scanned
 from gb10.verify.declared import check_declared, refuse
@@ -48,7 +48,7 @@ def read_record(shop: Workshop, plan: Plan) -> Record | None:
 
 def write_record(shop: Workshop, plan: Plan, record: Record) -> None:
     """Bind a proof to the image that was exported from the same stages."""
-    write_whole(proof_path(shop, plan) / "image.json", json.dumps(asdict(record)) + "\n")
+    shop.store.write_text(proof_path(shop, plan) / "image.json", json.dumps(asdict(record)) + "\n")
 
 
 def known(shop: Workshop, engine: Engine, plan: Plan) -> Record | None:
@@ -75,14 +75,15 @@ def prove_wheel(wheel: Path) -> None:
 
 def prove_layers(folder: Path, plan: Plan, manifests: Iterable[Mapping[str, list[str]]]) -> Verdict:
     """The verdict over the scans in ``folder``; raises VerifyError when a module or an ELF is not what it should be."""
-    verdict = judge(read_layers(folder, plan), plan.options.arch)
+    scan = read_layers(folder, plan)
+    verdict = judge(scan, plan.options.arch)
     damaged = [judged.binary for judged in verdict.judged if judged.fit is Fit.DAMAGED]
     if damaged:
         raise VerifyError(f"{len(damaged)} files of the image are damaged",
                           where="\n".join(f"{binary.path}: {binary.error}" for binary in damaged),
                           hint="./build.py image again; if it stays, the upstream wheel itself is damaged")  # fmt: skip
     merged = {name: cubins for manifest in manifests for name, cubins in manifest.items()}
-    refuse(check_declared(merged, [read_layers(folder, plan)]))
+    refuse(check_declared(merged, [scan]))
     return verdict
 
 
@@ -100,7 +101,7 @@ def remember_layers(shop: Workshop, plan: Plan, diff_ids: Sequence[str]) -> None
     texts = [(proof_path(shop, plan) / f"{name}.json").read_text(encoding="utf-8") for name in names]
     texts += [Scan(root="workdir", binaries=()).to_json()] * (len(diff_ids) - len(names))
     for text, diff_id in zip(texts, diff_ids, strict=True):
-        write_whole(_kept(shop, diff_id), text)
+        shop.store.write_text(_kept(shop, diff_id), text)
 
 
 def known_layers(shop: Workshop, reference: str, diff_ids: Sequence[str]) -> Scan | None:

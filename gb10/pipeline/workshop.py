@@ -2,19 +2,16 @@
 
 import os
 import platform
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from gb10.catalog import ROOT, Catalog
 from gb10.config import with_settings
 from gb10.errors import UsageError
+from gb10.machine import MACHINES
 from gb10.schema import Architecture
 from gb10.store import Store, open_store
 from gb10.talk import Talk
-
-MACHINES: Mapping[str, Architecture] = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,9 +34,10 @@ def open_workshop(env: Mapping[str, str], *, verbosity: int) -> Workshop:
 def build_architecture() -> Architecture:
     """The architecture of this machine, in Debian's spelling."""
     machine = platform.machine()
-    if machine not in MACHINES:
-        raise UsageError(f"cannot build on {machine}", hint=f"supported build machines: {', '.join(MACHINES)}")
-    return MACHINES[machine]
+    names = {spelling: name for name, spelling in MACHINES.items()}
+    if machine not in names:
+        raise UsageError(f"cannot build on {machine}", hint=f"supported build machines: {', '.join(names)}")
+    return names[machine]
 
 
 def cores() -> int:
@@ -54,11 +52,3 @@ def memory() -> int:
             if line.startswith("MemAvailable:"):
                 return int(line.split()[1]) * 1024
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a small file of the store: whole or not at all, whoever else writes it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
