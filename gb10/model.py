@@ -109,7 +109,7 @@ class Plan:
         return replace(self, steps=tuple(step for step in self.steps if step.kind != "proof")).document()
 
     def document(self) -> dict[str, object]:
-        """The plan as data (schema gb10/plan/v1); nothing in it depends on the machine or the time."""
+        """The plan as data (docs/schemas/plan-v1.schema.json); neither machine nor time decides anything in it."""
         return {
             "schema": SCHEMA,
             "engine": self.recipe.engine,

@@ -29,7 +29,7 @@ def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
 
 
 def scanned(plan: Plan) -> list[str]:
-    """The stages whose files are the image's layers, lowest first."""
+    """The stages whose files are the image's layers, lowest first; the plan's record above them is no program."""
     return [
         "base",
         *(step.name for step in plan.of_kind("layer")),

@@ -70,7 +70,7 @@ app = typer.Typer(
 )
 
 
-def _version(value: bool) -> None:  # noqa: FBT001: Typer calls it with the flag's value
+def _version(value: bool) -> None:
     if value:
         print(f"gb10 {__version__} (Python {sys.version.split()[0]})")
         raise typer.Exit

@@ -33,7 +33,7 @@ def verb_app(help_text: str, *, group: bool = False) -> typer.Typer:
                        add_completion=False, context_settings=SETTINGS)  # fmt: skip
 
 
-def workshop(verbose: int = 0, quiet: bool = False) -> Workshop:  # noqa: FBT001, FBT002: two flags of the user's
+def workshop(verbose: int = 0, quiet: bool = False) -> Workshop:
     """The workshop with the user's environment and verbosity."""
     return open_workshop(os.environ, verbosity=-1 if quiet else min(verbose, 1))
 

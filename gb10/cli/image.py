@@ -25,9 +25,10 @@ from gb10.cli.unchanged import own_receipt
 from gb10.engine.reference import check_reference
 from gb10.pipeline.assemble import leave_context
 from gb10.pipeline.builder import ready_engine
-from gb10.pipeline.estimate import check_room, needs
+from gb10.pipeline.estimate import check_room
 from gb10.pipeline.image import build_image
-from gb10.pipeline.planning import make_plan, presence
+from gb10.pipeline.planning import make_plan
+from gb10.pipeline.survey import survey
 from gb10.pipeline.wheels import selected
 
 app = verb_app("""Build an image, prove what it holds, tag it.
@@ -67,12 +68,12 @@ def image(
     extra = check_reference(tag) if tag else None
     plan = make_plan(shop, request(engine, arch, platform, overlay))
     rebuild = selected(plan, ("flashinfer",) if rebuild_flashinfer else ())
+    found = survey(shop, plan, rebuild)
     if dry_run:
-        print_plan(shop, plan, presence(shop, plan, rebuild), as_json=as_json)
+        print_plan(shop, plan, found, as_json=as_json)
         return
-    there = presence(shop, plan, rebuild)
-    if not there["image"]:
-        check_room(shop, needs(shop, plan, there))
+    if not found.there["image"]:
+        check_room(shop, found.needs, found.engine)
     verified = build_image(shop, plan, rebuild=rebuild, tag=extra)
     if context:
         leave_context(shop, plan, ready_engine(shop), context)

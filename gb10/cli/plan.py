@@ -16,14 +16,15 @@ from gb10.cli.common import (
     workshop,
 )  # fmt: skip
 from gb10.cli.show import print_plan
-from gb10.pipeline.planning import make_plan, presence
+from gb10.pipeline.planning import make_plan
+from gb10.pipeline.survey import survey
 from gb10.render import bake, dockerfile
 
 app = verb_app("""Show every step, its key, and whether its result is already there. Changes nothing.
 
 \b
 ./build.py plan                    a table
-./build.py plan --json             the same as data (schema gb10/plan/v1)
+./build.py plan --json             the same as data (schema: docs/schemas/plan-v1.schema.json)
 ./build.py plan --dockerfile       the Dockerfile that would be built
 ./build.py plan --bake             docker-bake.json
 """)
@@ -48,4 +49,4 @@ def plan(
     elif as_bake:
         print_json(bake(made))
     else:
-        print_plan(shop, made, presence(shop, made, frozenset()), as_json=as_json)
+        print_plan(shop, made, survey(shop, made), as_json=as_json)

@@ -1,6 +1,6 @@
 """How plans and results are shown: tables for people, documents for scripts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -8,8 +8,9 @@ from rich.table import Table
 
 from gb10.cli.common import print_json
 from gb10.engine.receipt import Receipt, write_receipt
-from gb10.pipeline.estimate import needs, step_seconds
+from gb10.pipeline.estimate import step_seconds
 from gb10.pipeline.image import Verified
+from gb10.pipeline.survey import Survey
 from gb10.pipeline.wheels import Wheel
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan
@@ -17,9 +18,9 @@ from gb10.talk import terminal
 from gb10.verify.report import render_summary
 
 
-def print_plan(shop: Workshop, plan: Plan, there: Mapping[str, bool], *, as_json: bool) -> None:
+def print_plan(shop: Workshop, plan: Plan, found: Survey, *, as_json: bool) -> None:
     """The plan with hit and miss, and what the missing steps need."""
-    needed = needs(shop, plan, there)
+    there, needed = found.there, found.needs
     if as_json:
         document = plan.document()
         present = {"hit": {step.name: there[step.name] for step in plan.steps}, "needs": asdict(needed)}

@@ -19,8 +19,9 @@ from gb10.cli.common import (
 )  # fmt: skip
 from gb10.cli.show import print_plan, wheels_document
 from gb10.pipeline.builder import ready_engine
-from gb10.pipeline.estimate import check_room, needs
-from gb10.pipeline.planning import make_plan, presence
+from gb10.pipeline.estimate import check_room
+from gb10.pipeline.planning import make_plan
+from gb10.pipeline.survey import survey
 from gb10.pipeline.wheels import build_wheels, selected, show_in_checkout
 
 app = verb_app("""Compile the wheels of an image recipe: real SASS for the arch asked, cross-compiled where needed.
@@ -52,12 +53,12 @@ def wheels(
     shop = workshop(verbose, quiet)
     plan = make_plan(shop, request(engine, arch, platform, None)).wheels_only()
     rebuild = selected(plan, ("flashinfer",) if rebuild_flashinfer else ())
-    there = presence(shop, plan, rebuild)
+    found = survey(shop, plan, rebuild)
     if dry_run:
-        print_plan(shop, plan, there, as_json=as_json)
+        print_plan(shop, plan, found, as_json=as_json)
         return
-    if not all(there[step.name] for step in plan.of_kind("wheel")):
-        check_room(shop, needs(shop, plan, there))
+    if not all(found.there[step.name] for step in plan.of_kind("wheel")):
+        check_room(shop, found.needs, found.engine)
     built = build_wheels(shop, plan, lambda: ready_engine(shop), rebuild=rebuild)
     for wheel in built:
         show_in_checkout(shop, wheel)

@@ -1,6 +1,6 @@
-"""Inside a build stage: the image's own small files: the JIT toolchain's links, libcuda's stub, bytecode, the plan.
+"""Inside a build stage: the image's own small files: the JIT toolchain's links, libcuda's stub, bytecode.
 
-    settings.py --base ROOT --out ROOT --epoch SECONDS --cc COMPILER --user UID --workdir DIR --plan FILE
+    settings.py --base ROOT --out ROOT --epoch SECONDS --cc COMPILER --user UID --workdir DIR
 
 FlashInfer, Triton and CuTe DSL compile at run time: they look for CUDA_HOME/{bin,include,lib64}, for
 ``libX.so`` names that wheels do not carry, and link libcuda, which only the GPU's driver provides.
@@ -10,7 +10,6 @@ import argparse
 import importlib.util
 import os
 import py_compile
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +22,7 @@ LINKS = {"libcudart.so": "libcudart.so.13", "libcublas.so": "libcublas.so.13", "
 def main() -> None:
     """Write the tree below ``--out``."""
     parser = argparse.ArgumentParser(description=__doc__)
-    for name in ("base", "out", "plan", "workdir"):
+    for name in ("base", "out", "workdir"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--cc", required=True)
     parser.add_argument("--user", type=int, required=True)
@@ -33,9 +32,6 @@ def main() -> None:
     compile_library(options.base, options.out)
     owned(options.out / options.workdir.relative_to("/"), options.user)
     owned(options.out / "var/cache/gb10", options.user)
-    share = options.out / "usr/share/gb10"
-    share.mkdir(parents=True)
-    shutil.copy(options.plan, share / "plan.json")
     for folder, names, files in os.walk(options.out):
         for name in (*names, *files):
             os.utime(Path(folder) / name, (options.epoch, options.epoch), follow_symlinks=False)

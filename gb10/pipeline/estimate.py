@@ -5,9 +5,9 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from gb10.engine.find import look
+from gb10.engine.connection import Engine
 from gb10.errors import BuildError
 from gb10.fetch import stored
 from gb10.pipeline.workshop import Workshop, cores, memory
@@ -21,6 +21,8 @@ EXPORT_RATE: Final = 100e6
 ROOTFS_SECONDS: Final = 15.0
 COPIES: Final = {False: 2, True: 4}  # stage and linked layer; containerd's store adds a blob and its unpacked snapshot
 LEAST_MEMORY: Final = 2_000_000_000
+COSTS: Final = "kernels/costs.toml"
+UNMEASURED: Final = {"cpu_s": 60, "peak_mib": 1024}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,17 +37,22 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a kernel set's modules took when they were measured: CPU seconds, bytes of the largest process."""
+    """What a kernel set's modules take: CPU seconds, bytes of the largest process."""
 
     cpu_seconds: float
     peak: int
 
 
 def kernel_cost(shop: Workshop, plan: Plan, step: Step) -> Cost:
-    """The cost that a wheel's kernel set records."""
-    text = shop.catalog.contents[kernel_file(plan.recipe.wheels[step.name])].decode()
-    measured = [module.get("measured", {}) for module in tomllib.loads(text)["module"]]
-    return Cost(sum(one.get("cpu_s", 0) for one in measured), max(one.get("peak_mib", 1024) for one in measured) << 20)
+    """The measured costs of a wheel's modules; one that was never measured counts as UNMEASURED."""
+    kernels = _toml(shop, kernel_file(plan.recipe.wheels[step.name]))
+    costs = _toml(shop, COSTS)
+    of_modules = [costs.get(module["name"], UNMEASURED) for module in kernels["module"]]
+    return Cost(sum(cost["cpu_s"] for cost in of_modules), max(cost["peak_mib"] for cost in of_modules) << 20)
+
+
+def _toml(shop: Workshop, name: str) -> dict[str, Any]:
+    return tomllib.loads(shop.catalog.contents[name].decode())
 
 
 def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
@@ -60,12 +67,11 @@ def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
     return unpacked(plan.steps) / EXPORT_RATE if step.kind == "image" else 0.0
 
 
-def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool]) -> Needs:
-    """Totals over the steps that are not there."""
+def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine | None) -> Needs:
+    """Totals over the steps that are not there; ``engine`` is the one that runs."""
     absent = [step for step in plan.steps if not there[step.name]]
     files = {file.sha256: file for step in absent for file in step.files}
     download = sum(file.size for file in files.values() if not stored(shop.store, file).exists())
-    engine = look(shop.env, shop.store)
     context = sum(step.download for step in absent if step.kind == "layer")
     copies = COPIES[bool(engine and engine.containerd)]
     costs = [kernel_cost(shop, plan, step) for step in absent if step.kind == "wheel"]
@@ -82,9 +88,8 @@ def unpacked(steps: Iterable[Step]) -> int:
     return int(sum(step.download for step in steps if step.kind in ("layer", "rootfs")) * UNPACKED_RATIO)
 
 
-def check_room(shop: Workshop, needed: Needs) -> None:
+def check_room(shop: Workshop, needed: Needs, engine: Engine | None) -> None:
     """Say what the work needs; raises BuildError before it starts when a disk or the memory is too small."""
-    engine = look(shop.env, shop.store)
     free = shutil.disk_usage(shop.store.root).free
     shop.talk.say(f"needs {needed.disk / 1e9:.1f} GB of disk ({free / 1e9:.1f} GB free), "
                   f"{needed.download / 1e9:.1f} GB to download, about {needed.seconds / 60:.0f} min")  # fmt: skip

@@ -1,18 +1,14 @@
-"""Planning: read recipe and lock, refuse a stale lock, plan, and look up which results are already there."""
+"""Planning: read recipe and lock, refuse a stale lock, plan."""
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from gb10.arch import parse_arch
 from gb10.catalog import tree_digest
-from gb10.engine.find import look
 from gb10.errors import UsageError
 from gb10.lock import check_lock, load_lock, load_recipe, lock_path
-from gb10.pipeline.built import engine_room, is_built
-from gb10.pipeline.proof import known
 from gb10.pipeline.workshop import Workshop, build_architecture
-from gb10.plan import Options, Overlay, Plan, Step, plan_image
+from gb10.plan import Options, Overlay, Plan, plan_image
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,21 +41,3 @@ def _overlay(path: Path | None) -> Overlay | None:
             f"the overlay {path} is not a directory", hint="give a directory that mirrors the image's root"
         )
     return Overlay(path=str(path.absolute()), digest=tree_digest(path))
-
-
-def presence(shop: Workshop, plan: Plan, rebuild: Collection[str]) -> Mapping[str, bool]:
-    """Step name -> whether its result is already there; what is rebuilt, or stands on it, is not. Starts no engine."""
-    engine = look(shop.env, shop.store)
-    image = engine is not None and bool(plan.of_kind("image")) and known(shop, engine, plan) is not None
-    room = engine_room(engine) if engine else None
-    there: dict[str, bool] = {}
-    for step in plan.steps:
-        stands = all(there[need] for need in step.needs) or step.kind in ("rootfs", "wheel")
-        there[step.name] = step.name not in rebuild and stands and (image or _stored(shop, step, room))
-    return there
-
-
-def _stored(shop: Workshop, step: Step, room: str | None) -> bool:
-    if step.kind in ("rootfs", "wheel"):
-        return shop.store.entry(f"{step.kind}s", step.key).exists()
-    return step.kind in ("tools", "layer") and is_built(shop, room, step)

@@ -95,11 +95,11 @@ def read_layers(folder: Path, plan: Plan) -> Scan:
 def remember_layers(shop: Workshop, plan: Plan, diff_ids: Sequence[str]) -> None:
     """Keep each layer's scan under its diffID, so that any image that shares the layer is verified in seconds.
 
-    The one layer beyond the scanned stages is WORKDIR's, which holds no file.
+    The layers beyond the scanned stages are the plan's record and WORKDIR's, which hold no ELF.
     """
     names = scanned(plan)
     texts = [(proof_path(shop, plan) / f"{name}.json").read_text(encoding="utf-8") for name in names]
-    texts += [Scan(root="workdir", binaries=()).to_json()] * (len(diff_ids) - len(names))
+    texts += [Scan(root="no binary", binaries=()).to_json()] * (len(diff_ids) - len(names))
     for text, diff_id in zip(texts, diff_ids, strict=True):
         shop.store.write_text(_kept(shop, diff_id), text)
 

@@ -46,9 +46,12 @@ FROM --platform=linux/amd64 scratch AS base
 ADD base-image.tar /out/
 
 FROM base-build AS settings
-RUN --network=none --mount=type=bind,source=settings.py,target=/settings.py --mount=type=bind,source=plan.json,target=/plan.json \
-    --mount=type=bind,from=base,source=/out,target=/base \
-    PYTHONHASHSEED=0 python3 /settings.py --base /base --out /out --plan /plan.json --epoch 1795219200 --cc aarch64-linux-gnu-gcc --user 10001 --workdir /workspace/vllm
+RUN --network=none --mount=type=bind,source=settings.py,target=/settings.py --mount=type=bind,from=base,source=/out,target=/base \
+    PYTHONHASHSEED=0 python3 /settings.py --base /base --out /out --epoch 1795219200 --cc aarch64-linux-gnu-gcc --user 10001 --workdir /workspace/vllm
+
+FROM base-build AS record
+RUN --network=none --mount=type=bind,source=plan.json,target=/plan.json \
+    install -D -m 644 /plan.json /out/usr/share/gb10/plan.json && find /out -exec touch -h -d @1795219200 {} +
 
 FROM --platform=linux/arm64 scratch AS image
 ADD --link base-image.tar /
@@ -63,6 +66,7 @@ COPY --link --from=layer-vllm /out/ /
 COPY --link --from=layer-flashinfer-jit-cache /out/ /
 COPY --link --from=settings /out/ /
 COPY --link --from=overlay / /
+COPY --link --from=record /out/ /
 ENV CUDA_CACHE_MAXSIZE="4294967296" \
     CUDA_CACHE_PATH="/var/cache/gb10/cuda" \
     CUDA_HOME="/usr/local/cuda" \

@@ -1,0 +1,45 @@
+"""The survey: which results of a plan are already there, and what the others need; starts and changes nothing."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from gb10.engine.connection import Engine
+from gb10.engine.find import look
+from gb10.pipeline.built import engine_room, is_built
+from gb10.pipeline.estimate import Needs, needs
+from gb10.pipeline.proof import known
+from gb10.pipeline.workshop import Workshop
+from gb10.plan import Plan, Step
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Survey:
+    """The engine that runs, whether each step's result is there (by name), and what the others need."""
+
+    engine: Engine | None
+    there: Mapping[str, bool]
+    needs: Needs
+
+
+def survey(shop: Workshop, plan: Plan, rebuild: Collection[str] = ()) -> Survey:
+    """Look around before any work; ``rebuild`` names steps that are made again. Raises EngineError."""
+    engine = look(shop.env, shop.store)
+    there = _presence(shop, plan, rebuild, engine)
+    return Survey(engine=engine, there=there, needs=needs(shop, plan, there, engine))
+
+
+def _presence(shop: Workshop, plan: Plan, rebuild: Collection[str], engine: Engine | None) -> Mapping[str, bool]:
+    """Step name -> whether its result is already there; what is rebuilt, or stands on it, is not."""
+    image = engine is not None and bool(plan.of_kind("image")) and known(shop, engine, plan) is not None
+    room = engine_room(engine) if engine else None
+    there: dict[str, bool] = {}
+    for step in plan.steps:
+        stands = all(there[need] for need in step.needs) or step.kind in ("rootfs", "wheel")
+        there[step.name] = step.name not in rebuild and stands and (image or _stored(shop, step, room))
+    return there
+
+
+def _stored(shop: Workshop, step: Step, room: str | None) -> bool:
+    if step.kind in ("rootfs", "wheel"):
+        return shop.store.entry(f"{step.kind}s", step.key).exists()
+    return step.kind in ("tools", "layer") and is_built(shop, room, step)

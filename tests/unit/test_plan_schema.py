@@ -1,0 +1,30 @@
+"""The plan's document is what its published schema says, with and without what a machine adds."""
+
+import json
+from dataclasses import asdict
+
+import jsonschema
+import pytest
+
+from gb10.catalog import ROOT
+from gb10.pipeline.estimate import Needs
+from tests.golden.test_render import plan_for
+
+SCHEMA = json.loads((ROOT / "docs/schemas/plan-v1.schema.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("arch", ["12.1f", "12.1a", "12.0"])
+def test_plans_follow_the_schema(arch: str) -> None:
+    document = json.loads(json.dumps(plan_for(arch).document()))
+    jsonschema.validate(document, SCHEMA)
+    present = {step["name"]: False for step in document["steps"]}
+    needs = asdict(Needs(download=1, disk=2, memory=3, seconds=4.5))
+    jsonschema.validate(document | {"hit": present, "needs": needs}, SCHEMA)
+
+
+def test_the_schema_refuses_what_is_no_plan() -> None:
+    document = plan_for("12.1f").document()
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document | {"key": "short"}, SCHEMA)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document | {"surprise": 1}, SCHEMA)
