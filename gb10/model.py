@@ -10,7 +10,7 @@ from gb10.errors import UsageError
 from gb10.machine import MACHINES
 from gb10.schema import Architecture, Lock, Recipe
 
-Kind = Literal["rootfs", "tools", "wheel", "layer", "image", "proof"]
+Kind = Literal["rootfs", "tools", "wheel", "layer", "graft", "mod", "image", "proof"]
 SCHEMA: Final = "gb10/plan/v1"
 
 
@@ -39,6 +39,39 @@ class Overlay:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class PatchUse:
+    """A patch that is applied to a locked file of ``project``; ``path`` is where one given by hand was read."""
+
+    source: str
+    project: str
+    name: str
+    sha256: str
+    path: str | None = None
+    installable: bool = True
+    """Whether a wheel holds what it changes; else only a source archive that is compiled does."""
+
+    @property
+    def label(self) -> str:
+        """``name@sha256``, the digest cut to 12 digits."""
+        return f"{self.name}@{self.sha256[:12]}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mod:
+    """A folder with ``run.sh`` that changes the image so far; ``path`` is where it lies, ``digest`` what it holds."""
+
+    name: str
+    path: str
+    digest: str
+    network: bool = False
+
+    @property
+    def label(self) -> str:
+        """``name@sha256``, the digest cut to 12 digits."""
+        return f"{self.name}@{self.digest[:12]}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
     """What the command line decides; ``build`` is the architecture of the building machine."""
 
@@ -46,6 +79,12 @@ class Options:
     platform: str
     build: Architecture
     overlay: Overlay | None = None
+    patches: tuple[PatchUse, ...] = ()
+    mods: tuple[Mod, ...] = ()
+
+    def patches_of(self, project: str) -> tuple[PatchUse, ...]:
+        """The patches for one project's files, in order."""
+        return tuple(use for use in self.patches if use.project == project)
 
     @property
     def target(self) -> Architecture:
@@ -66,6 +105,8 @@ class Step:
     needs: tuple[str, ...] = ()
     files: tuple[Artifact, ...] = ()
     about: str = ""
+    project: str | None = None
+    """Of a graft: whose wheel it changes."""
 
     @property
     def download(self) -> int:
@@ -78,7 +119,7 @@ class Plan:
     """Every step of one image, in an order in which they can run.
 
     ``tags`` ends with the one that holds the key and never moves. The one that moves stands before it, except in a
-    plan with an overlay: what one user laid over an image is not what its version and arch promise to the others.
+    plan with an overlay or mods: what one user laid over an image is not what its version and arch promise to others.
     """
 
     recipe: Recipe
@@ -99,7 +140,9 @@ class Plan:
     def wheels_only(self) -> "Plan":
         """The part of the plan that the wheels need."""
         wanted = {name for step in self.of_kind("wheel") for name in (step.name, *self._closure(step))}
-        return replace(self, steps=tuple(step for step in self.steps if step.name in wanted))
+        alone = {step.name: replace(step, needs=()) for step in self.of_kind("graft")}
+        steps = (alone.get(step.name, step) for step in self.steps if step.name in {*wanted, *alone})
+        return replace(self, steps=tuple(steps))
 
     def _closure(self, step: Step) -> set[str]:
         return {name for need in step.needs for name in (need, *self._closure(self.step(need)))}
@@ -120,6 +163,11 @@ class Plan:
             "lock": self.lock.input_digest,
             "key": self.key,
             "tags": list(self.tags),
+            "patches": [
+                {"source": use.source, "project": use.project, "name": use.name, "sha256": use.sha256}
+                for use in self.options.patches
+            ],
+            "mods": [{"name": mod.name, "sha256": mod.digest, "network": mod.network} for mod in self.options.mods],
             "steps": [_step_document(step) for step in self.steps],
         }
 

@@ -15,12 +15,12 @@ from gb10.artifact import Artifact
 from gb10.digest import digest
 from gb10.errors import UsageError
 from gb10.machine import MACHINES, glibc, uv_platform
-from gb10.model import Options, Overlay, Plan, Step, Toolkit
-from gb10.render import dockerfile, wheel_dockerfile
+from gb10.model import Mod, Options, Overlay, PatchUse, Plan, Step, Toolkit
+from gb10.render import dockerfile, environment, wheel_dockerfile
 from gb10.schema import Layer, Lock, LockedDeb, LockedSdist, LockedWheel, Recipe, WheelBuild, requirement_name
 
-__all__ = ("COMPILE_SCRIPTS", "MACHINES", "USER_HOME", "USER_NAME", "Options", "Overlay", "Plan", "Step", "Toolkit",
-           "image_tag", "kernel_file", "plan_image", "target_headers")  # fmt: skip
+__all__ = ("COMPILE_SCRIPTS", "MACHINES", "USER_HOME", "USER_NAME", "Mod", "Options", "Overlay", "PatchUse", "Plan",
+           "Step", "Toolkit", "image_tag", "kernel_file", "plan_image", "target_headers")  # fmt: skip
 
 BLANK: Final = "0" * 64
 NO_DAY: Final = datetime.date(1980, 1, 1)
@@ -31,6 +31,9 @@ COMPILE_SCRIPTS: Final = tuple(
     f"inside/{name}" for name in ("aot.py", "cuda_home.py", "jit_cache.py", "launch.py", "pack_wheel.py", "stub_torch")
 )
 INSTALLER: Final = "inside/install.py"
+SETTINGS: Final = "inside/settings.py"
+MOD_RUNNER: Final = "inside/mod.py"
+GRAFTER: Final = "inside/grafted.py"
 UNPACKER: Final = tuple(
     f"debian/{name}.py"
     for name in (
@@ -58,10 +61,14 @@ def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -
     wheels = tuple(_wheel(name, draft, toolkit, tools) for name in sorted(recipe.wheels))
     layers = tuple(_layer(name, files, draft, toolkit, tools) for name, files in _churn(recipe, lock, options).items())
     layers += tuple(_built_layer(wheel, toolkit, tools) for wheel in wheels)
-    draft = replace(draft, steps=(*draft.steps, *wheels, *layers))
-    image = _image(draft, toolkit, (bases[1], *layers))
+    grafts = _grafts(draft, toolkit, layers)
+    draft = replace(draft, steps=(*draft.steps, *wheels, *layers, *grafts))
+    mods = _mods(draft, toolkit, (bases[1], *layers, *grafts))
+    draft = replace(draft, steps=(*draft.steps, *mods))
+    image = _image(draft, toolkit, (bases[1], *layers, *grafts, *mods))
+    scanners = ("inside/scan.py", "inside/changed.py") if mods else ("inside/scan.py",)
     proof = Step(name="proof", kind="proof", needs=("image",), about="GPU code of every ELF",
-                 key=digest([image.key, toolkit.of("inside/scan.py")]))  # fmt: skip
+                 key=digest([image.key, toolkit.of(*scanners)]))  # fmt: skip
     return replace(draft, steps=(*draft.steps, image, proof), key=image.key, tags=_tags(recipe, options, image.key))
 
 
@@ -76,7 +83,8 @@ def _tags(recipe: Recipe, options: Options, key: str) -> tuple[str, ...]:
     """The tags of an image, as Plan tells."""
     moving = image_tag(recipe, options)
     unmoving = f"{moving}-{key[:12]}"
-    return (unmoving,) if options.overlay else (moving, unmoving)
+    own = options.overlay or options.mods or any(use.path for use in options.patches)
+    return (unmoving,) if own else (moving, unmoving)
 
 
 def _check_cuda(recipe: Recipe, options: Options) -> None:
@@ -128,7 +136,8 @@ def _wheel(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
     compilers = [_shas(lock.debs.build[options.build]), _shas(lock.wheels.tools[options.build])]
     _check_kernels(build, toolkit)
     own = toolkit.of(kernel_file(build), INSTALLER, *COMPILE_SCRIPTS, *UNPACKER)
-    return replace(step, key=digest(["wheel", text, sdist.sha256, _shas(headers), compilers, own]))
+    patches = [[use.sha256 for use in uses] for uses in [options.patches_of(sdist.name)] if uses]
+    return replace(step, key=digest(["wheel", text, sdist.sha256, _shas(headers), compilers, own, *patches]))
 
 
 def _sdist(pinned: str, lock: Lock) -> LockedSdist:
@@ -187,11 +196,42 @@ def _built_layer(wheel: Step, toolkit: Toolkit, tools: Step) -> Step:
     )
 
 
+def _grafts(draft: Plan, toolkit: Toolkit, layers: tuple[Step, ...]) -> tuple[Step, ...]:
+    """A step per locked wheel that has patches: the patched wheel, and the layer of what differs from upstream's."""
+    image = {wheel.name: wheel for wheel in draft.lock.wheels.image[draft.options.target]}
+    made = []
+    for project in dict.fromkeys(use.project for use in draft.options.patches):
+        uses = [use for use in draft.options.patches_of(project) if use.installable]
+        if project not in image or not uses:
+            continue
+        files = _artifacts((image[project],))
+        below = next(step for step in layers if files[0] in step.files)
+        made.append(Step(
+            name=f"graft-{project}", kind="graft", needs=(below.name,), files=files, project=project,
+            key=digest(["graft", below.key, files[0].sha256, [use.sha256 for use in uses], toolkit.of(GRAFTER)]),
+            about=", ".join(use.name.removesuffix(".patch") for use in uses),
+        ))  # fmt: skip
+    return tuple(made)
+
+
+def _mods(draft: Plan, toolkit: Toolkit, below: tuple[Step, ...]) -> tuple[Step, ...]:
+    """A step per mod, each on the one before it: a change moves its own key and those above."""
+    options, made = draft.options, list[Step]()
+    overlay = options.overlay.digest if options.overlay else None
+    under = digest([[step.key for step in below], toolkit.of(SETTINGS), overlay, environment(draft)])
+    for number, mod in enumerate(options.mods, 1):
+        under = digest(["mod", under, mod.name, mod.digest, mod.network, draft.recipe.workdir, toolkit.of(MOD_RUNNER)])
+        needs = (made[-1].name,) if made else tuple(step.name for step in below)
+        network = ", with the network" if mod.network else ""
+        made.append(Step(name=f"mod-{number}", kind="mod", key=under, needs=needs, about=f"{mod.label}{network}"))
+    return tuple(made)
+
+
 def _image(draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...]) -> Step:
     """The image: its Dockerfile, and the record of the plan that lies in it, with the keys of all other steps."""
     recipe, options = draft.recipe, draft.options
     overlay = options.overlay.digest if options.overlay else None
-    own = toolkit.of("inside/settings.py")
+    own = toolkit.of(SETTINGS, *([MOD_RUNNER] if options.mods else []))
     return Step(
         name="image",
         kind="image",

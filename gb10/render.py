@@ -8,7 +8,8 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 
 from gb10.arch import Arch
 from gb10.machine import MACHINES, glibc, uv_platform
-from gb10.model import Plan, Step
+from gb10.model import PatchUse, Plan, Step
+from gb10.schema import requirement_name
 
 # 1980-01-01, in seconds: our wheels have one date, so that a new lock of the same files keeps their keys.
 OLDEST_ZIP = 315_532_800
@@ -21,7 +22,9 @@ def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
     return _render(
         templates, "image.Dockerfile.j2", plan, platform=options.platform,
         layers=[step.name for step in plan.of_kind("layer")],
+        grafts=[(step.name, _below(plan, step)) for step in plan.of_kind("graft")],
         overlay=bool(options.overlay),
+        mods=list(zip((step.name for step in plan.of_kind("mod")), options.mods, strict=True)),
         scanned=scanned(plan),
         env=environment(plan), labels=sorted(labels(plan).items()),
         user=recipe.user, workdir=recipe.workdir, entrypoint=recipe.entrypoint, command=recipe.command,
@@ -33,9 +36,16 @@ def scanned(plan: Plan) -> list[str]:
     return [
         "base",
         *(step.name for step in plan.of_kind("layer")),
+        *(step.name for step in plan.of_kind("graft")),
         "settings",
         *(["overlay"] if plan.options.overlay else []),
+        *(step.name for step in plan.of_kind("mod")),
     ]
+
+
+def _below(plan: Plan, graft: Step) -> str:
+    """The layer that holds upstream's wheel."""
+    return next(step.name for step in plan.of_kind("layer") if graft.files[0] in step.files)
 
 
 def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], *, jobs: int) -> str:
@@ -43,8 +53,18 @@ def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], *, jo
     return _render(
         templates, "wheel.Dockerfile.j2", plan,
         step=step, oldest_zip=OLDEST_ZIP, python=plan.recipe.python, jobs=jobs, arch=plan.options.arch,
-        machine=MACHINES[plan.options.target],
+        machine=MACHINES[plan.options.target], patched=is_patched(plan, step),
     )  # fmt: skip
+
+
+def is_patched(plan: Plan, step: Step) -> bool:
+    """Whether patches change the source that a wheel is compiled from."""
+    return bool(plan.options.patches_of(source_project(plan, step)))
+
+
+def source_project(plan: Plan, step: Step) -> str:
+    """The project whose source archive a wheel is compiled from."""
+    return requirement_name(plan.recipe.sources[plan.recipe.wheels[step.name].source].sdist)
 
 
 def scan_dockerfile(plan: Plan, reference: str, platform: str, templates: Mapping[str, str]) -> str:
@@ -95,7 +115,16 @@ def labels(plan: Plan) -> dict[str, str]:
         f"{NAMESPACE}.plan.key": plan.key,
         f"{NAMESPACE}.lock.digest": plan.lock.input_digest,
         **{f"{NAMESPACE}.wheel.{step.name}": step.key for step in plan.of_kind("wheel")},
+        **_patch_labels(options.patches),
+        **{f"{NAMESPACE}.mod.{number}": mod.label for number, mod in enumerate(options.mods, 1)},
     }
+
+
+def _patch_labels(patches: tuple[PatchUse, ...]) -> dict[str, str]:
+    """By source, what was applied in its order."""
+    sources = dict.fromkeys(use.source for use in patches)
+    applied = {name: dict.fromkeys(use.label for use in patches if use.source == name) for name in sources}
+    return {f"{NAMESPACE}.patches.{name}": " ".join(uses) for name, uses in applied.items()}
 
 
 def bake(plan: Plan) -> dict[str, object]:
@@ -105,7 +134,11 @@ def bake(plan: Plan) -> dict[str, object]:
     }
     if plan.options.overlay:
         contexts["overlay"] = "contexts/overlay"
-    target = {"context": "main", "dockerfile": "Dockerfile", "contexts": contexts}
+    changed = (*plan.of_kind("graft"), *plan.of_kind("mod"))
+    contexts |= {f"{step.name}-files": f"contexts/{step.name}-files" for step in changed}
+    target: dict[str, object] = {"context": "main", "dockerfile": "Dockerfile", "contexts": contexts}
+    if any(mod.network for mod in plan.options.mods):
+        target["network"] = "default"
     return {
         "group": {"default": {"targets": ["image"]}},
         "target": {

@@ -156,6 +156,8 @@ class Recipe(Model):
     tools: Requirements = ()
     sources: dict[Name, Source] = {}
     wheels: dict[Name, WheelBuild] = {}
+    patches: Annotated[tuple[Name, ...], _unique("the series", str)] = ()
+    """The series that are applied, by source: to the locked wheels, and to the source archives that are compiled."""
     layers: Annotated[tuple[Layer, ...], _unique("the layer", lambda layer: str(layer.name))]
     env: dict[str, str] = {}
     user: Annotated[int, Field(ge=0)] = 10001

@@ -1,11 +1,18 @@
 """What holds for every test: unit and golden tests touch no network."""
 
+import signal
 import socket
 from typing import NoReturn
 
 import pytest
 
 MAY_CONNECT = ("integration", "e2e", "gpu")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _interruptible() -> None:
+    """Ctrl-C reaches the tests' children also where the suite was started in the background, which ignores it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

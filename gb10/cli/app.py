@@ -20,6 +20,8 @@ VERBS: Final = {
     "wheels": "Compile the wheels only: wheels --rebuild-flashinfer",
     "plan": "Show every step, its key, and whether its result is already there",
     "lock": "Resolve a recipe into its lock (the only verb that resolves)",
+    "patches": "Hold the patches against any release: patches status",
+    "mods": "Look at the mods that image --mod bakes in: mods list",
     "verify": "List the GPU code of a .so, a wheel, a directory or an image",
     "engine": "Start, stop or look at the container engine",
     "config": "Show the settings and where each one came from",

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,17 @@ PlatformOption = Annotated[
 OverlayOption = Annotated[
     Path | None, typer.Option("--overlay", help="Directory copied over the image's root as its last, small layer.")
 ]
+PatchOption = Annotated[
+    list[Path] | None,
+    typer.Option("--patch", metavar="FILE|DIR", help="A diff (as of a pull request), applied strictly; repeatable."),
+]
+ModOption = Annotated[
+    list[str] | None,
+    typer.Option("--mod", metavar="DIR|ZIP|NAME", help="A mod baked in as a layer of its own; repeatable, in order."),
+]
+ModNetworkOption = Annotated[
+    bool, typer.Option("--mod-network", help="Let mods without a mod.yaml use the network (recorded).")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop: the same code as `plan`.")]
 VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Say more.")]
@@ -38,9 +50,19 @@ def workshop(verbose: int = 0, quiet: bool = False) -> Workshop:
     return open_workshop(os.environ, verbosity=-1 if quiet else min(verbose, 1))
 
 
-def request(engine: str, arch: str, platform: str | None, overlay: Path | None) -> Request:
+def request(
+    engine: str,
+    arch: str,
+    platform: str | None,
+    overlay: Path | None,
+    *,
+    patches: Sequence[Path] | None = None,
+    mods: Sequence[str] | None = None,
+    mod_network: bool = False,
+) -> Request:
     """The request of a command line."""
-    return Request(engine=engine, arch=arch, platform=platform, overlay=overlay)
+    return Request(engine=engine, arch=arch, platform=platform, overlay=overlay, patches=tuple(patches or ()),
+                   mods=tuple(mods or ()), mod_network=mod_network)  # fmt: skip
 
 
 def print_json(document: object) -> None:

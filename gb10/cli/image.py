@@ -11,7 +11,10 @@ from gb10.cli.common import (
     DryRunOption,
     EngineOption,
     JsonOption,
+    ModNetworkOption,
+    ModOption,
     OverlayOption,
+    PatchOption,
     PlatformOption,
     QuietOption,
     VerboseOption,
@@ -50,6 +53,9 @@ def image(
     arch: ArchOption = "12.1f",
     platform: PlatformOption = None,
     overlay: OverlayOption = None,
+    patch: PatchOption = None,
+    mod: ModOption = None,
+    mod_network: ModNetworkOption = False,
     tag: Annotated[str | None, typer.Option("--tag", help="One more tag for the image.")] = None,
     context: Annotated[
         Path | None, typer.Option("--context", help="Leave the build context here, for `docker buildx bake`.")
@@ -66,7 +72,7 @@ def image(
     receipt = own_receipt(sys.argv[1:])
     shop = workshop(verbose, quiet)
     extra = check_reference(tag) if tag else None
-    plan = make_plan(shop, request(engine, arch, platform, overlay))
+    plan = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network))
     rebuild = selected(plan, ("flashinfer",) if rebuild_flashinfer else ())
     found = survey(shop, plan, rebuild)
     if dry_run:

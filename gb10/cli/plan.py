@@ -8,7 +8,10 @@ from gb10.cli.common import (
     ArchOption,
     EngineOption,
     JsonOption,
+    ModNetworkOption,
+    ModOption,
     OverlayOption,
+    PatchOption,
     PlatformOption,
     print_json,
     request,
@@ -37,13 +40,16 @@ def plan(
     arch: ArchOption = "12.1f",
     platform: PlatformOption = None,
     overlay: OverlayOption = None,
+    patch: PatchOption = None,
+    mod: ModOption = None,
+    mod_network: ModNetworkOption = False,
     as_json: JsonOption = False,
     as_dockerfile: Annotated[bool, typer.Option("--dockerfile", help="Print the Dockerfile.")] = False,
     as_bake: Annotated[bool, typer.Option("--bake", help="Print docker-bake.json.")] = False,
 ) -> None:
     """Show what would happen."""
     shop = workshop()
-    made = make_plan(shop, request(engine, arch, platform, overlay))
+    made = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network))
     if as_dockerfile:
         print(dockerfile(made, shop.catalog.templates))
     elif as_bake:

@@ -9,6 +9,7 @@ from gb10.cli.common import (
     DryRunOption,
     EngineOption,
     JsonOption,
+    PatchOption,
     PlatformOption,
     QuietOption,
     VerboseOption,
@@ -20,6 +21,7 @@ from gb10.cli.common import (
 from gb10.cli.show import print_plan, wheels_document
 from gb10.pipeline.builder import ready_engine
 from gb10.pipeline.estimate import check_room
+from gb10.pipeline.grafts import make_grafts
 from gb10.pipeline.planning import make_plan
 from gb10.pipeline.survey import survey
 from gb10.pipeline.wheels import build_wheels, selected, show_in_checkout
@@ -41,6 +43,7 @@ def wheels(
     engine: EngineOption = "vllm",
     arch: ArchOption = "12.1f",
     platform: PlatformOption = None,
+    patch: PatchOption = None,
     rebuild_flashinfer: Annotated[
         bool, typer.Option("--rebuild-flashinfer", help="Compile FlashInfer's kernels anew, whatever the store holds.")
     ] = False,
@@ -51,7 +54,7 @@ def wheels(
 ) -> None:
     """Compile the wheels only."""
     shop = workshop(verbose, quiet)
-    plan = make_plan(shop, request(engine, arch, platform, None)).wheels_only()
+    plan = make_plan(shop, request(engine, arch, platform, None, patches=patch)).wheels_only()
     rebuild = selected(plan, ("flashinfer",) if rebuild_flashinfer else ())
     found = survey(shop, plan, rebuild)
     if dry_run:
@@ -59,7 +62,8 @@ def wheels(
         return
     if not all(found.there[step.name] for step in plan.of_kind("wheel")):
         check_room(shop, found.needs, found.engine)
-    built = build_wheels(shop, plan, lambda: ready_engine(shop), rebuild=rebuild)
+    compiled = build_wheels(shop, plan, lambda: ready_engine(shop), rebuild=rebuild)
+    built = (*compiled, *make_grafts(shop, plan))
     for wheel in built:
         show_in_checkout(shop, wheel)
     if as_json:

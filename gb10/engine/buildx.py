@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import Literal, TextIO
 
 from gb10.engine.connection import Engine
 from gb10.engine.failure import explained
@@ -18,6 +18,7 @@ from gb10.errors import BuildError, EngineError, Gb10Error
 from gb10.proc import TAIL_LINES, CommandFailedError, capture, stream
 from gb10.store import Store
 
+Network = Literal["none", "default", "host"]
 LEAST_VERSION = (0, 10)
 """The first buildx with --provenance; named contexts came in 0.8."""
 RAWJSON_VERSION = (0, 13)
@@ -30,7 +31,10 @@ STEERING = ("BUILDX_", "BUILDKIT_", "DOCKER_BUILDKIT", "SOURCE_DATE_EPOCH")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildRequest:
-    """One target of one Dockerfile. No step has a network. Of ``out`` and ``output`` only one can be named."""
+    """One target of one Dockerfile. Of ``out`` and ``output`` only one can be named.
+
+    ``network`` is for steps that say ``RUN --network=default``; ``host`` is for an engine that has no bridge.
+    """
 
     dockerfile: Path
     target: str
@@ -45,6 +49,7 @@ class BuildRequest:
     """buildx's --output; without it and ``out`` the result stays in the build cache alone."""
     out: Path | None = None
     """A directory that receives the result's files."""
+    network: Network = "none"
 
     def __post_init__(self) -> None:
         if self.out and self.output:
@@ -116,7 +121,7 @@ def build(
 def arguments(request: BuildRequest, *, work: Path, progress: str) -> list[str]:
     """buildx's arguments for a request. Pure."""
     argv = ["build", f"--progress={progress}", "--provenance=false", "--sbom=false"]
-    argv += ["--network=none", f"--metadata-file={work / 'metadata.json'}"]
+    argv += [f"--network={request.network}", f"--metadata-file={work / 'metadata.json'}"]
     argv += [f"--file={request.dockerfile}", f"--target={request.target}", f"--platform={request.platform}"]
     argv += [f"--build-context={name}={path}" for name, path in sorted(request.contexts.items())]
     argv += [f"--secret=id={name},{_csv(f'src={path}')}" for name, path in sorted(request.secrets.items())]

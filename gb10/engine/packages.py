@@ -4,7 +4,8 @@ import json
 import os
 import platform
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,7 +104,8 @@ def _fetch(store: Store, env: Mapping[str, str]) -> Programs:
                           hint="install Docker and point to it by DOCKER_HOST")  # fmt: skip
     work = store.scratch("apt")
     try:
-        debs = _download(work, env)
+        packages = {name: _runc_suite() if name == "runc" else SUITE for name in PROGRAMS}
+        debs = _download(work, env, packages, "the embedded engine")
         versions = dict(_version(deb) for deb in debs)
         key = digest(versions | {"machine": platform.machine()})[:16]
         shutil.rmtree(store.entry("engine", key), ignore_errors=True)
@@ -115,23 +117,37 @@ def _fetch(store: Store, env: Mapping[str, str]) -> Programs:
     return Programs(programs, versions, sha256)
 
 
-def _download(root: Path, env: Mapping[str, str]) -> Sequence[Path]:
-    runc_suite = _runc_suite()
+@contextmanager
+def fetch_packages(store: Store, env: Mapping[str, str], names: Sequence[str]) -> Iterator[Sequence[Path]]:
+    """Packages of the suite for this machine, accepted by apt's signatures; gone afterwards. Raises EngineError."""
+    missing = [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool, path=env.get("PATH")) is None]
+    if missing:
+        raise EngineError(f"{' and '.join(names)} is fetched by apt, and {' and '.join(missing)} is not here",
+                          hint=f"install {' and '.join(names)} by your system's own means")  # fmt: skip
+    work = store.scratch("apt")
+    try:
+        yield _download(work, env, dict.fromkeys(names, SUITE), ", ".join(names))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _download(root: Path, env: Mapping[str, str], packages: Mapping[str, str], what: str) -> Sequence[Path]:
+    """The packages, by name and suite, without what they depend on."""
     source = f"deb [signed-by={archive_keyring()}] {mirror_url(env)}"
     for name in ("etc/preferences.d", "etc/trusted.gpg.d", "state/lists/partial", "cache/archives/partial", "debs"):
         (root / name).mkdir(parents=True)
     (root / "status").touch()
-    suites = dict.fromkeys((SUITE, runc_suite))
+    suites = dict.fromkeys(packages.values())
     (root / "etc/sources.list").write_text("".join(f"{source} {suite} main\n" for suite in suites), encoding="utf-8")
     (root / "apt.conf").write_text(CONFIGURATION.format(root=root), encoding="utf-8")
     apt = ["apt-get", "-q", "-c", str(root / "apt.conf")]
-    wanted = [f"{name}/{runc_suite if name == 'runc' else SUITE}" for name in PROGRAMS]
+    wanted = [f"{name}/{suite}" for name, suite in packages.items()]
     try:
         capture([*apt, "update"], env={**env, "LC_ALL": "C"})
         capture([*apt, "download", *wanted], env={**env, "LC_ALL": "C"}, cwd=root / "debs")
     except CommandFailedError as error:
         raise EngineError(
-            f"cannot fetch the embedded engine from {mirror_url(env)}",
+            f"cannot fetch {what} from {mirror_url(env)}",
             where=error.tail,
             hint="check the network and the mirror in apt's sources (or GB10_DEBIAN_MIRROR);\n"
             "or install Docker and point to it by DOCKER_HOST",

@@ -40,6 +40,13 @@ def missing_privilege(env: Mapping[str, str]) -> str | None:
     )
 
 
+def missing_capability() -> str | None:
+    """Why this process may not mount and register things with the kernel, None when it may."""
+    if os.geteuid() != 0:
+        return "this process is not root"
+    return None if _effective_capabilities() >> CAP_SYS_ADMIN & 1 else "this root lacks CAP_SYS_ADMIN"
+
+
 def _effective_capabilities() -> int:
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         name, _, value = line.partition(":")

@@ -18,7 +18,7 @@ from urllib.parse import quote
 CHECKOUT = Path(__file__).resolve().parents[2]
 READ = ("gb10", "templates", "recipes")
 CHOICES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "GB10_CACHE_DIR")
-OTHER_WORK = ("--overlay", "--context", "--rebuild-flashinfer", "--dry-run", "--help", "-h")
+OTHER_WORK = ("--overlay", "--mod", "--mod-network", "--context", "--rebuild-flashinfer", "--dry-run", "--help", "-h")
 DEFAULT_SOCKET = Path("/var/run/docker.sock")
 TIMEOUT = 5  # seconds
 

@@ -66,6 +66,18 @@ def install(uv: str, wheels: Path, site: Path, platform: str | None) -> None:
         argv += ["--python-platform", platform]
     subprocess.run(argv, check=True)
     shutil.rmtree(scratch)
+    forget_time(site)
+
+
+def forget_time(site: Path) -> None:
+    """Remove what uv leaves of the moment: its lock, and in each dist-info when the wheel's file was written."""
+    (site / ".lock").unlink(missing_ok=True)
+    for note in site.glob("*.dist-info/uv_cache.json"):
+        note.unlink()
+        record = note.with_name("RECORD")
+        lines = record.read_bytes().splitlines(keepends=True)
+        own = f"{note.parent.name}/{note.name},".encode()
+        record.write_bytes(b"".join(line for line in lines if not line.startswith(own)))
 
 
 def move_scripts(site: Path, target: Path) -> None:

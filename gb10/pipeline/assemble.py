@@ -10,6 +10,8 @@ from threading import Event
 
 from gb10.engine.buildx import BuildRequest
 from gb10.engine.connection import Engine
+from gb10.pipeline.grafts import graft_files, make_grafts
+from gb10.pipeline.mods import mod_contexts, mod_network, mod_secrets
 from gb10.pipeline.prepare import BuildContext, build_context, fetch_files, keep_context, make_rootfs, store_paths
 from gb10.pipeline.wheels import Wheel, build_wheels, show_in_checkout
 from gb10.pipeline.workshop import Workshop
@@ -27,11 +29,14 @@ def image_context(shop: Workshop, plan: Plan, engine: Engine, rebuild: Collectio
     with _fetching(shop, plan) as fetched:
         wheels = build_wheels(shop, plan, lambda: engine, rebuild=rebuild)
         fetched.result()
-    for wheel in wheels:
+    for wheel in (*wheels, *make_grafts(shop, plan)):
         show_in_checkout(shop, wheel)
     folders = _folders(shop, plan, wheels)
-    with build_context(shop, _files(shop, plan, bases), folders, plan.options.overlay) as context:
-        yield context
+    mods = mod_contexts(plan)
+    trees = {f"{step.name}-files": graft_files(shop, step) for step in plan.of_kind("graft")}
+    with (build_context(shop, _files(shop, plan, bases), folders, plan.options.overlay, mods, trees=trees) as context,
+          mod_secrets(shop, plan) as secrets):  # fmt: skip
+        yield replace(context, secrets=secrets, network=mod_network(plan, engine))
 
 
 def leave_context(shop: Workshop, plan: Plan, engine: Engine, target: Path) -> None:
@@ -54,12 +59,14 @@ def _fetching(shop: Workshop, plan: Plan) -> Iterator[Future[None]]:
 
 def _files(shop: Workshop, plan: Plan, bases: list[Path]) -> dict[str, Path | bytes]:
     own = shop.catalog.contents
+    scripts = ["install.py", "settings.py", "scan.py", *(["grafted.py"] if plan.of_kind("graft") else []),
+               *(["mod.py", "changed.py"] if plan.options.mods else [])]  # fmt: skip
     return {
         "Dockerfile": dockerfile(plan, shop.catalog.templates).encode(),
         "plan.json": (json.dumps(plan.record(), indent=1) + "\n").encode(),
         "base-build.tar": bases[0],
         "base-image.tar": bases[1],
-        **{name: own[f"inside/{name}"] for name in ("install.py", "settings.py", "scan.py")},
+        **{name: own[f"inside/{name}"] for name in scripts},
     }
 
 
@@ -88,4 +95,6 @@ def _request(plan: Plan, context: BuildContext, target: str) -> BuildRequest:
         platform=plan.options.platform,
         context=context.folder,
         contexts=context.contexts,
+        secrets=context.secrets,
+        network=context.network,
     )

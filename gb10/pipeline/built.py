@@ -10,7 +10,7 @@ from gb10.plan import Plan, Step
 def remember_built(shop: Workshop, engine: Engine, plan: Plan) -> None:
     """Mark the layers and tools of a plan that was just built."""
     room = engine_room(engine)
-    for step in (*plan.of_kind("tools"), *plan.of_kind("layer")):
+    for step in (*plan.of_kind("tools"), *plan.of_kind("layer"), *plan.of_kind("mod")):
         shop.store.write_text(shop.store.entry(room, step.key), step.name)
 
 

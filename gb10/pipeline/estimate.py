@@ -72,12 +72,13 @@ def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine 
     absent = [step for step in plan.steps if not there[step.name]]
     files = {file.sha256: file for step in absent for file in step.files}
     download = sum(file.size for file in files.values() if not stored(shop.store, file).exists())
-    context = sum(step.download for step in absent if step.kind == "layer")
+    sent = sum(step.download for step in absent if step.kind != "rootfs")
+    stages = sum(step.download for step in absent if step.kind in ("tools", "wheel")) * UNPACKED_RATIO
     copies = COPIES[bool(engine and engine.containerd)]
     costs = [kernel_cost(shop, plan, step) for step in absent if step.kind == "wheel"]
     return Needs(
         download=download,
-        disk=int(download + context + copies * unpacked(absent)),
+        disk=int(download + sent + stages + copies * unpacked(absent)),
         memory=max([LEAST_MEMORY, *(cost.peak * jobs(shop, cost) for cost in costs)]),
         seconds=download / DOWNLOAD_RATE + sum(step_seconds(shop, plan, step) for step in absent),
     )

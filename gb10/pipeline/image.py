@@ -11,6 +11,7 @@ from gb10.engine.progress import StepDone, StepStarted
 from gb10.pipeline.assemble import image_context, image_request, proof_request
 from gb10.pipeline.builder import ready_engine, run_build
 from gb10.pipeline.built import remember_built
+from gb10.pipeline.mods import naming_mods, ready_emulation
 from gb10.pipeline.prepare import BuildContext
 from gb10.pipeline.proof import (
     Record,
@@ -60,7 +61,8 @@ def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: st
 
 
 def _build(shop: Workshop, engine: Engine, plan: Plan, rebuild: Collection[str]) -> Record:
-    with image_context(shop, plan, engine, rebuild) as context:
+    ready_emulation(shop, engine, plan)
+    with image_context(shop, plan, engine, rebuild) as context, naming_mods(plan):
         _prove(shop, engine, plan, context)
         config = _export(shop, engine, plan, context)
     image = require_image(engine, plan.tags[-1])

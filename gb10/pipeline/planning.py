@@ -1,14 +1,18 @@
 """Planning: read recipe and lock, refuse a stale lock, plan."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gb10.arch import parse_arch
 from gb10.catalog import tree_digest
 from gb10.errors import UsageError
 from gb10.lock import check_lock, load_lock, load_recipe, lock_path
+from gb10.mods.find import find_mod
+from gb10.mods.record import require_fit
+from gb10.pipeline.patched import plan_patches
 from gb10.pipeline.workshop import Workshop, build_architecture
-from gb10.plan import Options, Overlay, Plan, plan_image
+from gb10.plan import Mod, Options, Overlay, Plan, plan_image
+from gb10.schema import Recipe
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,6 +23,10 @@ class Request:
     arch: str
     platform: str | None = None
     overlay: Path | None = None
+    patches: tuple[Path, ...] = ()
+    mods: tuple[str, ...] = ()
+    mod_network: bool = False
+    """Whether mods that bring no mod.yaml, and so cannot declare it, get the network."""
 
 
 def make_plan(shop: Workshop, request: Request) -> Plan:
@@ -29,8 +37,24 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
     lock = load_lock(lock_path(path))
     check_lock(recipe, lock)
     options = Options(arch=arch, platform=request.platform or arch.platform, build=build_architecture(),
-                      overlay=_overlay(request.overlay))  # fmt: skip
+                      overlay=_overlay(request.overlay), mods=_mods(shop, request, recipe))  # fmt: skip
+    patches = plan_patches(shop, recipe, lock, options.target, request.patches)
+    options = replace(options, patches=patches)
     return plan_image(recipe, lock, shop.catalog.toolkit, options)
+
+
+def _mods(shop: Workshop, request: Request, recipe: Recipe) -> tuple[Mod, ...]:
+    """The mods of a request, in its order; raises UsageError for one that is no mod, or not for this release."""
+    found = [find_mod(shop.catalog.root / "mods", name) for name in request.mods]
+    for index, mod in enumerate(found):
+        if mod.name in [other.name for other in found[:index]]:
+            raise UsageError(f"two mods are called {mod.name}", where=f"both would lie in /workspace/mods/{mod.name}",
+                             hint="leave one out, or give it another folder name")  # fmt: skip
+        if mod.record:
+            require_fit(mod.record, mod.name, recipe.engine, recipe.version)
+    asked = request.mod_network
+    return tuple(Mod(name=mod.name, path=str(mod.path), digest=mod.digest,
+                     network=mod.network or (asked and mod.record is None)) for mod in found)  # fmt: skip
 
 
 def _overlay(path: Path | None) -> Overlay | None:

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -17,11 +17,14 @@ from gb10.catalog import tree_digest
 from gb10.debian.accounts import User
 from gb10.debian.pool import fetch_debs
 from gb10.debian.rootfs import write_rootfs
+from gb10.engine.buildx import Network
 from gb10.errors import UsageError
 from gb10.fetch import intact, open_session, stored
 from gb10.index.pool import fetch_all
+from gb10.mods.files import write_files
+from gb10.mods.find import load_mod
 from gb10.pipeline.workshop import Workshop, cores
-from gb10.plan import USER_HOME, USER_NAME, Overlay, Plan, Step
+from gb10.plan import USER_HOME, USER_NAME, Mod, Overlay, Plan, Step
 from gb10.render import epoch
 from gb10.store import file_sha256
 
@@ -36,6 +39,8 @@ class BuildContext:
 
     folder: Path
     contexts: Mapping[str, Path]
+    secrets: Mapping[str, Path] = field(default_factory=dict)
+    network: Network = "none"
 
 
 def fetch_files(shop: Workshop, steps: Iterable[Step], stop: Event | None = None) -> None:
@@ -109,11 +114,16 @@ def build_context(
     files: Mapping[str, Path | bytes],
     wheels: Mapping[str, Iterable[Path]],
     overlay: Overlay | None = None,
+    mods: Mapping[str, Mod] | None = None,
+    *,
+    trees: Mapping[str, Path | Mapping[str, bytes]] | None = None,
 ) -> Iterator[BuildContext]:
-    """Lay out ``files`` (a store path or content, by name), a folder per wheel set and the overlay; gone afterwards.
+    """Lay out ``files`` (a store path or content, by name), a folder per wheel set, overlay and mods; gone afterwards.
 
-    Store files are linked: they are hashed before and never change. The overlay is copied, and refused (UsageError)
-    when it is no longer what was planned.
+    ``trees`` are further folders, by context: one of the store, or names and contents.
+
+    Store files are linked: they are hashed before and never change. Overlay and mods (by context) are copied, and
+    refused (UsageError) when they are no longer what was planned.
     """
     scratch = shop.store.scratch("context")
     try:
@@ -122,11 +132,24 @@ def build_context(
         for name, paths in wheels.items():
             _wheel_folder(scratch / CONTEXTS / name, sorted(paths))
         contexts = {name: scratch / CONTEXTS / name for name in wheels}
+        for name, tree in (trees or {}).items():
+            contexts[name] = _tree(tree, scratch / CONTEXTS / name)
         if overlay:
             contexts["overlay"] = _copy_overlay(overlay, scratch / CONTEXTS / "overlay")
+        for name, mod in (mods or {}).items():
+            contexts[name] = _copy_mod(mod, scratch / CONTEXTS / name)
         yield BuildContext(folder=scratch / MAIN, contexts=contexts)
     finally:
         shutil.rmtree(scratch)
+
+
+def _tree(tree: Path | Mapping[str, bytes], target: Path) -> Path:
+    if isinstance(tree, Path):
+        shutil.copytree(tree, target, copy_function=os.link)
+        return target
+    for name, content in tree.items():
+        _place(target / name, content)
+    return target
 
 
 def keep_context(context: BuildContext, target: Path, bake: str) -> None:
@@ -143,6 +166,14 @@ def _copy_overlay(overlay: Overlay, target: Path) -> Path:
         raise UsageError(f"the overlay {overlay.path} changed while it was being built",
                          hint="run the command again when nothing writes to it")  # fmt: skip
     return target
+
+
+def _copy_mod(mod: Mod, target: Path) -> Path:
+    found = load_mod(Path(mod.path))
+    if found.digest != mod.digest:
+        raise UsageError(f"the mod {mod.path} changed while it was being built",
+                         hint="run the command again when nothing writes to it")  # fmt: skip
+    return write_files(found.files, target)
 
 
 def _place(target: Path, content: Path | bytes) -> None:

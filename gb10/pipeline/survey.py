@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from gb10.engine.connection import Engine
 from gb10.engine.find import look
@@ -10,6 +11,9 @@ from gb10.pipeline.estimate import Needs, needs
 from gb10.pipeline.proof import known
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan, Step
+
+STORED: Final = {"rootfs": "rootfss", "wheel": "wheels", "graft": "wheels"}
+"""Kinds whose result lies in the store, whatever an engine holds, and the store's room for each."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,12 +38,12 @@ def _presence(shop: Workshop, plan: Plan, rebuild: Collection[str], engine: Engi
     room = engine_room(engine) if engine else None
     there: dict[str, bool] = {}
     for step in plan.steps:
-        stands = all(there[need] for need in step.needs) or step.kind in ("rootfs", "wheel")
+        stands = all(there[need] for need in step.needs) or step.kind in STORED
         there[step.name] = step.name not in rebuild and stands and (image or _stored(shop, step, room))
     return there
 
 
 def _stored(shop: Workshop, step: Step, room: str | None) -> bool:
-    if step.kind in ("rootfs", "wheel"):
-        return shop.store.entry(f"{step.kind}s", step.key).exists()
-    return step.kind in ("tools", "layer") and is_built(shop, room, step)
+    if step.kind in STORED:
+        return shop.store.entry(STORED[step.kind], step.key).exists()
+    return step.kind in ("tools", "layer", "mod") and is_built(shop, room, step)

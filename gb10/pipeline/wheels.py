@@ -9,14 +9,15 @@ from pathlib import Path
 from gb10.engine.buildx import BuildRequest
 from gb10.engine.connection import Engine
 from gb10.engine.progress import Event, LogLine
-from gb10.errors import BuildError, UsageError
+from gb10.errors import BuildError, PatchError, UsageError
 from gb10.pipeline.builder import run_build
 from gb10.pipeline.estimate import jobs, kernel_cost, step_seconds
+from gb10.pipeline.patched import patched_files
 from gb10.pipeline.prepare import SEAL, build_context, fetch_files, make_rootfs, store_paths
 from gb10.pipeline.proof import prove_wheel
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import COMPILE_SCRIPTS, Plan, Step, kernel_file
-from gb10.render import wheel_dockerfile
+from gb10.render import is_patched, source_project, wheel_dockerfile
 from gb10.store import file_sha256
 from gb10.talk import Task
 
@@ -80,9 +81,10 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path,
     fetch_files(shop, (tools, step))
     sdist, *headers = store_paths(shop, step.files)
     wheels = {"tools-wheels": store_paths(shop, tools.files), "target-wheels": headers, "source": [sdist]}
+    trees = {"patched": patched_source(shop, plan, step, sdist)} if is_patched(plan, step) else {}
     cost = kernel_cost(shop, plan, step)
     with (
-        build_context(shop, _files(shop, plan, step, base, jobs=jobs(shop, cost)), wheels) as context,
+        build_context(shop, _files(shop, plan, step, base, jobs=jobs(shop, cost)), wheels, trees=trees) as context,
         shop.talk.task(step.name, unit="files", expected=step_seconds(shop, plan, step)) as task,
     ):
         request = BuildRequest(
@@ -96,6 +98,16 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path,
         )
         run_build(shop, engine, request, step, lambda event: _units(shop, task, event))
     _seal(work)
+
+
+def patched_source(shop: Workshop, plan: Plan, step: Step, sdist: Path) -> dict[str, bytes]:
+    """The files that the patches change in the source of a compile. Raises PatchError."""
+    changes = patched_files(shop, sdist, plan.options.patches_of(source_project(plan, step)))
+    gone = [path for path, content in changes.items() if content is None]
+    if gone:
+        raise PatchError("a patch deletes files of a source that is compiled", where="\n".join(gone),
+                         hint="empty them instead")  # fmt: skip
+    return {path: content for path, content in changes.items() if content is not None}
 
 
 def _files(shop: Workshop, plan: Plan, step: Step, base: Path, *, jobs: int) -> dict[str, Path | bytes]:

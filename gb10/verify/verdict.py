@@ -12,6 +12,7 @@ from enum import StrEnum
 from gb10.arch import Arch
 from gb10.inside.scan import Binary, Codes, Scan
 
+REMOVED = "removed"  # as gb10/inside/changed.py writes it
 CODE = re.compile(r"(sm|compute|lto|kind[0-9]+)_([0-9]+)([af]?)")
 
 
@@ -106,6 +107,6 @@ def code_fit(code: str, capability: str) -> Fit:
 
 
 def merge_layers(root: str, scans: Sequence[Scan]) -> Scan:
-    """One Scan of an image's layers, lowest first: a path in a later layer hides the earlier ones."""
+    """One Scan of an image's layers, lowest first: a path in a later layer hides the earlier ones, or removes them."""
     top: dict[str, Binary] = {binary.path: binary for scan in scans for binary in scan.binaries}
-    return Scan(root=root, binaries=tuple(top[path] for path in sorted(top)))
+    return Scan(root=root, binaries=tuple(top[path] for path in sorted(top) if top[path].kind != REMOVED))

@@ -57,6 +57,19 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) ->
         ("wrong-platform", ["plan", "--platform", "linux/arm64/v8"]),
         ("wrong-engine", ["plan", "--engine", "vlm"]),
         ("no-overlay", ["plan", "--overlay", "nowhere"]),
+        ("patches-help", ["patches"]),
+        ("no-patch", ["patches", "show", "nothing"]),
+        ("whose-release", ["patches", "status", "--ref", "0.33.0"]),
+        ("no-series", ["patches", "status", "--source", "triton"]),
+        ("no-version", ["patches", "status", "--source", "vllm", "--ref", "newest"]),
+        ("no-diff", ["plan", "--patch", "nowhere"]),
+        ("mods-help", ["mods"]),
+        ("mods-check-help", ["mods", "check", "--help"]),
+        ("no-mod", ["plan", "--mod", "moe-config"]),
+        ("no-mod-there", ["plan", "--mod", "./nowhere"]),
+        ("mod-already-upstream", ["plan", "--mod", "qwen3.5-autoround"]),
+        ("mod-twice", ["plan", "--mod", "moe-configs", "--mod", "moe-configs"]),
+        ("mod-show", ["mods", "show", "qwen3.5-autoround"]),
         ("json-error", ["plan", "--arch", "gb10", "--json"]),
         ("lock-check", ["lock", "--check"]),
     ],
@@ -65,6 +78,16 @@ def test_said(
     golden: Golden, capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str, arguments: list[str]
 ) -> None:
     golden(f"cli/{name}.txt", said(capsys, tmp_path, *arguments))
+
+
+def test_a_mod_that_breaks_the_contract_is_told_all_of_it(
+    golden: Golden, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    mod = tmp_path / "a mod"
+    (mod / "sub").mkdir(parents=True)
+    (mod / "sub/run.sh").write_text("true\n", encoding="utf-8")
+    (mod / "link").symlink_to("/etc/passwd")
+    golden("cli/mod-broken.txt", said(capsys, tmp_path, "mods", "check", str(mod)))
 
 
 def test_a_stale_lock_names_the_way_out(golden: Golden, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -151,7 +174,7 @@ def test_interrupted_it_says_so_in_one_line(tmp_path: Path) -> None:
         while run.poll() is None and not is_read(pipe):
             time.sleep(0.02)
         run.send_signal(signal.SIGINT)
-        _, err = run.communicate()
+        _, err = run.communicate(timeout=60)
     assert (run.returncode, err) == (130, "interrupted; run the same command again to go on\n")
 
 

@@ -9,16 +9,16 @@ import pytest
 from gb10.arch import parse_arch
 from gb10.catalog import ROOT, Catalog
 from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.plan import Options, Overlay, Plan, plan_image
+from gb10.plan import Mod, Options, Overlay, Plan, plan_image
 from gb10.render import bake, dockerfile, environment, labels, scan_dockerfile, wheel_dockerfile
 from tests.golden.conftest import Golden
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 
 
-def plan_for(arch: str, overlay: Overlay | None = None) -> Plan:
+def plan_for(arch: str, overlay: Overlay | None = None, mods: tuple[Mod, ...] = ()) -> Plan:
     target = parse_arch(arch)
-    options = Options(arch=target, platform=target.platform, build="amd64", overlay=overlay)
+    options = Options(arch=target, platform=target.platform, build="amd64", overlay=overlay, mods=mods)
     return plan_image(load_recipe(RECIPE), load_lock(lock_path(RECIPE)), Catalog(ROOT).toolkit, options)
 
 
@@ -36,6 +36,12 @@ def test_image_dockerfile(golden: Golden, arch: str) -> None:
 def test_an_overlay_adds_a_layer_and_its_scan(golden: Golden) -> None:
     text = dockerfile(plan_for("12.1f", Overlay(path="/o", digest="0" * 64)), Catalog(ROOT).templates)
     golden("render/image-overlay.Dockerfile", without_keys(text))
+
+
+def test_mods_are_stages_above_the_layers_and_below_the_record(golden: Golden) -> None:
+    mods = (Mod(name="one", path="/m", digest="1" * 64), Mod(name="two", path="/n", digest="2" * 64, network=True))
+    text = dockerfile(plan_for("12.1f", mods=mods), Catalog(ROOT).templates)
+    golden("render/image-mods.Dockerfile", without_keys(text))
 
 
 @pytest.mark.parametrize("arch", ["12.1a", "12.0f"])
@@ -66,7 +72,10 @@ def test_plan(golden: Golden) -> None:
 def test_no_template_names_a_network_or_a_frontend() -> None:
     for name, text in Catalog(ROOT).templates.items():
         assert "syntax=" not in text, name
-        assert text.count("RUN ") == text.count("RUN --network=none"), name
+        # The one other: a mod that declares it, as test_mods_plan.py and the golden Dockerfile show.
+        declared = text.count('RUN --network={{ "default" if mod.network else "none" }}')
+        assert declared == (name == "image.Dockerfile.j2")
+        assert text.count("RUN ") == text.count("RUN --network=none") + declared, name
         assert "http" not in text, name
 
 

@@ -58,3 +58,8 @@ def test_triton_takes_the_capability_as_one_number() -> None:
 def test_what_flashinfer_makes_of_an_arch_is_what_the_compile_stage_declares(arch: Arch) -> None:
     assert arch.kernels == aot.PLAIN.get(str(arch), str(arch))
     assert (arch.kernels in arch.meaning) == (not arch.suffix)
+
+
+def test_the_image_names_only_what_torch_accepts_at_run_time() -> None:
+    """The list of torch 2.14.0's cpp_extension, which knows no ``f``: 12.1f there is a ValueError on the device."""
+    assert {arch.torch for arch in ARCHES} <= {"12.0", "12.0a", "12.1", "12.1a"}

@@ -12,7 +12,7 @@ from gb10.arch import parse_arch
 from gb10.catalog import ROOT, Catalog
 from gb10.errors import UsageError
 from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.plan import COMPILE_SCRIPTS, UNPACKER, Options, Overlay, Plan, Toolkit, plan_image
+from gb10.plan import COMPILE_SCRIPTS, UNPACKER, Options, Overlay, PatchUse, Plan, Toolkit, plan_image
 from gb10.render import dockerfile, labels, wheel_dockerfile
 from gb10.schema import Lock, Recipe, Source
 
@@ -284,3 +284,52 @@ def test_the_wheels_plan_is_the_part_that_the_wheels_need(recipe: Recipe, lock: 
         "tools",
         "flashinfer-jit-cache",
     }
+
+
+def patched(recipe: Recipe, lock: Lock, *uses: PatchUse) -> Plan:
+    options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64", patches=uses)
+    return plan_image(recipe, lock, Catalog(ROOT).toolkit, options)
+
+
+PATCH = PatchUse(source="vllm", project="vllm", name="0001-a.patch", sha256="a" * 64)
+
+
+def test_a_patch_of_a_wheel_is_a_layer_above_it(recipe: Recipe, lock: Lock) -> None:
+    before, after = make(recipe, lock), patched(recipe, lock, PATCH)
+    assert moved(before, after) == {"graft-vllm", "image", "proof"}
+    assert labels(after)["io.github.gb10.patches.vllm"] == f"0001-a.patch@{'a' * 12}"
+    assert after.record()["patches"] == [
+        {"source": "vllm", "project": "vllm", "name": "0001-a.patch", "sha256": "a" * 64}
+    ]
+    assert after.tags[0] == before.tags[0]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        (replace(PATCH, sha256="b" * 64),),
+        (PATCH, replace(PATCH, name="0002-b.patch", sha256="b" * 64)),
+        (replace(PATCH, name="0002-b.patch", sha256="b" * 64), PATCH),
+    ],
+)
+def test_every_patch_and_their_order_move_the_graft(recipe: Recipe, lock: Lock, other: tuple[PatchUse, ...]) -> None:
+    before, after = patched(recipe, lock, PATCH), patched(recipe, lock, *other)
+    assert moved(before, after) == {"graft-vllm", "image", "proof"}
+
+
+def test_a_patch_of_what_is_compiled_moves_the_compiled_wheel(recipe: Recipe, lock: Lock) -> None:
+    use = replace(PATCH, source="flashinfer", project="flashinfer-python")
+    assert moved(make(recipe, lock), patched(recipe, lock, use)) == {*COMPILED, "graft-flashinfer-python"}
+    sources_only = replace(use, installable=False)
+    assert moved(make(recipe, lock), patched(recipe, lock, sources_only)) == COMPILED
+
+
+def test_a_patch_by_hand_moves_no_tag_of_others(recipe: Recipe, lock: Lock) -> None:
+    plan = patched(recipe, lock, replace(PATCH, path="/home/me/pr.diff"))
+    assert [tag.rsplit("-", 1)[-1] for tag in plan.tags] == [plan.key[:12]]
+    assert "/home/me" not in str(plan.document())
+
+
+def test_wheels_alone_need_no_layer_for_a_patched_wheel(recipe: Recipe, lock: Lock) -> None:
+    steps = {step.name for step in patched(recipe, lock, PATCH).wheels_only().steps}
+    assert steps == {"base-build", "tools", WHEEL, "graft-vllm"}

@@ -1,0 +1,121 @@
+"""``mods``: look at the changes to an installed engine that ``image --mod`` bakes in."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from gb10.cli.common import JsonOption, print_json, verb_app, workshop
+from gb10.errors import EmptySelectionError
+from gb10.lock import load_recipe
+from gb10.mods.find import FoundMod, find_mod, load_mod, mod_names
+from gb10.mods.lint import remarks_of
+from gb10.mods.record import ModRecord, unfit
+from gb10.pipeline.workshop import Workshop
+from gb10.talk import terminal
+
+app = verb_app(
+    """Mods: folders or zips with a run.sh that change an installed engine; image --mod bakes them in. Nothing is run.
+
+\b
+./build.py mods list
+./build.py mods show moe-configs
+./build.py mods check ~/my-mod          exit 2 when it breaks the contract
+./build.py image --mod moe-configs --mod ~/my-mod --mod theirs.zip
+
+A community mod runs unchanged: its files in /workspace/mods/NAME, WORKSPACE_DIR set, run.sh as root, in order.
+It has no network unless its mod.yaml says network: true, or --mod-network for one without a mod.yaml.
+""",
+    group=True,
+)
+
+FITS = "fits"
+
+
+@app.command("list")
+def list_mods(*, as_json: JsonOption = False) -> None:
+    """The mods of this checkout, and for which engine's recipe each is."""
+    shop = workshop()
+    found = [find_mod(_root(shop), name) for name in mod_names(_root(shop))]
+    if not found:
+        raise EmptySelectionError("there are no mods", where=str(_root(shop)))
+    if as_json:
+        print_json({"schema": "gb10/mods/v1", "mods": [document(shop, mod) for mod in found]})
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("mod", "sha256", "here", "what"):
+        table.add_column(name, no_wrap=name != "what")
+    for mod in found:
+        here = [f"{engine}: {'fits' if reason == FITS else reason.partition(':')[0]}"
+                for engine, reason in fit(shop, mod.record).items()]  # fmt: skip
+        table.add_row(mod.name, mod.digest[:12], "\n".join(here), mod.record.what if mod.record else "")
+    terminal(shop.env, stderr=False).print(table)
+
+
+@app.command()
+def show(*, name: Annotated[str, typer.Argument(help="NAME, DIR or ZIP.")], as_json: JsonOption = False) -> None:
+    """What a mod does, why, for which releases, its files and its sha256."""
+    shop = workshop()
+    mod = find_mod(_root(shop), name)
+    if as_json:
+        print_json({"schema": "gb10/mod/v1", **document(shop, mod)})
+        return
+    for line in lines(shop, mod):
+        print(line)
+
+
+@app.command()
+def check(
+    *, mod: Annotated[str, typer.Argument(metavar="DIR|ZIP|NAME", help="What to check.")], as_json: JsonOption = False
+) -> None:
+    """Hold a mod against the contract; exit 2 with everything that breaks it."""
+    shop = workshop()
+    # A bare name is one of the checkout's mods, or what lies here under that name.
+    here = mod not in mod_names(_root(shop)) and Path(mod).exists()
+    found = load_mod(Path(mod)) if here else find_mod(_root(shop), mod)
+    if as_json:
+        print_json({"schema": "gb10/mod/v1", **document(shop, found), "remarks": remarks_of(found.files)})
+        return
+    for remark in remarks_of(found.files):
+        shop.talk.say(f"remark: {remark}")
+    for engine, reason in fit(shop, found.record).items():
+        print(f"{engine}: {reason}")
+    print(f"{found.name}@{found.digest[:12]} keeps the contract")
+
+
+def document(shop: Workshop, mod: FoundMod) -> dict[str, object]:
+    """A mod as data."""
+    record = mod.record.model_dump(mode="json", by_alias=True) if mod.record else None
+    return {"name": mod.name, "sha256": mod.digest, "path": str(mod.path), "network": mod.network, "record": record,
+            "fit": fit(shop, mod.record), "files": sorted(mod.files)}  # fmt: skip
+
+
+def lines(shop: Workshop, mod: FoundMod) -> list[str]:
+    """A mod for a person."""
+    fields = {"mod": mod.name, "sha256": mod.digest}
+    if mod.record:
+        told = mod.record.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        fields |= {name: _text(value) for name, value in told.items()}
+    fields |= {f"on {engine}": reason for engine, reason in fit(shop, mod.record).items()}
+    files = [name for name, file in mod.files.items() if file.kind != "folder"]
+    return [*(f"{name:12} {value}" for name, value in fields.items()), *(f"{'':12} {name}" for name in files)]
+
+
+def fit(shop: Workshop, record: ModRecord | None) -> dict[str, str]:
+    """By recipe (``vllm 0.33.0``): that a mod fits, or why it does not; one without a mod.yaml does not say."""
+    if record is None:
+        return {}
+    recipes = [load_recipe(shop.catalog.recipe(engine)) for engine in shop.catalog.engines()]
+    return {f"{recipe.engine} {recipe.version}": unfit(record, recipe.engine, recipe.version) or FITS
+            for recipe in recipes}  # fmt: skip
+
+
+def _text(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {text}" for name, text in value.items())
+    return " ".join(str(value).split())
+
+
+def _root(shop: Workshop) -> Path:
+    return shop.catalog.root / "mods"

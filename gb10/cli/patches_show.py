@@ -1,0 +1,75 @@
+"""How patches and their outcomes are shown."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.table import Table
+
+from gb10.cli.common import print_json
+from gb10.patches.series import Patch
+from gb10.pipeline.patching import Row, series_root
+from gb10.pipeline.workshop import Workshop
+from gb10.talk import terminal
+
+STYLES = {"applies": "green", "not-applicable": "dim", "already-upstream": "yellow", "superseded": "yellow",
+          "conflict": "bold red", "unknown-shape": "bold red"}  # fmt: skip
+
+
+def print_rows(shop: Workshop, rows: Sequence[Row]) -> None:
+    """A table per source (a line per release, a column per patch), then every reason once."""
+    console = terminal(shop.env, stderr=False)
+    for source in dict.fromkeys(row.source for row in rows):
+        own = [row for row in rows if row.source == source]
+        ids = list(dict.fromkeys(verdict.patch.id for row in own for verdict in row.verdicts))
+        table = Table(title=source, title_justify="left", box=None, pad_edge=False)
+        for name in ("release", *(name[:4] for name in ids)):
+            table.add_column(name, no_wrap=True)
+        for row in own:
+            table.add_row(f"{row.version}{'' if row.pinned else ' (not pinned)'}", *(_cell(row, name) for name in ids))
+        console.print(table)
+        for name in ids:
+            console.print(f"\n{name}", style="bold")
+            for line in reasons(own, name):
+                console.print(f"  {line}", soft_wrap=True, highlight=False, markup=False)
+        console.print()
+
+
+def _cell(row: Row, name: str) -> str:
+    verdict = next((verdict for verdict in row.verdicts if verdict.patch.id == name), None)
+    if verdict is None:
+        return ""
+    text = "NEEDED, no range" if verdict.overdue else verdict.outcome
+    return f"[{STYLES.get(text, 'bold red')}]{text}[/]"
+
+
+def reasons(rows: Iterable[Row], name: str) -> list[str]:
+    """Each different outcome and reason of a patch, with the releases that have it."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        for verdict in row.verdicts:
+            if verdict.patch.id == name:
+                found.setdefault((verdict.outcome, verdict.why), []).append(str(row.version))
+    return [f"{outcome} on {', '.join(versions)}: {why}" for (outcome, why), versions in found.items()]
+
+
+def rows_document(rows: Iterable[Row]) -> dict[str, object]:
+    """The matrix as data, schema gb10/patches/v1."""
+    return {"schema": "gb10/patches/v1", "cells": [
+        {"source": row.source, "release": str(row.version), "pinned": row.pinned, "patch": verdict.patch.id,
+         "file": verdict.patch.name, "outcome": verdict.outcome, "probe": verdict.probe.answer, "why": verdict.why,
+         "sha256": verdict.patch.sha256}
+        for row in rows for verdict in row.verdicts]}  # fmt: skip
+
+
+def print_patch(shop: Workshop, patch: Patch, *, as_json: bool) -> None:
+    """One patch: its record, its trailers, its text."""
+    fields = {"patch": patch.place, "subject": patch.header.subject, "sha256": patch.sha256,
+              **dict(patch.header.trailers),
+              "defect": patch.record.defect, "fix": patch.record.fix, "proven": patch.record.proven,
+              "files": [diff.path for diff in patch.diffs] + sorted(patch.files)}  # fmt: skip
+    if as_json:
+        print_json({"schema": "gb10/patch/v1", **fields})
+        return
+    for name, value in fields.items():
+        print(f"{name:18} {', '.join(value) if isinstance(value, list) else ' '.join(str(value).split())}")
+    path = series_root(shop) / patch.source / patch.name
+    print(f"\n{(path if path.is_file() else path / 'wiring.patch').read_text(encoding='utf-8')}", end="")

@@ -1,0 +1,104 @@
+"""Programs of another machine: Debian's qemu, verified by apt, unpacked into the store, registered with the kernel.
+
+Only a mod in a foreign image needs it. The kernel keeps the interpreter open (flag F), so that it works in every
+container, and forgets the registration at its next start.
+"""
+
+import platform
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from gb10.digest import digest
+from gb10.engine.failure import explained
+from gb10.engine.packages import fetch_packages
+from gb10.engine.privileges import missing_capability
+from gb10.errors import EngineError
+from gb10.proc import CommandFailedError, capture
+from gb10.store import Store
+
+BINFMT: Final = Path("/proc/sys/fs/binfmt_misc")
+PACKAGE: Final = "qemu-user"
+"""In trixie its programs are static; what was called qemu-user-static before."""
+ELF: Final = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0"
+PROGRAMS: Final[Mapping[str, tuple[str, bytes]]] = {
+    "arm64": ("qemu-aarch64", ELF + b"\x02\0\xb7\0"),
+    "amd64": ("qemu-x86_64", ELF + b"\x02\0\x3e\0"),
+}
+MASK: Final = b"\xff" * 7 + b"\0" + b"\xff" * 8 + b"\xfe\xff\xff\xff"
+"""64 bits, little end first, any ABI, executable or shared object, of exactly this machine."""
+WAYS_OUT: Final = (
+    "run this command once as root with CAP_SYS_ADMIN; or have root install qemu-user-static and binfmt-support;\n"
+    "or build on a machine of the image's own architecture"
+)
+
+
+def emulated(architecture: str) -> bool:
+    """Whether the kernel hands programs of an architecture to an emulator that works in every container."""
+    entries = [path for path in BINFMT.glob("*") if path.name not in ("register", "status")]
+    return any(serves(path.read_text(encoding="ascii", errors="replace"), architecture) for path in entries)
+
+
+def serves(entry: str, architecture: str) -> bool:
+    """Whether an entry of binfmt_misc is on, kept open, and means this architecture. Pure."""
+    words = dict(line.partition(" ")[::2] for line in entry.splitlines())
+    magic = bytes.fromhex(words.get("magic", ""))
+    return "enabled" in words and "F" in words.get("flags:", "") and magic == PROGRAMS[architecture][1]
+
+
+def register(store: Store, env: Mapping[str, str], architecture: str, mod: str) -> str:
+    """Register the emulator, fetched when the store lacks it; returns its name. Raises EngineError."""
+    lacking = missing_capability()
+    if lacking:
+        raise EngineError(f"the mod {mod} runs programs of {architecture}, this machine is {platform.machine()}",
+                          where=f"no emulator is registered with the kernel, and {lacking}", hint=WAYS_OUT)  # fmt: skip
+    program, magic = PROGRAMS[architecture]
+    path = fetch_emulator(store, env, program)
+    if not _mount():
+        raise EngineError(f"the mod {mod} runs programs of {architecture}, and the kernel has no binfmt_misc here",
+                          where=str(BINFMT), hint=WAYS_OUT)  # fmt: skip
+    try:
+        (BINFMT / "register").write_bytes(line(f"gb10-{program}", magic, path))
+    except OSError as error:
+        raise EngineError(f"the kernel does not take {program}", where=f"{path}: {error.strerror}",
+                          hint=WAYS_OUT) from error  # fmt: skip
+    return program
+
+
+def line(name: str, magic: bytes, interpreter: Path) -> bytes:
+    """What the kernel reads (Documentation/admin-guide/binfmt-misc.rst): F keeps it open, P keeps argv[0]. Pure."""
+    fields = [name.encode(), b"M", b"0", _escaped(magic), _escaped(MASK), bytes(interpreter), b"PF"]
+    return b"".join(b"\x1f" + field for field in fields)  # a delimiter that no path has
+
+
+def _escaped(pattern: bytes) -> bytes:
+    return "".join(f"\\x{byte:02x}" for byte in pattern).encode()
+
+
+def fetch_emulator(store: Store, env: Mapping[str, str], program: str) -> Path:
+    """The emulator's program in the store."""
+    key = digest([PACKAGE, program, platform.machine()])[:16]
+
+    def make(out: Path) -> None:
+        with fetch_packages(store, env, (PACKAGE,)) as debs, explained(
+            f"{debs[0].name} cannot be unpacked", hint="see whether the store's disk is full, and run again"
+        ):  # fmt: skip
+            capture(["dpkg-deb", "--extract", str(debs[0]), str(out / "tree")])
+        (out / "tree/usr/bin" / program).rename(out / program)
+        shutil.rmtree(out / "tree")
+
+    return store.ensure("emulators", key, make) / program
+
+
+def _mount() -> bool:
+    """Whether binfmt_misc is there, mounted at its usual place where it was not.
+
+    It stays mounted: its end is that of every registration (seen on Linux 6.18).
+    """
+    if not (BINFMT / "status").exists():
+        try:
+            capture(["mount", "-t", "binfmt_misc", "binfmt_misc", str(BINFMT)])
+        except CommandFailedError:
+            return False
+    return (BINFMT / "register").exists()

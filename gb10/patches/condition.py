@@ -1,0 +1,116 @@
+"""Looking at a file: text by regular expression, Python by syntax, one function or the whole of it. Pure."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+WILDCARD = "_"
+
+
+def check_glob(text: str) -> str:
+    """A glob relative to the root: ``**`` stands for any folders; raises ValueError."""
+    if text.startswith("/") or ".." in text.split("/"):
+        raise ValueError(f"{text!r} is not below the source's root")
+    return text
+
+
+def check_regex(text: str) -> str:
+    """A regular expression of Python's; raises ValueError."""
+    try:
+        re.compile(text, re.MULTILINE)
+    except re.error as error:
+        raise ValueError(f"{text!r} is no regular expression: {error}") from error
+    return text
+
+
+def check_pattern(text: str) -> str:
+    """One Python expression or statement; raises ValueError."""
+    try:
+        _pattern(text)
+    except SyntaxError as error:
+        raise ValueError(f"{text!r} is no Python: {error.msg}") from error
+    return text
+
+
+@lru_cache
+def glob_regex(glob: str) -> re.Pattern[str]:
+    """The paths that a glob means: ``*`` stays in a folder, ``**/`` is any number of them."""
+    parts = re.split(r"(\*\*/|\*\*|\*|\?)", glob)
+    meaning = {"**/": r"(?:.*/)?", "**": r".*", "*": r"[^/]*", "?": r"[^/]"}
+    return re.compile("".join(meaning.get(part, re.escape(part)) for part in parts))
+
+
+def scope_text(text: str, scope: str | None) -> str | None:
+    """The source of one function or class, named with dots; the whole text without a scope; None when absent."""
+    if scope is None:
+        return text
+    if not all(name in text for name in scope.split(".")):
+        return None  # most files, and parsing is slow
+    node: ast.AST | None = parse(text)
+    for name in scope.split("."):
+        node = next((child for child in _definitions(node) if child.name == name), None) if node else None
+    return ast.get_source_segment(text, node) if node else None
+
+
+def _definitions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """Definitions directly below a node, also those under an ``if`` or a ``try``."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield child
+        elif isinstance(child, ast.stmt | ast.ExceptHandler):
+            yield from _definitions(child)
+
+
+@lru_cache(maxsize=64)
+def parse(text: str) -> ast.Module:
+    """The syntax tree of a Python file; raises SyntaxError."""
+    return ast.parse(text)
+
+
+def count_regex(text: str, regex: str) -> int:
+    """How often a regular expression matches."""
+    return sum(1 for _ in re.finditer(regex, text, re.MULTILINE))
+
+
+def count_ast(text: str, pattern: str) -> int:
+    """How many nodes look like the pattern; raises SyntaxError."""
+    wanted = _pattern(pattern)
+    return sum(_alike(wanted, node) for node in ast.walk(parse(text)))
+
+
+def _pattern(text: str) -> ast.AST:
+    statement = ast.parse(text.strip()).body
+    if len(statement) != 1:
+        raise SyntaxError("one expression or statement is wanted")
+    return statement[0].value if isinstance(statement[0], ast.Expr) else statement[0]
+
+
+def _alike(wanted: object, found: object) -> bool:
+    """Equal but for places in the file; ``_`` is any expression, ``...`` among arguments is any rest of them."""
+    if isinstance(wanted, ast.Name) and wanted.id == WILDCARD and isinstance(found, ast.expr):
+        return True
+    if isinstance(wanted, ast.AST):
+        return type(wanted) is type(found) and _fields_alike(wanted, found)
+    if isinstance(wanted, list):
+        return isinstance(found, list) and _lists_alike(wanted, found)
+    return wanted == found
+
+
+def _fields_alike(wanted: ast.AST, found: object) -> bool:
+    skipped = {"ctx", "type_comment", "kind"}
+    if isinstance(wanted, ast.Call) and any(map(_is_rest, wanted.args)) and not wanted.keywords:
+        skipped.add("keywords")
+    return all(
+        _alike(value, getattr(found, name, None)) for name, value in ast.iter_fields(wanted) if name not in skipped
+    )
+
+
+def _lists_alike(wanted: list[object], found: list[object]) -> bool:
+    if wanted and _is_rest(wanted[-1]):
+        return _lists_alike(wanted[:-1], found[: len(wanted) - 1]) if len(found) >= len(wanted) - 1 else False
+    return len(wanted) == len(found) and all(map(_alike, wanted, found))
+
+
+def _is_rest(node: object) -> bool:
+    return isinstance(node, ast.Constant) and node.value is Ellipsis

@@ -1,0 +1,148 @@
+"""Reading ``patches/<source>/``: the series, and every patch with its header, diff, new files and record."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from packaging.version import Version
+
+from gb10.digest import digest
+from gb10.document import parse_document
+from gb10.errors import PatchError, UsageError
+from gb10.patches.diff import FileDiff, check_size, parse_diff
+from gb10.patches.header import Header, parse_header
+from gb10.patches.record import Record
+
+NAME: Final = re.compile(r"(?P<id>\d{4}-[a-z0-9]+(?:-[a-z0-9]+)*)(?:@(?P<variant>[a-z0-9.]+))?(?P<end>\.patch|/)?")
+WIRING: Final = "wiring.patch"
+PACKAGES: Final = ("vllm/", "sglang/", "flashinfer/", "nvidia_cutlass_dsl/")
+"""What the sources install; everything else of them is compiled, or read by people."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Patch:
+    """One patch of a series; a folder's ``files/`` are files that it adds."""
+
+    source: str
+    name: str
+    id: str
+    header: Header
+    diffs: tuple[FileDiff, ...]
+    files: Mapping[str, bytes]
+    record: Record
+    sha256: str
+
+    @property
+    def place(self) -> str:
+        """Where the patch lies, as errors name it."""
+        return f"patches/{self.source}/{self.name}"
+
+    @property
+    def installable(self) -> bool:
+        """Whether all that it changes is installed: then a wheel can be patched, too."""
+        return all(path.startswith(PACKAGES) for path in (*(diff.path for diff in self.diffs), *self.files))
+
+    def applies_to(self, version: Version) -> bool:
+        """Whether a release is in its range; a local version (``+gb10.…``) is the release it came from."""
+        return self.header.releases.contains(Version(version.public), prereleases=True)
+
+
+def sources(root: Path) -> tuple[str, ...]:
+    """The sources that have a series."""
+    return tuple(sorted(path.parent.name for path in root.glob("*/series")))
+
+
+def load_series(root: Path, source: str) -> tuple[Patch, ...]:
+    """The patches of a source, in order; raises PatchError for what is missing, double or malformed."""
+    folder = root / source
+    if not (folder / "series").is_file():
+        raise UsageError(f"no series for {source!r}", where=str(folder / "series"),
+                         hint=f"sources: {', '.join(sources(root))}")  # fmt: skip
+    names = read_series((folder / "series").read_text(encoding="utf-8"), f"patches/{source}/series")
+    patches = tuple(load_patch(folder, source, name) for name in names)
+    _check_variants(patches)
+    return patches
+
+
+def read_series(text: str, where: str) -> tuple[str, ...]:
+    """The names in a quilt series; raises PatchError for a second entry, an option or a name not ours. Pure."""
+    names: list[str] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        name = line.partition("#")[0].strip()
+        if not name:
+            continue
+        if not NAME.fullmatch(name):
+            raise PatchError(f"{name!r} is not the name of a patch", where=f"{where}:{number}",
+                             hint="NNNN-slug.patch, NNNN-slug@variant.patch or NNNN-slug/; always -p1")  # fmt: skip
+        if name in names:
+            raise PatchError(f"{name} is listed twice", where=f"{where}:{number}")
+        names.append(name)
+    return tuple(names)
+
+
+def load_patch(folder: Path, source: str, name: str) -> Patch:
+    """One patch of a series; raises PatchError when a file is missing or malformed."""
+    match = NAME.fullmatch(name)
+    if match is None:
+        raise PatchError(f"{name!r} is not the name of a patch", where=str(folder))
+    path = folder / name.rstrip("/")
+    diff, record = (path / WIRING, path / "probe.yaml") if path.is_dir() else (path, folder / f"{match['id']}.yaml")
+    text = _read(diff, f"patches/{source}/series", name)
+    files = _new_files(path / "files") if path.is_dir() else {}
+    where = f"patches/{source}/{record.relative_to(folder)}"
+    return Patch(
+        source=source,
+        name=name.rstrip("/"),
+        id=match["id"],
+        header=parse_header(text.decode("utf-8", "replace"), source, f"patches/{source}/{name}"),
+        diffs=parse_diff(text, f"patches/{source}/{name}"),
+        files=files,
+        record=parse_document(_read(record, where, name).decode(), Record, where=where, what="record of a patch"),
+        sha256=digest(
+            [hashlib.sha256(text).hexdigest(), {path: hashlib.sha256(new).hexdigest() for path, new in files.items()}]
+        )
+        if files
+        else hashlib.sha256(text).hexdigest(),
+    )
+
+
+def _read(path: Path, where: str, name: str) -> bytes:
+    if not path.is_file():
+        raise PatchError(
+            f"{path.name} is missing", where=f"{where} names {name}", hint=f"write {path}, or drop the line"
+        )
+    check_size(path.stat().st_size, path.name)
+    return path.read_bytes()
+
+
+def _new_files(folder: Path) -> dict[str, bytes]:
+    links = [path for path in sorted(folder.rglob("*")) if path.is_symlink()]
+    if links:
+        raise PatchError(f"{links[0].name} is a link: a patch adds plain files", where=str(links[0]))
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+    }
+
+
+def _check_variants(patches: Iterable[Patch]) -> None:
+    """Two patches of one id are variants: no release may be in both ranges. Their bounds and neighbours are tried."""
+    by_id: dict[str, list[Patch]] = {}
+    for patch in patches:
+        by_id.setdefault(patch.id, []).append(patch)
+    for variants in by_id.values():
+        probes = [Version(text) for patch in variants for text in _bounds(patch)]
+        for version in probes:
+            inside = [patch for patch in variants if patch.applies_to(version)]
+            if len(inside) > 1:
+                raise PatchError(f"two variants are for {inside[0].source} {version}",
+                                 where="\n".join(patch.place for patch in inside),
+                                 hint="their X-Applies-To ranges may not overlap")  # fmt: skip
+
+
+def _bounds(patch: Patch) -> list[str]:
+    """Each version of a range, and one just above it."""
+    versions = [specifier.version.removesuffix(".*") for specifier in patch.header.releases]
+    return versions + [f"{version}.post0" for version in versions if not re.search("post|dev", version)]

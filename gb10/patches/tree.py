@@ -1,0 +1,121 @@
+"""A source's files, read where they lie: a directory, a source archive or a wheel; nothing is unpacked or run."""
+
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from gb10.errors import PatchError
+
+
+class Tree(Protocol):
+    """Files by their path below the source's root; ``installed``: as they are installed, without what is compiled."""
+
+    @property
+    def installed(self) -> bool:
+        """Whether this is a wheel."""
+
+    def paths(self) -> tuple[str, ...]:
+        """Every file, sorted."""
+
+    def read(self, path: str) -> bytes | None:
+        """A file's bytes; None when there is none."""
+
+
+class Folder:
+    """A directory; a link that leads out of it is an error."""
+
+    installed = False
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.resolve()
+
+    def paths(self) -> tuple[str, ...]:
+        """Every file, sorted; version control's own left out."""
+        files = (path for path in self.root.rglob("*") if path.is_file() and ".git" not in path.parts)
+        return tuple(sorted(path.relative_to(self.root).as_posix() for path in files))
+
+    def read(self, path: str) -> bytes | None:
+        """A file's bytes; None when there is none. Raises PatchError when a link leads out of the tree."""
+        inside = (self.root / path).resolve()
+        if not inside.is_relative_to(self.root):
+            raise PatchError(f"{path} leads out of the tree", where=f"{self.root / path} -> {inside}",
+                             hint="a patch is applied only to files that lie in the tree itself")  # fmt: skip
+        return inside.read_bytes() if inside.is_file() else None
+
+
+class Sdist:
+    """A source archive without its top folder; read once, from start to end."""
+
+    installed = False
+
+    def __init__(self, path: Path) -> None:
+        self.files: dict[str, bytes] = {}
+        with tarfile.open(path) as archive:
+            for member in archive:
+                name = member.name.removeprefix("./").partition("/")[2]
+                if member.isfile() and name:
+                    handle = archive.extractfile(member)
+                    self.files[name] = handle.read() if handle else b""
+
+    def paths(self) -> tuple[str, ...]:
+        """Every file, sorted."""
+        return tuple(sorted(self.files))
+
+    def read(self, path: str) -> bytes | None:
+        """A file's bytes; None when there is none."""
+        return self.files.get(path)
+
+
+class Wheel:
+    """A wheel's files."""
+
+    installed = True
+
+    def __init__(self, path: Path) -> None:
+        self.archive = zipfile.ZipFile(path)
+        self.names = frozenset(name for name in self.archive.namelist() if not name.endswith("/"))
+
+    def paths(self) -> tuple[str, ...]:
+        """Every file, sorted."""
+        return tuple(sorted(self.names))
+
+    def read(self, path: str) -> bytes | None:
+        """A file's bytes; None when there is none."""
+        return self.archive.read(path) if path in self.names else None
+
+
+class Repacked(Wheel):
+    """A source archive that was packed anew as a zip."""
+
+    installed = False
+
+
+class Changed:
+    """A tree with some files replaced (None: taken away); the tree below stays as it is."""
+
+    def __init__(self, below: Tree, changes: Mapping[str, bytes | None]) -> None:
+        self.below = below
+        self.changes = changes
+        self.installed = below.installed
+
+    def paths(self) -> tuple[str, ...]:
+        """Every file, sorted."""
+        gone = {path for path, content in self.changes.items() if content is None}
+        return tuple(sorted(({*self.below.paths(), *self.changes}) - gone))
+
+    def read(self, path: str) -> bytes | None:
+        """A file's bytes; None when there is none."""
+        return self.changes[path] if path in self.changes else self.below.read(path)
+
+
+def open_tree(path: Path) -> Tree:
+    """The tree at a path: a directory, ``*.whl`` or a source archive. Raises PatchError."""
+    if path.is_dir():
+        return Folder(path)
+    try:
+        return Wheel(path) if path.suffix == ".whl" else Sdist(path)
+    except (tarfile.TarError, zipfile.BadZipFile, FileNotFoundError, EOFError) as error:
+        raise PatchError(f"{path} is no source tree: {error}", where=str(path),
+                         hint="give a directory, a wheel or a source archive (.tar.gz)") from error  # fmt: skip

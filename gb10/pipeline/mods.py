@@ -1,0 +1,99 @@
+"""Mods in a build: their contexts, the network of those that declare it, the emulation they need, their failures."""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import certifi
+
+from gb10.engine.buildx import Network
+from gb10.engine.connection import Engine
+from gb10.engine.emulation import emulated, register
+from gb10.errors import BuildError
+from gb10.fetch import ca_bundle
+from gb10.index.settings import read_settings
+from gb10.pipeline.workshop import Workshop
+from gb10.plan import Mod, Plan
+
+NO_PROGRAM = "exec format error"
+OFFLINE = (
+    "it ran without a network; if that is why it failed:\nof your own: network: true in its mod.yaml\n"
+    "of somebody else, without a mod.yaml: add --mod-network"
+)
+ALONE = "mend it and run the same command again: every layer below it is kept"
+
+
+def mod_contexts(plan: Plan) -> dict[str, Mod]:
+    """Each mod by the name of the context that its stage reads."""
+    return {f"{step.name}-files": mod for step, mod in zip(plan.of_kind("mod"), plan.options.mods, strict=True)}
+
+
+def mod_network(plan: Plan, engine: Engine) -> Network:
+    """The network for stages that declare it: the embedded engine has no bridge, so it lends the host's."""
+    if not any(mod.network for mod in plan.options.mods):
+        return "none"
+    return "host" if engine.kind == "embedded" else "default"
+
+
+@contextmanager
+def mod_secrets(shop: Workshop, plan: Plan) -> Iterator[Mapping[str, Path]]:
+    """What a mod with a network may use of this host's and no layer may keep: its CAs, its package index."""
+    if not any(mod.network for mod in plan.options.mods):
+        yield {}
+        return
+    scratch = shop.store.scratch("secrets")
+    scratch.chmod(0o700)
+    try:
+        index = scratch / "index.json"
+        index.write_text(json.dumps(index_variables(shop.env)), encoding="utf-8")
+        yield {"ca": ca_bundle(shop.env) or Path(certifi.where()), "index": index}
+    finally:
+        shutil.rmtree(scratch)
+
+
+def index_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """The index that pip is configured for here, as pip and uv take it; what lies in a folder here is left out."""
+    settings = read_settings(env)
+    extra = " ".join(url for url in settings.extra_urls if not url.startswith("file:"))
+    found = {"PIP_INDEX_URL": settings.url, "UV_DEFAULT_INDEX": settings.url,
+             "PIP_EXTRA_INDEX_URL": extra, "UV_INDEX": extra}  # fmt: skip
+    return {name: value for name, value in found.items() if value}
+
+
+def ready_emulation(shop: Workshop, engine: Engine, plan: Plan) -> None:
+    """Let this machine run the image's programs, where a mod must and it cannot; raises EngineError.
+
+    An engine whose data are not seen here runs on another machine or in a virtual one: that is its own affair.
+    """
+    if not plan.options.mods or plan.options.build == plan.options.target or engine.data is None:
+        return
+    if not emulated(plan.options.target):
+        name = register(shop.store, shop.env, plan.options.target, plan.options.mods[0].name)
+        shop.talk.say(f"mods run programs of {plan.options.platform}: registered {name} with the kernel (binfmt_misc)")
+
+
+@contextmanager
+def naming_mods(plan: Plan) -> Iterator[None]:
+    """A build that failed in a mod's stage says which mod, and what now."""
+    try:
+        yield
+    except BuildError as error:
+        mod = _failed(plan, error)
+        if mod is None:
+            raise
+        lines = [line for line in (error.where or "").splitlines() if not line.startswith("process ")]
+        hint = ALONE if mod.network else f"{ALONE}\n{OFFLINE}"
+        if NO_PROGRAM in str(error):
+            hint = f"the engine's machine cannot run {plan.options.platform}: install qemu-user-static there"
+        raise BuildError(f"the mod {mod.name} failed", where="\n".join(lines), hint=hint) from error
+
+
+def _failed(plan: Plan, error: BuildError) -> Mod | None:
+    """The mod whose stage a message names, as BuildKit writes it: ``[mod-1 1/1] RUN …``, with the platform or not."""
+    if not error.message.startswith("build step failed: ["):
+        return None
+    stage = error.message.partition("[")[2].partition("]")[0].split()
+    return next((mod for step, mod in zip(plan.of_kind("mod"), plan.options.mods, strict=True) if step.name in stage),
+                None)  # fmt: skip

@@ -1,0 +1,119 @@
+"""A maintainer's work on patches: one carried over to a drifted tree, a new one from an edited tree."""
+
+import datetime
+import re
+from pathlib import Path
+from typing import Final
+
+from packaging.version import Version
+
+from gb10.errors import PatchError, UsageError
+from gb10.patches.apply import ConflictError
+from gb10.patches.series import NAME, WIRING, Patch, load_series
+from gb10.patches.tree import Tree, open_tree
+from gb10.patches.verdict import Verdict, judge
+from gb10.patches.write import carry_over, file_diff
+from gb10.pipeline.patching import series_root
+from gb10.pipeline.releases import load_releases, open_release
+from gb10.pipeline.workshop import Workshop
+
+HEADER: Final = """From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
+From: gb10 maintainers <gb10@example.invalid>
+Date: {date:%a, %d %b %Y} 00:00:00 +0000
+Subject: [PATCH] {title}
+
+WHY: what goes wrong, for whom, since when.
+
+Origin: other
+Forwarded: no
+Last-Update: {date:%Y-%m-%d}
+X-Applies-To: {source} =={version}
+---
+"""
+RECORD: Final = """defect: TODO one sentence, what goes wrong for the user on GB10.
+fix: TODO one sentence, what the patch does.
+since: "{version}"
+proven: TODO how it is shown without a GB10.
+probe:
+  - answer: needed
+    why: TODO the shape of the defect
+    when:
+      - {{file: "{path}", regex: 'WRITE THIS', count: 1}}
+  - answer: present
+    why: TODO the shape of the fix
+    when:
+      - {{file: "{path}", regex: 'WRITE THIS', count: 1}}
+"""
+
+
+def refresh(shop: Workshop, patch: Patch, tree: Path) -> bytes:
+    """The patch for a tree that it no longer fits, its message kept. Raises PatchError where upstream changed it."""
+    base_tree, base = _base(shop, patch)
+    target = open_tree(tree)
+    parts = [_message(series_root(shop) / patch.source / patch.name)]
+    for path, content in sorted(base.changes.items()):
+        before, moved = base_tree.read(path), _moved(path, target)
+        now = target.read(moved)
+        if before is None or content is None or now is None:
+            raise PatchError(f"{patch.place} adds or deletes {path}: nothing to carry over there", where=path)
+        try:
+            after = carry_over(moved, before, content, now)
+        except ConflictError as error:
+            raise PatchError(f"{patch.place} cannot be carried over", where=str(error.conflict),
+                             hint="edit the tree by hand, then ./build.py patches new") from error  # fmt: skip
+        parts.append(file_diff(moved, now, after))
+    return b"".join(parts)
+
+
+def _base(shop: Workshop, patch: Patch) -> tuple[Tree, Verdict]:
+    """The newest pinned release that the patch applies to: what it was written against."""
+    releases = load_releases(shop)
+    inside = [version for version in map(Version, releases.source(patch.source).releases) if patch.applies_to(version)]
+    for version in sorted(inside, reverse=True):
+        tree = open_release(shop, releases, patch.source, version).tree
+        verdict = judge(patch, version, tree)
+        if verdict.outcome == "applies":
+            return tree, verdict
+    raise PatchError(f"{patch.place} applies to no pinned release of its range", where=str(patch.header.releases),
+                     hint="pin one in patches/releases.lock.json")  # fmt: skip
+
+
+def _moved(path: str, tree: Tree) -> str:
+    """The file's path in the tree: the same, or the one place that its name moved to."""
+    if tree.read(path) is not None:
+        return path
+    found = [other for other in tree.paths() if other.rsplit("/", 1)[-1] == path.rsplit("/", 1)[-1]]
+    if len(found) != 1:
+        raise PatchError(f"the tree has no {path}", where="\n".join(found) or "and no other file of that name",
+                         hint="carry it over by hand, then ./build.py patches new")  # fmt: skip
+    return found[0]
+
+
+def _message(path: Path) -> bytes:
+    """A patch's message; a folder's is in its wiring. What git says of its size is no longer true."""
+    text = (path if path.is_file() else path / WIRING).read_bytes()
+    return re.split(rb"(?m)^(?=---$|diff --git |--- a/)", text, maxsplit=1)[0] + b"---\n"
+
+
+def new_patch(shop: Workshop, source: str, slug: str, version: Version, tree: Path, *, today: datetime.date) -> Path:
+    """Write patch, record and series line for what ``tree`` changes in a release. Raises PatchError, UsageError."""
+    folder = series_root(shop) / source
+    name = f"{_next_number(shop, source)}-{slug}"
+    if not NAME.fullmatch(name):
+        raise UsageError(f"{slug!r} is no slug", hint="lower-case words with hyphens: moe-maps-are-zeroed")
+    before, after = open_release(shop, load_releases(shop), source, version).tree, open_tree(tree)
+    changed = [path for path in after.paths() if before.read(path) != after.read(path)]
+    if not changed:
+        raise PatchError(f"{tree} changes nothing in {source} {version}", where=str(tree))
+    head = HEADER.format(date=today, title=slug.replace("-", " "), source=source, version=version)
+    text = head.encode() + b"".join(file_diff(path, before.read(path), after.read(path)) for path in changed)
+    (folder / f"{name}.patch").write_bytes(text)
+    (folder / f"{name}.yaml").write_text(RECORD.format(version=version, path=changed[0]), encoding="utf-8")
+    with (folder / "series").open("a", encoding="utf-8") as series:
+        series.write(f"{name}.patch\n")
+    return folder / f"{name}.patch"
+
+
+def _next_number(shop: Workshop, source: str) -> str:
+    numbers = [int(patch.id[:4]) for patch in load_series(series_root(shop), source)]
+    return f"{max(numbers, default=0) + 1:04}"

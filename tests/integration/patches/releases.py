@@ -1,0 +1,47 @@
+"""Real releases for the tests of patches: fetched by their pins into the store, read where they lie, never run."""
+
+import os
+from functools import lru_cache
+
+from packaging.version import Version
+
+from gb10.patches.series import Patch, load_series
+from gb10.patches.verdict import judge
+from gb10.pipeline.patching import series_root
+from gb10.pipeline.releases import Opened, load_releases, open_release
+from gb10.pipeline.workshop import Workshop, open_workshop
+
+
+@lru_cache
+def shop() -> Workshop:
+    """The workshop over the machine's own store."""
+    return open_workshop(os.environ, verbosity=-1)
+
+
+@lru_cache
+def opened(source: str, version: str) -> Opened:
+    """A release of the supported window."""
+    return open_release(shop(), load_releases(shop()), source, Version(version))
+
+
+def original(source: str, version: str, path: str) -> str:
+    """A file of a release as upstream shipped it."""
+    content = opened(source, version).tree.read(path)
+    assert content is not None, f"{source} {version} has no {path}"
+    return content.decode()
+
+
+def patched(source: str, version: str, patch_id: str, path: str) -> str:
+    """The same file after one patch of ours; fails when the patch does not apply."""
+    release = opened(source, version)
+    verdicts = [judge(patch, release.version, release.tree) for patch in variants(source, patch_id)]
+    applied = [verdict for verdict in verdicts if verdict.outcome == "applies"]
+    assert len(applied) == 1, [(verdict.patch.name, verdict.outcome, verdict.why) for verdict in verdicts]
+    content = applied[0].changes[path]
+    assert content is not None
+    return content.decode()
+
+
+def variants(source: str, patch_id: str) -> list[Patch]:
+    """The patches of one id."""
+    return [patch for patch in load_series(series_root(shop()), source) if patch.id == patch_id]

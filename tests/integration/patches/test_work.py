@@ -1,0 +1,69 @@
+"""A maintainer's day: a patch carried over to a release it no longer fits, a new one from an edited tree."""
+
+import datetime
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from gb10.catalog import ROOT, Catalog
+from gb10.errors import PatchError
+from gb10.patches.diff import Hunk, parse_diff
+from gb10.patches.series import load_series
+from gb10.patches.verdict import judge
+from gb10.pipeline.patch_work import new_patch, refresh
+from gb10.pipeline.patching import find_patch
+from gb10.pipeline.releases import load_releases
+from gb10.pipeline.workshop import Workshop
+from tests.integration.patches.releases import opened, original, shop
+
+pytestmark = pytest.mark.integration
+
+MOVED = "vllm/0001-cutlass-moe-reachable-on-sm12x"
+GATE = "vllm/_custom_ops.py"
+
+
+def archive(source: str, version: str) -> Path:
+    opened(source, version)
+    pin = load_releases(shop()).source(source).releases[version]
+    return shop().store.entry("downloads", pin.sha256) / pin.filename
+
+
+def test_a_patch_follows_its_file_to_another_folder() -> None:
+    """The variant for 0.22 and later was written by hand: carried over from the older one, it is the same."""
+    made = refresh(shop(), find_patch(shop(), f"{MOVED}.patch"), archive("vllm", "0.33.0"))
+    (diff,) = parse_diff(made, "refreshed.patch")
+    (by_hand,) = find_patch(shop(), f"{MOVED}@0.22.0.patch").diffs
+    assert diff.path == by_hand.path
+
+    def changed(hunks: tuple[Hunk, ...]) -> list[bytes]:
+        return [line for hunk in hunks for line in hunk.new if line not in hunk.old]
+
+    assert changed(diff.hunks) == changed(by_hand.hunks)
+
+
+def test_what_upstream_rewrote_is_a_conflict_with_its_line() -> None:
+    with pytest.raises(PatchError, match="cannot be carried over") as caught:
+        refresh(shop(), find_patch(shop(), "cutlass-dsl/0001-warp-mma-accepts-sm121"), archive("cutlass-dsl", "4.5.1"))
+    assert caught.value.where is not None
+    assert "warp/mma.py:" in caught.value.where
+
+
+def test_a_new_patch_from_an_edited_tree(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "patches", tmp_path / "patches")
+    other: Workshop = replace(shop(), catalog=Catalog(tmp_path))
+    edited = tmp_path / "tree" / GATE
+    edited.parent.mkdir(parents=True)
+    text = original("vllm", "0.33.0", GATE)
+    edited.write_text(text.replace("cuda_device_capability >= 110", "cuda_device_capability >= 130"), encoding="utf-8")
+    today = datetime.date(2026, 11, 21)
+    path = new_patch(other, "vllm", "wider-gate", Version("0.33.0"), tmp_path / "tree", today=today)
+    assert path.name == "0003-wider-gate.patch"
+    record = path.with_suffix(".yaml")
+    record.write_text(record.read_text(encoding="utf-8").replace("'WRITE THIS'", "'>= 110'", 1), encoding="utf-8")
+    patch = load_series(tmp_path / "patches", "vllm")[-1]
+    release = opened("vllm", "0.33.0")
+    assert judge(patch, release.version, release.tree).outcome == "applies"
+    assert [diff.path for diff in patch.diffs] == [GATE]

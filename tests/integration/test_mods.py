@@ -1,0 +1,397 @@
+"""Mods for real: baked into a small image by a real engine; our own, run on the files of real releases."""
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jinja2
+import pytest
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from packaging.version import Version
+
+from gb10.arch import parse_arch
+from gb10.catalog import ROOT
+from gb10.engine.connection import client
+from gb10.engine.find import find
+from gb10.engine.images import require_image
+from gb10.errors import BuildError
+from gb10.mods.find import load_mod
+from gb10.patches.tree import Tree
+from gb10.pipeline.builder import log_path
+from gb10.pipeline.image import Verified, build_image
+from gb10.pipeline.releases import load_releases, open_release
+from gb10.pipeline.workshop import Workshop, build_architecture, open_workshop
+from gb10.plan import Mod, Options, Plan, plan_image
+from gb10.proc import CommandFailedError, capture
+from tests.integration.test_pipeline import read_file, small, small_plan
+
+pytestmark = pytest.mark.integration
+
+SITE = "usr/local/lib/python3.13/dist-packages"
+FIRST = """\
+#!/usr/bin/env bash
+set -euo pipefail
+{ id -u; pwd; echo "$WORKSPACE_DIR"; ls -A | sort | tr '\\n' ' '; echo; ls /sys/class/net | tr '\\n' ' '; } > /found
+echo 'MOD = "first"' >> /usr/local/lib/python3.12/dist-packages/jinja2/__init__.py
+"""
+SECOND = """\
+set -eu
+python3 -c 'import jinja2; print(jinja2.MOD)' > /second
+cat /found >> /second
+"""
+
+
+@pytest.fixture(scope="module")
+def shop() -> Workshop:
+    return open_workshop(os.environ, verbosity=0)
+
+
+def write_mod(folder: Path, script: str, **files: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in {"run.sh": script, **files}.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder
+
+
+def plan_with(shop: Workshop, *paths: Path, network: bool = False) -> Plan:
+    found = [load_mod(path) for path in paths]
+    mods = tuple(Mod(name=mod.name, path=str(mod.path), digest=mod.digest, network=network) for mod in found)
+    options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build=build_architecture(), mods=mods)
+    return plan_image(*small(), shop.catalog.toolkit, options)
+
+
+@pytest.fixture(scope="module")
+def mods(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A folder with a dotfile, and a zip without an executable bit or a first line; new ones for each run."""
+    folder = tmp_path_factory.mktemp("mods")
+    first = write_mod(folder / "first", FIRST)
+    (first / ".hidden").write_text(uuid.uuid4().hex, encoding="ascii")
+    second = write_mod(folder / "second", SECOND)
+    return first, Path(shutil.make_archive(str(folder / "packed"), "zip", second))
+
+
+@pytest.fixture(scope="module")
+def image(shop: Workshop, mods: tuple[Path, Path]) -> Verified:
+    return build_image(shop, plan_with(shop, *mods), rebuild=(), tag=None)
+
+
+def text_of(shop: Workshop, image: Verified, path: str) -> str:
+    return read_file(shop, image.tags[-1], path)[1].decode()
+
+
+def test_a_mod_runs_as_the_contract_says(shop: Workshop, image: Verified) -> None:
+    assert text_of(shop, image, "/found").splitlines() == [
+        "0", "/workspace/mods/first", "/workspace/vllm", ".hidden run.sh ", "lo ",
+    ]  # fmt: skip
+
+
+def test_the_second_mod_sees_the_first_and_the_bytecode_follows_the_source(shop: Workshop, image: Verified) -> None:
+    assert text_of(shop, image, "/second").startswith("first\n0\n")
+    _, bytecode = read_file(shop, image.tags[-1], f"/{SITE}/jinja2/__pycache__/__init__.cpython-313.pyc")
+    assert bytecode[4:8] == b"\x01\0\0\0"
+    assert b"first" in bytecode
+
+
+def test_a_mod_is_one_small_layer_and_moves_no_other(shop: Workshop, image: Verified) -> None:
+    engine = find(shop.env, shop.store)
+    plain = require_image(engine, build_image(shop, small_plan(shop), rebuild=(), tag=None).tags[-1])
+    made = require_image(engine, image.tags[-1])
+    assert made.diff_ids[: len(plain.diff_ids) - 2] == plain.diff_ids[:-2]  # above: the record, and WORKDIR's
+    assert len(made.diff_ids) == len(plain.diff_ids) + 2
+    assert made.size - plain.size < 50_000
+
+
+def test_mods_are_recorded_and_the_user_stays(shop: Workshop, image: Verified, mods: tuple[Path, Path]) -> None:
+    with closing(client(find(shop.env, shop.store))) as sdk:
+        config = sdk.images.get(image.tags[-1]).attrs["Config"]
+    found = [load_mod(path) for path in mods]
+    assert [config["Labels"][f"io.github.gb10.mod.{number}"] for number in (1, 2)] == [
+        f"{mod.name}@{mod.digest[:12]}" for mod in found
+    ]
+    recorded = json.loads(text_of(shop, image, "/usr/share/gb10/plan.json"))["mods"]
+    assert [(mod["name"], mod["sha256"]) for mod in recorded] == [(mod.name, mod.digest) for mod in found]
+    assert (config["User"], config["WorkingDir"]) == ("10001", "/workspace/vllm")
+    assert len(image.tags) == 1
+
+
+def test_the_same_mods_again_build_nothing(shop: Workshop, image: Verified, mods: tuple[Path, Path]) -> None:
+    again = build_image(shop, plan_with(shop, *mods), rebuild=(), tag=None)
+    assert (again.hit, again.digest) == (True, image.digest)
+
+
+def test_a_changed_mod_runs_alone(shop: Workshop, image: Verified, mods: tuple[Path, Path], tmp_path: Path) -> None:
+    other = write_mod(tmp_path / "other", f"echo {uuid.uuid4().hex} > /other\n")
+    plan = plan_with(shop, mods[0], other)
+    build_image(shop, plan, rebuild=(), tag=None)
+    lines = log_path(shop, plan.step("proof")).read_text(encoding="utf-8").splitlines()
+    assert any("[mod-2 1/1] RUN" in line for line in lines)
+    assert not [line for line in lines if "[mod-1 1/1] RUN" in line]  # a cached step has no line of its own
+
+
+def test_a_library_of_a_mod_is_scanned_and_a_removed_one_is_gone(shop: Workshop, tmp_path: Path) -> None:
+    script = f"cp /usr/bin/true /usr/local/bin/{uuid.uuid4().hex}\nrm /usr/bin/tac\n"
+    made = build_image(shop, plan_with(shop, write_mod(tmp_path / "elf", script)), rebuild=(), tag=None)
+    before = build_image(shop, small_plan(shop), rebuild=(), tag=None)
+    paths = [{judged.binary.path for judged in one.verdict.judged} for one in (before, made)]
+    assert paths[0] - paths[1] == {"usr/bin/tac"}
+    assert [path.rpartition("/")[0] for path in paths[1] - paths[0]] == ["usr/local/bin"]
+
+
+def test_a_failing_mod_says_its_own_words_and_stops(shop: Workshop, tmp_path: Path) -> None:
+    script = f"seq 1 60\necho the reason {uuid.uuid4().hex} >&2\nexit 7\n"
+    plan = plan_with(shop, write_mod(tmp_path / "broken", script))
+    with pytest.raises(BuildError, match="the mod broken failed") as caught:
+        build_image(shop, plan, rebuild=(), tag=None)
+    text = str(caught.value)
+    assert "the reason" in text
+    assert "run.sh exited with 7" in text
+    assert "--mod-network" in text
+    assert "  60\n" in text
+    assert "  20\n" not in text  # the last 30 lines
+    with closing(client(find(shop.env, shop.store))) as sdk:
+        assert not sdk.images.list(name=plan.tags[-1])
+
+
+NETWORK = """\
+set -eu
+test -s "$PIP_CERT" && test "$PIP_CERT" = "$SSL_CERT_FILE" && test -n "$PIP_INDEX_URL"
+python3 - <<'EOF'
+import os, urllib.request
+reply = urllib.request.urlopen(os.environ["PIP_INDEX_URL"].rstrip("/") + "/six/", timeout=60)
+open("/reached", "w").write(str(reply.status))
+EOF
+"""
+
+
+def test_a_declared_network_reaches_the_index_and_leaves_no_secret(shop: Workshop, tmp_path: Path) -> None:
+    mod = write_mod(tmp_path / "net", f"{NETWORK}# {uuid.uuid4().hex}\n")
+    made = build_image(shop, plan_with(shop, mod, network=True), rebuild=(), tag=None)
+    assert text_of(shop, made, "/reached") == "200"
+    with closing(client(find(shop.env, shop.store))) as sdk:
+        history = json.dumps(sdk.images.get(made.tags[-1]).history())
+    assert "PIP_INDEX_URL" not in history
+    assert "simple" not in history
+
+
+# Our own mods, on the files of real releases.
+
+
+@pytest.fixture
+def release(shop: Workshop, tmp_path: Path) -> Callable[..., Path]:
+    """Unpack some files of a release, as they are, into a directory that Python finds packages in."""
+
+    def unpack(source: str, version: str, *parts: str) -> Path:
+        tree: Tree = open_release(shop, load_releases(shop), source, Version(version)).tree
+        root = tmp_path / f"{source}-{version}"
+        for path in tree.paths():
+            if any(part in path for part in parts) or path == f"{source}/__init__.py":
+                (root / path).parent.mkdir(parents=True, exist_ok=True)
+                (root / path).write_bytes(tree.read(path) or b"")
+        return root
+
+    return unpack
+
+
+def run_mod(name: str, site: Path, **env: str) -> str:
+    """What run.sh of one of our mods says; nothing of the release is imported."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    own = {**os.environ, "PATH": path, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1", **env}
+    return capture(["bash", "./run.sh"], env=own, cwd=ROOT / "mods" / name)
+
+
+MEMORY = ("vllm/config/cache.py", "vllm/engine/arg_utils.py", "vllm/v1/worker/utils.py")
+
+
+@pytest.mark.parametrize("version", ["0.24.0", "0.26.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0", "0.33.0"])
+def test_fixed_memory_reserves_what_is_asked(release: Callable[..., Path], version: str) -> None:
+    site = release("vllm", version, *MEMORY)
+    assert "reserves a fixed amount" in run_mod("fixed-memory", site)
+    request = function(site / MEMORY[2], "request_memory")
+    total = 119 * 2**30
+    for asked, expected in ((None, int(total * 0.5)), (40.5, int(40.5 * 2**30))):
+        config = SimpleNamespace(gpu_memory_utilization=0.5, gpu_memory_utilization_gb=asked)
+        snapshot = SimpleNamespace(total_memory=total, free_memory=total, device_="cuda:0")
+        assert request(snapshot, config) == expected
+        assert config.gpu_memory_utilization == pytest.approx(expected / total)
+    with pytest.raises(ValueError, match=r"119\.00 GiB of the device"):
+        request(snapshot, SimpleNamespace(gpu_memory_utilization=0.5, gpu_memory_utilization_gb=200.0))
+    texts = [(site / path).read_text(encoding="utf-8") for path in MEMORY]
+    assert [len(ast.parse(text).body) > 0 for text in texts] == [True] * 3
+    assert '"--gpu-memory-utilization-gb"' in texts[1]
+    assert "there already" in run_mod("fixed-memory", site)
+    assert [(site / path).read_text(encoding="utf-8") for path in MEMORY] == texts
+
+
+def function(path: Path, name: str) -> Callable[..., int]:
+    """One function of a module that cannot be imported here, its annotations left out."""
+    found = next(node for node in ast.parse(path.read_text(encoding="utf-8")).body
+                 if isinstance(node, ast.FunctionDef) and node.name == name)  # fmt: skip
+    for argument in found.args.args:
+        argument.annotation = None
+    names: dict[str, Any] = {"math": __import__("math"), "format_gib": lambda size: f"{size / 2**30:.2f}"}
+    exec(compile(ast.Module([found], []), str(path), "exec"), names)  # noqa: S102 - this is the release's own code
+    made: Callable[..., int] = names[name]
+    return made
+
+
+def test_fixed_memory_leaves_an_unknown_vllm_alone(release: Callable[..., Path]) -> None:
+    site = release("vllm", "0.33.0", *MEMORY)
+    path = site / MEMORY[2]
+    path.write_text(path.read_text(encoding="utf-8").replace("math.ceil(", "math.floor("), encoding="utf-8")
+    before = {name: (site / name).read_bytes() for name in MEMORY}
+    with pytest.raises(CommandFailedError) as caught:
+        run_mod("fixed-memory", site)
+    assert "has another shape: found 0 times" in caught.value.tail
+    assert {name: (site / name).read_bytes() for name in MEMORY} == before
+
+
+@pytest.mark.parametrize(("version", "needed"), [("0.17.1", True), ("0.19.1", False)])
+def test_autoround_hands_transformers_a_set(release: Callable[..., Path], version: str, needed: bool) -> None:
+    site = release("vllm", version, "vllm/transformers_utils/configs/qwen3_5")
+    files = sorted((site / "vllm/transformers_utils/configs").glob("qwen3_5*.py"))
+    before = [path.read_text(encoding="utf-8") for path in files]
+    said = run_mod("qwen3.5-autoround", site)
+    after = [path.read_text(encoding="utf-8") for path in files]
+    assert said.count("is a set now") == (2 if needed else 0)
+    assert (before != after) == needed
+    keys = [node.value for text in after for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Assign)
+            and "ignore_keys_at_rope_validation" in ast.unparse(node.targets[0])]  # fmt: skip
+    assert [type(key) for key in keys] == [ast.Set, ast.Set]
+    assert run_mod("qwen3.5-autoround", site).count("already") == 2
+
+
+SHARED_MEMORY = 101_376
+
+
+@pytest.mark.parametrize(("engine", "version"), [("vllm", "0.24.0"), ("vllm", "0.33.0"), ("sglang", "0.5.10"),
+                                                 ("sglang", "0.5.23")])  # fmt: skip
+def test_moe_configs_lie_where_the_engine_looks_and_fit(
+    release: Callable[..., Path], engine: str, version: str
+) -> None:
+    site = release(engine, version, "/layers/moe/", "/layers/fused_moe/configs/")
+    metadata = site / "triton-3.8.0.dist-info/METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: triton\nVersion: 3.8.0\n", encoding="ascii")
+    shipped = {path.name: path.read_bytes() for path in site.rglob("*NVIDIA_GB10*.json")}
+    run_mod("moe-configs", site)
+    found = {path: json.loads(path.read_bytes()) for path in site.rglob("*NVIDIA_GB10*.json")}
+    written = {path: tiles for path, tiles in found.items() if path.name not in shipped}
+    assert len(found) == len(written) + len(shipped)  # no name is there twice: nothing shipped is hidden
+    assert all(path.read_bytes() == shipped[path.name] for path in found if path.name in shipped)
+    parent = "triton_3_8_0" if engine == "sglang" else "configs"
+    assert {path.parent.name for path in written} == {parent}
+    assert any(("[128, 128]" if engine == "sglang" else "[128,128]") in path.name for path in written)
+    for path, tiles in written.items():
+        assert [int(key) for key in tiles][::17] == [1, 4096]
+        assert max(needs(tile, path.name) for tile in tiles.values()) <= SHARED_MEMORY
+        assert "block_shape" not in path.name or {tile["BLOCK_SIZE_K"] for tile in tiles.values()} == {128}
+    before = {path: path.read_bytes() for path in found}
+    assert " 0 files written" in run_mod("moe-configs", site)
+    assert {path: path.read_bytes() for path in site.rglob("*NVIDIA_GB10*.json")} == before
+
+
+def needs(tile: dict[str, int], name: str) -> int:
+    """The closed form, written apart from the mod's own."""
+    size = 1 if "fp8" in name else 2
+    rows, columns = tile["BLOCK_SIZE_M"], tile["BLOCK_SIZE_N"]
+    scales = 4 * columns if "block_shape" in name else 0
+    return (rows + columns) * tile["BLOCK_SIZE_K"] * size * (tile["num_stages"] - 1) + scales
+
+
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+CALL = {"function": {"name": "weather", "arguments": {"town": "Ulm", "days": 2, "at": ["am", "pm"], "wet": True}}}
+SAME = {
+    "plain": [{"role": "user", "content": " hello "}],
+    "system": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hello"}],
+    "parts": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "what?"}, {"type": "video"}]}],
+    "history": [
+        {"role": "user", "content": "1"},
+        {"role": "assistant", "content": "<think>\nhm\n</think>\n\ntwo"},
+        {"role": "user", "content": "3"},
+        {"role": "assistant", "content": "four", "reasoning_content": "I count"},
+    ],
+    "tools": [
+        {"role": "system", "content": "be brief"},
+        {"role": "user", "content": "weather?"},
+        {"role": "assistant", "content": "", "reasoning_content": "ask", "tool_calls": [CALL, CALL]},
+        {"role": "tool", "content": "sun"},
+        {"role": "tool", "content": "rain"},
+        {"role": "assistant", "content": "so so", "tool_calls": [CALL]},
+        {"role": "tool", "content": "wind"},
+    ],
+    "answer-in-user": [
+        {"role": "user", "content": "1"},
+        {"role": "assistant", "content": "x", "reasoning_content": "y"},
+        {"role": "user", "content": "<tool_response>\nz\n</tool_response>"},
+    ],
+}  # fmt: skip
+REFUSED = {
+    "late system": [{"role": "user", "content": "1"}, {"role": "system", "content": "new rule"}],
+    "two systems": [{"role": "system", "content": c} for c in ("a", "b")] + [{"role": "user", "content": "1"}],
+    "developer": [{"role": "developer", "content": "new rule"}, {"role": "user", "content": "1"}],
+    "no user": [{"role": "system", "content": "a"}, {"role": "assistant", "content": "b"}],
+}
+
+
+def template(text: str) -> Callable[..., str]:
+    """A chat template as transformers renders it."""
+
+    def refuse(message: str) -> None:
+        raise jinja2.TemplateError(message)
+
+    env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+    env.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
+    env.globals["raise_exception"] = refuse
+    return env.from_string(text).render
+
+
+@pytest.fixture
+def templates(release: Callable[..., Path], tmp_path: Path) -> tuple[Callable[..., str], Callable[..., str]]:
+    """The model's own template, as vLLM's tests hold it, and what the mod puts into WORKSPACE_DIR."""
+    site = release("vllm", "0.33.0", "rust/src/chat/tests/templates/qwen35.jinja")
+    run_mod("qwen3.5-chat-template", site, WORKSPACE_DIR=str(tmp_path))
+    own = template((tmp_path / "qwen3.5.jinja").read_text(encoding="utf-8"))
+    return template((next(site.rglob("qwen35.jinja"))).read_text(encoding="utf-8")), own
+
+
+@pytest.mark.parametrize("tools", [None, [TOOL]])
+@pytest.mark.parametrize("thinking", [True, False])
+@pytest.mark.parametrize("name", SAME)
+def test_where_the_models_template_works_ours_says_the_same(
+    templates: tuple[Callable[..., str], Callable[..., str]], name: str, thinking: bool, tools: list[Any] | None
+) -> None:
+    values = {"messages": SAME[name], "tools": tools, "enable_thinking": thinking, "add_generation_prompt": True}
+    assert templates[1](**values) == templates[0](**values)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_models_template_refuses_ours_takes(
+    templates: tuple[Callable[..., str], Callable[..., str]], name: str
+) -> None:
+    with pytest.raises(jinja2.TemplateError):
+        templates[0](messages=REFUSED[name])
+    text = templates[1](messages=REFUSED[name])
+    assert text.count("<|im_start|>system\n") == 1
+    assert all(message["content"] in text for message in REFUSED[name])
+
+
+def test_a_call_whose_arguments_are_text_is_kept(templates: tuple[Callable[..., str], Callable[..., str]]) -> None:
+    call = {"function": {"name": "f", "arguments": "{}"}}
+    messages = [{"role": "user", "content": "1"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    assert "<function=f>\n{}\n</function>" in templates[1](messages=messages)
+
+
+def test_a_mod_for_another_release_changes_nothing() -> None:
+    argv = [sys.executable, str(ROOT / "build.py"), "plan", "--mod", "qwen3.5-autoround"]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "already upstream" in done.stderr

@@ -1,0 +1,129 @@
+"""Patches in a build, for real and small: a grafted wheel as its own layer, a patched source that is compiled."""
+
+import json
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gb10.engine.find import find
+from gb10.engine.images import require_image
+from gb10.errors import BuildError, PatchError
+from gb10.lock import load_lock, lock_path
+from gb10.patches.tree import open_tree
+from gb10.patches.write import file_diff
+from gb10.pipeline.builder import log_path
+from gb10.pipeline.grafts import make_grafts
+from gb10.pipeline.image import Verified, build_image
+from gb10.pipeline.patched import plan_patches
+from gb10.pipeline.prepare import fetch_files, store_paths
+from gb10.pipeline.workshop import Workshop
+from gb10.plan import Plan, plan_image
+from gb10.render import labels
+from tests.integration.test_pipeline import RECIPE, WHEELS, read_file, small, small_plan, wheels_of
+from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
+
+pytestmark = pytest.mark.integration
+
+DSL = "nvidia-cutlass-dsl-libs-core"
+SITE = "/usr/local/lib/python3.13/dist-packages"
+NAME = b"class MmaSM120BlockScaledOp"
+FILE = "nvidia_cutlass_dsl/dsl_packages/cutlass/cute/nvgpu/warp/mma.py"
+
+
+def plan_with(shop: Workshop, *diffs: Path) -> Plan:
+    """The small plan with the DSL's wheel in it, and these diffs applied."""
+    recipe, lock = small()
+    full = small_plan(shop)
+    image = load_lock(lock_path(RECIPE)).wheels.image
+    wheels = {key: tuple(wheel for wheel in value if wheel.name in (*WHEELS, DSL)) for key, value in image.items()}
+    lock = lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": wheels})})
+    patches = plan_patches(shop, recipe, lock, "arm64", diffs)
+    return plan_image(recipe, lock, shop.catalog.toolkit, replace(full.options, patches=patches))
+
+
+@pytest.fixture(scope="module")
+def below(shop: Workshop) -> Verified:
+    return build_image(shop, plan_with(shop), rebuild=(), tag=None)
+
+
+def diff_of_wheel(shop: Workshop, target: Path, change: Callable[[bytes], bytes]) -> Path:
+    """A pull request's diff of one file of the DSL's locked wheel, and of a test that the wheel does not hold."""
+    module = DSL.replace("-", "_")
+    steps = plan_with(shop).of_kind("layer")
+    step = next(step for step in steps if any(file.filename.startswith(module) for file in step.files))
+    fetch_files(shop, [step])
+    wheel = next(path for path in store_paths(shop, step.files) if path.name.startswith(module))
+    content = open_tree(wheel).read(FILE)
+    assert content is not None
+    text = file_diff(FILE, content, change(content)) + file_diff("tests/test_mma.py", b"a\n", b"b\n")
+    target.write_bytes(text)
+    return target
+
+
+def test_a_patched_wheel_is_one_small_layer_above(
+    shop: Workshop, below: Verified, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    diff = diff_of_wheel(shop, tmp_path / "pr.diff", lambda text: text + b"\nPATCHED = 1\n")
+    plan = plan_with(shop, diff)
+    made = build_image(shop, plan, rebuild=(), tag=None)
+    assert "pr.diff: 1 files of tests or docs left out: tests/test_mma.py" in capfd.readouterr().err
+    engine = find(shop.env, shop.store)
+    before, after = (require_image(engine, verified.tags[-1]).diff_ids for verified in (below, made))
+    assert len(set(after) - set(before)) <= 2  # the patched files and the plan
+    _, content = read_file(shop, made.tags[-1], f"{SITE}/{FILE}")
+    assert b"PATCHED = 1" in content
+    bytecode, _ = read_file(shop, made.tags[-1], f"{SITE}/{Path(FILE).parent}/__pycache__/mma.cpython-313.pyc")
+    assert bytecode.size > 0
+    info = next(iter(plan.of_kind("graft"))).files[0].filename.split("-")[1]
+    _, metadata = read_file(shop, made.tags[-1], f"{SITE}/{DSL.replace('-', '_')}-{info}.dist-info/METADATA")
+    assert f"\nVersion: {info}+gb10.".encode() in metadata
+    _, record = read_file(shop, made.tags[-1], "/usr/share/gb10/plan.json")
+    assert [patch["name"] for patch in json.loads(record)["patches"]] == ["pr.diff"]
+    assert labels(plan)["io.github.gb10.patches.cutlass-dsl"].startswith("pr.diff@")
+    assert build_image(shop, plan, rebuild=(), tag=None).hit
+
+
+def test_a_patch_that_breaks_python_stops_before_anything_is_tagged(shop: Workshop, tmp_path: Path) -> None:
+    diff = diff_of_wheel(shop, tmp_path / "bad.diff", lambda text: text.replace(NAME, b"class " + NAME))
+    plan = plan_with(shop, diff)
+    with pytest.raises(BuildError, match="patched file is no Python"):
+        build_image(shop, plan, rebuild=(), tag=None)
+
+
+def test_a_patch_that_does_not_fit_leaves_the_store_as_it_was(shop: Workshop, tmp_path: Path) -> None:
+    diff = diff_of_wheel(shop, tmp_path / "old.diff", lambda text: text.replace(NAME, b"class X"))
+    diff.write_bytes(diff.read_bytes().replace(b"-class MmaSM120BlockScaledOp", b"-class MmaOldName"))
+    plan = plan_with(shop, diff)
+    with pytest.raises(PatchError, match=r"old\.diff does not apply"):
+        make_grafts(shop, plan)
+    assert not shop.store.entry("wheels", plan.of_kind("graft")[0].key).exists()
+
+
+def test_a_patched_source_is_compiled_and_has_a_wheel_of_its_own(shop: Workshop, tmp_path: Path) -> None:
+    plain = small_plan(shop)
+    step = plain.of_kind("wheel")[0]
+    fetch_files(shop, [step])
+    tree = open_tree(store_paths(shop, step.files)[0])
+    parts = []
+    for path, old in (
+        ("flashinfer/jit/activation.py", b"import "),
+        ("include/flashinfer/activation.cuh", b"#include "),
+    ):
+        content = tree.read(path)
+        assert content is not None
+        sign = b"#" if path.endswith(".py") else b"//"
+        parts.append(file_diff(path, content, content.replace(old, sign + b" patched\n" + old, 1)))
+    (tmp_path / "pr.diff").write_bytes(b"".join(parts))
+    use = plan_patches(shop, *small(), "arm64", [tmp_path / "pr.diff"])
+    assert [(one.project, one.name) for one in use] == [("flashinfer-python", "pr.diff")]
+    patched = plan_image(*small(), shop.catalog.toolkit, replace(plain.options, patches=use))
+    (before,), (after,) = wheels_of(shop, plain), wheels_of(shop, patched)
+    assert (before.key != after.key, before.path != after.path) == (True, True)
+    with zipfile.ZipFile(before.path) as one, zipfile.ZipFile(after.path) as other:
+        library = next(name for name in one.namelist() if name.endswith(".so"))
+        assert one.read(library) == other.read(library)  # a comment changes no instruction
+    log = log_path(shop, patched.of_kind("wheel")[0]).read_text(encoding="utf-8")
+    assert "cp --recursive /patched/. /src/" in log

@@ -1,0 +1,181 @@
+"""Mods as values: what is read, what is refused before anything is written, for which releases one is."""
+
+import stat
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from gb10.catalog import ROOT
+from gb10.errors import UsageError
+from gb10.mods.files import LARGEST, ModFile, files_digest, read_files, write_files
+from gb10.mods.find import find_mod, load_mod, mod_names
+from gb10.mods.lint import problems_of, remarks_of
+from gb10.mods.record import ModRecord, parse_record, require_fit, unfit
+
+SCRIPT = b"#!/usr/bin/env bash\ntrue\n"
+RECORD = """\
+what: Does what a test needs.
+why: Because the test asks.
+engines: {vllm: ">=0.24,<0.34"}
+fixed: {vllm: "0.30.0"}
+delete-when: the test is gone
+"""
+
+
+def a_mod(folder: Path, **files: bytes) -> Path:
+    folder.mkdir(parents=True)
+    for name, content in {"run.sh": SCRIPT, **files}.items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def a_zip(path: Path, *members: tuple[str, bytes, int]) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content, mode in members:
+            info = zipfile.ZipInfo(name)
+            info.external_attr = mode << 16
+            archive.writestr(info, content)
+    return path
+
+
+def record() -> ModRecord:
+    return parse_record(RECORD, "x/mod.yaml")
+
+
+def test_a_folder_and_a_zip_of_it_are_the_same_mod(tmp_path: Path) -> None:
+    folder = a_mod(tmp_path / "one" / "m")
+    (folder / ".hidden").write_bytes(b"dot")
+    (folder / "empty").mkdir()
+    regular = stat.S_IFREG | 0o644
+    packed = a_zip(tmp_path / "m.zip", ("run.sh", SCRIPT, regular), (".hidden", b"dot", regular), ("empty/", b"", 0))
+    found = [load_mod(folder), load_mod(packed)]
+    assert [mod.name for mod in found] == ["m", "m"]
+    assert found[0].digest == found[1].digest
+    assert set(found[0].files) == {"run.sh", ".hidden", "empty"}
+
+
+def test_what_is_read_is_what_is_written(tmp_path: Path) -> None:
+    folder = a_mod(tmp_path / "m")
+    (folder / "sub").mkdir()
+    (folder / "sub/tool").write_bytes(b"x")
+    (folder / "sub/tool").chmod(0o700)
+    (folder / "link").symlink_to("sub/tool")
+    files = read_files(folder)
+    assert read_files(write_files(files, tmp_path / "out")) == files
+
+
+@pytest.mark.parametrize("change", ["content", "mode", "name", "new"])
+def test_every_change_of_a_mod_changes_its_digest(tmp_path: Path, change: str) -> None:
+    folder = a_mod(tmp_path / "m", data=b"1")
+    before = files_digest(read_files(folder))
+    if change == "content":
+        (folder / "data").write_bytes(b"2")
+    elif change == "mode":
+        (folder / "data").chmod(0o755)
+    elif change == "name":
+        (folder / "data").rename(folder / "data2")
+    else:
+        (folder / "empty").mkdir()
+    assert files_digest(read_files(folder)) != before
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "a/../../evil", "a\\..\\evil", "C:/evil"])
+def test_a_zip_that_leaves_its_folder_is_refused(tmp_path: Path, name: str) -> None:
+    bad = a_zip(tmp_path / "m.zip", ("run.sh", SCRIPT, 0), (name, b"x", 0))
+    with pytest.raises(UsageError, match="outside of its folder"):
+        load_mod(bad)
+
+
+def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "m.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("run.sh", SCRIPT)
+        archive.writestr("large", b"\0" * (LARGEST + 1))
+    with pytest.raises(UsageError, match="too large"):
+        load_mod(tmp_path / "m.zip")
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        ({}, "run.sh is missing"),
+        ({"a/run.sh": ModFile("file", SCRIPT)}, "a/run.sh is not at the top"),
+        ({"run.sh": ModFile("folder")}, "run.sh is a folder"),
+        ({"run.sh": ModFile("file", b"#!/bin/bash\r\ntrue\r\n")}, "Windows line ends"),
+        ({"run.sh": ModFile("file", SCRIPT), "l": ModFile("link", b"/etc/passwd")}, "leads out of the mod"),
+        ({"run.sh": ModFile("file", SCRIPT), "a/l": ModFile("link", b"../../x")}, "leads out of the mod"),
+        ({"run.sh": ModFile("file", SCRIPT), "l": ModFile("link", b"."), "l/x": ModFile("file")}, "behind a link"),
+    ],
+)
+def test_what_breaks_the_contract(files: dict[str, ModFile], problem: str) -> None:
+    assert any(problem in found for found in problems_of("m", files))
+
+
+@pytest.mark.parametrize("name", ["", "-x", "a b", "a/b", "$(id)", "x" * 65])
+def test_a_name_that_is_no_folder_name(name: str) -> None:
+    assert "cannot be a folder's name" in problems_of(name, {"run.sh": ModFile("file", SCRIPT)})[0]
+
+
+def test_the_executable_bit_and_the_first_line_are_not_needed() -> None:
+    files = {"run.sh": ModFile("file", b"echo hello\n")}
+    assert problems_of("fix-Qwen3.5_x+1", files) == []
+    assert "names no interpreter" in remarks_of(files)[0]
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "reason"),
+    [
+        ("vllm", "0.24.0", None),
+        ("vllm", "0.29.0+gb10.12345678", None),
+        ("vllm", "0.29.0rc1", None),
+        ("vllm", "0.23.9", "it is for vllm >=0.24,<0.34, the image has vllm 0.23.9"),
+        ("vllm", "0.33.0", "already upstream: vllm 0.33.0 does not need it (fixed in vllm 0.30.0)"),
+        ("sglang", "0.5.23", "it is for vllm >=0.24,<0.34, not for sglang"),
+    ],
+)
+def test_for_which_releases_a_mod_is(engine: str, version: str, reason: str | None) -> None:
+    assert unfit(record(), engine, version) == reason
+
+
+def test_a_mod_that_is_not_for_the_release_is_exit_2_and_names_the_range() -> None:
+    with pytest.raises(UsageError, match=r"the mod x is not for vllm 0\.20\.0") as caught:
+        require_fit(record(), "x", "vllm", "0.20.0")
+    assert caught.value.code == 2
+    assert ">=0.24,<0.34" in str(caught.value)
+    with pytest.raises(UsageError, match="not for") as caught:
+        require_fit(record(), "x", "vllm", "0.33.0")
+    assert "leave out --mod x: nothing was changed" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("engines:", "enginse:", "unknown key 'enginse'; did you mean 'engines'?"),
+        ('">=0.24,<0.34"', "newest", "'newest' names no releases"),
+        ('"0.30.0"', "soon", "'soon' is no release"),
+        ("delete-when:", "network: maybe\ndelete-when:", "'network' must be true or false"),
+    ],
+)
+def test_a_mistake_in_a_record_is_told_with_its_place(right: str, wrong: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_record(RECORD.replace(right, wrong), "x/mod.yaml")
+    assert said in str(caught.value)
+    assert "x/mod.yaml:" in str(caught.value)
+
+
+def test_a_bare_name_is_one_of_the_checkout_and_a_path_is_a_path(tmp_path: Path) -> None:
+    a_mod(tmp_path / "mods" / "one")
+    assert find_mod(tmp_path / "mods", "one").name == "one"
+    assert find_mod(tmp_path / "other", f"{tmp_path}/mods/one").name == "one"
+    with pytest.raises(UsageError, match="no mod 'oen'") as caught:
+        find_mod(tmp_path / "mods", "oen")
+    assert "did you mean 'one'?" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", mod_names(ROOT / "mods"))
+def test_our_own_mods_keep_the_contract_and_say_what_they_are(name: str) -> None:
+    mod = find_mod(ROOT / "mods", name)
+    assert mod.record
+    assert not mod.network
+    assert remarks_of(mod.files) == []
+    assert mod.record.untuned == (name == "moe-configs")

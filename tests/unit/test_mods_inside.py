@@ -1,0 +1,148 @@
+"""What runs in a mod's layer: the environment, the bytecode of changed sources, what changed between two roots."""
+
+import importlib
+import importlib.util
+import json
+import os
+import py_compile
+import subprocess
+import sys
+from pathlib import Path
+from py_compile import PycInvalidationMode
+
+import pytest
+
+from gb10.catalog import ROOT
+from gb10.inside import changed, mod
+
+EPOCH = 1_000_000_000
+
+
+def site(root: Path) -> Path:
+    """A package whose bytecode is never checked against its source, as install.py leaves it."""
+    package = root / "site/pkg"
+    package.mkdir(parents=True)
+    for name in ("one", "two"):
+        source = package / f"{name}.py"
+        source.write_text("X = 1\n", encoding="utf-8")
+        py_compile.compile(str(source), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+    return package
+
+
+def value(package: Path, name: str) -> str:
+    """X of a module, by an interpreter that takes the bytecode as it is."""
+    code = f"import sys; sys.path.insert(0, {str(package.parent)!r}); from pkg import {name}; print({name}.X)"
+    argv = [sys.executable, "-I", "-B", "-c", code]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> tuple[Path, Path, Path]:
+    before, root = tmp_path / "before", tmp_path / "root"
+    site(before)
+    return before, root, site(root)
+
+
+def cached(package: Path, name: str) -> Path:
+    return Path(importlib.util.cache_from_source(str(package / f"{name}.py")))
+
+
+def test_a_changed_source_would_have_no_effect_and_then_has(roots: tuple[Path, Path, Path]) -> None:
+    before, root, package = roots
+    marker = mod.mark(root)
+    (package / "one.py").write_text("X = 2\n", encoding="utf-8")
+    untouched = cached(package, "two").stat().st_mtime_ns
+    assert value(package, "one") == "1"  # the trap
+    mod.finish(root, before, marker, EPOCH)
+    assert (value(package, "one"), value(package, "two")) == ("2", "1")
+    assert cached(package, "two").stat().st_mtime_ns == untouched
+    assert cached(package, "one").read_bytes()[4:8] == b"\x01\0\0\0"  # hash-based, unchecked
+
+
+def test_a_change_is_seen_whatever_its_times_say(roots: tuple[Path, Path, Path]) -> None:
+    before, root, package = roots
+    marker = mod.mark(root)
+    (package / "one.py").write_text("X = 3\n", encoding="utf-8")
+    os.utime(package / "one.py", (1, 1))
+    mod.finish(root, before, marker, EPOCH)
+    assert value(package, "one") == "3"
+
+
+def test_a_source_that_does_not_parse_loses_its_bytecode(roots: tuple[Path, Path, Path]) -> None:
+    before, root, package = roots
+    marker = mod.mark(root)
+    (package / "one.py").write_text("X = = 1\n", encoding="utf-8")
+    mod.finish(root, before, marker, EPOCH)
+    assert not cached(package, "one").exists()
+
+
+def test_a_source_written_again_as_it_was_keeps_its_bytecode(roots: tuple[Path, Path, Path]) -> None:
+    before, root, package = roots
+    inode = cached(package, "one").stat().st_ino
+    marker = mod.mark(root)
+    (package / "one.py").write_text("X = 1\n", encoding="utf-8")
+    mod.finish(root, before, marker, EPOCH)
+    assert cached(package, "one").stat().st_ino == inode
+
+
+def test_a_new_source_is_compiled_beside_compiled_ones_only(roots: tuple[Path, Path, Path]) -> None:
+    before, root, package = roots
+    marker = mod.mark(root)
+    (package / "new.py").write_text("X = 4\n", encoding="utf-8")
+    (root / "lone.py").write_text("X = 5\n", encoding="utf-8")
+    mod.finish(root, before, marker, EPOCH)
+    assert cached(package, "new").exists()
+    assert not (root / "__pycache__").exists()
+
+
+def test_times_say_nothing_and_no_marker_stays(roots: tuple[Path, Path, Path]) -> None:
+    before, root, package = roots
+    marker = mod.mark(root)
+    (package / "one.py").write_text("X = 2\n", encoding="utf-8")
+    (root / "link").symlink_to("nowhere")
+    mod.finish(root, before, marker, EPOCH)
+    found = (package / "one.py", cached(package, "one"), cached(package, "one").parent, root / "link", root)
+    assert {path.lstat().st_mtime for path in found} == {EPOCH}
+    assert (package / "two.py").stat().st_mtime != EPOCH
+    assert not list(root.glob(".gb10-*"))
+
+
+def test_the_environment_is_the_images_and_the_contracts(tmp_path: Path) -> None:
+    found = mod.mod_environment({"A": "b", "PYTHONHASHSEED": "0"}, "/w", tmp_path)
+    assert (found["A"], found["WORKSPACE_DIR"], found["PYTHONDONTWRITEBYTECODE"]) == ("b", "/w", "1")
+    assert "PYTHONHASHSEED" not in found
+    assert "SSL_CERT_FILE" not in found
+
+
+def test_with_a_network_the_hosts_cas_and_index_are_named(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("", encoding="ascii")
+    (tmp_path / "index.json").write_text(json.dumps({"PIP_INDEX_URL": "https://i.invalid"}), encoding="ascii")
+    found = mod.mod_environment({"SSL_CERT_FILE": "/image/ca"}, "/w", tmp_path)
+    names = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+    assert {found[name] for name in names} == {str(tmp_path / "ca.pem")}
+    assert found["PIP_INDEX_URL"] == "https://i.invalid"
+
+
+@pytest.fixture
+def scanner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scanner lies beside changed.py in a build stage."""
+    monkeypatch.syspath_prepend(str(ROOT / "gb10/inside"))
+    monkeypatch.delitem(sys.modules, "scan", raising=False)
+
+
+@pytest.mark.usefixtures("scanner")
+def test_only_what_changed_is_scanned_and_what_is_gone_is_said(tmp_path: Path) -> None:
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.mkdir()
+    elf = Path(sys.executable).resolve().read_bytes()[:4096]
+    for name in ("same", "changed", "gone", "texted"):
+        (before / name).write_bytes(elf)
+    after.mkdir()
+    os.link(before / "same", after / "same")
+    (after / "changed").write_bytes(elf + b"x")
+    (after / "texted").write_text("no program", encoding="utf-8")
+    (after / "new").write_bytes(elf)
+    (after / "text").write_text("no program", encoding="utf-8")
+    found = {binary.path: binary.kind for binary in changed.scan_changed(before, after).binaries}
+    assert set(found) == {"changed", "gone", "texted", "new"}
+    assert (found["gone"], found["texted"]) == ("removed", "removed")

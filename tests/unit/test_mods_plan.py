@@ -1,0 +1,169 @@
+"""Mods in a plan: steps, keys, labels, tags; their network, their failures, the emulation they need."""
+
+import os
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from gb10.arch import parse_arch
+from gb10.catalog import ROOT, Catalog
+from gb10.engine.connection import Endpoint, Engine
+from gb10.engine.emulation import MASK, PROGRAMS, line, register, serves
+from gb10.engine.receipt import receipt_path
+from gb10.errors import BuildError, EngineError
+from gb10.inside.scan import Binary, Scan
+from gb10.lock import load_lock, load_recipe, lock_path
+from gb10.pipeline.mods import index_variables, mod_network, naming_mods
+from gb10.plan import Mod, Options, Overlay, Plan, Toolkit, plan_image
+from gb10.render import bake, labels, scanned
+from gb10.schema import Lock, Recipe
+from gb10.store import Store
+from gb10.verify.verdict import merge_layers
+
+RECIPE = ROOT / "recipes/images/vllm.yaml"
+ONE = Mod(name="one", path="/m/one", digest="1" * 64)
+TWO = Mod(name="two", path="/m/two", digest="2" * 64)
+
+
+@cache
+def inputs() -> tuple[Recipe, Lock, Toolkit]:
+    return load_recipe(RECIPE), load_lock(lock_path(RECIPE)), Catalog(ROOT).toolkit
+
+
+@cache
+def plan(*mods: Mod, overlay: Overlay | None = None) -> Plan:
+    options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64", overlay=overlay, mods=mods)
+    return plan_image(*inputs(), options)
+
+
+def moved(before: Plan, after: Plan) -> set[str]:
+    keys = {step.name: step.key for step in before.steps}
+    return {step.name for step in after.steps if keys.get(step.name) != step.key}
+
+
+def test_each_mod_is_a_step_above_all_layers_in_the_order_given() -> None:
+    made = plan(ONE, TWO)
+    assert [step.about for step in made.of_kind("mod")] == ["one@111111111111", "two@222222222222"]
+    assert made.step("mod-2").needs == ("mod-1",)
+    assert set(made.step("mod-1").needs) == {"base-image", *(step.name for step in made.of_kind("layer"))}
+    assert scanned(made)[-2:] == ["mod-1", "mod-2"]
+
+
+def test_a_mod_moves_no_step_below_it() -> None:
+    assert moved(plan(), plan(ONE)) == {"mod-1", "image", "proof"}
+    changed = replace(TWO, digest="3" * 64)
+    assert moved(plan(ONE, TWO), plan(ONE, changed)) == {"mod-2", "image", "proof"}
+    assert moved(plan(ONE, TWO), plan(replace(ONE, digest="3" * 64), TWO)) == {"mod-1", "mod-2", "image", "proof"}
+    assert moved(plan(ONE), plan(replace(ONE, network=True))) == {"mod-1", "image", "proof"}
+
+
+def test_the_place_of_a_mod_is_in_no_key() -> None:
+    assert plan(ONE).key == plan(replace(ONE, path="/elsewhere")).key
+
+
+def test_the_order_of_mods_and_what_lies_below_move_them() -> None:
+    assert plan(ONE, TWO).key != plan(TWO, ONE).key
+    over = Overlay(path="/o", digest="0" * 64)
+    assert moved(plan(ONE), plan(ONE, overlay=over)) == {"mod-1", "image", "proof"}
+
+
+def test_mods_are_recorded_in_labels_and_in_the_plan() -> None:
+    made = plan(ONE, replace(TWO, network=True))
+    assert labels(made)["io.github.gb10.mod.1"] == "one@111111111111"
+    assert labels(made)["io.github.gb10.mod.2"] == "two@222222222222"
+    assert made.record()["mods"] == [
+        {"name": "one", "sha256": "1" * 64, "network": False},
+        {"name": "two", "sha256": "2" * 64, "network": True},
+    ]
+
+
+def test_a_plan_with_mods_moves_no_tag() -> None:
+    made = plan(ONE)
+    assert made.tags == (f"gb10/vllm:0.33.0-cu130-sm121f-{made.key[:12]}",)
+
+
+def test_a_command_with_mods_has_no_receipt() -> None:
+    for option in ("--mod", "--mod=x", "--mod-network"):
+        assert receipt_path(ROOT, ["image", option, "x"], {}, []) is None
+
+
+def engine(kind: str) -> Engine:
+    return Engine(kind="embedded" if kind == "embedded" else "user", endpoint=Endpoint(host="unix:///x", origin=kind),
+                  version="26", api="1.44", containerd=False)  # fmt: skip
+
+
+def test_only_a_declared_network_is_given() -> None:
+    with_one = plan(replace(ONE, network=True), TWO)
+    assert [mod_network(plan(ONE), engine(kind)) for kind in ("embedded", "user")] == ["none", "none"]
+    assert [mod_network(with_one, engine(kind)) for kind in ("embedded", "user")] == ["host", "default"]
+    target = bake(with_one)["target"]
+    assert isinstance(target, dict)
+    assert target["image"]["network"] == "default"
+
+
+def test_the_index_is_pips_and_folders_of_this_machine_stay_here() -> None:
+    env = {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "https://i.invalid/simple",
+           "PIP_EXTRA_INDEX_URL": "https://e.invalid/simple file:///opt/simple"}  # fmt: skip
+    found = index_variables(env)
+    assert found["PIP_INDEX_URL"] == found["UV_DEFAULT_INDEX"] == "https://i.invalid/simple"
+    assert found["PIP_EXTRA_INDEX_URL"] == "https://e.invalid/simple"
+
+
+@pytest.mark.parametrize("prefix", ["[mod-2 1/1]", "[linux/arm64 mod-2 1/1]"])
+def test_a_failure_names_its_mod_and_how_a_network_is_declared(prefix: str) -> None:
+    with pytest.raises(BuildError, match="the mod two failed") as caught, naming_mods(plan(ONE, TWO)):
+        raise BuildError(f"build step failed: {prefix} RUN --network=none", where="its own words\nlog: /l")
+    assert "its own words" in str(caught.value)
+    assert "--mod-network" in str(caught.value)
+    assert "network: true" in str(caught.value)
+
+
+def test_another_failure_stays_what_it_is() -> None:
+    with pytest.raises(BuildError, match="build step failed"), naming_mods(plan(ONE)):
+        raise BuildError("build step failed: [scan-mod-1 1/1] RUN", where="x")
+
+
+def test_a_removed_library_is_gone_from_the_scan() -> None:
+    below = Scan(root="a", binaries=(Binary(path="l.so", kind="elf", size=1), Binary(path="m.so", kind="elf", size=1)))
+    above = Scan(root="b", binaries=(Binary(path="l.so", kind="removed", size=0),))
+    assert [binary.path for binary in merge_layers("x", [below, above]).binaries] == ["m.so"]
+    again = Scan(root="c", binaries=(Binary(path="l.so", kind="elf", size=2),))
+    assert [binary.size for binary in merge_layers("x", [below, above, again]).binaries] == [2, 1]
+
+
+ENTRY = """\
+enabled
+interpreter /usr/libexec/qemu-binfmt/aarch64-binfmt-P
+flags: POF
+offset 0
+magic 7f454c460201010000000000000000000200b700
+mask ffffffffffffff00fffffffffffffffffeffffff
+"""
+
+
+def test_an_emulator_counts_only_when_it_works_in_every_container() -> None:
+    assert serves(ENTRY, "arm64")
+    assert not serves(ENTRY, "amd64")
+    assert not serves(ENTRY.replace("enabled", "disabled"), "arm64")
+    assert not serves(ENTRY.replace("POF", "PO"), "arm64")
+    assert not serves("enabled\ninterpreter /usr/bin/jexec\nflags: \nextension .jar\n", "arm64")
+
+
+def test_the_registration_is_what_the_kernel_reads() -> None:
+    text = line("gb10-x", PROGRAMS["arm64"][1], ROOT / "a:b")
+    name, kind, offset, magic, mask, path, flags = text.split(b"\x1f")[1:]
+    assert (name, kind, offset, flags) == (b"gb10-x", b"M", b"0", b"PF")
+    assert path == bytes(ROOT / "a:b")
+    assert magic.decode().encode().decode("unicode_escape").encode("latin-1") == PROGRAMS["arm64"][1]
+    assert mask.count(b"\\x") == len(MASK) == len(PROGRAMS["arm64"][1])
+
+
+def test_without_the_privilege_the_ways_out_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(EngineError, match="the mod one runs programs of arm64") as caught:
+        register(Store(tmp_path), {}, "arm64", "one")
+    assert "this process is not root" in str(caught.value)
+    assert "qemu-user-static" in str(caught.value)
+    assert not list(tmp_path.iterdir())

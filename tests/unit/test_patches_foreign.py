@@ -1,0 +1,70 @@
+"""A pull request's diff given by hand: whose it is, where its files lie, what may fail without harm."""
+
+from pathlib import Path
+
+import pytest
+
+from gb10.errors import Gb10Error, PatchError
+from gb10.patches.foreign import apply_foreign, find_foreign, load_foreign, placed
+from gb10.patches.tree import Changed, open_tree
+
+
+def diff(path: str, old: str = "a", new: str = "b") -> str:
+    return f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n-{old}\n+{new}\n"
+
+
+def written(folder: Path, *parts: str, name: str = "pr.diff") -> Path:
+    (folder / name).write_text("".join(parts), encoding="utf-8")
+    return folder / name
+
+
+def tree(folder: Path, **files: str) -> Changed:
+    """A wheel's files."""
+    made = Changed(open_tree(folder), {name: text.encode() for name, text in files.items()})
+    made.installed = True
+    return made
+
+
+def test_the_package_decides_whose_it_is(tmp_path: Path) -> None:
+    assert load_foreign(written(tmp_path, diff("vllm/a.py"), diff("tests/a.py"))).source == "vllm"
+    assert load_foreign(written(tmp_path, diff("python/sglang/srt/a.py"))).source == "sglang"
+    for parts in ((diff("vllm/a.py"), diff("sglang/a.py")), (diff("src/a.py"),)):
+        with pytest.raises(PatchError, match="changes"):
+            load_foreign(written(tmp_path, *parts))
+
+
+def test_tests_may_fail_and_are_told_code_may_not(tmp_path: Path) -> None:
+    patch = load_foreign(written(tmp_path, diff("vllm/a.py"), diff("tests/a.py"), diff("docs/b.md")))
+    applied = apply_foreign(patch, tree(tmp_path, **{"vllm/a.py": "a\n"}))
+    assert applied.changes == {"vllm/a.py": b"b\n"}
+    assert applied.notes == ("pr.diff: 2 files of tests or docs left out: tests/a.py, docs/b.md",)
+    with pytest.raises(PatchError, match=r"pr\.diff does not apply") as caught:
+        apply_foreign(patch, tree(tmp_path, **{"vllm/a.py": "other\n"}))
+    assert caught.value.where is not None
+    assert "vllm/a.py:1" in caught.value.where
+
+
+def test_compiled_code_in_a_wheel_is_refused_with_the_reason(tmp_path: Path) -> None:
+    patch = load_foreign(written(tmp_path, diff("vllm/a.py"), diff("csrc/k.cu")))
+    with pytest.raises(PatchError) as caught:
+        apply_foreign(patch, tree(tmp_path, **{"vllm/a.py": "a\n"}))
+    assert "source archive" in str(caught.value.hint)
+
+
+def test_repositories_keep_files_elsewhere() -> None:
+    assert placed("python/sglang/srt/a.py", "sglang", wheel=False) == "sglang/srt/a.py"
+    assert placed("csrc/k.cu", "flashinfer", wheel=True) == "flashinfer/data/csrc/k.cu"
+    assert placed("csrc/k.cu", "flashinfer", wheel=False) == "csrc/k.cu"
+    assert placed("csrc/k.cu", "vllm", wheel=True) == "csrc/k.cu"
+
+
+def test_a_folder_means_its_diffs_by_name(tmp_path: Path) -> None:
+    second, first = (
+        written(tmp_path, diff("vllm/b.py"), name="2.diff"),
+        written(tmp_path, diff("vllm/a.py"), name="1.patch"),
+    )
+    (tmp_path / "notes.txt").touch()
+    assert find_foreign(tmp_path) == (first, second)
+    assert find_foreign(first) == (first,)
+    with pytest.raises(Gb10Error, match="no diff there"):
+        find_foreign(tmp_path / "none")

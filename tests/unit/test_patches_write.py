@@ -1,0 +1,48 @@
+"""Carrying a patch over to a drifted file: what moved is followed, what upstream changed itself is a conflict."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gb10.patches.apply import ConflictError, apply_diff
+from gb10.patches.diff import parse_diff
+from gb10.patches.write import carry_over, file_diff
+
+BASE = b"".join(b"line %d\n" % number for number in range(1, 21))
+PATCHED = BASE.replace(b"line 10\n", b"line ten\n").replace(b"line 15\n", b"line 15\nmore\n")
+
+
+@pytest.mark.parametrize(
+    ("drift", "expected"),
+    [
+        ((b"line 9\n", b"line nine\n"), PATCHED.replace(b"line 9\n", b"line nine\n")),
+        ((b"line 1\n", b"import os\n\nline 1\n"), PATCHED.replace(b"line 1\n", b"import os\n\nline 1\n")),
+        ((b"line 16\n", b"line sixteen\n"), PATCHED.replace(b"line 16\n", b"line sixteen\n")),
+    ],
+)
+def test_changes_follow_their_place(drift: tuple[bytes, bytes], expected: bytes) -> None:
+    tree = BASE.replace(*drift)
+    assert carry_over("f.py", BASE, PATCHED, tree) == expected
+    (diff,) = parse_diff(file_diff("f.py", tree, expected), "new.patch")
+    assert apply_diff(diff, tree).content == expected
+
+
+@pytest.mark.parametrize("lost", [b"line 10\n", b"line 15\nline 16\n"])
+def test_what_upstream_changed_itself_is_never_guessed(lost: bytes) -> None:
+    with pytest.raises(ConflictError, match="upstream changed the lines"):
+        carry_over("f.py", BASE, PATCHED, BASE.replace(lost, b"other\n"))
+
+
+def test_added_and_deleted_files_are_written_as_git_writes_them() -> None:
+    (added,) = parse_diff(file_diff("pkg/f.py", None, b"a\nb"), "p")
+    assert (added.kind, apply_diff(added, None).content) == ("add", b"a\nb")
+    (gone,) = parse_diff(file_diff("pkg/f.py", b"a\nb", None), "p")
+    assert (gone.kind, apply_diff(gone, b"a\nb").content) == ("delete", None)
+
+
+LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"\n"]), max_size=10).map(b"".join)
+
+
+@given(LINES, LINES)
+def test_an_undrifted_file_gets_the_patch_itself(base: bytes, patched: bytes) -> None:
+    assert carry_over("f", base, patched, base) == patched
