@@ -1,7 +1,7 @@
 """The SGLang series on real releases: the release's own functions, cut out, run before and after each patch.
 
-The patches about expert parallelism (0002 to 0004) are in test_sglang_experts.py. Nothing of SGLang is imported and there
-is no torch. What needs torch is not shown here: that torch.compile takes the op of 0006 as one node.
+The patches about expert parallelism (0002 to 0004) are in test_sglang_experts.py. Nothing of SGLang is imported, and
+there is no torch. What needs torch is not shown here: that torch.compile takes the op of 0006 as one node.
 """
 
 import __future__
