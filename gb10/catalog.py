@@ -40,9 +40,9 @@ class Catalog:
 
     @cached_property
     def contents(self) -> Mapping[str, bytes]:
-        """Every file of ours that a stage may read, or that unpacks a base, named as the plan names them."""
+        """Every file of ours that a stage may read, unpacks a base or patches a file, named as the plan names them."""
         rooms = {"inside/": self.root / "gb10/inside", "debian/": self.root / "gb10/debian",
-                 "kernels/": self.root / "recipes/kernels"}  # fmt: skip
+                 "patches/": self.root / "gb10/patches", "kernels/": self.root / "recipes/kernels"}  # fmt: skip
         return {prefix + path.relative_to(folder).as_posix(): path.read_bytes()
                 for prefix, folder in rooms.items() for path in _files(folder)}  # fmt: skip
 

@@ -10,9 +10,19 @@ from threading import Event
 
 from gb10.engine.buildx import BuildRequest
 from gb10.engine.connection import Engine
+from gb10.pipeline.context import (
+    BuildContext,
+    Lay,
+    build_context,
+    keep_context,
+    linked,
+    mod_files,
+    overlay_files,
+    wheels,
+)
 from gb10.pipeline.grafts import graft_files, make_grafts
-from gb10.pipeline.mods import mod_contexts, mod_network, mod_secrets
-from gb10.pipeline.prepare import BuildContext, build_context, fetch_files, keep_context, make_rootfs, store_paths
+from gb10.pipeline.mods import mod_network, mod_secrets
+from gb10.pipeline.prepare import fetch_files, make_rootfs, store_paths
 from gb10.pipeline.wheels import Wheel, build_wheels, show_in_checkout
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan
@@ -27,15 +37,12 @@ def image_context(shop: Workshop, plan: Plan, engine: Engine, rebuild: Collectio
     """
     bases = [make_rootfs(shop, plan, step) for step in plan.of_kind("rootfs")]
     with _fetching(shop, plan) as fetched:
-        wheels = build_wheels(shop, plan, lambda: engine, rebuild=rebuild)
+        built = build_wheels(shop, plan, lambda: engine, rebuild=rebuild)
         fetched.result()
-    for wheel in (*wheels, *make_grafts(shop, plan)):
+    for wheel in (*built, *make_grafts(shop, plan)):
         show_in_checkout(shop, wheel)
-    folders = _folders(shop, plan, wheels)
-    mods = mod_contexts(plan)
-    trees = {f"{step.name}-files": graft_files(shop, step) for step in plan.of_kind("graft")}
-    with (build_context(shop, _files(shop, plan, bases), folders, plan.options.overlay, mods, trees=trees) as context,
-          mod_secrets(shop, plan) as secrets):  # fmt: skip
+    folders = _folders(shop, plan, built)
+    with build_context(shop, _files(shop, plan, bases), folders) as context, mod_secrets(shop, plan) as secrets:
         yield replace(context, secrets=secrets, network=mod_network(plan, engine))
 
 
@@ -70,10 +77,18 @@ def _files(shop: Workshop, plan: Plan, bases: list[Path]) -> dict[str, Path | by
     }
 
 
-def _folders(shop: Workshop, plan: Plan, wheels: Iterable[Wheel]) -> dict[str, list[Path]]:
-    steps = (plan.step("tools"), *plan.of_kind("layer"))
-    upstream = {f"{step.name}-wheels": store_paths(shop, step.files) for step in steps}
-    return upstream | {f"layer-{wheel.name}-wheels": [wheel.path] for wheel in wheels}
+def _folders(shop: Workshop, plan: Plan, built: Iterable[Wheel]) -> dict[str, Lay]:
+    """The named contexts, as the Dockerfile and render.bake name them."""
+    options = plan.options
+    mods = zip(plan.of_kind("mod"), options.mods, strict=True)
+    return {
+        **{f"{step.name}-wheels": wheels(store_paths(shop, step.files))
+           for step in (plan.step("tools"), *plan.of_kind("layer"))},
+        **{f"layer-{wheel.name}-wheels": wheels([wheel.path]) for wheel in built},
+        **{f"{step.name}-files": linked(graft_files(shop, step)) for step in plan.of_kind("graft")},
+        **({"overlay": overlay_files(options.overlay)} if options.overlay else {}),
+        **{f"{step.name}-files": mod_files(mod) for step, mod in mods},
+    }  # fmt: skip
 
 
 def proof_request(plan: Plan, context: BuildContext, out: Path) -> BuildRequest:

@@ -11,8 +11,8 @@ from gb10.engine.progress import StepDone, StepStarted
 from gb10.pipeline.assemble import image_context, image_request, proof_request
 from gb10.pipeline.builder import ready_engine, run_build
 from gb10.pipeline.built import remember_built
+from gb10.pipeline.context import BuildContext
 from gb10.pipeline.mods import naming_mods, ready_emulation
-from gb10.pipeline.prepare import BuildContext
 from gb10.pipeline.proof import (
     Record,
     known,

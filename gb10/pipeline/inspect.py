@@ -10,8 +10,9 @@ from gb10.engine.images import find_image
 from gb10.errors import UsageError
 from gb10.inside.scan import Scan
 from gb10.pipeline.builder import run_build
+from gb10.pipeline.context import build_context
 from gb10.pipeline.planning import Request, make_plan
-from gb10.pipeline.prepare import build_context, make_rootfs
+from gb10.pipeline.prepare import make_rootfs
 from gb10.pipeline.proof import known_layers
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan

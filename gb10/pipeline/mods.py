@@ -25,11 +25,6 @@ OFFLINE = (
 ALONE = "mend it and run the same command again: every layer below it is kept"
 
 
-def mod_contexts(plan: Plan) -> dict[str, Mod]:
-    """Each mod by the name of the context that its stage reads."""
-    return {f"{step.name}-files": mod for step, mod in zip(plan.of_kind("mod"), plan.options.mods, strict=True)}
-
-
 def mod_network(plan: Plan, engine: Engine) -> Network:
     """The network for stages that declare it: the embedded engine has no bridge, so it lends the host's."""
     if not any(mod.network for mod in plan.options.mods):

@@ -11,9 +11,10 @@ from gb10.engine.connection import Engine
 from gb10.engine.progress import Event, LogLine
 from gb10.errors import BuildError, PatchError, UsageError
 from gb10.pipeline.builder import run_build
+from gb10.pipeline.context import Lay, build_context, tree, wheels
 from gb10.pipeline.estimate import jobs, kernel_cost, step_seconds
 from gb10.pipeline.patched import patched_files
-from gb10.pipeline.prepare import SEAL, build_context, fetch_files, make_rootfs, store_paths
+from gb10.pipeline.prepare import SEAL, fetch_files, make_rootfs, store_paths
 from gb10.pipeline.proof import prove_wheel
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import COMPILE_SCRIPTS, Plan, Step, kernel_file
@@ -80,11 +81,11 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path,
     tools = plan.step("tools")
     fetch_files(shop, (tools, step))
     sdist, *headers = store_paths(shop, step.files)
-    wheels = {"tools-wheels": store_paths(shop, tools.files), "target-wheels": headers, "source": [sdist]}
-    trees = {"patched": patched_source(shop, plan, step, sdist)} if is_patched(plan, step) else {}
+    folders = {"tools-wheels": wheels(store_paths(shop, tools.files)), "target-wheels": wheels(headers),
+               "source": wheels([sdist]), **_patched(shop, plan, step, sdist)}  # fmt: skip
     cost = kernel_cost(shop, plan, step)
     with (
-        build_context(shop, _files(shop, plan, step, base, jobs=jobs(shop, cost)), wheels, trees=trees) as context,
+        build_context(shop, _files(shop, plan, step, base, jobs=jobs(shop, cost)), folders) as context,
         shop.talk.task(step.name, unit="files", expected=step_seconds(shop, plan, step)) as task,
     ):
         request = BuildRequest(
@@ -100,14 +101,16 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path,
     _seal(work)
 
 
-def patched_source(shop: Workshop, plan: Plan, step: Step, sdist: Path) -> dict[str, bytes]:
-    """The files that the patches change in the source of a compile. Raises PatchError."""
+def _patched(shop: Workshop, plan: Plan, step: Step, sdist: Path) -> dict[str, Lay]:
+    """The files that the patches change in the source of a compile, if any. Raises PatchError."""
+    if not is_patched(plan, step):
+        return {}
     changes = patched_files(shop, sdist, plan.options.patches_of(source_project(plan, step)))
-    gone = [path for path, content in changes.items() if content is None]
-    if gone:
-        raise PatchError("a patch deletes files of a source that is compiled", where="\n".join(gone),
+    kept: dict[str, Path | bytes] = {path: content for path, content in changes.items() if content is not None}
+    if len(kept) < len(changes):
+        raise PatchError("a patch deletes files of a source that is compiled", where="\n".join(changes.keys() - kept),
                          hint="empty them instead")  # fmt: skip
-    return {path: content for path, content in changes.items() if content is not None}
+    return {"patched": tree(kept)}
 
 
 def _files(shop: Workshop, plan: Plan, step: Step, base: Path, *, jobs: int) -> dict[str, Path | bytes]:

@@ -247,7 +247,7 @@ def test_an_overlay_moves_no_tag(recipe: Recipe, lock: Lock) -> None:
 
 @pytest.mark.parametrize(
     ("kernels", "hint"),
-    [("corr", "known: core, smoke; closest is core"), ("smok", "known: core, smoke; closest is smoke")],
+    [("corr", "known: core, cross, smoke; closest is core"), ("smok", "known: core, cross, smoke; closest is smoke")],
 )
 def test_a_kernel_set_that_is_not_there(recipe: Recipe, lock: Lock, kernels: str, hint: str) -> None:
     build = recipe.wheels[WHEEL].model_copy(update={"kernels": kernels})
