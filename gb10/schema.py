@@ -170,6 +170,9 @@ class Recipe(Model):
         for name, wheel in self.wheels.items():
             if wheel.source not in self.sources:
                 raise ValueError(f"wheels.{name} names the source {wheel.source!r}, which sources does not define")
+        pins = [text for text in self.requirements if requirement_name(text) == self.engine]
+        if pins and str(Requirement(pins[0]).specifier) != f"=={self.version}":
+            raise ValueError(f"version is {self.version}, and requirements ask for {pins[0]}: tags would not be true")
         rests = [layer.name for layer in self.layers if layer.rest]
         if len(rests) > 1:
             raise ValueError(f"only one layer may say rest: true, found {', '.join(rests)}")

@@ -149,7 +149,10 @@ def open_store(env: Mapping[str, str]) -> Store:
 def store_root(env: Mapping[str, str]) -> Path:
     """Where the store lies, without touching it."""
     if env.get("GB10_CACHE_DIR"):
-        return Path(env["GB10_CACHE_DIR"]).absolute()
+        if not Path(env["GB10_CACHE_DIR"]).is_absolute():
+            raise UsageError("GB10_CACHE_DIR is no absolute path", where=env["GB10_CACHE_DIR"],
+                             hint="the store must not depend on where a command is run")  # fmt: skip
+        return Path(env["GB10_CACHE_DIR"])
     if env.get("XDG_CACHE_HOME"):
         return Path(env["XDG_CACHE_HOME"]) / "gb10"
     try:

@@ -23,8 +23,13 @@ OverlayOption = Annotated[
     Path | None, typer.Option("--overlay", help="Directory copied over the image's root as its last, small layer.")
 ]
 PatchOption = Annotated[
-    list[Path] | None,
-    typer.Option("--patch", metavar="FILE|DIR", help="A diff (as of a pull request), applied strictly; repeatable."),
+    list[str] | None,
+    typer.Option(
+        "--patch",
+        metavar="FILE|DIR",
+        help="A diff (as of a pull request), applied strictly; repeatable.\n"
+        "SOURCE=FILE where its paths do not tell whose it is.",
+    ),
 ]
 ModOption = Annotated[
     list[str] | None,
@@ -56,7 +61,7 @@ def request(
     platform: str | None,
     overlay: Path | None,
     *,
-    patches: Sequence[Path] | None = None,
+    patches: Sequence[str] | None = None,
     mods: Sequence[str] | None = None,
     mod_network: bool = False,
 ) -> Request:

@@ -29,6 +29,7 @@ from gb10.engine.reference import check_reference
 from gb10.pipeline.assemble import leave_context
 from gb10.pipeline.builder import ready_engine
 from gb10.pipeline.estimate import check_room
+from gb10.pipeline.grafts import try_patches
 from gb10.pipeline.image import build_image
 from gb10.pipeline.planning import make_plan
 from gb10.pipeline.survey import survey
@@ -76,6 +77,7 @@ def image(
     rebuild = selected(plan, ("flashinfer",) if rebuild_flashinfer else ())
     found = survey(shop, plan, rebuild)
     if dry_run:
+        try_patches(shop, plan)
         print_plan(shop, plan, found, as_json=as_json)
         return
     if not found.there["image"]:

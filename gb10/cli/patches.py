@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
-from gb10.cli.patches_show import print_patch, print_rows, rows_document
+from gb10.cli.patches_show import print_patches, print_rows, rows_document
 from gb10.errors import PatchError, UsageError
 from gb10.patches.series import load_series, sources
 from gb10.pipeline.patch_work import new_patch
 from gb10.pipeline.patch_work import refresh as refreshed
-from gb10.pipeline.patching import Row, find_patch, series_root, troubles
+from gb10.pipeline.patching import Row, find_patches, series_root, troubles
 from gb10.pipeline.patching import status as status_of
 from gb10.pipeline.releases import parse_version
 from gb10.pipeline.workshop import Workshop
@@ -31,8 +31,8 @@ app = verb_app(
 ./build.py patches refresh vllm/0001-… --tree ~/vllm    the patch for a tree it no longer fits, as a diff
 ./build.py patches new vllm my-fix --ref 0.33.0 --tree ~/vllm
 
-applies: the defect is there and the patch fits · not-applicable: outside its releases · already-upstream: fixed there ·
-superseded: nothing reaches that code any more · conflict, unknown-shape: look at it; a build stops.
+applies: the defect is there and the patch fits · "-": outside its releases · upstream: fixed there · superseded:
+nothing reaches that code any more · NEEDED: outside its releases, and needed · CONFLICT, UNKNOWN: a build stops.
 """,
     group=True,
 )
@@ -81,7 +81,7 @@ def show(
 ) -> None:
     """What a patch is for, where it applies, its sha256 and its text."""
     shop = workshop()
-    print_patch(shop, find_patch(shop, name), as_json=as_json)
+    print_patches(shop, find_patches(shop, name), as_json=as_json)
 
 
 @app.command()
@@ -92,9 +92,9 @@ def refresh(
     verbose: VerboseOption = 0,
     quiet: QuietOption = False,
 ) -> None:
-    """Print the patch for a tree that it no longer fits: a three-way merge against the newest release it applies to."""
+    """Print the patch (of variants the last) for a tree that it no longer fits: a three-way merge, never a guess."""
     shop = workshop(verbose, quiet)
-    sys.stdout.buffer.write(refreshed(shop, find_patch(shop, name), tree))
+    sys.stdout.buffer.write(refreshed(shop, find_patches(shop, name)[-1], tree))
     shop.talk.say("read it, then keep it as a variant with an X-Applies-To of its own")
 
 

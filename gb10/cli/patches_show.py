@@ -5,11 +5,13 @@ from collections.abc import Iterable, Sequence
 from rich.table import Table
 
 from gb10.cli.common import print_json
-from gb10.patches.series import Patch
+from gb10.patches.series import WIRING, Patch
 from gb10.pipeline.patching import Row, series_root
 from gb10.pipeline.workshop import Workshop
 from gb10.talk import terminal
 
+SHORT = {"applies": "applies", "not-applicable": "-", "already-upstream": "upstream", "superseded": "superseded",
+         "conflict": "CONFLICT", "unknown-shape": "UNKNOWN", "overdue": "NEEDED"}  # fmt: skip
 STYLES = {"applies": "green", "not-applicable": "dim", "already-upstream": "yellow", "superseded": "yellow",
           "conflict": "bold red", "unknown-shape": "bold red"}  # fmt: skip
 
@@ -21,10 +23,11 @@ def print_rows(shop: Workshop, rows: Sequence[Row]) -> None:
         own = [row for row in rows if row.source == source]
         ids = list(dict.fromkeys(verdict.patch.id for row in own for verdict in row.verdicts))
         table = Table(title=source, title_justify="left", box=None, pad_edge=False)
-        for name in ("release", *(name[:4] for name in ids)):
-            table.add_column(name, no_wrap=True)
+        table.add_column("release", no_wrap=True, min_width=max(len(str(row.version)) for row in own))
+        for name in ids:
+            table.add_column(name[:4], no_wrap=True)
         for row in own:
-            table.add_row(f"{row.version}{'' if row.pinned else ' (not pinned)'}", *(_cell(row, name) for name in ids))
+            table.add_row(str(row.version), *(_cell(row, name) for name in ids))
         console.print(table)
         for name in ids:
             console.print(f"\n{name}", style="bold")
@@ -37,8 +40,8 @@ def _cell(row: Row, name: str) -> str:
     verdict = next((verdict for verdict in row.verdicts if verdict.patch.id == name), None)
     if verdict is None:
         return ""
-    text = "NEEDED, no range" if verdict.overdue else verdict.outcome
-    return f"[{STYLES.get(text, 'bold red')}]{text}[/]"
+    outcome = "overdue" if verdict.overdue else verdict.outcome
+    return f"[{STYLES.get(outcome, 'bold red')}]{SHORT[outcome]}[/]"
 
 
 def reasons(rows: Iterable[Row], name: str) -> list[str]:
@@ -60,16 +63,21 @@ def rows_document(rows: Iterable[Row]) -> dict[str, object]:
         for row in rows for verdict in row.verdicts]}  # fmt: skip
 
 
-def print_patch(shop: Workshop, patch: Patch, *, as_json: bool) -> None:
-    """One patch: its record, its trailers, its text."""
-    fields = {"patch": patch.place, "subject": patch.header.subject, "sha256": patch.sha256,
-              **dict(patch.header.trailers),
-              "defect": patch.record.defect, "fix": patch.record.fix, "proven": patch.record.proven,
-              "files": [diff.path for diff in patch.diffs] + sorted(patch.files)}  # fmt: skip
+def print_patches(shop: Workshop, patches: Sequence[Patch], *, as_json: bool) -> None:
+    """The variants of a patch: record, trailers, text of each."""
+    described = [_described(patch) for patch in patches]
     if as_json:
-        print_json({"schema": "gb10/patch/v1", **fields})
+        print_json({"schema": "gb10/patch/v1", "variants": described})
         return
-    for name, value in fields.items():
-        print(f"{name:18} {', '.join(value) if isinstance(value, list) else ' '.join(str(value).split())}")
-    path = series_root(shop) / patch.source / patch.name
-    print(f"\n{(path if path.is_file() else path / 'wiring.patch').read_text(encoding='utf-8')}", end="")
+    for patch, fields in zip(patches, described, strict=True):
+        for name, value in fields.items():
+            print(f"{name:18} {', '.join(value) if isinstance(value, list) else ' '.join(str(value).split())}")
+        path = series_root(shop) / patch.source / patch.name
+        print(f"\n{(path if path.is_file() else path / WIRING).read_text(encoding='utf-8')}")
+
+
+def _described(patch: Patch) -> dict[str, object]:
+    return {"patch": patch.place, "subject": patch.header.subject, "sha256": patch.sha256,
+            **dict(patch.header.trailers), "defect": patch.record.defect, "fix": patch.record.fix,
+            "proven": patch.record.proven,
+            "files": [diff.path for diff in patch.diffs] + sorted(patch.files)}  # fmt: skip

@@ -19,6 +19,8 @@ from gb10.cli.common import (
     workshop,
 )  # fmt: skip
 from gb10.cli.show import print_plan
+from gb10.errors import UsageError
+from gb10.pipeline.grafts import try_patches
 from gb10.pipeline.planning import make_plan
 from gb10.pipeline.survey import survey
 from gb10.render import bake, dockerfile
@@ -48,6 +50,8 @@ def plan(
     as_bake: Annotated[bool, typer.Option("--bake", help="Print docker-bake.json.")] = False,
 ) -> None:
     """Show what would happen."""
+    if as_json + as_dockerfile + as_bake > 1:
+        raise UsageError("--json, --dockerfile and --bake are three different outputs", hint="choose one of them")
     shop = workshop()
     made = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network))
     if as_dockerfile:
@@ -55,4 +59,5 @@ def plan(
     elif as_bake:
         print_json(bake(made))
     else:
+        try_patches(shop, made)
         print_plan(shop, made, survey(shop, made), as_json=as_json)

@@ -8,13 +8,13 @@ import typer
 from gb10.arch import parse_arch
 from gb10.cli import report
 from gb10.cli.common import ArchOption, JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
-from gb10.errors import VerifyError
+from gb10.errors import UsageError, VerifyError
 from gb10.pipeline.inspect import scan_image
 from gb10.talk import terminal
-from gb10.verify.declared import check_claim, refuse
+from gb10.verify.declared import Problem, check_claim, refuse
 from gb10.verify.read import read_markers, scan_path
 from gb10.verify.report import document, render_table
-from gb10.verify.verdict import judge
+from gb10.verify.verdict import Fit, judge
 
 app = verb_app("""List which GPU code every ELF holds, and what a GPU of the arch would do with it.
 
@@ -25,7 +25,7 @@ app = verb_app("""List which GPU code every ELF holds, and what a GPU of the arc
 
 native: SASS of this capability; family: 120f on 12.1; compatible: plain 120 on 12.1;
 ptx: compiled by the driver on first use; nothing: cannot be launched.
-With --json the one document lists the problems too; the exit code is the same.
+A damaged ELF is exit 9, too. With --json the one document lists the problems too; the exit code is the same.
 """)
 
 
@@ -45,6 +45,10 @@ def verify(
     shop = workshop(verbose, quiet)
     wanted = parse_arch(arch)
     path = Path(target)
+    if path.is_symlink() and not path.exists():
+        raise UsageError(
+            f"{path} is a broken link", where=f"to {path.readlink()}", hint="build it again, or remove the link"
+        )
     scan = scan_path(path) if path.exists() else scan_image(shop, target)
     markers = read_markers(path) if path.is_dir() else {}
     problems = [
@@ -52,6 +56,8 @@ def verify(
     ]
     problems += check_claim(wanted, scan, "--claim") if claim else []
     verdict = judge(scan, wanted)
+    problems += [Problem(file=judged.binary.path, expected="a whole ELF", found=f"damaged: {judged.binary.error}")
+                 for judged in verdict.judged if judged.fit is Fit.DAMAGED]  # fmt: skip
     if not as_json:
         terminal(shop.env, stderr=False).print(render_table(verdict))
         refuse(problems)

@@ -21,10 +21,10 @@ from gb10.cli.common import (
 from gb10.cli.show import print_plan, wheels_document
 from gb10.pipeline.builder import ready_engine
 from gb10.pipeline.estimate import check_room
-from gb10.pipeline.grafts import make_grafts
+from gb10.pipeline.grafts import make_grafts, try_patches
 from gb10.pipeline.planning import make_plan
 from gb10.pipeline.survey import survey
-from gb10.pipeline.wheels import build_wheels, selected, show_in_checkout
+from gb10.pipeline.wheels import build_wheels, check_sources, selected, show_in_checkout
 
 app = verb_app("""Compile the wheels of an image recipe: real SASS for the arch asked, cross-compiled where needed.
 
@@ -58,12 +58,14 @@ def wheels(
     rebuild = selected(plan, ("flashinfer",) if rebuild_flashinfer else ())
     found = survey(shop, plan, rebuild)
     if dry_run:
+        try_patches(shop, plan)
         print_plan(shop, plan, found, as_json=as_json)
         return
     if not all(found.there[step.name] for step in plan.of_kind("wheel")):
         check_room(shop, found.needs, found.engine)
-    compiled = build_wheels(shop, plan, lambda: ready_engine(shop), rebuild=rebuild)
-    built = (*compiled, *make_grafts(shop, plan))
+    grafts = make_grafts(shop, plan)  # first: a patch that does not fit stops before anything is compiled
+    check_sources(shop, plan)
+    built = (*build_wheels(shop, plan, lambda: ready_engine(shop), rebuild=rebuild), *grafts)
     for wheel in built:
         show_in_checkout(shop, wheel)
     if as_json:

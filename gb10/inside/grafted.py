@@ -36,12 +36,18 @@ def main() -> None:
     placed = {info / "METADATA" if name == metadata else name: options.wheel / name for name in files}
     for name, source in placed.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, out / name)
+        shutil.copyfile(source, out / name)
+        (out / name).chmod(mode_of(below / name))
     compiled = [compile_file(options.out, SITE / name) for name in placed if name.suffix == ".py"]
     bytecode = [path.relative_to(SITE) for path in compiled]
     record = (below / info / "RECORD").read_text(encoding="utf-8")
     (out / info / "RECORD").write_text(relisted(record, out, [*placed, *bytecode]), encoding="utf-8")
     clamp(options.out, options.epoch)
+
+
+def mode_of(path: Path) -> int:
+    """The mode of the file below; a new file is one that everybody reads."""
+    return path.stat().st_mode & 0o777 if path.exists() else 0o644
 
 
 def installed_info(site: Path, wheel_info: str) -> Path:

@@ -6,8 +6,9 @@ The contract: the files lie in /workspace/mods/NAME, which is the current direct
 WORKDIR, the user is root, and ``chmod +x run.sh && ./run.sh`` must end with 0.
 
 The image's bytecode is not checked against its source when it is loaded (install.py), so a changed source would have
-no effect: the bytecode of exactly the changed sources is made anew. What changed is told by the time of the last
-change, which a program cannot set, and by the bytes, against the root as it was.
+no effect: the bytecode of exactly the changed sources is made anew, and a link has none: what it leads to may change
+later, under another name. What changed is told by the time of the last change, which a program cannot set, and by the
+bytes, against the root as it was. Bytecode whose source is gone may stay: Python takes none without its source.
 """
 
 import argparse
@@ -22,7 +23,6 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from stat import S_ISREG
 
 HERE = Path("/run/gb10")
 MODS = Path("/workspace/mods")
@@ -59,7 +59,7 @@ def mark(root: Path) -> Path:
 
 
 def mod_environment(env: Mapping[str, str], workdir: str, here: Path = HERE) -> dict[str, str]:
-    """The image's environment, WORKSPACE_DIR, no bytecode and no caches; with a network, the host's CAs and index."""
+    """The image's environment, WORKSPACE_DIR, no bytecode, no caches; with a network, the host's CAs, index, proxy."""
     found = {name: value for name, value in env.items() if name != "PYTHONHASHSEED"}
     if (here / "ca.pem").exists():
         found |= dict.fromkeys(CA_VARIABLES, str(here / "ca.pem"))
@@ -117,19 +117,24 @@ def mount_points() -> set[str]:
 
 
 def is_changed(path: Path, old: Path) -> bool:
-    """Whether a regular file is new or has other bytes than before."""
-    if not S_ISREG(path.lstat().st_mode):
-        return False
-    return not (old.is_file() and old.read_bytes() == path.read_bytes())
+    """Whether a source is new, is no regular file or was none, or has other bytes than before."""
+    return not (is_regular(path) and is_regular(old) and old.read_bytes() == path.read_bytes())
+
+
+def is_regular(path: Path) -> bool:
+    """Whether a file lies there, and not a link to one."""
+    return path.is_file() and not path.is_symlink()
 
 
 def compile_again(root: Path, path: Path) -> None:
-    """The bytecode of a source where the image has some for its neighbours; none where it does not parse."""
+    """The bytecode of a source where its neighbours have some; none for a link, or where it does not parse."""
     cached = Path(importlib.util.cache_from_source(str(path)))
     if not cached.parent.is_dir():
         return
     for stale in cached.parent.glob(f"{cached.name.removesuffix('.pyc')}*.pyc"):
         stale.unlink()
+    if not is_regular(path):
+        return
     try:
         py_compile.compile(str(path), str(cached), f"/{path.relative_to(root)}", True,
                            invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)  # fmt: skip

@@ -4,6 +4,7 @@ import hashlib
 import os
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -71,18 +72,33 @@ def _walk(root: Path) -> Iterator[Path]:
 def _zip(path: Path) -> Files:
     found: dict[str, ModFile] = {}
     room = LARGEST
-    with zipfile.ZipFile(path) as archive:
+    with _opened(path) as archive:
         for info in archive.infolist():
+            if info.filename == "./":  # the folder itself, as bsdtar writes it
+                continue
             _check_name(info.filename, path)
             room = _take(room, info.file_size, len(found), path)
-            name = PurePosixPath(info.filename).as_posix()
-            if name in found and not info.is_dir():
-                raise UsageError(f"{path} holds {name} twice", hint="make the zip anew")
-            folders = [above.as_posix() for above in PurePosixPath(name).parents if above.name]
-            found |= {above: ModFile("folder") for above in folders if above not in found}
             kind = "folder" if info.is_dir() else _kind(info.external_attr >> 16)
-            found[name] = ModFile(kind, b"" if info.is_dir() else _content(archive, info, path))
+            file = ModFile(kind, b"" if info.is_dir() else _content(archive, info, path))
+            _put(found, PurePosixPath(info.filename), file, path)
     return dict(sorted(found.items()))
+
+
+def _opened(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except zipfile.BadZipFile as error:
+        raise UsageError(f"{path} cannot be unpacked", where=str(error), hint="make the zip anew") from error
+
+
+def _put(found: dict[str, ModFile], name: PurePosixPath, file: ModFile, path: Path) -> None:
+    """A file and the folders above it, which a zip may name or not."""
+    folders = [(above, ModFile("folder")) for above in name.parents if above.name]
+    for place, wanted in (*folders, (name, file)):
+        there = found.setdefault(place.as_posix(), wanted)
+        if there is not wanted and (there.kind, wanted.kind) != ("folder", "folder"):
+            raise UsageError(f"{path} holds {place} twice", where=f"as a {there.kind} and as a {wanted.kind}",
+                             hint="make the zip anew, with one of them")  # fmt: skip
 
 
 def _kind(mode: int) -> Kind:
@@ -94,14 +110,14 @@ def _kind(mode: int) -> Kind:
 def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> bytes:
     try:
         return archive.read(info)
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise UsageError(f"{path} cannot be unpacked", where=f"{info.filename}: {error}",
                          hint="make the zip anew, without a password")  from error  # fmt: skip
 
 
 def _check_name(name: str, path: Path) -> None:
     parts = PurePosixPath(name).parts
-    if name.startswith("/") or "\\" in name or ".." in parts or ":" in parts[0]:
+    if not parts or name.startswith("/") or "\\" in name or ".." in parts or ":" in parts[0]:
         raise UsageError(f"{path} would write outside of its folder", where=name,
                          hint="a zip of a mod holds relative paths without `..`")  # fmt: skip
 

@@ -1,6 +1,7 @@
 """Strict application of one file's hunks: every line equal, one place only; never fuzz. Pure.
 
-As ``git apply``, a hunk may stand elsewhere than its header says; unlike it, not when several places would do.
+As with ``git apply``, a hunk may stand elsewhere than its header says, but one of the file's start or end only there.
+Unlike with it, not when several places would do. What is applied here, git applies to the same bytes.
 """
 
 from collections.abc import Sequence
@@ -42,24 +43,20 @@ class Applied:
 
 def apply_diff(diff: FileDiff, content: bytes | None) -> Applied:
     """The file after the diff; ``content`` is None when there is no such file. Raises ConflictError."""
-    if diff.kind == "add":
-        if content is not None:
-            raise ConflictError(Conflict(path=diff.path, line=0, why="the file to add is already there"))
-        return Applied(b"".join(line for hunk in diff.hunks for line in hunk.new), ())
-    if content is None:
-        raise ConflictError(Conflict(path=diff.path, line=0, why="there is no such file"))
-    lines = split(content)
-    offsets, end = [], 0
-    shift = 0
+    if (content is None) != (diff.kind == "add"):
+        why = "there is no such file" if content is None else "the file to add is already there"
+        raise ConflictError(Conflict(path=diff.path, line=0, why=why))
+    lines = split(content or b"")
+    offsets: list[int] = []
+    end = 0
     for hunk in diff.hunks:
-        place = _place(diff.path, lines, hunk, hunk.line - 1 + shift, end)
-        offsets.append(place - (hunk.line - 1 + shift))
+        place = _place(diff.path, lines, hunk, end, moved=any(offsets))
+        offsets.append(place - _told(hunk))
         lines[place : place + len(hunk.old)] = hunk.new
         end = place + len(hunk.new)
-        shift = place + len(hunk.new) - len(hunk.old) - (hunk.line - 1)
     if diff.kind == "delete" and lines:
-        raise ConflictError(Conflict(path=diff.path, line=1, why="the file to delete holds more than the patch knows"))
-    return Applied(b"".join(lines) if diff.kind == "change" else None, tuple(offsets))
+        raise ConflictError(Conflict(path=diff.path, line=1, why="the file to delete is not empty any more"))
+    return Applied(None if diff.kind == "delete" else b"".join(lines), tuple(offsets))
 
 
 def places(lines: Sequence[bytes], wanted: Sequence[bytes], start: int = 0) -> list[int]:
@@ -68,27 +65,47 @@ def places(lines: Sequence[bytes], wanted: Sequence[bytes], start: int = 0) -> l
     return [at for at in range(start, last + 1) if tuple(lines[at : at + len(wanted)]) == tuple(wanted)]
 
 
-def _place(path: str, lines: Sequence[bytes], hunk: Hunk, expected: int, start: int) -> int:
-    found = places(lines, hunk.old, start)
-    if expected in found:
-        return expected
-    if len(found) == 1:
-        return found[0]
+def _told(hunk: Hunk) -> int:
+    """Where its header says that a hunk stands, once those before it are applied."""
+    return max(hunk.new_line - 1, 0)
+
+
+def _place(path: str, lines: Sequence[bytes], hunk: Hunk, end: int, *, moved: bool) -> int:
+    """The one place of a hunk, after ``end``; of several the one told, unless a hunk before it ``moved``."""
+    found = places(lines, hunk.old)
+    fit = [at for at in found if _anchored(hunk, at, len(lines))]
+    if len(fit) > 1 and _told(hunk) in fit and not moved:
+        fit = [_told(hunk)]
+    if len(fit) == 1 and fit[0] >= end:
+        return fit[0]
+    if len(fit) > 1:
+        at = ", ".join(str(place + 1) for place in fit[:4])
+        raise ConflictError(Conflict(path=path, line=fit[0] + 1, why=f"the context stands in several places: {at}"))
     if found:
-        at = ", ".join(str(place + 1) for place in found[:4])
-        raise ConflictError(Conflict(path=path, line=found[0] + 1, why=f"the context stands in several places: {at}"))
-    raise ConflictError(_mismatch(path, lines, hunk, expected, start))
+        why = "the hunk before it reaches there" if fit else _not_there(hunk)
+        raise ConflictError(Conflict(path=path, line=found[0] + 1, why=why))
+    raise ConflictError(_mismatch(path, lines, hunk, end))
 
 
-def _mismatch(path: str, lines: Sequence[bytes], hunk: Hunk, expected: int, start: int) -> Conflict:
+def _anchored(hunk: Hunk, at: int, length: int) -> bool:
+    """Whether a hunk of the file's start or end would stand there, as ``git apply`` demands."""
+    return (hunk.line > 1 or at == 0) and (not hunk.at_end or at + len(hunk.old) == length)
+
+
+def _not_there(hunk: Hunk) -> str:
+    where = "its end" if hunk.line > 1 else "the whole file" if hunk.at_end else "its start"
+    return f"the patch knows these lines as {where}, which they are not"
+
+
+def _mismatch(path: str, lines: Sequence[bytes], hunk: Hunk, start: int) -> Conflict:
     """The first line that differs at the place that fits best; the nearest of equals to where it should be."""
-    if places(lines, hunk.new, start):
-        at = places(lines, hunk.new, start)[0]
-        return Conflict(path=path, line=at + 1, why="this hunk is already there, others are not: half applied")
+    there = places(lines, hunk.new, start) if hunk.new else []
+    if there:
+        return Conflict(path=path, line=there[0] + 1, why="this hunk is already there, others are not: half applied")
     if lines and lines[0].endswith(b"\r\n") != hunk.old[0].endswith(b"\r\n"):
         return Conflict(path=path, line=1, why="its line ends (CRLF or LF) are not the patch's")
     last = max(start, len(lines) - len(hunk.old))
-    best = max(range(start, last + 1), key=lambda at: (_equal(lines, hunk, at), -abs(at - expected)))
+    best = max(range(start, last + 1), key=lambda at: (_equal(lines, hunk, at), -abs(at - _told(hunk))))
     index = next((i for i, line in enumerate(hunk.old) if _at(lines, best + i) != line), 0)
     return Conflict(path=path, line=best + index + 1, why="the context changed",
                     expected=_show(hunk.old[index]), found=_show(_at(lines, best + index)))  # fmt: skip

@@ -1,6 +1,7 @@
 """A patch's text as values: which files it touches, and every hunk's old and new lines. Pure.
 
-Refused before anything is applied: paths that leave the tree, binary hunks, mode changes, renames.
+Refused before anything is applied: paths that leave the tree, binary hunks, mode changes, renames, and whatever
+``git apply`` takes for damaged.
 """
 
 import re
@@ -13,30 +14,45 @@ from gb10.errors import PatchError
 
 MOST_BYTES: Final = 8 << 20
 HUNK: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+GIT: Final = b"diff --git "
+BINARY: Final = re.compile(rb"GIT binary patch$|Binary files .+ and .+ differ$")
 REFUSED: Final = {
-    b"GIT binary patch": "a binary hunk",
-    b"Binary files ": "a binary hunk",
     b"old mode ": "a change of a file's mode",
-    b"rename from ": "a rename",
-    b"copy from ": "a copy",
+    b"new mode ": "a change of a file's mode",
+    b"rename ": "a rename",
+    b"copy ": "a copy",
 }
-PLAIN_MODES: Final = (b"100644", b"0644")
+MADE, GONE, INDEX = b"new file mode ", b"deleted file mode ", b"index "
+PASSED: Final = (MADE, GONE, INDEX, b"similarity index ", b"dissimilarity index ")
+EMPTY: Final = re.compile(rb"\b(e69de29|473a0f4)")  # how git names an empty file, by SHA-1 and by SHA-256
+SIGNATURE: Final = b"--"  # of a mail, after the last hunk
+SHORTEST_NOTE: Final = 12
 NOTHING: Final = "/dev/null"
 Kind = Literal["change", "add", "delete"]
 
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Lines to find and lines to put there, line ends included; ``line`` is where they stood, counted from 1."""
+    """Lines to find and lines to put there, line ends included.
+
+    ``line`` and ``new_line`` are where they stood and should stand, from 1 (0: in an empty file); ``at_end`` says
+    that no line of context follows the last change: then the file ended there.
+    """
 
     line: int
+    new_line: int
     old: tuple[bytes, ...]
     new: tuple[bytes, ...]
+    at_end: bool
+
+    def reversed(self) -> "Hunk":
+        """The hunk that takes this one back."""
+        return Hunk(self.new_line, self.line, self.new, self.old, self.at_end)
 
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """What a patch does to one file; ``path`` is relative to the source's root."""
+    """What a patch does to one file; ``path`` is relative to the source's root. An empty file has no hunks."""
 
     path: str
     kind: Kind
@@ -45,7 +61,7 @@ class FileDiff:
     def reversed(self) -> "FileDiff":
         """The diff that takes this one back."""
         kind: Kind = "delete" if self.kind == "add" else "add" if self.kind == "delete" else "change"
-        return FileDiff(self.path, kind, tuple(Hunk(hunk.line, hunk.new, hunk.old) for hunk in self.hunks))
+        return FileDiff(self.path, kind, tuple(hunk.reversed() for hunk in self.hunks))
 
 
 def check_size(size: int, name: str) -> None:
@@ -85,40 +101,87 @@ class _Parser:
         return PatchError(f"{self.name}: {message}", where=f"{self.name}:{self.at + 1}", hint=hint)
 
     def files(self) -> Iterator[FileDiff]:
-        """The files, from their headers on; text between them (a mail's header, git's index lines) is passed over."""
+        """The files, from their headers on; text between them, as a mail's header, is passed over."""
         while self.at < len(self.lines):
             line = self.lines[self.at]
-            self._refuse(line)
-            if line.startswith(b"--- ") and self._next().startswith(b"+++ "):
+            if line.startswith(GIT):
+                yield self._section()
+            elif self._has_names():
                 yield self._file()
+            elif HUNK.match(line):
+                raise self.error("a hunk without the header of a file")
             else:
+                self._refuse_binary(line)
                 self.at += 1
 
-    def _next(self) -> bytes:
-        return self.lines[self.at + 1] if self.at + 1 < len(self.lines) else b""
+    def _line(self, at: int) -> bytes:
+        return self.lines[at] if at < len(self.lines) else b""
+
+    def _has_names(self) -> bool:
+        return self._line(self.at).startswith(b"--- ") and self._line(self.at + 1).startswith(b"+++ ")
+
+    def _refuse_binary(self, line: bytes) -> None:
+        if BINARY.match(line.rstrip()):
+            raise self.error("it holds a binary hunk", "a patch may only change, add and delete lines of text")
+
+    def _section(self) -> FileDiff:
+        """A file under git's own header; of an empty file that is all there is."""
+        path, top = self._named_twice(), self.at
+        self.at += 1
+        kind: Kind = "change"
+        while (line := self._line(self.at)).startswith((*PASSED, *REFUSED)):
+            self._refuse(line)
+            kind = "add" if line.startswith(MADE) else "delete" if line.startswith(GONE) else kind
+            self.at += 1
+        self._refuse_binary(line)
+        if self._has_names():
+            diff = self._file()
+            if (diff.path, diff.kind) == (path, kind):
+                return diff
+            raise self.error(f"git's header of {diff.path} does not say what its other lines say")
+        indexes = [line for line in self.lines[top : self.at] if line.startswith(INDEX)]
+        if path is None or kind == "change" or not all(map(EMPTY.search, indexes)):
+            raise self.error("a file without a hunk")
+        return FileDiff(path, kind, ())
+
+    def _named_twice(self) -> str | None:
+        """The path of ``diff --git a/PATH b/PATH``; None when there are two."""
+        names = self.lines[self.at].removeprefix(GIT).rstrip(b"\r\n")
+        old, between, new = names[: len(names) // 2], names[len(names) // 2 :][:1], names[len(names) // 2 + 1 :]
+        if between != b" " or old.partition(b"/")[2] != new.partition(b"/")[2]:
+            return None
+        path = self._path(new)
+        return None if path == NOTHING else path
+
+    def _refuse_half(self, line: bytes) -> None:
+        if not line.endswith(b"\n"):
+            raise self.error("it ends in the middle of a line", "its end was cut off: get it anew")
 
     def _refuse(self, line: bytes) -> None:
-        for start, what in REFUSED.items():
-            if line.startswith(start):
-                raise self.error(f"it holds {what}", "a patch may only change, add and delete lines of text")
-        if line.startswith(b"new file mode ") and line.split()[-1] not in PLAIN_MODES:
-            raise self.error("it makes a file that is not a plain one (mode 100644)")
+        self._refuse_half(line)
+        what = next((what for start, what in REFUSED.items() if line.startswith(start)), None)
+        if what:
+            raise self.error(f"it holds {what}", "a patch may only change, add and delete lines of text")
+        mode = line.split()[-1].decode("ascii", "replace")
+        if line.startswith(MADE) and mode != "100644":
+            raise self.error(f"it adds a file that is not a plain one (mode {mode})",
+                             "a patch adds plain files only (mode 100644)")  # fmt: skip
+        if (line.startswith(GONE) or (line.startswith(INDEX) and len(line.split()) > 2)) and mode[:3] != "100":
+            raise self.error(f"it touches what is not a plain file (mode {mode})", "a link or a submodule is no text")
 
     def _file(self) -> FileDiff:
-        old, new = self._path(self.lines[self.at]), self._path(self._next())
-        if old != NOTHING and new not in (NOTHING, old):
+        old, new = self._path(self.lines[self.at][4:]), self._path(self.lines[self.at + 1][4:])
+        if (old != NOTHING and new not in (NOTHING, old)) or old == new == NOTHING:
             raise self.error(f"it turns {old} into {new}", "a patch keeps the names of files")
-        self.at += 2
-        hunks = []
-        while self.at < len(self.lines) and self.lines[self.at].startswith(b"@@ "):
-            hunks.append(self._hunk())
-        if not hunks:
-            raise self.error("a file without a hunk")
         kind: Kind = "add" if old == NOTHING else "delete" if new == NOTHING else "change"
-        return FileDiff(new if kind != "delete" else old, kind, tuple(hunks))
+        self.at += 2
+        hunks = tuple(self._hunks())
+        if kind != "change" and (len(hunks) > 1 or (hunks[0].old if kind == "add" else hunks[0].new)):
+            raise self.error(f"to {kind} a file takes one hunk that has nothing else")
+        return FileDiff(new if kind != "delete" else old, kind, hunks)
 
-    def _path(self, line: bytes) -> str:
-        text = line[4:].rstrip(b"\r\n").split(b"\t")[0].decode("utf-8", "surrogateescape")
+    def _path(self, name: bytes) -> str:
+        text = name.rstrip(b"\r\n").split(b"\t")[0].decode("utf-8", "surrogateescape")
         if text == NOTHING:
             return text
         path = PurePosixPath(text)
@@ -126,39 +189,62 @@ class _Parser:
             raise self.error(f"the path {text} is not one below the source's root", "paths start with a/ or b/")
         return "/".join(path.parts[1:])
 
+    def _hunks(self) -> Iterator[Hunk]:
+        if not self._line(self.at).startswith(b"@@ "):
+            raise self.error("a file without a hunk")
+        while (line := self._line(self.at)).startswith(b"@@ "):
+            yield self._hunk()
+        if line[:1] in (b"+", b"-", b" ", b"\\") and line.rstrip() != SIGNATURE and not self._has_names():
+            raise self.error("a hunk is longer than its header says")
+
     def _hunk(self) -> Hunk:
-        head = HUNK.match(self.lines[self.at])
+        """One hunk; an error in it as a whole is one of its header's line."""
+        head, top = HUNK.match(self.lines[self.at]), self.at
         if not head:
             raise self.error("a hunk's header is damaged")
-        old_left, new_left = int(head[2] or 1), int(head[4] or 1)
-        old: list[bytes] = []
-        new: list[bytes] = []
+        body = self._body(int(head[2] or 1), int(head[4] or 1))
+        after, self.at = self.at, top
+        old, new = (tuple(line[1:] for line in body if line[:1] != sign) for sign in (b"+", b"-"))
+        signs = [line[:1] for line in body]
+        hunk = Hunk(int(head[1]), int(head[3]), old, new, at_end=signs[-1:] != [b" "])
+        if not {b"+", b"-"} & set(signs):
+            raise self.error("a hunk changes nothing")
+        if b" " not in signs and (hunk.line, hunk.new_line) != (bool(old), bool(new)):
+            raise self.error("a hunk without lines of context", "it could stand anywhere: make the patch with -U3")
+        if any(not line.endswith(b"\n") for side in (old, new) for line in side[:-1]):
+            raise self.error("a hunk goes on after the last line of its file")
+        self.at = after
+        return hunk
+
+    def _body(self, old_left: int, new_left: int) -> list[bytes]:
+        """The lines of a hunk with their signs; where git notes so, without their end."""
+        body: list[bytes] = []
         self.at += 1
-        while old_left or new_left or self._is_note():
-            line = self.lines[self.at] if self.at < len(self.lines) else b""
-            sides = self._sides(line)
-            for side in sides:
-                (old if side == "old" else new).append(line[1:] if line[1:] else b"\n")
-            old_left -= "old" in sides
-            new_left -= "new" in sides
+        while old_left or new_left or self._line(self.at).startswith(b"\\ "):
+            line = self._signed()
+            if line[:1] == b"\\":
+                body[-1:] = [self._cut(body[-1:])]
+            else:
+                body.append(line)
+                old_left -= line[:1] != b"+"
+                new_left -= line[:1] != b"-"
             if min(old_left, new_left) < 0:
                 raise self.error("a hunk is longer than its header says")
-            if not sides:
-                self._cut(old, new)
             self.at += 1
-        return Hunk(int(head[1]), tuple(old), tuple(new))
+        return body
 
-    def _is_note(self) -> bool:
-        return self.at < len(self.lines) and self.lines[self.at].startswith(b"\\ ")
+    def _signed(self) -> bytes:
+        line = self._line(self.at)
+        if not line:
+            raise self.error("a hunk ends before its header says")
+        self._refuse_half(line)
+        if line[:1] not in (b" ", b"-", b"+", b"\n") and not line.startswith(b"\\ "):
+            raise self.error("a line of a hunk has no sign")
+        return b" \n" if line == b"\n" else line  # some tools drop the space before an empty line
 
-    def _sides(self, line: bytes) -> tuple[str, ...]:
-        """Which texts a line belongs to; none for git's note that the line before it has no end."""
-        sides = {b" ": ("old", "new"), b"-": ("old",), b"+": ("new",), b"\n": ("old", "new"), b"\\": ()}
-        if line[:1] not in sides:
-            raise self.error("a hunk ends before its header says" if not line else "a line of a hunk has no sign")
-        return sides[line[:1]]
-
-    def _cut(self, old: list[bytes], new: list[bytes]) -> None:
-        before = self.lines[self.at - 1][:1]
-        for side in [old] if before == b"-" else [new] if before == b"+" else [old, new]:
-            side[-1] = side[-1].removesuffix(b"\n")
+    def _cut(self, last: list[bytes]) -> bytes:
+        """A line without its end, as a note after it says."""
+        noted = len(self._line(self.at)) > SHORTEST_NOTE and last and last[0].endswith(b"\n")
+        if not noted or not last[0][1:-1]:
+            raise self.error("a note of a missing newline follows no line")
+        return last[0].removesuffix(b"\n")

@@ -1,7 +1,7 @@
 """A patch given by hand (``--patch``): a pull request's diff, applied strictly; what it does to tests may fail."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -9,17 +9,11 @@ from typing import Final
 from gb10.errors import PatchError, UsageError
 from gb10.patches.apply import ConflictError, apply_diff
 from gb10.patches.diff import FileDiff, check_size, parse_diff
+from gb10.patches.places import PACKAGES, harmless, installed, placed
 from gb10.patches.tree import Tree
 
-HARMLESS: Final = ("tests/", "test/", "docs/", "doc/", ".github/", ".buildkite/", "benchmarks/", "examples/")
-"""Folders that no installed engine reads: a hunk there that does not fit is said, and does not stop."""
-PACKAGES: Final = {"vllm/": "vllm", "python/sglang/": "sglang", "sglang/": "sglang", "flashinfer/": "flashinfer",
-                   "nvidia_cutlass_dsl/": "cutlass-dsl"}  # fmt: skip
-MOVED: Final = {"sglang": {"python/sglang/": "sglang/"}}
-"""Where an engine's repository keeps what its archives keep elsewhere."""
 COMPILED: Final = "a wheel holds what is installed: what is compiled can only be patched in a source archive"
 REBASE: Final = "rebase it on the release that the recipe names; nothing was changed"
-IN_WHEEL: Final = {"flashinfer": {"csrc/": "flashinfer/data/csrc/", "include/": "flashinfer/data/include/"}}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,17 +44,24 @@ def find_foreign(path: Path) -> tuple[Path, ...]:
     return found
 
 
-def load_foreign(path: Path) -> Foreign:
-    """A diff, and the source whose package it changes. Raises PatchError."""
+def load_foreign(path: Path, source: str | None = None) -> Foreign:
+    """A diff, and whose it is: ``source``, else the source whose package it changes. Raises PatchError."""
     check_size(path.stat().st_size, path.name)
     text = path.read_bytes()
     diffs = parse_diff(text, path.name)
-    owners = {source for diff in diffs for start, source in PACKAGES.items() if diff.path.startswith(start)}
-    if len(owners) != 1:
-        what = f"changes {' and '.join(sorted(owners))}" if owners else "changes no package that we know"
-        raise PatchError(f"{path.name} {what}", where="\n".join(diff.path for diff in diffs[:10]),
-                         hint=f"one diff changes one of {', '.join(dict.fromkeys(PACKAGES.values()))}")  # fmt: skip
-    return Foreign(name=path.name, sha256=hashlib.sha256(text).hexdigest(), source=owners.pop(), diffs=diffs)
+    return Foreign(name=path.name, sha256=hashlib.sha256(text).hexdigest(), source=source or _owner(diffs, path.name),
+                   diffs=diffs)  # fmt: skip
+
+
+def _owner(diffs: Iterable[FileDiff], name: str) -> str:
+    paths = [diff.path for diff in diffs]
+    owners = {source for path in paths for start, source in PACKAGES.items() if path.startswith(start)}
+    if len(owners) == 1:
+        return owners.pop()
+    what = f"changes {' and '.join(sorted(owners))}" if owners else "changes no package that we know"
+    known = ", ".join(dict.fromkeys(PACKAGES.values()))
+    raise PatchError(f"{name} {what}", where="\n".join(paths[:10]),
+                     hint=f"say whose it is: --patch SOURCE=FILE (SOURCE: {known})")  # fmt: skip
 
 
 def apply_foreign(patch: Foreign, tree: Tree) -> Applied:
@@ -72,17 +73,10 @@ def apply_foreign(patch: Foreign, tree: Tree) -> Applied:
         try:
             changes[path] = apply_diff(FileDiff(path, diff.kind, diff.hunks), tree.read(path)).content
         except ConflictError as error:
-            if not diff.path.startswith(HARMLESS):
-                hint = COMPILED if tree.installed and not diff.path.startswith(tuple(PACKAGES)) else REBASE
+            if not harmless(diff.path):
+                hint = COMPILED if tree.installed and not installed(path) else REBASE
                 raise PatchError(f"{patch.name} does not apply", where=str(error.conflict), hint=hint) from error
             left.append(diff.path)
-    installed = {path: content for path, content in changes.items() if not path.startswith(HARMLESS)}
+    kept = {path: content for path, content in changes.items() if not harmless(path)}
     notes = (f"{patch.name}: {len(left)} files of tests or docs left out: {', '.join(left[:3])}",) if left else ()
-    return Applied(changes=installed, notes=notes)
-
-
-def placed(path: str, source: str, *, wheel: bool) -> str:
-    """Where an archive keeps a file that the repository keeps at ``path``."""
-    places = MOVED.get(source, {}) | (IN_WHEEL.get(source, {}) if wheel else {})
-    start = next((start for start in places if path.startswith(start)), "")
-    return places.get(start, "") + path.removeprefix(start)
+    return Applied(changes=kept, notes=notes)

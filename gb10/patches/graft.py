@@ -5,7 +5,9 @@ local one (PEP 440), so that every requirement the upstream release meets is sti
 """
 
 import base64
+import csv
 import hashlib
+import io
 import re
 import struct
 import zipfile
@@ -20,6 +22,8 @@ from packaging.version import Version
 from gb10.errors import PatchError
 
 OLDEST: Final = (1980, 1, 1, 0, 0, 0)
+UNIX: Final = 3
+PLAIN: Final = 0o100644 << 16
 LOCAL_HEADER: Final = struct.Struct("<4s5H3L2H")
 
 
@@ -48,11 +52,18 @@ def graft(wheel: Path, changes: Mapping[str, bytes | None], key: str, out: Path)
         for entry in before.infolist():
             if entry.filename not in (*written, record):
                 _copy(before, after, entry, rename(entry.filename))
+        modes = {entry.filename: entry.external_attr for entry in before.infolist()}
         for name, content in sorted(written.items()):
-            after.writestr(zipfile.ZipInfo(rename(name), OLDEST), content or b"")
+            _write(after, rename(name), content or b"", modes.get(name, PLAIN))
         text = new_record(before.read(record).decode(), written, rename)
-        after.writestr(zipfile.ZipInfo(rename(record), OLDEST), text)
+        _write(after, rename(record), text.encode(), modes[record])
     return target
+
+
+def _write(archive: zipfile.ZipFile, name: str, content: bytes, mode: int) -> None:
+    entry = zipfile.ZipInfo(name, OLDEST)
+    entry.external_attr, entry.create_system = mode, UNIX
+    archive.writestr(entry, content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +90,24 @@ def with_version(metadata: bytes, version: str) -> bytes:
 
 def new_record(record: str, written: Mapping[str, bytes | None], rename: Callable[[str], str]) -> str:
     """RECORD with new lines for what is written, in the old order; every other line as it was. Pure."""
-    kept = {line.rsplit(",", 2)[0].strip('"'): line for line in record.splitlines()}
-    lines = []
-    for name, line in kept.items():
-        content = written.get(name)
-        plain = line.startswith('"') or rename(name) == name
-        lines.append(record_line(rename(name), content) if content is not None
-                     else line if plain else rename(name) + line.removeprefix(name))  # fmt: skip
-    lines[-1:-1] = [record_line(rename(name), content or b"") for name, content in written.items() if name not in kept]
-    return "\n".join(lines) + "\n"
+    rows = [row for row in csv.reader(io.StringIO(record)) if row]
+    lines = [_record_row(row, written, rename) for row in rows]
+    known = {row[0] for row in rows}
+    lines[-1:-1] = [row_of(rename(name), content or b"") for name, content in written.items() if name not in known]
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()
 
 
-def record_line(name: str, content: bytes) -> str:
-    """One line of RECORD: name, hash, size. Pure."""
+def _record_row(row: list[str], written: Mapping[str, bytes | None], rename: Callable[[str], str]) -> list[str]:
+    content = written.get(row[0])
+    return row_of(rename(row[0]), content) if content is not None else [rename(row[0]), *row[1:]]
+
+
+def row_of(name: str, content: bytes) -> list[str]:
+    """One row of RECORD: name, hash, size. Pure."""
     value = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-    quoted = f'"{name}"' if "," in name else name
-    return f"{quoted},sha256={value},{len(content)}"
+    return [name, f"sha256={value}", str(len(content))]
 
 
 def _check(wheel: zipfile.ZipFile, changes: Mapping[str, bytes | None], path: Path) -> None:
@@ -129,7 +142,7 @@ def _copy(before: zipfile.ZipFile, after: zipfile.ZipFile, entry: zipfile.ZipInf
     copied.flag_bits = entry.flag_bits & ~0x08  # sizes stand in the header, not behind the data
     target.seek(after.start_dir)
     copied.header_offset = target.tell()
-    target.write(copied.FileHeader(zip64=False))
+    target.write(copied.FileHeader(zip64=None))
     left = entry.compress_size
     while left:
         block = source.read(min(left, 1 << 20))

@@ -16,6 +16,8 @@ from gb10.errors import PatchError
 REQUIRED: Final = ("Origin", "Forwarded", "Last-Update", "X-Applies-To")
 KNOWN: Final = (*REQUIRED, "Bug", "Applied-Upstream", "Signed-off-by", "Reviewed-by")
 TRAILER: Final = re.compile(r"([A-Za-z][A-Za-z-]*): (.+)")
+BOUNDS: Final = (">=", "<", "==")
+"""With these alone the ends of two ranges show whether they overlap."""
 ORIGINS: Final = ("upstream", "backport", "vendor", "other")
 
 
@@ -72,9 +74,10 @@ def _releases(text: str, source: str, name: str) -> SpecifierSet:
     """``vllm >=0.24,<0.34``: the source's own name, then the releases, pre-releases among them."""
     project, _, wanted = text.partition(" ")
     try:
-        if project == source and wanted.strip():
-            return SpecifierSet(wanted, prereleases=True)
+        releases = SpecifierSet(wanted, prereleases=True)
+        if project == source and releases and all(one.operator in BOUNDS for one in releases):
+            return releases
     except InvalidSpecifier:
         pass
     raise PatchError(f"{name}: X-Applies-To does not name releases of {source}", where=f"X-Applies-To: {text}",
-                     hint=f"X-Applies-To: {source} >=1.0,<2.0")  # fmt: skip
+                     hint=f"X-Applies-To: {source} >=1.0,<2.0 (bounds: {', '.join(BOUNDS)})")  # fmt: skip

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from packaging.version import Version
 from pydantic import ValidationError
 
 from gb10.artifact import Artifact
@@ -30,6 +31,10 @@ class SourceReleases(Model):
     projects: tuple[Name, ...]
     releases: dict[str, Release]
 
+    def pinned(self, version: Version) -> Release | None:
+        """The pin of a release, however it is written: 0.33 is 0.33.0."""
+        return next((release for text, release in self.releases.items() if Version(text) == version), None)
+
 
 class Releases(Model):
     """Every source."""
@@ -42,10 +47,6 @@ class Releases(Model):
         if name not in self.sources:
             raise UsageError(f"no releases of a source {name!r}", hint=f"sources: {', '.join(self.sources)}")
         return self.sources[name]
-
-    def of_project(self, project: str) -> str | None:
-        """The source that an index project belongs to."""
-        return next((name for name, source in self.sources.items() if project in source.projects), None)
 
 
 def parse_releases(text: str) -> Releases:

@@ -14,12 +14,11 @@ from gb10.document import parse_document
 from gb10.errors import PatchError, UsageError
 from gb10.patches.diff import FileDiff, check_size, parse_diff
 from gb10.patches.header import Header, parse_header
+from gb10.patches.places import installed
 from gb10.patches.record import Record
 
 NAME: Final = re.compile(r"(?P<id>\d{4}-[a-z0-9]+(?:-[a-z0-9]+)*)(?:@(?P<variant>[a-z0-9.]+))?(?P<end>\.patch|/)?")
 WIRING: Final = "wiring.patch"
-PACKAGES: Final = ("vllm/", "sglang/", "flashinfer/", "nvidia_cutlass_dsl/")
-"""What the sources install; everything else of them is compiled, or read by people."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +42,7 @@ class Patch:
     @property
     def installable(self) -> bool:
         """Whether all that it changes is installed: then a wheel can be patched, too."""
-        return all(path.startswith(PACKAGES) for path in (*(diff.path for diff in self.diffs), *self.files))
+        return all(installed(path) for path in (*(diff.path for diff in self.diffs), *self.files))
 
     def applies_to(self, version: Version) -> bool:
         """Whether a release is in its range; a local version (``+gb10.…``) is the release it came from."""
@@ -119,12 +118,13 @@ def _read(path: Path, where: str, name: str) -> bytes:
 
 
 def _new_files(folder: Path) -> dict[str, bytes]:
-    links = [path for path in sorted(folder.rglob("*")) if path.is_symlink()]
-    if links:
-        raise PatchError(f"{links[0].name} is a link: a patch adds plain files", where=str(links[0]))
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
-    }
+    paths = [folder.parent, folder, *sorted(folder.rglob("*"))]
+    link = next((path for path in paths if path.is_symlink()), None)
+    if link:
+        raise PatchError(f"{link.name} is a link: a patch adds plain files", where=str(link))
+    files = [path for path in paths if path.is_file()]
+    check_size(sum(path.stat().st_size for path in files), str(folder))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def _check_variants(patches: Iterable[Patch]) -> None:

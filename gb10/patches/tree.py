@@ -1,12 +1,17 @@
 """A source's files, read where they lie: a directory, a source archive or a wheel; nothing is unpacked or run."""
 
+import os
+import stat
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
-from gb10.errors import PatchError
+from gb10.errors import PatchError, UsageError
+
+DAMAGED: Final = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError)
 
 
 class Tree(Protocol):
@@ -33,16 +38,22 @@ class Folder:
 
     def paths(self) -> tuple[str, ...]:
         """Every file, sorted; version control's own left out."""
-        files = (path for path in self.root.rglob("*") if path.is_file() and ".git" not in path.parts)
-        return tuple(sorted(path.relative_to(self.root).as_posix() for path in files))
+        files = (path.relative_to(self.root) for path in self.root.rglob("*") if path.is_file())
+        return tuple(sorted(path.as_posix() for path in files if ".git" not in path.parts))
 
     def read(self, path: str) -> bytes | None:
-        """A file's bytes; None when there is none. Raises PatchError when a link leads out of the tree."""
-        inside = (self.root / path).resolve()
+        """A file's bytes; None when there is none. Raises PatchError for a link out of the tree or in a circle."""
+        inside = Path(os.path.realpath(self.root / path))
         if not inside.is_relative_to(self.root):
             raise PatchError(f"{path} leads out of the tree", where=f"{self.root / path} -> {inside}",
                              hint="a patch is applied only to files that lie in the tree itself")  # fmt: skip
-        return inside.read_bytes() if inside.is_file() else None
+        try:
+            return inside.read_bytes() if stat.S_ISREG(inside.stat().st_mode) else None
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise PatchError(f"{path} cannot be read: {error.strerror}", where=str(self.root / path),
+                             hint="mend or remove it: a tree holds readable files")  from error  # fmt: skip
 
 
 class Sdist:
@@ -54,10 +65,21 @@ class Sdist:
         self.files: dict[str, bytes] = {}
         with tarfile.open(path) as archive:
             for member in archive:
-                name = member.name.removeprefix("./").partition("/")[2]
-                if member.isfile() and name:
+                name = _below_top(member.name)
+                if member.islnk() and name:
+                    self.files[name] = self._linked(member, path)
+                elif member.isfile() and name:
                     handle = archive.extractfile(member)
                     self.files[name] = handle.read() if handle else b""
+            archive.fileobj.read(-1)  # to the end: there gzip compares its checksum
+
+    def _linked(self, member: tarfile.TarInfo, path: Path) -> bytes:
+        """The file that a hard link names: it stands before the link."""
+        target = _below_top(member.linkname)
+        if target not in self.files:
+            raise PatchError(f"{member.name} is a hard link to {member.linkname}, which is no file before it",
+                             where=str(path), hint="fetch or pack the archive anew")  # fmt: skip
+        return self.files[target]
 
     def paths(self) -> tuple[str, ...]:
         """Every file, sorted."""
@@ -82,14 +104,23 @@ class Wheel:
         return tuple(sorted(self.names))
 
     def read(self, path: str) -> bytes | None:
-        """A file's bytes; None when there is none."""
-        return self.archive.read(path) if path in self.names else None
+        """A file's bytes; None when there is none. Raises PatchError when they are damaged."""
+        try:
+            return self.archive.read(path) if path in self.names else None
+        except DAMAGED as error:
+            raise PatchError(f"{path} cannot be read: {error}", where=self.archive.filename,
+                             hint="the archive is damaged: fetch or build it anew")  from error  # fmt: skip
 
 
 class Repacked(Wheel):
     """A source archive that was packed anew as a zip."""
 
     installed = False
+
+
+def _below_top(name: str) -> str:
+    """A path of a source archive without the top folder."""
+    return name.removeprefix("./").partition("/")[2]
 
 
 class Changed:
@@ -114,8 +145,10 @@ def open_tree(path: Path) -> Tree:
     """The tree at a path: a directory, ``*.whl`` or a source archive. Raises PatchError."""
     if path.is_dir():
         return Folder(path)
+    if not path.exists():
+        raise UsageError(f"there is no {path}", hint="give a directory, a wheel or a source archive (.tar.gz)")
     try:
         return Wheel(path) if path.suffix == ".whl" else Sdist(path)
-    except (tarfile.TarError, zipfile.BadZipFile, FileNotFoundError, EOFError) as error:
+    except DAMAGED as error:
         raise PatchError(f"{path} is no source tree: {error}", where=str(path),
                          hint="give a directory, a wheel or a source archive (.tar.gz)") from error  # fmt: skip

@@ -10,7 +10,9 @@ CUT = b"\\ No newline at end of file\n"
 
 
 def file_diff(path: str, before: bytes | None, after: bytes | None) -> bytes:
-    """One file of a patch; None for a file that is not there."""
+    """One file of a patch; None for a file that is not there. An empty one is its header; an equal one is nothing."""
+    if before == after:
+        return b""
     old, new = (f"{side}/{path}" for side in "ab")
     head = [f"diff --git {old} {new}\n".encode()]
     head += [b"new file mode 100644\n"] if before is None else [b"deleted file mode 100644\n"] if after is None else []
@@ -24,7 +26,8 @@ def file_diff(path: str, before: bytes | None, after: bytes | None) -> bytes:
 def carry_over(path: str, base: bytes, patched: bytes, tree: bytes) -> bytes:
     """The tree's file with what ``patched`` changed in ``base``: a three-way merge that never picks a side.
 
-    A changed place must stand unchanged in the tree, or have a neighbour line that does. Raises ConflictError.
+    A changed line must stand unchanged in the tree, and two lines (or ends of the file) between which some are added
+    must still be neighbours. Raises ConflictError.
     """
     old, new, lines = split(base), split(patched), split(tree)
     ends = _matches(old, lines)
@@ -47,19 +50,17 @@ def _matches(old: Sequence[bytes], new: Sequence[bytes]) -> dict[int, int]:
 
 
 def _place(path: str, old: Sequence[bytes], lines: Sequence[bytes], same: dict[int, int], span: tuple[int, int]) -> int:
-    """Where the changed lines ``span`` of the old text stand in the tree."""
+    """Where the changed lines ``span`` of the old text stand in the tree; of an addition, between which two."""
     first, last = span
-    places = [same.get(index, -1) for index in range(first, last)]
-    if places and -1 not in places and places == list(range(places[0], places[0] + len(places))):
-        return places[0]
-    if not places and first - 1 in same:
-        return same[first - 1] + 1
-    if not places and first in same:
-        return same[first]
-    lost = next((index for index, place in zip(range(first, last), places, strict=True) if place == -1), first)
-    near = next(same[index] + 1 for index in range(lost, -2, -1) if index in same)
-    why, expected, found = "upstream changed the lines that the patch changes", _show(old, lost), _show(lines, near)
-    raise ConflictError(Conflict(path=path, line=near + 1, why=why, expected=expected, found=found))
+    needed = range(first, last) if first < last else range(first - 1, first + 1)
+    start = same.get(needed[0], -2)  # -1 is the start of the file
+    lost = next((i for i in needed if same.get(i) != start + i - needed[0]), None)
+    if lost is None:
+        return start + first - needed[0]
+    near = next(same[i] + 1 for i in range(lost - 1, -2, -1) if i in same)
+    what = "that the patch changes" if first < last else "between which the patch adds some"
+    raise ConflictError(Conflict(path=path, line=near + 1, why=f"upstream changed the lines {what}",
+                                 expected=_show(old, lost), found=_show(lines, near)))  # fmt: skip
 
 
 def _show(lines: Sequence[bytes], index: int) -> str:

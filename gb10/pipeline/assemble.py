@@ -15,15 +15,15 @@ from gb10.pipeline.context import (
     Lay,
     build_context,
     keep_context,
-    linked,
     mod_files,
     overlay_files,
+    tree,
     wheels,
 )
 from gb10.pipeline.grafts import graft_files, make_grafts
 from gb10.pipeline.mods import mod_network, mod_secrets
 from gb10.pipeline.prepare import fetch_files, make_rootfs, store_paths
-from gb10.pipeline.wheels import Wheel, build_wheels, show_in_checkout
+from gb10.pipeline.wheels import Wheel, build_wheels, check_sources, show_in_checkout
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan
 from gb10.render import bake, dockerfile
@@ -35,11 +35,13 @@ def image_context(shop: Workshop, plan: Plan, engine: Engine, rebuild: Collectio
 
     Raises FetchError, BuildError and VerifyError of the steps it runs.
     """
+    grafts = make_grafts(shop, plan)  # first: a patch that does not fit stops before anything is compiled
+    check_sources(shop, plan)
     bases = [make_rootfs(shop, plan, step) for step in plan.of_kind("rootfs")]
     with _fetching(shop, plan) as fetched:
         built = build_wheels(shop, plan, lambda: engine, rebuild=rebuild)
         fetched.result()
-    for wheel in (*built, *make_grafts(shop, plan)):
+    for wheel in (*built, *grafts):
         show_in_checkout(shop, wheel)
     folders = _folders(shop, plan, built)
     with build_context(shop, _files(shop, plan, bases), folders) as context, mod_secrets(shop, plan) as secrets:
@@ -85,7 +87,7 @@ def _folders(shop: Workshop, plan: Plan, built: Iterable[Wheel]) -> dict[str, La
         **{f"{step.name}-wheels": wheels(store_paths(shop, step.files))
            for step in (plan.step("tools"), *plan.of_kind("layer"))},
         **{f"layer-{wheel.name}-wheels": wheels([wheel.path]) for wheel in built},
-        **{f"{step.name}-files": linked(graft_files(shop, step)) for step in plan.of_kind("graft")},
+        **{f"{step.name}-files": tree(graft_files(shop, step)) for step in plan.of_kind("graft")},
         **({"overlay": overlay_files(options.overlay)} if options.overlay else {}),
         **{f"{step.name}-files": mod_files(mod) for step, mod in mods},
     }  # fmt: skip

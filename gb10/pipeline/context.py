@@ -91,11 +91,6 @@ def tree(files: Mapping[str, Path | bytes]) -> Lay:
     return lambda target: write_tree(target, files)
 
 
-def linked(folder: Path) -> Lay:
-    """A folder of the store."""
-    return lambda target: shutil.copytree(folder, target, copy_function=os.link)
-
-
 def overlay_files(overlay: Overlay) -> Lay:
     """A copy of the user's directory; raises UsageError when it is no longer what was planned."""
 

@@ -19,6 +19,7 @@ INSTALL_RATE: Final = 20e6  # a core
 UNPACKED_RATIO: Final = 2.4  # installed and byte-compiled, against the wheels' bytes
 EXPORT_RATE: Final = 100e6
 ROOTFS_SECONDS: Final = 15.0
+MOD_SECONDS: Final = 5.0  # run emulated, 3 to 6 measured; what its run.sh fetches or compiles comes on top
 COPIES: Final = {False: 2, True: 4}  # stage and linked layer; containerd's store adds a blob and its unpacked snapshot
 LEAST_MEMORY: Final = 2_000_000_000
 COSTS: Final = "kernels/costs.toml"
@@ -64,6 +65,8 @@ def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
         return cost.cpu_seconds / jobs(shop, cost)
     if step.kind in ("layer", "tools"):
         return step.download / INSTALL_RATE / cores()
+    if step.kind == "mod":
+        return MOD_SECONDS
     return unpacked(plan.steps) / EXPORT_RATE if step.kind == "image" else 0.0
 
 

@@ -1,18 +1,16 @@
-"""Grafts: locked wheels with the patches of a plan, each kept in the store under its key with the files it changed."""
+"""Grafts: locked wheels with the patches of a plan, each kept in the store under its key."""
 
 import zipfile
 from pathlib import Path
-from typing import Final
 
+from gb10.model import PatchUse
 from gb10.patches.graft import graft
 from gb10.pipeline.patched import patched_files
 from gb10.pipeline.prepare import SEAL, fetch_files, store_paths
-from gb10.pipeline.wheels import Wheel, stored_wheel
+from gb10.pipeline.wheels import Wheel, stored_wheel, wheel_file
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan, Step
 from gb10.store import file_sha256
-
-FILES: Final = "files"
 
 
 def make_grafts(shop: Workshop, plan: Plan) -> tuple[Wheel, ...]:
@@ -20,9 +18,34 @@ def make_grafts(shop: Workshop, plan: Plan) -> tuple[Wheel, ...]:
     return tuple(_graft(shop, plan, step) for step in plan.of_kind("graft"))
 
 
-def graft_files(shop: Workshop, step: Step) -> Path:
-    """The folder of the files that a graft changed, METADATA among them."""
-    return shop.store.entry("wheels", step.key) / FILES
+def try_patches(shop: Workshop, plan: Plan) -> None:
+    """Hold patches given by hand against the wheels that are in the store already. Raises PatchError."""
+    for step in plan.of_kind("graft"):
+        (wheel,) = store_paths(shop, step.files)
+        uses = _uses(plan, step)
+        if not any(use.path for use in uses):
+            continue
+        if wheel.exists():
+            patched_files(shop, wheel, uses)
+        else:
+            shop.talk.say(f"{wheel.name} is not in the store: its patches are tried when it is fetched")
+
+
+def _uses(plan: Plan, step: Step) -> list[PatchUse]:
+    return [use for use in plan.options.patches_of(step.project or "") if use.installable]
+
+
+def graft_files(shop: Workshop, step: Step) -> dict[str, Path | bytes]:
+    """What a graft changed, by name, read from the wheel itself: its METADATA, and each file that upstream's lacks."""
+    (upstream,) = store_paths(shop, step.files)
+    with (
+        zipfile.ZipFile(upstream) as before,
+        zipfile.ZipFile(wheel_file(shop.store.entry("wheels", step.key))) as after,
+    ):
+        same = {(entry.filename, entry.CRC, entry.file_size) for entry in before.infolist()}
+        changed = [entry.filename for entry in after.infolist()
+                   if (entry.filename, entry.CRC, entry.file_size) not in same]  # fmt: skip
+        return {name: after.read(name) for name in changed if ".dist-info/" not in name or name.endswith("/METADATA")}
 
 
 def _graft(shop: Workshop, plan: Plan, step: Step) -> Wheel:
@@ -35,17 +58,11 @@ def _graft(shop: Workshop, plan: Plan, step: Step) -> Wheel:
             fetch_files(shop, (step,))
             with shop.talk.task(step.name):
                 shop.store.replace(final, lambda work: _make(shop, plan, step, work))
-        found = path or next(final.glob("*.whl"))
+        found = path or wheel_file(final)
         return Wheel(name=step.name, key=step.key, path=found, sha256=file_sha256(found), hit=path is not None)
 
 
 def _make(shop: Workshop, plan: Plan, step: Step, work: Path) -> None:
     (wheel,) = store_paths(shop, step.files)
-    uses = [use for use in plan.options.patches_of(step.project or "") if use.installable]
-    changes = patched_files(shop, wheel, uses)
-    made = graft(wheel, changes, step.key, work)
-    with zipfile.ZipFile(made) as archive:
-        metadata = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-        for name in (metadata, *changes):
-            archive.extract(name, work / FILES)
+    made = graft(wheel, patched_files(shop, wheel, _uses(plan, step)), step.key, work)
     (work / SEAL).write_text(file_sha256(made), encoding="ascii")

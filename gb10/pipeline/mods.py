@@ -17,6 +17,7 @@ from gb10.index.settings import read_settings
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Mod, Plan
 
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 NO_PROGRAM = "exec format error"
 OFFLINE = (
     "it ran without a network; if that is why it failed:\nof your own: network: true in its mod.yaml\n"
@@ -34,7 +35,7 @@ def mod_network(plan: Plan, engine: Engine) -> Network:
 
 @contextmanager
 def mod_secrets(shop: Workshop, plan: Plan) -> Iterator[Mapping[str, Path]]:
-    """What a mod with a network may use of this host's and no layer may keep: its CAs, its package index."""
+    """What a mod with a network may use of this host's and no layer may keep: its CAs, index and proxies."""
     if not any(mod.network for mod in plan.options.mods):
         yield {}
         return
@@ -49,11 +50,12 @@ def mod_secrets(shop: Workshop, plan: Plan) -> Iterator[Mapping[str, Path]]:
 
 
 def index_variables(env: Mapping[str, str]) -> dict[str, str]:
-    """The index that pip is configured for here, as pip and uv take it; what lies in a folder here is left out."""
+    """The proxies of here, and the index that pip is configured for, as pip and uv take it; no folder of here."""
     settings = read_settings(env)
     extra = " ".join(url for url in settings.extra_urls if not url.startswith("file:"))
     found = {"PIP_INDEX_URL": settings.url, "UV_DEFAULT_INDEX": settings.url,
              "PIP_EXTRA_INDEX_URL": extra, "UV_INDEX": extra}  # fmt: skip
+    found |= {name: value for name, value in env.items() if name.lower() in PROXIES}
     return {name: value for name, value in found.items() if value}
 
 

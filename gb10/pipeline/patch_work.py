@@ -9,9 +9,10 @@ from packaging.version import Version
 
 from gb10.errors import PatchError, UsageError
 from gb10.patches.apply import ConflictError
+from gb10.patches.releases import PINS
 from gb10.patches.series import NAME, WIRING, Patch, load_series
-from gb10.patches.tree import Tree, open_tree
-from gb10.patches.verdict import Verdict, judge
+from gb10.patches.tree import Changed, Tree, open_tree
+from gb10.patches.verdict import Verdict, changes_of, judge_series
 from gb10.patches.write import carry_over, file_diff
 from gb10.pipeline.patching import series_root
 from gb10.pipeline.releases import load_releases, open_release
@@ -30,6 +31,7 @@ Last-Update: {date:%Y-%m-%d}
 X-Applies-To: {source} =={version}
 ---
 """
+MOST_GONE: Final = 50
 RECORD: Final = """defect: TODO one sentence, what goes wrong for the user on GB10.
 fix: TODO one sentence, what the patch does.
 since: "{version}"
@@ -47,35 +49,55 @@ probe:
 
 
 def refresh(shop: Workshop, patch: Patch, tree: Path) -> bytes:
-    """The patch for a tree that it no longer fits, its message kept. Raises PatchError where upstream changed it."""
+    """The patch for a tree that it no longer fits, its message kept. Raises PatchError where upstream changed it.
+
+    A patch that builds on earlier ones of its series is carried over to a tree that holds those.
+    """
     base_tree, base = _base(shop, patch)
     target = open_tree(tree)
     parts = [_message(series_root(shop) / patch.source / patch.name)]
     for path, content in sorted(base.changes.items()):
-        before, moved = base_tree.read(path), _moved(path, target)
-        now = target.read(moved)
-        if before is None or content is None or now is None:
-            raise PatchError(f"{patch.place} adds or deletes {path}: nothing to carry over there", where=path)
-        try:
-            after = carry_over(moved, before, content, now)
-        except ConflictError as error:
-            raise PatchError(f"{patch.place} cannot be carried over", where=str(error.conflict),
-                             hint="edit the tree by hand, then ./build.py patches new") from error  # fmt: skip
-        parts.append(file_diff(moved, now, after))
+        if path not in patch.files:
+            parts.append(_carried(patch, path, base_tree.read(path), content, target))
     return b"".join(parts)
 
 
+def _carried(patch: Patch, path: str, before: bytes | None, after: bytes | None, target: Tree) -> bytes:
+    """One file of a patch for the target."""
+    if before is None:
+        if target.read(path) is not None:
+            raise _lost(patch, f"{path}: the file to add is already there")
+        return file_diff(path, None, after)
+    moved = _moved(path, target)
+    now = target.read(moved) or b""
+    if after is None:
+        if now != before:
+            raise _lost(patch, f"{moved}: upstream changed the file to delete")
+        return file_diff(moved, now, None)
+    try:
+        return file_diff(moved, now, carry_over(moved, before, after, now))
+    except ConflictError as error:
+        raise _lost(patch, str(error.conflict)) from error
+
+
+def _lost(patch: Patch, where: str) -> PatchError:
+    hint = "edit the tree by hand, then ./build.py patches new"
+    return PatchError(f"{patch.place} cannot be carried over", where=where, hint=hint)
+
+
 def _base(shop: Workshop, patch: Patch) -> tuple[Tree, Verdict]:
-    """The newest pinned release that the patch applies to: what it was written against."""
+    """The newest pinned release that the patch applies to, with the earlier patches of its series in it."""
     releases = load_releases(shop)
+    series = load_series(series_root(shop), patch.source)
     inside = [version for version in map(Version, releases.source(patch.source).releases) if patch.applies_to(version)]
     for version in sorted(inside, reverse=True):
         tree = open_release(shop, releases, patch.source, version).tree
-        verdict = judge(patch, version, tree)
-        if verdict.outcome == "applies":
-            return tree, verdict
+        verdicts = judge_series(series, version, tree)
+        number = next(index for index, verdict in enumerate(verdicts) if verdict.patch.id == patch.id)
+        if verdicts[number].outcome == "applies":
+            return Changed(tree, changes_of(verdicts[:number])), verdicts[number]
     raise PatchError(f"{patch.place} applies to no pinned release of its range", where=str(patch.header.releases),
-                     hint="pin one in patches/releases.lock.json")  # fmt: skip
+                     hint=f"pin one in patches/{PINS}")  # fmt: skip
 
 
 def _moved(path: str, tree: Tree) -> str:
@@ -102,16 +124,29 @@ def new_patch(shop: Workshop, source: str, slug: str, version: Version, tree: Pa
     if not NAME.fullmatch(name):
         raise UsageError(f"{slug!r} is no slug", hint="lower-case words with hyphens: moe-maps-are-zeroed")
     before, after = open_release(shop, load_releases(shop), source, version).tree, open_tree(tree)
-    changed = [path for path in after.paths() if before.read(path) != after.read(path)]
-    if not changed:
-        raise PatchError(f"{tree} changes nothing in {source} {version}", where=str(tree))
+    changed = _changed(before, after, tree)
     head = HEADER.format(date=today, title=slug.replace("-", " "), source=source, version=version)
     text = head.encode() + b"".join(file_diff(path, before.read(path), after.read(path)) for path in changed)
+    listed = (folder / "series").read_text(encoding="utf-8")
     (folder / f"{name}.patch").write_bytes(text)
     (folder / f"{name}.yaml").write_text(RECORD.format(version=version, path=changed[0]), encoding="utf-8")
-    with (folder / "series").open("a", encoding="utf-8") as series:
-        series.write(f"{name}.patch\n")
+    (folder / "series").write_text(f"{listed.rstrip()}\n{name}.patch\n", encoding="utf-8")
     return folder / f"{name}.patch"
+
+
+def _changed(before: Tree, after: Tree, tree: Path) -> list[str]:
+    """The files that differ; raises PatchError when there is none, when one is no text, or when the tree is a part."""
+    left = [path for path in after.paths() if "__pycache__" not in path]
+    gone = set(before.paths()) - set(left)
+    if len(gone) > MOST_GONE:
+        raise PatchError(f"{len(gone)} files of the release are not in {tree}", where="\n".join(sorted(gone)[:5]),
+                         hint="give the whole tree: unpack the release and edit it there")  # fmt: skip
+    changed = [path for path in sorted({*left, *gone}) if before.read(path) != after.read(path)]
+    binary = next((path for path in changed if b"\0" in (after.read(path) or b"")), None)
+    if not changed or binary:
+        what = f"{binary} is no text" if binary else f"{tree} changes nothing of the release"
+        raise PatchError(what, where=str(tree), hint="a patch changes, adds and deletes lines of text")
+    return changed
 
 
 def _next_number(shop: Workshop, source: str) -> str:

@@ -8,7 +8,8 @@ from packaging.version import Version
 
 from gb10.errors import PatchError, UsageError
 from gb10.model import PatchUse
-from gb10.patches.foreign import PACKAGES, Foreign, apply_foreign, find_foreign, load_foreign
+from gb10.patches.foreign import Foreign, apply_foreign, find_foreign, load_foreign
+from gb10.patches.places import installed, placed
 from gb10.patches.releases import Releases
 from gb10.patches.series import Patch, load_series
 from gb10.patches.tree import Changed, open_tree
@@ -18,19 +19,31 @@ from gb10.pipeline.releases import load_releases
 from gb10.pipeline.workshop import Workshop
 from gb10.schema import Architecture, Lock, Recipe
 
+AGAIN = "run the command again"
+
 
 def plan_patches(
-    shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, by_hand: Sequence[Path]
+    shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, by_hand: Sequence[str]
 ) -> tuple[PatchUse, ...]:
     """The patches of a build: of the recipe's series those for the locked releases, then those given by hand.
 
     Raises PatchError and UsageError for a series or a diff that is none, or is for nothing in the image.
     """
-    locked = {wheel.name: Version(wheel.version) for wheel in lock.wheels.image[target]}
-    locked |= {sdist.name: Version(sdist.version) for sdist in lock.sdists.values()}
+    locked = _locked(lock, target)
     releases = load_releases(shop)
     series = [use for source in recipe.patches for use in _from_series(shop, releases, source, locked, lock.sdists)]
-    return (*series, *(use for path in by_hand for use in _by_hand(releases, path, locked)))
+    return (*series, *(use for text in by_hand for use in _by_hand(releases, text, locked)))
+
+
+def _locked(lock: Lock, target: Architecture) -> dict[str, Version]:
+    """Project -> its locked release; raises UsageError when its wheel and its source archive are of two."""
+    wheels = {wheel.name: Version(wheel.version) for wheel in lock.wheels.image[target]}
+    sdists = {sdist.name: Version(sdist.version) for sdist in lock.sdists.values()}
+    two = [name for name, version in sdists.items() if wheels.get(name, version) != version]
+    if two:
+        raise UsageError(f"{two[0]} is locked as the wheel {wheels[two[0]]} and as the source {sdists[two[0]]}",
+                         hint="patches are for one release: name the same in requirements and sources")  # fmt: skip
+    return wheels | sdists
 
 
 def _from_series(
@@ -38,33 +51,36 @@ def _from_series(
 ) -> Iterator[PatchUse]:
     """``sources``: the projects whose source archives are compiled; the others are there as wheels alone."""
     patches = load_series(series_root(shop), source)
-    for project in releases.source(source).projects:
-        if project not in locked:
-            continue
-        for patch in variants_for(patches, locked[project]):
-            if patch.applies_to(locked[project]) and (patch.installable or project in sources):
-                yield PatchUse(source=source, project=project, name=patch.name, sha256=patch.sha256,
-                               installable=patch.installable)  # fmt: skip
-        return
+    project = next((name for name in releases.source(source).projects if name in locked), None)
+    for patch in variants_for(patches, locked[project]) if project else ():
+        if project and patch.applies_to(locked[project]) and (patch.installable or project in sources):
+            yield PatchUse(source=source, project=project, name=patch.name, sha256=patch.sha256,
+                           installable=patch.installable)  # fmt: skip
 
 
-def _by_hand(releases: Releases, path: Path, locked: Mapping[str, Version]) -> Iterator[PatchUse]:
-    for file in find_foreign(path):
-        patch = load_foreign(file)
+def _by_hand(releases: Releases, text: str, locked: Mapping[str, Version]) -> Iterator[PatchUse]:
+    """``FILE``, ``DIR``, or ``SOURCE=FILE`` where the paths in it do not tell whose it is."""
+    if "://" in text:
+        raise UsageError(f"--patch {text} is a URL", hint="download it, read it, and give the file")
+    source, _, place = text.partition("=") if "=" in text and not Path(text).exists() else ("", "", text)
+    if source:
+        releases.source(source)
+    for file in find_foreign(Path(place)):
+        patch = load_foreign(file, source or None)
         project = next((name for name in releases.source(patch.source).projects if name in locked), None)
         if project is None:
             raise UsageError(f"{file} changes {patch.source}, which is not in this image",
                              hint="choose the engine whose package it changes: --engine")  # fmt: skip
-        installed = any(diff.path.startswith(tuple(PACKAGES)) for diff in patch.diffs)
+        wheel = any(installed(placed(diff.path, patch.source, wheel=True)) for diff in patch.diffs)
         yield PatchUse(source=patch.source, project=project, name=patch.name, sha256=patch.sha256,
-                       path=str(file.absolute()), installable=installed)  # fmt: skip
+                       path=str(file.absolute()), installable=wheel)  # fmt: skip
 
 
 def patched_files(shop: Workshop, source: Path, uses: Sequence[PatchUse]) -> Mapping[str, bytes | None]:
     """What the patches change in a wheel or a source archive; each is told. Raises PatchError."""
     tree = open_tree(source)
     version = (parse_wheel_filename(source.name) if tree.installed else parse_sdist_filename(source.name))[1]
-    verdicts = judge_series(_ours(shop, uses), version, tree)
+    verdicts = judge_series(_planned(shop, uses), version, tree)
     refuse(verdicts, version)
     for verdict in verdicts:
         shop.talk.say(f"{verdict.patch.place}: applied to {source.name}{_moved(verdict.offsets)}")
@@ -78,10 +94,17 @@ def patched_files(shop: Workshop, source: Path, uses: Sequence[PatchUse]) -> Map
     return changes
 
 
-def _ours(shop: Workshop, uses: Sequence[PatchUse]) -> list[Patch]:
-    names = {(use.source, use.name) for use in uses if use.path is None}
-    series = (load_series(series_root(shop), source) for source in dict.fromkeys(source for source, _ in sorted(names)))
-    return [patch for patches in series for patch in patches if (patch.source, patch.name) in names]
+def _planned(shop: Workshop, uses: Sequence[PatchUse]) -> list[Patch]:
+    """The very patches of the series that were planned; raises PatchError when one is not what it was."""
+    found = []
+    for use in uses:
+        if use.path is None:
+            patches = load_series(series_root(shop), use.source)
+            patch = next((patch for patch in patches if patch.name == use.name), None)
+            if patch is None or patch.sha256 != use.sha256:
+                raise PatchError(f"patches/{use.source}/{use.name} changed while it was used", hint=AGAIN)
+            found.append(patch)
+    return found
 
 
 def _moved(offsets: Mapping[str, tuple[int, ...]]) -> str:
@@ -91,7 +114,7 @@ def _moved(offsets: Mapping[str, tuple[int, ...]]) -> str:
 
 def _unchanged(use: PatchUse) -> Foreign:
     """The diff that was planned; raises PatchError when the file has changed since."""
-    patch = load_foreign(Path(use.path or ""))
+    patch = load_foreign(Path(use.path or ""), use.source)
     if patch.sha256 != use.sha256:
-        raise PatchError(f"{use.name} changed while it was used", where=use.path, hint="run the command again")
+        raise PatchError(f"{use.name} changed while it was used", where=use.path, hint=AGAIN)
     return patch

@@ -1,5 +1,6 @@
 """Patching: every patch held against releases; which of them apply, and what they change."""
 
+import difflib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from gb10.patches.verdict import Verdict, judge_series
 from gb10.pipeline.releases import Opened, load_releases, open_folder, open_release
 from gb10.pipeline.workshop import Workshop, cores
 
+LISTED = "./build.py patches status lists them"
 NOW = {
+    "not-applicable": "plan and tree disagree: take another release, or widen its X-Applies-To",
     "already-upstream": "end its X-Applies-To before this release",
     "superseded": "end its X-Applies-To before this release",
     "conflict": "./build.py patches refresh {name} --tree DIR, or end its X-Applies-To before this release",
@@ -72,25 +75,31 @@ def troubles(rows: Iterable[Row]) -> tuple[str, ...]:
 
 
 def refuse(verdicts: Iterable[Verdict], version: Version) -> None:
-    """Raise PatchError for the first patch that is for this release and does not do its work there."""
+    """Raise PatchError for the first patch that was planned for this release and does not do its work there."""
     for verdict in verdicts:
-        if verdict.stops:
+        if verdict.outcome != "applies":
             patch = verdict.patch
             raise PatchError(
                 f"{patch.place} on {patch.source} {version}: {verdict.outcome}",
                 where=f"{verdict.why}\nX-Applies-To: {patch.header.get('X-Applies-To')}",
-                hint=NOW[verdict.outcome].format(name=patch.id),
+                hint=_now(verdict),
             )
 
 
-def find_patch(shop: Workshop, name: str) -> Patch:
-    """The patch that ``SOURCE/NNNN-slug[@variant]`` or ``NNNN-slug`` names. Raises UsageError."""
+def _now(verdict: Verdict) -> str:
+    absent = verdict.outcome == "unknown-shape" and verdict.probe.answer == "absent"
+    return NOW["superseded" if absent else verdict.outcome].format(name=f"{verdict.patch.source}/{verdict.patch.name}")
+
+
+def find_patches(shop: Workshop, name: str) -> tuple[Patch, ...]:
+    """The variants that ``[SOURCE/]NNNN-slug`` names, or the one of a file's name. Raises UsageError."""
     root = series_root(shop)
-    source, _, own = name.rpartition("/")
+    source, _, own = name.removeprefix("patches/").rpartition("/")
     known = [patch for each in ([source] if source else sources(root)) for patch in load_series(root, each)]
-    found = [patch for patch in known if own in (patch.id, patch.name, patch.name.removesuffix(".patch"))]
-    if len(found) == 1:
-        return found[0]
-    names = [f"{patch.source}/{patch.name}" for patch in found or known]
-    what = "several patches are called" if found else "there is no patch"
-    raise UsageError(f"{what} {name!r}", hint=f"name one: {', '.join(names)}")
+    found = tuple(patch for patch in known if own in (patch.id, patch.name, patch.name.removesuffix(".patch")))
+    if found and len({patch.source for patch in found}) == 1:
+        return found
+    names = sorted({f"{patch.source}/{patch.id}" for patch in found or known})
+    close = list(names) if found else difflib.get_close_matches(name, names, n=3, cutoff=0.3)
+    what = "several sources have a patch" if found else "there is no patch"
+    raise UsageError(f"{what} {name!r}", hint=f"did you mean {' or '.join(close)}?" if close else LISTED)

@@ -23,7 +23,7 @@ class Request:
     arch: str
     platform: str | None = None
     overlay: Path | None = None
-    patches: tuple[Path, ...] = ()
+    patches: tuple[str, ...] = ()
     mods: tuple[str, ...] = ()
     mod_network: bool = False
     """Whether mods that bring no mod.yaml, and so cannot declare it, get the network."""
@@ -60,6 +60,8 @@ def _mods(shop: Workshop, request: Request, recipe: Recipe) -> tuple[Mod, ...]:
 def _overlay(path: Path | None) -> Overlay | None:
     if path is None:
         return None
+    if path == Path():  # what an unset variable becomes
+        raise UsageError("the overlay is the current directory", hint="name it by its path, if that is what you mean")
     if not path.is_dir():
         raise UsageError(
             f"the overlay {path} is not a directory", hint="give a directory that mirrors the image's root"

@@ -48,7 +48,7 @@ def parse_version(text: str) -> Version:
 
 def open_release(shop: Workshop, releases: Releases, source: str, version: Version) -> Opened:
     """A release by its pin, else by what the index says now, and that is said. Raises FetchError, UsageError."""
-    pinned = releases.source(source).releases.get(str(version))
+    pinned = releases.source(source).pinned(version)
     release = pinned or _ask(shop, releases, source, version)
     return Opened(source=source, version=version, tree=_tree(shop, release), pinned=pinned is not None)
 

@@ -101,6 +101,14 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path,
     _seal(work)
 
 
+def check_sources(shop: Workshop, plan: Plan) -> None:
+    """Hold the patches against the sources that will be compiled, before anything is. Raises PatchError, FetchError."""
+    for step in plan.of_kind("wheel"):
+        if is_patched(plan, step) and not shop.store.entry("wheels", step.key).exists():
+            fetch_files(shop, (step,))
+            _patched(shop, plan, step, store_paths(shop, step.files)[0])
+
+
 def _patched(shop: Workshop, plan: Plan, step: Step, sdist: Path) -> dict[str, Lay]:
     """The files that the patches change in the source of a compile, if any. Raises PatchError."""
     if not is_patched(plan, step):

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -14,11 +15,14 @@ from gb10.debian.resolve import resolve_set
 from gb10.engine.connection import Engine, client
 from gb10.engine.find import find
 from gb10.fetch import open_session
+from gb10.lock import load_recipe
 from gb10.pipeline.workshop import build_architecture
 from gb10.proc import capture
+from gb10.schema import requirement_name
 from gb10.store import Store, open_store
 
 pytestmark = pytest.mark.e2e
+RECIPE = ROOT / "recipes/images/vllm.yaml"
 EMULATOR = {"amd64": "qemu-aarch64", "arm64": "qemu-x86_64"}[build_architecture()]
 KERNELS = """
 import importlib.util, json, pathlib, sys
@@ -33,6 +37,23 @@ for name in sorted(manifest["modules"]):
     tvm_ffi.load_module(str(folder / "modules" / name / f"{name}.so"))
     loaded.append(name)
 print(json.dumps({"version": version("flashinfer-jit-cache"), "loaded": loaded}))
+"""
+
+
+PATCHED = """
+import base64, hashlib, json
+from importlib.metadata import distributions
+from importlib.util import cache_from_source
+found = [one for one in distributions() if one.metadata["Name"] == "vllm"]
+wrong = []
+for file in found[0].files:
+    if file.hash and ".py" in file.suffix:
+        value = base64.urlsafe_b64encode(hashlib.sha256(file.locate().read_bytes()).digest()).rstrip(b"=").decode()
+        wrong += [str(file)] if value != file.hash.value else []
+path = found[0].locate_file("vllm/model_executor/layers/fused_moe/experts/triton_cutlass_moe.py")
+code = open(cache_from_source(str(path)), "rb").read()[16:]
+print(json.dumps({"version": found[0].version, "distributions": len(found), "wrong": wrong,
+                  "switch": b"GB10_CUTLASS_MOE_SMALL_BATCH" in code}))
 """
 
 
@@ -82,14 +103,42 @@ def test_the_same_again_is_a_hit_with_the_same_digest(image: dict[str, object]) 
     assert (again["hit"], again["digest"]) == (True, image["digest"])
 
 
-def test_every_kernel_loads_in_the_image_under_qemu(engine: Engine, image: dict[str, object], emulator: Path) -> None:
+@pytest.fixture(scope="module")
+def python(engine: Engine, image: dict[str, object], emulator: Path) -> Callable[..., str]:
+    """The image's Python under qemu, without a network."""
     tags = image["tags"]
     assert isinstance(tags, list)
-    with closing(client(engine)) as sdk:
-        output = sdk.containers.run(
-            tags[-1], ["/usr/bin/python3.13", "-c", KERNELS], entrypoint=["/qemu"], platform="linux/arm64", remove=True,
-            network_mode="none", volumes={str(emulator): {"bind": "/qemu", "mode": "ro"}},
-        )  # fmt: skip
-    found = json.loads(output.splitlines()[-1])
+
+    def run(*arguments: str) -> str:
+        with closing(client(engine)) as sdk:
+            output: bytes = sdk.containers.run(
+                tags[-1], ["/usr/bin/python3.13", *arguments], entrypoint=["/qemu"], platform="linux/arm64",
+                remove=True, network_mode="none", volumes={str(emulator): {"bind": "/qemu", "mode": "ro"}},
+            )  # fmt: skip
+        return output.decode()
+
+    return run
+
+
+def test_every_kernel_loads_in_the_image_under_qemu(python: Callable[..., str]) -> None:
+    found = json.loads(python("-c", KERNELS).splitlines()[-1])
     assert "fp4_quantization_120f" in found["loaded"]
     assert found["version"].startswith("0.7.2.post1+gb10.")
+
+
+def test_the_patched_engine_is_what_python_finds(python: Callable[..., str]) -> None:
+    """Its version, its RECORD, and the bytecode of the patched file, which is never checked against its source."""
+    found = json.loads(python("-c", PATCHED).splitlines()[-1])
+    assert found["version"].startswith("0.33.0+gb10.")
+    assert found["distributions"] == 1
+    assert found["wrong"] == []
+    assert found["switch"]
+
+
+def test_pip_finds_every_requirement_met(python: Callable[..., str]) -> None:
+    """But for what the recipe overrides, and says why, and for what upstream's own wheels say wrongly of themselves."""
+    code = "import runpy, sys; sys.argv = ['pip', 'check']; runpy.run_module('pip', run_name='__main__')"
+    script = f"try:\n    exec({code!r})\nexcept SystemExit:\n    pass"
+    known = [requirement_name(one.requirement) for one in load_recipe(RECIPE).overrides]
+    known += ["nvidia-cusparselt-cu13", "No broken requirements"]  # the former's WHEEL says manylinux2014_sbsa
+    assert not [line for line in python("-c", script).splitlines() if line and not any(name in line for name in known)]

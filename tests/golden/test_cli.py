@@ -93,7 +93,7 @@ def test_a_mod_that_breaks_the_contract_is_told_all_of_it(
 def test_a_stale_lock_names_the_way_out(golden: Golden, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     recipe = tmp_path / "vllm.yaml"
     text = (ROOT / "recipes/images/vllm.yaml").read_text(encoding="utf-8")
-    recipe.write_text(text.replace("- vllm==0.33.0", "- vllm==0.34.0"), encoding="utf-8")
+    recipe.write_text(text.replace("0.33.0", "0.34.0"), encoding="utf-8")
     (tmp_path / "vllm.lock.json").write_bytes((ROOT / "recipes/images/vllm.lock.json").read_bytes())
     text = said(capsys, tmp_path, "plan", "--engine", str(recipe))
     assert text.endswith("exit 4\n")

@@ -9,6 +9,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -164,6 +165,7 @@ def test_a_failing_mod_says_its_own_words_and_stops(shop: Workshop, tmp_path: Pa
 NETWORK = """\
 set -eu
 test -s "$PIP_CERT" && test "$PIP_CERT" = "$SSL_CERT_FILE" && test -n "$PIP_INDEX_URL"
+test "$no_proxy" = nowhere.invalid
 python3 - <<'EOF'
 import os, urllib.request
 reply = urllib.request.urlopen(os.environ["PIP_INDEX_URL"].rstrip("/") + "/six/", timeout=60)
@@ -174,11 +176,15 @@ EOF
 
 def test_a_declared_network_reaches_the_index_and_leaves_no_secret(shop: Workshop, tmp_path: Path) -> None:
     mod = write_mod(tmp_path / "net", f"{NETWORK}# {uuid.uuid4().hex}\n")
-    made = build_image(shop, plan_with(shop, mod, network=True), rebuild=(), tag=None)
+    behind = replace(shop, env={**shop.env, "no_proxy": "nowhere.invalid"})
+    made = build_image(behind, plan_with(shop, mod, network=True), rebuild=(), tag=None)
     assert text_of(shop, made, "/reached") == "200"
     with closing(client(find(shop.env, shop.store))) as sdk:
-        history = json.dumps(sdk.images.get(made.tags[-1]).history())
+        kept = sdk.images.get(made.tags[-1])
+        history = json.dumps([kept.history(), kept.attrs["Config"]])
     assert "PIP_INDEX_URL" not in history
+    assert "no_proxy" not in history
+    assert "nowhere" not in history
     assert "simple" not in history
 
 

@@ -1,6 +1,7 @@
 """Patches in a build, for real and small: a grafted wheel as its own layer, a patched source that is compiled."""
 
 import json
+import os
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,7 @@ from gb10.engine.find import find
 from gb10.engine.images import require_image
 from gb10.errors import BuildError, PatchError
 from gb10.lock import load_lock, lock_path
+from gb10.model import PatchUse
 from gb10.patches.tree import open_tree
 from gb10.patches.write import file_diff
 from gb10.pipeline.builder import log_path
@@ -40,7 +42,7 @@ def plan_with(shop: Workshop, *diffs: Path) -> Plan:
     image = load_lock(lock_path(RECIPE)).wheels.image
     wheels = {key: tuple(wheel for wheel in value if wheel.name in (*WHEELS, DSL)) for key, value in image.items()}
     lock = lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": wheels})})
-    patches = plan_patches(shop, recipe, lock, "arm64", diffs)
+    patches = plan_patches(shop, recipe, lock, "arm64", [str(diff) for diff in diffs])
     return plan_image(recipe, lock, shop.catalog.toolkit, replace(full.options, patches=patches))
 
 
@@ -102,6 +104,38 @@ def test_a_patch_that_does_not_fit_leaves_the_store_as_it_was(shop: Workshop, tm
     assert not shop.store.entry("wheels", plan.of_kind("graft")[0].key).exists()
 
 
+def test_what_was_planned_is_what_is_applied(shop: Workshop, tmp_path: Path) -> None:
+    diff = diff_of_wheel(shop, tmp_path / "pr.diff", lambda text: text + b"\nPATCHED = 2\n")
+    plan = plan_with(shop, diff)
+    diff.write_bytes(diff.read_bytes().replace(b"PATCHED = 2", b"PATCHED = 3"))
+    with pytest.raises(PatchError, match=r"pr\.diff changed while it was used"):
+        make_grafts(shop, plan)
+    series = PatchUse(source="vllm", project=DSL, name="0001-cutlass-moe-reachable-on-sm12x.patch", sha256="0" * 64)
+    stale = replace(plan.options, patches=(series,))
+    with pytest.raises(PatchError, match="changed while it was used"):
+        make_grafts(shop, plan_image(plan.recipe, plan.lock, shop.catalog.toolkit, stale))
+
+
+def test_a_users_umask_decides_nothing(shop: Workshop, tmp_path: Path) -> None:
+    diff = diff_of_wheel(shop, tmp_path / "pr.diff", lambda text: text + b"\nPATCHED = 4\n")
+    plan = plan_with(shop, diff)
+    before = os.umask(0o077)
+    try:
+        made = build_image(shop, plan, rebuild=(), tag=None)
+    finally:
+        os.umask(before)
+    member, _ = read_file(shop, made.tags[-1], f"{SITE}/{FILE}")
+    assert oct(member.mode) == "0o644"
+
+
+def test_a_patch_of_compiled_code_says_whose_it_is(shop: Workshop, tmp_path: Path) -> None:
+    (tmp_path / "pr.diff").write_bytes(file_diff("csrc/topk.cu", b"a\n", b"b\n"))
+    with pytest.raises(PatchError, match="no package that we know"):
+        plan_patches(shop, *small(), "arm64", [str(tmp_path / "pr.diff")])
+    (use,) = plan_patches(shop, *small(), "arm64", [f"flashinfer={tmp_path / 'pr.diff'}"])
+    assert (use.project, use.installable) == ("flashinfer-python", True)
+
+
 def test_a_patched_source_is_compiled_and_has_a_wheel_of_its_own(shop: Workshop, tmp_path: Path) -> None:
     plain = small_plan(shop)
     step = plain.of_kind("wheel")[0]
@@ -117,7 +151,7 @@ def test_a_patched_source_is_compiled_and_has_a_wheel_of_its_own(shop: Workshop,
         sign = b"#" if path.endswith(".py") else b"//"
         parts.append(file_diff(path, content, content.replace(old, sign + b" patched\n" + old, 1)))
     (tmp_path / "pr.diff").write_bytes(b"".join(parts))
-    use = plan_patches(shop, *small(), "arm64", [tmp_path / "pr.diff"])
+    use = plan_patches(shop, *small(), "arm64", [str(tmp_path / "pr.diff")])
     assert [(one.project, one.name) for one in use] == [("flashinfer-python", "pr.diff")]
     patched = plan_image(*small(), shop.catalog.toolkit, replace(plain.options, patches=use))
     (before,), (after,) = wheels_of(shop, plain), wheels_of(shop, patched)

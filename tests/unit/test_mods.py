@@ -31,6 +31,7 @@ def a_mod(folder: Path, **files: bytes) -> Path:
 
 
 def a_zip(path: Path, *members: tuple[str, bytes, int]) -> Path:
+    path.parent.mkdir(exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
         for name, content, mode in members:
             info = zipfile.ZipInfo(name)
@@ -80,11 +81,43 @@ def test_every_change_of_a_mod_changes_its_digest(tmp_path: Path, change: str) -
     assert files_digest(read_files(folder)) != before
 
 
-@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "a/../../evil", "a\\..\\evil", "C:/evil"])
+@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "a/../../evil", "a\\..\\evil", "C:/evil", "./C:/evil", ""])
 def test_a_zip_that_leaves_its_folder_is_refused(tmp_path: Path, name: str) -> None:
     bad = a_zip(tmp_path / "m.zip", ("run.sh", SCRIPT, 0), (name, b"x", 0))
     with pytest.raises(UsageError, match="outside of its folder"):
         load_mod(bad)
+
+
+def test_a_zip_with_the_folder_itself_in_it_is_the_same_mod(tmp_path: Path) -> None:
+    plain = a_zip(tmp_path / "plain/m.zip", ("run.sh", SCRIPT, 0), ("a/b", b"x", 0))
+    dotted = a_zip(
+        tmp_path / "dotted/m.zip", ("./", b"", 0), ("./run.sh", SCRIPT, 0), ("./a/", b"", 0), ("./a/b", b"x", 0)
+    )
+    assert load_mod(dotted).digest == load_mod(plain).digest
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize(
+    "names", [("a", "a/b"), ("a/b", "a"), ("a", "a/"), ("a/", "a"), ("a", "a"), ("a/b", "a/b/c/d"), ("a", "./a/b")]
+)
+def test_a_zip_with_two_things_of_one_name_is_refused(tmp_path: Path, names: tuple[str, str]) -> None:
+    bad = a_zip(tmp_path / "m.zip", ("run.sh", SCRIPT, 0), *((name, b"", 0) for name in names))
+    with pytest.raises(UsageError, match=r"m\.zip holds (a|a/b) twice") as caught:
+        load_mod(bad)
+    assert "hint:" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "place"), [(zipfile.ZIP_STORED, 36), (zipfile.ZIP_DEFLATED, 36), (zipfile.ZIP_STORED, -74)]
+)
+def test_a_damaged_zip_is_told(tmp_path: Path, method: int, place: int) -> None:
+    with zipfile.ZipFile(tmp_path / "m.zip", "w", method) as archive:
+        archive.writestr("run.sh", SCRIPT)
+    content = bytearray((tmp_path / "m.zip").read_bytes())
+    content[place] ^= 0xFF
+    (tmp_path / "m.zip").write_bytes(content)
+    with pytest.raises(UsageError, match=r"m\.zip cannot be unpacked"):
+        load_mod(tmp_path / "m.zip")
 
 
 def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:

@@ -76,6 +76,73 @@ def test_a_source_that_does_not_parse_loses_its_bytecode(roots: tuple[Path, Path
     assert not cached(package, "one").exists()
 
 
+def test_a_source_that_is_a_link_now_is_read_through_it(roots: tuple[Path, Path, Path]) -> None:
+    before, root, package = roots
+    marker = mod.mark(root)
+    (root / "mm.py").write_text("X = 6\n", encoding="utf-8")
+    (package / "one.py").unlink()
+    (package / "one.py").symlink_to(root / "mm.py")
+    assert value(package, "one") == "1"  # the trap
+    mod.finish(root, before, marker, EPOCH)
+    assert (value(package, "one"), value(package, "two")) == ("6", "1")
+    (root / "mm.py").write_text("X = 7\n", encoding="utf-8")  # by a later mod
+    assert value(package, "one") == "7"
+
+
+def test_a_link_to_the_bytes_that_the_source_had_keeps_no_bytecode(roots: tuple[Path, Path, Path]) -> None:
+    before, root, package = roots
+    marker = mod.mark(root)
+    (package / "one.py").rename(root / "mm.py")
+    (package / "one.py").symlink_to(root / "mm.py")
+    mod.finish(root, before, marker, EPOCH)
+    assert not cached(package, "one").exists()
+    assert value(package, "one") == "1"
+
+
+def test_a_source_that_is_no_link_any_more_gets_its_bytecode(roots: tuple[Path, Path, Path]) -> None:
+    before, root, package = roots
+    (root / "mm.py").write_text("X = 8\n", encoding="utf-8")
+    (before / "site/pkg/one.py").unlink()
+    (before / "site/pkg/one.py").symlink_to(root / "mm.py")
+    marker = mod.mark(root)
+    (package / "one.py").write_text("X = 8\n", encoding="utf-8")
+    mod.finish(root, before, marker, EPOCH)
+    assert value(package, "one") == "8"
+
+
+def test_a_link_to_nowhere_leaves_no_module(roots: tuple[Path, Path, Path]) -> None:
+    before, root, package = roots
+    marker = mod.mark(root)
+    (package / "one.py").unlink()
+    (package / "one.py").symlink_to("nowhere.py")
+    mod.finish(root, before, marker, EPOCH)
+    assert not cached(package, "one").exists()
+    with pytest.raises(subprocess.CalledProcessError):
+        value(package, "one")
+
+
+def test_bytecode_without_its_source_is_no_module(roots: tuple[Path, Path, Path]) -> None:
+    """Python takes bytecode from __pycache__ for a source that is there, and for nothing else."""
+    before, root, package = roots
+    marker = mod.mark(root)
+    (package / "one.py").unlink()
+    mod.finish(root, before, marker, EPOCH)
+    assert cached(package, "one").exists()
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        value(package, "one")
+    assert "cannot import name 'one'" in caught.value.stderr
+
+
+def test_a_folder_in_the_place_of_a_source_is_what_is_imported(roots: tuple[Path, Path, Path]) -> None:
+    before, root, package = roots
+    marker = mod.mark(root)
+    (package / "one.py").unlink()
+    (package / "one").mkdir()
+    (package / "one/__init__.py").write_text("X = 9\n", encoding="utf-8")
+    mod.finish(root, before, marker, EPOCH)
+    assert value(package, "one") == "9"
+
+
 def test_a_source_written_again_as_it_was_keeps_its_bytecode(roots: tuple[Path, Path, Path]) -> None:
     before, root, package = roots
     inode = cached(package, "one").stat().st_ino

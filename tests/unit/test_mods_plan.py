@@ -15,11 +15,14 @@ from gb10.engine.receipt import receipt_path
 from gb10.errors import BuildError, EngineError
 from gb10.inside.scan import Binary, Scan
 from gb10.lock import load_lock, load_recipe, lock_path
+from gb10.pipeline.estimate import MOD_SECONDS, step_seconds
 from gb10.pipeline.mods import index_variables, mod_network, naming_mods
+from gb10.pipeline.workshop import Workshop
 from gb10.plan import Mod, Options, Overlay, Plan, Toolkit, plan_image
 from gb10.render import bake, labels, scanned
 from gb10.schema import Lock, Recipe
 from gb10.store import Store
+from gb10.talk import Talk
 from gb10.verify.verdict import merge_layers
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
@@ -109,6 +112,21 @@ def test_the_index_is_pips_and_folders_of_this_machine_stay_here() -> None:
     found = index_variables(env)
     assert found["PIP_INDEX_URL"] == found["UV_DEFAULT_INDEX"] == "https://i.invalid/simple"
     assert found["PIP_EXTRA_INDEX_URL"] == "https://e.invalid/simple"
+
+
+def test_the_proxies_of_this_machine_go_with_the_index() -> None:
+    proxies = {"HTTP_PROXY": "http://u:p@a.invalid", "https_proxy": "http://b.invalid", "NO_PROXY": "c.invalid"}
+    env = {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "https://i.invalid/simple", **proxies, "http_proxy": "",
+           "HOME": "/home/x"}  # fmt: skip
+    found = index_variables(env)
+    assert {name: value for name, value in found.items() if not name.startswith(("PIP_", "UV_"))} == proxies
+
+
+def test_a_mod_takes_seconds_in_an_estimate(tmp_path: Path) -> None:
+    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}, verbosity=0), catalog=Catalog(ROOT))
+    made = plan(ONE, TWO)
+    assert [step_seconds(shop, made, step) for step in made.of_kind("mod")] == [MOD_SECONDS] * 2
+    assert 3 <= MOD_SECONDS <= 6
 
 
 @pytest.mark.parametrize("prefix", ["[mod-2 1/1]", "[linux/arm64 mod-2 1/1]"])

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import Gb10Error, PatchError
-from gb10.patches.foreign import apply_foreign, find_foreign, load_foreign, placed
+from gb10.patches.foreign import apply_foreign, find_foreign, load_foreign
+from gb10.patches.places import placed
 from gb10.patches.tree import Changed, open_tree
 
 

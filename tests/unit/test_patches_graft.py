@@ -16,7 +16,8 @@ from gb10.patches.graft import graft, local_version
 
 KEY = "0123abcd" * 8
 FILES = {"demo/a.py": b"a = 1\n", "demo/b, c.py": b"b = 2\n" * 500, "demo/c.so": bytes(range(256)) * 40,
-         "demo-1.0.data/scripts/run": b"#!python\n", "demo-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\n",
+         "demo-1.0.data/scripts/run": b"#!python\n", "demo-1.0.dist-info/licenses/MIT, too": b"free\n",
+         "demo/tool.sh": b"#!/bin/sh\n", "demo-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\n",
          "demo-1.0.dist-info/METADATA": b"Name: demo\nVersion: 1.0\n\nVersion: of the text\n"}  # fmt: skip
 
 
@@ -27,10 +28,14 @@ def wheel(tmp_path: Path) -> Path:
     rows = csv.writer(record, lineterminator="\n")
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in FILES.items():
-            archive.writestr(zipfile.ZipInfo(name, (2026, 1, 2, 3, 4, 6)), content, zipfile.ZIP_DEFLATED)
+            entry = zipfile.ZipInfo(name, (2026, 1, 2, 3, 4, 6))
+            entry.external_attr = (0o100755 if name.endswith(".sh") else 0o100644) << 16
+            archive.writestr(entry, content, zipfile.ZIP_DEFLATED)
             rows.writerow([name, f"sha256={sha(content)}", len(content)])
         rows.writerow(["demo-1.0.dist-info/RECORD", "", ""])
-        archive.writestr("demo-1.0.dist-info/RECORD", record.getvalue())
+        last = zipfile.ZipInfo("demo-1.0.dist-info/RECORD")
+        last.external_attr = 0o100644 << 16
+        archive.writestr(last, record.getvalue())
     return path
 
 
@@ -41,7 +46,8 @@ def sha(content: bytes) -> str:
 def test_only_what_changed_changes(wheel: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    grafted = graft(wheel, {"demo/a.py": b"a = 2\n", "demo/new.py": b""}, KEY, out)
+    changes = {"demo/a.py": b"a = 2\n", "demo/new.py": b"", "demo/tool.sh": b"#!/bin/bash\n"}
+    grafted = graft(wheel, changes, KEY, out)
     assert parse_wheel_filename(grafted.name)[1] == Version("1.0+gb10.0123abcd")
     with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(grafted) as after:
         assert after.testzip() is None
@@ -49,7 +55,9 @@ def test_only_what_changed_changes(wheel: Path, tmp_path: Path) -> None:
         assert set(after.namelist()) == names
         for name in ("demo/b, c.py", "demo/c.so"):
             assert raw(wheel, before.getinfo(name)) == raw(grafted, after.getinfo(name))
-            assert before.getinfo(name).external_attr == after.getinfo(name).external_attr
+        modes = {entry.filename: oct(entry.external_attr >> 16) for entry in after.infolist()}
+        assert [name for name, mode in modes.items() if mode != "0o100644"] == ["demo/tool.sh"]
+        assert modes["demo/tool.sh"] == "0o100755"
         assert after.read("demo/a.py") == b"a = 2\n"
         metadata = after.read("demo-1.0+gb10.0123abcd.dist-info/METADATA")
         assert metadata == FILES["demo-1.0.dist-info/METADATA"].replace(b"Version: 1.0", b"Version: 1.0+gb10.0123abcd")
@@ -58,7 +66,7 @@ def test_only_what_changed_changes(wheel: Path, tmp_path: Path) -> None:
         assert all(row[1:] == [f"sha256={sha(after.read(row[0]))}", str(len(after.read(row[0])))] for row in rows[:-1])
         assert rows[-1] == ["demo-1.0+gb10.0123abcd.dist-info/RECORD", "", ""]
     (again := tmp_path / "again").mkdir()
-    second = graft(wheel, {"demo/new.py": b"", "demo/a.py": b"a = 2\n"}, KEY, again)
+    second = graft(wheel, dict(reversed(changes.items())), KEY, again)
     assert second.read_bytes() == grafted.read_bytes()
 
 

@@ -78,7 +78,8 @@ def outcome(root: Path, source: str, version: str = "1.5") -> tuple[str, str]:
     ("source", "version", "expected"),
     [
         (SOURCE, "1.5", ("applies", "needed")),
-        ("import os\n\n" + SOURCE, "1.5", ("applies", "needed")),
+        (SOURCE + "# end\n", "1.5", ("applies", "needed")),
+        ("import os\n\n" + SOURCE, "1.5", ("conflict", "needed")),
         (SOURCE.replace("empty", "zeros"), "1.5", ("already-upstream", "present")),
         (SOURCE.replace("empty(3)", "zeros(4, 5)"), "1.5", ("already-upstream", "present")),
         (SOURCE.replace("return x", "return x + 0"), "1.5", ("conflict", "needed")),

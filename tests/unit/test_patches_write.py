@@ -17,7 +17,8 @@ PATCHED = BASE.replace(b"line 10\n", b"line ten\n").replace(b"line 15\n", b"line
     [
         ((b"line 9\n", b"line nine\n"), PATCHED.replace(b"line 9\n", b"line nine\n")),
         ((b"line 1\n", b"import os\n\nline 1\n"), PATCHED.replace(b"line 1\n", b"import os\n\nline 1\n")),
-        ((b"line 16\n", b"line sixteen\n"), PATCHED.replace(b"line 16\n", b"line sixteen\n")),
+        ((b"line 17\n", b"line 16b\nline 17\n"), PATCHED.replace(b"line 17\n", b"line 16b\nline 17\n")),
+        ((b"line 20\n", b"line 20\nend\n"), PATCHED + b"end\n"),
     ],
 )
 def test_changes_follow_their_place(drift: tuple[bytes, bytes], expected: bytes) -> None:
@@ -31,6 +32,41 @@ def test_changes_follow_their_place(drift: tuple[bytes, bytes], expected: bytes)
 def test_what_upstream_changed_itself_is_never_guessed(lost: bytes) -> None:
     with pytest.raises(ConflictError, match="upstream changed the lines"):
         carry_over("f.py", BASE, PATCHED, BASE.replace(lost, b"other\n"))
+
+
+@pytest.mark.parametrize("theirs", [b"line 15\ntheirs\nline 16\n", b"line 15\nsixteen\n", b"line 16\n"])
+def test_lines_are_added_between_the_same_two_alone(theirs: bytes) -> None:
+    tree = BASE.replace(b"line 15\nline 16\n", theirs)
+    with pytest.raises(ConflictError, match="between which the patch adds"):
+        carry_over("f.py", BASE, PATCHED, tree)
+
+
+@pytest.mark.parametrize(("patched", "tree"), [(b"ours\n" + BASE, b"theirs\n" + BASE), (BASE + b"o\n", BASE + b"t\n")])
+def test_two_additions_at_an_end_of_the_file_are_a_conflict(patched: bytes, tree: bytes) -> None:
+    with pytest.raises(ConflictError, match="between which the patch adds"):
+        carry_over("f.py", BASE, patched, tree)
+    assert carry_over("f.py", BASE, patched, BASE) == patched
+
+
+def test_a_conflict_names_what_stands_there_now() -> None:
+    with pytest.raises(ConflictError) as caught:
+        carry_over("f.py", BASE, PATCHED, BASE.replace(b"line 16\n", b"theirs\nline 16\n"))
+    conflict = caught.value.conflict
+    assert (conflict.line, conflict.expected, conflict.found) == (16, "line 16", "theirs")
+
+
+@pytest.mark.parametrize(("before", "after", "kind"), [(None, b"", "add"), (b"", None, "delete")])
+def test_an_empty_file_is_written_as_its_header(before: bytes | None, after: bytes | None, kind: str) -> None:
+    text = file_diff("pkg/f.py", before, after)
+    mode = b"new" if kind == "add" else b"deleted"
+    assert text == b"diff --git a/pkg/f.py b/pkg/f.py\n" + mode + b" file mode 100644\n"
+    (diff, other) = parse_diff(text + file_diff("pkg/g.py", b"", b"a\n"), "p")
+    assert (diff.kind, apply_diff(diff, before).content) == (kind, after)
+    assert apply_diff(other, b"").content == b"a\n"
+
+
+def test_a_file_that_is_the_same_is_not_written() -> None:
+    assert file_diff("pkg/f.py", BASE, BASE) == b""
 
 
 def test_added_and_deleted_files_are_written_as_git_writes_them() -> None:

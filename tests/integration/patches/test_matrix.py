@@ -7,10 +7,12 @@ import yaml
 from packaging.version import Version
 
 from gb10.pipeline.patching import Row, status, troubles
+from gb10.pipeline.releases import load_releases
 from tests.integration.patches.releases import shop
 
 HERE = Path(__file__).parent
 SOURCES = sorted(path.stem.removeprefix("expected_") for path in HERE.glob("expected_*.yaml"))
+FEWEST = {"vllm": 12, "sglang": 12, "flashinfer": 10, "cutlass-dsl": 9}
 
 pytestmark = pytest.mark.integration
 
@@ -40,7 +42,10 @@ def test_nothing_in_the_window_stops_a_build(rows: tuple[Row, ...]) -> None:
 
 
 def test_enough_releases_are_held() -> None:
-    assert len(SOURCES) >= 4
+    pinned = {name: len(source.releases) for name, source in load_releases(shop()).sources.items()}
+    assert set(pinned) == set(SOURCES) == set(FEWEST)
+    assert {name: count for name, count in pinned.items() if count < FEWEST[name]} == {}
+    assert sum(pinned.values()) >= 40
 
 
 # Releases that no pin names, fetched by what the index says of them now.

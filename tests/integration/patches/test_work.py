@@ -2,6 +2,7 @@
 
 import datetime
 import shutil
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from gb10.patches.diff import Hunk, parse_diff
 from gb10.patches.series import load_series
 from gb10.patches.verdict import judge
 from gb10.pipeline.patch_work import new_patch, refresh
-from gb10.pipeline.patching import find_patch
+from gb10.pipeline.patching import find_patches
 from gb10.pipeline.releases import load_releases
 from gb10.pipeline.workshop import Workshop
 from tests.integration.patches.releases import opened, original, shop
@@ -33,9 +34,9 @@ def archive(source: str, version: str) -> Path:
 
 def test_a_patch_follows_its_file_to_another_folder() -> None:
     """The variant for 0.22 and later was written by hand: carried over from the older one, it is the same."""
-    made = refresh(shop(), find_patch(shop(), f"{MOVED}.patch"), archive("vllm", "0.33.0"))
+    made = refresh(shop(), find_patches(shop(), f"{MOVED}.patch")[0], archive("vllm", "0.33.0"))
     (diff,) = parse_diff(made, "refreshed.patch")
-    (by_hand,) = find_patch(shop(), f"{MOVED}@0.22.0.patch").diffs
+    (by_hand,) = find_patches(shop(), f"{MOVED}@0.22.0.patch")[0].diffs
     assert diff.path == by_hand.path
 
     def changed(hunks: tuple[Hunk, ...]) -> list[bytes]:
@@ -46,7 +47,9 @@ def test_a_patch_follows_its_file_to_another_folder() -> None:
 
 def test_what_upstream_rewrote_is_a_conflict_with_its_line() -> None:
     with pytest.raises(PatchError, match="cannot be carried over") as caught:
-        refresh(shop(), find_patch(shop(), "cutlass-dsl/0001-warp-mma-accepts-sm121"), archive("cutlass-dsl", "4.5.1"))
+        refresh(
+            shop(), find_patches(shop(), "cutlass-dsl/0001-warp-mma-accepts-sm121")[0], archive("cutlass-dsl", "4.5.1")
+        )
     assert caught.value.where is not None
     assert "warp/mma.py:" in caught.value.where
 
@@ -54,16 +57,32 @@ def test_what_upstream_rewrote_is_a_conflict_with_its_line() -> None:
 def test_a_new_patch_from_an_edited_tree(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "patches", tmp_path / "patches")
     other: Workshop = replace(shop(), catalog=Catalog(tmp_path))
-    edited = tmp_path / "tree" / GATE
-    edited.parent.mkdir(parents=True)
+    with tarfile.open(archive("vllm", "0.33.0")) as sdist:
+        sdist.extractall(tmp_path, filter="data")
+    tree = tmp_path / "vllm-0.33.0"
     text = original("vllm", "0.33.0", GATE)
-    edited.write_text(text.replace("cuda_device_capability >= 110", "cuda_device_capability >= 130"), encoding="utf-8")
+    (tree / GATE).write_text(
+        text.replace("cuda_device_capability >= 110", "cuda_device_capability >= 130"), encoding="utf-8"
+    )
+    (tree / "SECURITY.md").unlink()
+    (tree / "vllm/empty.py").touch()
+    (tree / "vllm/__pycache__").mkdir()
+    (tree / "vllm/__pycache__/a.pyc").write_bytes(b"\0")
+    series = tmp_path / "patches/vllm/series"
+    series.write_text(series.read_text(encoding="utf-8").rstrip(), encoding="utf-8")
     today = datetime.date(2026, 11, 21)
-    path = new_patch(other, "vllm", "wider-gate", Version("0.33.0"), tmp_path / "tree", today=today)
+    path = new_patch(other, "vllm", "wider-gate", Version("0.33.0"), tree, today=today)
     assert path.name == "0003-wider-gate.patch"
     record = path.with_suffix(".yaml")
-    record.write_text(record.read_text(encoding="utf-8").replace("'WRITE THIS'", "'>= 110'", 1), encoding="utf-8")
+    probe = record.read_text(encoding="utf-8").replace("SECURITY.md", GATE).replace("'WRITE THIS'", "'>= 110'", 1)
+    record.write_text(probe, encoding="utf-8")
     patch = load_series(tmp_path / "patches", "vllm")[-1]
     release = opened("vllm", "0.33.0")
     assert judge(patch, release.version, release.tree).outcome == "applies"
-    assert [diff.path for diff in patch.diffs] == [GATE]
+    assert {diff.path: diff.kind for diff in patch.diffs} == {
+        GATE: "change", "SECURITY.md": "delete", "vllm/empty.py": "add"}  # fmt: skip
+    (tree / "vllm/picture.png").write_bytes(b"\x89PNG\0")
+    with pytest.raises(PatchError, match=r"picture\.png is no text"):
+        new_patch(other, "vllm", "more", Version("0.33.0"), tree, today=today)
+    with pytest.raises(PatchError, match="files of the release are not in"):
+        new_patch(other, "vllm", "part", Version("0.33.0"), tree / "vllm", today=today)

@@ -1,0 +1,107 @@
+"""A source's files where they lie: what is read, and what is told when it cannot be."""
+
+import io
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from gb10.errors import PatchError
+from gb10.patches.tree import open_tree
+
+TEXT = b"X = 1\n" * 100
+
+
+def sdist(path: Path, *links: tuple[str, str]) -> Path:
+    """An archive with one file, and hard links by name and target."""
+    with tarfile.open(path, "w:gz") as archive:
+        file = tarfile.TarInfo("./demo-1.0/demo/a.py")
+        file.size = len(TEXT)
+        archive.addfile(file, io.BytesIO(TEXT))
+        for name, target in links:
+            link = tarfile.TarInfo(f"./demo-1.0/{name}")
+            link.type, link.linkname = tarfile.LNKTYPE, f"./demo-1.0/{target}"
+            archive.addfile(link)
+    return path
+
+
+def wheel(path: Path, method: int = zipfile.ZIP_STORED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("demo/a.py", TEXT)
+    return path
+
+
+def damage(path: Path, offset: int) -> Path:
+    content = bytearray(path.read_bytes())
+    content[offset] ^= 0xFF
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_a_damaged_file_of_a_wheel_is_told_with_its_place(tmp_path: Path, method: int) -> None:
+    path = damage(wheel(tmp_path / "demo-1.0-py3-none-any.whl", method), 30 + len("demo/a.py"))
+    tree = open_tree(path)
+    with pytest.raises(PatchError, match=r"demo/a\.py cannot be read") as caught:
+        tree.read("demo/a.py")
+    assert str(path) in str(caught.value)
+    assert "hint:" in str(caught.value)
+
+
+@pytest.mark.parametrize("offset", [1, 30, -6])
+def test_a_damaged_source_archive_is_no_source_tree(tmp_path: Path, offset: int) -> None:
+    path = sdist(tmp_path / "demo-1.0.tar.gz")
+    with pytest.raises(PatchError, match="is no source tree"):
+        open_tree(damage(path, offset))
+
+
+def test_a_hard_link_of_a_source_archive_is_the_file_that_it_names(tmp_path: Path) -> None:
+    tree = open_tree(sdist(tmp_path / "demo-1.0.tar.gz", ("demo/b.py", "demo/a.py"), ("demo/c.py", "demo/b.py")))
+    assert tree.paths() == ("demo/a.py", "demo/b.py", "demo/c.py")
+    assert {tree.read(path) for path in tree.paths()} == {TEXT}
+
+
+def test_a_hard_link_to_nothing_is_told(tmp_path: Path) -> None:
+    with pytest.raises(PatchError, match=r"demo/b\.py is a hard link to .*gone\.py") as caught:
+        open_tree(sdist(tmp_path / "demo-1.0.tar.gz", ("demo/b.py", "demo/gone.py")))
+    assert "hint:" in str(caught.value)
+
+
+def test_a_folder_below_a_git_folder_is_seen_and_its_own_git_folder_is_not(tmp_path: Path) -> None:
+    folder = tmp_path / ".git/work/demo"
+    for path in (folder / "a.py", folder / ".git/config", folder / "sub/.git/config"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(TEXT)
+    assert open_tree(folder).paths() == ("a.py",)
+
+
+def test_links_that_lead_in_a_circle_are_told_and_hide_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_bytes(TEXT)
+    (tmp_path / "loop.py").symlink_to("again.py")
+    (tmp_path / "again.py").symlink_to("loop.py")
+    tree = open_tree(tmp_path)
+    assert tree.paths() == ("a.py",)
+    for path in ("loop.py", "loop.py/below.py"):
+        with pytest.raises(PatchError, match="cannot be read") as caught:
+            tree.read(path)
+        assert str(tmp_path / path) in str(caught.value)
+        assert "hint:" in str(caught.value)
+
+
+def test_what_a_folder_does_not_hold_as_a_file_is_none(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_bytes(TEXT)
+    (tmp_path / "link.py").symlink_to("a.py")
+    (tmp_path / "dangling.py").symlink_to("gone.py")
+    (tmp_path / "sub").mkdir()
+    tree = open_tree(tmp_path)
+    assert [tree.read(path) for path in ("gone.py", "a.py/b.py", "sub", "dangling.py")] == [None] * 4
+    assert tree.read("link.py") == TEXT
+
+
+def test_a_link_that_leads_out_of_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "out.py").write_bytes(TEXT)
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree/a.py").symlink_to("../out.py")
+    with pytest.raises(PatchError, match=r"a\.py leads out of the tree"):
+        open_tree(tmp_path / "tree").read("a.py")
