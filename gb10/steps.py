@@ -27,7 +27,9 @@ INSTALLER: Final = "inside/install.py"
 SETTINGS: Final = "inside/settings.py"
 MOD_RUNNER: Final = "inside/mod.py"
 GRAFTER: Final = "inside/grafted.py"
-PATCHER: Final = tuple(f"patches/{name}.py" for name in ("apply", "diff", "foreign", "graft"))
+PATCHER: Final = tuple(
+    f"patches/{name}.py" for name in ("apply", "diff", "foreign", "graft", "parse", "places", "verdict")
+)
 UNPACKER: Final = tuple(
     f"debian/{name}.py"
     for name in (

@@ -1,9 +1,16 @@
 """``config``: show the settings."""
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 
 from gb10.cli.common import JsonOption, print_json, verb_app
 from gb10.config import SETTINGS, config_file, read_settings
+from gb10.debian.mirror import mirror_url
+from gb10.errors import UsageError
+from gb10.fetch import ca_bundle
+from gb10.pipeline.workshop import cores
+from gb10.store import store_root
 
 app = verb_app(
     """Show the settings and where each came from: GB10_* variables win over config.toml.
@@ -16,15 +23,32 @@ Settings decide speed and place, never what goes into an image; that is the reci
 
 @app.command()
 def show(*, as_json: JsonOption = False) -> None:
-    """Print every setting with its origin."""
-    found = read_settings(os.environ)
+    """Print every setting, the value in effect, and its origin."""
+    found = [replace(setting, value=setting.value or in_effect(setting.name)) for setting in read_settings(os.environ)]
     if as_json:
         values = {setting.name: {"value": setting.value, "origin": setting.origin} for setting in found}
         print_json({"schema": "gb10/config/v1", "file": str(config_file(os.environ)), "settings": values})
         return
     print(f"file  {config_file(os.environ)}")
     for setting in found:
-        print(f"{setting.name:14} {setting.value or '-':30} {setting.origin:20} {SETTINGS[setting.name]}")
+        print(
+            f"\n{setting.name} = {setting.value or 'none found'}\n    from {setting.origin}: {SETTINGS[setting.name]}"
+        )
+
+
+def in_effect(name: str) -> str | None:
+    """What stands for a setting that nobody made; None when this machine offers nothing."""
+    defaults: dict[str, Callable[[], object]] = {
+        "cache-dir": lambda: store_root(os.environ),
+        "debian-mirror": lambda: mirror_url(os.environ),
+        "ca-bundle": lambda: ca_bundle(os.environ),
+        "jobs": lambda: f"up to {cores()}, as memory allows",
+    }
+    try:
+        value = defaults[name]()
+    except UsageError:
+        return None
+    return None if value is None else str(value)
 
 
 @app.callback()

@@ -1,9 +1,12 @@
 """``engine``: start, stop or look at the container engine."""
 
+from collections.abc import Mapping
+
 from gb10.cli.common import JsonOption, print_json, verb_app, workshop
 from gb10.engine.embedded import down as stop
 from gb10.engine.embedded import status as embedded_status
 from gb10.engine.find import find, look
+from gb10.engine.privileges import missing_privilege
 
 app = verb_app(
     """The container engine: yours when one is reachable, else a private one kept inside the store.
@@ -50,7 +53,14 @@ def status(*, as_json: JsonOption = False) -> None:
         print_json(document)
         return
     print(f"used      Docker {used.version} ({used.kind}, {used.endpoint.host})" if used
-          else "used      none runs now; the private one is started when it is needed")  # fmt: skip
+          else f"used      none runs now; {_private(shop.env)}")  # fmt: skip
     print(f"private   {'pid ' + str(own.pid) if own.pid else 'not running'}, data in {own.data}")
     for name, version in sorted(own.versions.items()):
         print(f"          {name} {version}")
+
+
+def _private(env: Mapping[str, str]) -> str:
+    lacking = missing_privilege(env)
+    if lacking:
+        return f"the private one cannot run here ({lacking}): run as root, or start Docker and set DOCKER_HOST"
+    return "the private one is started when it is needed"

@@ -47,15 +47,21 @@ def serves(entry: str, architecture: str) -> bool:
     return "enabled" in words and "F" in words.get("flags:", "") and magic == PROGRAMS[architecture][1]
 
 
-def register(store: Store, env: Mapping[str, str], architecture: str, mod: str) -> str:
-    """Register the emulator, fetched when the store lacks it; returns its name. Raises EngineError."""
+def register(store: Store, env: Mapping[str, str], architecture: str, mod: str) -> str | None:
+    """Register the emulator, fetched when the store lacks it; returns its name. Raises EngineError.
+
+    None when it was registered already, and the table was only not mounted here (as in a container or a chroot).
+    """
     lacking = missing_capability()
     if lacking:
         raise EngineError(f"the mod {mod} runs programs of {architecture}, this machine is {platform.machine()}",
                           where=f"no emulator is registered with the kernel, and {lacking}", hint=WAYS_OUT)  # fmt: skip
     program, magic = PROGRAMS[architecture]
+    mounted = _mount()
+    if emulated(architecture):
+        return None
     path = fetch_emulator(store, env, program)
-    if not _mount():
+    if not mounted:
         raise EngineError(f"the mod {mod} runs programs of {architecture}, and the kernel has no binfmt_misc here",
                           where=str(BINFMT), hint=WAYS_OUT)  # fmt: skip
     try:

@@ -8,7 +8,8 @@ from typing import Final
 
 from gb10.errors import PatchError, UsageError
 from gb10.patches.apply import ConflictError, apply_diff
-from gb10.patches.diff import FileDiff, check_size, parse_diff
+from gb10.patches.diff import FileDiff, check_size
+from gb10.patches.parse import parse_diff
 from gb10.patches.places import PACKAGES, harmless, installed, placed
 from gb10.patches.tree import Tree
 

@@ -12,8 +12,9 @@ from packaging.version import Version
 from gb10.digest import digest
 from gb10.document import parse_document
 from gb10.errors import PatchError, UsageError
-from gb10.patches.diff import FileDiff, check_size, parse_diff
+from gb10.patches.diff import FileDiff, check_size
 from gb10.patches.header import Header, parse_header
+from gb10.patches.parse import parse_diff
 from gb10.patches.places import installed
 from gb10.patches.record import Record
 

@@ -68,7 +68,10 @@ def ready_emulation(shop: Workshop, engine: Engine, plan: Plan) -> None:
         return
     if not emulated(plan.options.target):
         name = register(shop.store, shop.env, plan.options.target, plan.options.mods[0].name)
-        shop.talk.say(f"mods run programs of {plan.options.platform}: registered {name} with the kernel (binfmt_misc)")
+        if name:
+            shop.talk.say(
+                f"mods run programs of {plan.options.platform}: registered {name} with the kernel (binfmt_misc)"
+            )
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import pytest
 
 from gb10.arch import parse_arch
 from gb10.catalog import ROOT, Catalog
+from gb10.engine import emulation
 from gb10.engine.connection import Endpoint, Engine
 from gb10.engine.emulation import MASK, PROGRAMS, line, register, serves
 from gb10.engine.receipt import receipt_path
@@ -167,6 +168,16 @@ def test_an_emulator_counts_only_when_it_works_in_every_container() -> None:
     assert not serves(ENTRY.replace("enabled", "disabled"), "arm64")
     assert not serves(ENTRY.replace("POF", "PO"), "arm64")
     assert not serves("enabled\ninterpreter /usr/bin/jexec\nflags: \nextension .jar\n", "arm64")
+
+
+def test_what_is_registered_already_is_not_registered_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table is the kernel's: another container may have filled it before it was mounted here."""
+    monkeypatch.setattr(emulation, "BINFMT", tmp_path)
+    monkeypatch.setattr(emulation, "missing_capability", lambda: None)
+    for name, text in {"status": "enabled\n", "register": "", "qemu-aarch64": ENTRY}.items():
+        (tmp_path / name).write_text(text, encoding="ascii")
+    assert register(Store(tmp_path / "store"), {}, "arm64", "a mod") is None
+    assert (tmp_path / "register").read_bytes() == b""
 
 
 def test_the_registration_is_what_the_kernel_reads() -> None:

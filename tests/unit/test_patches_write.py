@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gb10.patches.apply import ConflictError, apply_diff
-from gb10.patches.diff import parse_diff
+from gb10.patches.parse import parse_diff
 from gb10.patches.write import carry_over, file_diff
 
 BASE = b"".join(b"line %d\n" % number for number in range(1, 21))

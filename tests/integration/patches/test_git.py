@@ -19,7 +19,8 @@ from gb10.debian.rootfs import write_rootfs
 from gb10.errors import PatchError
 from gb10.fetch import open_session
 from gb10.patches.apply import ConflictError, apply_diff
-from gb10.patches.diff import parse_diff, split
+from gb10.patches.diff import split
+from gb10.patches.parse import parse_diff
 from gb10.patches.series import Patch, load_series
 from gb10.patches.tree import Changed
 from gb10.patches.verdict import Verdict, changes_of, judge_series

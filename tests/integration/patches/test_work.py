@@ -2,7 +2,6 @@
 
 import datetime
 import shutil
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +10,15 @@ from packaging.version import Version
 
 from gb10.catalog import ROOT, Catalog
 from gb10.errors import PatchError
-from gb10.patches.diff import Hunk, parse_diff
+from gb10.patches.diff import Hunk
+from gb10.patches.parse import parse_diff
 from gb10.patches.series import load_series
 from gb10.patches.verdict import judge
 from gb10.pipeline.patch_work import new_patch, refresh
 from gb10.pipeline.patching import find_patches
 from gb10.pipeline.releases import load_releases
 from gb10.pipeline.workshop import Workshop
+from gb10.proc import capture
 from tests.integration.patches.releases import opened, original, shop
 
 pytestmark = pytest.mark.integration
@@ -57,8 +58,7 @@ def test_what_upstream_rewrote_is_a_conflict_with_its_line() -> None:
 def test_a_new_patch_from_an_edited_tree(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "patches", tmp_path / "patches")
     other: Workshop = replace(shop(), catalog=Catalog(tmp_path))
-    with tarfile.open(archive("vllm", "0.33.0")) as sdist:
-        sdist.extractall(tmp_path, filter="data")
+    capture(["tar", "-xf", str(archive("vllm", "0.33.0")), "-C", str(tmp_path)])
     tree = tmp_path / "vllm-0.33.0"
     text = original("vllm", "0.33.0", GATE)
     (tree / GATE).write_text(
