@@ -38,6 +38,11 @@ class Overlay:
     digest: str
 
 
+def short_label(name: str, sha256: str) -> str:
+    """``name@sha256``, the digest cut to 12 digits."""
+    return f"{name}@{sha256[:12]}"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PatchUse:
     """A patch that is applied to a locked file of ``project``; ``path`` is where one given by hand was read."""
@@ -52,8 +57,8 @@ class PatchUse:
 
     @property
     def label(self) -> str:
-        """``name@sha256``, the digest cut to 12 digits."""
-        return f"{self.name}@{self.sha256[:12]}"
+        """As labels name it."""
+        return short_label(self.name, self.sha256)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,8 +72,8 @@ class Mod:
 
     @property
     def label(self) -> str:
-        """``name@sha256``, the digest cut to 12 digits."""
-        return f"{self.name}@{self.digest[:12]}"
+        """As labels name it."""
+        return short_label(self.name, self.digest)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -59,6 +59,7 @@ def _project(text: str) -> str:
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+Sentence = Annotated[str, StringConstraints(min_length=10)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Filename = Annotated[str, StringConstraints(pattern=r"^[^/\s]+$")]
 PoolPath = Annotated[str, StringConstraints(pattern=r"^[^/\s:][^\s:]*$")]
@@ -107,7 +108,7 @@ class Override(Model):
     """A requirement that replaces what the packages themselves declare, and the reason to do so."""
 
     requirement: Annotated[str, AfterValidator(_requirement)]
-    why: Annotated[str, StringConstraints(min_length=10)]
+    why: Sentence
 
 
 class Source(Model):

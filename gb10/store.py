@@ -16,6 +16,7 @@ from gb10.errors import UsageError
 
 SCRATCH = re.compile(r".+-(\d+)-([0-9a-f]{8})[0-9a-f]{8}")
 FOREIGN_AGE = 7 * 86400  # seconds after which scratch of another machine or container counts as left behind
+SEAL = "sha256"
 CACHEDIR_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# gb10's store: safe to delete, costs a rebuild.\n"
 
 
@@ -165,3 +166,14 @@ def file_sha256(path: Path) -> str:
     """Hex sha256 of a file's bytes."""
     with path.open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def seal(path: Path) -> None:
+    """Record a fresh file's sha256 beside it, as the store entry's seal."""
+    (path.parent / SEAL).write_text(file_sha256(path), encoding="ascii")
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether a file of a store entry is there and still what its seal says."""
+    mark = path.parent / SEAL
+    return mark.exists() and path.exists() and mark.read_text(encoding="ascii") == file_sha256(path)

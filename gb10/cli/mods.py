@@ -9,6 +9,7 @@ from rich.table import Table
 from gb10.cli.common import JsonOption, print_json, verb_app, workshop
 from gb10.errors import EmptySelectionError
 from gb10.lock import load_recipe
+from gb10.model import short_label
 from gb10.mods.find import FoundMod, find_mod, load_mod, mod_names
 from gb10.mods.lint import remarks_of
 from gb10.mods.record import ModRecord, unfit
@@ -81,7 +82,7 @@ def check(
         shop.talk.say(f"remark: {remark}")
     for engine, reason in fit(shop, found.record).items():
         print(f"{engine}: {reason}")
-    print(f"{found.name}@{found.digest[:12]} keeps the contract")
+    print(f"{short_label(found.name, found.digest)} keeps the contract")
 
 
 def document(shop: Workshop, mod: FoundMod) -> dict[str, object]:

@@ -81,7 +81,7 @@ def show(
 ) -> None:
     """What a patch is for, where it applies, its sha256 and its text."""
     shop = workshop()
-    print_patches(shop, find_patches(shop, name), as_json=as_json)
+    print_patches(find_patches(shop, name), as_json=as_json)
 
 
 @app.command()

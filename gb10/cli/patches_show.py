@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from rich.table import Table
 
 from gb10.cli.common import print_json
-from gb10.patches.series import WIRING, Patch
-from gb10.pipeline.patching import Row, series_root
+from gb10.patches.series import Patch
+from gb10.pipeline.patching import Row
 from gb10.pipeline.workshop import Workshop
 from gb10.talk import terminal
 
@@ -63,7 +63,7 @@ def rows_document(rows: Iterable[Row]) -> dict[str, object]:
         for row in rows for verdict in row.verdicts]}  # fmt: skip
 
 
-def print_patches(shop: Workshop, patches: Sequence[Patch], *, as_json: bool) -> None:
+def print_patches(patches: Sequence[Patch], *, as_json: bool) -> None:
     """The variants of a patch: record, trailers, text of each."""
     described = [_described(patch) for patch in patches]
     if as_json:
@@ -72,8 +72,7 @@ def print_patches(shop: Workshop, patches: Sequence[Patch], *, as_json: bool) ->
     for patch, fields in zip(patches, described, strict=True):
         for name, value in fields.items():
             print(f"{name:18} {', '.join(value) if isinstance(value, list) else ' '.join(str(value).split())}")
-        path = series_root(shop) / patch.source / patch.name
-        print(f"\n{(path if path.is_file() else path / WIRING).read_text(encoding='utf-8')}")
+        print(f"\n{patch.text.decode()}")
 
 
 def _described(patch: Patch) -> dict[str, object]:

@@ -14,7 +14,7 @@ from gb10.talk import terminal
 from gb10.verify.declared import Problem, check_claim, refuse
 from gb10.verify.read import read_markers, scan_path
 from gb10.verify.report import document, render_table
-from gb10.verify.verdict import Fit, judge
+from gb10.verify.verdict import judge
 
 app = verb_app("""List which GPU code every ELF holds, and what a GPU of the arch would do with it.
 
@@ -56,8 +56,8 @@ def verify(
     ]
     problems += check_claim(wanted, scan, "--claim") if claim else []
     verdict = judge(scan, wanted)
-    problems += [Problem(file=judged.binary.path, expected="a whole ELF", found=f"damaged: {judged.binary.error}")
-                 for judged in verdict.judged if judged.fit is Fit.DAMAGED]  # fmt: skip
+    problems += [Problem(file=binary.path, expected="a whole ELF", found=f"damaged: {binary.error}")
+                 for binary in verdict.damaged]  # fmt: skip
     if not as_json:
         terminal(shop.env, stderr=False).print(render_table(verdict))
         refuse(problems)

@@ -4,11 +4,11 @@ from typing import Annotated, Final
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field
 
 from gb10.document import parse_document
 from gb10.errors import UsageError
-from gb10.schema import Model, Name
+from gb10.schema import Model, Name, Sentence
 
 RECORD: Final = "mod.yaml"
 
@@ -29,7 +29,6 @@ def _release(text: str) -> str:
     return text
 
 
-Sentence = Annotated[str, StringConstraints(min_length=10)]
 Releases = Annotated[str, AfterValidator(_releases)]
 Release = Annotated[str, AfterValidator(_release)]
 

@@ -1,12 +1,9 @@
 """The page of defects: every patch's record, and advice that does not hold, as Markdown. Pure."""
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated
-
-from pydantic import StringConstraints
 
 from gb10.patches.series import Patch
-from gb10.schema import Model
+from gb10.schema import Model, Sentence
 
 HEAD = """# Defects of the field, and what is done about them
 
@@ -14,15 +11,14 @@ Made from `patches/` (`make check` fails when it is stale). Which release has wh
 nobody listed: `./build.py patches status`. Nothing here was seen on a GB10 unless it says so: how each is shown
 without one stands beside it.
 """
-Text = Annotated[str, StringConstraints(min_length=10)]
 
 
 class Advice(Model):
     """Something widely repeated that does not hold."""
 
-    claim: Text
-    truth: Text
-    measured: Text
+    claim: Sentence
+    truth: Sentence
+    measured: Sentence
 
 
 class AdviceList(Model):

@@ -6,10 +6,9 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from gb10.patches.condition import check_glob, check_pattern, check_regex
-from gb10.schema import Model
+from gb10.schema import Model, Sentence
 
 Answer = Literal["needed", "present", "superseded", "absent"]
-Sentence = Annotated[str, StringConstraints(min_length=10)]
 
 
 class Condition(Model):

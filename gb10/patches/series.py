@@ -34,6 +34,8 @@ class Patch:
     files: Mapping[str, bytes]
     record: Record
     sha256: str
+    text: bytes
+    """Message and diff, as they lie there."""
 
     @property
     def place(self) -> str:
@@ -101,6 +103,7 @@ def load_patch(folder: Path, source: str, name: str) -> Patch:
         diffs=parse_diff(text, f"patches/{source}/{name}"),
         files=files,
         record=parse_document(_read(record, where, name).decode(), Record, where=where, what="record of a patch"),
+        text=text,
         sha256=digest(
             [hashlib.sha256(text).hexdigest(), {path: hashlib.sha256(new).hexdigest() for path, new in files.items()}]
         )

@@ -1,21 +1,22 @@
 """Grafts: locked wheels with the patches of a plan, each kept in the store under its key."""
 
 import zipfile
+from functools import partial
 from pathlib import Path
 
 from gb10.model import PatchUse
 from gb10.patches.graft import graft
 from gb10.pipeline.patched import patched_files
-from gb10.pipeline.prepare import SEAL, fetch_files, store_paths
-from gb10.pipeline.wheels import Wheel, stored_wheel, wheel_file
+from gb10.pipeline.prepare import fetch_files, store_paths
+from gb10.pipeline.wheels import Wheel, kept_wheel, wheel_file
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan, Step
-from gb10.store import file_sha256
+from gb10.store import seal
 
 
 def make_grafts(shop: Workshop, plan: Plan) -> tuple[Wheel, ...]:
     """Every grafted wheel of a plan, made or found. Raises PatchError, FetchError."""
-    return tuple(_graft(shop, plan, step) for step in plan.of_kind("graft"))
+    return tuple(kept_wheel(shop, step, partial(_graft, shop, plan, step)) for step in plan.of_kind("graft"))
 
 
 def try_patches(shop: Workshop, plan: Plan) -> None:
@@ -48,21 +49,8 @@ def graft_files(shop: Workshop, step: Step) -> dict[str, Path | bytes]:
         return {name: after.read(name) for name in changed if ".dist-info/" not in name or name.endswith("/METADATA")}
 
 
-def _graft(shop: Workshop, plan: Plan, step: Step) -> Wheel:
-    final = shop.store.entry("wheels", step.key)
-    with shop.store.locked(f"wheel-{step.key}", lambda: shop.talk.say(f"another run makes {step.name}: waiting")):
-        path = stored_wheel(shop, step)
-        if path:
-            shop.talk.hit(step.name)
-        else:
-            fetch_files(shop, (step,))
-            with shop.talk.task(step.name):
-                shop.store.replace(final, lambda work: _make(shop, plan, step, work))
-        found = path or wheel_file(final)
-        return Wheel(name=step.name, key=step.key, path=found, sha256=file_sha256(found), hit=path is not None)
-
-
-def _make(shop: Workshop, plan: Plan, step: Step, work: Path) -> None:
+def _graft(shop: Workshop, plan: Plan, step: Step, work: Path) -> None:
+    fetch_files(shop, (step,))
     (wheel,) = store_paths(shop, step.files)
-    made = graft(wheel, patched_files(shop, wheel, _uses(plan, step)), step.key, work)
-    (work / SEAL).write_text(file_sha256(made), encoding="ascii")
+    with shop.talk.task(step.name):
+        seal(graft(wheel, patched_files(shop, wheel, _uses(plan, step)), step.key, work))

@@ -10,7 +10,7 @@ from packaging.version import Version
 from gb10.errors import PatchError, UsageError
 from gb10.patches.apply import ConflictError
 from gb10.patches.releases import PINS
-from gb10.patches.series import NAME, WIRING, Patch, load_series
+from gb10.patches.series import NAME, Patch, load_series
 from gb10.patches.tree import Changed, Tree, open_tree
 from gb10.patches.verdict import Verdict, changes_of, judge_series
 from gb10.patches.write import carry_over, file_diff
@@ -55,7 +55,7 @@ def refresh(shop: Workshop, patch: Patch, tree: Path) -> bytes:
     """
     base_tree, base = _base(shop, patch)
     target = open_tree(tree)
-    parts = [_message(series_root(shop) / patch.source / patch.name)]
+    parts = [_message(patch)]
     for path, content in sorted(base.changes.items()):
         if path not in patch.files:
             parts.append(_carried(patch, path, base_tree.read(path), content, target))
@@ -111,10 +111,9 @@ def _moved(path: str, tree: Tree) -> str:
     return found[0]
 
 
-def _message(path: Path) -> bytes:
-    """A patch's message; a folder's is in its wiring. What git says of its size is no longer true."""
-    text = (path if path.is_file() else path / WIRING).read_bytes()
-    return re.split(rb"(?m)^(?=---$|diff --git |--- a/)", text, maxsplit=1)[0] + b"---\n"
+def _message(patch: Patch) -> bytes:
+    """A patch's message; what git says of its size is no longer true."""
+    return re.split(rb"(?m)^(?=---$|diff --git |--- a/)", patch.text, maxsplit=1)[0] + b"---\n"
 
 
 def new_patch(shop: Workshop, source: str, slug: str, version: Version, tree: Path, *, today: datetime.date) -> Path:

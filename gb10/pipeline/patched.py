@@ -96,14 +96,14 @@ def patched_files(shop: Workshop, source: Path, uses: Sequence[PatchUse]) -> Map
 
 def _planned(shop: Workshop, uses: Sequence[PatchUse]) -> list[Patch]:
     """The very patches of the series that were planned; raises PatchError when one is not what it was."""
+    ours = [use for use in uses if use.path is None]
+    series = {source: load_series(series_root(shop), source) for source in {use.source for use in ours}}
     found = []
-    for use in uses:
-        if use.path is None:
-            patches = load_series(series_root(shop), use.source)
-            patch = next((patch for patch in patches if patch.name == use.name), None)
-            if patch is None or patch.sha256 != use.sha256:
-                raise PatchError(f"patches/{use.source}/{use.name} changed while it was used", hint=AGAIN)
-            found.append(patch)
+    for use in ours:
+        patch = next((patch for patch in series[use.source] if patch.name == use.name), None)
+        if patch is None or patch.sha256 != use.sha256:
+            raise PatchError(f"patches/{use.source}/{use.name} changed while it was used", hint=AGAIN)
+        found.append(patch)
     return found
 
 

@@ -15,10 +15,9 @@ from gb10.index.pool import fetch_all
 from gb10.pipeline.workshop import Workshop, cores
 from gb10.plan import USER_HOME, USER_NAME, Plan, Step
 from gb10.render import epoch
-from gb10.store import file_sha256
+from gb10.store import is_sealed, seal
 
 ROOTFS = "rootfs.tar"
-SEAL = "sha256"
 
 
 def fetch_files(shop: Workshop, steps: Iterable[Step], stop: Event | None = None) -> None:
@@ -55,7 +54,7 @@ def make_rootfs(shop: Workshop, plan: Plan, step: Step) -> Path:
     """The base's root file system as a tar in the store; a damaged one is made again."""
     final = shop.store.entry("rootfss", step.key)
     with shop.store.locked(f"rootfs-{step.key}", lambda: shop.talk.say(f"another run makes {step.name}: waiting")):
-        if _sealed(final):
+        if is_sealed(final / ROOTFS):
             shop.talk.hit(step.name)
         else:
             if final.exists():
@@ -68,12 +67,7 @@ def _unpack(shop: Workshop, plan: Plan, step: Step, debs: Sequence[Path], work: 
     user = User(uid=plan.recipe.user, name=USER_NAME, home=USER_HOME) if step.name == "base-image" else None
     with shop.talk.task(f"unpack {step.name}"):
         write_rootfs(debs, work / ROOTFS, epoch=epoch(plan), user=user)
-        (work / SEAL).write_text(file_sha256(work / ROOTFS), encoding="ascii")
-
-
-def _sealed(entry: Path) -> bool:
-    seal, tar = entry / SEAL, entry / ROOTFS
-    return seal.exists() and tar.exists() and seal.read_text(encoding="ascii") == file_sha256(tar)
+        seal(work / ROOTFS)
 
 
 def _fetch_base(shop: Workshop, plan: Plan, step: Step) -> Sequence[Path]:

@@ -18,7 +18,7 @@ from gb10.plan import Plan
 from gb10.render import scanned
 from gb10.verify.declared import check_declared, refuse
 from gb10.verify.read import read_scan, scan_path
-from gb10.verify.verdict import Fit, Verdict, judge, merge_layers
+from gb10.verify.verdict import Verdict, judge, merge_layers
 
 MANIFEST = "manifest.json"
 SCAN = "scan.json"
@@ -77,10 +77,9 @@ def prove_layers(folder: Path, plan: Plan, manifests: Iterable[Mapping[str, list
     """The verdict over the scans in ``folder``; raises VerifyError when a module or an ELF is not what it should be."""
     scan = read_layers(folder, plan)
     verdict = judge(scan, plan.options.arch)
-    damaged = [judged.binary for judged in verdict.judged if judged.fit is Fit.DAMAGED]
-    if damaged:
-        raise VerifyError(f"{len(damaged)} files of the image are damaged",
-                          where="\n".join(f"{binary.path}: {binary.error}" for binary in damaged),
+    if verdict.damaged:
+        raise VerifyError(f"{len(verdict.damaged)} files of the image are damaged",
+                          where="\n".join(f"{binary.path}: {binary.error}" for binary in verdict.damaged),
                           hint="./build.py image again; if it stays, the upstream wheel itself is damaged")  # fmt: skip
     merged = {name: cubins for manifest in manifests for name, cubins in manifest.items()}
     refuse(check_declared(merged, [scan]))

@@ -15,9 +15,9 @@ from gb10.index.client import open_index_session, size_of, sources
 from gb10.patches.releases import PINS, Release, Releases, parse_releases
 from gb10.patches.tree import Repacked, Sdist, Tree, Wheel, open_tree
 from gb10.pipeline.workshop import Workshop
-from gb10.store import file_sha256
+from gb10.store import is_sealed, seal
 
-TREE, SEAL = "tree.zip", "sha256"
+TREE = "tree.zip"
 GB10_WHEEL = ("none-any", "cp313-cp313-manylinux", "abi3-manylinux")
 
 
@@ -67,14 +67,9 @@ def _tree(shop: Workshop, release: Release) -> Tree:
         return Wheel(path)
     entry = shop.store.entry("trees", release.sha256)
     with shop.store.locked(f"tree-{release.sha256}"):
-        if not _whole(entry):
+        if not is_sealed(entry / TREE):
             shop.store.replace(entry, _repack(path))
     return Repacked(entry / TREE)
-
-
-def _whole(entry: Path) -> bool:
-    seal, tree = entry / SEAL, entry / TREE
-    return seal.exists() and tree.exists() and seal.read_text(encoding="ascii") == file_sha256(tree)
 
 
 def _repack(sdist: Path) -> Callable[[Path], None]:
@@ -83,7 +78,7 @@ def _repack(sdist: Path) -> Callable[[Path], None]:
         with zipfile.ZipFile(work / TREE, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             for path in tree.paths():
                 archive.writestr(path, tree.read(path) or b"")
-        (work / SEAL).write_text(file_sha256(work / TREE), encoding="ascii")
+        seal(work / TREE)
 
     return make
 

@@ -14,12 +14,12 @@ from gb10.pipeline.builder import run_build
 from gb10.pipeline.context import Lay, build_context, tree, wheels
 from gb10.pipeline.estimate import jobs, kernel_cost, step_seconds
 from gb10.pipeline.patched import patched_files
-from gb10.pipeline.prepare import SEAL, fetch_files, make_rootfs, store_paths
+from gb10.pipeline.prepare import fetch_files, make_rootfs, store_paths
 from gb10.pipeline.proof import prove_wheel
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import COMPILE_SCRIPTS, Plan, Step, kernel_file
 from gb10.render import is_patched, source_project, wheel_dockerfile
-from gb10.store import file_sha256
+from gb10.store import file_sha256, is_sealed, seal
 from gb10.talk import Task
 
 UNITS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
@@ -45,13 +45,20 @@ def build_wheels(
 
 def build_wheel(shop: Workshop, engine: Callable[[], Engine], plan: Plan, step: Step, *, rebuild: bool) -> Wheel:
     """The wheel of a step: from the store, or compiled now (``rebuild``: always). Raises BuildError, VerifyError."""
+    return kept_wheel(
+        shop, step, lambda work: _compile(shop, engine(), plan, step, work, rebuild=rebuild), rebuild=rebuild
+    )
+
+
+def kept_wheel(shop: Workshop, step: Step, make: Callable[[Path], None], *, rebuild: bool = False) -> Wheel:
+    """The wheel of a step from the store, else made now; ``make`` fills and seals a fresh entry. One run at a time."""
     final = shop.store.entry("wheels", step.key)
-    with shop.store.locked(f"wheel-{step.key}", lambda: shop.talk.say(f"another run compiles {step.name}: waiting")):
+    with shop.store.locked(f"wheel-{step.key}", lambda: shop.talk.say(f"another run makes {step.name}: waiting")):
         path = None if rebuild else stored_wheel(shop, step)
         if path:
             shop.talk.hit(step.name)
         else:
-            shop.store.replace(final, lambda work: _compile(shop, engine(), plan, step, work, rebuild=rebuild))
+            shop.store.replace(final, make)
         found = path or wheel_file(final)
         return Wheel(name=step.name, key=step.key, path=found, sha256=file_sha256(found), hit=path is not None)
 
@@ -61,8 +68,8 @@ def stored_wheel(shop: Workshop, step: Step) -> Path | None:
     entry = shop.store.entry("wheels", step.key)
     if not entry.exists():
         return None
-    found, seal = sorted(entry.glob("*.whl")), entry / SEAL
-    if len(found) == 1 and seal.exists() and seal.read_text(encoding="ascii") == file_sha256(found[0]):
+    found = sorted(entry.glob("*.whl"))
+    if len(found) == 1 and is_sealed(found[0]):
         return found[0]
     shop.talk.say(f"{step.name} is damaged in the store: compiling it again")
     return None
@@ -144,7 +151,7 @@ def _seal(work: Path) -> None:
     """Prove that every module holds the GPU code it declares, and record the wheel's hash."""
     wheel = wheel_file(work)
     prove_wheel(wheel)
-    (work / SEAL).write_text(file_sha256(wheel), encoding="ascii")
+    seal(wheel)
 
 
 def selected(plan: Plan, names: Collection[str]) -> frozenset[str]:

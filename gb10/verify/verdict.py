@@ -59,6 +59,11 @@ class Verdict:
     judged: tuple[Judged, ...]
 
     @property
+    def damaged(self) -> tuple[Binary, ...]:
+        """The binaries that contradict themselves or cannot be read."""
+        return tuple(item.binary for item in self.judged if item.fit is Fit.DAMAGED)
+
+    @property
     def counts(self) -> dict[Fit, int]:
         """How many binaries have which best fit; every fit is named."""
         found = Counter(item.fit for item in self.judged)

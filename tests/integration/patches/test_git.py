@@ -21,7 +21,7 @@ from gb10.fetch import open_session
 from gb10.patches.apply import ConflictError, apply_diff
 from gb10.patches.diff import split
 from gb10.patches.parse import parse_diff
-from gb10.patches.series import Patch, load_series
+from gb10.patches.series import load_series
 from gb10.patches.tree import Changed
 from gb10.patches.verdict import Verdict, changes_of, judge_series
 from gb10.pipeline.patching import series_root, status
@@ -65,12 +65,6 @@ def git_apply(root: Path, text: bytes, files: dict[str, bytes]) -> dict[str, byt
     return {str(path.relative_to(tree)): path.read_bytes() for path in tree.rglob("*") if path.is_file()}
 
 
-def text_of(patch: Patch) -> bytes:
-    """The diff of a patch; a folder's is its wiring."""
-    place = series_root(shop()) / patch.source / patch.name
-    return (place if place.is_file() else place / "wiring.patch").read_bytes()
-
-
 def cells() -> Iterator[tuple[str, Verdict]]:
     """Every cell of the matrix in which a patch is alone on its release."""
     for source in SOURCES:
@@ -86,7 +80,7 @@ def test_git_makes_the_same_bytes_wherever_a_patch_applies(root: Path) -> None:
         patch, before = verdict.patch, before_of(verdict, version)
         changes = {path: content for path, content in verdict.changes.items() if path not in patch.files}
         expected = {path: content for path, content in changes.items() if content is not None}
-        assert git_apply(root, text_of(patch), before) == expected, (patch.place, version)
+        assert git_apply(root, patch.text, before) == expected, (patch.place, version)
         compared += 1
     assert compared > 30
 
@@ -110,7 +104,7 @@ def test_git_refuses_what_we_refuse(root: Path) -> None:
         with pytest.raises(ConflictError):
             apply_diff(diff, bent)
         with pytest.raises(CommandFailedError):
-            git_apply(root, text_of(patch), {diff.path: bent})
+            git_apply(root, patch.text, {diff.path: bent})
 
 
 PATH = "pkg/f.py"
