@@ -22,6 +22,7 @@ def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
     return _render(
         templates, "image.Dockerfile.j2", plan, platform=options.platform,
         layers=[step.name for step in plan.of_kind("layer")],
+        built=[step.name for step in plan.of_kind("layer") if not step.files],
         grafts=[(step.name, _below(plan, step)) for step in plan.of_kind("graft")],
         overlay=bool(options.overlay),
         mods=list(zip((step.name for step in plan.of_kind("mod")), options.mods, strict=True)),

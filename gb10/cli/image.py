@@ -26,9 +26,9 @@ from gb10.cli.common import (
 from gb10.cli.show import image_document, keep_receipt, print_image, print_plan
 from gb10.cli.unchanged import own_receipt
 from gb10.engine.reference import check_reference
-from gb10.pipeline.assemble import leave_context
 from gb10.pipeline.builder import ready_engine
 from gb10.pipeline.estimate import check_room
+from gb10.pipeline.gather import leave_context
 from gb10.pipeline.grafts import try_patches
 from gb10.pipeline.image import build_image
 from gb10.pipeline.planning import make_plan

@@ -1,5 +1,6 @@
-"""Images of an engine: look one up, tag it."""
+"""Images of an engine: look one up, tag it, drop it."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from docker.errors import ImageNotFound
@@ -49,3 +50,10 @@ def tag_image(engine: Engine, reference: str, tags: tuple[str, ...]) -> None:
             if tag not in image.tags:
                 repository, name = split_reference(tag)
                 image.tag(repository, name)
+
+
+def drop_image(engine: Engine, image_id: str) -> None:
+    """Forget an image that has no tag; layers that another image has stay. Raises EngineError."""
+    with asking(engine) as sdk, suppress(ImageNotFound):
+        if not sdk.images.get(image_id).tags:
+            sdk.images.remove(image_id)

@@ -6,9 +6,10 @@ from pathlib import Path
 from gb10.engine.buildx import BuildRequest, BuildResult, build, open_buildx
 from gb10.engine.connection import Engine
 from gb10.engine.find import find
-from gb10.engine.progress import Event, LogLine
+from gb10.engine.progress import Event, LogLine, StepDone, StepStarted
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Step
+from gb10.talk import Task
 
 
 def ready_engine(shop: Workshop) -> Engine:
@@ -31,6 +32,14 @@ def run_build(
 
     buildx = open_buildx(engine, shop.env, shop.store)
     return build(buildx, request, log=log_path(shop, step), on_event=events)
+
+
+def note_steps(shop: Workshop, task: Task, event: Event) -> None:
+    """Count finished steps and name the one that started last."""
+    if isinstance(event, StepDone):
+        shop.talk.advance(task, 1)
+    elif isinstance(event, StepStarted):
+        shop.talk.advance(task, 0, event.step[:72])
 
 
 def log_path(shop: Workshop, step: Step) -> Path:

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from gb10.engine.connection import Engine
 from gb10.engine.images import require_image, tag_image
-from gb10.engine.progress import Event as BuildEvent
-from gb10.engine.progress import StepDone, StepStarted
-from gb10.pipeline.assemble import image_context, image_request, proof_request
-from gb10.pipeline.builder import ready_engine, run_build
+from gb10.pipeline.assemble import image_request, proof_request
+from gb10.pipeline.builder import note_steps, ready_engine, run_build
 from gb10.pipeline.built import remember_built
 from gb10.pipeline.context import BuildContext
+from gb10.pipeline.gather import image_context
 from gb10.pipeline.mods import naming_mods, ready_emulation
 from gb10.pipeline.proof import (
     Record,
@@ -25,7 +24,6 @@ from gb10.pipeline.proof import (
 from gb10.pipeline.wheels import wheel_file
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan
-from gb10.talk import Task
 from gb10.verify.verdict import Verdict
 
 
@@ -77,7 +75,7 @@ def _export(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext) -
     """Hand the layers to the engine's image store; the config's digest where buildx tells it."""
     with shop.talk.task("export the image") as task:
         request = image_request(plan, context, containerd=engine.containerd)
-        return run_build(shop, engine, request, plan.step("image"), lambda event: _note(shop, task, event)).config
+        return run_build(shop, engine, request, plan.step("image"), lambda event: note_steps(shop, task, event)).config
 
 
 def _prove(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext) -> None:
@@ -86,18 +84,10 @@ def _prove(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext) ->
     def make(work: Path) -> None:
         with shop.talk.task("layers and proof", unit="steps") as task:
             request = proof_request(plan, context, work)
-            run_build(shop, engine, request, plan.step("proof"), lambda event: _note(shop, task, event))
+            run_build(shop, engine, request, plan.step("proof"), lambda event: note_steps(shop, task, event))
         prove_layers(work, plan, manifests(shop, plan))
 
     shop.store.replace(proof_path(shop, plan), make)
-
-
-def _note(shop: Workshop, task: Task, event: BuildEvent) -> None:
-    """Count finished steps and name the one that started last."""
-    if isinstance(event, StepDone):
-        shop.talk.advance(task, 1)
-    elif isinstance(event, StepStarted):
-        shop.talk.advance(task, 0, event.step[:72])
 
 
 def verdict_of(shop: Workshop, plan: Plan) -> Verdict:

@@ -52,15 +52,20 @@ def _absent(shop: Workshop, files: Sequence[Artifact]) -> list[Artifact]:
 
 def make_rootfs(shop: Workshop, plan: Plan, step: Step) -> Path:
     """The base's root file system as a tar in the store; a damaged one is made again."""
-    final = shop.store.entry("rootfss", step.key)
+    final = rootfs_path(shop, step).parent
     with shop.store.locked(f"rootfs-{step.key}", lambda: shop.talk.say(f"another run makes {step.name}: waiting")):
-        if is_sealed(final / ROOTFS):
+        if is_sealed(rootfs_path(shop, step)):
             shop.talk.hit(step.name)
         else:
             if final.exists():
                 shop.talk.say(f"{step.name} is damaged in the store: making it again")
             shop.store.replace(final, partial(_unpack, shop, plan, step, _fetch_base(shop, plan, step)))
-    return final / ROOTFS
+    return rootfs_path(shop, step)
+
+
+def rootfs_path(shop: Workshop, step: Step) -> Path:
+    """Where the store keeps a base's root file system, present or not."""
+    return shop.store.entry("rootfss", step.key) / ROOTFS
 
 
 def _unpack(shop: Workshop, plan: Plan, step: Step, debs: Sequence[Path], work: Path) -> None:

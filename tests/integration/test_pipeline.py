@@ -28,8 +28,8 @@ from gb10.engine.images import require_image
 from gb10.engine.receipt import Receipt, read_receipt, write_receipt
 from gb10.errors import BuildError, VerifyError
 from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.pipeline.assemble import leave_context
 from gb10.pipeline.builder import log_path
+from gb10.pipeline.gather import leave_context
 from gb10.pipeline.image import Verified, build_image
 from gb10.pipeline.inspect import scan_image
 from gb10.pipeline.proof import prove_wheel

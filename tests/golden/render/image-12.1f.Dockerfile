@@ -53,7 +53,7 @@ FROM base-build AS record
 RUN --network=none --mount=type=bind,source=plan.json,target=/plan.json \
     install -D -m 644 /plan.json /out/usr/share/gb10/plan.json && find /out -exec touch -h -d @1795219200 {} +
 
-FROM --platform=linux/arm64 scratch AS image
+FROM --platform=linux/arm64 scratch AS upstream
 ADD --link base-image.tar /
 COPY --link --from=layer-cudnn /out/ /
 COPY --link --from=layer-cuda /out/ /
@@ -63,6 +63,8 @@ COPY --link --from=layer-dsl /out/ /
 COPY --link --from=layer-deps /out/ /
 COPY --link --from=layer-flashinfer /out/ /
 COPY --link --from=layer-vllm /out/ /
+
+FROM upstream AS image
 COPY --link --from=layer-flashinfer-jit-cache /out/ /
 COPY --link --from=settings /out/ /
 COPY --link --from=record /out/ /
