@@ -108,8 +108,9 @@ def environment(options: argparse.Namespace) -> dict[str, str]:
         "FLASHINFER_NVCC_LAUNCHER": f"{sys.executable} -IS {LAUNCHER}",
         "FLASHINFER_CXX_LAUNCHER": f"{sys.executable} -IS {LAUNCHER}",
         # Temporary names of nvcc would differ from run to run and land in symbol tables.
-        # One unit, cub_topk.cu, takes half of a set: cicc and ptxas may use two cores for it.
-        "FLASHINFER_EXTRA_CUDAFLAGS": "-objtemp --split-compile=2",
+        # One unit, cub_topk.cu, takes half of a set: ptxas may use two cores for it, and gives the same bytes each
+        # time. nvcc's own --split-compile also splits cicc, whose result then differs from run to run.
+        "FLASHINFER_EXTRA_CUDAFLAGS": "-objtemp -Xptxas=--split-compile=2",
         "FLASHINFER_EXTRA_LDFLAGS": "-Wl,--strip-all",
         "GB10_LAUNCH_LOG": str(options.work / "launch.jsonl"),
         "CCACHE_BASEDIR": os.path.commonpath((options.work, options.source)),
