@@ -35,8 +35,8 @@ def image_context(
     grafts = make_grafts(shop, plan)  # first: a patch that does not fit stops before anything is compiled
     check_sources(shop, plan)
     compiling = bool(rebuild) or not all(stored_wheel(shop, step) for step in plan.of_kind("wheel"))
-    make_rootfs(shop, plan, plan.step("base-build"))
     with _meanwhile(shop, plan, engine if layers and compiling else None) as ready:
+        make_rootfs(shop, plan, plan.step("base-build"))
         built = build_wheels(shop, plan, lambda: engine, rebuild=rebuild)
         ready.result()
         for wheel in (*built, *grafts):
@@ -70,9 +70,10 @@ def _meanwhile(shop: Workshop, plan: Plan, engine: Engine | None) -> Iterator[Fu
 
 
 def _ahead(shop: Workshop, plan: Plan, engine: Engine | None, stop: Event) -> str | None:
-    """The image's base and the layers' wheels; with an engine, also upstream's layers: the id of what holds them."""
-    make_rootfs(shop, plan, plan.step("base-image"))
+    """The layers' wheels and the bases; with an engine, also upstream's layers: the id of what holds them."""
     fetch_files(shop, (plan.step("tools"), *plan.of_kind("layer")), stop)
+    for base in plan.of_kind("rootfs"):
+        make_rootfs(shop, plan, base)
     if engine is None:
         return None
 

@@ -53,7 +53,7 @@ def _absent(shop: Workshop, files: Sequence[Artifact]) -> list[Artifact]:
 def make_rootfs(shop: Workshop, plan: Plan, step: Step) -> Path:
     """The base's root file system as a tar in the store; a damaged one is made again."""
     final = rootfs_path(shop, step).parent
-    with shop.store.locked(f"rootfs-{step.key}", lambda: shop.talk.say(f"another run makes {step.name}: waiting")):
+    with shop.store.locked(f"rootfs-{step.key}", lambda: shop.talk.say(f"{step.name} is being made: waiting")):
         if is_sealed(rootfs_path(shop, step)):
             shop.talk.hit(step.name)
         else:
