@@ -53,7 +53,7 @@ def build_wheel(shop: Workshop, engine: Callable[[], Engine], plan: Plan, step: 
 def kept_wheel(shop: Workshop, step: Step, make: Callable[[Path], None], *, rebuild: bool = False) -> Wheel:
     """The wheel of a step from the store, else made now; ``make`` fills and seals a fresh entry. One run at a time."""
     final = shop.store.entry("wheels", step.key)
-    with shop.store.locked(f"wheel-{step.key}", lambda: shop.talk.say(f"another run makes {step.name}: waiting")):
+    with shop.store.locked(f"wheel-{step.key}", lambda: shop.talk.say(f"{step.name} is being made: waiting")):
         path = None if rebuild else stored_wheel(shop, step)
         if path:
             shop.talk.hit(step.name)
