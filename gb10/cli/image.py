@@ -26,7 +26,7 @@ from gb10.cli.common import (
 from gb10.cli.show import image_document, keep_receipt, print_image, print_plan
 from gb10.cli.unchanged import own_receipt
 from gb10.engine.reference import check_reference
-from gb10.pipeline.builder import ready_engine
+from gb10.pipeline.builder import ready_engine, wake_engine
 from gb10.pipeline.estimate import check_room
 from gb10.pipeline.gather import leave_context
 from gb10.pipeline.grafts import try_patches
@@ -75,6 +75,8 @@ def image(
     extra = check_reference(tag) if tag else None
     plan = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network))
     rebuild = selected(plan, ("flashinfer",) if rebuild_flashinfer else ())
+    if not dry_run:
+        wake_engine(shop)
     found = survey(shop, plan, rebuild)
     if dry_run:
         try_patches(shop, plan)

@@ -6,6 +6,7 @@ from pathlib import Path
 from gb10.engine.buildx import BuildRequest, BuildResult, build, open_buildx
 from gb10.engine.connection import Engine
 from gb10.engine.find import find
+from gb10.engine.packages import unpacked
 from gb10.engine.progress import Event, LogLine, StepDone, StepStarted
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Step
@@ -18,6 +19,12 @@ def ready_engine(shop: Workshop) -> Engine:
     for note in engine.notes:
         shop.talk.say(note)
     return engine
+
+
+def wake_engine(shop: Workshop) -> None:
+    """Start the private engine when it has worked here before: all that a stopped one holds would count as missing."""
+    if unpacked(shop.store):
+        find(shop.env, shop.store)
 
 
 def run_build(

@@ -103,6 +103,12 @@ def test_the_same_again_is_a_hit_with_the_same_digest(image: dict[str, object]) 
     assert (again["hit"], again["digest"]) == (True, image["digest"])
 
 
+def test_the_same_again_is_a_hit_after_the_private_engine_was_stopped(image: dict[str, object]) -> None:
+    capture([sys.executable, str(ROOT / "build.py"), "engine", "down"], env=os.environ)
+    again = build("--engine", "vllm", "--arch", "12.1f")
+    assert (again["hit"], again["digest"]) == (True, image["digest"])
+
+
 @pytest.fixture(scope="module")
 def python(engine: Engine, image: dict[str, object], emulator: Path) -> Callable[..., str]:
     """The image's Python under qemu, without a network."""
