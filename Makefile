@@ -3,14 +3,15 @@ PYTHON ?= python3
 DEV := $(PYTHON) -m bootstrap -m
 
 .DEFAULT_GOAL := help
-.PHONY: help image test check e2e bench format requirements
+.PHONY: help image test check e2e bench gpu-test format requirements
 
 help:
 	@echo "make image    the vLLM image for GB10"
 	@echo "make test     everything: lint, types, unit, golden and integration tests"
 	@echo "make check    the fast gates: no network, no container engine"
-	@echo "make e2e      the whole image, by the command that README names, and its kernels under qemu"
+	@echo "make e2e      the whole image, by the command that README names, and its kernels under qemu; other CuTe DSLs"
 	@echo "make bench    what a no-op and a small change cost, side by side with docker (needs the image)"
+	@echo "make gpu-test our kernels against fp64, on a machine with nvcc and a GPU of capability 12.x (or 9.0: see tests/gpu)"
 	@echo "make format   rewrite the sources as the linter wants them"
 	@echo "make requirements   resolve the tool's own requirements anew (network)"
 
@@ -36,6 +37,9 @@ lint:
 	$(DEV) ruff format --check
 	$(DEV) ruff check
 	$(DEV) mypy
+
+gpu-test:
+	$(PYTHON) -m bootstrap tests/gpu --check memcheck
 
 format:
 	$(DEV) ruff format

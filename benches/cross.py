@@ -8,6 +8,7 @@ Every compile is real (--rebuild-flashinfer) and the two alternate: on a shared 
 import argparse
 import json
 import os
+import re
 import statistics
 import sys
 import tempfile
@@ -39,10 +40,10 @@ def main() -> None:
 
 
 def small_recipe(folder: Path) -> Path:
-    """The vLLM recipe with the kernel set of this bench and no wheel that is patched; its lock beside it."""
+    """The vLLM recipe with the kernel set of this bench, no other wheel, none that is patched; and its lock."""
     text = (ROOT / "recipes/images/vllm.yaml").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines(keepends=True) if not line.startswith("patches:")]
-    (folder / "cross.yaml").write_text("".join(lines).replace("kernels: core", "kernels: cross"), encoding="utf-8")
+    alone = re.sub(r"(?m)^(patches:|  gb10-kernels:$(\n    .*)+).*\n", "", text)
+    (folder / "cross.yaml").write_text(alone.replace("kernels: core", "kernels: cross"), encoding="utf-8")
     (folder / "cross.lock.json").write_bytes((ROOT / "recipes/images/vllm.lock.json").read_bytes())
     return folder / "cross.yaml"
 

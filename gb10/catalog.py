@@ -1,4 +1,4 @@
-"""The catalog: what the checkout holds (recipes, templates, stage scripts, kernel sets), read once and digested."""
+"""The catalog: what the checkout holds (recipes, templates, stage scripts, kernels), read once and digested."""
 
 import hashlib
 from collections.abc import Mapping
@@ -42,7 +42,8 @@ class Catalog:
     def contents(self) -> Mapping[str, bytes]:
         """Every file of ours that a stage may read, unpacks a base or patches a file, named as the plan names them."""
         rooms = {"inside/": self.root / "gb10/inside", "debian/": self.root / "gb10/debian",
-                 "patches/": self.root / "gb10/patches", "kernels/": self.root / "recipes/kernels"}  # fmt: skip
+                 "patches/": self.root / "gb10/patches", "kernels/": self.root / "recipes/kernels",
+                 "units/": self.root / "kernels"}  # fmt: skip
         return {prefix + path.relative_to(folder).as_posix(): path.read_bytes()
                 for prefix, folder in rooms.items() for path in _files(folder)}  # fmt: skip
 

@@ -45,7 +45,10 @@ def short_label(name: str, sha256: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PatchUse:
-    """A patch that is applied to a locked file of ``project``; ``path`` is where one given by hand was read."""
+    """A patch that is applied to a locked file of ``project``; ``path`` is where one given by hand was read.
+
+    ``folder``: where the project's source archive bundles the patched source; empty for the project itself.
+    """
 
     source: str
     project: str
@@ -54,6 +57,7 @@ class PatchUse:
     path: str | None = None
     installable: bool = True
     """Whether a wheel holds what it changes; else only a source archive that is compiled does."""
+    folder: str = ""
 
     @property
     def label(self) -> str:
@@ -170,6 +174,7 @@ class Plan:
             "tags": list(self.tags),
             "patches": [
                 {"source": use.source, "project": use.project, "name": use.name, "sha256": use.sha256}
+                | ({"folder": use.folder} if use.folder else {})
                 for use in self.options.patches
             ],
             "mods": [{"name": mod.name, "sha256": mod.digest, "network": mod.network} for mod in self.options.mods],

@@ -19,6 +19,7 @@ from gb10.steps import (
     USER_NAME,
     built_layer,
     churn,
+    compile_files,
     graft_steps,
     image_step,
     kernel_file,
@@ -31,7 +32,7 @@ from gb10.steps import (
 )
 
 __all__ = ("COMPILE_SCRIPTS", "MACHINES", "UNPACKER", "USER_HOME", "USER_NAME", "Mod", "Options", "Overlay",
-           "PatchUse", "Plan", "Step", "Toolkit", "image_tag", "kernel_file", "plan_image",
+           "PatchUse", "Plan", "Step", "Toolkit", "compile_files", "image_tag", "kernel_file", "plan_image",
            "target_headers")  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
-from gb10.arch import Arch
+from gb10.arch import Arch, parse_arch
 from gb10.machine import MACHINES, glibc, uv_platform
 from gb10.model import PatchUse, Plan, Step
 from gb10.schema import requirement_name
@@ -51,16 +51,22 @@ def _below(plan: Plan, graft: Step) -> str:
 
 def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], *, jobs: int) -> str:
     """The Dockerfile that compiles one wheel; ``jobs`` is not part of any key."""
+    arch = plan.options.arch
     return _render(
         templates, "wheel.Dockerfile.j2", plan,
-        step=step, oldest_zip=OLDEST_ZIP, python=plan.recipe.python, jobs=jobs, arch=plan.options.arch,
-        machine=MACHINES[plan.options.target], patched=is_patched(plan, step),
+        step=step, wheel=plan.recipe.wheels[step.name], oldest_zip=OLDEST_ZIP, python=plan.recipe.python, jobs=jobs,
+        arch=arch, compiled=parse_arch(arch.kernels), machine=MACHINES[plan.options.target],
+        patched=bool(patches_for(plan, step)),
     )  # fmt: skip
 
 
-def is_patched(plan: Plan, step: Step) -> bool:
-    """Whether patches change the source that a wheel is compiled from."""
-    return bool(plan.options.patches_of(source_project(plan, step)))
+def patches_for(plan: Plan, step: Step) -> tuple[PatchUse, ...]:
+    """The patches of the source that a wheel is compiled from: of all of it, or of the folder that kernels of ours use.
+
+    A folder is a source of its own, bundled: a change to CUTLASS moves the kernels that are written on it alone.
+    """
+    bundled = plan.recipe.wheels[step.name].method == "extension"
+    return tuple(use for use in plan.options.patches_of(source_project(plan, step)) if bool(use.folder) == bundled)
 
 
 def source_project(plan: Plan, step: Step) -> str:

@@ -118,13 +118,22 @@ class Source(Model):
 
 
 class WheelBuild(Model):
-    """A wheel that is built here, from a source of this recipe."""
+    """A wheel that is built here: ``aot``, kernels of a source of this recipe, by the source's own driver.
 
-    method: Literal["aot"]
+    ``extension``, kernels of our own (``kernels/<set>/``), linked into torch operators; the source brings CUTLASS.
+    """
+
+    method: Literal["aot", "extension"]
     source: Name
     kernels: Name
     headers: tuple[Name, ...] = ()
     """Wheels of the image that the compile reads headers and libraries of the target from."""
+
+    @model_validator(mode="after")
+    def _torch(self) -> Self:
+        if self.method == "extension" and "torch" not in self.headers:
+            raise ValueError("method extension links against torch: name torch in headers")
+        return self
 
 
 class Layer(Model):

@@ -2,7 +2,7 @@
 
 import datetime
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
@@ -12,17 +12,22 @@ from gb10.digest import digest
 from gb10.errors import UsageError
 from gb10.machine import glibc, uv_platform
 from gb10.model import Options, Plan, Step, Toolkit
-from gb10.render import dockerfile, environment, wheel_dockerfile
+from gb10.render import dockerfile, environment, patches_for, wheel_dockerfile
 from gb10.schema import Layer, Lock, LockedDeb, LockedSdist, LockedWheel, Recipe, WheelBuild, requirement_name
 
 BLANK: Final = "0" * 64
 NO_DAY: Final = datetime.date(1980, 1, 1)
 USER_NAME: Final = "gb10"
 USER_HOME: Final = "/home/gb10"
-# What a compile stage finds in its /inside; a folder stands for every file below it, as in Toolkit.of.
-COMPILE_SCRIPTS: Final = tuple(
-    f"inside/{name}" for name in ("aot.py", "cuda_home.py", "jit_cache.py", "launch.py", "pack_wheel.py", "stub_torch")
-)
+# What a compile stage finds in its /inside, by method; a folder stands for every file below it, as in Toolkit.of.
+# extension.py takes the compile cache's settings from aot.py, pack_extension.py the archive from pack_wheel.py.
+COMPILE_SCRIPTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "aot": tuple(f"inside/{name}" for name in (
+        "aot.py", "cuda_home.py", "jit_cache.py", "launch.py", "pack_wheel.py", "stub_torch")),
+    "extension": tuple(f"inside/{name}" for name in (
+        "aot.py", "cuda_home.py", "extension.py", "gb10_kernels.py", "launch.py", "pack_extension.py",
+        "pack_wheel.py")),
+}  # fmt: skip
 INSTALLER: Final = "inside/install.py"
 SETTINGS: Final = "inside/settings.py"
 MOD_RUNNER: Final = "inside/mod.py"
@@ -81,8 +86,8 @@ def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
     text = wheel_dockerfile(undated, step, toolkit.templates, jobs=0)
     compilers = [_shas(lock.debs.build[options.build]), _shas(lock.wheels.tools[options.build])]
     _check_kernels(build, toolkit)
-    own = toolkit.of(kernel_file(build), INSTALLER, *COMPILE_SCRIPTS, *UNPACKER)
-    uses = [use.sha256 for use in options.patches_of(sdist.name)]
+    own = toolkit.of(kernel_file(build), INSTALLER, *compile_files(build), *UNPACKER)
+    uses = [[use.sha256, use.folder] if use.folder else use.sha256 for use in patches_for(draft, step)]
     patched = [uses, toolkit.of(*PATCHER)] if uses else []
     return replace(step, key=digest(["wheel", text, sdist.sha256, _shas(headers), compilers, own, *patched]))
 
@@ -96,18 +101,32 @@ def _sdist(pinned: str, lock: Lock) -> LockedSdist:
 
 def kernel_file(build: WheelBuild) -> str:
     """The kernel set of a wheel, as the catalog and the toolkit name the file."""
-    return f"kernels/{build.source}-{build.kernels}.toml"
+    return f"kernels/{_owner(build)}-{build.kernels}.toml"
+
+
+def compile_files(build: WheelBuild) -> tuple[str, ...]:
+    """What the compile stage of a wheel reads of ours beside the kernel set, as Toolkit.of takes it."""
+    units = (f"units/{build.kernels}",) if build.method == "extension" else ()
+    return (*COMPILE_SCRIPTS[build.method], *units)
+
+
+def _owner(build: WheelBuild) -> str:
+    """Whose kernels they are: a source's, or ours."""
+    return "gb10" if build.method == "extension" else build.source
 
 
 def _check_kernels(build: WheelBuild, toolkit: Toolkit) -> None:
-    prefix, suffix = f"kernels/{build.source}-", ".toml"
+    prefix, suffix = f"kernels/{_owner(build)}-", ".toml"
     known = [file.removeprefix(prefix).removesuffix(suffix) for file in sorted(toolkit.of("kernels"))
              if file.startswith(prefix)]  # fmt: skip
     if build.kernels not in known:
         closest = difflib.get_close_matches(build.kernels, known, n=1, cutoff=0.0)
         hint = f"known: {', '.join(known)}; closest is {closest[0]}" if closest else "write it: nothing is there yet"
-        raise UsageError(f"the source {build.source} has no kernel set {build.kernels!r}",
+        raise UsageError(f"the source {_owner(build)} has no kernel set {build.kernels!r}",
                          where=f"recipes/{kernel_file(build)}", hint=hint)  # fmt: skip
+    if not all(toolkit.of(name) for name in compile_files(build)):
+        raise UsageError(f"the kernel set {build.kernels} has no units", where=f"kernels/{build.kernels}",
+                         hint="put its .cu and .cpp files there")  # fmt: skip
 
 
 def target_headers(build: WheelBuild, lock: Lock, options: Options) -> tuple[LockedWheel, ...]:

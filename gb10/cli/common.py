@@ -38,6 +38,12 @@ ModOption = Annotated[
 ModNetworkOption = Annotated[
     bool, typer.Option("--mod-network", help="Let mods without a mod.yaml use the network (recorded).")
 ]
+RebuildFlashinferOption = Annotated[
+    bool, typer.Option("--rebuild-flashinfer", help="Compile FlashInfer's kernels anew, whatever the store holds.")
+]
+RebuildKernelsOption = Annotated[
+    bool, typer.Option("--rebuild-kernels", help="Compile our own kernels anew, whatever the store holds.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop: the same code as `plan`.")]
 VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Say more.")]
@@ -68,6 +74,11 @@ def request(
     """The request of a command line."""
     return Request(engine=engine, arch=arch, platform=platform, overlay=overlay, patches=tuple(patches or ()),
                    mods=tuple(mods or ()), mod_network=mod_network)  # fmt: skip
+
+
+def rebuilds(**asked: bool) -> tuple[str, ...]:
+    """What the ``--rebuild-…`` flags of a command line name."""
+    return tuple(name for name, really in asked.items() if really)
 
 
 def print_json(document: object) -> None:

@@ -17,8 +17,11 @@ from gb10.cli.common import (
     PatchOption,
     PlatformOption,
     QuietOption,
+    RebuildFlashinferOption,
+    RebuildKernelsOption,
     VerboseOption,
     print_json,
+    rebuilds,
     request,
     verb_app,
     workshop,
@@ -61,9 +64,8 @@ def image(
     context: Annotated[
         Path | None, typer.Option("--context", help="Leave the build context here, for `docker buildx bake`.")
     ] = None,
-    rebuild_flashinfer: Annotated[
-        bool, typer.Option("--rebuild-flashinfer", help="Compile FlashInfer's kernels anew, whatever the store holds.")
-    ] = False,
+    rebuild_flashinfer: RebuildFlashinferOption = False,
+    rebuild_kernels: RebuildKernelsOption = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = 0,
@@ -74,7 +76,7 @@ def image(
     shop = workshop(verbose, quiet)
     extra = check_reference(tag) if tag else None
     plan = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network))
-    rebuild = selected(plan, ("flashinfer",) if rebuild_flashinfer else ())
+    rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels))
     if not dry_run:
         wake_engine(shop)
     found = survey(shop, plan, rebuild)

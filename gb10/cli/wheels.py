@@ -1,9 +1,5 @@
 """``wheels``: compile the wheels only."""
 
-from typing import Annotated
-
-import typer
-
 from gb10.cli.common import (
     ArchOption,
     DryRunOption,
@@ -12,8 +8,11 @@ from gb10.cli.common import (
     PatchOption,
     PlatformOption,
     QuietOption,
+    RebuildFlashinferOption,
+    RebuildKernelsOption,
     VerboseOption,
     print_json,
+    rebuilds,
     request,
     verb_app,
     workshop,
@@ -31,6 +30,7 @@ app = verb_app("""Compile the wheels of an image recipe: real SASS for the arch 
 \b
 ./build.py wheels                          what is not in the store yet
 ./build.py wheels --rebuild-flashinfer     really compiled again, whatever the store holds
+./build.py wheels --rebuild-kernels        the same for kernels of our own
 ./build.py wheels --arch 12.1a             lives beside the 12.1f one
 
 Each wheel lies in the store under its key and is linked into wheels/; its path is printed.
@@ -44,9 +44,8 @@ def wheels(
     arch: ArchOption = "12.1f",
     platform: PlatformOption = None,
     patch: PatchOption = None,
-    rebuild_flashinfer: Annotated[
-        bool, typer.Option("--rebuild-flashinfer", help="Compile FlashInfer's kernels anew, whatever the store holds.")
-    ] = False,
+    rebuild_flashinfer: RebuildFlashinferOption = False,
+    rebuild_kernels: RebuildKernelsOption = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = 0,
@@ -55,7 +54,7 @@ def wheels(
     """Compile the wheels only."""
     shop = workshop(verbose, quiet)
     plan = make_plan(shop, request(engine, arch, platform, None, patches=patch)).wheels_only()
-    rebuild = selected(plan, ("flashinfer",) if rebuild_flashinfer else ())
+    rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels))
     found = survey(shop, plan, rebuild)
     if dry_run:
         try_patches(shop, plan)

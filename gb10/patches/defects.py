@@ -47,12 +47,13 @@ def _section(variants: Sequence[Patch]) -> str:
     upstream = f"; upstream: <{record.upstream}>" if record.upstream else ""
     since = f"since {record.since}" if record.since else "since before the releases looked at"
     until = f"until {record.until}" if record.until else "in every release so far"
+    left = "".join(f" Left so on `{releases}`: {_line(why)}" for releases, why in record.left.items())
     return f"""
 ### {variants[0].id}
 
 {_line(record.defect)} {_line(record.fix)}
 
-Applies to {ranges} ({since}, {until}{upstream}). Shown: {_line(record.proven)}
+Applies to {ranges} ({since}, {until}{upstream}).{left} Shown: {_line(record.proven)}
 """
 
 

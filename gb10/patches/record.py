@@ -1,13 +1,17 @@
 """The record beside a patch: the defect in words, and the probe that tells whether a tree has it. Pure."""
 
 import re
-from typing import Annotated, Literal, Self
+from pathlib import PurePosixPath
+from typing import Annotated, Final, Literal, Self
 
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import Version
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from gb10.patches.condition import check_glob, check_pattern, check_regex
 from gb10.schema import Model, Sentence
 
+KERNELS: Final = re.compile(r"kernels(/[a-z0-9_-]+)+/[\w.*-]+")
 Answer = Literal["needed", "present", "superseded", "absent"]
 
 
@@ -42,8 +46,37 @@ class Case(Model):
     when: Annotated[tuple[Condition, ...], Field(min_length=1)]
 
 
+def _specifier(text: str) -> str:
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier as error:
+        raise ValueError(f"{text!r} is no range of releases, as <4.5 is") from error
+    return text
+
+
+def _folder(text: str) -> str:
+    path = PurePosixPath(text)
+    if not path.parts or path.is_absolute() or ".." in path.parts or str(path) != text:
+        raise ValueError(f"{text!r} is no folder below the source's root")
+    return text
+
+
+def _kernels(text: str) -> str:
+    if not KERNELS.fullmatch(text):
+        raise ValueError(f"{text!r} is no file of our kernels, as kernels/moe/*.cu is")
+    return text
+
+
+Place = Annotated[str, AfterValidator(_folder)]
+OurFile = Annotated[str, AfterValidator(_kernels)]
+
+
 class Record(Model):
-    """A defect of an upstream release, and how it is told."""
+    """A defect of an upstream release, and how it is told.
+
+    ``adds``: a folder of the source -> files of our kernels that the patch lays there.
+    ``left``: releases that have the defect and get no patch on purpose, and why.
+    """
 
     defect: Sentence
     fix: Sentence
@@ -51,4 +84,12 @@ class Record(Model):
     until: str | None = None
     upstream: str | None = None
     proven: Sentence
+    adds: dict[Place, Annotated[tuple[OurFile, ...], Field(min_length=1)]] = Field(default_factory=dict)
+    left: dict[Annotated[str, AfterValidator(_specifier)], Sentence] = Field(default_factory=dict)
     probe: Annotated[tuple[Case, ...], Field(min_length=1)]
+
+    def why_left(self, version: Version) -> str | None:
+        """Why a release with the defect gets no patch; None when that is an oversight."""
+        release = Version(version.public)
+        return next((why for text, why in self.left.items() if SpecifierSet(text, prereleases=True).contains(release)),
+                    None)  # fmt: skip

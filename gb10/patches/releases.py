@@ -1,23 +1,30 @@
 """``patches/releases.lock.json``: the releases that every patch is held against, each file by sha256. Pure."""
 
-from typing import Literal
+import re
+from typing import Annotated, Literal, Self
 
 from packaging.version import Version
-from pydantic import ValidationError
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from gb10.artifact import Artifact
-from gb10.errors import UsageError
+from gb10.errors import PatchError, UsageError
+from gb10.patches.condition import check_glob, check_regex
+from gb10.patches.tree import Tree
 from gb10.schema import Filename, Model, Name, Sha256, Size
 
 PINS = "releases.lock.json"
 
 
 class Release(Model):
-    """The one file that stands for a release: its source archive, else its wheel for GB10. ``size`` in bytes."""
+    """The one file that stands for a release: its source archive, else its wheel for GB10. ``size`` in bytes.
+
+    ``folder``: where the release lies in the source archive of another source, which bundles it.
+    """
 
     filename: Filename
     sha256: Sha256
     size: Size
+    folder: Annotated[str, AfterValidator(check_glob)] | None = None
 
     @property
     def artifact(self) -> Artifact:
@@ -25,15 +32,38 @@ class Release(Model):
         return Artifact(self.filename, self.sha256, self.size)
 
 
+class Told(Model):
+    """Where a tree says its own version: ``number`` matches once in ``file``, and its groups are the parts."""
+
+    file: Annotated[str, AfterValidator(check_glob)]
+    number: Annotated[str, AfterValidator(check_regex)]
+
+
 class SourceReleases(Model):
-    """A source's projects on the package index, those asked first for a release first, and its pinned releases."""
+    """A source's projects on the package index, those asked first for a release first, and its pinned releases.
+
+    A source that is on no index has no projects; its releases are folders of others' archives, and ``told`` is how
+    any tree of it is held against the release that it stands for.
+    """
 
     projects: tuple[Name, ...]
-    releases: dict[str, Release]
+    told: Told | None = None
+    releases: Annotated[dict[str, Release], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _bundled(self) -> Self:
+        if self.told is None and any(release.folder for release in self.releases.values()):
+            raise ValueError("a release in a folder needs told: nothing else says which release lies there")
+        return self
 
     def pinned(self, version: Version) -> Release | None:
         """The pin of a release, however it is written: 0.33 is 0.33.0."""
         return next((release for text, release in self.releases.items() if Version(text) == version), None)
+
+    def bundled(self, sha256: str) -> tuple[Version, str] | None:
+        """The release that an archive bundles, and its folder there; None when no pin says so."""
+        found = ((text, one.folder) for text, one in self.releases.items() if one.sha256 == sha256)
+        return next(((Version(text), folder) for text, folder in found if folder), None)
 
 
 class Releases(Model):
@@ -41,6 +71,16 @@ class Releases(Model):
 
     version: Literal[1] = 1
     sources: dict[Name, SourceReleases]
+
+    @model_validator(mode="after")
+    def _one_pin(self) -> Self:
+        """An archive that bundles a release is pinned once, as a release of its own source."""
+        every = [release for source in self.sources.values() for release in source.releases.values()]
+        own = {release.artifact for release in every if release.folder is None}
+        lost = next((release for release in every if release.folder and release.artifact not in own), None)
+        if lost:
+            raise ValueError(f"{lost.filename} is no pinned release of the source that bundles {lost.folder}")
+        return self
 
     def source(self, name: str) -> SourceReleases:
         """One source; raises UsageError that lists them."""
@@ -57,3 +97,22 @@ def parse_releases(text: str) -> Releases:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise UsageError(f"patches/{PINS} is not one of ours", where=f"{place}: {first['msg']}") from error
+
+
+def told_version(source: str, told: Told, tree: Tree, where: str) -> Version:
+    """The version that a tree says it has; raises PatchError when it says none, or several."""
+    content = (tree.read(told.file) or b"").decode("utf-8", "replace")
+    found = list(re.finditer(told.number, content, re.MULTILINE))
+    if len(found) != 1:
+        what = "tells several versions" if found else "tells no version"
+        raise PatchError(f"no {source} tree: {told.file} {what}", where=where,
+                         hint=f"give a folder whose {told.file} is upstream's")  # fmt: skip
+    return Version(".".join(found[0].groups()))
+
+
+def check_told(source: str, told: Told, tree: Tree, version: Version, where: str) -> None:
+    """Raise PatchError for a tree that is of another version than the one it is to stand for."""
+    found = told_version(source, told, tree, where)
+    if found != Version(version.public):
+        raise PatchError(f"stale tree: {told.file} says {source} {found}, {version} is wanted", where=where,
+                         hint=f"take the tree of {version}, or name it {found}")  # fmt: skip

@@ -12,6 +12,7 @@ from packaging.version import Version
 from gb10.digest import digest
 from gb10.document import parse_document
 from gb10.errors import PatchError, UsageError
+from gb10.patches.added import added_files
 from gb10.patches.diff import FileDiff, check_size
 from gb10.patches.header import Header, parse_header
 from gb10.patches.parse import parse_diff
@@ -24,7 +25,7 @@ WIRING: Final = "wiring.patch"
 
 @dataclass(frozen=True, kw_only=True)
 class Patch:
-    """One patch of a series; a folder's ``files/`` are files that it adds."""
+    """One patch of a series; ``files`` are those that it adds, its own and of our kernels."""
 
     source: str
     name: str
@@ -91,10 +92,11 @@ def load_patch(folder: Path, source: str, name: str) -> Patch:
     if match is None:
         raise PatchError(f"{name!r} is not the name of a patch", where=str(folder))
     path = folder / name.rstrip("/")
-    diff, record = (path / WIRING, path / "probe.yaml") if path.is_dir() else (path, folder / f"{match['id']}.yaml")
+    diff, beside = (path / WIRING, path / "probe.yaml") if path.is_dir() else (path, folder / f"{match['id']}.yaml")
     text = _read(diff, f"patches/{source}/series", name)
-    files = _new_files(path / "files") if path.is_dir() else {}
-    where = f"patches/{source}/{record.relative_to(folder)}"
+    where = f"patches/{source}/{beside.relative_to(folder)}"
+    record = parse_document(_read(beside, where, name).decode(), Record, where=where, what="record of a patch")
+    files = added_files(path, folder.parents[1], record.adds)
     return Patch(
         source=source,
         name=name.rstrip("/"),
@@ -102,14 +104,16 @@ def load_patch(folder: Path, source: str, name: str) -> Patch:
         header=parse_header(text.decode("utf-8", "replace"), source, f"patches/{source}/{name}"),
         diffs=parse_diff(text, f"patches/{source}/{name}"),
         files=files,
-        record=parse_document(_read(record, where, name).decode(), Record, where=where, what="record of a patch"),
+        record=record,
         text=text,
-        sha256=digest(
-            [hashlib.sha256(text).hexdigest(), {path: hashlib.sha256(new).hexdigest() for path, new in files.items()}]
-        )
-        if files
-        else hashlib.sha256(text).hexdigest(),
+        sha256=_identity(text, files),
     )
+
+
+def _identity(text: bytes, files: Mapping[str, bytes]) -> str:
+    """The sha256 of the diff; with added files, of theirs and the paths, too."""
+    own = hashlib.sha256(text).hexdigest()
+    return digest([own, {path: hashlib.sha256(new).hexdigest() for path, new in files.items()}]) if files else own
 
 
 def _read(path: Path, where: str, name: str) -> bytes:
@@ -119,16 +123,6 @@ def _read(path: Path, where: str, name: str) -> bytes:
         )
     check_size(path.stat().st_size, path.name)
     return path.read_bytes()
-
-
-def _new_files(folder: Path) -> dict[str, bytes]:
-    paths = [folder.parent, folder, *sorted(folder.rglob("*"))]
-    link = next((path for path in paths if path.is_symlink()), None)
-    if link:
-        raise PatchError(f"{link.name} is a link: a patch adds plain files", where=str(link))
-    files = [path for path in paths if path.is_file()]
-    check_size(sum(path.stat().st_size for path in files), str(folder))
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def _check_variants(patches: Iterable[Patch]) -> None:

@@ -141,6 +141,23 @@ class Changed:
         return self.changes[path] if path in self.changes else self.below.read(path)
 
 
+class Below:
+    """A folder of a tree as a tree of its own: a source that another one bundles."""
+
+    def __init__(self, around: Tree, folder: str) -> None:
+        self.around = around
+        self.start = f"{folder}/"
+        self.installed = around.installed
+
+    def paths(self) -> tuple[str, ...]:
+        """Every file, sorted."""
+        return tuple(path.removeprefix(self.start) for path in self.around.paths() if path.startswith(self.start))
+
+    def read(self, path: str) -> bytes | None:
+        """A file's bytes; None when there is none."""
+        return self.around.read(self.start + path)
+
+
 def open_tree(path: Path) -> Tree:
     """The tree at a path: a directory, ``*.whl`` or a source archive. Raises PatchError."""
     if path.is_dir():

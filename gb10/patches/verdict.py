@@ -17,12 +17,16 @@ Outcome = Literal["applies", "not-applicable", "already-upstream", "superseded",
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What becomes of a patch on a release; ``changes`` are its files afterwards (None: gone)."""
+    """What becomes of a patch on a release; ``changes`` are its files afterwards (None: gone).
+
+    ``left``: the release has the defect, and gets no patch on purpose.
+    """
 
     patch: Patch
     outcome: Outcome
     probe: Answered
     why: str
+    left: bool = False
     changes: Mapping[str, bytes | None] = field(default_factory=dict)
     offsets: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
@@ -33,15 +37,17 @@ class Verdict:
 
     @property
     def overdue(self) -> bool:
-        """Whether the defect is there, and no range says so."""
-        return self.outcome == "not-applicable" and self.probe.answer == "needed"
+        """Whether the defect is there, and neither a range nor the record says what to do about it."""
+        return self.outcome == "not-applicable" and self.probe.answer == "needed" and not self.left
 
 
 def judge(patch: Patch, version: Version, tree: Tree) -> Verdict:
     """The outcome of one patch on one release."""
     answered = ask(patch.record, tree)
     if not patch.applies_to(version):
-        return Verdict(patch=patch, outcome="not-applicable", probe=answered, why=_outside(patch, answered))
+        left = patch.record.why_left(version)
+        return Verdict(patch=patch, outcome="not-applicable", probe=answered, why=_outside(patch, answered, left),
+                       left=left is not None)  # fmt: skip
     if tree.installed and not patch.installable:
         return Verdict(
             patch=patch, outcome="not-applicable", probe=answered, why="a wheel does not hold what it changes"
@@ -84,13 +90,12 @@ def changes_of(verdicts: Iterable[Verdict]) -> dict[str, bytes | None]:
     return {path: content for verdict in verdicts for path, content in verdict.changes.items()}
 
 
-def _outside(patch: Patch, answered: Answered) -> str:
+def _outside(patch: Patch, answered: Answered, left: str | None) -> str:
     reason = f"outside {patch.header.releases}"
-    return (
-        f"{reason}, but the defect is there: {answered.why}"
-        if answered.answer == "needed"
-        else f"{reason}: {answered.why}"
-    )
+    if answered.answer != "needed":
+        return f"{reason}: {answered.why}"
+    there = f"the defect is there: {answered.why}"
+    return f"{reason}, where {there}; left so: {left}" if left else f"{reason}, but {there}"
 
 
 def _try(patch: Patch, answered: Answered, tree: Tree) -> Verdict:

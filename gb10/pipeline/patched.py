@@ -1,6 +1,7 @@
 """What is patched in a build: chosen by series, release and --patch when planned, applied strictly when it runs."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import parse_sdist_filename, parse_wheel_filename
@@ -10,16 +11,25 @@ from gb10.errors import PatchError, UsageError
 from gb10.model import PatchUse
 from gb10.patches.foreign import Foreign, apply_foreign, find_foreign, load_foreign
 from gb10.patches.places import installed, placed
-from gb10.patches.releases import Releases
+from gb10.patches.releases import PINS, Releases, told_version
 from gb10.patches.series import Patch, load_series
-from gb10.patches.tree import Changed, open_tree
+from gb10.patches.tree import Below, Changed, Tree, open_tree
 from gb10.patches.verdict import changes_of, judge_series, variants_for
 from gb10.pipeline.patching import refuse, series_root
 from gb10.pipeline.releases import load_releases
 from gb10.pipeline.workshop import Workshop
-from gb10.schema import Architecture, Lock, Recipe
+from gb10.schema import Architecture, Lock, Recipe, requirement_name
 
 AGAIN = "run the command again"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Place:
+    """Where an image's lock has a source: a project's files, or the folder in which a compiled archive bundles it."""
+
+    project: str
+    version: Version
+    folder: str = ""
 
 
 def plan_patches(
@@ -31,8 +41,21 @@ def plan_patches(
     """
     locked = _locked(lock, target)
     releases = load_releases(shop)
-    series = [use for source in recipe.patches for use in _from_series(shop, releases, source, locked, lock.sdists)]
-    return (*series, *(use for text in by_hand for use in _by_hand(releases, text, locked)))
+    places = {source: _place(releases, source, lock, locked) for source in recipe.patches}
+    series = [use for source, place in places.items() for use in _from_series(shop, source, lock, place)]
+    uses = (*series, *(use for text in by_hand for use in _by_hand(releases, text, lock, locked)))
+    _check_compiled(recipe, uses)
+    return uses
+
+
+def _check_compiled(recipe: Recipe, uses: Sequence[PatchUse]) -> None:
+    """Raise UsageError for a patch of a bundled source that nothing is compiled over: it would change nothing."""
+    over = {requirement_name(recipe.sources[wheel.source].sdist) for wheel in recipe.wheels.values()
+            if wheel.method == "extension"}  # fmt: skip
+    for use in uses:
+        if use.folder and use.project not in over:
+            raise UsageError(f"{use.source} lies in the archive of {use.project}, and nothing is compiled over it here",
+                             hint=f"do not patch {use.source}, or add a wheel of method extension")  # fmt: skip
 
 
 def _locked(lock: Lock, target: Architecture) -> dict[str, Version]:
@@ -46,19 +69,31 @@ def _locked(lock: Lock, target: Architecture) -> dict[str, Version]:
     return wheels | sdists
 
 
-def _from_series(
-    shop: Workshop, releases: Releases, source: str, locked: Mapping[str, Version], sources: Collection[str]
-) -> Iterator[PatchUse]:
-    """``sources``: the projects whose source archives are compiled; the others are there as wheels alone."""
+def _place(releases: Releases, source: str, lock: Lock, locked: Mapping[str, Version]) -> _Place | None:
+    """None for a source of which the image has nothing; raises UsageError when no pin says what an archive bundles."""
+    known = releases.source(source)
+    if known.projects:
+        project = next((name for name in known.projects if name in locked), None)
+        return _Place(project=project, version=locked[project]) if project else None
+    for sdist in lock.sdists.values():
+        if found := known.bundled(sdist.sha256):
+            return _Place(project=sdist.name, version=found[0], folder=found[1])
+    archives = ", ".join(sdist.filename for sdist in lock.sdists.values()) or "none"
+    raise UsageError(f"no pin says that a source archive of this image bundles {source}",
+                     where=f"source archives: {archives}",
+                     hint=f"name one as a release of {source} in patches/{PINS}, or do not patch it")  # fmt: skip
+
+
+def _from_series(shop: Workshop, source: str, lock: Lock, place: _Place | None) -> Iterator[PatchUse]:
+    """Of a project that is there as a wheel alone, and not compiled, only what a wheel holds."""
     patches = load_series(series_root(shop), source)
-    project = next((name for name in releases.source(source).projects if name in locked), None)
-    for patch in variants_for(patches, locked[project]) if project else ():
-        if project and patch.applies_to(locked[project]) and (patch.installable or project in sources):
-            yield PatchUse(source=source, project=project, name=patch.name, sha256=patch.sha256,
-                           installable=patch.installable)  # fmt: skip
+    for patch in variants_for(patches, place.version) if place else ():
+        if place and patch.applies_to(place.version) and (patch.installable or place.project in lock.sdists):
+            yield PatchUse(source=source, project=place.project, name=patch.name, sha256=patch.sha256,
+                           installable=patch.installable and not place.folder, folder=place.folder)  # fmt: skip
 
 
-def _by_hand(releases: Releases, text: str, locked: Mapping[str, Version]) -> Iterator[PatchUse]:
+def _by_hand(releases: Releases, text: str, lock: Lock, locked: Mapping[str, Version]) -> Iterator[PatchUse]:
     """``FILE``, ``DIR``, or ``SOURCE=FILE`` where the paths in it do not tell whose it is."""
     if "://" in text:
         raise UsageError(f"--patch {text} is a URL", hint="download it, read it, and give the file")
@@ -67,28 +102,60 @@ def _by_hand(releases: Releases, text: str, locked: Mapping[str, Version]) -> It
         releases.source(source)
     for file in find_foreign(Path(place)):
         patch = load_foreign(file, source or None)
-        project = next((name for name in releases.source(patch.source).projects if name in locked), None)
-        if project is None:
+        at = _place(releases, patch.source, lock, locked)
+        if at is None:
             raise UsageError(f"{file} changes {patch.source}, which is not in this image",
                              hint="choose the engine whose package it changes: --engine")  # fmt: skip
         wheel = any(installed(placed(diff.path, patch.source, wheel=True)) for diff in patch.diffs)
-        yield PatchUse(source=patch.source, project=project, name=patch.name, sha256=patch.sha256,
-                       path=str(file.absolute()), installable=wheel)  # fmt: skip
+        yield PatchUse(source=patch.source, project=at.project, name=patch.name, sha256=patch.sha256,
+                       path=str(file.absolute()), installable=wheel and not at.folder,
+                       folder=at.folder)  # fmt: skip
 
 
 def patched_files(shop: Workshop, source: Path, uses: Sequence[PatchUse]) -> Mapping[str, bytes | None]:
     """What the patches change in a wheel or a source archive; each is told. Raises PatchError."""
     tree = open_tree(source)
-    version = (parse_wheel_filename(source.name) if tree.installed else parse_sdist_filename(source.name))[1]
-    verdicts = judge_series(_planned(shop, uses), version, tree)
-    refuse(verdicts, version)
+    changes: dict[str, bytes | None] = {}
+    for folder in dict.fromkeys(use.folder for use in uses):
+        own = [use for use in uses if use.folder == folder]
+        part = _part(shop, Changed(tree, changes), source.name, own[0])
+        start = f"{folder}/" if folder else ""
+        changes |= {start + path: content for path, content in _changes(shop, part, own).items()}
+    return changes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Part:
+    """Files that are patched as one release: all of an archive or a wheel, or what it bundles in a folder."""
+
+    tree: Tree
+    version: Version
+    label: str
+
+
+def _part(shop: Workshop, tree: Tree, file: str, use: PatchUse) -> _Part:
+    """The part that a patch is for; raises PatchError when what is bundled does not tell its release."""
+    if not use.folder:
+        version = (parse_wheel_filename(file) if tree.installed else parse_sdist_filename(file))[1]
+        return _Part(tree=tree, version=version, label=file)
+    told = load_releases(shop).source(use.source).told
+    if told is None:
+        raise PatchError(f"patches/{PINS} changed while it was used", hint=AGAIN)
+    below, label = Below(tree, use.folder), f"{file}, {use.folder}"
+    return _Part(tree=below, version=told_version(use.source, told, below, label), label=label)
+
+
+def _changes(shop: Workshop, part: _Part, uses: Sequence[PatchUse]) -> dict[str, bytes | None]:
+    """The changed files of one part, by their paths in it."""
+    verdicts = judge_series(_planned(shop, uses), part.version, part.tree)
+    refuse(verdicts, part.version)
     for verdict in verdicts:
-        shop.talk.say(f"{verdict.patch.place}: applied to {source.name}{_moved(verdict.offsets)}")
+        shop.talk.say(f"{verdict.patch.place}: applied to {part.label}{_moved(verdict.offsets)}")
     changes = changes_of(verdicts)
     for use in uses:
         if use.path is not None:
-            applied = apply_foreign(_unchanged(use), Changed(tree, changes))
-            for line in (f"{use.path}: applied to {source.name}", *applied.notes):
+            applied = apply_foreign(_unchanged(use), Changed(part.tree, changes))
+            for line in (f"{use.path}: applied to {part.label}", *applied.notes):
                 shop.talk.say(line)
             changes |= applied.changes
     return changes

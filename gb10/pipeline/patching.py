@@ -47,7 +47,7 @@ def status(shop: Workshop, source: str, versions: Sequence[Version], tree: Path 
                                   hint="a README.md beside it says why nothing is carried")  # fmt: skip
     releases = load_releases(shop)
     if tree is not None:
-        return tuple(_row(patches, open_folder(tree, source, version)) for version in versions)
+        return tuple(_row(patches, open_folder(tree, releases, source, version)) for version in versions)
     wanted = versions or sorted(map(Version, releases.source(source).releases))
     with ThreadPoolExecutor(cores()) as pool, shop.talk.task(f"{source}: {len(wanted)} releases") as task:
 

@@ -12,8 +12,8 @@ from gb10.errors import FetchError, UsageError
 from gb10.fetch import intact
 from gb10.index import Link, fetch_all, read_settings
 from gb10.index.client import open_index_session, size_of, sources
-from gb10.patches.releases import PINS, Release, Releases, parse_releases
-from gb10.patches.tree import Repacked, Sdist, Tree, Wheel, open_tree
+from gb10.patches.releases import PINS, Release, Releases, check_told, parse_releases
+from gb10.patches.tree import Below, Repacked, Sdist, Tree, Wheel, open_tree
 from gb10.pipeline.workshop import Workshop
 from gb10.store import is_sealed, seal
 
@@ -47,19 +47,34 @@ def parse_version(text: str) -> Version:
 
 
 def open_release(shop: Workshop, releases: Releases, source: str, version: Version) -> Opened:
-    """A release by its pin, else by what the index says now, and that is said. Raises FetchError, UsageError."""
+    """A release by its pin, else by what the index says now, and that is said.
+
+    Raises FetchError, UsageError, and PatchError for a pin whose tree is of another version.
+    """
     pinned = releases.source(source).pinned(version)
     release = pinned or _ask(shop, releases, source, version)
-    return Opened(source=source, version=version, tree=_tree(shop, release), pinned=pinned is not None)
+    around = _tree(shop, release)
+    tree = Below(around, release.folder) if release.folder else around
+    where = f"{release.filename}, {release.folder}" if release.folder else release.filename
+    _check_told(releases, source, version, tree, where)
+    return Opened(source=source, version=version, tree=tree, pinned=pinned is not None)
 
 
-def open_folder(path: Path, source: str, version: Version) -> Opened:
-    """A directory, wheel or source archive of the user's as a release."""
-    return Opened(source=source, version=version, tree=open_tree(path), pinned=False)
+def open_folder(path: Path, releases: Releases, source: str, version: Version) -> Opened:
+    """A directory, wheel or source archive of the user's as a release; raises PatchError when it tells another."""
+    tree = open_tree(path)
+    _check_told(releases, source, version, tree, str(path))
+    return Opened(source=source, version=version, tree=tree, pinned=False)
+
+
+def _check_told(releases: Releases, source: str, version: Version, tree: Tree, where: str) -> None:
+    told = releases.source(source).told
+    if told:
+        check_told(source, told, tree, version, where)
 
 
 def _tree(shop: Workshop, release: Release) -> Tree:
-    """The release's files; a source archive is kept as a zip, in which one file is found without reading all."""
+    """The archive's files; a source archive is kept as a zip, in which one file is found without reading all."""
     artifact = release.artifact
     intact(shop.store, artifact, lambda path: shop.talk.say(f"{path.name} is damaged in the store: fetching it again"))
     path = fetch_all([artifact], shop.store, shop.env)[release.sha256]
@@ -85,15 +100,20 @@ def _repack(sdist: Path) -> Callable[[Path], None]:
 
 def _ask(shop: Workshop, releases: Releases, source: str, version: Version) -> Release:
     """The release's best file on the index, by the hash the index gives it now."""
+    known = releases.source(source)
+    if not known.projects:
+        raise UsageError(f"{source} {version} is not pinned, and {source} is on no package index",
+                         where=f"pinned: {', '.join(known.releases)}",
+                         hint=f"give its files: --tree DIR --ref {version}")  # fmt: skip
     session = open_index_session(shop.env)
-    for project in releases.source(source).projects:
+    for project in known.projects:
         links = [link for place in sources(session, read_settings(shop.env)) for link in place.links(project)]
         best = _best([link for link in links if version_of(link) == version])
         if best and best.sha256:
             shop.talk.say(f"{best.filename} is not pinned: taken from the index with sha256 {best.sha256[:12]}")
             return Release(filename=best.filename, sha256=best.sha256, size=size_of(session, best))
     raise FetchError(f"the package index has no {source} {version}",
-                     where=f"asked for {', '.join(releases.source(source).projects)}",
+                     where=f"asked for {', '.join(known.projects)}",
                      hint="give another release with --ref, or its files with --tree DIR --ref VERSION")  # fmt: skip
 
 

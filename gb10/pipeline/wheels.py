@@ -17,12 +17,15 @@ from gb10.pipeline.patched import patched_files
 from gb10.pipeline.prepare import fetch_files, make_rootfs, store_paths
 from gb10.pipeline.proof import prove_wheel
 from gb10.pipeline.workshop import Workshop
-from gb10.plan import COMPILE_SCRIPTS, Plan, Step, kernel_file
-from gb10.render import is_patched, source_project, wheel_dockerfile
+from gb10.plan import Plan, Step, compile_files, kernel_file
+from gb10.render import patches_for, wheel_dockerfile
 from gb10.store import file_sha256, is_sealed, seal
 from gb10.talk import Task
 
+READERS = ("inside/markers.py", "inside/scan.py")
+"""They read GPU code back and decide no byte of a wheel: they are in no key of one."""
 UNITS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
+OURS = "kernels"  # as --rebuild-kernels names the wheels of our own kernels
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,16 +114,17 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path,
 def check_sources(shop: Workshop, plan: Plan) -> None:
     """Hold the patches against the sources that will be compiled, before anything is. Raises PatchError, FetchError."""
     for step in plan.of_kind("wheel"):
-        if is_patched(plan, step) and not shop.store.entry("wheels", step.key).exists():
+        if patches_for(plan, step) and not shop.store.entry("wheels", step.key).exists():
             fetch_files(shop, (step,))
             _patched(shop, plan, step, store_paths(shop, step.files)[0])
 
 
 def _patched(shop: Workshop, plan: Plan, step: Step, sdist: Path) -> dict[str, Lay]:
     """The files that the patches change in the source of a compile, if any. Raises PatchError."""
-    if not is_patched(plan, step):
+    uses = patches_for(plan, step)
+    if not uses:
         return {}
-    changes = patched_files(shop, sdist, plan.options.patches_of(source_project(plan, step)))
+    changes = patched_files(shop, sdist, uses)
     kept: dict[str, Path | bytes] = {path: content for path, content in changes.items() if content is not None}
     if len(kept) < len(changes):
         raise PatchError("a patch deletes files of a source that is compiled", where="\n".join(changes.keys() - kept),
@@ -129,14 +133,15 @@ def _patched(shop: Workshop, plan: Plan, step: Step, sdist: Path) -> dict[str, L
 
 
 def _files(shop: Workshop, plan: Plan, step: Step, base: Path, *, jobs: int) -> dict[str, Path | bytes]:
-    own = shop.catalog.contents
-    scripts = {name: own[name] for name in shop.catalog.toolkit.of(*COMPILE_SCRIPTS)}
+    own, build = shop.catalog.contents, plan.recipe.wheels[step.name]
+    scripts = {name: own[name] for name in shop.catalog.toolkit.of(*compile_files(build))}
     return {
         "Dockerfile": wheel_dockerfile(plan, step, shop.catalog.templates, jobs=jobs).encode(),
         "base-build.tar": base,
         "install.py": own["inside/install.py"],
-        "kernels.toml": own[kernel_file(plan.recipe.wheels[step.name])],
+        "kernels.toml": own[kernel_file(build)],
         **scripts,
+        **{name: own[name] for name in READERS},
     }
 
 
@@ -155,8 +160,9 @@ def _seal(work: Path) -> None:
 
 
 def selected(plan: Plan, names: Collection[str]) -> frozenset[str]:
-    """The wheel steps that ``--rebuild-<source>`` names; raises UsageError when the recipe builds none from it."""
-    chosen = {step.name: plan.recipe.wheels[step.name].source for step in plan.of_kind("wheel")}
+    """The wheel steps that ``--rebuild-<source>`` and ``--rebuild-kernels`` (ours) name; raises UsageError for none."""
+    builds = {step.name: plan.recipe.wheels[step.name] for step in plan.of_kind("wheel")}
+    chosen = {name: OURS if build.method == "extension" else build.source for name, build in builds.items()}
     for name in names:
         if name not in chosen.values():
             raise UsageError(f"--rebuild-{name}: the recipe builds no wheel from {name}",

@@ -57,6 +57,18 @@ print(json.dumps({"version": found[0].version, "distributions": len(found), "wro
 """
 
 
+OPERATOR = """
+import json, torch, gb10_kernels
+operator = torch.ops.gb10.cutlass_moe_mm.default
+empty = torch.empty(0)
+try:
+    operator(*[empty] * 10, False, False)
+except NotImplementedError as error:
+    refused = "CPU" in str(error)
+print(json.dumps({"version": gb10_kernels.__version__, "schema": str(operator._schema), "refused": refused}))
+"""
+
+
 def build(*arguments: str) -> dict[str, object]:
     text = capture([sys.executable, str(ROOT / "build.py"), "image", "--json", "--quiet", *arguments], env=os.environ)
     document: dict[str, object] = json.loads(text)
@@ -139,6 +151,13 @@ def test_the_patched_engine_is_what_python_finds(python: Callable[..., str]) -> 
     assert found["distributions"] == 1
     assert found["wrong"] == []
     assert found["switch"]
+
+
+def test_the_operator_of_our_kernels_loads_beside_torch_under_qemu(python: Callable[..., str]) -> None:
+    found = json.loads(python("-c", OPERATOR))
+    assert found["refused"]
+    assert found["version"].startswith("0.1.0+gb10.")
+    assert found["schema"].startswith("gb10::cutlass_moe_mm(Tensor($0! -> ) out, Tensor a, Tensor b")
 
 
 def test_pip_finds_every_requirement_met(python: Callable[..., str]) -> None:

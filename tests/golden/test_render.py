@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -11,6 +12,7 @@ from gb10.catalog import ROOT, Catalog
 from gb10.lock import load_lock, load_recipe, lock_path
 from gb10.plan import Mod, Options, Overlay, Plan, plan_image
 from gb10.render import bake, dockerfile, environment, labels, scan_dockerfile, wheel_dockerfile
+from gb10.schema import WheelBuild
 from tests.golden.conftest import Golden
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
@@ -49,6 +51,17 @@ def test_wheel_dockerfile(golden: Golden, arch: str) -> None:
     plan = plan_for(arch)
     text = wheel_dockerfile(plan, plan.step("flashinfer-jit-cache"), Catalog(ROOT).templates, jobs=2)
     golden(f"render/wheel-{arch}.Dockerfile", without_keys(text))
+
+
+@pytest.mark.parametrize(("arch", "build"), [("12.1f", "amd64"), ("12.1", "arm64")])
+def test_wheel_dockerfile_of_our_own_kernels(golden: Golden, arch: str, build: Literal["amd64", "arm64"]) -> None:
+    recipe, target = load_recipe(RECIPE), parse_arch(arch)
+    wheel = WheelBuild(method="extension", source="flashinfer", kernels="moe", headers=("torch",))
+    ours = recipe.model_copy(update={"wheels": {"gb10-kernels": wheel}})
+    options = Options(arch=target, platform=target.platform, build=build)
+    plan = plan_image(ours, load_lock(lock_path(RECIPE)), Catalog(ROOT).toolkit, options)
+    text = wheel_dockerfile(plan, plan.step("gb10-kernels"), Catalog(ROOT).templates, jobs=2)
+    golden(f"render/wheel-extension-{arch}-on-{build}.Dockerfile", without_keys(text))
 
 
 def test_scan_dockerfile(golden: Golden) -> None:

@@ -26,6 +26,7 @@ MISTAKES = {
     "not-pinned": ("sdist: alpha==1", "sdist: alpha>=1"),
     "unknown-source": ("source: alpha", "source: beta"),
     "unknown-method": ("method: aot", "method: guess"),
+    "extension-without-torch": ("method: aot", "method: extension"),
     "layer-of-nothing": ("{name: one, packages: [alpha]}", "{name: one}"),
     "two-rests": ("{name: one, packages: [alpha]}", "{name: one, rest: true}"),
     "bad-architecture": ("amd64: [", "x86_64: ["),

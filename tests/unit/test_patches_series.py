@@ -137,6 +137,55 @@ def test_a_folder_adds_files_and_refuses_those_that_are_there(tmp_path: Path) ->
     assert judge(patch, Version("1.0"), Changed(tree, verdict.changes)).outcome == "already-upstream"
 
 
+def with_kernels(root: Path, adds: str) -> Patch:
+    for name in ("a.cu", "b.h", "ops.cpp"):
+        (root / "kernels/demo").mkdir(parents=True, exist_ok=True)
+        (root / "kernels/demo" / name).write_text(f"{name}\n", encoding="utf-8")
+    record = RECORD.replace("probe:\n", f"adds: {adds}\nprobe:\n")
+    (patch,) = series(root, **{"series": "0002-kernel/\n", "0002-kernel/wiring.patch": PATCH,
+                               "0002-kernel/probe.yaml": record, "0002-kernel/files/demo/k.cu": "k\n"})  # fmt: skip
+    return patch
+
+
+def test_a_record_lays_our_kernels_into_the_tree_and_they_are_part_of_the_patch(tmp_path: Path) -> None:
+    patch = with_kernels(tmp_path, "{demo/gb10: [kernels/demo/*.cu, kernels/demo/*.h]}")
+    assert dict(patch.files) == {"demo/gb10/a.cu": b"a.cu\n", "demo/gb10/b.h": b"b.h\n", "demo/k.cu": b"k\n"}
+    tree = Changed(open_tree(tmp_path / "patches"), {"demo/a.py": SOURCE.encode()})
+    assert judge(patch, Version("1.0"), tree).changes["demo/gb10/a.cu"] == b"a.cu\n"
+    (tmp_path / "kernels/demo/b.h").write_text("another\n", encoding="utf-8")
+    (again,) = load_series(tmp_path / "patches", "demo")
+    assert again.sha256 != patch.sha256
+
+
+@pytest.mark.parametrize(
+    ("adds", "why"),
+    [
+        ("{demo/gb10: [kernels/demo/*.cuh]}", "there is no kernels/demo/"),
+        ("{demo: [kernels/demo/a.cu, kernels/demo/*.cu]}", "demo/a.cu is added twice"),
+        ("{demo/gb10: [kernels/../secret/*]}", "not a valid record"),
+        ("{demo/gb10: [gb10/steps.py]}", "not a valid record"),
+        ("{demo/gb10: [/kernels/demo/a.cu]}", "not a valid record"),
+        ("{demo/gb10: []}", "not a valid record"),
+        ("{../gb10: [kernels/demo/*.cu]}", "not a valid record"),
+        ("{/gb10: [kernels/demo/*.cu]}", "not a valid record"),
+        ("{demo//gb10: [kernels/demo/*.cu]}", "not a valid record"),
+        ("{.: [kernels/demo/*.cu]}", "not a valid record"),
+    ],
+)
+def test_kernels_that_are_not_there_or_would_land_elsewhere_are_refused(tmp_path: Path, adds: str, why: str) -> None:
+    with pytest.raises(Gb10Error, match=why):
+        with_kernels(tmp_path, adds)
+
+
+@pytest.mark.parametrize("link", ["demo/c.cu", "more"])
+def test_a_link_among_the_kernels_is_refused(tmp_path: Path, link: str) -> None:
+    with_kernels(tmp_path, "{demo/gb10: [kernels/demo/*.cu]}")
+    (tmp_path / "kernels" / link).symlink_to(tmp_path / ("patches" if "." in link else "kernels/demo"))
+    name = "demo" if "." in link else link
+    with pytest.raises(PatchError, match="is a link"):
+        with_kernels(tmp_path, f"{{demo/gb10: [kernels/{name}/*.cu]}}")
+
+
 @pytest.mark.parametrize(
     ("files", "why"),
     [

@@ -19,6 +19,7 @@ from gb10.schema import Lock, Recipe, Source
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 WHEEL = "flashinfer-jit-cache"
 COMPILED = {WHEEL, f"layer-{WHEEL}", "image", "proof"}
+BOTH = {*COMPILED, "gb10-kernels", "layer-gb10-kernels"}
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def test_steps_come_after_what_they_need(recipe: Recipe, lock: Lock) -> None:
 
 
 def test_another_arch_moves_the_kernels_and_no_layer_of_upstream(recipe: Recipe, lock: Lock) -> None:
-    assert moved(make(recipe, lock), make(recipe, lock, arch="12.1a")) == COMPILED
+    assert moved(make(recipe, lock), make(recipe, lock, arch="12.1a")) == BOTH
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def test_the_python_and_the_suite_move_what_is_installed_for_them(
 ) -> None:
     other = Recipe.model_validate(_merged(recipe.model_dump(), change))
     before = make(recipe, lock)
-    assert moved(before, make(other, lock)) == {*layers(before), *COMPILED}
+    assert moved(before, make(other, lock)) == {*layers(before), *BOTH}
 
 
 def _merged(old: dict[str, object], new: Mapping[str, object]) -> dict[str, object]:
@@ -106,10 +107,10 @@ def _merged(old: dict[str, object], new: Mapping[str, object]) -> dict[str, obje
     return {**old, **new, **nested}
 
 
-def test_the_day_of_the_lock_moves_all_but_the_compiled_wheel(recipe: Recipe, lock: Lock) -> None:
+def test_the_day_of_the_lock_moves_all_but_the_compiled_wheels(recipe: Recipe, lock: Lock) -> None:
     before = make(recipe, lock)
     later = lock.model_copy(update={"created": lock.created + datetime.timedelta(days=1)})
-    assert moved(before, make(recipe, later)) == {step.name for step in before.steps} - {WHEEL}
+    assert moved(before, make(recipe, later)) == {step.name for step in before.steps} - {WHEEL, "gb10-kernels"}
 
 
 def test_the_digest_of_the_lock_moves_the_image_that_names_it(recipe: Recipe, lock: Lock) -> None:
@@ -139,7 +140,7 @@ def test_the_proof_is_no_part_of_the_record(recipe: Recipe, lock: Lock) -> None:
 @pytest.mark.parametrize(
     ("file", "steps"),
     [
-        ("inside/aot.py", COMPILED),
+        ("inside/aot.py", BOTH),
         ("inside/stub_torch/torch/__init__.py", COMPILED),
         ("kernels/flashinfer-core.toml", COMPILED),
         ("kernels/flashinfer-smoke.toml", set()),
@@ -167,7 +168,7 @@ def test_the_installer_and_the_unpacker_move_what_stands_on_them(recipe: Recipe,
 
 @pytest.mark.parametrize(
     ("template", "steps"),
-    [("image", {"image", "proof"}), ("wheel", COMPILED), ("scan", set())],
+    [("image", {"image", "proof"}), ("wheel", BOTH), ("scan", set())],
 )
 def test_a_template_moves_the_steps_whose_dockerfile_it_is(
     recipe: Recipe, lock: Lock, template: str, steps: set[str]
@@ -180,7 +181,7 @@ def test_a_template_moves_the_steps_whose_dockerfile_it_is(
 
 
 def test_what_the_keys_name_is_there_and_whole() -> None:
-    assert all(Catalog(ROOT).toolkit.of(name) for name in COMPILE_SCRIPTS)
+    assert all(Catalog(ROOT).toolkit.of(name) for names in COMPILE_SCRIPTS.values() for name in names)
     assert set(UNPACKER) == _imported("rootfs")
 
 
@@ -283,6 +284,7 @@ def test_the_wheels_plan_is_the_part_that_the_wheels_need(recipe: Recipe, lock: 
         "base-build",
         "tools",
         "flashinfer-jit-cache",
+        "gb10-kernels",
     }
 
 
@@ -324,6 +326,18 @@ def test_a_patch_of_what_is_compiled_moves_the_compiled_wheel(recipe: Recipe, lo
     assert moved(make(recipe, lock), patched(recipe, lock, sources_only)) == COMPILED
 
 
+def test_a_patch_of_what_an_archive_bundles_moves_the_kernels_of_ours_alone(recipe: Recipe, lock: Lock) -> None:
+    use = PatchUse(source="cutlass", project="flashinfer-python", name="0001-a", sha256="a" * 64, installable=False,
+                   folder="3rdparty/cutlass")  # fmt: skip
+    after = patched(recipe, lock, use)
+    ours = {"gb10-kernels", "layer-gb10-kernels", "image", "proof"}
+    assert moved(make(recipe, lock), after) == ours
+    assert moved(patched(recipe, lock, replace(use, folder="other")), after) == ours
+    assert labels(after)["io.github.gb10.patches.cutlass"] == f"0001-a@{'a' * 12}"
+    assert after.record()["patches"] == [{"source": "cutlass", "project": "flashinfer-python", "name": "0001-a",
+                                          "sha256": "a" * 64, "folder": "3rdparty/cutlass"}]  # fmt: skip
+
+
 def test_a_patch_by_hand_moves_no_tag_of_others(recipe: Recipe, lock: Lock) -> None:
     plan = patched(recipe, lock, replace(PATCH, path="/home/me/pr.diff"))
     assert [tag.rsplit("-", 1)[-1] for tag in plan.tags] == [plan.key[:12]]
@@ -332,4 +346,4 @@ def test_a_patch_by_hand_moves_no_tag_of_others(recipe: Recipe, lock: Lock) -> N
 
 def test_wheels_alone_need_no_layer_for_a_patched_wheel(recipe: Recipe, lock: Lock) -> None:
     steps = {step.name for step in patched(recipe, lock, PATCH).wheels_only().steps}
-    assert steps == {"base-build", "tools", WHEEL, "graft-vllm"}
+    assert steps == {"base-build", "tools", WHEEL, "gb10-kernels", "graft-vllm"}

@@ -17,6 +17,8 @@ SCHEMA = json.loads((ROOT / "docs/schemas/plan-v1.schema.json").read_text(encodi
 def test_plans_follow_the_schema(arch: str) -> None:
     document = json.loads(json.dumps(plan_for(arch).document()))
     jsonschema.validate(document, SCHEMA)
+    bundled = {"source": "a", "project": "b", "name": "0001-c", "sha256": "d" * 64, "folder": "3rdparty/a"}
+    jsonschema.validate(document | {"patches": [bundled]}, SCHEMA)
     present = {step["name"]: False for step in document["steps"]}
     needs = asdict(Needs(download=1, disk=2, memory=3, seconds=4.5))
     jsonschema.validate(document | {"hit": present, "needs": needs}, SCHEMA)

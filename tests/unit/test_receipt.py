@@ -15,7 +15,7 @@ BASE = ("image", "--engine", "vllm")
 @pytest.mark.parametrize(
     "arguments",
     [(), ("plan",), ("image", "--dry-run"), ("image", "--overlay", "x"), ("image", "--overlay=x"),
-     ("image", "--rebuild-flashinfer"), ("image", "-h")],
+     ("image", "--rebuild-flashinfer"), ("image", "--rebuild-kernels"), ("image", "-h")],
 )  # fmt: skip
 def test_other_work_has_no_receipt(arguments: tuple[str, ...], tmp_path: Path) -> None:
     assert receipt_path(tmp_path, arguments, {}, ()) is None

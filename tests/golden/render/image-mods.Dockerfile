@@ -42,6 +42,10 @@ FROM tools AS layer-flashinfer-jit-cache
 RUN --network=none --mount=type=bind,from=layer-flashinfer-jit-cache-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
     PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
 
+FROM tools AS layer-gb10-kernels
+RUN --network=none --mount=type=bind,from=layer-gb10-kernels-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform aarch64-manylinux_2_39
+
 FROM --platform=linux/amd64 scratch AS base
 ADD base-image.tar /out/
 
@@ -66,6 +70,7 @@ COPY --link --from=layer-vllm /out/ /
 
 FROM upstream AS assembled
 COPY --link --from=layer-flashinfer-jit-cache /out/ /
+COPY --link --from=layer-gb10-kernels /out/ /
 COPY --link --from=settings /out/ /
 ENV CUDA_CACHE_MAXSIZE="4294967296" \
     CUDA_CACHE_PATH="/var/cache/gb10/cuda" \
@@ -101,6 +106,7 @@ LABEL io.github.gb10.arch="12.1f" \
       io.github.gb10.mod.2="two@222222222222" \
       io.github.gb10.plan.key="<key>" \
       io.github.gb10.wheel.flashinfer-jit-cache="<key>" \
+      io.github.gb10.wheel.gb10-kernels="<key>" \
       org.opencontainers.image.created="2026-11-21T00:00:00Z" \
       org.opencontainers.image.title="vllm 0.33.0 for 12.1f" \
       org.opencontainers.image.version="0.33.0"
@@ -148,6 +154,10 @@ FROM base-build AS scan-layer-flashinfer-jit-cache
 RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=layer-flashinfer-jit-cache,source=/out,target=/out \
     python3 /scan.py /out > /scan.json
 
+FROM base-build AS scan-layer-gb10-kernels
+RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=layer-gb10-kernels,source=/out,target=/out \
+    python3 /scan.py /out > /scan.json
+
 FROM base-build AS scan-settings
 RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=settings,source=/out,target=/out \
     python3 /scan.py /out > /scan.json
@@ -173,6 +183,7 @@ COPY --from=scan-layer-deps /scan.json /layer-deps.json
 COPY --from=scan-layer-flashinfer /scan.json /layer-flashinfer.json
 COPY --from=scan-layer-vllm /scan.json /layer-vllm.json
 COPY --from=scan-layer-flashinfer-jit-cache /scan.json /layer-flashinfer-jit-cache.json
+COPY --from=scan-layer-gb10-kernels /scan.json /layer-gb10-kernels.json
 COPY --from=scan-settings /scan.json /settings.json
 COPY --from=scan-mod-1 /scan.json /mod-1.json
 COPY --from=scan-mod-2 /scan.json /mod-2.json

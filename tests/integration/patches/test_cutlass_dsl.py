@@ -1,6 +1,6 @@
 """The CuTe DSL series on real releases: the class's own gate, cut out and run for three targets; no wheel is imported.
 
-That a kernel is then lowered rightly needs the compiler in the wheel and a device, and is not shown here.
+What the compiler in a wheel then makes of it: tests/integration/cute_dsl for the locked release, tests/e2e for others.
 """
 
 import __future__

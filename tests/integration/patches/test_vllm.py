@@ -6,19 +6,13 @@ The class is cut out and run on stand-ins; torch is only named in its annotation
 import __future__
 
 import ast
-import os
-import platform
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
 
-from gb10.artifact import Artifact
-from gb10.index import fetch_all
 from gb10.proc import CommandFailedError, capture
-from gb10.store import open_store
 from tests.integration.patches.releases import original, patched
 
 pytestmark = pytest.mark.integration
@@ -33,18 +27,6 @@ CLASS: Final = {
     "0.33.0": f"{FOLDER}/experts/triton_cutlass_moe.py",
 }
 PINS: Final = {"0.17.1": "4.2.1", "0.23.0": "4.4.2", "0.24.0": "4.4.2", "0.33.0": "4.7.1"}
-CMAKE: Final = {
-    "x86_64": Artifact(
-        "cmake-3.31.10-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
-        "2f766bb46367e5e0559fa33184653754bce044583a06014dcaebf8e6dff8a1f1",
-        27_808_794,
-    ),
-    "aarch64": Artifact(
-        "cmake-3.31.10-py3-none-manylinux_2_17_aarch64.manylinux2014_aarch64.whl",
-        "a4a5615f31f692c9b9aa8b365704e4b76172348af6fa40e16fea3f118bb01194",
-        27_165_148,
-    ),
-}
 
 
 class Fallback:
@@ -137,19 +119,6 @@ def test_a_switch_that_is_no_number_is_an_error(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(SWITCH, "yes")
     with pytest.raises(ValueError, match="yes"):
         chosen(patched("vllm", "0.33.0", MOE, CLASS["0.33.0"]), 121)
-
-
-@pytest.fixture(scope="session")
-def cmake() -> Path:
-    """A real cmake, pinned, unpacked into the store once."""
-    wheel = CMAKE[platform.machine()]
-
-    def unpack(target: Path) -> None:
-        with zipfile.ZipFile(fetch_all([wheel], open_store(os.environ), os.environ)[wheel.sha256]) as archive:
-            archive.extractall(target)
-        (target / "cmake/data/bin/cmake").chmod(0o755)
-
-    return open_store(os.environ).ensure("cmake", wheel.sha256, unpack) / "cmake/data/bin/cmake"
 
 
 def tree(root: Path, version: str) -> Path:

@@ -56,7 +56,8 @@ def test_what_upstream_rewrote_is_a_conflict_with_its_line() -> None:
 
 
 def test_a_new_patch_from_an_edited_tree(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "patches", tmp_path / "patches")
+    for name in ("patches", "kernels"):
+        shutil.copytree(ROOT / name, tmp_path / name)
     other: Workshop = replace(shop(), catalog=Catalog(tmp_path))
     capture(["tar", "-xf", str(archive("vllm", "0.33.0")), "-C", str(tmp_path)])
     tree = tmp_path / "vllm-0.33.0"
@@ -72,7 +73,7 @@ def test_a_new_patch_from_an_edited_tree(tmp_path: Path) -> None:
     series.write_text(series.read_text(encoding="utf-8").rstrip(), encoding="utf-8")
     today = datetime.date(2026, 11, 21)
     path = new_patch(other, "vllm", "wider-gate", Version("0.33.0"), tree, today=today)
-    assert path.name == "0003-wider-gate.patch"
+    assert path.name == "0005-wider-gate.patch"
     record = path.with_suffix(".yaml")
     probe = record.read_text(encoding="utf-8").replace("SECURITY.md", GATE).replace("'WRITE THIS'", "'>= 110'", 1)
     record.write_text(probe, encoding="utf-8")

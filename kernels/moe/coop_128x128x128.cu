@@ -1,0 +1,2 @@
+#include "unit.cuh"
+GB10_UNIT(coop_128x128x128)

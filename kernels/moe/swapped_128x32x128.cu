@@ -1,0 +1,2 @@
+#include "unit.cuh"
+GB10_UNIT(swapped_128x32x128)

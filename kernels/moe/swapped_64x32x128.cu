@@ -1,0 +1,2 @@
+#include "unit.cuh"
+GB10_UNIT(swapped_64x32x128)

@@ -1,0 +1,48 @@
+"""``make gpu-test``: the CUTLASS that the vLLM image's kernels are compiled with, patched, then run.py with it.
+
+On the machine with the GPU, which also has nvcc. Arguments are handed on to run.py.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from gb10.artifact import Artifact
+from gb10.catalog import ROOT
+from gb10.index import fetch_all
+from gb10.lock import load_lock, load_recipe, lock_path
+from gb10.patches.tree import Changed, Sdist
+from gb10.pipeline.patched import patched_files, plan_patches
+from gb10.pipeline.workshop import open_workshop
+
+RECIPE = ROOT / "recipes/images/vllm.yaml"
+BUNDLED = "3rdparty/cutlass/"
+
+
+def lay_out(target: Path) -> None:
+    """The patched tree of CUTLASS, from the locked source archive of FlashInfer. Raises FetchError, PatchError."""
+    shop = open_workshop(os.environ, verbosity=0)
+    lock = load_lock(lock_path(RECIPE))
+    sdist = lock.sdists["flashinfer-python"]
+    recipe = load_recipe(RECIPE).model_copy(update={"patches": ("cutlass",)})
+    (path,) = fetch_all([Artifact(sdist.filename, sdist.sha256, sdist.size)], shop.store, shop.env).values()
+    tree = Changed(Sdist(path), patched_files(shop, path, plan_patches(shop, recipe, lock, "arm64", ())))
+    for name in tree.paths():
+        if name.startswith((f"{BUNDLED}include/", f"{BUNDLED}tools/util/include/")):
+            place = target / name.removeprefix(BUNDLED)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(tree.read(name) or b"")
+
+
+def main() -> int:
+    """The exit status of run.py."""
+    with tempfile.TemporaryDirectory() as folder:
+        lay_out(Path(folder))
+        runner = Path(__file__).with_name("run.py")
+        return subprocess.run([sys.executable, str(runner), "--cutlass", folder, *sys.argv[1:]], check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

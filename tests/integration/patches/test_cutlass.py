@@ -1,0 +1,66 @@
+"""The CUTLASS series on the tree that FlashInfer bundles: what lies where, before and after. Nothing is compiled."""
+
+import pytest
+from packaging.version import Version
+
+from gb10.catalog import ROOT
+from gb10.errors import UsageError
+from gb10.lock import load_lock, load_recipe, lock_path
+from gb10.patches.probe import ask
+from gb10.patches.tree import Below, Changed, Repacked
+from gb10.patches.verdict import judge
+from gb10.pipeline.patched import patched_files, plan_patches
+from gb10.pipeline.patching import status
+from tests.integration.patches.releases import opened, shop, variants
+
+pytestmark = pytest.mark.integration
+
+PATCH = "0001-sm120-ptr-array-f8"
+RECIPE = ROOT / "recipes/images/vllm.yaml"
+COLLECTIVE = "include/cutlass/gemm/collective"
+CHANGED = {
+    f"{COLLECTIVE}/builders/sm120_array_mma_builder.inl",
+    f"{COLLECTIVE}/builders/sm120_mma_builder.inl",
+    f"{COLLECTIVE}/collective_builder.hpp",
+    f"{COLLECTIVE}/collective_mma.hpp",
+    f"{COLLECTIVE}/sm120_mma_array_tma.hpp",
+}
+
+
+def test_the_bundled_tree_is_read_in_the_archive_of_flashinfer() -> None:
+    around, bundled = opened("flashinfer", "0.7.2.post1").tree, opened("cutlass", "4.5.0").tree
+    assert isinstance(bundled, Below)
+    assert isinstance(around, Repacked)
+    assert isinstance(bundled.around, Repacked)
+    assert bundled.around.archive.filename == around.archive.filename
+
+
+def test_after_the_patch_the_release_has_the_grouped_mainloop() -> None:
+    release = opened("cutlass", "4.5.0")
+    (patch,) = variants("cutlass", PATCH)
+    verdict = judge(patch, release.version, release.tree)
+    assert set(verdict.changes) == CHANGED
+    assert ask(patch.record, Changed(release.tree, verdict.changes)).answer == "present"
+    for path in CHANGED - {f"{COLLECTIVE}/builders/sm120_mma_builder.inl"} - set(patch.files):
+        half = Changed(release.tree, {**verdict.changes, path: release.tree.read(path)})
+        assert judge(patch, release.version, half).outcome == "unknown-shape", path
+
+
+def test_a_build_that_names_cutlass_patches_it_in_the_archive_that_it_compiles() -> None:
+    recipe, lock = load_recipe(RECIPE), load_lock(lock_path(RECIPE))
+    named = recipe.model_copy(update={"patches": ("flashinfer", "cutlass")})
+    (use,) = plan_patches(shop(), named, lock, "arm64", ())
+    sdist = lock.sdists["flashinfer-python"]
+    path = shop().store.entry("downloads", sdist.sha256) / sdist.filename
+    release = opened("cutlass", "4.5.0")
+    (patch,) = variants("cutlass", PATCH)
+    expected = judge(patch, release.version, release.tree).changes
+    assert patched_files(shop(), path, [use]) == {f"3rdparty/cutlass/{name}": text for name, text in expected.items()}
+
+
+def test_a_release_that_is_on_no_index_is_asked_for_as_files() -> None:
+    with pytest.raises(
+        UsageError, match=r"cutlass 4\.5\.2 is not pinned, and cutlass is on no package index"
+    ) as caught:
+        status(shop(), "cutlass", [Version("4.5.2")])
+    assert "--tree DIR --ref 4.5.2" in str(caught.value)

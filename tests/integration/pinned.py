@@ -1,0 +1,24 @@
+"""Packages for tests, as their pins say: installed by hash into the store, once, never into an environment."""
+
+import os
+import sys
+from pathlib import Path
+
+from bootstrap.install import PIP
+from gb10.digest import digest
+from gb10.proc import capture
+from gb10.store import file_sha256, open_store
+
+
+def pinned(room: str, *requirements: Path) -> Path:
+    """The directory that holds what these files pin, in the wheels of the Python that runs."""
+
+    def install(target: Path) -> None:
+        pip = [sys.executable, "-I", str(PIP / "pip"), "install", "--quiet", "--no-deps", "--require-hashes"]
+        only = ["--only-binary", ":all:", "--no-compile", "--target", str(target)]
+        capture([*pip, *only, *(f"--requirement={path}" for path in requirements)], env=os.environ)
+        for tool in target.glob("nvidia/*/bin/*"):
+            tool.chmod(0o755)
+
+    key = digest([sys.implementation.cache_tag, *map(file_sha256, requirements)])
+    return open_store(os.environ).ensure(room, key, install)

@@ -1,0 +1,115 @@
+"""Kernels of our own for real: compiled across for aarch64, linked against the torch of the image, read back."""
+
+import os
+import re
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bootstrap.install import PIP
+from gb10.arch import parse_arch
+from gb10.catalog import ROOT, Catalog
+from gb10.engine.find import find
+from gb10.errors import BuildError
+from gb10.lock import load_lock, load_recipe, lock_path
+from gb10.pipeline.patched import plan_patches
+from gb10.pipeline.wheels import Wheel, build_wheels
+from gb10.pipeline.workshop import Workshop, build_architecture, open_workshop
+from gb10.plan import Options, Plan, plan_image
+from gb10.proc import capture
+from gb10.schema import Layer, WheelBuild
+from gb10.verify.read import scan_path
+
+pytestmark = pytest.mark.integration
+
+RECIPE = ROOT / "recipes/images/vllm.yaml"
+FUNCTION = re.compile(r"Function : (\S+)")
+INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z0-9]+)")
+HEADERS = ("nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cuda-runtime", "torch")
+BUILD = WheelBuild(method="extension", source="flashinfer", kernels="moe", headers=HEADERS)
+
+
+@pytest.fixture(scope="module")
+def shop() -> Workshop:
+    return open_workshop(os.environ, verbosity=0)
+
+
+def own_plan(shop: Workshop) -> Plan:
+    """The real recipe and lock, with our wheel alone and the wheels that it is compiled against."""
+    recipe, lock = load_recipe(RECIPE), load_lock(lock_path(RECIPE))
+    changes = {"repository": "gb10/test", "wheels": {"gb10-kernels": BUILD}, "layers": (Layer(name="all", rest=True),)}
+    wheels = {key: tuple(wheel for wheel in value if wheel.name in HEADERS) for key, value in lock.wheels.image.items()}
+    locked = lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": wheels})})
+    patches = plan_patches(shop, recipe.model_copy(update={"patches": ("cutlass",)}), lock, "arm64", ())
+    options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build=build_architecture(), patches=patches)
+    return plan_image(recipe.model_copy(update=changes), locked, shop.catalog.toolkit, options)
+
+
+def compiled(shop: Workshop) -> Wheel:
+    return build_wheels(shop, own_plan(shop), lambda: find(shop.env, shop.store), rebuild=())[0]
+
+
+@pytest.fixture(scope="module")
+def installed(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Our wheel as pip unpacks it for the image's machine."""
+    wheel, target = compiled(shop).path, tmp_path_factory.mktemp("site")
+    tag = wheel.stem.rsplit("-", 1)[1]
+    assert tag.startswith("manylinux_2_")
+    assert int(tag.split("_")[2]) <= 41  # the image's glibc
+    capture([sys.executable, "-I", str(PIP / "pip"), "install", "--quiet", "--no-deps", "--no-compile",
+             "--only-binary=:all:", "--platform", tag, "--target", str(target), str(wheel)])  # fmt: skip
+    return target
+
+
+def test_nvidias_own_tool_reads_the_arch_back(installed: Path, cuda_tools: Path) -> None:
+    library = installed / "gb10_kernels/modules/gb10_moe/gb10_moe.so"
+    text = capture([str(cuda_tools / "bin/cuobjdump"), "-elf", str(library)])
+    assert {line.split("=")[1].strip() for line in text.splitlines() if line.startswith("arch =")} == {"sm_121f"}
+
+
+def test_nvidias_own_tool_counts_the_same_instructions(
+    installed: Path, cuda_tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "gb10/inside"))  # where a stage's scripts find each other
+    from gb10.inside.markers import OPCODES, kernels_of  # noqa: PLC0415 - it imports scan by that path
+
+    library = installed / "gb10_kernels/modules/gb10_moe/gb10_moe.so"
+    found: dict[str, Counter[str]] = {}
+    dump = capture([str(cuda_tools / "bin/cuobjdump"), "-sass", str(library)], env={"PATH": str(cuda_tools / "bin")})
+    for line in dump.splitlines():
+        if named := FUNCTION.search(line):
+            found[named[1]] = Counter()
+        elif (word := INSTRUCTION.search(line)) and word[1] in OPCODES.values():
+            found[list(found)[-1]][word[1]] += 1
+    assert kernels_of(library.read_bytes()) == found
+    gemms = [counts for name, counts in found.items() if "GemmUniversal" in name]
+    assert len(gemms) == 16
+    assert all(counts["QMMA"] >= 32 and counts["UTMALDG"] == 2 and not counts["BPT"] for counts in gemms)
+    assert all(counts["STL"] + counts["LDL"] <= 40 for counts in gemms)  # per tile, not per step of the main loop
+
+
+def test_the_library_names_the_torch_that_it_finds_its_symbols_in(installed: Path) -> None:
+    """Without them a process that has torch loaded could not load it: torch keeps its symbols to itself."""
+    (library,) = scan_path(installed / "gb10_kernels").binaries
+    assert {"libtorch_cpu.so", "libtorch_cuda.so", "libcudart.so.13"} <= set(library.needed)
+    known = {"libc", "libcudart", "libgcc_s", "libm", "libstdc++", "libtorch_cpu", "libtorch_cuda"}
+    assert {name.partition(".so")[0] for name in library.needed} <= {*known, "ld-linux-aarch64"}
+
+
+def test_the_same_again_compiles_nothing(shop: Workshop, installed: Path) -> None:
+    assert installed.is_dir()
+    assert compiled(shop).hit
+
+
+def test_a_symbol_that_torch_does_not_export_stops_the_build(shop: Workshop, tmp_path: Path) -> None:
+    for name in ("gb10", "patches", "recipes", "templates"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    unit = '#include "grouped_mm.h"\nextern "C" int aoti_torch_no_such_call();\nint gb10_wrong() { return '
+    (tmp_path / "kernels/moe/wrong.cpp").write_text(f"{unit}aoti_torch_no_such_call(); }}\n", encoding="utf-8")
+    broken = Workshop(env=shop.env, store=shop.store, talk=shop.talk, catalog=Catalog(tmp_path))
+    with pytest.raises(BuildError, match="undefined reference to `aoti_torch_no_such_call'"):
+        compiled(broken)

@@ -1,0 +1,80 @@
+"""Patches of a source that a compiled archive bundles: planned by the archive's pin, applied below its folder."""
+
+import io
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from gb10.catalog import ROOT
+from gb10.errors import PatchError, UsageError
+from gb10.lock import load_lock, load_recipe, lock_path
+from gb10.pipeline.patched import patched_files, plan_patches
+from gb10.pipeline.workshop import Workshop
+from gb10.schema import Lock, Recipe
+from tests.unit.test_patches_bundled import BUILDER, REFUSES, version_header
+
+RECIPE = ROOT / "recipes/images/vllm.yaml"
+
+
+@pytest.fixture(scope="module")
+def locked() -> tuple[Recipe, Lock]:
+    """The recipe of vLLM with CUTLASS among its series."""
+    recipe = load_recipe(RECIPE)
+    return recipe.model_copy(update={"patches": (*recipe.patches, "cutlass")}), load_lock(lock_path(RECIPE))
+
+
+def shop() -> Workshop:
+    """A workshop that has the checkout, and listens to nobody."""
+    catalog, talk = SimpleNamespace(root=ROOT), SimpleNamespace(say=lambda _: None)
+    return cast("Workshop", SimpleNamespace(catalog=catalog, talk=talk))
+
+
+def test_the_bundled_tree_of_a_locked_archive_is_planned(locked: tuple[Recipe, Lock]) -> None:
+    recipe, lock = locked
+    (use,) = [use for use in plan_patches(shop(), recipe, lock, "arm64", ()) if use.source == "cutlass"]
+    assert (use.project, use.folder) == ("flashinfer-python", "3rdparty/cutlass")
+    assert not use.installable
+    others = recipe.model_copy(update={"patches": ("vllm", "flashinfer", "cutlass-dsl")})
+    assert all(not use.folder for use in plan_patches(shop(), others, lock, "arm64", ()))
+
+
+def test_an_archive_that_no_pin_knows_is_told(locked: tuple[Recipe, Lock]) -> None:
+    recipe, lock = locked
+    sdists = {name: sdist.model_copy(update={"sha256": "0" * 64}) for name, sdist in lock.sdists.items()}
+    with pytest.raises(UsageError, match="no pin says that a source archive of this image bundles cutlass") as caught:
+        plan_patches(shop(), recipe, lock.model_copy(update={"sdists": sdists}), "arm64", ())
+    assert "flashinfer_python-0.7.2.post1.tar.gz" in str(caught.value)
+
+
+def archive(path: Path, version: str, files: dict[str, str]) -> Path:
+    """FlashInfer's archive, as far as these files of its CUTLASS go."""
+    with tarfile.open(path, "w:gz") as packed:
+        for name, text in ({"include/cutlass/version.h": version_header(version)} | files).items():
+            member = tarfile.TarInfo(f"{path.name.removesuffix('.tar.gz')}/3rdparty/cutlass/{name}")
+            member.size = len(text.encode())
+            packed.addfile(member, io.BytesIO(text.encode()))
+    return path
+
+
+def test_a_diff_by_hand_changes_the_bundled_files(tmp_path: Path, locked: tuple[Recipe, Lock]) -> None:
+    recipe, lock = locked
+    diff = tmp_path / "pr.diff"
+    diff.write_text("--- a/include/a.h\n+++ b/include/a.h\n@@ -1 +1 @@\n-old\n+new\n", encoding="utf-8")
+    plain = recipe.model_copy(update={"patches": ()})
+    uses = plan_patches(shop(), plain, lock, "arm64", [f"cutlass={diff}"])
+    path = archive(tmp_path / "flashinfer_python-0.7.2.post1.tar.gz", "4.5.0", {"include/a.h": "old\n"})
+    assert patched_files(shop(), path, uses) == {"3rdparty/cutlass/include/a.h": b"new\n"}
+
+
+def test_an_archive_that_bundles_another_release_stops(tmp_path: Path, locked: tuple[Recipe, Lock]) -> None:
+    recipe, lock = locked
+    uses = [use for use in plan_patches(shop(), recipe, lock, "arm64", ()) if use.folder]
+    path = archive(tmp_path / "flashinfer_python-0.7.2.post1.tar.gz", "4.4.2", {BUILDER: REFUSES})
+    with pytest.raises(PatchError, match=r"on cutlass 4\.4\.2: not-applicable"):
+        patched_files(shop(), path, uses)
+    with pytest.raises(PatchError, match="changed while it was used"):
+        patched_files(shop(), path, [replace(uses[0], sha256="0" * 64)])
