@@ -10,7 +10,7 @@ from gb10.errors import UsageError
 from gb10.machine import MACHINES
 from gb10.schema import Architecture, Lock, Recipe
 
-Kind = Literal["rootfs", "tools", "wheel", "layer", "graft", "mod", "image", "proof"]
+Kind = Literal["rootfs", "tools", "wheel", "layer", "graft", "mod", "image", "proof", "program"]
 SCHEMA: Final = "gb10/plan/v1"
 
 
@@ -121,6 +121,20 @@ class Step:
     def download(self) -> int:
         """Bytes of locked files, compressed as they travel."""
         return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Program:
+    """A program of ours with kernels: its units, and whose archive brings the CUTLASS that they are written on.
+
+    ``units`` and ``include`` as the toolkit names folders; ``headers`` are wheels of the image, for the target.
+    """
+
+    name: str
+    source: str
+    units: str
+    include: tuple[str, ...]
+    headers: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

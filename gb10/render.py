@@ -8,7 +8,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 
 from gb10.arch import Arch, parse_arch
 from gb10.machine import MACHINES, glibc, uv_platform
-from gb10.model import PatchUse, Plan, Step
+from gb10.model import PatchUse, Plan, Program, Step
 from gb10.schema import requirement_name
 
 # 1980-01-01, in seconds: our wheels have one date, so that a new lock of the same files keeps their keys.
@@ -57,6 +57,16 @@ def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], *, jo
         step=step, wheel=plan.recipe.wheels[step.name], oldest_zip=OLDEST_ZIP, python=plan.recipe.python, jobs=jobs,
         arch=arch, compiled=parse_arch(arch.kernels), machine=MACHINES[plan.options.target],
         patched=bool(patches_for(plan, step)),
+    )  # fmt: skip
+
+
+def program_dockerfile(plan: Plan, program: Program, step: Step, templates: Mapping[str, str], *, jobs: int) -> str:
+    """The Dockerfile that compiles a program, and runs what the build machine can check of it."""
+    return _render(
+        templates, "program.Dockerfile.j2", plan,
+        step=step, program=program, python=plan.recipe.python, jobs=jobs, arch=plan.options.arch,
+        compiled=parse_arch(plan.options.arch.kernels), machine=MACHINES[plan.options.target],
+        patched=bool(plan.options.patches), native=plan.options.build == plan.options.target,
     )  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
     """A compiled wheel. Neither the day of the lock nor the number of jobs decides a byte of it."""
     recipe, lock, options = draft.recipe, draft.lock, draft.options
     build = recipe.wheels[name]
-    sdist, headers = _sdist(recipe.sources[build.source].sdist, lock), target_headers(build, lock, options)
+    sdist, headers = _sdist(recipe.sources[build.source].sdist, lock), target_headers(build.headers, lock, options)
     compiled = f", compiled as {options.arch.kernels}" if options.arch.kernels != str(options.arch) else ""
     step = Step(name=name, kind="wheel", key=BLANK, needs=(tools.name,), files=_artifacts((sdist, *headers)),
                 about=f"{build.method} {build.kernels} for {options.arch}{compiled}")  # fmt: skip
@@ -129,14 +129,14 @@ def _check_kernels(build: WheelBuild, toolkit: Toolkit) -> None:
                          hint="put its .cu and .cpp files there")  # fmt: skip
 
 
-def target_headers(build: WheelBuild, lock: Lock, options: Options) -> tuple[LockedWheel, ...]:
+def target_headers(names: Iterable[str], lock: Lock, options: Options) -> tuple[LockedWheel, ...]:
     """The image's own wheels that a compile reads the target's headers and libraries from; raises UsageError."""
     image = {wheel.name: wheel for wheel in lock.wheels.image[options.target]}
-    unknown = [name for name in build.headers if name not in image]
+    unknown = [name for name in names if name not in image]
     if unknown:
         raise UsageError(f"headers from wheels that the image does not hold: {', '.join(unknown)}",
                          hint="name wheels of the lock in the recipe's wheels section")  # fmt: skip
-    return tuple(image[name] for name in build.headers)
+    return tuple(image[name] for name in names)
 
 
 def layer_step(name: str, wheels: tuple[LockedWheel, ...], draft: Plan, toolkit: Toolkit, tools: Step) -> Step:

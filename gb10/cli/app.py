@@ -23,6 +23,7 @@ VERBS: Final = {
     "patches": "Hold the patches against any release: patches status",
     "mods": "Look at the mods that image --mod bakes in: mods list",
     "verify": "List the GPU code of a .so, a wheel, a directory or an image",
+    "bench": "Check and time our kernels on this machine's GPU: bench gemm",
     "engine": "Start, stop or look at the container engine",
     "config": "Show the settings and where each one came from",
 }

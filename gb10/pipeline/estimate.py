@@ -23,6 +23,7 @@ MOD_SECONDS: Final = 5.0  # run emulated, 3 to 6 measured; what its run.sh fetch
 COPIES: Final = {False: 2, True: 4}  # stage and linked layer; containerd's store adds a blob and its unpacked snapshot
 LEAST_MEMORY: Final = 2_000_000_000
 COSTS: Final = "kernels/costs.toml"
+COMPILED: Final = ("wheel", "program")
 UNMEASURED: Final = {"cpu_s": 60, "peak_mib": 1024}
 
 
@@ -45,10 +46,12 @@ class Cost:
 
 
 def kernel_cost(shop: Workshop, plan: Plan, step: Step) -> Cost:
-    """The measured costs of a wheel's modules; one that was never measured counts as UNMEASURED."""
-    kernels = _toml(shop, kernel_file(plan.recipe.wheels[step.name]))
-    costs = _toml(shop, COSTS)
-    of_modules = [costs.get(module["name"], UNMEASURED) for module in kernels["module"]]
+    """The measured costs of a wheel's modules, or of a program; what was never measured counts as UNMEASURED."""
+    costs, names = _toml(shop, COSTS), [step.name]
+    if step.kind == "wheel":
+        kernels = _toml(shop, kernel_file(plan.recipe.wheels[step.name]))
+        names = [module["name"] for module in kernels["module"]]
+    of_modules = [costs.get(name, UNMEASURED) for name in names]
     return Cost(sum(cost["cpu_s"] for cost in of_modules), max(cost["peak_mib"] for cost in of_modules) << 20)
 
 
@@ -60,7 +63,7 @@ def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
     """How long a step takes when it runs, downloads apart."""
     if step.kind == "rootfs":
         return ROOTFS_SECONDS
-    if step.kind == "wheel":
+    if step.kind in COMPILED:
         cost = kernel_cost(shop, plan, step)
         return cost.cpu_seconds / jobs(shop, cost)
     if step.kind in ("layer", "tools"):
@@ -76,9 +79,9 @@ def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine 
     files = {file.sha256: file for step in absent for file in step.files}
     download = sum(file.size for file in files.values() if not stored(shop.store, file).exists())
     sent = sum(step.download for step in absent if step.kind != "rootfs")
-    stages = sum(step.download for step in absent if step.kind in ("tools", "wheel")) * UNPACKED_RATIO
+    stages = sum(step.download for step in absent if step.kind in ("tools", *COMPILED)) * UNPACKED_RATIO
     copies = COPIES[bool(engine and engine.containerd)]
-    costs = [kernel_cost(shop, plan, step) for step in absent if step.kind == "wheel"]
+    costs = [kernel_cost(shop, plan, step) for step in absent if step.kind in COMPILED]
     return Needs(
         download=download,
         disk=int(download + sent + stages + copies * unpacked(absent)),

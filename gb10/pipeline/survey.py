@@ -12,7 +12,7 @@ from gb10.pipeline.proof import known
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan, Step
 
-STORED: Final = {"rootfs": "rootfss", "wheel": "wheels", "graft": "wheels"}
+STORED: Final = {"rootfs": "rootfss", "wheel": "wheels", "graft": "wheels", "program": "programs"}
 """Kinds whose result lies in the store, whatever an engine holds, and the store's room for each."""
 
 

@@ -2,7 +2,7 @@
 
 import re
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from gb10.pipeline.patched import patched_files
 from gb10.pipeline.prepare import fetch_files, make_rootfs, store_paths
 from gb10.pipeline.proof import prove_wheel
 from gb10.pipeline.workshop import Workshop
-from gb10.plan import Plan, Step, compile_files, kernel_file
+from gb10.plan import PatchUse, Plan, Step, compile_files, kernel_file
 from gb10.render import patches_for, wheel_dockerfile
 from gb10.store import file_sha256, is_sealed, seal
 from gb10.talk import Task
@@ -92,7 +92,7 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path,
     fetch_files(shop, (tools, step))
     sdist, *headers = store_paths(shop, step.files)
     folders = {"tools-wheels": wheels(store_paths(shop, tools.files)), "target-wheels": wheels(headers),
-               "source": wheels([sdist]), **_patched(shop, plan, step, sdist)}  # fmt: skip
+               "source": wheels([sdist]), **patched_source(shop, patches_for(plan, step), sdist)}  # fmt: skip
     cost = kernel_cost(shop, plan, step)
     with (
         build_context(shop, _files(shop, plan, step, base, jobs=jobs(shop, cost)), folders) as context,
@@ -107,7 +107,7 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path,
             out=work,
             build_args={"REBUILD": uuid.uuid4().hex} if rebuild else {},
         )
-        run_build(shop, engine, request, step, lambda event: _units(shop, task, event))
+        run_build(shop, engine, request, step, lambda event: count_units(shop, task, event))
     _seal(work)
 
 
@@ -116,12 +116,11 @@ def check_sources(shop: Workshop, plan: Plan) -> None:
     for step in plan.of_kind("wheel"):
         if patches_for(plan, step) and not shop.store.entry("wheels", step.key).exists():
             fetch_files(shop, (step,))
-            _patched(shop, plan, step, store_paths(shop, step.files)[0])
+            patched_source(shop, patches_for(plan, step), store_paths(shop, step.files)[0])
 
 
-def _patched(shop: Workshop, plan: Plan, step: Step, sdist: Path) -> dict[str, Lay]:
+def patched_source(shop: Workshop, uses: Sequence[PatchUse], sdist: Path) -> dict[str, Lay]:
     """The files that the patches change in the source of a compile, if any. Raises PatchError."""
-    uses = patches_for(plan, step)
     if not uses:
         return {}
     changes = patched_files(shop, sdist, uses)
@@ -145,7 +144,7 @@ def _files(shop: Workshop, plan: Plan, step: Step, base: Path, *, jobs: int) -> 
     }
 
 
-def _units(shop: Workshop, task: Task, event: Event) -> None:
+def count_units(shop: Workshop, task: Task, event: Event) -> None:
     """ninja's ``[n/m] …`` lines drive the progress of a compile."""
     found = UNITS.match(event.text) if isinstance(event, LogLine) else None
     if found:

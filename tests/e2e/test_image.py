@@ -10,20 +10,15 @@ from pathlib import Path
 import pytest
 
 from gb10.catalog import ROOT
-from gb10.debian.pool import fetch_debs
-from gb10.debian.resolve import resolve_set
 from gb10.engine.connection import Engine, client
 from gb10.engine.find import find
-from gb10.fetch import open_session
 from gb10.lock import load_recipe
-from gb10.pipeline.workshop import build_architecture
 from gb10.proc import capture
 from gb10.schema import requirement_name
-from gb10.store import Store, open_store
+from gb10.store import Store
 
 pytestmark = pytest.mark.e2e
 RECIPE = ROOT / "recipes/images/vllm.yaml"
-EMULATOR = {"amd64": "qemu-aarch64", "arm64": "qemu-x86_64"}[build_architecture()]
 KERNELS = """
 import importlib.util, json, pathlib, sys
 sys.path.insert(0, "/usr/local/lib/python3.13/dist-packages")
@@ -76,11 +71,6 @@ def build(*arguments: str) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def store() -> Store:
-    return open_store(os.environ)
-
-
-@pytest.fixture(scope="module")
 def engine(store: Store) -> Engine:
     return find(os.environ, store)
 
@@ -88,18 +78,6 @@ def engine(store: Store) -> Engine:
 @pytest.fixture(scope="module")
 def image() -> dict[str, object]:
     return build("--engine", "vllm", "--arch", "12.1f")
-
-
-@pytest.fixture(scope="module")
-def emulator(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Debian's static qemu-user, called by its path: nothing is registered with the kernel."""
-    debs = resolve_set(store, os.environ, suite="trixie", architecture=build_architecture(), packages=("qemu-user",))
-    wanted = [deb for deb in debs if deb.name == "qemu-user"]
-    with open_session(os.environ) as session:
-        (deb,) = fetch_debs(session, store, os.environ, wanted)
-    folder = tmp_path_factory.mktemp("qemu")
-    capture(["dpkg-deb", "--extract", str(deb), str(folder)])
-    return folder / "usr/bin" / EMULATOR
 
 
 def test_the_image_is_proven_and_named_by_its_key(image: dict[str, object]) -> None:

@@ -49,6 +49,8 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) ->
         ("config-help", ["config"]),
         ("wheels-help", ["wheels", "--help"]),
         ("plan-help", ["plan", "--help"]),
+        ("bench-help", ["bench"]),
+        ("bench-gemm-help", ["bench", "gemm", "--help"]),
         ("wrong-verb", ["imgae"]),
         ("wrong-option", ["plan", "--arhc", "12.1f"]),
         ("wrong-option-json", ["plan", "--arhc", "12.1f", "--json"]),

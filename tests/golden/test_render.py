@@ -11,7 +11,16 @@ from gb10.arch import parse_arch
 from gb10.catalog import ROOT, Catalog
 from gb10.lock import load_lock, load_recipe, lock_path
 from gb10.plan import Mod, Options, Overlay, Plan, plan_image
-from gb10.render import bake, dockerfile, environment, labels, scan_dockerfile, wheel_dockerfile
+from gb10.programs import GEMM, plan_program
+from gb10.render import (
+    bake,
+    dockerfile,
+    environment,
+    labels,
+    program_dockerfile,
+    scan_dockerfile,
+    wheel_dockerfile,
+)  # fmt: skip
 from gb10.schema import WheelBuild
 from tests.golden.conftest import Golden
 
@@ -62,6 +71,16 @@ def test_wheel_dockerfile_of_our_own_kernels(golden: Golden, arch: str, build: L
     plan = plan_image(ours, load_lock(lock_path(RECIPE)), Catalog(ROOT).toolkit, options)
     text = wheel_dockerfile(plan, plan.step("gb10-kernels"), Catalog(ROOT).templates, jobs=2)
     golden(f"render/wheel-extension-{arch}-on-{build}.Dockerfile", without_keys(text))
+
+
+@pytest.mark.parametrize(("arch", "build"), [("12.1f", "amd64"), ("12.1", "arm64")])
+def test_program_dockerfile(golden: Golden, arch: str, build: Literal["amd64", "arm64"]) -> None:
+    target, toolkit = parse_arch(arch), Catalog(ROOT).toolkit
+    options = Options(arch=target, platform=target.platform, build=build)
+    image = plan_image(load_recipe(RECIPE), load_lock(lock_path(RECIPE)), toolkit, options)
+    plan = plan_program(GEMM, image, toolkit)
+    text = program_dockerfile(plan, GEMM, plan.step("gemm"), toolkit.templates, jobs=2)
+    golden(f"render/program-{arch}-on-{build}.Dockerfile", without_keys(text))
 
 
 def test_scan_dockerfile(golden: Golden) -> None:

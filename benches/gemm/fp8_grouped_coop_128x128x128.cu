@@ -1,0 +1,2 @@
+#include "unit.cuh"
+GB10_UNIT(fp8_grouped_coop_128x128x128)

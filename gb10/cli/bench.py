@@ -1,0 +1,88 @@
+"""``bench``: what a GPU makes of our kernels, checked and timed."""
+
+from typing import Annotated
+
+import typer
+
+from gb10.cli import report
+from gb10.cli.bench_show import document, print_measured
+from gb10.cli.common import (
+    ArchOption,
+    DryRunOption,
+    EngineOption,
+    JsonOption,
+    QuietOption,
+    VerboseOption,
+    print_json,
+    request,
+    verb_app,
+    workshop,
+)  # fmt: skip
+from gb10.cli.show import print_plan
+from gb10.errors import VerifyError
+from gb10.pipeline.bench import judge, measure
+from gb10.pipeline.builder import ready_engine
+from gb10.pipeline.estimate import check_room
+from gb10.pipeline.planning import make_plan
+from gb10.pipeline.programs import build_program
+from gb10.pipeline.survey import survey
+from gb10.programs import GEMM, plan_program
+
+app = verb_app(
+    """What a GPU makes of kernels for SM12x: results checked, then timed, beside what others published.
+
+\b
+./build.py bench gemm                    on a Spark: compile, check, time
+./build.py bench gemm --json > gemm.json
+./build.py bench gemm --arch 12.0f       on an x86 machine with an RTX of the 50 series
+""",
+    group=True,
+)
+
+
+@app.callback()
+def verbs() -> None:
+    """Keeps `gemm` a verb of its own while it is the only one."""
+
+
+@app.command()
+def gemm(
+    *,
+    arch: ArchOption = "12.1f",
+    engine: EngineOption = "vllm",
+    require_gpu: Annotated[bool, typer.Option("--require-gpu", help="Exit 9 when there is no GPU to time on.")] = False,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = 0,
+    quiet: QuietOption = False,
+) -> None:
+    """Dense and grouped GEMMs in FP8 and NVFP4, by plain CUTLASS: 4096x14336x4096, and shapes of experts.
+
+    The program is compiled as the wheels are: by the lock's compilers, without a network, with the CUTLASS of the
+    recipe's source and our patches of it. It is kept in the store, and needs nothing but the driver: on another
+    machine than the target, its path is printed, and what needs no GPU is checked here (shared memory and instructions
+    of every kernel, the formats and where their scales lie). Every result is held against the plainest kernel before
+    anything is timed.
+
+    A time is the median of 20 runs. The peak is 500 TFLOPS (FP4, dense); it and what others published are a GB10's, and
+    are left out of the table for another GPU. Exit 9 when a check is wrong.
+    """
+    shop = workshop(verbose, quiet)
+    plan = plan_program(GEMM, make_plan(shop, request(engine, arch, None, None)), shop.catalog.toolkit)
+    found = survey(shop, plan)
+    if dry_run:
+        print_plan(shop, plan, found, as_json=as_json)
+        return
+    if not found.there[GEMM.name]:
+        check_room(shop, found.needs, found.engine)
+    program = build_program(shop, lambda: ready_engine(shop), plan, GEMM)
+    measured = measure(shop, plan, program)
+    if not as_json:
+        print_measured(shop, program, measured)
+        judge(measured, program, require_gpu=require_gpu)
+        return
+    print_json(document(plan, program, measured))
+    try:
+        judge(measured, program, require_gpu=require_gpu)
+    except VerifyError as error:
+        raise typer.Exit(report(error, as_json=False)) from error  # the document holds what is wrong

@@ -1,0 +1,85 @@
+"""How a benchmark is shown: a table beside what others published, or one document."""
+
+from rich.table import Table
+
+from gb10.model import Plan
+from gb10.pipeline.bench import Measured
+from gb10.pipeline.programs import BuiltProgram, Line
+from gb10.pipeline.workshop import Workshop
+from gb10.talk import terminal
+
+SOURCE = "https://forums.developer.nvidia.com/t/359960"
+"""Whose figures `published` are: kernels tuned by hand on a GB10, as their author reports them."""
+
+
+def print_measured(shop: Workshop, program: BuiltProgram, measured: Measured) -> None:
+    """The checks in a line, then the times, or why there are none and where the program lies."""
+    console = terminal(shop.env, stderr=False)
+    console.print(sizes_table(measured))
+    right = len(measured.checks) - len(measured.wrong)
+    print(f"{right} of {len(measured.checks)} checks are right")
+    if measured.why_not:
+        print(f"no results, no times: {measured.why_not}")
+        print(f"program: {program.path}")
+        return
+    console.print(times_table(measured))
+    if any(line["published"] for line in measured.times):
+        print(f"published: {SOURCE}; only the dense shape is told in full there")
+
+
+def sizes_table(measured: Measured) -> Table:
+    """What every kernel takes of a block's shared memory."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("kernel", "bytes", "of", "stages", "threads", "result"):
+        table.add_column(name, no_wrap=True, justify="left" if name in ("kernel", "result") else "right")
+    errors = {line["kernel"]: line for line in measured.checks if line["kind"] == "result"}
+    for line in measured.checks:
+        if line["kind"] == "size":
+            found = errors.get(line["kernel"])
+            table.add_row(line["kernel"], f"{line['bytes']:,}", f"{line['limit']:,}", str(line["stages"]),
+                          str(line["threads"]), _result(found))  # fmt: skip
+    return table
+
+
+def _result(line: Line | None) -> str:
+    if line is None:
+        return "not run"
+    return f"{'right' if line['ok'] else 'WRONG'}, error {line['error']:.1e} {line['said']}".rstrip()
+
+
+def times_table(measured: Measured) -> Table:
+    """Every kernel on every shape."""
+    gpu = measured.gpu or {}
+    title = f"{gpu.get('name')}, {gpu.get('multiprocessors')} multiprocessors, {gpu.get('capability')}"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for name in ("shape", "kernel", "ms", "TFLOPS", "of 500", "published", "of that"):
+        table.add_column(name, no_wrap=True, justify="left" if name in ("shape", "kernel") else "right")
+    for line in sorted(measured.times, key=lambda line: line["experts"] > 1):
+        table.add_row(line["shape"], line["kernel"], f"{line['ms']:.3f}", f"{line['tflops']:.1f}", *_against(line))
+    return table
+
+
+def _against(line: Line) -> tuple[str, str, str]:
+    """The share of the peak, what was published, and the share of that; blank where they say nothing."""
+    peak = f"{line['of_peak']:.0%}" if line["of_peak"] is not None else ""
+    if line["of_peak"] is None or line["published"] is None:
+        return peak, "", ""
+    return peak, f"{line['published']:.0f}", f"{line['tflops'] / line['published']:.0%}"
+
+
+def document(plan: Plan, program: BuiltProgram, measured: Measured) -> dict[str, object]:
+    """A benchmark as data."""
+    return {
+        "schema": "gb10/bench/v1",
+        "name": program.name,
+        "arch": str(plan.options.arch),
+        "platform": plan.options.platform,
+        "key": program.key,
+        "path": str(program.path),
+        "hit": program.hit,
+        "gpu": measured.gpu,
+        "not_run": measured.why_not,
+        "published_by": SOURCE,
+        "checks": list(measured.checks),
+        "times": list(measured.times),
+    }

@@ -1,0 +1,59 @@
+"""Programs: what of ours is compiled to neither a wheel nor an image, by the compilers of an image's lock. Pure."""
+
+from dataclasses import replace
+from typing import Final
+
+from gb10.artifact import Artifact
+from gb10.digest import digest
+from gb10.errors import UsageError
+from gb10.model import Plan, Program, Step, Toolkit
+from gb10.render import program_dockerfile
+from gb10.schema import IndexFile, requirement_name
+from gb10.steps import BLANK, INSTALLER, NO_DAY, PATCHER, UNPACKER, target_headers
+
+GEMM: Final = Program(
+    name="gemm",
+    source="flashinfer",
+    units="benches/gemm",
+    include=("units/moe",),
+    headers=("nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cuda-runtime"),
+)
+# program.py judges units as extension.py does, which takes the compile cache's settings from aot.py. markers.py reads
+# by scan.py, which decides no byte and is in no key.
+SCRIPTS: Final = tuple(
+    f"inside/{name}.py" for name in ("aot", "cuda_home", "extension", "launch", "markers", "program")
+)
+
+
+def plan_program(program: Program, image: Plan, toolkit: Toolkit) -> Plan:
+    """The plan of one program: of an image's plan the compilers, and the patches of the CUTLASS that it bundles."""
+    if program.source not in image.recipe.sources:
+        raise UsageError(f"the recipe {image.recipe.engine} has no source {program.source!r}, whose archive holds "
+                         f"the CUTLASS that {program.name} is compiled with",
+                         hint="name a recipe that has it: --engine")  # fmt: skip
+    project = requirement_name(image.recipe.sources[program.source].sdist)
+    patches = tuple(use for use in image.options.patches_of(project) if use.folder)
+    compilers = (image.step("base-build"), image.step("tools"))
+    draft = replace(image, steps=compilers, tags=(f"{program.name} for {image.options.arch}",),
+                    options=replace(image.options, patches=patches, overlay=None, mods=()))  # fmt: skip
+    step = _step(program, draft, toolkit, project)
+    return replace(draft, steps=(*compilers, step), key=step.key)
+
+
+def _step(program: Program, draft: Plan, toolkit: Toolkit, project: str) -> Step:
+    """Like a compiled wheel's key: neither the day of the lock nor the number of jobs decides a byte."""
+    lock, options = draft.lock, draft.options
+    files = (_artifact(lock.sdists[project]),
+             *(_artifact(wheel) for wheel in target_headers(program.headers, lock, options)))  # fmt: skip
+    step = Step(name=program.name, kind="program", key=BLANK, needs=("tools",), files=files,
+                about=f"{program.units} for {options.arch} on {options.platform}")  # fmt: skip
+    undated = replace(draft, key=BLANK, lock=lock.model_copy(update={"created": NO_DAY}))
+    text = program_dockerfile(undated, program, step, toolkit.templates, jobs=0)
+    own = toolkit.of(program.units, *program.include, INSTALLER, *SCRIPTS, *UNPACKER)
+    inputs = [[file.sha256 for file in some] for some in (files, *(one.files for one in draft.steps))]
+    patched = [[[use.sha256, use.folder] for use in options.patches], toolkit.of(*PATCHER)]
+    return replace(step, key=digest(["program", text, inputs, own, patched]))
+
+
+def _artifact(file: IndexFile) -> Artifact:
+    return Artifact(file.filename, file.sha256, file.size)

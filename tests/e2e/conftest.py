@@ -1,0 +1,32 @@
+"""What the end-to-end tests share: the real store, and an emulator that is called by its path."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gb10.debian.pool import fetch_debs
+from gb10.debian.resolve import resolve_set
+from gb10.fetch import open_session
+from gb10.pipeline.workshop import build_architecture
+from gb10.proc import capture
+from gb10.store import Store, open_store
+
+EMULATOR = {"amd64": "qemu-aarch64", "arm64": "qemu-x86_64"}[build_architecture()]
+
+
+@pytest.fixture(scope="session")
+def store() -> Store:
+    return open_store(os.environ)
+
+
+@pytest.fixture(scope="session")
+def emulator(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Debian's static qemu-user, called by its path: nothing is registered with the kernel."""
+    debs = resolve_set(store, os.environ, suite="trixie", architecture=build_architecture(), packages=("qemu-user",))
+    wanted = [deb for deb in debs if deb.name == "qemu-user"]
+    with open_session(os.environ) as session:
+        (deb,) = fetch_debs(session, store, os.environ, wanted)
+    folder = tmp_path_factory.mktemp("qemu")
+    capture(["dpkg-deb", "--extract", str(deb), str(folder)])
+    return folder / "usr/bin" / EMULATOR

@@ -1,0 +1,102 @@
+"""The benchmark for real, on a small scale: one kernel's checks, compiled across for aarch64 and run here."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gb10.arch import parse_arch
+from gb10.catalog import ROOT, Catalog
+from gb10.engine.find import find
+from gb10.lock import load_lock, load_recipe, lock_path
+from gb10.pipeline.bench import judge, measure
+from gb10.pipeline.patched import plan_patches
+from gb10.pipeline.programs import BuiltProgram, build_program
+from gb10.pipeline.workshop import Workshop, build_architecture, open_workshop
+from gb10.plan import Options, Plan, plan_image
+from gb10.proc import capture
+from gb10.programs import GEMM, plan_program
+from gb10.schema import Architecture
+
+pytestmark = pytest.mark.integration
+
+RECIPE = ROOT / "recipes/images/vllm.yaml"
+KERNEL = "  X(nvfp4_grouped_coop_256x128x128, GroupedNvfp4, Cooperative, 256, 128, 128)\n"
+MAIN = '#include "gemm.h"\n\nint main() { return gb10::bench::check_sizes() ? 1 : 0; }\n'
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    """A checkout whose benchmark is one kernel's types, the reference, and a main that checks."""
+    root = tmp_path_factory.mktemp("checkout")
+    for name in ("gb10", "patches", "recipes", "templates"):
+        (root / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "kernels", root / "kernels")  # a patch adds files of it, and takes no link for one
+    units = root / "benches/gemm"
+    units.mkdir(parents=True)
+    for name in ("formats.h", "gemm.h", "gemm_sm120.cuh", "reference.cu", "sizes.cu"):
+        shutil.copy(ROOT / "benches/gemm" / name, units)
+    text = (units / "gemm.h").read_text(encoding="utf-8")
+    one, count = re.subn(r"(?<=#define GB10_GEMMS\(X\) )[^X]*\\\n(?: +X\(.*\n)+", f"\\\\\n{KERNEL}", text)
+    assert count == 1
+    (units / "gemm.h").write_text(one, encoding="utf-8")
+    (units / "main.cpp").write_text(MAIN, encoding="utf-8")
+    real = open_workshop(os.environ, verbosity=0)
+    return Workshop(env=real.env, store=real.store, talk=real.talk, catalog=Catalog(root))
+
+
+def planned(shop: Workshop, arch: str, target: Architecture) -> Plan:
+    recipe, lock = load_recipe(RECIPE), load_lock(lock_path(RECIPE))
+    patches = plan_patches(shop, recipe, lock, target, ())
+    options = Options(arch=parse_arch(arch), platform=f"linux/{target}", build=build_architecture(), patches=patches)
+    return plan_program(GEMM, plan_image(recipe, lock, shop.catalog.toolkit, options), shop.catalog.toolkit)
+
+
+@pytest.fixture(scope="module")
+def plan(shop: Workshop) -> Plan:
+    return planned(shop, "12.1f", "arm64")
+
+
+def built(shop: Workshop, plan: Plan) -> BuiltProgram:
+    return build_program(shop, lambda: find(shop.env, shop.store), plan, GEMM)
+
+
+@pytest.fixture(scope="module")
+def program(shop: Workshop, plan: Plan) -> BuiltProgram:
+    return built(shop, plan)
+
+
+def test_the_checks_ran_on_the_building_machine_and_are_right(program: BuiltProgram) -> None:
+    assert [line["kind"] for line in program.checks] == ["formats", "scales", "scales", "scales", "size"]
+    assert all(line["ok"] for line in program.checks)
+    assert 0 < program.checks[-1]["bytes"] <= 101_376
+
+
+def test_what_cannot_run_here_is_said(shop: Workshop, plan: Plan, program: BuiltProgram) -> None:
+    measured = measure(shop, plan, program)
+    judge(measured, program, require_gpu=False)
+    assert measured.times == ()
+    assert measured.why_not
+
+
+def test_the_program_holds_the_arch_as_nvidias_own_tool_reads_it(program: BuiltProgram, cuda_tools: Path) -> None:
+    text = capture([str(cuda_tools / "bin/cuobjdump"), "-elf", str(program.path)])
+    assert {line.split("=")[1].strip() for line in text.splitlines() if line.startswith("arch =")} == {"sm_121f"}
+
+
+def test_the_same_again_compiles_nothing(shop: Workshop, plan: Plan, program: BuiltProgram) -> None:
+    again = built(shop, plan)
+    assert again.hit
+    assert again.checks == program.checks
+
+
+def test_a_program_for_this_machine_is_run(shop: Workshop) -> None:
+    """Twice: by the compile stage, and by the one who asked, whose lines count."""
+    plan = planned(shop, "12.0f", build_architecture())
+    program = built(shop, plan)
+    measured = measure(shop, plan, program)
+    assert measured.checks == program.checks
+    assert not measured.wrong
+    assert not measured.why_not

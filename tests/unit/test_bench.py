@@ -1,0 +1,136 @@
+"""A benchmark's lines, judged and shown, and the plan of its program."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from gb10.arch import parse_arch
+from gb10.catalog import ROOT, Catalog
+from gb10.cli.bench_show import SOURCE, document, sizes_table, times_table
+from gb10.errors import UsageError, VerifyError
+from gb10.lock import load_lock, load_recipe, lock_path
+from gb10.model import Options, PatchUse, Plan, Toolkit
+from gb10.pipeline.bench import judge, sort_lines
+from gb10.pipeline.programs import BuiltProgram, read_lines
+from gb10.plan import plan_image
+from gb10.programs import GEMM, plan_program
+from gb10.schema import Architecture
+
+RECIPE = ROOT / "recipes/images/vllm.yaml"
+GEMMS = ROOT / "benches/gemm"
+PATCHES = (
+    PatchUse(source="cutlass", project="flashinfer-python", name="c.patch", sha256="1" * 64, folder="3rdparty/cutlass"),
+    PatchUse(source="flashinfer", project="flashinfer-python", name="f.patch", sha256="2" * 64),
+)
+SIZE = '{"kind": "size", "kernel": "k", "bytes": 76000, "limit": 101376, "stages": 2, "threads": 384, "ok": true}\n'
+RIGHT = '{"kind": "result", "kernel": "k", "error": 1.7e-03, "limit": 1e-02, "said": "", "ok": true}\n'
+WRONG = '{"kind": "result", "kernel": "k", "error": 1.0e+30, "limit": 1e-02, "said": "no launch", "ok": false}\n'
+GPU = '{"kind": "gpu", "name": "A GPU", "capability": "12.1", "multiprocessors": 48, "gb10": true}\n'
+TIME = ('{"kind": "time", "kernel": "k", "shape": "dense", "m": 1, "n": 2, "k": 3, "experts": 1, "ms": 2.5, '
+        '"tflops": 100.0, "of_peak": 0.2, "published": 200.0}\n')  # fmt: skip
+NO_GPU = '{"kind": "not-run", "what": "results and times", "why": "there is no GPU"}\n'
+PROGRAM = BuiltProgram(name="gemm", key="0" * 64, path=Path("/store/gemm"), checks=(), hit=False)
+
+
+def image_plan(arch: str = "12.1f", build: Architecture = "amd64", patches: tuple[PatchUse, ...] = ()) -> Plan:
+    target = parse_arch(arch)
+    options = Options(arch=target, platform=target.platform, build=build, patches=patches)
+    return plan_image(load_recipe(RECIPE), load_lock(lock_path(RECIPE)), Catalog(ROOT).toolkit, options)
+
+
+def shown(table: object) -> str:
+    console = Console(width=160)
+    with console.capture() as text:
+        console.print(table)
+    return text.get()
+
+
+def test_a_wrong_result_is_exit_9_and_names_its_line() -> None:
+    with pytest.raises(VerifyError, match=r"1 of 2 checks of gemm are wrong") as caught:
+        judge(sort_lines(read_lines(SIZE + WRONG)), PROGRAM, require_gpu=False)
+    assert '"said": "no launch"' in str(caught.value)
+
+
+def test_no_gpu_is_wrong_only_when_one_is_required() -> None:
+    measured = sort_lines(read_lines(SIZE + NO_GPU))
+    judge(measured, PROGRAM, require_gpu=False)
+    with pytest.raises(VerifyError, match="took no times") as caught:
+        judge(measured, PROGRAM, require_gpu=True)
+    assert "there is no GPU" in str(caught.value)
+
+
+def test_what_a_program_says_beside_its_lines_is_not_read() -> None:
+    assert read_lines(f"a warning\n{SIZE}") == (json.loads(SIZE),)
+
+
+def test_the_table_holds_times_against_the_peak_and_what_was_published() -> None:
+    text = shown(times_table(sort_lines(read_lines(GPU + TIME))))
+    assert "A GPU, 48 multiprocessors, 12.1" in text
+    assert text.split("\n")[2].split() == ["dense", "k", "2.500", "100.0", "20%", "200", "50%"]
+
+
+def test_another_gpu_is_not_held_against_figures_of_a_gb10() -> None:
+    text = shown(times_table(sort_lines(read_lines(GPU + TIME.replace("0.2,", "null,")))))
+    assert text.split("\n")[2].split() == ["dense", "k", "2.500", "100.0"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [(SIZE, "not run"), (SIZE + RIGHT, "right, error 1.7e-03"), (SIZE + WRONG, "WRONG, error 1.0e+30 no launch")],
+)
+def test_the_sizes_stand_beside_the_results(lines: str, said: str) -> None:
+    row = shown(sizes_table(sort_lines(read_lines(lines)))).split("\n")[1]
+    assert row.split()[:5] == ["k", "76,000", "101,376", "2", "384"]
+    assert said in row
+
+
+def test_the_document_holds_every_line() -> None:
+    told = document(
+        plan_program(GEMM, image_plan(), Catalog(ROOT).toolkit), PROGRAM, sort_lines(read_lines(GPU + TIME))
+    )
+    assert (told["schema"], told["arch"], told["platform"]) == ("gb10/bench/v1", "12.1f", "linux/arm64")
+    assert told["times"] == [json.loads(TIME)]
+    assert told["not_run"] is None
+
+
+def test_a_program_takes_the_compilers_and_the_patches_of_cutlass_alone() -> None:
+    plan = plan_program(GEMM, image_plan(patches=PATCHES), Catalog(ROOT).toolkit)
+    assert [step.name for step in plan.steps] == ["base-build", "tools", "gemm"]
+    assert plan.options.patches == PATCHES[:1]
+    assert {file.filename.split("-")[0] for file in plan.step("gemm").files} == {
+        "flashinfer_python", "nvidia_cuda_cccl", "nvidia_cuda_crt", "nvidia_cuda_runtime"}  # fmt: skip
+
+
+def test_the_key_moves_with_what_is_compiled_and_with_nothing_else() -> None:
+    toolkit, image = Catalog(ROOT).toolkit, image_plan()
+    key = plan_program(GEMM, image, toolkit).key
+    for file in ("benches/gemm/main.cpp", "units/moe/tiles.h", "inside/program.py", "inside/extension.py"):
+        changed = Toolkit(digests={**toolkit.digests, file: "0"}, templates=toolkit.templates)
+        assert plan_program(GEMM, image, changed).key != key, file
+    same = Toolkit(digests={**toolkit.digests, "benches/noop.py": "0"}, templates=toolkit.templates)
+    later = replace(image, lock=image.lock.model_copy(update={"created": image.lock.created.replace(year=2099)}))
+    assert plan_program(GEMM, image, same).key == plan_program(GEMM, later, toolkit).key == key
+    others = {plan_program(GEMM, image_plan(arch), toolkit).key for arch in ("12.1a", "12.0f")}
+    assert len({key, plan_program(GEMM, image_plan(patches=PATCHES), toolkit).key, *others}) == 4
+
+
+def test_a_recipe_without_the_source_is_told_so() -> None:
+    image = image_plan()
+    bare = replace(image, recipe=image.recipe.model_copy(update={"sources": {}, "wheels": {}}))
+    with pytest.raises(UsageError, match="has no source 'flashinfer'"):
+        plan_program(GEMM, bare, Catalog(ROOT).toolkit)
+
+
+def test_every_kernel_has_a_unit_of_its_name() -> None:
+    names = re.findall(r"^ +X\((\w+),", (GEMMS / "gemm.h").read_text(encoding="utf-8"), re.MULTILINE)
+    assert 0 < len(names) <= 6  # a unit takes more than a minute
+    for name in names:
+        assert (GEMMS / f"{name}.cu").read_text(encoding="utf-8").splitlines()[-1] == f"GB10_UNIT({name})"
+
+
+def test_published_figures_name_one_source() -> None:
+    assert SOURCE in (GEMMS / "shapes.h").read_text(encoding="utf-8")
