@@ -3,8 +3,8 @@
 // checks what needs none. Exit codes: 0 right, 1 a check is wrong (or --require-gpu and none), 2 CUDA broke off.
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "gemm.h"
@@ -172,13 +172,20 @@ int run_all(Options const& options) {
   return wrong ? 1 : 0;
 }
 
+int count_of(std::string const& word) {
+  int value = 0;
+  auto const [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc() || *end || value < 1) throw std::invalid_argument("--runs wants a number, 1 or more: " + word);
+  return value;
+}
+
 Options parse(int count, char** words) {
   Options options;
   for (int i = 1; i < count; ++i) {
     std::string const word = words[i];
     if (word == "--sizes") options.sizes = true;
     else if (word == "--require-gpu") options.require_gpu = true;
-    else if (word == "--runs" && i + 1 < count) options.runs = std::max(1, std::atoi(words[++i]));
+    else if (word == "--runs" && i + 1 < count) options.runs = count_of(words[++i]);
     else if (word == "--only" && i + 1 < count) options.only = words[++i];
     else throw std::invalid_argument("gemm [--sizes] [--require-gpu] [--runs N] [--only PART-OF-A-KERNEL'S-NAME]");
   }

@@ -4,8 +4,9 @@
                --cxx COMPILER [--host-cxx COMPILER] --work DIR --out DIR --jobs N
 
 Every .cu and .cpp in DIR is a unit; ninja (on PATH) compiles them. The CUDA run time and the C++ library are linked in:
-the program runs on any Linux that has the driver, and says so where there is none. Writes OUT/<name>, OUT/checks.jsonl
-(a JSON object per check, a wrong one included: who reads it judges) and WORK/measured.json.
+the program runs on any Linux with glibc 2.38 (trixie's C++ library asks for it), and says so where there is no driver.
+Writes OUT/<name>, OUT/checks.jsonl (a JSON object per check, a wrong one included: who reads it judges) and
+WORK/measured.json.
 
 With --host-cxx the program is for another machine: with that compiler the checks alone (sizes.cu) are made for this.
 """

@@ -53,11 +53,11 @@ def run(shop: Workshop, program: BuiltProgram) -> tuple[Line, ...]:
         try:
             stream([str(program.path)], log=log, on_line=take, env=shop.env)
         except CommandFailedError as error:
-            if error.returncode != WRONG:
+            if error.returncode != WRONG or not sort_lines(found).wrong:
                 raise BuildError(
                     f"{program.name} broke off with {error.returncode}",
                     where=f"{error.tail}\nlog: {log}",
-                    hint="nvidia-smi tells whether the driver works; then run the command again",
+                    hint="its words are above; it needs glibc 2.38 (Ubuntu 24.04, Debian 13) and a driver that works",
                 ) from error
     return tuple(found)
 

@@ -92,11 +92,8 @@ def test_the_same_again_compiles_nothing(shop: Workshop, plan: Plan, program: Bu
     assert again.checks == program.checks
 
 
-def test_a_program_for_this_machine_is_run(shop: Workshop) -> None:
-    """Twice: by the compile stage, and by the one who asked, whose lines count."""
-    plan = planned(shop, "12.0f", build_architecture())
-    program = built(shop, plan)
-    measured = measure(shop, plan, program)
-    assert measured.checks == program.checks
-    assert not measured.wrong
-    assert not measured.why_not
+def test_a_program_for_this_machine_checks_itself(shop: Workshop) -> None:
+    """In the compile stage, whose C library is as new as it wants."""
+    program = built(shop, planned(shop, "12.0f", build_architecture()))
+    assert [line["kind"] for line in program.checks] == ["formats", "scales", "scales", "scales", "size"]
+    assert all(line["ok"] for line in program.checks)

@@ -1,6 +1,7 @@
 """A benchmark's lines, judged and shown, and the plan of its program."""
 
 import json
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -11,11 +12,12 @@ from rich.console import Console
 from gb10.arch import parse_arch
 from gb10.catalog import ROOT, Catalog
 from gb10.cli.bench_show import SOURCE, document, sizes_table, times_table
-from gb10.errors import UsageError, VerifyError
+from gb10.errors import BuildError, UsageError, VerifyError
 from gb10.lock import load_lock, load_recipe, lock_path
 from gb10.model import Options, PatchUse, Plan, Toolkit
-from gb10.pipeline.bench import judge, sort_lines
-from gb10.pipeline.programs import BuiltProgram, read_lines
+from gb10.pipeline.bench import judge, run, sort_lines
+from gb10.pipeline.programs import BuiltProgram, Line, read_lines
+from gb10.pipeline.workshop import open_workshop
 from gb10.plan import plan_image
 from gb10.programs import GEMM, plan_program
 from gb10.schema import Architecture
@@ -42,6 +44,15 @@ def image_plan(arch: str = "12.1f", build: Architecture = "amd64", patches: tupl
     return plan_image(load_recipe(RECIPE), load_lock(lock_path(RECIPE)), Catalog(ROOT).toolkit, options)
 
 
+def ran(folder: Path, text: str, *, code: int) -> tuple[Line, ...]:
+    """What is read from a program that prints a text and ends with a code."""
+    program = folder / "gemm"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{text}END\nexit {code}\n", encoding="utf-8")
+    program.chmod(0o755)
+    env = {"GB10_CACHE_DIR": str(folder / "store"), "XDG_CONFIG_HOME": str(folder), "PATH": os.environ["PATH"]}
+    return run(open_workshop(env, verbosity=-1), replace(PROGRAM, path=program))
+
+
 def shown(table: object) -> str:
     console = Console(width=160)
     with console.capture() as text:
@@ -61,6 +72,20 @@ def test_no_gpu_is_wrong_only_when_one_is_required() -> None:
     with pytest.raises(VerifyError, match="took no times") as caught:
         judge(measured, PROGRAM, require_gpu=True)
     assert "there is no GPU" in str(caught.value)
+
+
+def test_a_program_that_did_not_start_is_no_wrong_check(tmp_path: Path) -> None:
+    """The loader, too, ends with 1: as where the C library is too old."""
+    with pytest.raises(BuildError, match="gemm broke off with 1") as caught:
+        ran(tmp_path, "version GLIBC_9 not found\n", code=1)
+    assert "GLIBC_9" in str(caught.value)
+
+
+def test_a_wrong_check_ends_no_run(tmp_path: Path) -> None:
+    assert ran(tmp_path, SIZE + WRONG, code=1) == read_lines(SIZE + WRONG)
+    assert ran(tmp_path, f"talk\n{SIZE}{RIGHT}{GPU}{TIME}", code=0) == read_lines(SIZE + RIGHT + GPU + TIME)
+    with pytest.raises(BuildError, match="gemm broke off with 2"):
+        ran(tmp_path, SIZE + WRONG, code=2)
 
 
 def test_what_a_program_says_beside_its_lines_is_not_read() -> None:
