@@ -1,6 +1,6 @@
 """What is patched in a build: chosen by series, release and --patch when planned, applied strictly when it runs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,21 +37,23 @@ def plan_patches(
 ) -> tuple[PatchUse, ...]:
     """The patches of a build: of the recipe's series those for the locked releases, then those given by hand.
 
+    A bundled source's series is for wheels that are compiled over it: without one it is not planned.
+
     Raises PatchError and UsageError for a series or a diff that is none, or is for nothing in the image.
     """
     locked = _locked(lock, target)
     releases = load_releases(shop)
     places = {source: _place(releases, source, lock, locked) for source in recipe.patches}
     series = [use for source, place in places.items() for use in _from_series(shop, source, lock, place)]
-    uses = (*series, *(use for text in by_hand for use in _by_hand(releases, text, lock, locked)))
-    _check_compiled(recipe, uses)
-    return uses
-
-
-def _check_compiled(recipe: Recipe, uses: Sequence[PatchUse]) -> None:
-    """Raise UsageError for a patch of a bundled source that nothing is compiled over: it would change nothing."""
     over = {requirement_name(recipe.sources[wheel.source].sdist) for wheel in recipe.wheels.values()
             if wheel.method == "extension"}  # fmt: skip
+    hand = tuple(use for text in by_hand for use in _by_hand(releases, text, lock, locked))
+    _check_compiled(hand, over)
+    return (*(use for use in series if not use.folder or use.project in over), *hand)
+
+
+def _check_compiled(uses: Sequence[PatchUse], over: Collection[str]) -> None:
+    """Raise UsageError for a patch of a bundled source that nothing is compiled over: it would change nothing."""
     for use in uses:
         if use.folder and use.project not in over:
             raise UsageError(f"{use.source} lies in the archive of {use.project}, and nothing is compiled over it here",
