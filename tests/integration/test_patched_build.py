@@ -2,6 +2,7 @@
 
 import json
 import os
+import uuid
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -68,7 +69,9 @@ def diff_of_wheel(shop: Workshop, target: Path, change: Callable[[bytes], bytes]
 def test_a_patched_wheel_is_one_small_layer_above(
     shop: Workshop, below: Verified, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    diff = diff_of_wheel(shop, tmp_path / "pr.diff", lambda text: text + b"\nPATCHED = 1\n")
+    diff = diff_of_wheel(
+        shop, tmp_path / "pr.diff", lambda text: text + b"\nPATCHED = 1  # " + uuid.uuid4().hex.encode() + b"\n"
+    )
     plan = plan_with(shop, diff)
     made = build_image(shop, plan, rebuild=(), tag=None)
     assert "pr.diff: 1 files of tests or docs left out: tests/test_mma.py" in capfd.readouterr().err
