@@ -123,10 +123,14 @@ def find_units(folder: Path) -> list[Path]:
 
 def compile_units(units: list[Path], name: str, options: argparse.Namespace) -> None:
     """OUT/<name>/<name>.so, and what each unit cost; raises SystemExit when one does not compile or link."""
+    run_ninja(ninja_file(units, name, options.out / name / f"{name}.so", options), options)
+
+
+def run_ninja(text: str, options: argparse.Namespace) -> None:
+    """Build all that a ninja file names, and write what each unit cost; raises SystemExit when ninja fails."""
     aot: Any = importlib.import_module("aot")  # lies beside us: its compile cache's settings are ours
     options.work.mkdir(parents=True, exist_ok=True)
-    library = options.out / name / f"{name}.so"
-    (options.work / "build.ninja").write_text(ninja_file(units, name, library, options), encoding="utf-8")
+    (options.work / "build.ninja").write_text(text, encoding="utf-8")
     settings = aot.environment(argparse.Namespace(**vars(options), source=options.units))
     cache = {key: value for key, value in settings.items() if key.startswith(("CCACHE_", "GB10_"))}
     ninja = ["ninja", "-C", str(options.work), "-j", str(options.jobs)]

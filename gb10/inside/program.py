@@ -14,7 +14,6 @@ With --host-cxx the program is for another machine: with that compiler the check
 import argparse
 import importlib
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -38,10 +37,7 @@ def main() -> None:
     options = parse()
     extension: Any = importlib.import_module("extension")  # lies beside us: units and archs are judged as there
     extension.check_arch(options.arch)
-    units = extension.find_units(options.units)
-    options.work.mkdir(parents=True, exist_ok=True)
-    (options.work / "build.ninja").write_text(ninja_file(units, options), encoding="utf-8")
-    build(options)
+    extension.run_ninja(ninja_file(extension.find_units(options.units), options), options)
     write_checks(options)
 
 
@@ -83,18 +79,6 @@ def ninja_file(units: list[Path], options: argparse.Namespace) -> str:
     checks = (f"build {options.name}/checks.o: alone {options.units / CHECKS}\n"
               f"build {options.name}/checks: host {options.name}/checks.o\n") if options.host_cxx else ""  # fmt: skip
     return "".join((*rules, *edges, program, checks))
-
-
-def build(options: argparse.Namespace) -> None:
-    """Run ninja with the compile cache's settings; raises SystemExit when a unit does not compile or link."""
-    aot: Any = importlib.import_module("aot")
-    settings = aot.environment(argparse.Namespace(**vars(options), source=options.units))
-    cache = {key: value for key, value in settings.items() if key.startswith(("CCACHE_", "GB10_"))}
-    ninja = ["ninja", "-C", str(options.work), "-j", str(options.jobs)]
-    run = subprocess.run(ninja, env=os.environ | cache, check=False)
-    if run.returncode:  # ninja has said it all: a traceback would push it out of sight
-        raise SystemExit(f"ninja exited with {run.returncode}")
-    aot.write_measured(options.work)
 
 
 def write_checks(options: argparse.Namespace) -> None:

@@ -17,7 +17,7 @@ from gb10.pipeline.context import BuildContext, build_context, keep_context
 from gb10.pipeline.grafts import make_grafts
 from gb10.pipeline.mods import mod_network, mod_secrets
 from gb10.pipeline.prepare import fetch_files, make_rootfs
-from gb10.pipeline.wheels import build_wheels, check_sources, show_in_checkout, stored_wheel
+from gb10.pipeline.wheels import build_wheels, check_sources, show_in_checkout
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan
 from gb10.render import bake
@@ -34,9 +34,10 @@ def image_context(
     """
     grafts = make_grafts(shop, plan)  # first: a patch that does not fit stops before anything is compiled
     check_sources(shop, plan)
-    compiling = bool(rebuild) or not all(stored_wheel(shop, step) for step in plan.of_kind("wheel"))
+    compiling = bool(rebuild) or not all(
+        shop.store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel")
+    )
     with _meanwhile(shop, plan, engine if layers and compiling else None) as ready:
-        make_rootfs(shop, plan, plan.step("base-build"))
         built = build_wheels(shop, plan, lambda: engine, rebuild=rebuild)
         ready.result()
         for wheel in (*built, *grafts):

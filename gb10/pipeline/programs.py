@@ -7,18 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from gb10.arch import parse_arch
-from gb10.engine.buildx import BuildRequest
 from gb10.engine.connection import Engine
 from gb10.model import Plan, Program, Step
-from gb10.pipeline.builder import run_build
-from gb10.pipeline.context import build_context, wheels
-from gb10.pipeline.estimate import jobs, kernel_cost, step_seconds
-from gb10.pipeline.prepare import fetch_files, make_rootfs, store_paths
-from gb10.pipeline.wheels import READERS, count_units, patched_source
+from gb10.pipeline.compiling import compile_step
+from gb10.pipeline.estimate import jobs, kernel_cost
 from gb10.pipeline.workshop import Workshop
 from gb10.programs import SCRIPTS
 from gb10.render import program_dockerfile
-from gb10.steps import INSTALLER
 from gb10.store import is_sealed, seal
 from gb10.verify.declared import check_declared, refuse
 from gb10.verify.read import scan_path
@@ -43,7 +38,7 @@ def build_program(shop: Workshop, engine: Callable[[], Engine], plan: Plan, prog
     """The program of a plan: from the store, or compiled now. Raises BuildError, VerifyError."""
     step = plan.step(program.name)
     final = shop.store.entry("programs", step.key)
-    with shop.store.locked(f"program-{step.key}", lambda: shop.talk.say(f"another run makes {step.name}: waiting")):
+    with shop.store.locked(f"program-{step.key}", lambda: shop.talk.say(f"{step.name} is being made: waiting")):
         hit = is_sealed(final / program.name)
         if hit:
             shop.talk.hit(step.name)
@@ -61,36 +56,17 @@ def read_lines(text: str) -> tuple[Line, ...]:
 
 
 def _compile(shop: Workshop, engine: Engine, plan: Plan, program: Program, work: Path) -> None:
-    tools, step = plan.step("tools"), plan.step(program.name)
-    base = make_rootfs(shop, plan, plan.step("base-build"))
-    fetch_files(shop, (tools, step))
-    sdist, *headers = store_paths(shop, step.files)
-    folders = {"tools-wheels": wheels(store_paths(shop, tools.files)), "target-wheels": wheels(headers),
-               "source": wheels([sdist]), **patched_source(shop, plan.options.patches, sdist)}  # fmt: skip
-    with (
-        build_context(shop, _files(shop, plan, program, base), folders) as context,
-        shop.talk.task(step.name, unit="files", expected=step_seconds(shop, plan, step)) as task,
-    ):
-        request = BuildRequest(
-            dockerfile=context.folder / "Dockerfile",
-            target="program",
-            platform=f"linux/{plan.options.build}",
-            context=context.folder,
-            contexts=context.contexts,
-            out=work,
-        )
-        run_build(shop, engine, request, step, lambda event: count_units(shop, task, event))
+    step = plan.step(program.name)
+    compile_step(shop, engine, plan, step, work, target="program", patches=plan.options.patches,
+                 files=_files(shop, plan, program, step), build_args={})  # fmt: skip
     _prove(work, plan, step)
 
 
-def _files(shop: Workshop, plan: Plan, program: Program, base: Path) -> dict[str, Path | bytes]:
-    own, step = shop.catalog.contents, plan.step(program.name)
+def _files(shop: Workshop, plan: Plan, program: Program, step: Step) -> dict[str, bytes]:
+    own, at_once = shop.catalog.contents, jobs(shop, kernel_cost(shop, plan, step))
+    text = program_dockerfile(plan, program, step, shop.catalog.templates, jobs=at_once)
     wanted = shop.catalog.toolkit.of(program.units, *program.include, *SCRIPTS)
-    text = program_dockerfile(
-        plan, program, step, shop.catalog.templates, jobs=jobs(shop, kernel_cost(shop, plan, step))
-    )
-    return {"Dockerfile": text.encode(), "base-build.tar": base, "install.py": own[INSTALLER],
-            **{name: own[name] for name in (*READERS, *wanted)}}  # fmt: skip
+    return {"Dockerfile": text.encode(), **{name: own[name] for name in wanted}}
 
 
 def _prove(work: Path, plan: Plan, step: Step) -> None:

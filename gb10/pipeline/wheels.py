@@ -1,30 +1,21 @@
 """Wheels: each compiled in a BuildKit stage without network, proven, kept in the store under its key."""
 
-import re
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from gb10.engine.buildx import BuildRequest
 from gb10.engine.connection import Engine
-from gb10.engine.progress import Event, LogLine
-from gb10.errors import BuildError, PatchError, UsageError
-from gb10.pipeline.builder import run_build
-from gb10.pipeline.context import Lay, build_context, tree, wheels
-from gb10.pipeline.estimate import jobs, kernel_cost, step_seconds
-from gb10.pipeline.patched import patched_files
-from gb10.pipeline.prepare import fetch_files, make_rootfs, store_paths
+from gb10.errors import BuildError, UsageError
+from gb10.pipeline.compiling import compile_step, patched_source
+from gb10.pipeline.estimate import jobs, kernel_cost
+from gb10.pipeline.prepare import fetch_files, store_paths
 from gb10.pipeline.proof import prove_wheel
 from gb10.pipeline.workshop import Workshop
-from gb10.plan import PatchUse, Plan, Step, compile_files, kernel_file
+from gb10.plan import Plan, Step, compile_files, kernel_file
 from gb10.render import patches_for, wheel_dockerfile
 from gb10.store import file_sha256, is_sealed, seal
-from gb10.talk import Task
 
-READERS = ("inside/markers.py", "inside/scan.py")
-"""They read GPU code back and decide no byte of a wheel: they are in no key of one."""
-UNITS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 OURS = "kernels"  # as --rebuild-kernels names the wheels of our own kernels
 
 
@@ -87,27 +78,9 @@ def wheel_file(entry: Path) -> Path:
 
 
 def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path, *, rebuild: bool) -> None:
-    base = make_rootfs(shop, plan, plan.step("base-build"))
-    tools = plan.step("tools")
-    fetch_files(shop, (tools, step))
-    sdist, *headers = store_paths(shop, step.files)
-    folders = {"tools-wheels": wheels(store_paths(shop, tools.files)), "target-wheels": wheels(headers),
-               "source": wheels([sdist]), **patched_source(shop, patches_for(plan, step), sdist)}  # fmt: skip
-    cost = kernel_cost(shop, plan, step)
-    with (
-        build_context(shop, _files(shop, plan, step, base, jobs=jobs(shop, cost)), folders) as context,
-        shop.talk.task(step.name, unit="files", expected=step_seconds(shop, plan, step)) as task,
-    ):
-        request = BuildRequest(
-            dockerfile=context.folder / "Dockerfile",
-            target="wheel",
-            platform=f"linux/{plan.options.build}",
-            context=context.folder,
-            contexts=context.contexts,
-            out=work,
-            build_args={"REBUILD": uuid.uuid4().hex} if rebuild else {},
-        )
-        run_build(shop, engine, request, step, lambda event: count_units(shop, task, event))
+    build_args = {"REBUILD": uuid.uuid4().hex} if rebuild else {}
+    compile_step(shop, engine, plan, step, work, target="wheel", patches=patches_for(plan, step),
+                 files=_files(shop, plan, step), build_args=build_args)  # fmt: skip
     _seal(work)
 
 
@@ -119,36 +92,14 @@ def check_sources(shop: Workshop, plan: Plan) -> None:
             patched_source(shop, patches_for(plan, step), store_paths(shop, step.files)[0])
 
 
-def patched_source(shop: Workshop, uses: Sequence[PatchUse], sdist: Path) -> dict[str, Lay]:
-    """The files that the patches change in the source of a compile, if any. Raises PatchError."""
-    if not uses:
-        return {}
-    changes = patched_files(shop, sdist, uses)
-    kept: dict[str, Path | bytes] = {path: content for path, content in changes.items() if content is not None}
-    if len(kept) < len(changes):
-        raise PatchError("a patch deletes files of a source that is compiled", where="\n".join(changes.keys() - kept),
-                         hint="empty them instead")  # fmt: skip
-    return {"patched": tree(kept)}
-
-
-def _files(shop: Workshop, plan: Plan, step: Step, base: Path, *, jobs: int) -> dict[str, Path | bytes]:
+def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
     own, build = shop.catalog.contents, plan.recipe.wheels[step.name]
-    scripts = {name: own[name] for name in shop.catalog.toolkit.of(*compile_files(build))}
+    at_once = jobs(shop, kernel_cost(shop, plan, step))
     return {
-        "Dockerfile": wheel_dockerfile(plan, step, shop.catalog.templates, jobs=jobs).encode(),
-        "base-build.tar": base,
-        "install.py": own["inside/install.py"],
+        "Dockerfile": wheel_dockerfile(plan, step, shop.catalog.templates, jobs=at_once).encode(),
         "kernels.toml": own[kernel_file(build)],
-        **scripts,
-        **{name: own[name] for name in READERS},
+        **{name: own[name] for name in shop.catalog.toolkit.of(*compile_files(build))},
     }
-
-
-def count_units(shop: Workshop, task: Task, event: Event) -> None:
-    """ninja's ``[n/m] …`` lines drive the progress of a compile."""
-    found = UNITS.match(event.text) if isinstance(event, LogLine) else None
-    if found:
-        shop.talk.update(task, int(found[1]), int(found[2]), Path(found[3].split(" ")[-1]).name)
 
 
 def _seal(work: Path) -> None:

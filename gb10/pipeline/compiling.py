@@ -1,0 +1,82 @@
+"""Compiling: a step's sources and headers, and the locked compilers, in a BuildKit stage without network."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gb10.engine.buildx import BuildRequest
+from gb10.engine.connection import Engine
+from gb10.engine.progress import Event, LogLine
+from gb10.errors import PatchError
+from gb10.pipeline.builder import run_build
+from gb10.pipeline.context import Lay, build_context, tree, wheels
+from gb10.pipeline.estimate import step_seconds
+from gb10.pipeline.patched import patched_files
+from gb10.pipeline.prepare import fetch_files, make_rootfs, store_paths
+from gb10.pipeline.workshop import Workshop
+from gb10.plan import PatchUse, Plan, Step
+from gb10.steps import INSTALLER
+from gb10.talk import Task
+
+READERS = ("inside/markers.py", "inside/scan.py")
+"""They read GPU code back and decide no byte of a result: they are in no key of one."""
+UNITS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
+
+
+def compile_step(
+    shop: Workshop,
+    engine: Engine,
+    plan: Plan,
+    step: Step,
+    work: Path,
+    *,
+    target: str,
+    patches: Sequence[PatchUse],
+    files: Mapping[str, Path | bytes],
+    build_args: Mapping[str, str],
+) -> None:
+    """Build ``target`` of the Dockerfile among ``files`` into ``work``. Raises FetchError, PatchError, BuildError."""
+    tools, own = plan.step("tools"), shop.catalog.contents
+    base = make_rootfs(shop, plan, plan.step("base-build"))
+    fetch_files(shop, (tools, step))
+    sdist, *headers = store_paths(shop, step.files)
+    folders = {"tools-wheels": wheels(store_paths(shop, tools.files)), "target-wheels": wheels(headers),
+               "source": wheels([sdist]), **patched_source(shop, patches, sdist)}  # fmt: skip
+    shared: dict[str, Path | bytes] = {
+        "base-build.tar": base,
+        "install.py": own[INSTALLER],
+        **{name: own[name] for name in READERS},
+    }
+    with (
+        build_context(shop, {**files, **shared}, folders) as context,
+        shop.talk.task(step.name, unit="files", expected=step_seconds(shop, plan, step)) as task,
+    ):
+        request = BuildRequest(
+            dockerfile=context.folder / "Dockerfile",
+            target=target,
+            platform=f"linux/{plan.options.build}",
+            context=context.folder,
+            contexts=context.contexts,
+            out=work,
+            build_args=build_args,
+        )
+        run_build(shop, engine, request, step, lambda event: _count_units(shop, task, event))
+
+
+def patched_source(shop: Workshop, uses: Sequence[PatchUse], sdist: Path) -> dict[str, Lay]:
+    """The files that the patches change in the source of a compile, if any. Raises PatchError."""
+    if not uses:
+        return {}
+    changes = patched_files(shop, sdist, uses)
+    kept: dict[str, Path | bytes] = {path: content for path, content in changes.items() if content is not None}
+    if len(kept) < len(changes):
+        raise PatchError("a patch deletes files of a source that is compiled", where="\n".join(changes.keys() - kept),
+                         hint="empty them instead")  # fmt: skip
+    return {"patched": tree(kept)}
+
+
+def _count_units(shop: Workshop, task: Task, event: Event) -> None:
+    """ninja's ``[n/m] …`` lines drive the progress of a compile."""
+    found = UNITS.match(event.text) if isinstance(event, LogLine) else None
+    if found:
+        shop.talk.update(task, int(found[1]), int(found[2]), Path(found[3].split(" ")[-1]).name)
