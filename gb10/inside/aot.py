@@ -115,6 +115,7 @@ def environment(options: argparse.Namespace) -> dict[str, str]:
         "GB10_LAUNCH_LOG": str(options.work / "launch.jsonl"),
         "CCACHE_BASEDIR": os.path.commonpath((options.work, options.source)),
         "CCACHE_NOHASHDIR": "1",
+        "CCACHE_DEPEND": "1",  # what a unit includes is in the compiler's own list: it is not preprocessed for that
         "CCACHE_COMPILERCHECK": "content",  # an unpacked compiler's time says nothing
         "CCACHE_EXTRAFILES": ":".join(map(str, compiler_files(options.cuda_home, options.cxx))),
     }

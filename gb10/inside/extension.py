@@ -157,8 +157,8 @@ def ninja_file(units: Iterable[Path], name: str, library: Path, options: argpars
     nvcc = (f"{options.cuda_home}/bin/nvcc", f"-ccbin {options.cxx}", f"-gencode={options.gencode}", *DEVICE)
     search = (f"-L{options.torch}/lib", f"-L{options.cuda_home}/lib64")
     commands = {
-        "cu": " ".join((launch, *nvcc, *FLAGS, *include, "-c $in -o $out")),
-        "cpp": " ".join((launch, options.cxx, *FLAGS, *HOST, *include, "-c $in -o $out")),
+        "cu": " ".join((launch, *nvcc, *FLAGS, *include, "-MD -MF $out.d -c $in -o $out")),
+        "cpp": " ".join((launch, options.cxx, *FLAGS, *HOST, *include, "-MD -MF $out.d -c $in -o $out")),
         "link": " ".join((options.cxx, "-shared $in -o $out", *LINK, *search, *LIBRARIES)),
     }
     rules = [f"rule {rule}\n  command = {command}\n  description = {rule} $in\n" for rule, command in commands.items()]

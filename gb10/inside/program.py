@@ -66,10 +66,10 @@ def ninja_file(units: list[Path], options: argparse.Namespace) -> str:
     nvcc = f"{options.cuda_home}/bin/nvcc -gencode={options.gencode} {' '.join(DEVICE)}"
     search = f"-L{options.cuda_home}/lib64 {' '.join(LIBRARIES)}"
     commands = {
-        "cu": f"{launch} {nvcc} -ccbin {options.cxx} {flags} -c $in -o $out",
-        "cpp": f"{launch} {options.cxx} {flags} -c $in -o $out",
+        "cu": f"{launch} {nvcc} -ccbin {options.cxx} {flags} -MD -MF $out.d -c $in -o $out",
+        "cpp": f"{launch} {options.cxx} {flags} -MD -MF $out.d -c $in -o $out",
         "link": f"{options.cxx} $in -o $out {' '.join(LINK)} {search}",
-        "alone": f"{launch} {nvcc} -ccbin {options.host_cxx} {flags} -DGB10_SIZES_ALONE -c $in -o $out",
+        "alone": f"{launch} {nvcc} -ccbin {options.host_cxx} {flags} -DGB10_SIZES_ALONE -MD -MF $out.d -c $in -o $out",
         "host": f"{options.host_cxx} $in -o $out",
     }
     rules = [f"rule {rule}\n  command = {command}\n  description = {rule} $in\n" for rule, command in commands.items()]

@@ -31,7 +31,7 @@ struct GroupedMm {
   int sm_count;
 };
 
-// Two functions per tile, each in a unit of its own (unit.cuh); run returns nullptr, or what went wrong.
+// Two functions per tile, defined in the unit of its family (unit.cuh); run returns nullptr, or what went wrong.
 #define GB10_DECLARE(name, ...)                                               \
   size_t name##_workspace(GroupedMm const& mm, bool half);                    \
   char const* name##_run(GroupedMm const& mm, bool half, void* workspace, cudaStream_t stream);

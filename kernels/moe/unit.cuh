@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One tile's unit: `GB10_UNIT(name)` with a name of tiles.h defines its two functions, for bf16 and fp16.
+// What a unit holds: `GB10_UNIT(name)` with a tile of tiles.h defines its two functions, for bf16 and fp16.
 
 #pragma once
 

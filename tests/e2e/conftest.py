@@ -1,16 +1,21 @@
-"""What the end-to-end tests share: the real store, and an emulator that is called by its path."""
+"""What the end-to-end tests share: the real store, the image, and an emulator that is called by its path."""
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gb10.debian.pool import fetch_debs
 from gb10.debian.resolve import resolve_set
+from gb10.engine.connection import Engine
+from gb10.engine.find import find
 from gb10.fetch import open_session
 from gb10.pipeline.workshop import build_architecture
 from gb10.proc import capture
 from gb10.store import Store, open_store
+from tests.e2e.image import build, run_python
 
 EMULATOR = {"amd64": "qemu-aarch64", "arm64": "qemu-x86_64"}[build_architecture()]
 
@@ -30,3 +35,21 @@ def emulator(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("qemu")
     capture(["dpkg-deb", "--extract", str(deb), str(folder)])
     return folder / "usr/bin" / EMULATOR
+
+
+@pytest.fixture(scope="session")
+def engine(store: Store) -> Engine:
+    return find(os.environ, store)
+
+
+@pytest.fixture(scope="session")
+def image() -> dict[str, object]:
+    return build("--engine", "vllm", "--arch", "12.1f")
+
+
+@pytest.fixture(scope="session")
+def python(engine: Engine, image: dict[str, object], emulator: Path) -> Callable[..., str]:
+    """The image's Python under qemu, without a network: ``run_python`` with arguments, and files to show."""
+    tags = image["tags"]
+    assert isinstance(tags, list)
+    return partial(run_python, engine, tags[-1], emulator)

@@ -4,18 +4,14 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from gb10.catalog import ROOT
-from gb10.engine.connection import Engine, client
-from gb10.engine.find import find
 from gb10.lock import load_recipe
 from gb10.proc import capture
 from gb10.schema import requirement_name
-from gb10.store import Store
+from tests.e2e.image import build
 
 pytestmark = pytest.mark.e2e
 RECIPE = ROOT / "recipes/images/vllm.yaml"
@@ -64,22 +60,6 @@ print(json.dumps({"version": gb10_kernels.__version__, "schema": str(operator._s
 """
 
 
-def build(*arguments: str) -> dict[str, object]:
-    text = capture([sys.executable, str(ROOT / "build.py"), "image", "--json", "--quiet", *arguments], env=os.environ)
-    document: dict[str, object] = json.loads(text)
-    return document
-
-
-@pytest.fixture(scope="module")
-def engine(store: Store) -> Engine:
-    return find(os.environ, store)
-
-
-@pytest.fixture(scope="module")
-def image() -> dict[str, object]:
-    return build("--engine", "vllm", "--arch", "12.1f")
-
-
 def test_the_image_is_proven_and_named_by_its_key(image: dict[str, object]) -> None:
     assert image["schema"] == "gb10/image/v1"
     codes = image["gpu_code"]
@@ -97,23 +77,6 @@ def test_the_same_again_is_a_hit_after_the_private_engine_was_stopped(image: dic
     capture([sys.executable, str(ROOT / "build.py"), "engine", "down"], env=os.environ)
     again = build("--engine", "vllm", "--arch", "12.1f")
     assert (again["hit"], again["digest"]) == (True, image["digest"])
-
-
-@pytest.fixture(scope="module")
-def python(engine: Engine, image: dict[str, object], emulator: Path) -> Callable[..., str]:
-    """The image's Python under qemu, without a network."""
-    tags = image["tags"]
-    assert isinstance(tags, list)
-
-    def run(*arguments: str) -> str:
-        with closing(client(engine)) as sdk:
-            output: bytes = sdk.containers.run(
-                tags[-1], ["/usr/bin/python3.13", *arguments], entrypoint=["/qemu"], platform="linux/arm64",
-                remove=True, network_mode="none", volumes={str(emulator): {"bind": "/qemu", "mode": "ro"}},
-            )  # fmt: skip
-        return output.decode()
-
-    return run
 
 
 def test_every_kernel_loads_in_the_image_under_qemu(python: Callable[..., str]) -> None:

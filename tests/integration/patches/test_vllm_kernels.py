@@ -1,13 +1,16 @@
 """vllm/0003 on the real release: which capability may use the grouped FP8 GEMM, whose operator runs, what is said."""
 
 import functools
+import json
 import os
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from gb10.catalog import ROOT
 from tests.integration.patches.cut import both, find, run
 
 pytestmark = pytest.mark.integration
@@ -30,7 +33,8 @@ class Device:
             "os": os,
             "logger": SimpleNamespace(warning=lambda text, *values: self.warnings.append(text % values)),
             "current_platform": SimpleNamespace(
-                is_device_capability_family=lambda wanted: capability // 10 == wanted // 10
+                is_device_capability_family=lambda wanted: capability // 10 == wanted // 10,
+                get_device_capability=lambda: divmod(capability, 10),
             ),
             "torch": SimpleNamespace(ops=SimpleNamespace(_C=self.operators("_C"), gb10=self.operators("gb10"))),
         }
@@ -56,10 +60,19 @@ def texts(request: pytest.FixtureRequest) -> tuple[str, str]:
     return both("vllm", request.param, PATCH, PATH)
 
 
-@pytest.fixture
-def package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gb10_kernels", ModuleType("gb10_kernels"))
+def install(monkeypatch: pytest.MonkeyPatch, folder: Path, arch: str) -> None:
+    """Our package without its operators, which need torch: what it says of devices."""
+    (folder / "manifest.json").write_text(json.dumps({"arch": arch}), encoding="utf-8")
+    text = (ROOT / "gb10/inside/gb10_kernels.py").read_text(encoding="utf-8")
+    module = ModuleType("gb10_kernels")
+    module.__dict__.update(run([find(text, "check_device")], {"json": json, "FOLDER": folder}))
+    monkeypatch.setitem(sys.modules, "gb10_kernels", module)
     monkeypatch.delenv("GB10_CUTLASS_MOE", raising=False)
+
+
+@pytest.fixture
+def package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    install(monkeypatch, tmp_path, "12.0f")
 
 
 def test_before_no_12x_may_and_nothing_is_said(texts: tuple[str, str], package: None) -> None:
@@ -73,6 +86,19 @@ def test_with_the_package_12x_may_and_its_operator_serves_them(texts: tuple[str,
     assert {device.capability for device in devices if device.supported()} == UPSTREAM | {120, 121}
     assert {device.capability for device in devices if device.multiply() == "gb10"} == {120, 121}
     assert not any(device.warnings for device in devices)
+
+
+@pytest.mark.parametrize(
+    ("arch", "served"), [("12.1f", {121}), ("12.0f", {120, 121}), ("12.1a", {121}), ("12.0a", {120})]
+)
+def test_a_device_that_cannot_run_its_code_is_left_to_upstream(
+    texts: tuple[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arch: str, served: set[int]
+) -> None:
+    install(monkeypatch, tmp_path, arch)
+    devices = [Device(texts[1], capability) for capability in (120, 121)]
+    assert {device.capability for device in devices if device.supported()} == served
+    assert all(f"gb10-kernels are for {arch}" in said for device in devices for said in device.warnings)
+    assert {device.capability for device in devices if device.warnings} == {120, 121} - served
 
 
 def test_without_the_package_upstreams_choice_stands_and_why_is_said_once(

@@ -1,2 +1,0 @@
-#include "unit.cuh"
-GB10_UNIT(coop_128x128x128)
