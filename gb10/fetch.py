@@ -70,7 +70,7 @@ def download(
             part = store.root / "tmp" / f"{artifact.sha256}.part"
             part.parent.mkdir(parents=True, exist_ok=True)
             _transfer(session, url(), part, artifact, on_bytes)
-            _accept(part, artifact, final)
+            accept(part, artifact, final)
     return final
 
 
@@ -110,7 +110,8 @@ def redact(url: str) -> str:
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
-def _accept(part: Path, artifact: Artifact, final: Path) -> None:
+def accept(part: Path, artifact: Artifact, final: Path) -> None:
+    """Move a file to its place in the store; raises FetchError, and removes it, when it is not the locked one."""
     found = file_sha256(part)
     if found != artifact.sha256:
         part.unlink()

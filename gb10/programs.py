@@ -8,8 +8,8 @@ from gb10.digest import digest
 from gb10.errors import UsageError
 from gb10.model import Plan, Program, Step, Toolkit
 from gb10.render import program_dockerfile
-from gb10.schema import IndexFile, requirement_name
-from gb10.steps import BLANK, INSTALLER, NO_DAY, PATCHER, UNPACKER, target_headers
+from gb10.schema import IndexFile
+from gb10.steps import BLANK, INSTALLER, NO_DAY, PATCHER, UNPACKER, source_archive, target_headers
 
 GEMM: Final = Program(
     name="gemm",
@@ -31,19 +31,19 @@ def plan_program(program: Program, image: Plan, toolkit: Toolkit) -> Plan:
         raise UsageError(f"the recipe {image.recipe.engine} has no source {program.source!r}, whose archive holds "
                          f"the CUTLASS that {program.name} is compiled with",
                          hint="name a recipe that has it: --engine")  # fmt: skip
-    project = requirement_name(image.recipe.sources[program.source].sdist)
+    project = image.recipe.project(program.source)
     patches = tuple(use for use in image.options.patches_of(project) if use.folder)
     compilers = (image.step("base-build"), image.step("tools"))
     draft = replace(image, steps=compilers, tags=(f"{program.name} for {image.options.arch}",),
                     options=replace(image.options, patches=patches, overlay=None, mods=()))  # fmt: skip
-    step = _step(program, draft, toolkit, project)
+    step = _step(program, draft, toolkit)
     return replace(draft, steps=(*compilers, step), key=step.key)
 
 
-def _step(program: Program, draft: Plan, toolkit: Toolkit, project: str) -> Step:
+def _step(program: Program, draft: Plan, toolkit: Toolkit) -> Step:
     """Like a compiled wheel's key: neither the day of the lock nor the number of jobs decides a byte."""
     lock, options = draft.lock, draft.options
-    files = (_artifact(lock.sdists[project]),
+    files = (source_archive(program.source, draft.recipe, lock),
              *(_artifact(wheel) for wheel in target_headers(program.headers, lock, options)))  # fmt: skip
     step = Step(name=program.name, kind="program", key=BLANK, needs=("tools",), files=files,
                 about=f"{program.units} for {options.arch} on {options.platform}")  # fmt: skip

@@ -9,7 +9,6 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from gb10.arch import Arch, parse_arch
 from gb10.machine import MACHINES, glibc, uv_platform
 from gb10.model import PatchUse, Plan, Program, Step
-from gb10.schema import requirement_name
 
 # 1980-01-01, in seconds: our wheels have one date, so that a new lock of the same files keeps their keys.
 OLDEST_ZIP = 315_532_800
@@ -56,7 +55,7 @@ def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], *, jo
         templates, "wheel.Dockerfile.j2", plan,
         step=step, wheel=plan.recipe.wheels[step.name], oldest_zip=OLDEST_ZIP, python=plan.recipe.python, jobs=jobs,
         arch=arch, compiled=parse_arch(arch.kernels), machine=MACHINES[plan.options.target],
-        patched=bool(patches_for(plan, step)),
+        patched=bool(patches_for(plan, step)), git=bool(plan.recipe.sources[plan.recipe.wheels[step.name].source].git),
     )  # fmt: skip
 
 
@@ -76,12 +75,9 @@ def patches_for(plan: Plan, step: Step) -> tuple[PatchUse, ...]:
     A folder is a source of its own, bundled: a change to CUTLASS moves the kernels that are written on it alone.
     """
     bundled = plan.recipe.wheels[step.name].method == "extension"
-    return tuple(use for use in plan.options.patches_of(source_project(plan, step)) if bool(use.folder) == bundled)
-
-
-def source_project(plan: Plan, step: Step) -> str:
-    """The project whose source archive a wheel is compiled from."""
-    return requirement_name(plan.recipe.sources[plan.recipe.wheels[step.name].source].sdist)
+    source = plan.recipe.wheels[step.name].source
+    uses = plan.options.patches_of(plan.recipe.project(source))
+    return tuple(use for use in uses if bool(use.folder) == bundled or plan.recipe.sources[source].git)
 
 
 def scan_dockerfile(plan: Plan, reference: str, platform: str, templates: Mapping[str, str]) -> str:

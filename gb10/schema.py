@@ -112,9 +112,21 @@ class Override(Model):
 
 
 class Source(Model):
-    """A tree that is compiled or unpacked."""
+    """A tree that is compiled or unpacked: a project's source archive on the index, or a release's tag in git.
 
-    sdist: Annotated[str, AfterValidator(_pinned)]
+    ``paths`` are the files and folders that are taken of a repository: all when none is named.
+    """
+
+    sdist: Annotated[str, AfterValidator(_pinned)] | None = None
+    git: Annotated[str, StringConstraints(pattern=r"^(https|ssh|file)://\S+$")] | None = None
+    tag: Annotated[str, StringConstraints(pattern=r"^v?\d+(\.\d+)+$")] | None = None
+    paths: Annotated[tuple[PoolPath, ...], _unique("the path", str)] = ()
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Self:
+        if bool(self.sdist) == bool(self.git) or bool(self.git) != bool(self.tag) or (self.sdist and self.paths):
+            raise ValueError("needs either sdist: NAME==VERSION, or git: URL with tag: vX.Y.Z (and paths: [...])")
+        return self
 
 
 class WheelBuild(Model):
@@ -175,6 +187,11 @@ class Recipe(Model):
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
 
+    def project(self, source: str) -> str:
+        """Whose a source is: the project that its archive has on the index; one from git has the source's own name."""
+        sdist = self.sources[source].sdist
+        return requirement_name(sdist) if sdist else source
+
     @model_validator(mode="after")
     def _references(self) -> Self:
         for name, wheel in self.wheels.items():
@@ -223,6 +240,12 @@ class LockedSdist(IndexFile):
     """One source archive."""
 
 
+class LockedCheckout(IndexFile):
+    """A commit's files as git archives them; the recipe says where git has them."""
+
+    commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+
+
 class LockedDebs(Model):
     """Debian packages of the image by image architecture, of the build stages by build architecture."""
 
@@ -249,4 +272,4 @@ class Lock(Model):
     created: datetime.date
     debs: LockedDebs
     wheels: LockedWheels
-    sdists: dict[Name, LockedSdist]
+    sdists: dict[Name, LockedSdist | LockedCheckout]

@@ -7,13 +7,13 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
 
-from gb10.artifact import Artifact
+from gb10.artifact import Artifact, Checkout
 from gb10.digest import digest
 from gb10.errors import UsageError
 from gb10.machine import glibc, uv_platform
 from gb10.model import Options, Plan, Step, Toolkit
 from gb10.render import dockerfile, environment, patches_for, wheel_dockerfile
-from gb10.schema import Layer, Lock, LockedDeb, LockedSdist, LockedWheel, Recipe, WheelBuild, requirement_name
+from gb10.schema import Layer, Lock, LockedCheckout, LockedDeb, LockedWheel, Recipe, WheelBuild
 
 BLANK: Final = "0" * 64
 NO_DAY: Final = datetime.date(1980, 1, 1)
@@ -78,9 +78,9 @@ def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
     """A compiled wheel. Neither the day of the lock nor the number of jobs decides a byte of it."""
     recipe, lock, options = draft.recipe, draft.lock, draft.options
     build = recipe.wheels[name]
-    sdist, headers = _sdist(recipe.sources[build.source].sdist, lock), target_headers(build.headers, lock, options)
+    archive, headers = source_archive(build.source, recipe, lock), target_headers(build.headers, lock, options)
     compiled = f", compiled as {options.arch.kernels}" if options.arch.kernels != str(options.arch) else ""
-    step = Step(name=name, kind="wheel", key=BLANK, needs=(tools.name,), files=_artifacts((sdist, *headers)),
+    step = Step(name=name, kind="wheel", key=BLANK, needs=(tools.name,), files=(archive, *_artifacts(headers)),
                 about=f"{build.method} {build.kernels} for {options.arch}{compiled}")  # fmt: skip
     undated = replace(draft, lock=lock.model_copy(update={"created": NO_DAY}))
     text = wheel_dockerfile(undated, step, toolkit.templates, jobs=0)
@@ -89,14 +89,19 @@ def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
     own = toolkit.of(kernel_file(build), INSTALLER, *compile_files(build), *UNPACKER)
     uses = [[use.sha256, use.folder] if use.folder else use.sha256 for use in patches_for(draft, step)]
     patched = [uses, toolkit.of(*PATCHER)] if uses else []
-    return replace(step, key=digest(["wheel", text, sdist.sha256, _shas(headers), compilers, own, *patched]))
+    return replace(step, key=digest(["wheel", text, archive.sha256, _shas(headers), compilers, own, *patched]))
 
 
-def _sdist(pinned: str, lock: Lock) -> LockedSdist:
-    name = requirement_name(pinned)
+def source_archive(source: str, recipe: Recipe, lock: Lock) -> Artifact:
+    """The one file that brings a source; raises UsageError when the lock has none."""
+    name, told = recipe.project(source), recipe.sources[source]
     if name not in lock.sdists:
         raise UsageError(f"the lock holds no source archive of {name}", hint="./build.py lock")
-    return lock.sdists[name]
+    file = lock.sdists[name]
+    if isinstance(file, LockedCheckout) and told.git and told.tag:
+        checkout = Checkout(told.git, told.tag, told.paths, file.commit)
+        return Artifact(file.filename, file.sha256, file.size, checkout)
+    return Artifact(file.filename, file.sha256, file.size)
 
 
 def kernel_file(build: WheelBuild) -> str:
@@ -232,9 +237,9 @@ def _class_of(name: str, layers: Iterable[Layer]) -> str:
     return rest
 
 
-def _shas(files: Iterable[LockedDeb | LockedWheel | LockedSdist]) -> list[str]:
+def _shas(files: Iterable[LockedDeb | LockedWheel]) -> list[str]:
     return [file.sha256 for file in files]
 
 
-def _artifacts(files: Iterable[LockedWheel | LockedSdist]) -> tuple[Artifact, ...]:
+def _artifacts(files: Iterable[LockedWheel]) -> tuple[Artifact, ...]:
     return tuple(Artifact(file.filename, file.sha256, file.size) for file in files)

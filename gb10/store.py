@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
 
 from gb10.errors import UsageError
 
@@ -77,15 +78,29 @@ class Store:
     @contextmanager
     def locked(self, name: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Hold an advisory lock; calls ``waiting`` once when another process holds it. Freed by a crash."""
-        path = self.root / "locks" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w") as handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+        with self._lock(name) as handle:
+            if not _lock_now(handle):
                 waiting()
                 fcntl.flock(handle, fcntl.LOCK_EX)
             yield
+
+    @contextmanager
+    def tried(self, name: str) -> Iterator[bool]:
+        """Hold an advisory lock if it is free now; whether it is held."""
+        with self._lock(name) as handle:
+            yield _lock_now(handle)
+
+    def _lock(self, name: str) -> TextIO:
+        path = self.root / "locks" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("w", encoding="ascii")
+
+    def discard(self, path: Path) -> None:
+        """Remove an entry: gone at once for everybody, its files a moment later. Hold its lock."""
+        old = self._aside("old")
+        old.parent.mkdir(parents=True, exist_ok=True)
+        path.rename(old)
+        _remove(old)
 
     def sweep(self) -> None:
         """Remove the scratch of runs that were killed; what a download left stays, to be resumed."""
@@ -106,6 +121,14 @@ def _place() -> str:
     """Eight hex digits for the machine and the container where our process numbers mean something."""
     place = f"{os.uname().nodename} {Path('/proc/self/ns/pid').stat().st_ino}"
     return hashlib.sha256(place.encode()).hexdigest()[:8]
+
+
+def _lock_now(handle: TextIO) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _remove(path: Path) -> None:

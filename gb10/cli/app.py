@@ -24,6 +24,7 @@ VERBS: Final = {
     "mods": "Look at the mods that image --mod bakes in: mods list",
     "verify": "List the GPU code of a .so, a wheel, a directory or an image",
     "bench": "Check and time our kernels on this machine's GPU: bench gemm",
+    "cache": "What the store keeps and why, and making room: cache gc --keep 50GB",
     "engine": "Start, stop or look at the container engine",
     "config": "Show the settings and where each one came from",
 }

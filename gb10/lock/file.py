@@ -91,9 +91,16 @@ def input_digest(recipe: Recipe) -> str:
             "overrides": sorted(override.requirement for override in recipe.overrides),
             "exclude-newer": recipe.exclude_newer.isoformat() if recipe.exclude_newer else None,
             "tools": sorted(recipe.tools),
-            "sdists": sorted({source.sdist for source in recipe.sources.values()}),
+            "sdists": sorted({source.sdist for source in recipe.sources.values() if source.sdist}),
+            **_git_sources(recipe),
         }
     )
+
+
+def _git_sources(recipe: Recipe) -> dict[str, object]:
+    """Where, which and what of each source from git; nothing for a recipe without: locks of such stay as they are."""
+    found = {name: [source.git, source.tag, *source.paths] for name, source in recipe.sources.items() if source.git}
+    return {"git": found} if found else {}
 
 
 def base_digest(recipe: Recipe) -> str:

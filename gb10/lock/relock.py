@@ -8,6 +8,8 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from gb10.artifact import Checkout
+from gb10.checkout import resolve
 from gb10.debian.resolve import resolve_set
 from gb10.errors import LockStaleError, UsageError
 from gb10.index.client import Index, open_index_session, size_of
@@ -15,7 +17,7 @@ from gb10.index.settings import read_settings
 from gb10.lock.file import base_digest, input_digest, load_lock, load_recipe, lock_path
 from gb10.lock.resolver import Resolver
 from gb10.lock.wheels import lock_wheels, locked_wheels, sha256_of
-from gb10.schema import ARCHITECTURES, Architecture, Lock, LockedDeb, LockedDebs, LockedSdist, Recipe
+from gb10.schema import ARCHITECTURES, Architecture, Lock, LockedCheckout, LockedDeb, LockedDebs, LockedSdist, Recipe
 from gb10.store import Store
 
 BASE = "base"
@@ -32,7 +34,9 @@ def lock_recipe(recipe_path: Path, *, store: Store, env: Mapping[str, str], upgr
     _check_names(upgrade, old)
     index = _index(env)
     keep_base = old and old.base_digest == base_digest(recipe) and BASE not in upgrade
-    sdists = lock_sdists(recipe, index)
+    sdists: dict[str, LockedSdist | LockedCheckout] = {
+        **lock_sdists(recipe, index), **lock_checkouts(recipe, store, env)
+    }  # fmt: skip
     wheels = lock_wheels(Resolver(store, env, index.url, recipe), index.session, old, upgrade)
     lock = Lock(
         input_digest=input_digest(recipe),
@@ -71,8 +75,26 @@ def _index(env: Mapping[str, str]) -> Index:
 
 def lock_sdists(recipe: Recipe, index: Index) -> dict[str, LockedSdist]:
     """The source archives that the recipe names, by project. Raises UsageError, FetchError."""
-    found = [_sdist(source.sdist, index) for source in recipe.sources.values()]
+    found = [_sdist(source.sdist, index) for source in recipe.sources.values() if source.sdist]
     return {sdist.name: sdist for sdist in found}
+
+
+def lock_checkouts(recipe: Recipe, store: Store, env: Mapping[str, str]) -> dict[str, LockedCheckout]:
+    """The recipe's sources from git as of now, by name. Raises FetchError."""
+    found = {}
+    for name, source in recipe.sources.items():
+        if source.git and source.tag:
+            version, wanted = source.tag.removeprefix("v"), Checkout(source.git, source.tag, source.paths)
+            made = resolve(store, env, f"{name}-{version}.tar", wanted)
+            found[name] = LockedCheckout(
+                name=name,
+                version=version,
+                filename=made.filename,
+                sha256=made.sha256,
+                size=made.size,
+                commit=made.checkout.commit if made.checkout else "",
+            )
+    return found
 
 
 def _sdist(pinned: str, index: Index) -> LockedSdist:

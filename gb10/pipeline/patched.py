@@ -18,7 +18,7 @@ from gb10.patches.verdict import changes_of, judge_series, variants_for
 from gb10.pipeline.patching import refuse, series_root
 from gb10.pipeline.releases import load_releases
 from gb10.pipeline.workshop import Workshop
-from gb10.schema import Architecture, Lock, Recipe, requirement_name
+from gb10.schema import Architecture, Lock, Recipe
 
 AGAIN = "run the command again"
 
@@ -45,8 +45,7 @@ def plan_patches(
     releases = load_releases(shop)
     places = {source: _place(releases, source, lock, locked) for source in recipe.patches}
     series = [use for source, place in places.items() for use in _from_series(shop, source, lock, place)]
-    over = {requirement_name(recipe.sources[wheel.source].sdist) for wheel in recipe.wheels.values()
-            if wheel.method == "extension"}  # fmt: skip
+    over = {recipe.project(wheel.source) for wheel in recipe.wheels.values() if wheel.method == "extension"}
     hand = tuple(use for text in by_hand for use in _by_hand(releases, text, lock, locked))
     _check_compiled(hand, over)
     return (*(use for use in series if not use.folder or use.project in over), *hand)
@@ -74,6 +73,8 @@ def _locked(lock: Lock, target: Architecture) -> dict[str, Version]:
 def _place(releases: Releases, source: str, lock: Lock, locked: Mapping[str, Version]) -> _Place | None:
     """None for a source of which the image has nothing; raises UsageError when no pin says what an archive bundles."""
     known = releases.source(source)
+    if source in lock.sdists:
+        return _Place(project=source, version=locked[source])
     if known.projects:
         project = next((name for name in known.projects if name in locked), None)
         return _Place(project=project, version=locked[project]) if project else None
@@ -138,7 +139,8 @@ class _Part:
 def _part(shop: Workshop, tree: Tree, file: str, use: PatchUse) -> _Part:
     """The part that a patch is for; raises PatchError when what is bundled does not tell its release."""
     if not use.folder:
-        version = (parse_wheel_filename(file) if tree.installed else parse_sdist_filename(file))[1]
+        sdist = f"{file.removesuffix('.gz')}.gz"  # what comes from git is a plain tar
+        version = (parse_wheel_filename(file) if tree.installed else parse_sdist_filename(sdist))[1]
         return _Part(tree=tree, version=version, label=file)
     told = load_releases(shop).source(use.source).told
     if told is None:

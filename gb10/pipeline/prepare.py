@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Event
 
 from gb10.artifact import Artifact
+from gb10.checkout import fetch_checkout
 from gb10.debian.accounts import User
 from gb10.debian.pool import fetch_debs
 from gb10.debian.rootfs import write_rootfs
@@ -35,8 +36,13 @@ def fetch_files(shop: Workshop, steps: Iterable[Step], stop: Event | None = None
             raise CancelledError
         shop.talk.advance(task, count)
 
-    with shop.talk.task(f"download {len(absent)} files", sum(file.size for file in absent)) as task:
-        fetch_all(absent, shop.store, shop.env, arrived)
+    for file in absent:
+        if file.checkout:
+            with shop.talk.task(f"git {file.filename}"):
+                fetch_checkout(shop.store, shop.env, file, file.checkout)
+    listed = [file for file in absent if not file.checkout]
+    with shop.talk.task(f"download {len(listed)} files", sum(file.size for file in listed)) as task:
+        fetch_all(listed, shop.store, shop.env, arrived)
 
 
 def _absent(shop: Workshop, files: Sequence[Artifact]) -> list[Artifact]:

@@ -24,6 +24,8 @@ MISTAKES = {
     "duplicate-package": ("image: [g++]", "image: [g++, python3, g++]"),
     "no-requirement": ("[alpha==1]", "['alpha=1']"),
     "not-pinned": ("sdist: alpha==1", "sdist: alpha>=1"),
+    "source-without-tag": ("{sdist: alpha==1}", '{git: "https://git.invalid/alpha"}'),
+    "no-git-url": ("{sdist: alpha==1}", "{git: alpha, tag: v1.0}"),
     "unknown-source": ("source: alpha", "source: beta"),
     "unknown-method": ("method: aot", "method: guess"),
     "extension-without-torch": ("method: aot", "method: extension"),

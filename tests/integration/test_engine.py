@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from gb10.engine.buildx import BuildRequest, Buildx, build, open_buildx
+from gb10.engine.cache import build_cache, prune
 from gb10.engine.connection import Engine, asking, client, probe
 from gb10.engine.embedded import Place, down, status, up
 from gb10.engine.find import find, look
@@ -374,3 +375,14 @@ def test_an_interrupt_cancels_the_step(store: Store, site: Site) -> None:
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGINT
     assert "KeyboardInterrupt" in (site.folder / "out").read_text(encoding="utf-8")
     assert _soon(lambda: not members(Place(store).cgroup))
+
+
+def test_the_build_cache_is_measured_and_let_go(engine: Engine, site: Site) -> None:
+    text = f"{fresh()}RUN head --bytes 3000000 /dev/urandom >/grown"
+    site.build(text)
+    assert build_cache(engine) > 3_000_000
+    assert prune(engine, keep=None, age=10 * 365 * 86_400) == 0
+    assert _cached(site.build(text), "urandom")
+    assert prune(engine, keep=None, age=None) > 3_000_000
+    assert build_cache(engine) < 3_000_000
+    assert not _cached(site.build(text), "urandom")

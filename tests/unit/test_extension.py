@@ -14,6 +14,7 @@ import pytest
 from packaging.utils import parse_wheel_filename
 
 from gb10.arch import parse_arch
+from gb10.artifact import Checkout
 from gb10.catalog import ROOT, Catalog
 from gb10.errors import UsageError
 from gb10.inside import extension, pack_extension
@@ -21,7 +22,9 @@ from gb10.lock import load_lock, load_recipe, lock_path
 from gb10.model import Options, Plan, Toolkit
 from gb10.pipeline.wheels import selected
 from gb10.plan import plan_image
+from gb10.render import wheel_dockerfile
 from gb10.schema import Lock, Recipe, WheelBuild
+from tests.unit.test_patched import from_git
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 JIT_CACHE, OURS = "flashinfer-jit-cache", "gb10-kernels"
@@ -85,6 +88,17 @@ def test_the_source_that_brings_cutlass_moves_both(recipe: Recipe, lock: Lock) -
     sdist = lock.sdists["flashinfer-python"].model_copy(update={"sha256": "0" * 64})
     after = lock.model_copy(update={"sdists": {"flashinfer-python": sdist}})
     assert moved(make(recipe, lock), make(recipe, after)) == {*MOVED, JIT_CACHE, f"layer-{JIT_CACHE}"}
+
+
+def test_a_cutlass_from_git_is_a_source_of_its_own(recipe: Recipe, lock: Lock) -> None:
+    before, after = (make(*from_git(recipe, lock, version)) for version in ("4.6.0", "4.7.0"))
+    assert moved(before, after) == MOVED
+    step = after.step(OURS)
+    paths = ("include", "tools/util/include")
+    assert step.files[0].checkout == Checkout("https://git.invalid/cutlass", "v4.7.0", paths, "2" * 40)
+    text = wheel_dockerfile(after, step, Catalog(ROOT).templates, jobs=1)
+    assert "tar --extract --file /sdist/*.tar --directory /src" in text
+    assert "--cutlass /src \\\n" in text
 
 
 def test_the_torch_that_we_link_against_moves_ours(recipe: Recipe, lock: Lock) -> None:

@@ -14,7 +14,7 @@ from gb10.errors import PatchError, UsageError
 from gb10.lock import load_lock, load_recipe, lock_path
 from gb10.pipeline.patched import patched_files, plan_patches
 from gb10.pipeline.workshop import Workshop
-from gb10.schema import Lock, Recipe
+from gb10.schema import Lock, LockedCheckout, Recipe, Source
 from tests.unit.test_patches_bundled import BUILDER, REFUSES, version_header
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
@@ -40,6 +40,26 @@ def test_the_bundled_tree_of_a_locked_archive_is_planned(locked: tuple[Recipe, L
     assert not use.installable
     others = recipe.model_copy(update={"patches": ("vllm", "flashinfer", "cutlass-dsl")})
     assert all(not use.folder for use in plan_patches(shop(), others, lock, "arm64", ()))
+
+
+@pytest.mark.parametrize(("version", "planned"), [("4.5.0", ["0001-sm120-ptr-array-f8"]), ("4.7.0", [])])
+def test_a_tree_from_git_is_planned_as_the_release_that_it_is(
+    locked: tuple[Recipe, Lock], version: str, planned: list[str]
+) -> None:
+    recipe, lock = from_git(*locked, version)
+    uses = [use for use in plan_patches(shop(), recipe, lock, "arm64", ()) if use.source == "cutlass"]
+    assert [use.name for use in uses] == planned
+    assert all((use.project, use.folder) == ("cutlass", "") for use in uses)
+
+
+def from_git(recipe: Recipe, lock: Lock, version: str) -> tuple[Recipe, Lock]:
+    """Our kernels over a CUTLASS of its own."""
+    source = Source(git="https://git.invalid/cutlass", tag=f"v{version}", paths=("include", "tools/util/include"))
+    wheel = recipe.wheels["gb10-kernels"].model_copy(update={"source": "cutlass"})
+    changes = {"sources": {**recipe.sources, "cutlass": source}, "wheels": {**recipe.wheels, "gb10-kernels": wheel}}
+    file = LockedCheckout(name="cutlass", version=version, filename=f"cutlass-{version}.tar", size=1,
+                          sha256=version[2] * 64, commit="2" * 40)  # fmt: skip
+    return recipe.model_copy(update=changes), lock.model_copy(update={"sdists": {**lock.sdists, "cutlass": file}})
 
 
 def test_an_archive_that_no_pin_knows_is_told(locked: tuple[Recipe, Lock]) -> None:

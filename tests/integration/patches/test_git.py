@@ -1,10 +1,7 @@
 """Our strict application against ``git apply`` itself: Debian's git, in a root of its own, on the real releases."""
 
 import difflib
-import os
-import platform
 import shutil
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gb10.debian.pool import fetch_debs
-from gb10.debian.resolve import resolve_set
-from gb10.debian.rootfs import write_rootfs
 from gb10.errors import PatchError
-from gb10.fetch import open_session
 from gb10.patches.apply import ConflictError, apply_diff
 from gb10.patches.diff import split
 from gb10.patches.parse import parse_diff
@@ -26,27 +19,16 @@ from gb10.patches.tree import Changed
 from gb10.patches.verdict import Verdict, changes_of, judge_series
 from gb10.pipeline.patching import series_root, status
 from gb10.proc import CommandFailedError, capture
+from tests.integration.debian_git import unpack_git
 from tests.integration.patches.releases import opened, shop
 from tests.integration.patches.test_matrix import SOURCES
 
 pytestmark = pytest.mark.integration
 
-HOST = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
-
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Debian's git with all it needs, unpacked; a chroot, so that it does not matter what this machine has."""
-    assert os.geteuid() == 0, "this test calls chroot: run it as root"
-    folder = tmp_path_factory.mktemp("git")
-    locked = resolve_set(shop().store, os.environ, suite="trixie", architecture=HOST, packages=("git",))
-    with open_session(os.environ) as session:
-        debs = fetch_debs(session, shop().store, os.environ, locked)
-    write_rootfs(debs, folder / "root.tar", epoch=0)
-    (folder / "root").mkdir()
-    capture(["tar", "-xf", str(folder / "root.tar"), "-C", str(folder / "root")])
-    os.mknod(folder / "root/dev/null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))  # git opens it
-    return folder / "root"
+    return unpack_git(shop().store, tmp_path_factory.mktemp("git"))
 
 
 def git_apply(root: Path, text: bytes, files: dict[str, bytes]) -> dict[str, bytes]:

@@ -22,7 +22,8 @@ ENTRY = f"{CUTLASS}/scaled_mm_entry.cu"
 OURS, NVFP4 = "ENABLE_CUTLASS_FP8_MOE_SM120", "ENABLE_CUTLASS_MOE_SM120"
 OTHERS = {"ENABLE_CUTLASS_MOE_SM90", "ENABLE_CUTLASS_MOE_SM100", NVFP4}
 CAPABILITIES = (89, 90, 100, 103, 109, 120, 121, 129, 130)
-UNITS = set(re.findall(r"^  X\((\w+), ", (ROOT / "kernels/moe/tiles.h").read_text(encoding="utf-8"), re.MULTILINE))
+KERNELS = ROOT / "kernels/moe"
+UNITS = {path.name for path in KERNELS.glob("*.cu")}
 
 
 @lru_cache
@@ -143,7 +144,7 @@ def test_every_unit_is_compiled_for_the_family_and_only_then_the_flag_is_set(
     if not expected:
         assert told == {"SRC": [""], "FLAGS": [""]}
         return
-    paths = {f"{tmp_path}/{CUTLASS}/moe/gb10/{name}.cu" for name in UNITS}
+    paths = {f"{tmp_path}/{CUTLASS}/moe/gb10/{name}" for name in UNITS}
     assert set(told["SRC"]) == paths | {f"{CUTLASS}/moe/grouped_mm_c3x_sm120.cu"}
     assert all((tmp_path / path).is_file() for path in told["SRC"])
     assert told["FLAGS"] == [f"-D{OURS}=1"]
@@ -151,13 +152,18 @@ def test_every_unit_is_compiled_for_the_family_and_only_then_the_flag_is_set(
     assert set(told["SRC"]) < set(told["GENCODE"])
 
 
+def test_every_tile_is_in_one_unit() -> None:
+    tiles = re.findall(r"^  X\((\w+), ", (KERNELS / "tiles.h").read_text(encoding="utf-8"), re.MULTILINE)
+    texts = [(KERNELS / name).read_text(encoding="utf-8") for name in UNITS]
+    assert sorted(tiles) == sorted(re.findall(r"^GB10_UNIT\((\w+)\)$", "".join(texts), re.MULTILINE))
+
+
 def test_the_kernels_are_the_checkouts_own_without_what_registers_an_operator() -> None:
     (patch,) = variants("vllm", PATCH)
     folder = f"{CUTLASS}/moe/gb10"
     laid = {path for path in patch.files if path.startswith(f"{folder}/")}
-    units = {path.name for path in (ROOT / "kernels/moe").iterdir()} - {"ops.cpp"}
-    assert laid == {f"{folder}/{name}" for name in units}
-    assert {f"{name}.cu" for name in UNITS} < units
+    assert laid == {f"{folder}/{path.name}" for path in KERNELS.iterdir()} - {f"{folder}/ops.cpp"}
+    assert {f"{folder}/{name}" for name in UNITS} < laid
     assert not any(b"STABLE_TORCH_LIBRARY" in content for content in patch.files.values())
 
 

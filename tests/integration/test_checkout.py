@@ -1,0 +1,145 @@
+"""Sources from git: locked, made anew to the same bytes, refused when the tag moved; by Debian's git."""
+
+import os
+import shutil
+import tarfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gb10.artifact import Artifact, Checkout
+from gb10.checkout import fetch_checkout, resolve
+from gb10.errors import FetchError
+from gb10.fetch import stored
+from gb10.lock import load_recipe
+from gb10.lock.relock import lock_checkouts
+from gb10.proc import capture
+from gb10.store import Store, open_store
+from tests.integration.debian_git import put_on_path, unpack_git
+
+pytestmark = pytest.mark.integration
+
+URL, NAME = "file:///upstream", "cutlass-4.5.0.tar"
+WANTED = Checkout(URL, "v4.5.0", ("include",))
+RECIPE = f"""\
+engine: small
+version: "1"
+repository: gb10/small
+python: "3.13"
+cuda: "13.0"
+base: {{suite: trixie, packages: {{image: []}}}}
+requirements: []
+sources:
+  cutlass: {{git: "{URL}", tag: v4.5.0, paths: [include]}}
+layers: [{{name: all, rest: true}}]
+workdir: /
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack_git(open_store(os.environ), tmp_path_factory.mktemp("git"))
+
+
+@pytest.fixture
+def commit(root: Path) -> Callable[[str], None]:
+    """Write a release into a fresh repository, and tag it: call again to move the tag."""
+    shutil.rmtree(root / "upstream", ignore_errors=True)
+
+    def make(text: str) -> None:
+        (root / "upstream/include").mkdir(parents=True, exist_ok=True)
+        (root / "upstream/include/version.h").write_text(text, encoding="utf-8")
+        (root / "upstream/README.md").write_text("left out", encoding="utf-8")
+        name = ["-c", "user.name=a", "-c", "user.email=a@b.invalid"]
+        for words in (["init", "--quiet"], ["add", "."], [*name, "commit", "--quiet", "--message", "release"],
+                      [*name, "tag", "--force", "--annotate", "--message", "release", "v4.5.0"]):  # fmt: skip
+            capture(["chroot", str(root), "git", "-C", "/upstream", *words],
+                    env={"PATH": "/usr/sbin:/usr/bin", "HOME": "/", "GIT_COMMITTER_DATE": "2026-01-02T03:04:05Z",
+                         "GIT_AUTHOR_DATE": "2026-01-02T03:04:05Z"})  # fmt: skip
+
+    make("4.5.0")
+    return make
+
+
+@pytest.fixture
+def store(root: Path) -> Store:
+    """Where that git sees it."""
+    shutil.rmtree(root / "store", ignore_errors=True)
+    return Store(root / "store")
+
+
+@pytest.fixture
+def env(root: Path, tmp_path: Path) -> dict[str, str]:
+    return {"PATH": put_on_path(root, tmp_path), "HOME": "/"}
+
+
+def locked(store: Store, env: dict[str, str]) -> Artifact:
+    return resolve(store, env, NAME, WANTED)
+
+
+def test_a_tag_becomes_a_tar_of_the_paths_that_are_wanted(
+    commit: Callable[[str], None], store: Store, env: dict[str, str]
+) -> None:
+    found = locked(store, env)
+    with tarfile.open(stored(store, found)) as tar:
+        files = {member.name: member.size for member in tar if member.isfile()}
+    assert files == {"cutlass-4.5.0/include/version.h": 5}
+    assert stored(store, found).stat().st_size == found.size
+    assert not list((store.root / "tmp").iterdir())
+
+
+def test_what_was_locked_is_made_anew_to_the_same_bytes(
+    commit: Callable[[str], None], store: Store, env: dict[str, str], tmp_path: Path
+) -> None:
+    found = locked(store, env)
+    assert locked(store, env) == found
+    stored(store, found).unlink()
+    assert found.checkout
+    fetch_checkout(store, env, found, found.checkout)
+    assert stored(store, found).exists()
+
+
+def test_the_lock_has_commit_and_content(
+    commit: Callable[[str], None], store: Store, env: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "small.yaml").write_text(RECIPE, encoding="utf-8")
+    entry = lock_checkouts(load_recipe(tmp_path / "small.yaml"), store, env)["cutlass"]
+    found = locked(store, env)
+    assert found.checkout
+    assert (entry.version, entry.filename, entry.sha256) == ("4.5.0", NAME, found.sha256)
+    assert entry.commit == found.checkout.commit
+
+
+def test_a_tag_that_moved_is_an_error(commit: Callable[[str], None], store: Store, env: dict[str, str]) -> None:
+    found = locked(store, env)
+    stored(store, found).unlink()
+    commit("4.5.0, otherwise")
+    assert found.checkout
+    with pytest.raises(FetchError, match=r"the tag v4\.5\.0 is not the commit that was locked") as caught:
+        fetch_checkout(store, env, found, found.checkout)
+    assert found.checkout.commit in str(caught.value)
+    assert not stored(store, found).exists()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (replace(WANTED, tag="v9.9"), "couldn't find remote ref refs/tags/v9.9"),
+        (replace(WANTED, url="file:///nowhere"), "does not appear to be a git repository"),
+        (replace(WANTED, paths=("sources",)), "pathspec 'sources' did not match any files"),
+    ],
+)
+def test_what_git_does_not_have(
+    commit: Callable[[str], None], store: Store, env: dict[str, str], wanted: Checkout, said: str
+) -> None:
+    with pytest.raises(FetchError, match="cannot take the tag") as caught:
+        resolve(store, env, NAME, wanted)
+    assert said in str(caught.value)
+    assert not list((store.root / "tmp").iterdir())
+
+
+def test_without_git(store: Store, tmp_path: Path) -> None:
+    with pytest.raises(FetchError, match="git is not installed"):
+        resolve(store, {"PATH": str(tmp_path)}, NAME, WANTED)

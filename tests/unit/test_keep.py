@@ -1,0 +1,81 @@
+"""What the store lets go of, and what it finds damaged."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from gb10.keep import Entry, choose, damaged, disk, drop, entries
+from gb10.store import Store, file_sha256, seal
+
+DAY = 86_400.0
+
+
+def entry(used: float, size: int = 10) -> Entry:
+    return Entry(room="wheels", key=f"{used}", path=Path("/nowhere"), size=size, used=used, why="")
+
+
+@pytest.mark.parametrize(
+    ("keep", "age", "gone"),
+    [
+        (None, 14 * DAY, [1]),
+        (25, None, [1]),
+        (15, None, [1, 2]),
+        (0, None, [1, 2]),
+        (100, None, []),
+        (15, 99 * DAY, [1, 2]),
+    ],
+)
+def test_the_longest_unused_goes_first_and_what_is_in_use_stays(
+    keep: int | None, age: float | None, gone: list[int]
+) -> None:
+    now = 100 * DAY
+    found = (entry(now - 20 * DAY), entry(now - 3 * DAY), entry(now - 60))
+    chosen = choose(found, 30, keep=keep, age=age, now=now)
+    assert chosen == [found[number - 1] for number in gone]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """Two downloads, the second damaged; a sealed wheel; a scan, which has no hash."""
+    store, texts = Store(tmp_path / "store"), ("one", "two")
+    for text in texts:
+        (tmp_path / "file").write_text(text, encoding="ascii")
+        folder = store.entry("downloads", file_sha256(tmp_path / "file"))
+        folder.mkdir(parents=True)
+        (folder / "file").write_text(text if text == "one" else "other", encoding="ascii")
+    for room in ("wheels", "scans"):
+        store.entry(room, "k").mkdir(parents=True)
+        (store.entry(room, "k") / "it").write_text("content", encoding="ascii")
+    seal(store.entry("wheels", "k") / "it")
+    return store
+
+
+def states(store: Store) -> dict[str, list[bool | None]]:
+    found = entries(store, {})
+    return {room: sorted((damaged(one) for one in found if one.room == room), key=str)
+            for room in ("downloads", "wheels", "scans")}  # fmt: skip
+
+
+def test_damage_is_found_by_name_and_by_seal(store: Store) -> None:
+    assert states(store) == {"downloads": [False, True], "wheels": [False], "scans": [None]}
+    (store.entry("wheels", "k") / "it").write_text("Content", encoding="ascii")
+    assert states(store)["wheels"] == [True]
+
+
+def test_an_entry_goes_whole_unless_another_run_has_its_lock(store: Store) -> None:
+    (wheel,) = (one for one in entries(store, {("wheels", "k"): "why"}) if one.room == "wheels")
+    assert (wheel.why, wheel.what) == ("why", "it")
+    with store.locked("wheel-k"):
+        assert not drop(store, wheel)
+    assert wheel.path.exists()
+    assert drop(store, wheel)
+    assert not wheel.path.exists()
+    assert not list((store.root / "tmp").iterdir())
+
+
+def test_a_hard_link_counts_once(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * 10_000)
+    before = disk(tmp_path)
+    os.link(tmp_path / "a", tmp_path / "b")
+    assert disk(tmp_path) == before >= 10_000
