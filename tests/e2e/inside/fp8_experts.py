@@ -52,11 +52,12 @@ def main() -> None:
     schemes = known_schemes()
     importlib.import_module("vllm.model_executor.layers.fused_moe.oracle.fp8")
     for capability in CAPABILITIES:
-        if os.fork() == 0:
+        child = os.fork()
+        if child == 0:
             os.environ["CAPABILITY"] = str(capability)
             print(json.dumps({"capability": capability, "chosen": ask(schemes)}), flush=True)
             os._exit(0)
-        os.wait()
+        os.waitpid(child, 0)
 
 
 def replace_custom_ops(path: str) -> None:
