@@ -41,18 +41,18 @@ class Entry:
 
 
 def entries(store: Store, reasons: Mapping[tuple[str, str], str]) -> tuple[Entry, ...]:
-    """Every entry of the rooms, the longest unused first; ``reasons`` say by room and key why one is kept."""
+    """Every entry as they would go: what ``reasons`` (by room and key) does not name first, then by last use."""
     found = [_entry(path, reasons) for room in ROOMS for path in _folders(store.root / room)]
-    return tuple(sorted(found, key=lambda entry: entry.used))
+    return tuple(sorted(found, key=lambda entry: (bool(entry.why), entry.used)))
 
 
 def choose(found: tuple[Entry, ...], total: int, *, keep: int | None, age: float | None, now: float) -> list[Entry]:
-    """What goes: all that is unused for ``age`` seconds, then the longest unused until ``total`` bytes are ``keep``."""
-    chosen = []
-    for entry in found:
-        if now - entry.used < IN_USE:
-            continue
-        if (age is not None and now - entry.used > age) or (keep is not None and total > keep):
+    """What goes: all that is unused for ``age`` seconds, then in its order until ``total`` bytes are ``keep``."""
+    idle = [entry for entry in found if now - entry.used >= IN_USE]
+    chosen = [entry for entry in idle if age is not None and now - entry.used > age]
+    total -= sum(entry.size for entry in chosen)
+    for entry in idle:
+        if keep is not None and total > keep and entry not in chosen:
             chosen.append(entry)
             total -= entry.size
     return chosen

@@ -24,7 +24,7 @@ app = verb_app(
 
 \b
 ./build.py cache ls                                  rooms, sizes, and what no recipe here needs
-./build.py cache gc --keep 50GB --older-than 14d     the longest unused first
+./build.py cache gc --keep 50GB --older-than 14d     what is not needed first, then the longest unused
 ./build.py cache verify                              hash everything again
 
 Your own engine's images and build cache are never touched; the private one's build cache is.
@@ -55,7 +55,8 @@ def ls(
     for room in ROOMS:
         own = [entry for entry in found if entry.room == room]
         spare = [entry for entry in own if not entry.why]
-        table.add_row(room, str(len(own)), _size(own), _size(spare), _age(own[0]) if own else "")
+        oldest = min(own, key=lambda entry: entry.used, default=None)
+        table.add_row(room, str(len(own)), _size(own), _size(spare), _age(oldest) if oldest else "")
     table.add_row("engine", "", decimal(disk(shop.store.root / "engine")), "", "")
     terminal(shop.env, stderr=False).print(table)
     for entry in found if every else ():
@@ -71,12 +72,12 @@ def gc(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; remove nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Let go of the longest unused: entries of the store, then the private engine's build cache."""
+    """Let go of what nothing here needs, then of the longest unused, then of the private engine's build cache."""
     if keep is None and older_than is None:
         raise UsageError("cache gc needs --keep or --older-than", hint="./build.py cache gc --keep 50GB")
     room, age = _number(keep, SIZES, "--keep"), _number(older_than, AGES, "--older-than")
     shop = workshop()
-    found, before = entries(shop.store, {}), disk(shop.store.root)
+    found, before = entries(shop.store, reasons(shop)), disk(shop.store.root)
     chosen = choose(found, before, keep=room, age=age, now=time.time())
     gone = chosen if dry_run else [entry for entry in chosen if _dropped(shop, entry)]
     freed = sum(entry.size for entry in gone)

@@ -63,6 +63,15 @@ def test_damage_is_found_by_name_and_by_seal(store: Store) -> None:
     assert states(store)["wheels"] == [True]
 
 
+def test_what_nothing_needs_goes_before_what_is_older(store: Store) -> None:
+    for room, age in (("wheels", 3), ("scans", 2)):
+        os.utime(store.entry(room, "k") / "it", (1e9 - age * DAY, 1e9 - age * DAY))
+    (store.entry("wheels", "k") / "sha256").unlink()
+    order = [one.room for one in entries(store, {("wheels", "k"): "why"}) if one.room != "downloads"]
+    assert order == ["scans", "wheels"]
+    assert [one.room for one in entries(store, {}) if one.room != "downloads"] == ["wheels", "scans"]
+
+
 def test_an_entry_goes_whole_unless_another_run_has_its_lock(store: Store) -> None:
     (wheel,) = (one for one in entries(store, {("wheels", "k"): "why"}) if one.room == "wheels")
     assert (wheel.why, wheel.what) == ("why", "it")
