@@ -5,12 +5,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from gb10.artifact import Artifact, Checkout
 from gb10.errors import FetchError
 from gb10.fetch import accept, ca_bundle, redact, stored
 from gb10.proc import CommandFailedError, capture
 from gb10.store import Store, file_sha256
+
+ALONE: Final = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1",
+                "XDG_CONFIG_HOME": "/nonexistent"}  # fmt: skip
+"""For what decides bytes: a user's line endings and attributes do not. Asking a server, their settings count."""
+REPOSITORY: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR",
+                     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_SHALLOW_FILE", "GIT_PREFIX")  # fmt: skip
 
 
 def resolve(store: Store, env: Mapping[str, str], filename: str, wanted: Checkout) -> Artifact:
@@ -37,21 +44,28 @@ def _made(store: Store, env: Mapping[str, str], filename: str, wanted: Checkout)
     """A tar of the tag's files below ``<name>-<version>/``, gone afterwards, and the tag's commit."""
     work = store.scratch("checkout")
     tar, repository, bundle = work / filename, str(work / "git"), ca_bundle(env)
-    settings = {**env, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", **({"GIT_SSL_CAINFO": str(bundle)} if bundle else {})}
+    asking = {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes", **_outside(env), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C",
+              **({"GIT_SSL_CAINFO": str(bundle)} if bundle else {})}  # fmt: skip
 
-    def git(*arguments: str) -> str:
-        return capture(["git", "-c", "tar.umask=0022", "-C", repository, *arguments], env=settings)
+    def git(*arguments: str, alone: bool = False) -> str:
+        settings = {**asking, **ALONE} if alone else asking
+        return capture(["git", "-c", "tar.umask=0022", f"--git-dir={repository}", *arguments], env=settings)
 
     try:
-        capture(["git", "init", "--quiet", "--bare", repository], env=settings)
+        capture(["git", "init", "--quiet", "--bare", repository], env=asking)
         git("fetch", "--quiet", "--depth", "1", "--no-tags", wanted.url, f"refs/tags/{wanted.tag}")
         commit = git("rev-parse", "FETCH_HEAD^{commit}").strip()
-        git("archive", f"--output={tar}", f"--prefix={tar.stem}/", commit, "--", *wanted.paths)
+        git("archive", f"--output={tar}", f"--prefix={tar.stem}/", commit, "--", *wanted.paths, alone=True)
         yield tar, commit
     except CommandFailedError as error:
         raise _failed(error, wanted) from error
     finally:
         shutil.rmtree(work)
+
+
+def _outside(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the repository that a hook, or a rebase, may be running in."""
+    return {name: value for name, value in env.items() if name not in REPOSITORY}
 
 
 def _failed(error: CommandFailedError, wanted: Checkout) -> FetchError:

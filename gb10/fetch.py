@@ -11,7 +11,7 @@ from urllib3.util.retry import Retry
 
 from gb10.artifact import Artifact
 from gb10.errors import FetchError, UsageError
-from gb10.store import Store, file_sha256
+from gb10.store import Store, file_sha256, note_use
 
 CHUNK = 1 << 20
 SYSTEM_CA = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -143,6 +143,9 @@ def intact(store: Store, artifact: Artifact, damaged: Callable[[Path], None]) ->
 
 def _is_whole(path: Path, artifact: Artifact) -> bool:
     try:
-        return path.stat().st_size == artifact.size and file_sha256(path) == artifact.sha256
+        whole = path.stat().st_size == artifact.size and file_sha256(path) == artifact.sha256
+        if whole:
+            note_use(path)
+        return whole
     except FileNotFoundError:
         return False

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,13 +13,15 @@ from gb10.store import SEAL, Store, file_sha256
 ROOMS: Final = {
     "downloads": "download",
     "programs": "program",
-    "proofs": "",
+    "proofs": "image",
     "rootfss": "rootfs",
-    "scans": "",
-    "trees": "trees",
+    "scans": "image",
+    "trees": "tree",
     "wheels": "wheel",
 }
-"""The rooms whose entries can be made or fetched again, and the word that begins the name of an entry's lock."""
+"""The rooms whose entries can be made or fetched again, and the word that begins the name of an entry's lock; ``image``
+is the lock itself: a build holds it from its first step to its last."""
+BUILDS: Final = "image"
 IN_USE: Final = 3600.0
 """Seconds: what was read or written so lately may be part of a build that runs now."""
 
@@ -37,7 +40,8 @@ class Entry:
     @property
     def what(self) -> str:
         """Its largest file, by name."""
-        return max(_content(self.path), key=lambda path: path.lstat().st_size, default=self.path).name
+        sizes = [(stat.st_size, name) for name, stat in _stats(self.path) if Path(name).name != SEAL]
+        return Path(max(sizes)[1]).name if sizes else self.key
 
 
 def entries(store: Store, reasons: Mapping[tuple[str, str], str]) -> tuple[Entry, ...]:
@@ -58,36 +62,48 @@ def choose(found: tuple[Entry, ...], total: int, *, keep: int | None, age: float
     return chosen
 
 
-def drop(store: Store, entry: Entry) -> bool:
-    """Remove an entry, whole; False when another run has its lock."""
+def drop(store: Store, entry: Entry, still: Callable[[Entry], bool] = lambda entry: True) -> bool:
+    """Remove an entry, whole, if ``still`` says so once nobody else can change it; False when it stays."""
     word = ROOMS[entry.room]
-    with store.tried(f"{word}-{entry.key}" if word else f"{entry.room}-{entry.key}") as free:
-        if free:
+    with store.tried(word if word == BUILDS else f"{word}-{entry.key}") as free:
+        gone = free and still(entry)
+        if gone:
             store.discard(entry.path)
-    return free
+    return gone
+
+
+def idle(entry: Entry) -> bool:
+    """Whether an entry is unused as we speak: another run may have come to use it since it was listed."""
+    return time.time() - _used(entry.path) >= IN_USE
 
 
 def damaged(entry: Entry) -> bool | None:
     """Whether an entry is not what its name or its seal says; None for one that has neither. Is no use of it."""
     mark = entry.path / SEAL
-    if entry.room != "downloads" and not mark.exists():
+    files = [Path(name) for name, _ in _stats(entry.path) if Path(name).name != SEAL]
+    if not files or (entry.room != "downloads" and not mark.exists()):
         return None
-    found = [_hash(path) for path in _content(entry.path)]
-    return found != [entry.key] if entry.room == "downloads" else mark.read_text(encoding="ascii") not in found
+    try:
+        found = {_hash(path).encode() for path in files}
+        return found != {entry.key.encode()} if entry.room == "downloads" else mark.read_bytes() not in found
+    except FileNotFoundError:  # removed, or made anew, meanwhile
+        return None
 
 
 def disk(path: Path) -> int:
     """Bytes on disk below a path, each hard link once."""
-    seen = {(stat.st_dev, stat.st_ino): stat.st_blocks * 512 for stat in map(os.lstat, _names(path))}
-    return sum(seen.values())
+    return sum({(stat.st_dev, stat.st_ino): stat.st_blocks * 512 for _, stat in _stats(path)}.values())
 
 
 def _entry(path: Path, reasons: Mapping[tuple[str, str], str]) -> Entry:
     room, key = path.parent.name, path.name
-    stats = [os.lstat(file) for file in _files(path)] or [path.lstat()]
-    used = max(max(stat.st_atime, stat.st_mtime) for stat in stats)
+    used = _used(path)
     return Entry(room=room, key=key, path=path, size=disk(path), used=min(used, time.time()),
                  why=reasons.get((room, key), ""))  # fmt: skip
+
+
+def _used(path: Path) -> float:
+    return max((max(stat.st_atime, stat.st_mtime) for _, stat in _stats(path)), default=0.0)
 
 
 def _hash(path: Path) -> str:
@@ -98,20 +114,13 @@ def _hash(path: Path) -> str:
     return found
 
 
-def _content(path: Path) -> list[Path]:
-    """An entry's files but for its seal."""
-    return [file for file in _files(path) if file.name != SEAL]
-
-
 def _folders(room: Path) -> Iterator[Path]:
     yield from (path for path in (room.iterdir() if room.is_dir() else ()) if path.is_dir())
 
 
-def _files(path: Path) -> Iterator[Path]:
-    yield from map(Path, _names(path))
-
-
-def _names(path: Path) -> Iterator[str]:
-    """Every file below a path; an engine has hundreds of thousands."""
+def _stats(path: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Every file below a path that is there now; an engine has hundreds of thousands, and removes some meanwhile."""
     for folder, _, files in os.walk(path):
-        yield from (f"{folder}/{name}" for name in files)
+        for name in files:
+            with suppress(FileNotFoundError):
+                yield f"{folder}/{name}", os.lstat(f"{folder}/{name}")

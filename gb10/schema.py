@@ -197,6 +197,10 @@ class Recipe(Model):
         for name, wheel in self.wheels.items():
             if wheel.source not in self.sources:
                 raise ValueError(f"wheels.{name} names the source {wheel.source!r}, which sources does not define")
+        projects = [self.project(source) for source in self.sources]
+        twice = next((name for index, name in enumerate(projects) if name in projects[:index]), None)
+        if twice:
+            raise ValueError(f"two sources are of the project {twice}: give the one from git another name")
         pins = [text for text in self.requirements if requirement_name(text) == self.engine]
         if pins and str(Requirement(pins[0]).specifier) != f"=={self.version}":
             raise ValueError(f"version is {self.version}, and requirements ask for {pins[0]}: tags would not be true")

@@ -8,7 +8,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -99,7 +99,8 @@ class Store:
         """Remove an entry: gone at once for everybody, its files a moment later. Hold its lock."""
         old = self._aside("old")
         old.parent.mkdir(parents=True, exist_ok=True)
-        path.rename(old)
+        with suppress(FileNotFoundError):  # another run was faster
+            path.rename(old)
         _remove(old)
 
     def sweep(self) -> None:
@@ -197,6 +198,14 @@ def seal(path: Path) -> None:
 
 
 def is_sealed(path: Path) -> bool:
-    """Whether a file of a store entry is there and still what its seal says."""
+    """Whether a file of a store entry is there and still what its seal says; then it is noted as used."""
     mark = path.parent / SEAL
-    return mark.exists() and path.exists() and mark.read_text(encoding="ascii") == file_sha256(path)
+    whole = mark.exists() and path.exists() and mark.read_bytes() == file_sha256(path).encode()
+    if whole:
+        note_use(path)
+    return whole
+
+
+def note_use(path: Path) -> None:
+    """Set a file's time of access to now: most file systems do so once a day at best."""
+    os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))

@@ -14,7 +14,7 @@ from gb10.engine.cache import build_cache, prune
 from gb10.engine.connection import Engine
 from gb10.engine.embedded import status as embedded_status
 from gb10.errors import UsageError, VerifyError
-from gb10.keep import IN_USE, ROOMS, Entry, choose, damaged, disk, drop, entries
+from gb10.keep import IN_USE, ROOMS, Entry, choose, damaged, disk, drop, entries, idle
 from gb10.pipeline.keeping import reasons
 from gb10.pipeline.workshop import Workshop
 from gb10.talk import terminal
@@ -67,7 +67,9 @@ def ls(
 @app.command()
 def gc(
     *,
-    keep: Annotated[str | None, typer.Option("--keep", metavar="SIZE", help="Down to this much: 50GB.")] = None,
+    keep: Annotated[
+        str | None, typer.Option("--keep", metavar="SIZE", help="Down to this much, images left out: 50GB.")
+    ] = None,
     older_than: Annotated[str | None, typer.Option("--older-than", metavar="AGE", help="Unused for: 14d.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; remove nothing.")] = False,
     as_json: JsonOption = False,
@@ -77,19 +79,20 @@ def gc(
         raise UsageError("cache gc needs --keep or --older-than", hint="./build.py cache gc --keep 50GB")
     room, age = _number(keep, SIZES, "--keep"), _number(older_than, AGES, "--older-than")
     shop = workshop()
-    found, before = entries(shop.store, reasons(shop)), disk(shop.store.root)
-    chosen = choose(found, before, keep=room, age=age, now=time.time())
+    found, engine = entries(shop.store, reasons(shop)), _private(shop)
+    own, cache = sum(entry.size for entry in found), build_cache(engine) if engine else 0
+    chosen = choose(found, own + cache, keep=room, age=age, now=time.time())
     gone = chosen if dry_run else [entry for entry in chosen if _dropped(shop, entry)]
     freed = sum(entry.size for entry in gone)
-    pruned = 0 if dry_run else _prune(shop, room, age, before - freed)
+    pruned = _prune(engine, room, age, own - freed) if engine and not dry_run else 0
     if as_json:
         print_json({"schema": "gb10/cache-gc/v1", "dry_run": dry_run, "removed": list(map(document, gone)),
                     "freed_bytes": freed, "build_cache_freed_bytes": pruned})  # fmt: skip
         return
     fresh = sum(time.time() - entry.used < IN_USE for entry in found)
     print(f"{'would free' if dry_run else 'freed'} {decimal(freed)}: {len(gone)} entries of {len(found)}, "
-          f"{fresh} are of the last hour and stay"
-          + (f"; and {decimal(pruned)} of build cache" if pruned else ""))  # fmt: skip
+          f"{fresh} are of the last hour and stay")  # fmt: skip
+    print(_about_engine(engine, cache, pruned, dry_run=dry_run))
 
 
 @app.command()
@@ -102,8 +105,9 @@ def verify(*, as_json: JsonOption = False) -> None:
         for entry in found:
             states.append(damaged(entry))
             shop.talk.advance(task, entry.size)
-    wrong = [entry for entry, state in zip(found, states, strict=True) if state]
-    removed = [entry for entry in wrong if _dropped(shop, entry)]
+    wrong = {entry: f"{entry.room}/{entry.key[:12]}  {entry.what}"
+             for entry, state in zip(found, states, strict=True) if state}  # fmt: skip
+    removed = [entry for entry in wrong if drop(shop.store, entry, lambda entry: damaged(entry) is True)]
     if as_json:
         print_json({"schema": "gb10/cache-verify/v1", "whole": states.count(False),
                     "without_hash": states.count(None), "damaged": list(map(document, wrong))})  # fmt: skip
@@ -111,7 +115,7 @@ def verify(*, as_json: JsonOption = False) -> None:
         print(f"{states.count(False)} entries are whole, {states.count(None)} have no hash of their own")
     if wrong:
         raise VerifyError(f"{len(wrong)} entries were damaged, {len(removed)} of them are removed",
-                          where="\n".join(f"{entry.room}/{entry.key[:12]}  {entry.what}" for entry in wrong),
+                          where="\n".join(wrong.values()),
                           hint="run what you need: they are fetched or made again; and check the disk")  # fmt: skip
 
 
@@ -127,9 +131,9 @@ def document(entry: Entry) -> dict[str, object]:
 
 
 def _dropped(shop: Workshop, entry: Entry) -> bool:
-    if drop(shop.store, entry):
+    if drop(shop.store, entry, idle):
         return True
-    shop.talk.say(f"{entry.room}/{entry.key[:12]} is being made by another run: kept")
+    shop.talk.say(f"{entry.room}/{entry.key[:12]} is used by another run: kept")
     return False
 
 
@@ -138,16 +142,19 @@ def _private(shop: Workshop) -> Engine | None:
     return embedded_status(shop.store).engine
 
 
-def _prune(shop: Workshop, keep: int | None, age: float | None, left: int) -> int:
-    engine = _private(shop)
-    if engine is None:
-        shop.talk.say("the private engine does not run, its build cache stays: ./build.py engine up, then again")
-        return 0
-    cache = build_cache(engine)
+def _prune(engine: Engine, keep: int | None, age: float | None, entries_left: int) -> int:
     freed = prune(engine, keep=None, age=age) if age is not None else 0
-    if keep is not None and left - freed > keep:
-        freed += prune(engine, keep=max(keep - (left - cache), 0), age=None)
+    if keep is not None and entries_left + build_cache(engine) > keep:
+        freed += prune(engine, keep=max(keep - entries_left, 0), age=None)
     return freed
+
+
+def _about_engine(engine: Engine | None, cache: int, pruned: int, *, dry_run: bool) -> str:
+    if engine is None:
+        return "the private engine does not run: its build cache, if it has one, stays"
+    if dry_run:
+        return f"of the private engine's build cache, {decimal(cache)}, what is left over the size or the age would go"
+    return f"freed {decimal(pruned)} of the private engine's build cache, of {decimal(cache)}; its images stay"
 
 
 def _number(text: str | None, units: dict[str, int], option: str) -> int | None:

@@ -39,9 +39,10 @@ def _plans(shop: Workshop) -> Iterator[tuple[str, Plan]]:
     """Every image and program that the checkout builds; a recipe that has no plan now is told."""
     for engine in shop.catalog.engines():
         try:
-            for arch in ARCHES:
-                plan = make_plan(shop, Request(engine=engine, arch=str(arch)))
-                yield f"{engine} {plan.recipe.version}", plan
-                yield "bench gemm", plan_program(GEMM, plan, shop.catalog.toolkit)
+            plans = [make_plan(shop, Request(engine=engine, arch=str(arch))) for arch in ARCHES]
         except Gb10Error as error:
             shop.talk.say(f"{engine} has no plan now, so what it needs is not known: {error.message}")
+            continue
+        yield from ((f"{engine} {plan.recipe.version}", plan) for plan in plans)
+        if GEMM.source in plans[0].recipe.sources:
+            yield from (("bench gemm", plan_program(GEMM, plan, shop.catalog.toolkit)) for plan in plans)

@@ -52,8 +52,9 @@ def write_record(shop: Workshop, plan: Plan, record: Record) -> None:
 
 
 def known(shop: Workshop, engine: Engine, plan: Plan) -> Record | None:
-    """The record of the plan's verified image, if the engine still has exactly that one."""
-    record = read_record(shop, plan)
+    """The record of the plan's verified image, if the engine still has exactly that one, and the store its wheels."""
+    wheels = all(shop.store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel"))
+    record = read_record(shop, plan) if wheels else None
     image = find_image(engine, plan.tags[-1]) if record else None
     return record if record and image and image.id == record.id else None
 

@@ -59,7 +59,7 @@ def commit(root: Path) -> Callable[[str], None]:
                     env={"PATH": "/usr/sbin:/usr/bin", "HOME": "/", "GIT_COMMITTER_DATE": "2026-01-02T03:04:05Z",
                          "GIT_AUTHOR_DATE": "2026-01-02T03:04:05Z"})  # fmt: skip
 
-    make("4.5.0")
+    make("4.5.0\n")
     return make
 
 
@@ -85,7 +85,7 @@ def test_a_tag_becomes_a_tar_of_the_paths_that_are_wanted(
     found = locked(store, env)
     with tarfile.open(stored(store, found)) as tar:
         files = {member.name: member.size for member in tar if member.isfile()}
-    assert files == {"cutlass-4.5.0/include/version.h": 5}
+    assert files == {"cutlass-4.5.0/include/version.h": 6}
     assert stored(store, found).stat().st_size == found.size
     assert not list((store.root / "tmp").iterdir())
 
@@ -99,6 +99,16 @@ def test_what_was_locked_is_made_anew_to_the_same_bytes(
     assert found.checkout
     fetch_checkout(store, env, found, found.checkout)
     assert stored(store, found).exists()
+
+
+def test_neither_a_users_settings_nor_a_hook_that_runs_us_changes_a_byte(
+    commit: Callable[[str], None], store: Store, env: dict[str, str], root: Path
+) -> None:
+    found = locked(store, env)
+    (root / "home").mkdir(exist_ok=True)
+    (root / "home/.gitconfig").write_text("[core]\n autocrlf = true\n[tar]\n umask = 0077\n", encoding="utf-8")
+    assert locked(store, env | {"HOME": "/home", "GIT_DIR": "/upstream/.git"}) == found
+    assert not (root / "upstream/.git/shallow").exists()
 
 
 def test_the_lock_has_commit_and_content(

@@ -378,11 +378,12 @@ def test_an_interrupt_cancels_the_step(store: Store, site: Site) -> None:
 
 
 def test_the_build_cache_is_measured_and_let_go(engine: Engine, site: Site) -> None:
-    text = f"{fresh()}RUN head --bytes 3000000 /dev/urandom >/grown"
+    text = f"{fresh()}RUN echo grown >/grown"
     site.build(text)
-    assert build_cache(engine) > 3_000_000
+    before = build_cache(engine)
+    assert before > 0
     assert prune(engine, keep=None, age=10 * 365 * 86_400) == 0
-    assert _cached(site.build(text), "urandom")
-    assert prune(engine, keep=None, age=None) > 3_000_000
-    assert build_cache(engine) < 3_000_000
-    assert not _cached(site.build(text), "urandom")
+    assert _cached(site.build(text), "grown")
+    assert prune(engine, keep=None, age=None) > 0
+    assert build_cache(engine) < before
+    assert not _cached(site.build(text), "grown")

@@ -196,6 +196,13 @@ def test_the_context_that_is_left_builds_the_same_image_by_bake_alone(
     assert require_image(engine, image.tags[-1]).id == before.id
 
 
+def test_an_image_whose_wheel_is_gone_is_no_hit_and_is_made_whole(shop: Workshop, image: Verified) -> None:
+    (step,) = small_plan(shop).of_kind("wheel")
+    shop.store.discard(shop.store.entry("wheels", step.key))
+    assert not build_image(shop, small_plan(shop), rebuild=(), tag=None).hit
+    assert shop.store.entry("wheels", step.key).exists()
+
+
 def test_an_image_of_known_layers_is_verified_without_a_build(shop: Workshop, image: Verified) -> None:
     scan = scan_image(shop, image.tags[0])
     assert {binary.path.rsplit("/", 1)[-1] for binary in scan.binaries if binary.codes} == {"silu_and_mul.so"}

@@ -1,12 +1,14 @@
 """What the store lets go of, and what it finds damaged."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
-from gb10.keep import Entry, choose, damaged, disk, drop, entries
-from gb10.store import Store, file_sha256, seal
+from gb10.catalog import ROOT
+from gb10.keep import ROOMS, Entry, choose, damaged, disk, drop, entries
+from gb10.store import Store, file_sha256, is_sealed, seal
 
 DAY = 86_400.0
 
@@ -77,10 +79,32 @@ def test_an_entry_goes_whole_unless_another_run_has_its_lock(store: Store) -> No
     assert (wheel.why, wheel.what) == ("why", "it")
     with store.locked("wheel-k"):
         assert not drop(store, wheel)
+    assert not drop(store, wheel, lambda _: False)
     assert wheel.path.exists()
     assert drop(store, wheel)
+    assert drop(store, wheel)  # gone already: another run was faster
     assert not wheel.path.exists()
     assert not list((store.root / "tmp").iterdir())
+
+
+def test_the_locks_are_those_that_the_makers_take() -> None:
+    text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "gb10").rglob("*.py") if path.name != "keep.py")
+    taken = set(re.findall(r'locked\(f?"([a-z]+)', text))
+    assert set(ROOMS.values()) <= taken
+
+
+def test_a_file_that_was_used_is_noted_and_keeps_its_time_of_change(store: Store) -> None:
+    wheel = store.entry("wheels", "k") / "it"
+    os.utime(wheel, (1e9, 1e9))
+    assert is_sealed(wheel)
+    assert wheel.stat().st_mtime == 1e9
+    assert wheel.stat().st_atime > 1.7e9
+
+
+def test_an_empty_entry_and_a_broken_seal(store: Store) -> None:
+    store.entry("downloads", "0" * 64).mkdir()
+    (store.entry("wheels", "k") / "sha256").write_bytes(b"\xff" * 64)
+    assert states(store) == {"downloads": [False, None, True], "wheels": [True], "scans": [None]}
 
 
 def test_a_hard_link_counts_once(tmp_path: Path) -> None:
