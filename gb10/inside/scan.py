@@ -154,11 +154,14 @@ def units_in(buffer: Buffer, start: int, end: int) -> list[Codes]:
 
 
 def fatbin_size(buffer: Buffer, at: int, end: int) -> int:
-    """A fatbin's size in bytes with its header; 0 for the magic number as a constant of code; raises DamagedError."""
+    """A fatbin's size in bytes with its header; raises DamagedError.
+
+    0 for the magic number as a constant of code: on x86-64 what follows it may look like a header, never like an entry.
+    """
     if end - at < FATBIN_ENTRY_MIN:
         return 0
     version, header, size, entry = struct.unpack_from("<HHQ2xH", buffer, at + 4)
-    if (version, header) != (1, 16) or (at + 16 + size > end and entry != FATBIN_ENTRY_VERSION):
+    if (version, header) != (1, 16) or (size and entry != FATBIN_ENTRY_VERSION):
         return 0
     if at + 16 + size > end:
         raise DamagedError(f"the fatbin at {at:#x} has {size} bytes, {end - at - 16} are left")
