@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,13 +52,17 @@ def entries(store: Store, reasons: Mapping[tuple[str, str], str]) -> tuple[Entry
 
 def choose(found: tuple[Entry, ...], total: int, *, keep: int | None, age: float | None, now: float) -> list[Entry]:
     """What goes: all that is unused for ``age`` seconds, then in its order until ``total`` bytes are ``keep``."""
-    idle = [entry for entry in found if now - entry.used >= IN_USE]
-    chosen = [entry for entry in idle if age is not None and now - entry.used > age]
+    chosen, younger = list[Entry](), list[Entry]()
+    for entry in found:
+        unused = now - entry.used
+        if unused >= IN_USE:
+            (chosen if age is not None and unused > age else younger).append(entry)
     total -= sum(entry.size for entry in chosen)
-    for entry in idle:
-        if keep is not None and total > keep and entry not in chosen:
-            chosen.append(entry)
-            total -= entry.size
+    for entry in younger:
+        if keep is None or total <= keep:
+            break
+        chosen.append(entry)
+        total -= entry.size
     return chosen
 
 
@@ -74,7 +78,7 @@ def drop(store: Store, entry: Entry, still: Callable[[Entry], bool] = lambda ent
 
 def idle(entry: Entry) -> bool:
     """Whether an entry is unused as we speak: another run may have come to use it since it was listed."""
-    return time.time() - _used(entry.path) >= IN_USE
+    return time.time() - _used(_stats(entry.path)) >= IN_USE
 
 
 def damaged(entry: Entry) -> bool | None:
@@ -92,18 +96,21 @@ def damaged(entry: Entry) -> bool | None:
 
 def disk(path: Path) -> int:
     """Bytes on disk below a path, each hard link once."""
-    return sum({(stat.st_dev, stat.st_ino): stat.st_blocks * 512 for _, stat in _stats(path)}.values())
+    return _size(_stats(path))
 
 
 def _entry(path: Path, reasons: Mapping[tuple[str, str], str]) -> Entry:
-    room, key = path.parent.name, path.name
-    used = _used(path)
-    return Entry(room=room, key=key, path=path, size=disk(path), used=min(used, time.time()),
+    room, key, stats = path.parent.name, path.name, list(_stats(path))
+    return Entry(room=room, key=key, path=path, size=_size(stats), used=min(_used(stats), time.time()),
                  why=reasons.get((room, key), ""))  # fmt: skip
 
 
-def _used(path: Path) -> float:
-    return max((max(stat.st_atime, stat.st_mtime) for _, stat in _stats(path)), default=0.0)
+def _size(stats: Iterable[tuple[str, os.stat_result]]) -> int:
+    return sum({(stat.st_dev, stat.st_ino): stat.st_blocks * 512 for _, stat in stats}.values())
+
+
+def _used(stats: Iterable[tuple[str, os.stat_result]]) -> float:
+    return max((max(stat.st_atime, stat.st_mtime) for _, stat in stats), default=0.0)
 
 
 def _hash(path: Path) -> str:

@@ -28,7 +28,12 @@ def fetch_files(shop: Workshop, steps: Iterable[Step], stop: Event | None = None
     """
     files = tuple({file.sha256: file for step in steps for file in step.files}.values())
     absent = _absent(shop, files)
-    if not absent:
+    for file in absent:
+        if file.checkout:
+            with shop.talk.task(f"git {file.filename}"):
+                fetch_checkout(shop.store, shop.env, file, file.checkout)
+    listed = [file for file in absent if not file.checkout]
+    if not listed:
         return
 
     def arrived(count: int) -> None:
@@ -36,11 +41,6 @@ def fetch_files(shop: Workshop, steps: Iterable[Step], stop: Event | None = None
             raise CancelledError
         shop.talk.advance(task, count)
 
-    for file in absent:
-        if file.checkout:
-            with shop.talk.task(f"git {file.filename}"):
-                fetch_checkout(shop.store, shop.env, file, file.checkout)
-    listed = [file for file in absent if not file.checkout]
     with shop.talk.task(f"download {len(listed)} files", sum(file.size for file in listed)) as task:
         fetch_all(listed, shop.store, shop.env, arrived)
 
