@@ -7,6 +7,7 @@ from gb10.errors import UsageError
 from gb10.schema import Architecture
 
 MACHINES: Final[Mapping[Architecture, str]] = {"amd64": "x86_64", "arm64": "aarch64"}
+ARCHITECTURES: Final[Mapping[str, Architecture]] = {machine: name for name, machine in MACHINES.items()}
 # Minor version of the newest manylinux_2_x that a suite loads; trixie has glibc 2.41, but uv ends at 2_40 and no
 # wheel that we lock asks for more than 2_39.
 GLIBC: Final[Mapping[str, int]] = {"bookworm": 36, "trixie": 39}

@@ -57,6 +57,8 @@ class PatchUse:
     path: str | None = None
     installable: bool = True
     """Whether a wheel holds what it changes; else only a source archive that is compiled does."""
+    compiled: bool = False
+    """Whether it changes what an engine's own project compiles; a diff given by hand may do both."""
     folder: str = ""
 
     @property
@@ -90,6 +92,8 @@ class Options:
     overlay: Overlay | None = None
     patches: tuple[PatchUse, ...] = ()
     mods: tuple[Mod, ...] = ()
+    targets: tuple[str, ...] = ()
+    """Targets of the engine's own project that the command line names, and not the recipe."""
 
     def patches_of(self, project: str) -> tuple[PatchUse, ...]:
         """The patches for one project's files, in order."""
@@ -124,6 +128,34 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """An archive that is compiled, with its patches; ``context`` names where the stage finds it."""
+
+    context: str
+    file: Artifact
+    patches: tuple[PatchUse, ...] = ()
+
+    @property
+    def patched(self) -> str:
+        """The context of the files that the patches change."""
+        return f"{self.context}-patched"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inputs:
+    """What a compile stage reads of locked files: archives, wheels by context, bases by step."""
+
+    origins: tuple[Origin, ...]
+    wheels: Mapping[str, tuple[Artifact, ...]]
+    bases: tuple[str, ...] = ("base-build",)
+
+    @property
+    def files(self) -> tuple[Artifact, ...]:
+        """All of them but the bases."""
+        return (*(origin.file for origin in self.origins), *(file for part in self.wheels.values() for file in part))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Program:
     """A program of ours with kernels: its units, and whose archive brings the CUTLASS that they are written on.
 
@@ -142,7 +174,8 @@ class Plan:
     """Every step of one image, in an order in which they can run.
 
     ``tags`` ends with the one that holds the key and never moves. The one that moves stands before it, except in a
-    plan with an overlay or mods: what one user laid over an image is not what its version and arch promise to others.
+    plan with an overlay, mods or targets of its own: what one user made of an image is not what its version and arch
+    promise to others.
     """
 
     recipe: Recipe
@@ -163,7 +196,9 @@ class Plan:
     def wheels_only(self) -> "Plan":
         """The part of the plan that the wheels need."""
         wanted = {name for step in self.of_kind("wheel") for name in (step.name, *self._closure(step))}
-        alone = {step.name: replace(step, needs=()) for step in self.of_kind("graft")}
+        compiled = {step.name for step in self.of_kind("wheel")}
+        alone = {step.name: replace(step, needs=tuple(need for need in step.needs if need in compiled))
+                 for step in self.of_kind("graft")}  # fmt: skip
         steps = (alone.get(step.name, step) for step in self.steps if step.name in {*wanted, *alone})
         return replace(self, steps=tuple(steps))
 

@@ -6,29 +6,24 @@ text of the Dockerfile that runs them, rendered with ``BLANK`` where the key its
 
 from dataclasses import replace
 
+from gb10.compiles import BLANK, COMPILE_SCRIPTS, UNPACKER, compile_files, kernel_file, wheel_step
 from gb10.digest import digest
 from gb10.errors import UsageError
+from gb10.inputs import target_headers
 from gb10.machine import MACHINES
 from gb10.model import Mod, Options, Overlay, PatchUse, Plan, Step, Toolkit
 from gb10.schema import Lock, Recipe
 from gb10.steps import (
-    BLANK,
-    COMPILE_SCRIPTS,
-    UNPACKER,
     USER_HOME,
     USER_NAME,
     built_layer,
     churn,
-    compile_files,
     graft_steps,
     image_step,
-    kernel_file,
     layer_step,
     mod_steps,
     rootfs,
-    target_headers,
     tools_step,
-    wheel_step,
 )
 
 __all__ = ("COMPILE_SCRIPTS", "MACHINES", "UNPACKER", "USER_HOME", "USER_NAME", "Mod", "Options", "Overlay",
@@ -41,15 +36,16 @@ def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -
     _check_cuda(recipe, options)
     bases = (rootfs("build", lock.debs.build[options.build], lock, toolkit),
              rootfs("image", lock.debs.image[options.target], lock, toolkit, user=recipe.user))  # fmt: skip
-    tools = tools_step(lock, toolkit, options, bases[0])
+    tools = tools_step(recipe, lock, toolkit, options, bases[0])
     draft = Plan(recipe=recipe, lock=lock, options=options, steps=(*bases, tools), key=BLANK,
                  tags=_tags(recipe, options, BLANK))  # fmt: skip
-    wheels = tuple(wheel_step(name, draft, toolkit, tools) for name in sorted(recipe.wheels))
+    wheels = tuple(wheel_step(name, draft, toolkit, tools) for name in sorted(recipe.built))
+    projects = tuple(wheel for wheel in wheels if recipe.wheels[wheel.name].method == "source")
     layers = tuple(
         layer_step(name, files, draft, toolkit, tools) for name, files in churn(recipe, lock, options).items()
     )
-    layers += tuple(built_layer(wheel, toolkit, tools) for wheel in wheels)
-    grafts = graft_steps(draft, toolkit, layers)
+    layers += tuple(built_layer(wheel, toolkit, tools) for wheel in wheels if wheel not in projects)
+    grafts = graft_steps(draft, toolkit, layers, projects)
     draft = replace(draft, steps=(*draft.steps, *wheels, *layers, *grafts))
     mods = mod_steps(draft, toolkit, (bases[1], *layers, *grafts))
     draft = replace(draft, steps=(*draft.steps, *mods))
@@ -71,7 +67,7 @@ def _tags(recipe: Recipe, options: Options, key: str) -> tuple[str, ...]:
     """The tags of an image, as Plan tells."""
     moving = image_tag(recipe, options)
     unmoving = f"{moving}-{key[:12]}"
-    own = options.overlay or options.mods or any(use.path for use in options.patches)
+    own = options.overlay or options.mods or options.targets or any(use.path for use in options.patches)
     return (unmoving,) if own else (moving, unmoving)
 
 

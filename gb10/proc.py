@@ -5,7 +5,8 @@ import shlex
 import shutil
 import subprocess
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 TAIL_LINES = 30
@@ -93,6 +94,21 @@ def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str]) -> int:
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
     return os.posix_spawn(program, list(argv), dict(env), file_actions=files, setsid=True)
+
+
+@contextmanager
+def background(argv: Sequence[str], *, log: Path) -> Iterator[Callable[[], bool]]:
+    """A child that runs while the context lasts, output to ``log``; yields whether it still does."""
+    with log.open("w", encoding="utf-8") as out:
+        try:
+            child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
+        except OSError as error:
+            raise _not_run(argv, error) from error
+        try:
+            yield lambda: child.poll() is None
+        finally:
+            child.terminate()
+            child.wait()
 
 
 def last_lines(text: str, count: int = TAIL_LINES) -> str:

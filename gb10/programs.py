@@ -3,13 +3,12 @@
 from dataclasses import replace
 from typing import Final
 
-from gb10.artifact import Artifact
+from gb10.compiles import BLANK, INSTALLER, NO_DAY, PATCHER, UNPACKER
 from gb10.digest import digest
 from gb10.errors import UsageError
+from gb10.inputs import program_inputs
 from gb10.model import Plan, Program, Step, Toolkit
 from gb10.render import program_dockerfile
-from gb10.schema import IndexFile
-from gb10.steps import BLANK, INSTALLER, NO_DAY, PATCHER, UNPACKER, source_archive, target_headers
 
 GEMM: Final = Program(
     name="gemm",
@@ -43,8 +42,7 @@ def plan_program(program: Program, image: Plan, toolkit: Toolkit) -> Plan:
 def _step(program: Program, draft: Plan, toolkit: Toolkit) -> Step:
     """Like a compiled wheel's key: neither the day of the lock nor the number of jobs decides a byte."""
     lock, options = draft.lock, draft.options
-    files = (source_archive(program.source, draft.recipe, lock),
-             *(_artifact(wheel) for wheel in target_headers(program.headers, lock, options)))  # fmt: skip
+    files = program_inputs(draft, program).files
     step = Step(name=program.name, kind="program", key=BLANK, needs=("tools",), files=files,
                 about=f"{program.units} for {options.arch} on {options.platform}")  # fmt: skip
     undated = replace(draft, key=BLANK, lock=lock.model_copy(update={"created": NO_DAY}))
@@ -53,7 +51,3 @@ def _step(program: Program, draft: Plan, toolkit: Toolkit) -> Step:
     inputs = [[file.sha256 for file in some] for some in (files, *(one.files for one in draft.steps))]
     patched = [[[use.sha256, use.folder] for use in options.patches], toolkit.of(*PATCHER)]
     return replace(step, key=digest(["program", text, inputs, own, patched]))
-
-
-def _artifact(file: IndexFile) -> Artifact:
-    return Artifact(file.filename, file.sha256, file.size)

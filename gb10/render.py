@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from jinja2 import DictLoader, Environment, StrictUndefined
 
 from gb10.arch import Arch, parse_arch
+from gb10.inputs import CUTLASS_FOLDER, program_inputs, wheel_inputs
 from gb10.machine import MACHINES, glibc, uv_platform
 from gb10.model import PatchUse, Plan, Program, Step
+from gb10.schema import WheelBuild
 
 # 1980-01-01, in seconds: our wheels have one date, so that a new lock of the same files keeps their keys.
 OLDEST_ZIP = 315_532_800
@@ -50,13 +52,19 @@ def _below(plan: Plan, graft: Step) -> str:
 
 def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], *, jobs: int) -> str:
     """The Dockerfile that compiles one wheel; ``jobs`` is not part of any key."""
-    arch = plan.options.arch
+    arch, build = plan.options.arch, plan.recipe.wheels[step.name]
     return _render(
-        templates, "wheel.Dockerfile.j2", plan,
-        step=step, wheel=plan.recipe.wheels[step.name], oldest_zip=OLDEST_ZIP, python=plan.recipe.python, jobs=jobs,
+        templates, "targets.Dockerfile.j2" if build.method == "source" else "wheel.Dockerfile.j2", plan,
+        step=step, wheel=build, oldest_zip=OLDEST_ZIP, python=plan.recipe.python, jobs=jobs,
         arch=arch, compiled=parse_arch(arch.kernels), machine=MACHINES[plan.options.target],
-        patched=bool(patches_for(plan, step)), git=bool(plan.recipe.sources[plan.recipe.wheels[step.name].source].git),
+        origins=wheel_inputs(plan, step.name).origins, cutlass=_cutlass(plan, build),
+        version=plan.recipe.version,
     )  # fmt: skip
+
+
+def _cutlass(plan: Plan, build: WheelBuild) -> str:
+    """Below the archive that brings it: the folder that bundles it, or nothing when the archive is it."""
+    return "" if plan.recipe.sources[build.cutlass_source].git else f"/{CUTLASS_FOLDER}"
 
 
 def program_dockerfile(plan: Plan, program: Program, step: Step, templates: Mapping[str, str], *, jobs: int) -> str:
@@ -65,19 +73,9 @@ def program_dockerfile(plan: Plan, program: Program, step: Step, templates: Mapp
         templates, "program.Dockerfile.j2", plan,
         step=step, program=program, python=plan.recipe.python, jobs=jobs, arch=plan.options.arch,
         compiled=parse_arch(plan.options.arch.kernels), machine=MACHINES[plan.options.target],
-        patched=bool(plan.options.patches), native=plan.options.build == plan.options.target,
+        origins=program_inputs(plan, program).origins, cutlass=CUTLASS_FOLDER,
+        native=plan.options.build == plan.options.target,
     )  # fmt: skip
-
-
-def patches_for(plan: Plan, step: Step) -> tuple[PatchUse, ...]:
-    """The patches of the source that a wheel is compiled from: of all of it, or of the folder that kernels of ours use.
-
-    A folder is a source of its own, bundled: a change to CUTLASS moves the kernels that are written on it alone.
-    """
-    bundled = plan.recipe.wheels[step.name].method == "extension"
-    source = plan.recipe.wheels[step.name].source
-    uses = plan.options.patches_of(plan.recipe.project(source))
-    return tuple(use for use in uses if bool(use.folder) == bundled or plan.recipe.sources[source].git)
 
 
 def scan_dockerfile(plan: Plan, reference: str, platform: str, templates: Mapping[str, str]) -> str:
@@ -149,7 +147,8 @@ def bake(plan: Plan) -> dict[str, object]:
         contexts["overlay"] = "contexts/overlay"
     changed = (*plan.of_kind("graft"), *plan.of_kind("mod"))
     contexts |= {f"{step.name}-files": f"contexts/{step.name}-files" for step in changed}
-    target: dict[str, object] = {"context": "main", "dockerfile": "Dockerfile", "contexts": contexts}
+    target: dict[str, object] = {"context": "main", "dockerfile": "Dockerfile", "contexts": contexts,
+                                 "args": {"SOURCE_DATE_EPOCH": str(epoch(plan))}}  # fmt: skip
     if any(mod.network for mod in plan.options.mods):
         target["network"] = "default"
     return {

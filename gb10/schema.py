@@ -59,6 +59,7 @@ def _project(text: str) -> str:
 
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+Target = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Sentence = Annotated[str, StringConstraints(min_length=10)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Filename = Annotated[str, StringConstraints(pattern=r"^[^/\s]+$")]
@@ -129,23 +130,67 @@ class Source(Model):
         return self
 
 
+class Cutlass(Model):
+    """Which source brings the CUTLASS that an engine is compiled with; it must be the release that the engine names.
+
+    ``instead_of`` names the engine's own where another is meant on purpose, ``why`` the reason.
+    """
+
+    source: Name
+    instead_of: Annotated[str, StringConstraints(pattern=r"^v\d+(\.\d+)+$")] | None = None
+    why: Sentence | None = None
+
+    @model_validator(mode="after")
+    def _reason(self) -> Self:
+        if bool(self.instead_of) != bool(self.why):
+            raise ValueError("instead-of and why belong together: which release is replaced, and the reason")
+        return self
+
+
 class WheelBuild(Model):
     """A wheel that is built here: ``aot``, kernels of a source of this recipe, by the source's own driver.
 
     ``extension``, kernels of our own (``kernels/<set>/``), linked into torch operators; the source brings CUTLASS.
+    ``source``, CMake targets of the engine's own project; what they install replaces that of upstream's wheel, and
+    without targets that wheel stays as it is.
     """
 
-    method: Literal["aot", "extension"]
+    method: Literal["aot", "extension", "source"]
     source: Name
-    kernels: Name
+    kernels: Name | None = None
     headers: tuple[Name, ...] = ()
     """Wheels of the image that the compile reads headers and libraries of the target from."""
+    targets: Annotated[tuple[Target, ...], _unique("the target", str)] = ()
+    cutlass: Cutlass | None = None
+    tools: Requirements = ()
+    """Wheels for the build stage of this wheel alone; a closed list, as the recipe's own tools."""
 
     @model_validator(mode="after")
     def _torch(self) -> Self:
-        if self.method == "extension" and "torch" not in self.headers:
-            raise ValueError("method extension links against torch: name torch in headers")
+        if self.method != "aot" and "torch" not in self.headers:
+            raise ValueError(f"method {self.method} links against torch: name torch in headers")
         return self
+
+    @model_validator(mode="after")
+    def _of_its_method(self) -> Self:
+        compiled = self.method == "source"
+        if compiled == bool(self.kernels):
+            raise ValueError(f"method {self.method} {'knows no' if compiled else 'needs'} kernels: NAME")
+        if not compiled and (self.targets or self.cutlass or self.tools):
+            raise ValueError("targets, cutlass and tools are for method source")
+        if compiled and not self.cutlass:
+            raise ValueError("method source needs cutlass: {source: NAME}")
+        return self
+
+    @property
+    def cutlass_source(self) -> str:
+        """The source that brings the CUTLASS which it is compiled with."""
+        return self.cutlass.source if self.cutlass else self.source
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources that it is compiled from."""
+        return tuple(dict.fromkeys((self.source, self.cutlass_source)))
 
 
 class Layer(Model):
@@ -192,11 +237,22 @@ class Recipe(Model):
         sdist = self.sources[source].sdist
         return requirement_name(sdist) if sdist else source
 
+    @property
+    def built(self) -> dict[str, WheelBuild]:
+        """The wheels that are built: all but an engine's project none of whose targets is asked for."""
+        return {name: wheel for name, wheel in self.wheels.items() if wheel.method != "source" or wheel.targets}
+
+    @property
+    def all_tools(self) -> tuple[str, ...]:
+        """The requirements of all build stages."""
+        return (*self.tools, *(tool for wheel in self.wheels.values() for tool in wheel.tools))
+
     @model_validator(mode="after")
     def _references(self) -> Self:
         for name, wheel in self.wheels.items():
-            if wheel.source not in self.sources:
-                raise ValueError(f"wheels.{name} names the source {wheel.source!r}, which sources does not define")
+            for source in wheel.sources:
+                if source not in self.sources:
+                    raise ValueError(f"wheels.{name} names the source {source!r}, which sources does not define")
         projects = [self.project(source) for source in self.sources]
         twice = next((name for index, name in enumerate(projects) if name in projects[:index]), None)
         if twice:

@@ -1,54 +1,24 @@
-"""The steps of a plan: each with the key of its result, over everything that decides a byte of it. Pure."""
+"""The steps of a plan but the compiled wheels: each with the key of its result, over all that decides a byte. Pure."""
 
-import datetime
-import difflib
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Final
 
-from gb10.artifact import Artifact, Checkout
+from gb10.artifact import Artifact
+from gb10.compiles import INSTALLER, PATCHER, UNPACKER
 from gb10.digest import digest
 from gb10.errors import UsageError
+from gb10.inputs import artifacts, build_tools
 from gb10.machine import glibc, uv_platform
 from gb10.model import Options, Plan, Step, Toolkit
-from gb10.render import dockerfile, environment, patches_for, wheel_dockerfile
-from gb10.schema import Layer, Lock, LockedCheckout, LockedDeb, LockedWheel, Recipe, WheelBuild
+from gb10.render import dockerfile, environment
+from gb10.schema import Layer, Lock, LockedDeb, LockedWheel, Recipe
 
-BLANK: Final = "0" * 64
-NO_DAY: Final = datetime.date(1980, 1, 1)
 USER_NAME: Final = "gb10"
 USER_HOME: Final = "/home/gb10"
-# What a compile stage finds in its /inside, by method; a folder stands for every file below it, as in Toolkit.of.
-# extension.py takes the compile cache's settings from aot.py, pack_extension.py the archive from pack_wheel.py.
-COMPILE_SCRIPTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "aot": tuple(f"inside/{name}" for name in (
-        "aot.py", "cuda_home.py", "jit_cache.py", "launch.py", "pack_wheel.py", "stub_torch")),
-    "extension": tuple(f"inside/{name}" for name in (
-        "aot.py", "cuda_home.py", "extension.py", "gb10_kernels.py", "launch.py", "pack_extension.py",
-        "pack_wheel.py")),
-}  # fmt: skip
-INSTALLER: Final = "inside/install.py"
 SETTINGS: Final = "inside/settings.py"
 MOD_RUNNER: Final = "inside/mod.py"
 GRAFTER: Final = "inside/grafted.py"
-PATCHER: Final = tuple(
-    f"patches/{name}.py" for name in ("apply", "diff", "foreign", "graft", "parse", "places", "verdict")
-)
-UNPACKER: Final = tuple(
-    f"debian/{name}.py"
-    for name in (
-        "accounts",
-        "alternatives",
-        "configure",
-        "database",
-        "linker",
-        "package",
-        "rootfs",
-        "stanza",
-        "tree",
-    )
-)
 
 
 def rootfs(name: str, debs: tuple[LockedDeb, ...], lock: Lock, toolkit: Toolkit, *, user: int | None = None) -> Step:
@@ -62,86 +32,16 @@ def rootfs(name: str, debs: tuple[LockedDeb, ...], lock: Lock, toolkit: Toolkit,
     )  # fmt: skip
 
 
-def tools_step(lock: Lock, toolkit: Toolkit, options: Options, base: Step) -> Step:
-    files = lock.wheels.tools[options.build]
+def tools_step(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options, base: Step) -> Step:
+    files = build_tools(recipe, lock, options.build)
     return Step(
         name="tools",
         kind="tools",
-        key=digest(["tools", base.key, _shas(files), toolkit.of(INSTALLER)]),
+        key=digest(["tools", base.key, [file.sha256 for file in files], toolkit.of(INSTALLER)]),
         needs=(base.name,),
-        files=_artifacts(files),
+        files=files,
         about=f"{len(files)} wheels for the build stages",
     )
-
-
-def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
-    """A compiled wheel. Neither the day of the lock nor the number of jobs decides a byte of it."""
-    recipe, lock, options = draft.recipe, draft.lock, draft.options
-    build = recipe.wheels[name]
-    archive, headers = source_archive(build.source, recipe, lock), target_headers(build.headers, lock, options)
-    compiled = f", compiled as {options.arch.kernels}" if options.arch.kernels != str(options.arch) else ""
-    step = Step(name=name, kind="wheel", key=BLANK, needs=(tools.name,), files=(archive, *_artifacts(headers)),
-                about=f"{build.method} {build.kernels} for {options.arch}{compiled}")  # fmt: skip
-    undated = replace(draft, lock=lock.model_copy(update={"created": NO_DAY}))
-    text = wheel_dockerfile(undated, step, toolkit.templates, jobs=0)
-    compilers = [_shas(lock.debs.build[options.build]), _shas(lock.wheels.tools[options.build])]
-    _check_kernels(build, toolkit)
-    own = toolkit.of(kernel_file(build), INSTALLER, *compile_files(build), *UNPACKER)
-    uses = [[use.sha256, use.folder] if use.folder else use.sha256 for use in patches_for(draft, step)]
-    patched = [uses, toolkit.of(*PATCHER)] if uses else []
-    return replace(step, key=digest(["wheel", text, archive.sha256, _shas(headers), compilers, own, *patched]))
-
-
-def source_archive(source: str, recipe: Recipe, lock: Lock) -> Artifact:
-    """The one file that brings a source; raises UsageError when the lock has none."""
-    name, told = recipe.project(source), recipe.sources[source]
-    if name not in lock.sdists:
-        raise UsageError(f"the lock holds no source archive of {name}", hint="./build.py lock")
-    file = lock.sdists[name]
-    if isinstance(file, LockedCheckout) and told.git and told.tag:
-        checkout = Checkout(told.git, told.tag, told.paths, file.commit)
-        return Artifact(file.filename, file.sha256, file.size, checkout)
-    return Artifact(file.filename, file.sha256, file.size)
-
-
-def kernel_file(build: WheelBuild) -> str:
-    """The kernel set of a wheel, as the catalog and the toolkit name the file."""
-    return f"kernels/{_owner(build)}-{build.kernels}.toml"
-
-
-def compile_files(build: WheelBuild) -> tuple[str, ...]:
-    """What the compile stage of a wheel reads of ours beside the kernel set, as Toolkit.of takes it."""
-    units = (f"units/{build.kernels}",) if build.method == "extension" else ()
-    return (*COMPILE_SCRIPTS[build.method], *units)
-
-
-def _owner(build: WheelBuild) -> str:
-    """Whose kernels they are: a source's, or ours."""
-    return "gb10" if build.method == "extension" else build.source
-
-
-def _check_kernels(build: WheelBuild, toolkit: Toolkit) -> None:
-    prefix, suffix = f"kernels/{_owner(build)}-", ".toml"
-    known = [file.removeprefix(prefix).removesuffix(suffix) for file in sorted(toolkit.of("kernels"))
-             if file.startswith(prefix)]  # fmt: skip
-    if build.kernels not in known:
-        closest = difflib.get_close_matches(build.kernels, known, n=1, cutoff=0.0)
-        hint = f"known: {', '.join(known)}; closest is {closest[0]}" if closest else "write it: nothing is there yet"
-        raise UsageError(f"the source {_owner(build)} has no kernel set {build.kernels!r}",
-                         where=f"recipes/{kernel_file(build)}", hint=hint)  # fmt: skip
-    if not all(toolkit.of(name) for name in compile_files(build)):
-        raise UsageError(f"the kernel set {build.kernels} has no units", where=f"kernels/{build.kernels}",
-                         hint="put its .cu and .cpp files there")  # fmt: skip
-
-
-def target_headers(names: Iterable[str], lock: Lock, options: Options) -> tuple[LockedWheel, ...]:
-    """The image's own wheels that a compile reads the target's headers and libraries from; raises UsageError."""
-    image = {wheel.name: wheel for wheel in lock.wheels.image[options.target]}
-    unknown = [name for name in names if name not in image]
-    if unknown:
-        raise UsageError(f"headers from wheels that the image does not hold: {', '.join(unknown)}",
-                         hint="name wheels of the lock in the recipe's wheels section")  # fmt: skip
-    return tuple(image[name] for name in names)
 
 
 def layer_step(name: str, wheels: tuple[LockedWheel, ...], draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
@@ -152,7 +52,7 @@ def layer_step(name: str, wheels: tuple[LockedWheel, ...], draft: Plan, toolkit:
         kind="layer",
         key=digest(["layer", tools.key, _shas(wheels), platform, toolkit.of(INSTALLER)]),
         needs=(tools.name,),
-        files=_artifacts(wheels),
+        files=artifacts(wheels),
         about=f"{len(wheels)} wheels",
     )
 
@@ -167,21 +67,31 @@ def built_layer(wheel: Step, toolkit: Toolkit, tools: Step) -> Step:
     )
 
 
-def graft_steps(draft: Plan, toolkit: Toolkit, layers: tuple[Step, ...]) -> tuple[Step, ...]:
-    """A step per locked wheel that has patches: the patched wheel, and the layer of what differs from upstream's."""
+def graft_steps(
+    draft: Plan, toolkit: Toolkit, layers: tuple[Step, ...], compiled: tuple[Step, ...]
+) -> tuple[Step, ...]:
+    """A step per locked wheel that is changed here: the grafted wheel, and the layer of what differs from upstream's.
+
+    Patches change it, and libraries that ``compiled`` steps made of its own project.
+    """
     image = {wheel.name: wheel for wheel in draft.lock.wheels.image[draft.options.target]}
+    wheels = {draft.recipe.project(draft.recipe.wheels[step.name].source): step for step in compiled}
     made = []
-    for project in dict.fromkeys(use.project for use in draft.options.patches):
+    for project in dict.fromkeys((*(use.project for use in draft.options.patches), *wheels)):
         uses = [use for use in draft.options.patches_of(project) if use.installable]
-        if project not in image or not uses:
+        libraries = [wheels[project]] if project in wheels else []
+        if project not in image or not (uses or libraries):
             continue
-        files = _artifacts((image[project],))
+        files = artifacts((image[project],))
         below = next(step for step in layers if files[0] in step.files)
         own = toolkit.of(GRAFTER, *PATCHER)
+        added = [[step.key for step in libraries]] if libraries else []
         made.append(Step(
-            name=f"graft-{project}", kind="graft", needs=(below.name,), files=files, project=project,
-            key=digest(["graft", below.key, files[0].sha256, [use.sha256 for use in uses], own]),
-            about=", ".join(use.name.removesuffix(".patch") for use in uses),
+            name=f"graft-{project}", kind="graft", needs=(below.name, *(step.name for step in libraries)),
+            files=files, project=project,
+            key=digest(["graft", below.key, files[0].sha256, [use.sha256 for use in uses], own, *added]),
+            about=", ".join((*(use.name.removesuffix(".patch") for use in uses),
+                             *(target for step in libraries for target in draft.recipe.wheels[step.name].targets))),
         ))  # fmt: skip
     return tuple(made)
 
@@ -239,7 +149,3 @@ def _class_of(name: str, layers: Iterable[Layer]) -> str:
 
 def _shas(files: Iterable[LockedDeb | LockedWheel]) -> list[str]:
     return [file.sha256 for file in files]
-
-
-def _artifacts(files: Iterable[LockedWheel]) -> tuple[Artifact, ...]:
-    return tuple(Artifact(file.filename, file.sha256, file.size) for file in files)

@@ -22,6 +22,8 @@ VERBS: Final = {
     "lock": "Resolve a recipe into its lock (the only verb that resolves)",
     "patches": "Hold the patches against any release: patches status",
     "mods": "Look at the mods that image --mod bakes in: mods list",
+    "publish": "Push a proven image: publish gb10/vllm:0.33.0-cu130-sm121f registry.example/gb10/vllm",
+    "pull": "Pull one image to several machines: pull REF --host user@spark-1 --host user@spark-2",
     "verify": "List the GPU code of a .so, a wheel, a directory or an image",
     "bench": "Check and time our kernels on this machine's GPU: bench gemm",
     "cache": "What the store keeps and why, and making room: cache gc --keep 50GB",

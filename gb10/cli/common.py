@@ -44,6 +44,17 @@ RebuildFlashinferOption = Annotated[
 RebuildKernelsOption = Annotated[
     bool, typer.Option("--rebuild-kernels", help="Compile our own kernels anew, whatever the store holds.")
 ]
+RebuildVllmOption = Annotated[
+    bool, typer.Option("--rebuild-vllm", help="Compile vLLM's targets anew, whatever the store holds.")
+]
+TargetsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--targets",
+        metavar="A,B",
+        help="CMake targets of the engine's own project to compile here; the rest stays upstream's wheel.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop: the same code as `plan`.")]
 VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Say more.")]
@@ -70,10 +81,12 @@ def request(
     patches: Sequence[str] | None = None,
     mods: Sequence[str] | None = None,
     mod_network: bool = False,
+    targets: str | None = None,
 ) -> Request:
     """The request of a command line."""
+    named = tuple(part.strip() for part in targets.split(",")) if targets is not None else ()
     return Request(engine=engine, arch=arch, platform=platform, overlay=overlay, patches=tuple(patches or ()),
-                   mods=tuple(mods or ()), mod_network=mod_network)  # fmt: skip
+                   mods=tuple(mods or ()), mod_network=mod_network, targets=named)  # fmt: skip
 
 
 def rebuilds(**asked: bool) -> tuple[str, ...]:

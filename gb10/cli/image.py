@@ -19,6 +19,8 @@ from gb10.cli.common import (
     QuietOption,
     RebuildFlashinferOption,
     RebuildKernelsOption,
+    RebuildVllmOption,
+    TargetsOption,
     VerboseOption,
     print_json,
     rebuilds,
@@ -60,12 +62,14 @@ def image(
     patch: PatchOption = None,
     mod: ModOption = None,
     mod_network: ModNetworkOption = False,
+    targets: TargetsOption = None,
     tag: Annotated[str | None, typer.Option("--tag", help="One more tag for the image.")] = None,
     context: Annotated[
         Path | None, typer.Option("--context", help="Leave the build context here, for `docker buildx bake`.")
     ] = None,
     rebuild_flashinfer: RebuildFlashinferOption = False,
     rebuild_kernels: RebuildKernelsOption = False,
+    rebuild_vllm: RebuildVllmOption = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = 0,
@@ -75,8 +79,9 @@ def image(
     receipt = own_receipt(sys.argv[1:])
     shop = workshop(verbose, quiet)
     extra = check_reference(tag) if tag else None
-    plan = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network))
-    rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels))
+    plan = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network,
+                                   targets=targets))  # fmt: skip
+    rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))
     if not dry_run:
         wake_engine(shop)
     found = survey(shop, plan, rebuild)

@@ -13,6 +13,7 @@ from gb10.cli.common import (
     OverlayOption,
     PatchOption,
     PlatformOption,
+    TargetsOption,
     print_json,
     request,
     verb_app,
@@ -45,6 +46,7 @@ def plan(
     patch: PatchOption = None,
     mod: ModOption = None,
     mod_network: ModNetworkOption = False,
+    targets: TargetsOption = None,
     as_json: JsonOption = False,
     as_dockerfile: Annotated[bool, typer.Option("--dockerfile", help="Print the Dockerfile.")] = False,
     as_bake: Annotated[bool, typer.Option("--bake", help="Print docker-bake.json.")] = False,
@@ -53,7 +55,8 @@ def plan(
     if as_json + as_dockerfile + as_bake > 1:
         raise UsageError("--json, --dockerfile and --bake are three different outputs", hint="choose one of them")
     shop = workshop()
-    made = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network))
+    made = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network,
+                                   targets=targets))  # fmt: skip
     if as_dockerfile:
         print(dockerfile(made, shop.catalog.templates))
     elif as_bake:

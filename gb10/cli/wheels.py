@@ -10,6 +10,8 @@ from gb10.cli.common import (
     QuietOption,
     RebuildFlashinferOption,
     RebuildKernelsOption,
+    RebuildVllmOption,
+    TargetsOption,
     VerboseOption,
     print_json,
     rebuilds,
@@ -20,10 +22,10 @@ from gb10.cli.common import (
 from gb10.cli.show import print_plan, wheels_document
 from gb10.pipeline.builder import ready_engine
 from gb10.pipeline.estimate import check_room
-from gb10.pipeline.grafts import make_grafts, try_patches
+from gb10.pipeline.grafts import early_grafts, late_grafts, try_patches
 from gb10.pipeline.planning import make_plan
 from gb10.pipeline.survey import survey
-from gb10.pipeline.wheels import build_wheels, check_sources, selected, show_in_checkout
+from gb10.pipeline.wheels import build_wheels, check_sources, installable, selected, show_in_checkout
 
 app = verb_app("""Compile the wheels of an image recipe: real SASS for the arch asked, cross-compiled where needed.
 
@@ -32,6 +34,8 @@ app = verb_app("""Compile the wheels of an image recipe: real SASS for the arch 
 ./build.py wheels --rebuild-flashinfer     really compiled again, whatever the store holds
 ./build.py wheels --rebuild-kernels        the same for kernels of our own
 ./build.py wheels --arch 12.1a             lives beside the 12.1f one
+./build.py wheels --targets _moe_C_stable_libtorch
+                                           vLLM's wheel, with this target of its CMake project compiled here
 
 Each wheel lies in the store under its key and is linked into wheels/; its path is printed.
 """)
@@ -44,8 +48,10 @@ def wheels(
     arch: ArchOption = "12.1f",
     platform: PlatformOption = None,
     patch: PatchOption = None,
+    targets: TargetsOption = None,
     rebuild_flashinfer: RebuildFlashinferOption = False,
     rebuild_kernels: RebuildKernelsOption = False,
+    rebuild_vllm: RebuildVllmOption = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = 0,
@@ -53,8 +59,8 @@ def wheels(
 ) -> None:
     """Compile the wheels only."""
     shop = workshop(verbose, quiet)
-    plan = make_plan(shop, request(engine, arch, platform, None, patches=patch)).wheels_only()
-    rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels))
+    plan = make_plan(shop, request(engine, arch, platform, None, patches=patch, targets=targets)).wheels_only()
+    rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))
     found = survey(shop, plan, rebuild)
     if dry_run:
         try_patches(shop, plan)
@@ -62,9 +68,10 @@ def wheels(
         return
     if not all(found.there[step.name] for step in plan.of_kind("wheel")):
         check_room(shop, found.needs, found.engine)
-    grafts = make_grafts(shop, plan)  # first: a patch that does not fit stops before anything is compiled
+    grafts = early_grafts(shop, plan)  # first: a patch that does not fit stops before anything is compiled
     check_sources(shop, plan)
-    built = (*build_wheels(shop, plan, lambda: ready_engine(shop), rebuild=rebuild), *grafts)
+    compiled = build_wheels(shop, plan, lambda: ready_engine(shop), rebuild=rebuild)
+    built = (*installable(plan, compiled), *grafts, *late_grafts(shop, plan))
     for wheel in built:
         show_in_checkout(shop, wheel)
     if as_json:

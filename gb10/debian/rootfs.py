@@ -67,6 +67,9 @@ def _merge(tree: Tree, package: Package, data: Path) -> Installed:
             paths.append(shipped)
             if shipped in ("", ".") or shipped in BECOME_LINKS:
                 continue
+            if shipped in MERGED and info.isdir():  # up to bookworm they are made links before base-files is unpacked
+                _link_merged(tree, shipped)
+                continue
             info.name = merged(shipped)
             if info.islnk():
                 info.linkname = merged(info.linkname.removeprefix("./"))
@@ -92,6 +95,12 @@ def _add(tree: Tree, package: Package, tar: tarfile.TarFile, info: tarfile.TarIn
             hint="take one of the two out of base.packages in the recipe",
         )
     return tree.add(info, tar.extractfile(info) if info.isreg() else None)
+
+
+def _link_merged(tree: Tree, name: str) -> None:
+    """The link of a merged /usr, as debootstrap makes it where a package ships a directory."""
+    if name not in tree.entries:
+        tree.link(name, f"usr/{name}")
 
 
 def _add_waiting(tree: Tree, waiting: dict[str, tarfile.TarInfo], path: str) -> None:

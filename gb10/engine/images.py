@@ -19,6 +19,7 @@ class ImageInfo:
     diff_ids: tuple[str, ...]
     platform: str
     """``linux/arm64``, with the variant where the image names one: ``linux/arm/v7``."""
+    tags: tuple[str, ...]
 
 
 def find_image(engine: Engine, reference: str) -> ImageInfo | None:
@@ -30,7 +31,8 @@ def find_image(engine: Engine, reference: str) -> ImageInfo | None:
             return None
     layers = tuple(found["RootFS"].get("Layers") or ())
     platform = "/".join(filter(None, (found["Os"], found["Architecture"], found.get("Variant"))))
-    return ImageInfo(id=found["Id"], size=found["Size"], diff_ids=layers, platform=platform)
+    return ImageInfo(id=found["Id"], size=found["Size"], diff_ids=layers, platform=platform,
+                     tags=tuple(found.get("RepoTags") or ()))  # fmt: skip
 
 
 def require_image(engine: Engine, reference: str) -> ImageInfo:
@@ -57,3 +59,9 @@ def drop_image(engine: Engine, image_id: str) -> None:
     with asking(engine) as sdk, suppress(ImageNotFound):
         if not sdk.images.get(image_id).tags:
             sdk.images.remove(image_id)
+
+
+def engine_machine(engine: Engine) -> str:
+    """The machine that an engine runs on, in the kernel's spelling: ``aarch64``; raises EngineError."""
+    with asking(engine) as sdk:
+        return str(sdk.info()["Architecture"])

@@ -9,6 +9,7 @@ DOMAIN = re.compile(rf"(?:{LABEL}(?:\.{LABEL})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?")
 PART = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 IDENTIFIER = re.compile(r"[a-f0-9]{64}")
+DIGEST = re.compile(r"sha256:[a-f0-9]{64}")
 NAME_LENGTH = 255
 """The grammar: github.com/distribution/reference, reference.go and normalize.go."""
 HINT = "write [REGISTRY[:PORT]/]NAME[:TAG], the name in lower case: my/vllm, registry.example:5000/vllm:gb10"
@@ -28,6 +29,14 @@ def split_reference(reference: str) -> tuple[str, str]:
     head, slash, last = reference.rpartition("/")
     name, colon, tag = last.partition(":")
     return f"{head}{slash}{name}", tag if colon else "latest"
+
+
+def split_digest(reference: str) -> tuple[str, str | None]:
+    """``repository@sha256:…`` as its two parts; the digest is None where none is named. Pure."""
+    repository, at, digest = reference.partition("@")
+    if at and not DIGEST.fullmatch(digest):
+        raise UsageError(f"not an image reference: {reference!r}", where=f"{digest!r} is no digest", hint=HINT)
+    return repository, digest or None
 
 
 def _repository(repository: str) -> str | None:

@@ -138,10 +138,12 @@ def host_program(cxx: str, name: str) -> str:
 
 def check_version(kernels: dict[str, Any], version: str) -> None:
     """Raise SystemExit when the kernel set was written for another release: names and factories change with them."""
-    if kernels["flashinfer"] != version:
+    if not isinstance(kernels["flashinfer"], list):
+        raise SystemExit(f'the kernel set {kernels["name"]} names one release: write flashinfer = ["…", "…"]')
+    if version not in kernels["flashinfer"]:
         raise SystemExit(
-            f"the kernel set {kernels['name']} is for FlashInfer {kernels['flashinfer']}, the source is {version}: "
-            "hold the set against the new release, then raise its version"
+            f"the kernel set {kernels['name']} is for FlashInfer {', '.join(kernels['flashinfer'])}, the source is "
+            f"{version}: hold the set against the new release, then add it"
         )
 
 

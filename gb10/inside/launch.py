@@ -12,15 +12,17 @@ import resource
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
+OF_ANOTHER = ("-Xptxas", "-Xcompiler", "-Xcicc", "-Xlinker")  # the word behind is for another program
 NVCC = {"--generate-dependencies-with-compile": ("-MD",), "-lineinfo": (), "-O3": ("-O1",)}
 
 
 def main() -> int:
     """Run argv; append one line: object, seconds of wall and CPU, peak RSS in KiB of the largest process."""
     exchanged = NVCC if Path(sys.argv[1]).name == "nvcc" else {}
-    argv = [new for word in sys.argv[1:] for new in exchanged.get(word, (word,))]
+    argv = [new for before, word in pairwise(sys.argv) for new in passed(before, word, exchanged)]
     ccache = os.environ.get("GB10_CCACHE")
     begin = time.monotonic()
     code = subprocess.run([ccache, *argv] if ccache else argv, check=False).returncode
@@ -35,6 +37,11 @@ def main() -> int:
     os.write(log, f"{json.dumps(line)}\n".encode())
     os.close(log)
     return code
+
+
+def passed(before: str, word: str, exchanged: dict[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """What becomes of a word of the command line, given the one before it."""
+    return (word,) if before in OF_ANOTHER else exchanged.get(word, (word,))
 
 
 if __name__ == "__main__":

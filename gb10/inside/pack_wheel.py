@@ -25,20 +25,35 @@ LIBSTDCXX = {19: 17, 22: 24, 24: 26, 28: 31, 29: 34, 30: 35, 33: 39}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wheel:
-    """The names of one wheel: version and tag."""
+    """The names of one wheel."""
 
+    package: str
     version: str
     tag: str
 
     @property
     def info(self) -> str:
         """The wheel's dist-info directory."""
-        return f"{PACKAGE}-{self.version}.dist-info"
+        return f"{self.package}-{self.version}.dist-info"
 
     @property
     def filename(self) -> str:
         """The wheel's file name."""
-        return f"{PACKAGE}-{self.version}-{self.tag}.whl"
+        return f"{self.package}-{self.version}-{self.tag}.whl"
+
+    @property
+    def marks(self) -> dict[str, bytes]:
+        """Its WHEEL file."""
+        text = f"Wheel-Version: 1.0\nGenerator: gb10\nRoot-Is-Purelib: false\nTag: {self.tag}\n"
+        return {f"{self.info}/WHEEL": text.encode()}
+
+    def described(self, summary: str, requirement: str) -> dict[str, bytes]:
+        """Its WHEEL and METADATA files."""
+        text = (
+            f"Metadata-Version: 2.1\nName: {self.package.replace('_', '-')}\nVersion: {self.version}\n"
+            f"Summary: {summary}\nLicense: Apache-2.0\nRequires-Python: >=3.10\nRequires-Dist: {requirement}\n"
+        )
+        return {**self.marks, f"{self.info}/METADATA": text.encode()}
 
 
 def main() -> None:
@@ -54,6 +69,7 @@ def main() -> None:
     libraries = sorted(options.built.glob("*/*.so"))
     glibc = max(glibc_minor(library.read_bytes(), options.machine) for library in libraries)
     wheel = Wheel(
+        package=PACKAGE,
         version=local_version(manifest["flashinfer"], options.key),
         tag=f"py3-none-manylinux_2_{glibc}_{options.machine}",
     )
@@ -73,15 +89,8 @@ def contents(wheel: Wheel, flashinfer: str, built: Path, libraries: list[Path]) 
     files = {f"{PACKAGE}/modules/{library.relative_to(built)}": library.read_bytes() for library in libraries}
     files[f"{PACKAGE}/__init__.py"] = Path(__file__).with_name("jit_cache.py").read_bytes()
     files[f"{PACKAGE}/manifest.json"] = (built / "manifest.json").read_bytes()
-    files[f"{wheel.info}/METADATA"] = (
-        f"Metadata-Version: 2.1\nName: flashinfer-jit-cache\nVersion: {wheel.version}\n"
-        "Summary: FlashInfer kernels compiled ahead of time\nLicense: Apache-2.0\nRequires-Python: >=3.10\n"
-        f"Requires-Dist: flashinfer-python=={flashinfer}\n"
-    ).encode()
-    files[f"{wheel.info}/WHEEL"] = (
-        f"Wheel-Version: 1.0\nGenerator: gb10\nRoot-Is-Purelib: false\nTag: {wheel.tag}\n"
-    ).encode()
-    return files
+    about = wheel.described("FlashInfer kernels compiled ahead of time", f"flashinfer-python=={flashinfer}")
+    return {**files, **about}
 
 
 def pack(path: Path, files: dict[str, bytes], wheel: Wheel, *, epoch: int) -> None:

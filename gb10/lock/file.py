@@ -90,7 +90,7 @@ def input_digest(recipe: Recipe) -> str:
             "constraints": sorted(recipe.constraints),
             "overrides": sorted(override.requirement for override in recipe.overrides),
             "exclude-newer": recipe.exclude_newer.isoformat() if recipe.exclude_newer else None,
-            "tools": sorted(recipe.tools),
+            "tools": sorted(recipe.all_tools),
             "sdists": sorted({source.sdist for source in recipe.sources.values() if source.sdist}),
             **_git_sources(recipe),
         }

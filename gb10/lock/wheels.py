@@ -49,7 +49,7 @@ class Choice:
 
 def _purposes(recipe: Recipe) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
     """The tools are a closed list of the recipe: what they declare beyond it stays out."""
-    return ("image", recipe.requirements, ()), ("tools", recipe.tools, ("--no-deps",))
+    return ("image", recipe.requirements, ()), ("tools", recipe.all_tools, ("--no-deps",))
 
 
 def lock_wheels(

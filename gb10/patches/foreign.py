@@ -65,12 +65,17 @@ def _owner(diffs: Iterable[FileDiff], name: str) -> str:
                      hint=f"say whose it is: --patch SOURCE=FILE (SOURCE: {known})")  # fmt: skip
 
 
-def apply_foreign(patch: Foreign, tree: Tree) -> Applied:
-    """The diff on a tree; raises PatchError for a hunk that does not fit outside the harmless folders."""
+def apply_foreign(patch: Foreign, tree: Tree, *, halved: bool = False) -> Applied:
+    """The diff on a tree; raises PatchError for a hunk that does not fit outside the harmless folders.
+
+    ``halved``: of a wheel only what it holds is patched, of a source archive only the rest, which is compiled.
+    """
     changes: dict[str, bytes | None] = {}
     left: list[str] = []
     for diff in patch.diffs:
         path = placed(diff.path, patch.source, wheel=tree.installed)
+        if halved and installed(path) != tree.installed:
+            continue
         try:
             changes[path] = apply_diff(FileDiff(path, diff.kind, diff.hunks), tree.read(path)).content
         except ConflictError as error:

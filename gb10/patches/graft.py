@@ -110,6 +110,12 @@ def row_of(name: str, content: bytes) -> list[str]:
     return [name, f"sha256={value}", str(len(content))]
 
 
+def check_changes(path: Path, changes: Mapping[str, bytes | None]) -> None:
+    """Raise PatchError for a change that a layer above the wheel's cannot make."""
+    with zipfile.ZipFile(path) as wheel:
+        _check(wheel, changes, path)
+
+
 def _check(wheel: zipfile.ZipFile, changes: Mapping[str, bytes | None], path: Path) -> None:
     top = {name.split("/")[0] for name in wheel.namelist()}
     foreign = [name for name in changes if name.split("/")[0] not in top]

@@ -21,6 +21,8 @@ from gb10.patches.record import Record
 
 NAME: Final = re.compile(r"(?P<id>\d{4}-[a-z0-9]+(?:-[a-z0-9]+)*)(?:@(?P<variant>[a-z0-9.]+))?(?P<end>\.patch|/)?")
 WIRING: Final = "wiring.patch"
+WHOLE: Final = "flashinfer"
+"""Its wheel holds the sources of its kernels, too: a patch of both is one of what is installed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +48,12 @@ class Patch:
     @property
     def installable(self) -> bool:
         """Whether all that it changes is installed: then a wheel can be patched, too."""
-        return all(installed(path) for path in (*(diff.path for diff in self.diffs), *self.files))
+        return all(installed(path) for path in self.paths)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What it changes or adds."""
+        return (*(diff.path for diff in self.diffs), *self.files)
 
     def applies_to(self, version: Version) -> bool:
         """Whether a release is in its range; a local version (``+gb10.…``) is the release it came from."""
@@ -97,7 +104,7 @@ def load_patch(folder: Path, source: str, name: str) -> Patch:
     where = f"patches/{source}/{beside.relative_to(folder)}"
     record = parse_document(_read(beside, where, name).decode(), Record, where=where, what="record of a patch")
     files = added_files(path, folder.parents[1], record.adds)
-    return Patch(
+    patch = Patch(
         source=source,
         name=name.rstrip("/"),
         id=match["id"],
@@ -108,6 +115,15 @@ def load_patch(folder: Path, source: str, name: str) -> Patch:
         text=text,
         sha256=_identity(text, files),
     )
+    check_whole(patch.place, source, patch.paths)
+    return patch
+
+
+def check_whole(what: str, source: str, paths: Iterable[str]) -> None:
+    """Raise PatchError when a wheel holds a part of what a patch changes: in a wheel it would be applied by half."""
+    if source != WHOLE and len({installed(path) for path in paths}) > 1:
+        raise PatchError(f"{what} changes what a wheel holds and what it does not", where="\n".join(paths),
+                         hint="split it: a patch for either, both named in the series")  # fmt: skip
 
 
 def _identity(text: bytes, files: Mapping[str, bytes]) -> str:

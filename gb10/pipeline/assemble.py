@@ -12,7 +12,7 @@ from gb10.pipeline.prepare import rootfs_path, store_paths
 from gb10.pipeline.wheels import Wheel
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan
-from gb10.render import dockerfile
+from gb10.render import dockerfile, epoch
 
 
 def image_files(shop: Workshop, plan: Plan) -> dict[str, Path | bytes]:
@@ -73,4 +73,5 @@ def _request(plan: Plan, context: BuildContext, target: str) -> BuildRequest:
         contexts=context.contexts,
         secrets=context.secrets,
         network=context.network,
+        build_args={"SOURCE_DATE_EPOCH": str(epoch(plan))},  # the config's own times, which its digest is over
     )

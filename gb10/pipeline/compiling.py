@@ -1,21 +1,22 @@
 """Compiling: a step's sources and headers, and the locked compilers, in a BuildKit stage without network."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
+from gb10.compiles import INSTALLER
 from gb10.engine.buildx import BuildRequest
 from gb10.engine.connection import Engine
 from gb10.engine.progress import Event, LogLine
 from gb10.errors import PatchError
+from gb10.model import Inputs, Origin
 from gb10.pipeline.builder import run_build
 from gb10.pipeline.context import Lay, build_context, tree, wheels
 from gb10.pipeline.estimate import step_seconds
 from gb10.pipeline.patched import patched_files
 from gb10.pipeline.prepare import fetch_files, make_rootfs, store_paths
 from gb10.pipeline.workshop import Workshop
-from gb10.plan import PatchUse, Plan, Step
-from gb10.steps import INSTALLER
+from gb10.plan import Plan, Step
 from gb10.talk import Task
 
 READERS = ("inside/markers.py", "inside/scan.py")
@@ -31,19 +32,21 @@ def compile_step(
     work: Path,
     *,
     target: str,
-    patches: Sequence[PatchUse],
+    inputs: Inputs,
     files: Mapping[str, Path | bytes],
     build_args: Mapping[str, str],
 ) -> None:
     """Build ``target`` of the Dockerfile among ``files`` into ``work``. Raises FetchError, PatchError, BuildError."""
     tools, own = plan.step("tools"), shop.catalog.contents
-    base = make_rootfs(shop, plan, plan.step("base-build"))
+    bases = {f"{name}.tar": make_rootfs(shop, plan, plan.step(name)) for name in inputs.bases}
     fetch_files(shop, (tools, step))
-    sdist, *headers = store_paths(shop, step.files)
-    folders = {"tools-wheels": wheels(store_paths(shop, tools.files)), "target-wheels": wheels(headers),
-               "source": wheels([sdist]), **patched_source(shop, patches, sdist)}  # fmt: skip
+    folders = {
+        **{name: wheels(store_paths(shop, files)) for name, files in inputs.wheels.items()},
+        "tools-wheels": wheels(store_paths(shop, tools.files)),
+        **{name: lay for origin in inputs.origins for name, lay in _origin(shop, origin).items()},
+    }
     shared: dict[str, Path | bytes] = {
-        "base-build.tar": base,
+        **bases,
         "install.py": own[INSTALLER],
         **{name: own[name] for name in READERS},
     }
@@ -63,16 +66,21 @@ def compile_step(
         run_build(shop, engine, request, step, lambda event: _count_units(shop, task, event))
 
 
-def patched_source(shop: Workshop, uses: Sequence[PatchUse], sdist: Path) -> dict[str, Lay]:
-    """The files that the patches change in the source of a compile, if any. Raises PatchError."""
-    if not uses:
-        return {}
-    changes = patched_files(shop, sdist, uses)
+def _origin(shop: Workshop, origin: Origin) -> dict[str, Lay]:
+    """The named contexts of an archive that is compiled: itself, and the files that its patches change, if any."""
+    patched = {origin.patched: tree(patched_source(shop, origin))} if origin.patches else {}
+    return {origin.context: wheels(store_paths(shop, [origin.file])), **patched}
+
+
+def patched_source(shop: Workshop, origin: Origin) -> Mapping[str, Path | bytes]:
+    """The files that patches change in an archive that is compiled. Raises PatchError."""
+    (archive,) = store_paths(shop, [origin.file])
+    changes = patched_files(shop, archive, origin.patches)
     kept: dict[str, Path | bytes] = {path: content for path, content in changes.items() if content is not None}
     if len(kept) < len(changes):
         raise PatchError("a patch deletes files of a source that is compiled", where="\n".join(changes.keys() - kept),
                          hint="empty them instead")  # fmt: skip
-    return {"patched": tree(kept)}
+    return kept
 
 
 def _count_units(shop: Workshop, task: Task, event: Event) -> None:

@@ -49,8 +49,9 @@ def kernel_cost(shop: Workshop, plan: Plan, step: Step) -> Cost:
     """The measured costs of a wheel's modules, or of a program; what was never measured counts as UNMEASURED."""
     costs, names = _toml(shop, COSTS), [step.name]
     if step.kind == "wheel":
-        kernels = _toml(shop, kernel_file(plan.recipe.wheels[step.name]))
-        names = [module["name"] for module in kernels["module"]]
+        build = plan.recipe.wheels[step.name]
+        modules = _toml(shop, kernel_file(build))["module"] if build.kernels else ()
+        names = [*build.targets, *(module["name"] for module in modules)]
     of_modules = [costs.get(name, UNMEASURED) for name in names]
     return Cost(sum(cost["cpu_s"] for cost in of_modules), max(cost["peak_mib"] for cost in of_modules) << 20)
 

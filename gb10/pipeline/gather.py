@@ -14,10 +14,10 @@ from gb10.engine.progress import Event as BuildEvent
 from gb10.pipeline.assemble import image_files, image_folders, upstream_folders, upstream_request
 from gb10.pipeline.builder import note_steps, run_build
 from gb10.pipeline.context import BuildContext, build_context, keep_context
-from gb10.pipeline.grafts import make_grafts
+from gb10.pipeline.grafts import early_grafts, late_grafts
 from gb10.pipeline.mods import mod_network, mod_secrets
 from gb10.pipeline.prepare import fetch_files, make_rootfs
-from gb10.pipeline.wheels import build_wheels, check_sources, show_in_checkout
+from gb10.pipeline.wheels import build_wheels, check_sources, installable, show_in_checkout
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan
 from gb10.render import bake
@@ -32,17 +32,19 @@ def image_context(
     With ``layers``, upstream's are built while a compiler runs. Raises FetchError, BuildError and VerifyError of the
     steps it runs.
     """
-    grafts = make_grafts(shop, plan)  # first: a patch that does not fit stops before anything is compiled
+    grafts = early_grafts(shop, plan)  # first: a patch that does not fit stops before anything is compiled
     check_sources(shop, plan)
     compiling = bool(rebuild) or not all(
         shop.store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel")
     )
     with _meanwhile(shop, plan, engine if layers and compiling else None) as ready:
         built = build_wheels(shop, plan, lambda: engine, rebuild=rebuild)
+        grafts += late_grafts(shop, plan)
         ready.result()
-        for wheel in (*built, *grafts):
+        wheels = installable(plan, built)
+        for wheel in (*wheels, *grafts):
             show_in_checkout(shop, wheel)
-        folders = image_folders(shop, plan, built)
+        folders = image_folders(shop, plan, wheels)
         with build_context(shop, image_files(shop, plan), folders) as context, mod_secrets(shop, plan) as secrets:
             yield replace(context, secrets=secrets, network=mod_network(plan, engine))
 

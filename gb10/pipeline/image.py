@@ -14,6 +14,7 @@ from gb10.pipeline.gather import image_context
 from gb10.pipeline.mods import naming_mods, ready_emulation
 from gb10.pipeline.proof import (
     Record,
+    forget_record,
     known,
     proof_path,
     prove_layers,
@@ -47,6 +48,8 @@ def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: st
     tags = (*plan.tags, *([tag] if tag else ()))
     with shop.store.locked("image", lambda: shop.talk.say("another run is building: waiting for it")):
         engine = ready_engine(shop)
+        if rebuild:
+            forget_record(shop, plan)  # should it break off, the next run must not find the old image
         there = None if rebuild else known(shop, engine, plan)
         if there:
             shop.talk.hit("image")

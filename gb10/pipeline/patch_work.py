@@ -10,7 +10,7 @@ from packaging.version import Version
 from gb10.errors import PatchError, UsageError
 from gb10.patches.apply import ConflictError
 from gb10.patches.releases import PINS
-from gb10.patches.series import NAME, Patch, load_series
+from gb10.patches.series import NAME, Patch, check_whole, load_series
 from gb10.patches.tree import Changed, Tree, open_tree
 from gb10.patches.verdict import Verdict, changes_of, judge_series
 from gb10.patches.write import carry_over, file_diff
@@ -124,6 +124,7 @@ def new_patch(shop: Workshop, source: str, slug: str, version: Version, tree: Pa
         raise UsageError(f"{slug!r} is no slug", hint="lower-case words with hyphens: moe-maps-are-zeroed")
     before, after = open_release(shop, load_releases(shop), source, version).tree, open_tree(tree)
     changed = _changed(before, after, tree)
+    check_whole(str(tree), source, changed)
     head = HEADER.format(date=today, title=slug.replace("-", " "), source=source, version=version)
     text = head.encode() + b"".join(file_diff(path, before.read(path), after.read(path)) for path in changed)
     listed = (folder / "series").read_text(encoding="utf-8")

@@ -1,16 +1,17 @@
 """What is patched in a build: chosen by series, release and --patch when planned, applied strictly when it runs."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.utils import parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
 from gb10.errors import PatchError, UsageError
+from gb10.inputs import used_sources
 from gb10.model import PatchUse
 from gb10.patches.foreign import Foreign, apply_foreign, find_foreign, load_foreign
-from gb10.patches.places import installed, placed
+from gb10.patches.places import harmless, installed, placed
 from gb10.patches.releases import PINS, Releases, told_version
 from gb10.patches.series import Patch, load_series
 from gb10.patches.tree import Below, Changed, Tree, open_tree
@@ -41,13 +42,20 @@ def plan_patches(
 
     Raises PatchError and UsageError for a series or a diff that is none, or is for nothing in the image.
     """
+    lock = used_sources(recipe, lock)
     locked = _locked(lock, target)
     releases = load_releases(shop)
     places = {source: _place(releases, source, lock, locked) for source in recipe.patches}
     series = [use for source, place in places.items() for use in _from_series(shop, source, lock, place)]
-    over = {recipe.project(wheel.source) for wheel in recipe.wheels.values() if wheel.method == "extension"}
-    hand = tuple(use for text in by_hand for use in _by_hand(releases, text, lock, locked))
+    over = {recipe.project(wheel.cutlass_source) for wheel in recipe.built.values() if wheel.method != "aot"}
+    projects = {recipe.project(wheel.source) for wheel in recipe.built.values() if wheel.method == "source"}
+    hand = tuple(
+        replace(use, compiled=use.compiled and use.project in projects)
+        for text in by_hand
+        for use in _by_hand(releases, text, lock, locked)
+    )
     _check_compiled(hand, over)
+    _check_used(hand, {recipe.project(wheel.source) for wheel in recipe.built.values() if wheel.method == "aot"})
     return (*(use for use in series if not use.folder or use.project in over), *hand)
 
 
@@ -57,6 +65,15 @@ def _check_compiled(uses: Sequence[PatchUse], over: Collection[str]) -> None:
         if use.folder and use.project not in over:
             raise UsageError(f"{use.source} lies in the archive of {use.project}, and nothing is compiled over it here",
                              hint=f"do not patch {use.source}, or add a wheel of method extension")  # fmt: skip
+
+
+def _check_used(uses: Sequence[PatchUse], compiled_whole: Collection[str]) -> None:
+    """Raise UsageError for a diff that would change nothing here, and be recorded all the same."""
+    for use in uses:
+        if not (use.installable or use.compiled or use.folder or use.project in compiled_whole):
+            raise UsageError(f"{use.name} changes nothing that the image of {use.project} takes from its wheel",
+                             where=use.path,
+                             hint="what is compiled is patched there: name its targets, --targets")  # fmt: skip
 
 
 def _locked(lock: Lock, target: Architecture) -> dict[str, Version]:
@@ -93,7 +110,8 @@ def _from_series(shop: Workshop, source: str, lock: Lock, place: _Place | None) 
     for patch in variants_for(patches, place.version) if place else ():
         if place and patch.applies_to(place.version) and (patch.installable or place.project in lock.sdists):
             yield PatchUse(source=source, project=place.project, name=patch.name, sha256=patch.sha256,
-                           installable=patch.installable and not place.folder, folder=place.folder)  # fmt: skip
+                           installable=patch.installable and not place.folder, compiled=not patch.installable,
+                           folder=place.folder)  # fmt: skip
 
 
 def _by_hand(releases: Releases, text: str, lock: Lock, locked: Mapping[str, Version]) -> Iterator[PatchUse]:
@@ -109,13 +127,17 @@ def _by_hand(releases: Releases, text: str, lock: Lock, locked: Mapping[str, Ver
         if at is None:
             raise UsageError(f"{file} changes {patch.source}, which is not in this image",
                              hint="choose the engine whose package it changes: --engine")  # fmt: skip
-        wheel = any(installed(placed(diff.path, patch.source, wheel=True)) for diff in patch.diffs)
+        paths = [diff.path for diff in patch.diffs if not harmless(diff.path)]
+        wheel = any(installed(placed(path, patch.source, wheel=True)) for path in paths)
+        compiled = not all(installed(placed(path, patch.source, wheel=False)) for path in paths)
         yield PatchUse(source=patch.source, project=at.project, name=patch.name, sha256=patch.sha256,
                        path=str(file.absolute()), installable=wheel and not at.folder,
-                       folder=at.folder)  # fmt: skip
+                       compiled=compiled, folder=at.folder)  # fmt: skip
 
 
-def patched_files(shop: Workshop, source: Path, uses: Sequence[PatchUse]) -> Mapping[str, bytes | None]:
+def patched_files(
+    shop: Workshop, source: Path, uses: Sequence[PatchUse], *, tell: Callable[[str], None] | None = None
+) -> Mapping[str, bytes | None]:
     """What the patches change in a wheel or a source archive; each is told. Raises PatchError."""
     tree = open_tree(source)
     changes: dict[str, bytes | None] = {}
@@ -123,7 +145,7 @@ def patched_files(shop: Workshop, source: Path, uses: Sequence[PatchUse]) -> Map
         own = [use for use in uses if use.folder == folder]
         part = _part(shop, Changed(tree, changes), source.name, own[0])
         start = f"{folder}/" if folder else ""
-        changes |= {start + path: content for path, content in _changes(shop, part, own).items()}
+        changes |= {start + path: content for path, content in _changes(shop, part, own, tell or shop.talk.say).items()}
     return changes
 
 
@@ -149,18 +171,20 @@ def _part(shop: Workshop, tree: Tree, file: str, use: PatchUse) -> _Part:
     return _Part(tree=below, version=told_version(use.source, told, below, label), label=label)
 
 
-def _changes(shop: Workshop, part: _Part, uses: Sequence[PatchUse]) -> dict[str, bytes | None]:
+def _changes(
+    shop: Workshop, part: _Part, uses: Sequence[PatchUse], tell: Callable[[str], None]
+) -> dict[str, bytes | None]:
     """The changed files of one part, by their paths in it."""
     verdicts = judge_series(_planned(shop, uses), part.version, part.tree)
     refuse(verdicts, part.version)
     for verdict in verdicts:
-        shop.talk.say(f"{verdict.patch.place}: applied to {part.label}{_moved(verdict.offsets)}")
+        tell(f"{verdict.patch.place}: applied to {part.label}{_moved(verdict.offsets)}")
     changes = changes_of(verdicts)
     for use in uses:
         if use.path is not None:
-            applied = apply_foreign(_unchanged(use), Changed(part.tree, changes))
+            applied = apply_foreign(_unchanged(use), Changed(part.tree, changes), halved=use.compiled)
             for line in (f"{use.path}: applied to {part.label}", *applied.notes):
-                shop.talk.say(line)
+                tell(line)
             changes |= applied.changes
     return changes
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from gb10.arch import parse_arch
 from gb10.catalog import tree_digest
 from gb10.errors import UsageError
@@ -12,7 +14,7 @@ from gb10.mods.record import require_fit
 from gb10.pipeline.patched import plan_patches
 from gb10.pipeline.workshop import Workshop, build_architecture
 from gb10.plan import Mod, Options, Overlay, Plan, plan_image
-from gb10.schema import Recipe
+from gb10.schema import Recipe, WheelBuild
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +27,8 @@ class Request:
     overlay: Path | None = None
     patches: tuple[str, ...] = ()
     mods: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    """CMake targets of the engine's own project; what the recipe says when empty."""
     mod_network: bool = False
     """Whether mods that bring no mod.yaml, and so cannot declare it, get the network."""
 
@@ -36,11 +40,30 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
     recipe = load_recipe(path)
     lock = load_lock(lock_path(path))
     check_lock(recipe, lock)
+    recipe = with_targets(recipe, request.targets)
     options = Options(arch=arch, platform=request.platform or arch.platform, build=build_architecture(),
-                      overlay=_overlay(request.overlay), mods=_mods(shop, request, recipe))  # fmt: skip
+                      overlay=_overlay(request.overlay), mods=_mods(shop, request, recipe),
+                      targets=request.targets)  # fmt: skip
     patches = plan_patches(shop, recipe, lock, options.target, request.patches)
     options = replace(options, patches=patches)
     return plan_image(recipe, lock, shop.catalog.toolkit, options)
+
+
+def with_targets(recipe: Recipe, targets: tuple[str, ...]) -> Recipe:
+    """The recipe with these targets of its engine's project; raises UsageError when it does not say how."""
+    if not targets:
+        return recipe
+    name = next((name for name, wheel in recipe.wheels.items() if wheel.method == "source"), None)
+    if name is None:
+        raise UsageError(f"--targets: the {recipe.engine} recipe compiles no project of its engine",
+                         hint="add a wheel of method source to its wheels")  # fmt: skip
+    wheel = recipe.wheels[name]
+    try:
+        wheel = WheelBuild(**{**dict(wheel), "targets": tuple(sorted(targets))})
+    except ValidationError as error:
+        raise UsageError(f"--targets {','.join(targets)}: {error.errors()[0]['msg']}",
+                         hint="name CMake targets, separated by commas") from error  # fmt: skip
+    return recipe.model_copy(update={"wheels": {**recipe.wheels, name: wheel}})
 
 
 def _mods(shop: Workshop, request: Request, recipe: Recipe) -> tuple[Mod, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gb10.arch import parse_arch
 from gb10.engine.connection import Engine
+from gb10.inputs import program_inputs
 from gb10.model import Plan, Program, Step
 from gb10.pipeline.compiling import compile_step
 from gb10.pipeline.estimate import jobs, kernel_cost
@@ -57,7 +58,7 @@ def read_lines(text: str) -> tuple[Line, ...]:
 
 def _compile(shop: Workshop, engine: Engine, plan: Plan, program: Program, work: Path) -> None:
     step = plan.step(program.name)
-    compile_step(shop, engine, plan, step, work, target="program", patches=plan.options.patches,
+    compile_step(shop, engine, plan, step, work, target="program", inputs=program_inputs(plan, program),
                  files=_files(shop, plan, program, step), build_args={})  # fmt: skip
     _prove(work, plan, step)
 

@@ -22,6 +22,7 @@ from gb10.verify.verdict import Verdict, judge, merge_layers
 
 MANIFEST = "manifest.json"
 SCAN = "scan.json"
+IMAGE = "image.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +40,16 @@ def proof_path(shop: Workshop, plan: Plan) -> Path:
 
 def read_record(shop: Workshop, plan: Plan) -> Record | None:
     """The image that a plan's proof speaks of, or None when there is no whole proof."""
-    path = proof_path(shop, plan) / "image.json"
+    return _record(proof_path(shop, plan) / IMAGE)
+
+
+def proven(shop: Workshop, image_id: str) -> Record | None:
+    """The record of an image, whatever plan it is of, or None when no proof here speaks of it."""
+    records = map(_record, (shop.store.root / "proofs").glob(f"*/{IMAGE}"))
+    return next((record for record in records if record and record.id == image_id), None)
+
+
+def _record(path: Path) -> Record | None:
     try:
         return Record(**json.loads(path.read_text(encoding="utf-8")))
     except (FileNotFoundError, ValueError, TypeError):
@@ -48,7 +58,12 @@ def read_record(shop: Workshop, plan: Plan) -> Record | None:
 
 def write_record(shop: Workshop, plan: Plan, record: Record) -> None:
     """Bind a proof to the image that was exported from the same stages."""
-    shop.store.write_text(proof_path(shop, plan) / "image.json", json.dumps(asdict(record)) + "\n")
+    shop.store.write_text(proof_path(shop, plan) / IMAGE, json.dumps(asdict(record)) + "\n")
+
+
+def forget_record(shop: Workshop, plan: Plan) -> None:
+    """The plan has no verified image until one is built."""
+    (proof_path(shop, plan) / IMAGE).unlink(missing_ok=True)
 
 
 def known(shop: Workshop, engine: Engine, plan: Plan) -> Record | None:
@@ -65,8 +80,13 @@ def read_manifest(wheel: Path) -> dict[str, list[str]]:
         name = next(name for name in archive.namelist() if name.endswith(f"/{MANIFEST}"))
         manifest: dict[str, Any] = json.loads(archive.read(name))
     package = name.partition("/")[0]
-    return {f"{package}/modules/{module}/{module}.so": [parse_arch(cubin).sm for cubin in entry["cubins"]]
+    return {entry.get("file", f"{package}/modules/{module}/{module}.so"): [_sm(cubin) for cubin in entry["cubins"]]
             for module, entry in manifest["modules"].items()}  # fmt: skip
+
+
+def _sm(cubin: str) -> str:
+    """``sm_121f`` of an arch as users write it; an engine's own project names what it compiles so already."""
+    return cubin if cubin.startswith("sm_") else parse_arch(cubin).sm
 
 
 def prove_wheel(wheel: Path) -> None:

@@ -39,7 +39,8 @@ def _presence(shop: Workshop, plan: Plan, rebuild: Collection[str], engine: Engi
     there: dict[str, bool] = {}
     for step in plan.steps:
         stands = all(there[need] for need in step.needs) or step.kind in STORED
-        there[step.name] = step.name not in rebuild and stands and (image or _stored(shop, step, room))
+        again = step.name in rebuild or (step.kind == "graft" and any(need in rebuild for need in step.needs))
+        there[step.name] = not again and stands and (image or _stored(shop, step, room))
     return there
 
 

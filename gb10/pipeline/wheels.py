@@ -1,19 +1,20 @@
 """Wheels: each compiled in a BuildKit stage without network, proven, kept in the store under its key."""
 
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from gb10.engine.connection import Engine
 from gb10.errors import BuildError, UsageError
+from gb10.inputs import wheel_inputs
 from gb10.pipeline.compiling import compile_step, patched_source
 from gb10.pipeline.estimate import jobs, kernel_cost
-from gb10.pipeline.prepare import fetch_files, store_paths
+from gb10.pipeline.prepare import fetch_files
 from gb10.pipeline.proof import prove_wheel
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan, Step, compile_files, kernel_file
-from gb10.render import patches_for, wheel_dockerfile
+from gb10.render import wheel_dockerfile
 from gb10.store import file_sha256, is_sealed, seal
 
 OURS = "kernels"  # as --rebuild-kernels names the wheels of our own kernels
@@ -42,6 +43,11 @@ def build_wheel(shop: Workshop, engine: Callable[[], Engine], plan: Plan, step: 
     return kept_wheel(
         shop, step, lambda work: _compile(shop, engine(), plan, step, work, rebuild=rebuild), rebuild=rebuild
     )
+
+
+def installable(plan: Plan, built: Iterable[Wheel]) -> tuple[Wheel, ...]:
+    """The wheels that are installed as they are: what an engine's project compiled is laid over upstream's."""
+    return tuple(wheel for wheel in built if plan.recipe.wheels[wheel.name].method != "source")
 
 
 def kept_wheel(shop: Workshop, step: Step, make: Callable[[Path], None], *, rebuild: bool = False) -> Wheel:
@@ -79,7 +85,7 @@ def wheel_file(entry: Path) -> Path:
 
 def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path, *, rebuild: bool) -> None:
     build_args = {"REBUILD": uuid.uuid4().hex} if rebuild else {}
-    compile_step(shop, engine, plan, step, work, target="wheel", patches=patches_for(plan, step),
+    compile_step(shop, engine, plan, step, work, target="wheel", inputs=wheel_inputs(plan, step.name),
                  files=_files(shop, plan, step), build_args=build_args)  # fmt: skip
     _seal(work)
 
@@ -87,9 +93,11 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path,
 def check_sources(shop: Workshop, plan: Plan) -> None:
     """Hold the patches against the sources that will be compiled, before anything is. Raises PatchError, FetchError."""
     for step in plan.of_kind("wheel"):
-        if patches_for(plan, step) and not shop.store.entry("wheels", step.key).exists():
+        patched = [origin for origin in wheel_inputs(plan, step.name).origins if origin.patches]
+        if patched and not shop.store.entry("wheels", step.key).exists():
             fetch_files(shop, (step,))
-            patched_source(shop, patches_for(plan, step), store_paths(shop, step.files)[0])
+            for origin in patched:
+                patched_source(shop, origin)
 
 
 def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
@@ -97,7 +105,7 @@ def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
     at_once = jobs(shop, kernel_cost(shop, plan, step))
     return {
         "Dockerfile": wheel_dockerfile(plan, step, shop.catalog.templates, jobs=at_once).encode(),
-        "kernels.toml": own[kernel_file(build)],
+        **({"kernels.toml": own[kernel_file(build)]} if build.kernels else {}),
         **{name: own[name] for name in shop.catalog.toolkit.of(*compile_files(build))},
     }
 
@@ -115,9 +123,16 @@ def selected(plan: Plan, names: Collection[str]) -> frozenset[str]:
     chosen = {name: OURS if build.method == "extension" else build.source for name, build in builds.items()}
     for name in names:
         if name not in chosen.values():
+            known = ", ".join(sorted(set(chosen.values())))
             raise UsageError(f"--rebuild-{name}: the recipe builds no wheel from {name}",
-                             hint=f"it builds from: {', '.join(sorted(set(chosen.values())))}")  # fmt: skip
+                             hint=f"it builds from: {known}{_idle(plan, name)}")  # fmt: skip
     return frozenset(wheel for wheel, source in chosen.items() if source in names)
+
+
+def _idle(plan: Plan, name: str) -> str:
+    """The way to a wheel from a source none of whose targets is asked for."""
+    idle = [wheel for one, wheel in plan.recipe.wheels.items() if one not in plan.recipe.built]
+    return f"; from {name}, too, when --targets names some" if name in {wheel.source for wheel in idle} else ""
 
 
 def show_in_checkout(shop: Workshop, wheel: Wheel) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gb10.catalog import ROOT, Catalog
 from gb10.config import with_settings
 from gb10.errors import UsageError
-from gb10.machine import MACHINES
+from gb10.machine import ARCHITECTURES
 from gb10.schema import Architecture
 from gb10.store import Store, open_store
 from gb10.talk import Talk
@@ -34,10 +34,9 @@ def open_workshop(env: Mapping[str, str], *, verbosity: int) -> Workshop:
 def build_architecture() -> Architecture:
     """The architecture of this machine, in Debian's spelling."""
     machine = platform.machine()
-    names = {spelling: name for name, spelling in MACHINES.items()}
-    if machine not in names:
-        raise UsageError(f"cannot build on {machine}", hint=f"supported build machines: {', '.join(names)}")
-    return names[machine]
+    if machine not in ARCHITECTURES:
+        raise UsageError(f"cannot build on {machine}", hint=f"supported build machines: {', '.join(ARCHITECTURES)}")
+    return ARCHITECTURES[machine]
 
 
 def cores() -> int:

@@ -48,6 +48,8 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) ->
         ("engine-help", ["engine"]),
         ("config-help", ["config"]),
         ("wheels-help", ["wheels", "--help"]),
+        ("publish-help", ["publish", "--help"]),
+        ("pull-help", ["pull", "--help"]),
         ("plan-help", ["plan", "--help"]),
         ("bench-help", ["bench"]),
         ("bench-gemm-help", ["bench", "gemm", "--help"]),

@@ -10,7 +10,7 @@ import pytest
 from gb10.arch import parse_arch
 from gb10.catalog import ROOT, Catalog
 from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.plan import Mod, Options, Overlay, Plan, plan_image
+from gb10.plan import Mod, Options, Overlay, PatchUse, Plan, plan_image
 from gb10.programs import GEMM, plan_program
 from gb10.render import (
     bake,
@@ -21,7 +21,7 @@ from gb10.render import (
     scan_dockerfile,
     wheel_dockerfile,
 )  # fmt: skip
-from gb10.schema import WheelBuild
+from gb10.schema import Recipe, WheelBuild
 from tests.golden.conftest import Golden
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
@@ -71,6 +71,25 @@ def test_wheel_dockerfile_of_our_own_kernels(golden: Golden, arch: str, build: L
     plan = plan_image(ours, load_lock(lock_path(RECIPE)), Catalog(ROOT).toolkit, options)
     text = wheel_dockerfile(plan, plan.step("gb10-kernels"), Catalog(ROOT).templates, jobs=2)
     golden(f"render/wheel-extension-{arch}-on-{build}.Dockerfile", without_keys(text))
+
+
+def with_targets(recipe: Recipe, *targets: str) -> Recipe:
+    wheel = recipe.wheels["vllm"].model_copy(update={"targets": targets})
+    return recipe.model_copy(update={"wheels": {**recipe.wheels, "vllm": wheel}})
+
+
+@pytest.mark.parametrize(("arch", "build"), [("12.1f", "amd64"), ("12.1f", "arm64")])
+def test_dockerfile_of_an_engines_own_targets(golden: Golden, arch: str, build: Literal["amd64", "arm64"]) -> None:
+    recipe, target = with_targets(load_recipe(RECIPE), "_C_one", "_C_two"), parse_arch(arch)
+    patches = (
+        PatchUse(source="vllm", project="vllm", name="0001-a", sha256="1" * 64, installable=False, compiled=True),
+        PatchUse(source="cutlass", project="flashinfer-python", name="0001-b", sha256="2" * 64, installable=False,
+                 folder="3rdparty/cutlass"),
+    )  # fmt: skip
+    options = Options(arch=target, platform=target.platform, build=build, patches=patches)
+    plan = plan_image(recipe, load_lock(lock_path(RECIPE)), Catalog(ROOT).toolkit, options)
+    text = wheel_dockerfile(plan, plan.step("vllm"), Catalog(ROOT).templates, jobs=2)
+    golden(f"render/targets-{arch}-on-{build}.Dockerfile", without_keys(text))
 
 
 @pytest.mark.parametrize(("arch", "build"), [("12.1f", "amd64"), ("12.1", "arm64")])

@@ -29,6 +29,11 @@ MISTAKES = {
     "unknown-source": ("source: alpha", "source: beta"),
     "unknown-method": ("method: aot", "method: guess"),
     "extension-without-torch": ("method: aot", "method: extension"),
+    "source-without-cutlass": (
+        "method: aot, source: alpha, kernels: core",
+        "method: source, source: alpha, headers: [torch]",
+    ),
+    "targets-of-kernels": ("method: aot", "targets: [_C], method: aot"),
     "layer-of-nothing": ("{name: one, packages: [alpha]}", "{name: one}"),
     "two-rests": ("{name: one, packages: [alpha]}", "{name: one, rest: true}"),
     "bad-architecture": ("amd64: [", "x86_64: ["),

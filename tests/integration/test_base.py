@@ -23,6 +23,8 @@ from gb10.store import Store, file_sha256
 pytestmark = pytest.mark.integration
 
 SUITE = "trixie"
+SUITES = {"trixie": {"python3.13", "g++-14"}, "bookworm": {"python3.11", "g++-12"}}
+MERGED = ("bin", "lib", "lib64", "sbin")
 PACKAGES = ("ca-certificates", "g++", "libibverbs1", "libnuma1", "libpython3-dev", "python3")
 EPOCH = 1_789_000_000
 USER = User(name="gb10", uid=10001, home="/home/gb10")
@@ -51,6 +53,7 @@ ONLY_DPKG_MAKES = (
     "etc/passwd-",
     "etc/shadow-",
     "etc/hosts",
+    "etc/rc",  # bookworm's links to start scripts
     "etc/systemd/",
     "usr/local/share/man/man",  # base-files makes this link anew on each run
     "run/",
@@ -67,9 +70,9 @@ ONLY_DPKG_MAKES = (
 class Base:
     """One architecture's packages, tar and unpacked tree."""
 
-    def __init__(self, store: Store, folder: Path, architecture: str) -> None:
-        self.folder = folder
-        self.locked = resolve_set(store, os.environ, suite=SUITE, architecture=architecture, packages=PACKAGES)
+    def __init__(self, store: Store, folder: Path, architecture: str, suite: str = SUITE) -> None:
+        self.folder, self.suite = folder, suite
+        self.locked = resolve_set(store, os.environ, suite=suite, architecture=architecture, packages=PACKAGES)
         with open_session(os.environ) as session:
             self.debs = fetch_debs(session, store, os.environ, self.locked)
         self.tar = folder / "rootfs.tar"
@@ -98,10 +101,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return Store(tmp_path_factory.mktemp("store"))
 
 
-@pytest.fixture(scope="module")
-def native(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Base:
+@pytest.fixture(scope="module", params=SUITES)
+def native(store: Store, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Base:
     assert os.geteuid() == 0, "these tests unpack owners and call chroot: run them as root"
-    return Base(store, tmp_path_factory.mktemp("native"), HOST)
+    return Base(store, tmp_path_factory.mktemp("native"), HOST, request.param)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +138,7 @@ def elf_machine(path: Path) -> int | None:
 
 def test_the_lock_names_packages_by_pool_path_and_holds_the_essentials(native: Base) -> None:
     names = {deb.name for deb in native.locked}
-    assert {"bash", "dpkg", "libc6", "perl-base", "python3.13", "g++-14"} <= names
+    assert {"bash", "dpkg", "libc6", "perl-base", *SUITES[native.suite]} <= names
     assert all(deb.path.startswith("pool/") and deb.architecture in (HOST, "all") for deb in native.locked)
     assert [path.stat().st_size for path in native.debs] == [deb.size for deb in native.locked]
 
@@ -151,13 +154,14 @@ def test_the_same_packages_in_another_order_give_the_same_bytes(native: Base) ->
 def test_every_packaged_file_is_the_one_dpkg_unpacks(native: Base) -> None:
     reference = native.folder / "reference"
     (reference / "usr").mkdir(parents=True)
-    for name in ("bin", "lib", "lib64", "sbin"):
+    for name in MERGED:
         (reference / name).symlink_to(f"usr/{name}")
         (reference / "usr" / name).mkdir()
     for deb in native.debs:
         capture(["dpkg-deb", "--extract", str(deb), str(reference)])
     expected, ours = scan(reference), scan(native.root)
-    replaced = ("var/run", "var/lock")
+    assert all(native.root.joinpath(name).readlink() == Path("usr", name) for name in MERGED)
+    replaced = ("var/run", "var/lock", *MERGED)  # the latter are directories in bookworm's packages
     wrong = [p for p, entry in expected.items() if not is_dropped(p) and p not in replaced and ours[merged(p)] != entry]
     assert not wrong
 

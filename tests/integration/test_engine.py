@@ -30,9 +30,9 @@ from gb10.errors import BuildError, EngineError
 from gb10.pipeline.workshop import build_architecture
 from gb10.proc import capture, spawn
 from gb10.store import Store, open_store
+from tests.integration.nodes import ENV, another_engine
 
 pytestmark = pytest.mark.integration
-ENV = {name: value for name, value in os.environ.items() if not name.startswith("DOCKER_")}
 TREE = Path(__file__).parents[2]
 NATIVE = f"linux/{build_architecture()}"
 TOOLS = ("sh", "cat", "sleep", "mkdir")
@@ -64,13 +64,8 @@ def engine(store: Store) -> Engine:
 @pytest.fixture
 def neighbour(store: Store, tmp_path: Path) -> Iterator[Engine]:
     """A second engine, which is not ours to start or stop; the stopped store's programs are shared by hard links."""
-    programs = unpack(store, ENV)
-    other = open_store({"GB10_CACHE_DIR": str(tmp_path / "other")})
-    home = other.root / "engine"
-    shutil.copytree(programs.bin.parent, home / programs.bin.parent.name, copy_function=os.link)
-    shutil.copy(store.root / "engine/packages.json", home)
-    yield up(other, ENV)
-    down(other)
+    with another_engine(store, tmp_path / "other") as other:
+        yield other
 
 
 @pytest.fixture(scope="module")

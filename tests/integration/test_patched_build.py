@@ -18,7 +18,7 @@ from gb10.model import PatchUse
 from gb10.patches.tree import open_tree
 from gb10.patches.write import file_diff
 from gb10.pipeline.builder import log_path
-from gb10.pipeline.grafts import make_grafts
+from gb10.pipeline.grafts import early_grafts
 from gb10.pipeline.image import Verified, build_image
 from gb10.pipeline.patched import plan_patches
 from gb10.pipeline.prepare import fetch_files, store_paths
@@ -103,7 +103,7 @@ def test_a_patch_that_does_not_fit_leaves_the_store_as_it_was(shop: Workshop, tm
     diff.write_bytes(diff.read_bytes().replace(b"-class MmaSM120BlockScaledOp", b"-class MmaOldName"))
     plan = plan_with(shop, diff)
     with pytest.raises(PatchError, match=r"old\.diff does not apply"):
-        make_grafts(shop, plan)
+        early_grafts(shop, plan)
     assert not shop.store.entry("wheels", plan.of_kind("graft")[0].key).exists()
 
 
@@ -112,11 +112,11 @@ def test_what_was_planned_is_what_is_applied(shop: Workshop, tmp_path: Path) -> 
     plan = plan_with(shop, diff)
     diff.write_bytes(diff.read_bytes().replace(b"PATCHED = 2", b"PATCHED = 3"))
     with pytest.raises(PatchError, match=r"pr\.diff changed while it was used"):
-        make_grafts(shop, plan)
+        early_grafts(shop, plan)
     series = PatchUse(source="vllm", project=DSL, name="0001-cutlass-moe-reachable-on-sm12x.patch", sha256="0" * 64)
     stale = replace(plan.options, patches=(series,))
     with pytest.raises(PatchError, match="changed while it was used"):
-        make_grafts(shop, plan_image(plan.recipe, plan.lock, shop.catalog.toolkit, stale))
+        early_grafts(shop, plan_image(plan.recipe, plan.lock, shop.catalog.toolkit, stale))
 
 
 def test_a_users_umask_decides_nothing(shop: Workshop, tmp_path: Path) -> None:
@@ -163,4 +163,4 @@ def test_a_patched_source_is_compiled_and_has_a_wheel_of_its_own(shop: Workshop,
         library = next(name for name in one.namelist() if name.endswith(".so"))
         assert one.read(library) == other.read(library)  # a comment changes no instruction
     log = log_path(shop, patched.of_kind("wheel")[0]).read_text(encoding="utf-8")
-    assert "cp --recursive /patched/. /src/" in log
+    assert "cp --recursive /archives/source-patched/. /source/" in log

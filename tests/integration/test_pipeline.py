@@ -146,6 +146,7 @@ def test_the_image_is_what_the_plan_says(shop: Workshop, image: Verified) -> Non
     assert config["Labels"]["io.github.gb10.plan.key"] == plan.key
     assert "TORCH_CUDA_ARCH_LIST=12.1a" in config["Env"]
     assert {plan.tags[0], plan.tags[-1], "gb10/test:extra"} <= set(attributes["RepoTags"])
+    assert attributes["Created"].startswith(f"{plan.lock.created.isoformat()}T00:00:00")  # the same on every machine
     assert image.verdict.counts[Fit.NATIVE] == 1
 
 

@@ -222,3 +222,10 @@ def test_a_link_out_of_the_tree_is_refused(tmp_path: Path) -> None:
 
 def test_comments_and_empty_lines_of_a_series() -> None:
     assert read_series("# all\n\n0001-a.patch # why\n0002-b/\n", "s") == ("0001-a.patch", "0002-b/")
+
+
+def test_a_patch_of_what_is_installed_and_what_is_compiled_is_refused(tmp_path: Path) -> None:
+    """A wheel would get a half of it; FlashInfer's holds the sources of its kernels."""
+    both = PATCH + PATCH[PATCH.index("diff --git") :].replace("demo/a.py", "vllm/a.py")
+    with pytest.raises(PatchError, match="changes what a wheel holds and what it does not"):
+        series(tmp_path, **{"0001-zeros.patch": both})

@@ -4,58 +4,58 @@ ADD base-build.tar /
 
 FROM base-build AS tools
 RUN --network=none --mount=type=bind,from=tools-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out / --epoch 1795219200
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out / --epoch 1795305600
 
 FROM tools AS layer-cudnn
 RUN --network=none --mount=type=bind,from=layer-cudnn-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform x86_64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795305600 --platform x86_64-manylinux_2_39
 
 FROM tools AS layer-cuda
 RUN --network=none --mount=type=bind,from=layer-cuda-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform x86_64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795305600 --platform x86_64-manylinux_2_39
 
 FROM tools AS layer-nvcc
 RUN --network=none --mount=type=bind,from=layer-nvcc-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform x86_64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795305600 --platform x86_64-manylinux_2_39
 
 FROM tools AS layer-torch
 RUN --network=none --mount=type=bind,from=layer-torch-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform x86_64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795305600 --platform x86_64-manylinux_2_39
 
 FROM tools AS layer-dsl
 RUN --network=none --mount=type=bind,from=layer-dsl-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform x86_64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795305600 --platform x86_64-manylinux_2_39
 
 FROM tools AS layer-deps
 RUN --network=none --mount=type=bind,from=layer-deps-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform x86_64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795305600 --platform x86_64-manylinux_2_39
 
 FROM tools AS layer-flashinfer
 RUN --network=none --mount=type=bind,from=layer-flashinfer-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform x86_64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795305600 --platform x86_64-manylinux_2_39
 
 FROM tools AS layer-vllm
 RUN --network=none --mount=type=bind,from=layer-vllm-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform x86_64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795305600 --platform x86_64-manylinux_2_39
 
 FROM tools AS layer-flashinfer-jit-cache
 RUN --network=none --mount=type=bind,from=layer-flashinfer-jit-cache-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform x86_64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795305600 --platform x86_64-manylinux_2_39
 
 FROM tools AS layer-gb10-kernels
 RUN --network=none --mount=type=bind,from=layer-gb10-kernels-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795219200 --platform x86_64-manylinux_2_39
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1795305600 --platform x86_64-manylinux_2_39
 
 FROM --platform=linux/amd64 scratch AS base
 ADD base-image.tar /out/
 
 FROM base-build AS settings
 RUN --network=none --mount=type=bind,source=settings.py,target=/settings.py --mount=type=bind,from=base,source=/out,target=/base \
-    PYTHONHASHSEED=0 python3 /settings.py --base /base --out /out --epoch 1795219200 --cc gcc --user 10001 --workdir /workspace/vllm
+    PYTHONHASHSEED=0 python3 /settings.py --base /base --out /out --epoch 1795305600 --cc gcc --user 10001 --workdir /workspace/vllm
 
 FROM base-build AS record
 RUN --network=none --mount=type=bind,source=plan.json,target=/plan.json \
-    install -D -m 644 /plan.json /out/usr/share/gb10/plan.json && find /out -exec touch -h -d @1795219200 {} +
+    install -D -m 644 /plan.json /out/usr/share/gb10/plan.json && find /out -exec touch -h -d @1795305600 {} +
 
 FROM --platform=linux/amd64 scratch AS upstream
 ADD --link base-image.tar /
@@ -92,7 +92,7 @@ LABEL io.github.gb10.arch="12.0f" \
       io.github.gb10.plan.key="<key>" \
       io.github.gb10.wheel.flashinfer-jit-cache="<key>" \
       io.github.gb10.wheel.gb10-kernels="<key>" \
-      org.opencontainers.image.created="2026-11-21T00:00:00Z" \
+      org.opencontainers.image.created="2026-11-22T00:00:00Z" \
       org.opencontainers.image.title="vllm 0.33.0 for 12.0f" \
       org.opencontainers.image.version="0.33.0"
 WORKDIR /workspace/vllm

@@ -31,7 +31,7 @@ FIXED = ("0.6.8", "0.6.10", "0.6.11", "0.6.18", "0.7.0", "0.7.2.post1")
 KERNELS = tomllib.loads(
     (Path(__file__).parents[3] / "recipes/kernels/flashinfer-core.toml").read_text(encoding="utf-8")
 )
-RELEASE = str(KERNELS["flashinfer"])
+RELEASE = str(KERNELS["flashinfer"][-1])
 UNCHANGED = (
     "compilation_context.py",
     "jit/_cuda_architecture.py",
@@ -148,7 +148,9 @@ def install_ours(work: Path, site: Path, names: set[str], arch: str) -> None:
     write(built / "manifest.json", json.dumps(manifest))
     for name in modules:
         write(built / name / f"{name}.so", "")
-    wheel = pack_wheel.Wheel(version=pack_wheel.local_version(RELEASE, "0123abcd"), tag="py3-none-any")
+    wheel = pack_wheel.Wheel(
+        package="flashinfer_jit_cache", version=pack_wheel.local_version(RELEASE, "0123abcd"), tag="py3-none-any"
+    )
     files = pack_wheel.contents(wheel, RELEASE, built, sorted(built.glob("*/*.so")))
     pack_wheel.pack(work / wheel.filename, files, wheel, epoch=1_763_683_200)
     with zipfile.ZipFile(work / wheel.filename) as archive:

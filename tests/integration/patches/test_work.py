@@ -25,6 +25,7 @@ pytestmark = pytest.mark.integration
 
 MOVED = "vllm/0001-cutlass-moe-reachable-on-sm12x"
 GATE = "vllm/_custom_ops.py"
+GONE = "vllm/connections.py"
 
 
 def archive(source: str, version: str) -> Path:
@@ -65,7 +66,7 @@ def test_a_new_patch_from_an_edited_tree(tmp_path: Path) -> None:
     (tree / GATE).write_text(
         text.replace("cuda_device_capability >= 110", "cuda_device_capability >= 130"), encoding="utf-8"
     )
-    (tree / "SECURITY.md").unlink()
+    (tree / GONE).unlink()
     (tree / "vllm/empty.py").touch()
     (tree / "vllm/__pycache__").mkdir()
     (tree / "vllm/__pycache__/a.pyc").write_bytes(b"\0")
@@ -75,15 +76,21 @@ def test_a_new_patch_from_an_edited_tree(tmp_path: Path) -> None:
     path = new_patch(other, "vllm", "wider-gate", Version("0.33.0"), tree, today=today)
     assert path.name == "0005-wider-gate.patch"
     record = path.with_suffix(".yaml")
-    probe = record.read_text(encoding="utf-8").replace("SECURITY.md", GATE).replace("'WRITE THIS'", "'>= 110'", 1)
+    probe = record.read_text(encoding="utf-8").replace(GONE, GATE).replace("'WRITE THIS'", "'>= 110'", 1)
     record.write_text(probe, encoding="utf-8")
     patch = load_series(tmp_path / "patches", "vllm")[-1]
     release = opened("vllm", "0.33.0")
     assert judge(patch, release.version, release.tree).outcome == "applies"
     assert {diff.path: diff.kind for diff in patch.diffs} == {
-        GATE: "change", "SECURITY.md": "delete", "vllm/empty.py": "add"}  # fmt: skip
+        GATE: "change", GONE: "delete", "vllm/empty.py": "add"}  # fmt: skip
     (tree / "vllm/picture.png").write_bytes(b"\x89PNG\0")
     with pytest.raises(PatchError, match=r"picture\.png is no text"):
         new_patch(other, "vllm", "more", Version("0.33.0"), tree, today=today)
     with pytest.raises(PatchError, match="files of the release are not in"):
         new_patch(other, "vllm", "part", Version("0.33.0"), tree / "vllm", today=today)
+    (tree / "vllm/picture.png").unlink()
+    (tree / "CMakeLists.txt").unlink()
+    before = series.read_bytes()
+    with pytest.raises(PatchError, match="changes what a wheel holds and what it does not"):
+        new_patch(other, "vllm", "both", Version("0.33.0"), tree, today=today)
+    assert series.read_bytes() == before

@@ -1,0 +1,39 @@
+"""``publish``: push a proven image."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
+from gb10.pipeline.publishing import publish as push_proven
+
+app = verb_app("""Push an image that was proven here to one or more registries; what was not proven is refused.
+
+\b
+./build.py publish gb10/vllm:0.33.0-cu130-sm121f registry.example/gb10/vllm
+./build.py publish gb10/vllm:0.33.0-cu130-sm121f registry.example/gb10/vllm:stable other.example/vllm
+
+A target without a tag gets the image's own tags: first the one with the plan's key, which never moves, then the one
+that does. Layers that the registry has are not sent again. Credentials are Docker's own: docker login.
+""")
+
+
+@app.command(help=app.info.help)
+def publish(
+    *,
+    image: Annotated[str, typer.Argument(help="Reference of an image that `image` built.")],
+    targets: Annotated[list[str], typer.Argument(metavar="REF...", help="REGISTRY/NAME[:TAG], one or more.")],
+    as_json: JsonOption = False,
+    verbose: VerboseOption = 0,
+    quiet: QuietOption = False,
+) -> None:
+    """Push a proven image."""
+    shop = workshop(verbose, quiet)
+    done = push_proven(shop, image, targets)
+    if as_json:
+        print_json({"schema": "gb10/publish/v1", "published": [asdict(one) for one in done]})
+        return
+    for one in done:
+        shop.talk.say(f"{one.reference}: {one.moved} layers sent ({one.bytes / 1e6:,.1f} MB), {one.there} were there")
+        print(f"{one.reference}@{one.digest}")

@@ -1,0 +1,66 @@
+"""Inside a build stage: what cmake_targets.py compiled: the GPU code that each library must hold, and what it cost."""
+
+import argparse
+import hashlib
+import json
+import re
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+CODE = re.compile(r"code=(sm_(\d+)(\d)[af]?)\b")
+
+
+def write_manifest(options: argparse.Namespace, targets: list[str]) -> None:
+    """OUT/manifest.json: of each library the GPU code that its compile commands ask for; no time, no place."""
+    modules = {}
+    for target in targets:
+        library = next(iter(sorted(options.out.rglob(f"{target}.*so"))), None)
+        if library is None:
+            raise SystemExit(f"the target {target} installed no library of its name")
+        modules[target] = {
+            "file": library.relative_to(options.out).as_posix(),
+            "cubins": codes_of(options, target),
+            "units": len(compile_commands(options.work, target)),
+            "sha256": hashlib.sha256(library.read_bytes()).hexdigest(),
+        }
+    manifest = {"set": "targets", "arch": options.arch, "modules": modules}
+    (options.out / "manifest.json").write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def codes_of(options: argparse.Namespace, target: str) -> list[str]:
+    """The GPU code of a target: none, or some that the arch runs without compiling it; raises SystemExit.
+
+    A device runs SASS of its own capability and of earlier minors of its major (CUDA C++ programming guide, "Binary
+    compatibility").
+    """
+    found = {match[1]: (int(match[2]), int(match[3]))
+             for command in compile_commands(options.work, target) for match in CODE.finditer(command)}  # fmt: skip
+    major, minor = (int(part) for part in options.arch.rstrip("af").split("."))
+    if found and not any(code[0] == major and code[1] <= minor for code in found.values()):
+        raise SystemExit(
+            f"the project compiles {target} for {', '.join(sorted(found))}: none of it runs on {options.arch}"
+        )
+    return sorted(found)
+
+
+def compile_commands(work: Path, target: str) -> list[str]:
+    """The compile commands of a target, as ninja would run them."""
+    argv = ["ninja", "-C", str(work), "-t", "commands", target]
+    listed = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines()
+    return [line for line in listed if f"/{target}.dir/" in line and " -c " in line]
+
+
+def write_measured(work: Path) -> None:
+    """WORK/measured.json: per target CPU seconds, units compiled now, peak RSS in MiB of the largest process."""
+    log = work / "launch.jsonl"
+    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    targets: dict[str, dict[str, float]] = defaultdict(lambda: {"units": 0, "cpu_s": 0.0, "peak_mib": 0})
+    for line in map(json.loads, lines):
+        found = re.search(r"(\w+)\.dir/", line["object"])
+        if found:
+            target = targets[found[1]]
+            target["units"] += 1
+            target["cpu_s"] = round(target["cpu_s"] + line["cpu_s"], 1)
+            target["peak_mib"] = max(target["peak_mib"], line["peak_kib"] // 1024)
+    (work / "measured.json").write_text(json.dumps(targets, indent=2, sort_keys=True) + "\n", encoding="utf-8")

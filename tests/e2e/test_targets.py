@@ -1,0 +1,89 @@
+"""vLLM's two largest targets compiled for 12.1f, in an image: loaded under qemu, with our kernels in them. An hour."""
+
+import json
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gb10.catalog import ROOT
+from gb10.engine.connection import Engine
+from gb10.pipeline.planning import Request, make_plan
+from gb10.pipeline.wheels import wheel_file
+from gb10.pipeline.workshop import open_workshop
+from gb10.proc import capture
+from gb10.store import Store
+from tests.e2e.image import build, run_python
+from tests.integration.pinned import pinned
+
+pytestmark = pytest.mark.e2e
+
+TARGETS = ("_C_stable_libtorch", "_moe_C_stable_libtorch")
+OTHERS = {f"_C::{name}" for name in ("beam_allreduce", "beam_allreduce_norm", "kimi_k3_attn_res",
+                                     "mxfp4_experts_quant_supported")}  # fmt: skip
+"""What vLLM's own CMake compiles for 9.0 and 10.x alone; its Python asks for them on such devices."""
+SCRIPT = Path(__file__).parent / "inside/compiled_ops.py"
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict[str, object]:
+    return build("--engine", "vllm", "--arch", "12.1f", "--targets", ",".join(TARGETS))
+
+
+def asked(engine: Engine, image: dict[str, Any], emulator: Path) -> dict[str, Any]:
+    text = run_python(engine, image["tags"][-1], emulator, "/asked.py", files={SCRIPT: "/asked.py"})
+    found: dict[str, Any] = json.loads(text.splitlines()[-1])
+    return found
+
+
+@pytest.fixture(scope="module")
+def ours(engine: Engine, compiled: dict[str, Any], emulator: Path) -> dict[str, Any]:
+    return asked(engine, compiled, emulator)
+
+
+@pytest.fixture(scope="module")
+def upstreams(engine: Engine, image: dict[str, Any], emulator: Path) -> dict[str, Any]:
+    return asked(engine, image, emulator)
+
+
+def test_the_library_itself_says_that_it_has_the_kernel_for_gb10(
+    ours: dict[str, Any], upstreams: dict[str, Any]
+) -> None:
+    assert upstreams["grouped"] == [90, 100, 103, 110]
+    assert ours["grouped"] == [120, 121]  # compiled for this family alone
+
+
+def test_every_operator_of_upstreams_wheel_is_there(ours: dict[str, Any], upstreams: dict[str, Any]) -> None:
+    """Those that a library for one family cannot have are named."""
+    assert set(upstreams["operators"]) - set(ours["operators"]) == OTHERS
+    assert set(ours["operators"]) <= set(upstreams["operators"])
+
+
+def test_they_are_a_fraction_of_upstreams(ours: dict[str, Any], upstreams: dict[str, Any]) -> None:
+    assert all(ours["files"][name] < size / 2 for name, size in upstreams["files"].items())
+
+
+def test_no_kernel_of_ours_is_a_stub(
+    store: Store, compiled: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM compresses its fatbins: NVIDIA's own tool takes the cubins out."""
+    monkeypatch.syspath_prepend(str(ROOT / "gb10/inside"))  # where a stage's scripts find each other
+    from gb10.inside.markers import kernels_of  # noqa: PLC0415 - it imports scan by that path
+
+    plan = make_plan(open_workshop(os.environ, verbosity=-1), Request(engine="vllm", arch="12.1f", targets=TARGETS))
+    assert compiled["tags"][-1].endswith(plan.key[:12])
+    with zipfile.ZipFile(wheel_file(store.entry("wheels", plan.step("vllm").key))) as archive:
+        library = archive.extract("vllm/_C_stable_libtorch.abi3.so", tmp_path)
+    tools = pinned("cuda-tools", ROOT / "tests/integration/cuda-tools.txt") / "nvidia/cu13/bin"
+    capture([str(tools / "cuobjdump"), "-xelf", "all", library], cwd=tmp_path)
+    kernels = [kernels_of(cubin.read_bytes()) for cubin in tmp_path.glob("*.sm_120*.cubin")]
+    ours = [
+        counts
+        for found in kernels
+        for name, counts in found.items()
+        if "GroupProblemShape" in name and not counts["OMMA"]
+    ]  # vLLM's own for groups are NVFP4 alone
+    assert len(ours) == 16
+    assert all(counts["QMMA"] >= 32 and counts["UTMALDG"] == 2 and not counts["BPT"] for counts in ours)

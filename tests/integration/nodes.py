@@ -1,0 +1,149 @@
+"""What publishing and pulling talk to, for real: Debian's registry, more engines, sshd in front of one."""
+
+import os
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gb10.debian.pool import fetch_debs
+from gb10.debian.resolve import resolve_set
+from gb10.debian.rootfs import write_rootfs
+from gb10.engine.connection import Engine
+from gb10.engine.embedded import down, up
+from gb10.engine.namespace import mount_points
+from gb10.engine.packages import unpack
+from gb10.fetch import open_session
+from gb10.pipeline.workshop import build_architecture
+from gb10.proc import background, capture
+from gb10.store import Store, open_store
+
+SEEN = ("/dev", "/proc", "/run", "/tmp")  # noqa: S108 - where engines and ssh have their sockets
+ENV = {name: value for name, value in os.environ.items() if not name.startswith("DOCKER_")}
+REGISTRY = """\
+version: 0.1
+log: {{accesslog: {{disabled: false}}, level: info}}
+storage: {{filesystem: {{rootdirectory: "{storage}"}}}}
+http: {{addr: "127.0.0.1:{port}"}}
+"""
+SSHD = ("-D", "-e", "-f", "/dev/null", "-o", "UsePAM=no", "-o", "PermitRootLogin=yes", "-o", "StrictModes=no", "-o",
+        "AuthorizedKeysFile=/keys/user.pub", "-o", "HostKey=/keys/host", "-o", "PidFile=none")  # fmt: skip
+SSH = ("-F", "none", "-i", "/keys/user", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null")
+
+
+def free_port() -> int:
+    with socket.socket() as probing:
+        probing.bind(("127.0.0.1", 0))
+        return int(probing.getsockname()[1])
+
+
+def until(ready: Callable[[], bool], what: str) -> None:
+    for _ in range(600):
+        if ready():
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{what} did not start")
+
+
+def listening(port: int) -> bool:
+    with socket.socket() as probing:
+        return probing.connect_ex(("127.0.0.1", port)) == 0
+
+
+def debs(store: Store, *packages: str) -> tuple[Path, ...]:
+    """The packages and all that they need, from the real mirror."""
+    locked = resolve_set(store, os.environ, suite="trixie", architecture=build_architecture(), packages=packages)
+    with open_session(os.environ) as session:
+        return tuple(fetch_debs(session, store, os.environ, locked))
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """A registry of Debian's, and what it was asked."""
+
+    host: str
+    log: Path
+
+    def received(self, method: str, path: str) -> list[str]:
+        """The lines of its log for requests like this."""
+        return [line for line in self.log.read_text().splitlines() if f'"{method} /v2/' in line and path in line]
+
+    def forget(self) -> None:
+        """What was asked before."""
+        os.truncate(self.log, 0)
+
+
+@contextmanager
+def registry(store: Store, folder: Path) -> Iterator[Registry]:
+    program = next(deb for deb in debs(store, "docker-registry") if deb.name.startswith("docker-registry_"))
+    capture(["dpkg-deb", "--extract", str(program), str(folder / "deb")])
+    port, config, log = free_port(), folder / "config.yml", folder / "registry.log"
+    config.write_text(REGISTRY.format(storage=folder / "storage", port=port), encoding="utf-8")
+    with background([str(folder / "deb/usr/bin/docker-registry"), "serve", str(config)], log=log):
+        until(lambda: listening(port), "the registry")
+        yield Registry(f"127.0.0.1:{port}", log)
+
+
+@contextmanager
+def another_engine(store: Store, folder: Path) -> Iterator[Engine]:
+    """An engine of a store of its own; the programs are shared by hard links."""
+    programs = unpack(store, ENV)
+    other = open_store({"GB10_CACHE_DIR": str(folder)})
+    home = other.root / "engine"
+    shutil.copytree(programs.bin.parent, home / programs.bin.parent.name, copy_function=os.link)
+    shutil.copy(store.root / "engine/packages.json", home)
+    try:
+        yield up(other, ENV)
+    finally:
+        down(other)
+
+
+@contextmanager
+def ssh_server(store: Store, folder: Path) -> Iterator[tuple[int, Path]]:
+    """Debian's sshd in a root of its own, which sees this machine's /run and /tmp: its port, and a folder for PATH.
+
+    In that folder ``ssh`` is Debian's client in the same root, with a key that the server takes.
+    """
+    root, tar = folder / "root", folder / "root.tar"
+    write_rootfs(debs(store, "openssh-server", "openssh-client", "bash"), tar, epoch=1_789_000_000)
+    root.mkdir()
+    capture(["tar", "--extract", "--numeric-owner", f"--file={tar}", f"--directory={root}"])
+    with (root / "etc/passwd").open("a") as users:
+        users.write("sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n")
+    (root / "keys").mkdir(mode=0o700)
+    enter = folder / "enter"
+    lines = [f"mount --bind {root} {root}", f"mount --make-private {root}",
+             *(f"mount --rbind {place} {root}{place}" for place in SEEN), f'exec chroot {root} "$@"']  # fmt: skip
+    enter.write_text("\n".join(("#!/bin/sh", "set -e", *lines, "")), encoding="utf-8")
+    enter.chmod(0o755)
+    # In a plain chroot "/" is no mount point, whose propagation could be set; what then gets out is undone below.
+    propagation = "private" if "/" in mount_points() else "unchanged"
+    inside = ["unshare", "--mount", f"--propagation={propagation}", str(enter)]
+    for name in ("host", "user"):
+        capture([*inside, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"/keys/{name}"])
+    made = not Path("/run/sshd").exists()
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    port, clients = free_port(), folder / "bin"
+    clients.mkdir()
+    (clients / "ssh").write_text(
+        f'#!/bin/sh\nexec {" ".join(inside)} /usr/bin/ssh {" ".join(SSH)} "$@"\n', encoding="utf-8"
+    )
+    (clients / "ssh").chmod(0o755)
+    try:
+        with background([*inside, "/usr/sbin/sshd", *SSHD, "-p", str(port)], log=folder / "sshd.log"):
+            until(lambda: listening(port), "sshd")
+            yield port, clients
+    finally:
+        if made:
+            Path("/run/sshd").rmdir()
+        if str(root) in mount_points():
+            capture(["umount", "--recursive", str(root)])
+
+
+def build_py(*arguments: str, env: dict[str, str]) -> str:
+    """The tool itself, as a user calls it."""
+    return capture([sys.executable, str(Path(__file__).parents[2] / "build.py"), *arguments], env=env)

@@ -1,0 +1,91 @@
+"""What the stage that compiles an engine's CMake targets checks and reads before and after CMake."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from gb10.catalog import ROOT
+from gb10.inside import cmake_manifest, cmake_targets
+
+VERSION = "#define CUTLASS_MAJOR {}\n#define CUTLASS_MINOR {}\n#define CUTLASS_PATCH {}\n"
+
+
+def options(tmp_path: Path, *, names: str, brings: str, accepted: str = "") -> argparse.Namespace:
+    """A project that names one CUTLASS, and another that is there."""
+    source, cutlass = tmp_path / "source", tmp_path / "cutlass"
+    (cutlass / "include/cutlass").mkdir(parents=True)
+    source.mkdir()
+    (source / "CMakeLists.txt").write_text(f'    set(CUTLASS_REVISION "{names}")\n', encoding="utf-8")
+    header = cutlass / "include/cutlass/version.h"
+    header.write_text(VERSION.format(*brings.removeprefix("v").split(".")), encoding="utf-8")
+    return argparse.Namespace(source=source, cutlass=cutlass, accepted=accepted)
+
+
+@pytest.fixture(autouse=True)
+def _beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage's scripts find each other."""
+    monkeypatch.syspath_prepend(str(ROOT / "gb10/inside"))
+
+
+@pytest.mark.parametrize(("brings", "accepted"), [("v4.7.1", ""), ("v4.5.0", "v4.7.1")])
+def test_the_engines_own_cutlass_or_one_that_the_recipe_means(tmp_path: Path, brings: str, accepted: str) -> None:
+    cmake_targets.check_cutlass(options(tmp_path, names="v4.7.1", brings=brings, accepted=accepted))
+
+
+@pytest.mark.parametrize("accepted", ["", "v4.6.0"])
+def test_a_stale_cutlass_stops_before_anything_is_compiled(tmp_path: Path, accepted: str) -> None:
+    with pytest.raises(SystemExit, match=r"names CUTLASS v4\.7\.1, the source brings v4\.5\.0"):
+        cmake_targets.check_cutlass(options(tmp_path, names="v4.7.1", brings="v4.5.0", accepted=accepted))
+
+
+def test_torchs_flags_are_read_and_not_run(tmp_path: Path) -> None:
+    (tmp_path / "utils").mkdir()
+    text = "import no_such_module\nCOMMON_NVCC_FLAGS = [\n    '-DA',\n    '--b',\n]\nraise SystemExit\n"
+    (tmp_path / "utils/cpp_extension.py").write_text(text, encoding="utf-8")
+    assert cmake_targets.nvcc_flags(tmp_path) == ["-DA", "--b"]
+
+
+def test_torch_without_the_flags_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "utils").mkdir()
+    (tmp_path / "utils/cpp_extension.py").write_text("OTHER = []\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="COMMON_NVCC_FLAGS"):
+        cmake_targets.nvcc_flags(tmp_path)
+
+
+def test_nested_projects_are_left_out_and_named(tmp_path: Path) -> None:
+    folder = tmp_path / cmake_targets.NESTED
+    folder.mkdir(parents=True)
+    (folder / "flashmla.cmake").write_text("FetchContent_Declare(flashmla GIT_REPOSITORY https://x)\n")
+    assert cmake_targets.leave_out_nested(tmp_path) == ["flashmla"]
+    assert (folder / "flashmla.cmake").read_text() == 'message(STATUS "left out: flashmla")\n'
+
+
+def test_a_project_that_names_no_cutlass_is_refused(tmp_path: Path) -> None:
+    asked = options(tmp_path, names="v4.7.1", brings="v4.7.1")
+    (asked.source / "CMakeLists.txt").write_text("set(CUTLASS_REVISION v4.7.1)\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="names no CUTLASS_REVISION"):
+        cmake_targets.check_cutlass(asked)
+
+
+@pytest.mark.parametrize(
+    ("arch", "codes", "runs"),
+    [
+        ("12.1f", ["sm_120f", "sm_120"], True),
+        ("12.1a", ["sm_120"], True),
+        ("12.0f", ["sm_121f"], False),
+        ("12.1f", ["sm_80"], False),
+        ("12.1f", [], True),
+    ],
+)
+def test_gpu_code_that_the_arch_cannot_run_stops_before_it_is_compiled(
+    monkeypatch: pytest.MonkeyPatch, arch: str, codes: list[str], runs: bool
+) -> None:
+    lines = [f"nvcc -gencode arch=compute_1,code={code} -c a.cu" for code in codes]
+    monkeypatch.setattr(cmake_manifest, "compile_commands", lambda *_: lines)
+    asked = argparse.Namespace(work=Path("/w"), arch=arch)
+    if runs:
+        assert cmake_manifest.codes_of(asked, "_C") == sorted(codes)
+    else:
+        with pytest.raises(SystemExit, match=f"none of it runs on {arch}"):
+            cmake_manifest.codes_of(asked, "_C")

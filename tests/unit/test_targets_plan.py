@@ -1,0 +1,106 @@
+"""Targets of an engine's own project in a plan: what moves their key, and what they move."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+
+from gb10.arch import parse_arch
+from gb10.catalog import ROOT, Catalog
+from gb10.errors import UsageError
+from gb10.inputs import used_sources
+from gb10.lock import load_lock, load_recipe, lock_path
+from gb10.lock.file import input_digest
+from gb10.pipeline.planning import with_targets
+from gb10.plan import Options, PatchUse, Plan, plan_image
+from gb10.schema import Lock, LockedDeb, LockedWheel, Recipe
+from tests.unit.test_plan import moved
+
+RECIPE = ROOT / "recipes/images/vllm.yaml"
+IMAGE = {"graft-vllm", "image", "proof"}
+OURS = PatchUse(source="vllm", project="vllm", name="0001-a", sha256="1" * 64, installable=False, compiled=True)
+CUTLASS = PatchUse(source="cutlass", project="flashinfer-python", name="0001-b", sha256="2" * 64, installable=False,
+                   folder="3rdparty/cutlass")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Recipe:
+    return with_targets(load_recipe(RECIPE), ("_C_one",))
+
+
+@pytest.fixture(scope="module")
+def lock() -> Lock:
+    return load_lock(lock_path(RECIPE))
+
+
+def make(recipe: Recipe, lock: Lock, *patches: PatchUse, targets: tuple[str, ...] = ()) -> Plan:
+    options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64", patches=patches, targets=targets)
+    return plan_image(recipe, lock, Catalog(ROOT).toolkit, options)
+
+
+def test_without_targets_the_plan_knows_nothing_of_the_project(lock: Lock) -> None:
+    recipe = load_recipe(RECIPE)
+    assert "vllm" not in {step.name for step in make(recipe, lock).steps}
+    assert set(used_sources(recipe, lock).sdists) == {"flashinfer-python"}
+    assert {tool for tool in recipe.all_tools if tool not in recipe.tools} == {"cmake"}
+    assert not any(file.filename.startswith("cmake-") for file in make(recipe, lock).step("tools").files)
+
+
+def test_they_are_laid_over_upstreams_wheel_and_are_no_layer_of_their_own(recipe: Recipe, lock: Lock) -> None:
+    plan = make(recipe, lock)
+    assert moved(make(load_recipe(RECIPE), lock), plan) == {"vllm", *IMAGE}
+    assert plan.step("graft-vllm").needs == ("layer-vllm", "vllm")
+    assert plan.step("vllm").needs == ("tools", "base-image")
+    assert set(plan.wheels_only().step("graft-vllm").needs) == {"vllm"}
+    assert any(file.filename.startswith("cmake-") for file in plan.step("vllm").files)
+
+
+def test_another_target_or_another_cutlass_moves_them(recipe: Recipe, lock: Lock) -> None:
+    plan = make(recipe, lock)
+    assert moved(plan, make(with_targets(recipe, ("_C_two",)), lock)) == {"vllm", *IMAGE}
+    assert moved(plan, make(recipe, lock, OURS)) == {"vllm", *IMAGE}
+    assert moved(plan, make(recipe, lock, CUTLASS)) >= {"vllm", *IMAGE, "gb10-kernels"}
+
+
+def test_a_patch_of_python_alone_compiles_nothing(recipe: Recipe, lock: Lock) -> None:
+    python = replace(OURS, installable=True, compiled=False)
+    assert moved(make(recipe, lock), make(recipe, lock, python)) == IMAGE
+
+
+def _other(files: Iterable[LockedDeb | LockedWheel], name: str) -> tuple[LockedDeb | LockedWheel, ...]:
+    return tuple(file.model_copy(update={"sha256": "0" * 64}) if file.name == name else file for file in files)
+
+
+def _deb(lock: Lock, name: str) -> Lock:
+    images = {**lock.debs.image, "arm64": _other(lock.debs.image["arm64"], name)}
+    return lock.model_copy(update={"debs": lock.debs.model_copy(update={"image": images})})
+
+
+def _tool(lock: Lock, name: str) -> Lock:
+    sets = {**lock.wheels.tools, "amd64": _other(lock.wheels.tools["amd64"], name)}
+    return lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"tools": sets})})
+
+
+@pytest.mark.parametrize(("name", "moves"), [("libpython3.13-dev", True), ("curl", False)])
+def test_of_the_images_base_only_pythons_headers_decide(recipe: Recipe, lock: Lock, name: str, moves: bool) -> None:
+    assert ("vllm" in moved(make(recipe, lock), make(recipe, _deb(lock, name)))) == moves
+
+
+def test_cmake_is_a_tool_of_theirs_alone(recipe: Recipe, lock: Lock) -> None:
+    assert moved(make(recipe, lock), make(recipe, _tool(lock, "cmake"))) == {"vllm", *IMAGE}
+
+
+def test_targets_of_the_command_line_move_no_tag_of_others(recipe: Recipe, lock: Lock) -> None:
+    assert len(make(recipe, lock).tags) == 2
+    (tag,) = make(recipe, lock, targets=("_C_one",)).tags
+    assert tag.endswith(make(recipe, lock, targets=("_C_one",)).key[:12])
+
+
+def test_targets_decide_no_resolution(recipe: Recipe) -> None:
+    assert input_digest(recipe) == input_digest(load_recipe(RECIPE))
+
+
+def test_a_recipe_without_a_project_says_so(recipe: Recipe) -> None:
+    without = recipe.model_copy(update={"wheels": {}})
+    with pytest.raises(UsageError, match="compiles no project of its engine"):
+        with_targets(without, ("_C_one",))
