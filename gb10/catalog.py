@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from gb10.errors import UsageError
+from gb10.kernel_sets import read_sets
 from gb10.model import Toolkit
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,9 +50,9 @@ class Catalog:
 
     @cached_property
     def toolkit(self) -> Toolkit:
-        """What keys are made of: digests of the very bytes of ``contents``, and the templates."""
+        """What keys are made of: digests of the very bytes of ``contents``, the templates, the kernel sets."""
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in self.contents.items()}
-        return Toolkit(digests=digests, templates=self.templates)
+        return Toolkit(digests=digests, templates=self.templates, kernel_sets=read_sets(self.contents))
 
 
 def _files(folder: Path) -> list[Path]:

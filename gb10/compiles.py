@@ -9,6 +9,7 @@ from typing import Final
 from gb10.digest import digest
 from gb10.errors import UsageError
 from gb10.inputs import wheel_inputs
+from gb10.kernel_sets import KernelSet
 from gb10.model import Options, Plan, Step, Toolkit
 from gb10.render import wheel_dockerfile
 from gb10.schema import WheelBuild
@@ -52,12 +53,14 @@ def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
     lock, options, build = draft.lock, draft.options, draft.recipe.wheels[name]
     inputs = wheel_inputs(draft, name)
     needs = (tools.name, *(base for base in inputs.bases if base not in tools.needs))
-    step = Step(name=name, kind="wheel", key=BLANK, needs=needs, files=inputs.files, about=_about(build, options))
+    kernels = kernel_set(build, toolkit)
+    step = Step(name=name, kind="wheel", key=BLANK, needs=needs, files=inputs.files, about=_about(build, options),
+                kernels=kernels)  # fmt: skip
     undated = replace(draft, lock=lock.model_copy(update={"created": NO_DAY}))
     text = wheel_dockerfile(undated, step, toolkit.templates, jobs=0)
-    _check_kernels(build, toolkit)
+    _check_units(build, toolkit)
     compilers = [[deb.sha256 for deb in lock.debs.build[options.build]], [file.sha256 for file in tools.files]]
-    own = toolkit.of(INSTALLER, *compile_files(build), *UNPACKER)
+    own = [toolkit.of(INSTALLER, *compile_files(build), *UNPACKER), kernels]
     uses = [[use.sha256, use.folder] for origin in inputs.origins for use in origin.patches]
     patched = [uses, toolkit.of(*PATCHER)] if uses else []
     files = [file.sha256 for file in inputs.files]
@@ -82,16 +85,24 @@ def _python(draft: Plan, build: WheelBuild) -> list[str]:
     return found
 
 
-def kernel_file(build: WheelBuild) -> str:
-    """The kernel set of a wheel, as the catalog and the toolkit name the file."""
-    return f"kernels/{_owner(build)}-{build.kernels}.toml"
-
-
 def compile_files(build: WheelBuild) -> tuple[str, ...]:
     """What the compile stage of a wheel reads of ours, as Toolkit.of takes it."""
     units = (f"units/{build.kernels}",) if build.method == "extension" else ()
-    kernels = () if build.method == "source" else (kernel_file(build),)
-    return (*COMPILE_SCRIPTS[build.method], *units, *kernels)
+    return (*COMPILE_SCRIPTS[build.method], *units)
+
+
+def kernel_set(build: WheelBuild, toolkit: Toolkit) -> KernelSet | None:
+    """The kernel set of a wheel, None for a project's targets; raises UsageError for one that is not there."""
+    if build.kernels is None:
+        return None
+    owner = f"{_owner(build)}-"
+    known = [name.removeprefix(owner) for name in sorted(toolkit.kernel_sets) if name.startswith(owner)]
+    if build.kernels not in known:
+        closest = difflib.get_close_matches(build.kernels, known, n=1, cutoff=0.0)
+        hint = f"known: {', '.join(known)}; closest is {closest[0]}" if closest else "write it: nothing is there yet"
+        raise UsageError(f"the source {_owner(build)} has no kernel set {build.kernels!r}",
+                         where=f"recipes/kernels/{owner}{build.kernels}.toml", hint=hint)  # fmt: skip
+    return toolkit.kernel_sets[owner + build.kernels]
 
 
 def _owner(build: WheelBuild) -> str:
@@ -99,17 +110,7 @@ def _owner(build: WheelBuild) -> str:
     return "gb10" if build.method == "extension" else build.source
 
 
-def _check_kernels(build: WheelBuild, toolkit: Toolkit) -> None:
-    if build.kernels is None:
-        return
-    prefix, suffix = f"kernels/{_owner(build)}-", ".toml"
-    known = [file.removeprefix(prefix).removesuffix(suffix) for file in sorted(toolkit.of("kernels"))
-             if file.startswith(prefix)]  # fmt: skip
-    if build.kernels not in known:
-        closest = difflib.get_close_matches(build.kernels, known, n=1, cutoff=0.0)
-        hint = f"known: {', '.join(known)}; closest is {closest[0]}" if closest else "write it: nothing is there yet"
-        raise UsageError(f"the source {_owner(build)} has no kernel set {build.kernels!r}",
-                         where=f"recipes/{kernel_file(build)}", hint=hint)  # fmt: skip
+def _check_units(build: WheelBuild, toolkit: Toolkit) -> None:
     if not all(toolkit.of(name) for name in compile_files(build)):
         raise UsageError(f"the kernel set {build.kernels} has no units", where=f"kernels/{build.kernels}",
                          hint="put its .cu and .cpp files there")  # fmt: skip

@@ -1,12 +1,13 @@
 """The plan as values: options, steps with keys, the DAG of one image. Pure; gb10.plan makes them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from gb10.arch import Arch
 from gb10.artifact import Artifact
 from gb10.errors import UsageError
+from gb10.kernel_sets import KernelSet
 from gb10.machine import MACHINES
 from gb10.schema import Architecture, Lock, Recipe
 
@@ -16,10 +17,11 @@ SCHEMA: Final = "gb10/plan/v1"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Toolkit:
-    """Our own files that decide bytes: digests of stage scripts, kernel sets and the unpacker; templates as text."""
+    """Our own files that decide bytes: digests of stage scripts and the unpacker; templates as text; kernel sets."""
 
     digests: Mapping[str, str]
     templates: Mapping[str, str]
+    kernel_sets: Mapping[str, KernelSet] = field(default_factory=dict)
 
     def of(self, *names: str) -> dict[str, str]:
         """The digests of these files; a folder's name means every file below it."""
@@ -94,6 +96,8 @@ class Options:
     mods: tuple[Mod, ...] = ()
     targets: tuple[str, ...] = ()
     """Targets of the engine's own project that the command line names, and not the recipe."""
+    kernels: str | None = None
+    """The kernel set of the engine's kernels that the command line names, and not the recipe."""
 
     def patches_of(self, project: str) -> tuple[PatchUse, ...]:
         """The patches for one project's files, in order."""
@@ -120,6 +124,8 @@ class Step:
     about: str = ""
     project: str | None = None
     """Of a graft: whose wheel it changes."""
+    kernels: KernelSet | None = field(default=None, repr=False)
+    """Of a wheel of kernels: which modules it holds."""
 
     @property
     def download(self) -> int:

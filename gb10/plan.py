@@ -6,7 +6,7 @@ text of the Dockerfile that runs them, rendered with ``BLANK`` where the key its
 
 from dataclasses import replace
 
-from gb10.compiles import BLANK, COMPILE_SCRIPTS, UNPACKER, compile_files, kernel_file, wheel_step
+from gb10.compiles import BLANK, COMPILE_SCRIPTS, UNPACKER, compile_files, wheel_step
 from gb10.digest import digest
 from gb10.errors import UsageError
 from gb10.inputs import target_headers
@@ -27,7 +27,7 @@ from gb10.steps import (
 )
 
 __all__ = ("COMPILE_SCRIPTS", "MACHINES", "UNPACKER", "USER_HOME", "USER_NAME", "Mod", "Options", "Overlay",
-           "PatchUse", "Plan", "Step", "Toolkit", "compile_files", "image_tag", "kernel_file", "plan_image",
+           "PatchUse", "Plan", "Step", "Toolkit", "compile_files", "image_tag", "plan_image",
            "target_headers")  # fmt: skip
 
 
@@ -67,7 +67,13 @@ def _tags(recipe: Recipe, options: Options, key: str) -> tuple[str, ...]:
     """The tags of an image, as Plan tells."""
     moving = image_tag(recipe, options)
     unmoving = f"{moving}-{key[:12]}"
-    own = options.overlay or options.mods or options.targets or any(use.path for use in options.patches)
+    own = (
+        options.overlay
+        or options.mods
+        or options.targets
+        or options.kernels
+        or any(use.path for use in options.patches)
+    )
     return (unmoving,) if own else (moving, unmoving)
 
 

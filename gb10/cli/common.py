@@ -55,6 +55,18 @@ TargetsOption = Annotated[
         help="CMake targets of the engine's own project to compile here; the rest stays upstream's wheel.",
     ),
 ]
+KernelsOption = Annotated[
+    str | None,
+    typer.Option("--kernels", metavar="SET", help="FlashInfer's kernels to compile: core (the recipe's), moe, all."),
+]
+ForModelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--for-model",
+        metavar="MODEL|PATH",
+        help="FlashInfer's kernels that this model asks for, by its config.json here or on the hub.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop: the same code as `plan`.")]
 VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Say more.")]
@@ -82,11 +94,14 @@ def request(
     mods: Sequence[str] | None = None,
     mod_network: bool = False,
     targets: str | None = None,
+    kernels: str | None = None,
+    model: str | None = None,
 ) -> Request:
     """The request of a command line."""
     named = tuple(part.strip() for part in targets.split(",")) if targets is not None else ()
     return Request(engine=engine, arch=arch, platform=platform, overlay=overlay, patches=tuple(patches or ()),
-                   mods=tuple(mods or ()), mod_network=mod_network, targets=named)  # fmt: skip
+                   mods=tuple(mods or ()), mod_network=mod_network, targets=named, kernels=kernels,
+                   model=model)  # fmt: skip
 
 
 def rebuilds(**asked: bool) -> tuple[str, ...]:

@@ -10,7 +10,9 @@ from gb10.cli.common import (
     ArchOption,
     DryRunOption,
     EngineOption,
+    ForModelOption,
     JsonOption,
+    KernelsOption,
     ModNetworkOption,
     ModOption,
     OverlayOption,
@@ -63,6 +65,8 @@ def image(
     mod: ModOption = None,
     mod_network: ModNetworkOption = False,
     targets: TargetsOption = None,
+    kernels: KernelsOption = None,
+    for_model: ForModelOption = None,
     tag: Annotated[str | None, typer.Option("--tag", help="One more tag for the image.")] = None,
     context: Annotated[
         Path | None, typer.Option("--context", help="Leave the build context here, for `docker buildx bake`.")
@@ -80,7 +84,7 @@ def image(
     shop = workshop(verbose, quiet)
     extra = check_reference(tag) if tag else None
     plan = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network,
-                                   targets=targets))  # fmt: skip
+                                   targets=targets, kernels=kernels, model=for_model))  # fmt: skip
     rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))
     if not dry_run:
         wake_engine(shop)

@@ -7,7 +7,9 @@ import typer
 from gb10.cli.common import (
     ArchOption,
     EngineOption,
+    ForModelOption,
     JsonOption,
+    KernelsOption,
     ModNetworkOption,
     ModOption,
     OverlayOption,
@@ -47,6 +49,8 @@ def plan(
     mod: ModOption = None,
     mod_network: ModNetworkOption = False,
     targets: TargetsOption = None,
+    kernels: KernelsOption = None,
+    for_model: ForModelOption = None,
     as_json: JsonOption = False,
     as_dockerfile: Annotated[bool, typer.Option("--dockerfile", help="Print the Dockerfile.")] = False,
     as_bake: Annotated[bool, typer.Option("--bake", help="Print docker-bake.json.")] = False,
@@ -56,7 +60,7 @@ def plan(
         raise UsageError("--json, --dockerfile and --bake are three different outputs", hint="choose one of them")
     shop = workshop()
     made = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network,
-                                   targets=targets))  # fmt: skip
+                                   targets=targets, kernels=kernels, model=for_model))  # fmt: skip
     if as_dockerfile:
         print(dockerfile(made, shop.catalog.templates))
     elif as_bake:

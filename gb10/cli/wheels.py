@@ -4,7 +4,9 @@ from gb10.cli.common import (
     ArchOption,
     DryRunOption,
     EngineOption,
+    ForModelOption,
     JsonOption,
+    KernelsOption,
     PatchOption,
     PlatformOption,
     QuietOption,
@@ -34,6 +36,8 @@ app = verb_app("""Compile the wheels of an image recipe: real SASS for the arch 
 ./build.py wheels --rebuild-flashinfer     really compiled again, whatever the store holds
 ./build.py wheels --rebuild-kernels        the same for kernels of our own
 ./build.py wheels --arch 12.1a             lives beside the 12.1f one
+./build.py wheels --for-model Qwen/Qwen3-30B-A3B
+                                           FlashInfer's kernels for the heads, windows and formats of one model
 ./build.py wheels --targets _moe_C_stable_libtorch
                                            vLLM's wheel, with this target of its CMake project compiled here
 
@@ -49,6 +53,8 @@ def wheels(
     platform: PlatformOption = None,
     patch: PatchOption = None,
     targets: TargetsOption = None,
+    kernels: KernelsOption = None,
+    for_model: ForModelOption = None,
     rebuild_flashinfer: RebuildFlashinferOption = False,
     rebuild_kernels: RebuildKernelsOption = False,
     rebuild_vllm: RebuildVllmOption = False,
@@ -59,7 +65,8 @@ def wheels(
 ) -> None:
     """Compile the wheels only."""
     shop = workshop(verbose, quiet)
-    plan = make_plan(shop, request(engine, arch, platform, None, patches=patch, targets=targets)).wheels_only()
+    plan = make_plan(shop, request(engine, arch, platform, None, patches=patch, targets=targets, kernels=kernels,
+                                   model=for_model)).wheels_only()  # fmt: skip
     rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))
     found = survey(shop, plan, rebuild)
     if dry_run:

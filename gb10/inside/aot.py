@@ -1,6 +1,6 @@
 """Inside a build stage: FlashInfer's own AOT machinery over a named kernel set, for one arch.
 
-    aot.py --source SDIST --kernels SET.toml --arch 12.1f --cuda-home DIR --cxx COMPILER --work DIR --out DIR --jobs N
+    aot.py --source SDIST --kernels SET.json --arch 12.1f --cuda-home DIR --cxx COMPILER --work DIR --out DIR --jobs N
 
 ``flashinfer.aot`` sets its directories, runs ninja and copies the results; this driver hands it our list of modules
 instead of its list of all. Writes OUT/<module>/<module>.so, OUT/manifest.json (what each must hold) and
@@ -18,10 +18,10 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 import types
 from collections import defaultdict
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,16 +33,19 @@ PLAIN = {"12.0": "12.0f", "12.1": "12.1a"}
 DEVICE_COMPILER = ("bin/cudafe++", "bin/fatbinary", "bin/nvcc.profile", "bin/ptxas", "nvvm/bin/cicc",
                    "nvvm/libdevice/libdevice.10.bc")  # fmt: skip
 HOST_COMPILER = ("as", "cc1plus")
+WHOLE = "flashinfer.aot:gen_all_modules"
+"""All that FlashInfer compiles ahead of time for an arch, for its own choice of data types and head sizes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Module:
-    """One kernel module: how FlashInfer makes it, and the GPU code that it must hold."""
+    """One kernel module, or several of a group: how FlashInfer makes them, and the GPU code that each must hold."""
 
     name: str
     factory: str
     arguments: tuple[Any, ...]
     cubins: tuple[str, ...]
+    group: bool = False
 
 
 class Spec(Protocol):
@@ -53,13 +56,16 @@ class Spec(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Built:
-    """One compiled module as the manifest lists it."""
+class Made:
+    """A spec, and the GPU code that it must hold: none when it has no unit of GPU code."""
 
-    name: str
-    cubins: tuple[str, ...]
-    units: int
-    sha256: str
+    spec: Spec
+    declared: tuple[str, ...]
+
+    @property
+    def cubins(self) -> tuple[str, ...]:
+        """What the manifest declares."""
+        return self.declared if any(Path(source).suffix == ".cu" for source in self.spec.sources) else ()
 
 
 def main() -> None:
@@ -71,17 +77,16 @@ def main() -> None:
     parser.add_argument("--cxx", required=True, help="the target's C++ compiler")
     parser.add_argument("--jobs", type=int, required=True)
     options = parser.parse_args()
-    kernels = tomllib.loads(options.kernels.read_text(encoding="utf-8"))
+    kernels = json.loads(options.kernels.read_text(encoding="utf-8"))
     modules = select(kernels, options.arch)
     options.work.mkdir(parents=True, exist_ok=True)
     os.environ.update(environment(options))
-    specs = compile_modules(kernels, modules, options)
-    write_manifest(kernels, options, modules, specs)
+    write_manifest(kernels, options, compile_modules(kernels, modules, options))
     write_measured(options.work)
 
 
 def select(kernels: dict[str, Any], arch: str) -> tuple[Module, ...]:
-    """The modules of the set that this arch's capability asks for; ``cubins`` defaults to what the arch becomes."""
+    """The modules and groups that this arch's capability asks for; ``cubins`` defaults to what the arch becomes."""
     capability = arch.rstrip("af")
     compiled = PLAIN.get(arch, arch)
     return tuple(
@@ -90,8 +95,10 @@ def select(kernels: dict[str, Any], arch: str) -> tuple[Module, ...]:
             factory=entry["factory"],
             arguments=tuple(entry.get("arguments", ())),
             cubins=tuple(entry.get("cubins", (compiled,))),
+            group=part == "group",
         )
-        for entry in kernels["module"]
+        for part in ("module", "group")
+        for entry in kernels.get(part, ())
         if capability in entry.get("capabilities", (capability,))
     )
 
@@ -154,15 +161,19 @@ def source_version() -> str:
 
 def compile_modules(
     kernels: dict[str, Any], modules: tuple[Module, ...], options: argparse.Namespace
-) -> dict[str, Spec]:
-    """FlashInfer's specs by module name, compiled and copied to OUT by FlashInfer itself."""
+) -> dict[str, Made]:
+    """What FlashInfer made of the modules, by name, compiled and copied to OUT by FlashInfer itself."""
     aot: Any = import_aot(options.source)
     check_version(kernels, source_version())
-    specs: dict[str, Spec] = {}
+    leave_out(kernels.get("without", {}))
+    makers = {module.name: maker(module) for module in modules}  # before gen_all_modules, which may be one, is ours
+    made: dict[str, Made] = {}
 
-    def gen_ours(*_: object) -> list[Spec]:
-        specs.update({module.name: make_spec(module) for module in modules})
-        return list(specs.values())
+    def gen_ours(*own: object) -> list[Spec]:
+        for module in modules:
+            for spec in specs_of(module, makers[module.name], own):
+                made.setdefault(spec.name, Made(spec=spec, declared=module.cubins))
+        return [one.spec for one in made.values()]
 
     aot.gen_all_modules = gen_ours
     with contextlib.redirect_stdout(io.StringIO()):  # its summary tells of its own list; ninja writes past this
@@ -172,7 +183,7 @@ def compile_modules(
             )
         except RuntimeError as error:  # ninja has said it all: a traceback would push it out of sight
             raise SystemExit(f"flashinfer.aot: {error}") from None
-    return specs
+    return made
 
 
 def import_aot(source: Path) -> types.ModuleType:
@@ -191,13 +202,34 @@ def import_aot(source: Path) -> types.ModuleType:
     return importlib.import_module("flashinfer.aot")
 
 
-def make_spec(module: Module) -> Spec:
-    """Call the module's factory; its name is the one looked up at run time, so it must be the one we declare."""
+def leave_out(factories: dict[str, str]) -> None:
+    """Make FlashInfer's own list pass over some factories; each is told with its reason."""
+    for factory, why in factories.items():
+        place, _, function = factory.partition(":")
+        print(f"left out: {function}: {why}", flush=True)
+        setattr(importlib.import_module(place), function, lambda: types.SimpleNamespace(name=""))
+
+
+def maker(module: Module) -> Callable[..., Any]:
+    """The function of FlashInfer's that makes a module or a group."""
     place, _, function = module.factory.partition(":")
-    spec: Spec = getattr(importlib.import_module(place), function)(*map(argument, module.arguments))
-    if spec.name != module.name:
-        raise SystemExit(f"{module.factory} makes {spec.name}, the kernel set says {module.name}")
-    return spec
+    found: Callable[..., Any] = getattr(importlib.import_module(place), function)
+    return found
+
+
+def specs_of(module: Module, make: Callable[..., Any], own: tuple[object, ...]) -> Iterator[Spec]:
+    """Call the factory; a module's name is the one looked up at run time, so it must be the one we declare.
+
+    Names of a group are FlashInfer's own: they say the data types and sizes that the modules are for. ``own`` are the
+    arguments of FlashInfer's own list, for the group that is that list.
+    """
+    made: Any = make(*(own if module.factory == WHOLE else map(argument, module.arguments)))
+    if module.group:
+        yield from (one for one in (made if isinstance(made, Iterable) else (made,)) if one.name)
+    elif made.name != module.name:
+        raise SystemExit(f"{module.factory} makes {made.name}, the kernel set says {module.name}")
+    else:
+        yield made
 
 
 def argument(value: object) -> object:
@@ -207,38 +239,34 @@ def argument(value: object) -> object:
     return value
 
 
-def write_manifest(
-    kernels: dict[str, Any], options: argparse.Namespace, modules: tuple[Module, ...], specs: dict[str, Spec]
-) -> None:
+def write_manifest(kernels: dict[str, Any], options: argparse.Namespace, made: dict[str, Made]) -> None:
     """OUT/manifest.json: the same inputs give the same bytes."""
-    built = [
-        Built(
-            name=module.name,
-            cubins=module.cubins,
-            units=len(specs[module.name].sources),
-            sha256=hashlib.sha256((options.out / module.name / f"{module.name}.so").read_bytes()).hexdigest(),
-        )
-        for module in sorted(modules, key=lambda module: module.name)
-    ]
-    manifest = {
-        "set": kernels["name"],
-        "flashinfer": source_version(),
-        "arch": options.arch,
-        "modules": {one.name: {k: v for k, v in asdict(one).items() if k != "name"} for one in built},
+    modules = {
+        name: {
+            "cubins": one.cubins,
+            "units": len(one.spec.sources),
+            "sha256": hashlib.sha256((options.out / name / f"{name}.so").read_bytes()).hexdigest(),
+        }
+        for name, one in made.items()
     }
+    manifest = {"set": kernels["name"], "flashinfer": source_version(), "arch": options.arch, "modules": modules}
     (options.out / "manifest.json").write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
-def write_measured(work: Path) -> None:
-    """WORK/measured.json: per module CPU seconds, units compiled now, peak RSS in MiB of the largest process."""
+def write_measured(work: Path, owner: Callable[[str], str] = lambda made: Path(made).parent.name) -> None:
+    """WORK/measured.json: per module CPU seconds, units compiled now, peak RSS in MiB of the largest process.
+
+    ``owner`` tells whose an object is; nobody's are not counted.
+    """
     log = work / "launch.jsonl"
     lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
     modules: dict[str, dict[str, float]] = defaultdict(lambda: {"units": 0, "cpu_s": 0.0, "peak_mib": 0})
     for line in map(json.loads, lines):
-        module = modules[Path(line["object"]).parent.name]
+        module = modules[owner(line["object"])]
         module["units"] += 1
         module["cpu_s"] = round(module["cpu_s"] + line["cpu_s"], 1)
         module["peak_mib"] = max(module["peak_mib"], line["peak_kib"] // 1024)
+    modules.pop("", None)
     (work / "measured.json").write_text(json.dumps(modules, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 

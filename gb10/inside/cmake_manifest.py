@@ -5,7 +5,6 @@ import hashlib
 import json
 import re
 import subprocess
-from collections import defaultdict
 from pathlib import Path
 
 CODE = re.compile(r"code=(sm_(\d+)(\d)[af]?)\b")
@@ -51,16 +50,7 @@ def compile_commands(work: Path, target: str) -> list[str]:
     return [line for line in listed if f"/{target}.dir/" in line and " -c " in line]
 
 
-def write_measured(work: Path) -> None:
-    """WORK/measured.json: per target CPU seconds, units compiled now, peak RSS in MiB of the largest process."""
-    log = work / "launch.jsonl"
-    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
-    targets: dict[str, dict[str, float]] = defaultdict(lambda: {"units": 0, "cpu_s": 0.0, "peak_mib": 0})
-    for line in map(json.loads, lines):
-        found = re.search(r"(\w+)\.dir/", line["object"])
-        if found:
-            target = targets[found[1]]
-            target["units"] += 1
-            target["cpu_s"] = round(target["cpu_s"] + line["cpu_s"], 1)
-            target["peak_mib"] = max(target["peak_mib"], line["peak_kib"] // 1024)
-    (work / "measured.json").write_text(json.dumps(targets, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+def target_of(made: str) -> str:
+    """The target whose folder an object lies in; empty for what CMake tries out."""
+    found = re.search(r"(\w+)\.dir/", made)
+    return found[1] if found else ""

@@ -50,7 +50,8 @@ def main() -> None:
     for target in targets:
         cmake(options, "--install", str(options.work), "--component", target, "--prefix", str(options.out))
     manifest.write_manifest(options, targets)
-    manifest.write_measured(options.work)
+    aot: Any = importlib.import_module("aot")
+    aot.write_measured(options.work, manifest.target_of)
 
 
 def parse() -> argparse.Namespace:

@@ -1,6 +1,6 @@
 """Inside a build stage: kernels of our own, compiled for one arch, linked into one library of torch operators.
 
-    extension.py --units DIR --kernels SET.toml --cutlass DIR --torch DIR --arch 12.1f -gencode=... --cuda-home DIR
+    extension.py --units DIR --kernels SET.json --cutlass DIR --torch DIR --arch 12.1f -gencode=... --cuda-home DIR
                  --cxx COMPILER --work DIR --out DIR --jobs N
 
 Every .cu and .cpp in DIR is a unit; ninja (on PATH) compiles them. Writes what aot.py writes: OUT/<module>/<module>.so,
@@ -18,7 +18,6 @@ import os
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ LIBRARIES = ("-ltorch_cpu", "-ltorch_cuda", "-lcudart")
 def main() -> None:
     """Parse, check, compile, write the manifest."""
     options = parse()
-    kernels = tomllib.loads(options.kernels.read_text(encoding="utf-8"))
+    kernels = json.loads(options.kernels.read_text(encoding="utf-8"))
     module = only_module(kernels)
     check_arch(options.arch)
     versions = {

@@ -5,13 +5,14 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from gb10.engine.connection import Engine
 from gb10.errors import BuildError
 from gb10.fetch import stored
+from gb10.kernel_sets import COSTS, entries
 from gb10.pipeline.workshop import Workshop, cores, memory
-from gb10.plan import Plan, Step, kernel_file
+from gb10.plan import Plan, Step
 
 # Measured on two x86 cores (docs/design.md, "Measured"); bytes are those of the locked, compressed files.
 DOWNLOAD_RATE: Final = 60e6
@@ -22,7 +23,6 @@ ROOTFS_SECONDS: Final = 15.0
 MOD_SECONDS: Final = 5.0  # run emulated, 3 to 6 measured; what its run.sh fetches or compiles comes on top
 COPIES: Final = {False: 2, True: 4}  # stage and linked layer; containerd's store adds a blob and its unpacked snapshot
 LEAST_MEMORY: Final = 2_000_000_000
-COSTS: Final = "kernels/costs.toml"
 COMPILED: Final = ("wheel", "program")
 UNMEASURED: Final = {"cpu_s": 60, "peak_mib": 1024}
 
@@ -47,17 +47,12 @@ class Cost:
 
 def kernel_cost(shop: Workshop, plan: Plan, step: Step) -> Cost:
     """The measured costs of a wheel's modules, or of a program; what was never measured counts as UNMEASURED."""
-    costs, names = _toml(shop, COSTS), [step.name]
+    costs, names = tomllib.loads(shop.catalog.contents[COSTS].decode()), [step.name]
     if step.kind == "wheel":
-        build = plan.recipe.wheels[step.name]
-        modules = _toml(shop, kernel_file(build))["module"] if build.kernels else ()
-        names = [*build.targets, *(module["name"] for module in modules)]
+        targets = plan.recipe.wheels[step.name].targets
+        names = [*targets, *(entry.get("cost", entry["name"]) for entry in entries(step.kernels or {}))]
     of_modules = [costs.get(name, UNMEASURED) for name in names]
     return Cost(sum(cost["cpu_s"] for cost in of_modules), max(cost["peak_mib"] for cost in of_modules) << 20)
-
-
-def _toml(shop: Workshop, name: str) -> dict[str, Any]:
-    return tomllib.loads(shop.catalog.contents[name].decode())
 
 
 def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:

@@ -11,9 +11,10 @@ from gb10.errors import UsageError
 from gb10.lock import check_lock, load_lock, load_recipe, lock_path
 from gb10.mods.find import find_mod
 from gb10.mods.record import require_fit
+from gb10.pipeline.kernel_choice import with_model, with_set
 from gb10.pipeline.patched import plan_patches
 from gb10.pipeline.workshop import Workshop, build_architecture
-from gb10.plan import Mod, Options, Overlay, Plan, plan_image
+from gb10.plan import Mod, Options, Overlay, Plan, Toolkit, plan_image
 from gb10.schema import Recipe, WheelBuild
 
 
@@ -29,6 +30,10 @@ class Request:
     mods: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     """CMake targets of the engine's own project; what the recipe says when empty."""
+    kernels: str | None = None
+    """A kernel set instead of the recipe's."""
+    model: str | None = None
+    """A model whose kernels are wanted instead of the recipe's: a folder, a config.json, or a name on the hub."""
     mod_network: bool = False
     """Whether mods that bring no mod.yaml, and so cannot declare it, get the network."""
 
@@ -41,12 +46,23 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
     lock = load_lock(lock_path(path))
     check_lock(recipe, lock)
     recipe = with_targets(recipe, request.targets)
+    recipe, toolkit = _with_kernels(shop, request, recipe)
     options = Options(arch=arch, platform=request.platform or arch.platform, build=build_architecture(),
                       overlay=_overlay(request.overlay), mods=_mods(shop, request, recipe),
-                      targets=request.targets)  # fmt: skip
+                      targets=request.targets, kernels=request.kernels or request.model)  # fmt: skip
     patches = plan_patches(shop, recipe, lock, options.target, request.patches)
     options = replace(options, patches=patches)
-    return plan_image(recipe, lock, shop.catalog.toolkit, options)
+    return plan_image(recipe, lock, toolkit, options)
+
+
+def _with_kernels(shop: Workshop, request: Request, recipe: Recipe) -> tuple[Recipe, Toolkit]:
+    """Recipe and toolkit with the kernels that were asked for."""
+    toolkit = shop.catalog.toolkit
+    if request.kernels and request.model:
+        raise UsageError("--kernels and --for-model both choose the kernels", hint="choose one of them")
+    if request.model:
+        return with_model(recipe, toolkit, request.model, shop.env)
+    return with_set(recipe, request.kernels) if request.kernels else recipe, toolkit
 
 
 def with_targets(recipe: Recipe, targets: tuple[str, ...]) -> Recipe:

@@ -1,5 +1,6 @@
 """Wheels: each compiled in a BuildKit stage without network, proven, kept in the store under its key."""
 
+import json
 import uuid
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from gb10.pipeline.estimate import jobs, kernel_cost
 from gb10.pipeline.prepare import fetch_files
 from gb10.pipeline.proof import prove_wheel
 from gb10.pipeline.workshop import Workshop
-from gb10.plan import Plan, Step, compile_files, kernel_file
+from gb10.plan import Plan, Step, compile_files
 from gb10.render import wheel_dockerfile
 from gb10.store import file_sha256, is_sealed, seal
 
@@ -105,7 +106,7 @@ def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
     at_once = jobs(shop, kernel_cost(shop, plan, step))
     return {
         "Dockerfile": wheel_dockerfile(plan, step, shop.catalog.templates, jobs=at_once).encode(),
-        **({"kernels.toml": own[kernel_file(build)]} if build.kernels else {}),
+        **({"kernels.json": json.dumps(step.kernels).encode()} if step.kernels else {}),
         **{name: own[name] for name in shop.catalog.toolkit.of(*compile_files(build))},
     }
 

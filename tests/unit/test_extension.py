@@ -63,7 +63,7 @@ def moved(before: Plan, after: Plan) -> set[str]:
 
 @pytest.mark.parametrize(
     "file",
-    ["units/moe/a-new-one.cu", "units/moe/ops.cpp", "kernels/gb10-moe.toml", "inside/extension.py",
+    ["units/moe/a-new-one.cu", "units/moe/ops.cpp", "inside/extension.py",
      "inside/gb10_kernels.py", "inside/pack_extension.py"],
 )  # fmt: skip
 def test_a_file_of_our_kernels_moves_their_wheel_alone(recipe: Recipe, lock: Lock, file: str) -> None:
@@ -74,7 +74,7 @@ def test_a_file_of_our_kernels_moves_their_wheel_alone(recipe: Recipe, lock: Loc
 
 def test_a_file_of_flashinfers_kernels_does_not_move_ours(recipe: Recipe, lock: Lock) -> None:
     toolkit = Catalog(ROOT).toolkit
-    for file in ("kernels/flashinfer-core.toml", "inside/jit_cache.py", "units/another-set/a.cu"):
+    for file in ("inside/jit_cache.py", "units/another-set/a.cu"):
         changed = replace(toolkit, digests={**toolkit.digests, file: "0" * 64})
         assert OURS not in moved(make(recipe, lock), make(recipe, lock, changed))
 

@@ -21,8 +21,8 @@ LAYERS = (
     {"cli"},
     {"__main__"},
 )
-PURE = ("arch", "artifact", "compiles", "digest", "document", "inputs", "machine", "model", "plan", "programs",
-        "render", "schema", "steps")  # fmt: skip
+PURE = ("arch", "artifact", "compiles", "digest", "document", "inputs", "kernel_sets", "machine", "model", "models",
+        "plan", "programs", "render", "schema", "steps")  # fmt: skip
 WORLD = {
     "asyncio", "ctypes", "docker", "fcntl", "glob", "http", "httpx", "io", "os", "platform", "requests", "select",
     "shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "time", "urllib3",

@@ -142,8 +142,6 @@ def test_the_proof_is_no_part_of_the_record(recipe: Recipe, lock: Lock) -> None:
     [
         ("inside/aot.py", BOTH),
         ("inside/stub_torch/torch/__init__.py", COMPILED),
-        ("kernels/flashinfer-core.toml", COMPILED),
-        ("kernels/flashinfer-smoke.toml", set()),
         ("inside/settings.py", {"image", "proof"}),
         ("inside/scan.py", {"proof"}),
         ("debian/mirror.py", set()),
@@ -156,6 +154,17 @@ def test_a_file_of_ours_moves_exactly_the_steps_it_decides(
     assert file in toolkit.digests
     other = replace(toolkit, digests={**toolkit.digests, file: "0" * 64})
     assert moved(make(recipe, lock), make(recipe, lock, toolkit=other)) == steps
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"), [("flashinfer-core", COMPILED), ("flashinfer-smoke", set()), ("gb10-moe", BOTH - COMPILED)]
+)
+def test_a_kernel_set_moves_the_wheel_that_it_lists(recipe: Recipe, lock: Lock, name: str, steps: set[str]) -> None:
+    toolkit = Catalog(ROOT).toolkit
+    one = {name: {**toolkit.kernel_sets[name], "module": toolkit.kernel_sets[name]["module"][::-1], "more": 1}}
+    other = replace(toolkit, kernel_sets={**toolkit.kernel_sets, **one})
+    assert moved(make(recipe, lock), make(recipe, lock, toolkit=other)) >= steps
+    assert not moved(make(recipe, lock), make(recipe, lock, toolkit=other)) - steps - {"image", "proof"}
 
 
 @pytest.mark.parametrize("file", ["inside/install.py", "debian/rootfs.py"])
@@ -248,7 +257,10 @@ def test_an_overlay_moves_no_tag(recipe: Recipe, lock: Lock) -> None:
 
 @pytest.mark.parametrize(
     ("kernels", "hint"),
-    [("corr", "known: core, cross, smoke; closest is core"), ("smok", "known: core, cross, smoke; closest is smoke")],
+    [
+        ("corr", "known: all, core, cross, moe, smoke; closest is core"),
+        ("smok", "known: all, core, cross, moe, smoke; closest is smoke"),
+    ],
 )
 def test_a_kernel_set_that_is_not_there(recipe: Recipe, lock: Lock, kernels: str, hint: str) -> None:
     build = recipe.wheels[WHEEL].model_copy(update={"kernels": kernels})

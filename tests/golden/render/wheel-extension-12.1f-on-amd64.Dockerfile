@@ -14,7 +14,7 @@ FROM tools AS compile
 ARG REBUILD=""
 ARG SITE=usr/local/lib/python3.13/dist-packages
 RUN --network=none --mount=type=bind,from=target,source=/target,target=/target \
-    --mount=type=bind,source=inside,target=/inside --mount=type=bind,source=kernels.toml,target=/kernels.toml \
+    --mount=type=bind,source=inside,target=/inside --mount=type=bind,source=kernels.json,target=/kernels.json \
     --mount=type=bind,source=units/moe,target=/units \
     --mount=type=bind,from=source,target=/archives/source \
     --mount=type=cache,id=gb10-ccache-aarch64,target=/ccache <<'COMPILE'
@@ -24,7 +24,7 @@ tar --extract --file /archives/source/*.tar* --directory /source --strip-compone
 python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc aarch64-linux-gnu-gcc
 export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
 [ -z "$REBUILD" ] || export CCACHE_RECACHE=1
-python3 /inside/extension.py --units /units --kernels /kernels.toml --cutlass /source/3rdparty/cutlass \
+python3 /inside/extension.py --units /units --kernels /kernels.json --cutlass /source/3rdparty/cutlass \
     --torch /target/$SITE/torch --arch 12.1f -gencode=arch=compute_121f,code=sm_121f --cuda-home /cuda --cxx aarch64-linux-gnu-g++ \
     --work /build --out /built --jobs 2
 python3 /inside/pack_extension.py --built /built --key <key> --machine aarch64 --epoch 315532800 --out /wheel

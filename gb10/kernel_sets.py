@@ -1,0 +1,47 @@
+"""Kernel sets: which modules a wheel of kernels holds, as recipes/kernels says; one may include others. Pure."""
+
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gb10.errors import UsageError
+
+ROOM: Final = "kernels/"
+COSTS: Final = f"{ROOM}costs.toml"
+
+KernelSet = Mapping[str, Any]
+"""A set as its file has it: ``name``, ``module`` and ``group`` tables; what it includes stands before its own."""
+
+
+def read_sets(contents: Mapping[str, bytes]) -> dict[str, KernelSet]:
+    """Every set among the catalog's files, by the name of its file; raises UsageError for one that is no set."""
+    files = {name: content for name, content in contents.items() if name.startswith(ROOM) and name != COSTS}
+    raw = {name.removeprefix(ROOM).removesuffix(".toml"): _read(name, content) for name, content in files.items()}
+    return {name: merged(name, raw) for name in raw}
+
+
+def merged(name: str, raw: Mapping[str, KernelSet]) -> KernelSet:
+    """A set with what it includes of the same owner's; releases are those that all of them were held against."""
+    own = dict(raw[name])
+    for short in own.pop("includes", ()):
+        other = f"{name.removesuffix(own['name'])}{short}"
+        if other not in raw or other == name:
+            raise UsageError(f"the kernel set {own['name']} includes {short!r}", where=f"recipes/{ROOM}{name}.toml",
+                             hint=f"known: {', '.join(sorted(raw))}")  # fmt: skip
+        below = merged(other, raw)
+        own["flashinfer"] = [release for release in own["flashinfer"] if release in below["flashinfer"]]
+        for part in ("module", "group"):
+            own[part] = [*below.get(part, ()), *own.get(part, ())]
+    return own
+
+
+def entries(kernels: KernelSet) -> tuple[Mapping[str, Any], ...]:
+    """Its modules and groups, in the order in which they are compiled."""
+    return (*kernels.get("module", ()), *kernels.get("group", ()))
+
+
+def _read(name: str, content: bytes) -> KernelSet:
+    try:
+        return tomllib.loads(content.decode())
+    except ValueError as error:
+        raise UsageError(f"cannot read the kernel set recipes/{name}", where=str(error)) from error

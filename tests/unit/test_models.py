@@ -1,0 +1,85 @@
+"""A model's config becomes a kernel set: the shapes that FlashInfer names its modules by, what its weights ask for."""
+
+from typing import Any
+
+import pytest
+
+from gb10.catalog import ROOT, Catalog
+from gb10.errors import UsageError
+from gb10.kernel_sets import entries, merged, read_sets
+from gb10.models import model_set, set_name
+
+PLAIN = {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "torch_dtype": "bfloat16"}
+NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+STATIC = {"config_groups": {"group_0": {"input_activations": {"dynamic": False, "num_bits": 8, "strategy": "tensor"}}}}
+LATENT = {"kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128}
+BOTH = ["attention-bfloat16-bfloat16-128-128", "attention-bfloat16-float8_e4m3fn-128-128"]
+
+
+def names(config: dict[str, Any]) -> list[str]:
+    return [entry["name"] for entry in entries(model_set(config, "a/b", ["0.7.2"]))]
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (PLAIN, ["cascade", *BOTH]),
+        ({"text_config": PLAIN, "model_type": "a-vision-model"}, ["cascade", *BOTH]),
+        (PLAIN | {"head_dim": 256, "dtype": "float16"},
+         ["cascade", "attention-float16-float16-256-256", "attention-float16-float8_e4m3fn-256-256"]),
+        (PLAIN | {"quantization_config": NVFP4}, ["cascade", "fp4_gemm_cutlass_sm120", *BOTH]),
+        (PLAIN | {"quantization_config": NVFP4, "num_experts": 128},
+         ["cascade", "fp4_gemm_cutlass_sm120", "fused_moe_120", *BOTH]),
+        (PLAIN | {"quantization_config": STATIC, "num_local_experts": 8}, ["cascade", "fused_moe_120", *BOTH]),
+        (PLAIN | {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}, "num_experts": 8},
+         ["cascade", *BOTH]),
+        (PLAIN | LATENT, ["cascade", "attention-bfloat16-latent-512-64", "attention-bfloat16-bfloat16-192-128"]),
+        (PLAIN | LATENT | {"index_topk": 2048}, ["cascade", "sparse_mla_sm120", "attention-bfloat16-latent-512-64",
+                                                  "attention-bfloat16-bfloat16-192-128"]),
+    ],
+)  # fmt: skip
+def test_what_a_config_asks_for(config: dict[str, Any], expected: list[str]) -> None:
+    assert names(config) == expected
+
+
+@pytest.mark.parametrize(
+    ("more", "windows"),
+    [
+        ({"sliding_window": 4096}, {False, True}),
+        ({"sliding_window": 4096, "use_sliding_window": False}, {False}),
+        ({"sliding_window": 128, "layer_types": ["sliding_attention", "full_attention"]}, {False, True}),
+        ({"sliding_window": 128, "layer_types": ["sliding_attention"] * 2}, {True}),
+        ({"sliding_window": None, "layer_types": ["full_attention"]}, {False}),
+    ],
+)
+def test_windows_are_those_of_the_layers(more: dict[str, Any], windows: set[bool]) -> None:
+    group = model_set(PLAIN | more, "a/b", [])["group"]
+    assert {entry["arguments"][4] for entry in group} == windows
+    assert {entry["arguments"][5] for entry in group} == {False}
+
+
+def test_a_soft_cap_is_another_module() -> None:
+    assert all(name.endswith("-cap") for name in names(PLAIN | {"attn_logit_softcapping": 50.0})[1:])
+
+
+@pytest.mark.parametrize("config", [{}, {"torch_dtype": "bfloat16"}, PLAIN | {"torch_dtype": "float32"}])
+def test_a_config_that_is_no_decoders(config: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"no kernels can be read from the config of a/b"):
+        model_set(config, "a/b", [])
+
+
+def test_a_set_stands_on_what_it_includes() -> None:
+    sets = Catalog(ROOT).toolkit.kernel_sets
+    core, moe = ([entry["name"] for entry in entries(sets[f"flashinfer-{name}"])] for name in ("core", "moe"))
+    assert moe[: len(core)] == core
+    assert "fused_moe_120" in moe[len(core) :]
+    raw = {**sets, f"flashinfer-{set_name('Org/A_b.1')}": model_set(PLAIN, "Org/A_b.1", ["0.7.2"])}
+    whole = merged("flashinfer-for-org-a-b.1", raw)
+    assert whole["flashinfer"] == ["0.7.2"]
+    assert [entry["name"] for entry in entries(whole)] == [*core, "cascade", *BOTH]
+
+
+@pytest.mark.parametrize(("text", "error"), [(b"name = 1 2", "cannot read"), (b'name = "x"\nincludes = ["y"]', "'y'")])
+def test_a_set_that_cannot_be_read(text: bytes, error: str) -> None:
+    with pytest.raises(UsageError, match=error):
+        read_sets({"kernels/flashinfer-x.toml": text})
