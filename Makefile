@@ -29,6 +29,7 @@ e2e:
 
 bench:
 	$(PYTHON) -m bootstrap benches/noop.py
+	$(PYTHON) -m bootstrap benches/factory.py
 	$(PYTHON) -m bootstrap benches/rebuild.py
 	$(PYTHON) -m bootstrap benches/cross.py
 

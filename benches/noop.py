@@ -19,7 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from gb10.catalog import ROOT
 from gb10.engine.buildx import BuildRequest, build, open_buildx
 from gb10.engine.find import find
-from gb10.pipeline.assemble import image_context, image_request
+from gb10.pipeline.assemble import image_request
+from gb10.pipeline.gather import image_context
 from gb10.pipeline.planning import Request, make_plan
 from gb10.pipeline.workshop import open_workshop
 from gb10.proc import capture
