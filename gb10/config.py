@@ -15,8 +15,11 @@ SETTINGS: Final = {
     "debian-mirror": "root URL of a Debian mirror or snapshot (default: the host's apt sources)",
     "ca-bundle": "PEM file of trusted CAs, for downloads (default: the environment's, the system's)",
     "jobs": "compile jobs (default: by cores and memory)",
+    "wheel-cache": "Hugging Face Hub repository (OWNER/NAME) that is asked for a wheel before it is compiled",
+    "wheel-cache-signers": "allowed_signers file (man ssh-keygen): whose wheels are taken from there",
+    "wheel-cache-key": "ssh key that signs what `cache push` sends",
 }
-PATHS: Final = ("cache-dir", "ca-bundle")
+PATHS: Final = ("cache-dir", "ca-bundle", "wheel-cache-signers", "wheel-cache-key")
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ class VerifyError(Gb10Error):
 
 
 class PublishError(Gb10Error):
-    """A registry or a node did not take the image: the user retries."""
+    """A registry, a node or a wheel cache did not take what was sent: the user retries."""
 
     code = 10
     kind = "publish"

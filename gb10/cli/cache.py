@@ -1,4 +1,4 @@
-"""``cache``: look at what the store keeps, let go of some of it, hash it again."""
+"""``cache``: look at what the store keeps, let go of some of it, hash it again, share its wheels."""
 
 import re
 import time
@@ -9,6 +9,7 @@ import typer
 from rich.filesize import decimal
 from rich.table import Table
 
+from gb10.cli.cache_share import pull, push
 from gb10.cli.common import JsonOption, print_json, verb_app, workshop
 from gb10.engine.cache import build_cache, prune
 from gb10.engine.connection import Engine
@@ -26,6 +27,8 @@ app = verb_app(
 ./build.py cache ls                                  rooms, sizes, and what no recipe here needs
 ./build.py cache gc --keep 50GB --older-than 14d     what is not needed first, then the longest unused
 ./build.py cache verify                              hash everything again
+./build.py cache push me/gb10-wheels                 compiled wheels to the Hugging Face Hub, signed
+./build.py cache pull me/gb10-wheels                 and from there: see wheel-cache in `config show`
 
 Your own engine's images and build cache are never touched; the private one's build cache is.
 """,
@@ -117,6 +120,10 @@ def verify(*, as_json: JsonOption = False) -> None:
         raise VerifyError(f"{len(wrong)} entries were damaged, {len(removed)} of them are removed",
                           where="\n".join(wrong.values()),
                           hint="run what you need: they are fetched or made again; and check the disk")  # fmt: skip
+
+
+app.command()(push)
+app.command()(pull)
 
 
 def document(entry: Entry) -> dict[str, object]:

@@ -42,6 +42,9 @@ def in_effect(name: str) -> str | None:
         "cache-dir": lambda: store_root(os.environ),
         "debian-mirror": lambda: mirror_url(os.environ),
         "ca-bundle": lambda: ca_bundle(os.environ),
+        "wheel-cache": lambda: None,
+        "wheel-cache-signers": lambda: None,
+        "wheel-cache-key": lambda: None,
         "jobs": lambda: f"up to {cores()}, as memory allows",
     }
     try:

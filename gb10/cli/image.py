@@ -39,6 +39,7 @@ from gb10.pipeline.gather import leave_context
 from gb10.pipeline.grafts import try_patches
 from gb10.pipeline.image import build_image
 from gb10.pipeline.planning import make_plan
+from gb10.pipeline.sharing import take_missing
 from gb10.pipeline.survey import survey
 from gb10.pipeline.wheels import selected
 
@@ -88,6 +89,7 @@ def image(
     rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))
     if not dry_run:
         wake_engine(shop)
+        take_missing(shop, plan, rebuild)  # first: what is taken needs no compiler, nor its memory
     found = survey(shop, plan, rebuild)
     if dry_run:
         try_patches(shop, plan)

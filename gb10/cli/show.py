@@ -10,6 +10,7 @@ from gb10.cli.common import print_json
 from gb10.engine.receipt import Receipt, write_receipt
 from gb10.pipeline.estimate import step_seconds
 from gb10.pipeline.image import Verified
+from gb10.pipeline.shelf import wheel_cache
 from gb10.pipeline.survey import Survey
 from gb10.pipeline.wheels import Wheel
 from gb10.pipeline.workshop import Workshop
@@ -40,6 +41,11 @@ def print_plan(shop: Workshop, plan: Plan, found: Survey, *, as_json: bool) -> N
     terminal(shop.env, stderr=False).print(table)
     print(f"to download {needed.download / 1e6:,.0f} MB; disk {needed.disk / 1e9:.1f} GB, "
           f"memory {needed.memory / 1e9:.1f} GB at the peak; about {needed.seconds / 60:.0f} min")  # fmt: skip
+    cache = wheel_cache(shop.env)
+    if cache and not all(there[step.name] for step in plan.of_kind("wheel")):
+        print(
+            f"wheels that miss are first looked up in {cache.repo}; it was not asked now, and the figures leave it out"
+        )
 
 
 def image_document(shop: Workshop, verified: Verified) -> dict[str, object]:

@@ -26,13 +26,14 @@ from gb10.pipeline.builder import ready_engine
 from gb10.pipeline.estimate import check_room
 from gb10.pipeline.grafts import early_grafts, late_grafts, try_patches
 from gb10.pipeline.planning import make_plan
+from gb10.pipeline.sharing import take_missing
 from gb10.pipeline.survey import survey
 from gb10.pipeline.wheels import build_wheels, check_sources, installable, selected, show_in_checkout
 
 app = verb_app("""Compile the wheels of an image recipe: real SASS for the arch asked, cross-compiled where needed.
 
 \b
-./build.py wheels                          what is not in the store yet
+./build.py wheels                          what is not in the store yet, nor in the wheel cache
 ./build.py wheels --rebuild-flashinfer     really compiled again, whatever the store holds
 ./build.py wheels --rebuild-kernels        the same for kernels of our own
 ./build.py wheels --arch 12.1a             lives beside the 12.1f one
@@ -68,6 +69,8 @@ def wheels(
     plan = make_plan(shop, request(engine, arch, platform, None, patches=patch, targets=targets, kernels=kernels,
                                    model=for_model)).wheels_only()  # fmt: skip
     rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))
+    if not dry_run:
+        take_missing(shop, plan, rebuild)  # first: what is taken needs no compiler, nor its memory
     found = survey(shop, plan, rebuild)
     if dry_run:
         try_patches(shop, plan)

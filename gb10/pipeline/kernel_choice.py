@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from gb10.errors import FetchError, UsageError
@@ -44,27 +45,22 @@ def _wheel(recipe: Recipe) -> str:
 
 def read_config(model: str, env: Mapping[str, str]) -> Mapping[str, Any]:
     """A model's config: of a folder or file, else of the hub. Raises UsageError, FetchError."""
-    path = Path(model)
-    path = path / CONFIG if path.is_dir() else path
-    if not path.is_file():
-        path = _of_hub(model, env)
+    path = Path(model, CONFIG) if Path(model).is_dir() else Path(model)
+    text = path.read_text(encoding="utf-8") if path.is_file() else _of_hub(model, env)
     try:
-        found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        found: Mapping[str, Any] = json.loads(text)
     except ValueError as error:
-        raise UsageError(f"cannot read the config of {model}", where=f"{path}: {error}") from error
+        raise UsageError(f"the config of {model} is no JSON", where=str(error)) from error
     return found
 
 
-def _of_hub(model: str, env: Mapping[str, str]) -> Path:
-    """The config of a model on the hub, by its own client: endpoint, token and cache are the user's."""
-    from huggingface_hub import hf_hub_download  # noqa: PLC0415 - half a second, for this alone
-    from huggingface_hub.errors import HFValidationError  # noqa: PLC0415
+def _of_hub(model: str, env: Mapping[str, str]) -> str:
+    """The newest config of a model on the hub."""
+    from gb10.hub import open_hub  # noqa: PLC0415 - a third of a second, for this alone
 
-    try:
-        return Path(hf_hub_download(model, CONFIG, endpoint=env.get("HF_ENDPOINT"), token=env.get("HF_TOKEN")))
-    except HFValidationError as error:
-        raise UsageError(f"{model!r} is no folder, no file and no model of the hub", where=str(error),
-                         hint="write OWNER/NAME, or the path of a config.json") from error  # fmt: skip
-    except OSError as error:
-        raise FetchError(f"cannot fetch the config of {model}", where=str(error).splitlines()[0],
-                         hint="name a local folder with its config.json") from error  # fmt: skip
+    hub = open_hub(model, env)
+    with TemporaryDirectory(prefix="gb10-") as folder:
+        found = hub.fetch(CONFIG, hub.head(), Path(folder))
+        if found is None:
+            raise FetchError(f"{model} has no {CONFIG}", hint="name a local folder or file with its config")
+        return found.read_text(encoding="utf-8")

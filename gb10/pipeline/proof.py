@@ -77,11 +77,24 @@ def known(shop: Workshop, engine: Engine, plan: Plan) -> Record | None:
 def read_manifest(wheel: Path) -> dict[str, list[str]]:
     """File name -> the cubins it must hold, as the compile stage wrote it into the wheel itself."""
     with zipfile.ZipFile(wheel) as archive:
-        name = next(name for name in archive.namelist() if name.endswith(f"/{MANIFEST}"))
+        name = next(filter(_is_manifest, archive.namelist()))
         manifest: dict[str, Any] = json.loads(archive.read(name))
     package = name.partition("/")[0]
     return {entry.get("file", f"{package}/modules/{module}/{module}.so"): [_sm(cubin) for cubin in entry["cubins"]]
             for module, entry in manifest["modules"].items()}  # fmt: skip
+
+
+def declares(wheel: Path) -> bool:
+    """Whether a wheel says what it must hold: it was compiled by us, where a graft and upstream's say nothing."""
+    if not zipfile.is_zipfile(wheel):
+        return False
+    with zipfile.ZipFile(wheel) as archive:
+        return any(map(_is_manifest, archive.namelist()))
+
+
+def _is_manifest(name: str) -> bool:
+    """``<package>/manifest.json``, at the top alone: upstream's packages may have one deeper down."""
+    return name.count("/") == 1 and name.endswith(f"/{MANIFEST}")
 
 
 def _sm(cubin: str) -> str:
@@ -91,6 +104,8 @@ def _sm(cubin: str) -> str:
 
 def prove_wheel(wheel: Path) -> None:
     """Raise VerifyError unless every module of the wheel holds exactly what it declares."""
+    if not declares(wheel):
+        raise VerifyError(f"{wheel.name} does not declare what it holds", hint="only what we compile is a wheel here")
     refuse(check_declared(read_manifest(wheel), [scan_path(wheel)]))
 
 

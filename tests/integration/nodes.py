@@ -144,6 +144,23 @@ def ssh_server(store: Store, folder: Path) -> Iterator[tuple[int, Path]]:
             capture(["umount", "--recursive", str(root)])
 
 
+def ssh_keygen(store: Store, folder: Path) -> str:
+    """A PATH with ssh-keygen: the machine's, or, on a bare one, Debian's with its own C library."""
+    path = os.environ["PATH"]
+    if shutil.which("ssh-keygen", path=path):
+        return path
+    for deb in debs(store, "openssh-client"):
+        capture(["dpkg-deb", "--extract", str(deb), str(folder / "root")])
+    loader = next(folder.glob("root/usr/lib/*-linux-gnu/ld-linux-*.so.*"))
+    program = folder / "ssh-keygen"
+    program.write_text(
+        f'#!/bin/sh\nexec {loader} --library-path {loader.parent} {folder}/root/usr/bin/ssh-keygen "$@"\n',
+        encoding="utf-8",
+    )
+    program.chmod(0o755)
+    return f"{folder}:{path}"
+
+
 def build_py(*arguments: str, env: dict[str, str]) -> str:
     """The tool itself, as a user calls it."""
     return capture([sys.executable, str(Path(__file__).parents[2] / "build.py"), *arguments], env=env)

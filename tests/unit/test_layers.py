@@ -21,8 +21,8 @@ LAYERS = (
     {"cli"},
     {"__main__"},
 )
-PURE = ("arch", "artifact", "compiles", "digest", "document", "inputs", "kernel_sets", "machine", "model", "models",
-        "plan", "programs", "render", "schema", "steps")  # fmt: skip
+PURE = ("arch", "artifact", "compiles", "digest", "document", "inputs", "kernel_sets", "listing", "machine", "model",
+        "models", "plan", "programs", "render", "schema", "steps")  # fmt: skip
 WORLD = {
     "asyncio", "ctypes", "docker", "fcntl", "glob", "http", "httpx", "io", "os", "platform", "requests", "select",
     "shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "time", "urllib3",
@@ -113,6 +113,11 @@ def test_only_proc_starts_processes(path: Path) -> None:
 @pytest.mark.parametrize("path", modules(), ids=name_of)
 def test_only_engine_knows_docker(path: Path) -> None:
     assert room(path) == "engine" or "docker" not in packages_used(path)
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_only_hub_knows_the_hub(path: Path) -> None:
+    assert room(path) == "hub" or not packages_used(path) & {"huggingface_hub", "httpx2"}
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "inside").glob("*.py")), ids=name_of)

@@ -1,0 +1,123 @@
+"""``cache push`` and ``cache pull``: compiled wheels to and from a repository of the Hub."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gb10.cli.common import (
+    ArchOption,
+    EngineOption,
+    JsonOption,
+    PatchOption,
+    PlatformOption,
+    QuietOption,
+    TargetsOption,
+    VerboseOption,
+    print_json,
+    request,
+    workshop,
+)  # fmt: skip
+from gb10.config import variable
+from gb10.errors import UsageError
+from gb10.pipeline.planning import Request, make_plan
+from gb10.pipeline.sharing import Exchange, compiled_wheels
+from gb10.pipeline.sharing import pull as take
+from gb10.pipeline.sharing import push as share
+from gb10.pipeline.shelf import named_cache
+from gb10.pipeline.workshop import Workshop
+
+RepoArgument = Annotated[
+    str | None, typer.Argument(metavar="OWNER/NAME", help="A model repository of the Hub; default: wheel-cache.")
+]
+AllOption = Annotated[bool, typer.Option("--all", help="Every compiled wheel, whatever a plan names.")]
+KeyOption = Annotated[
+    Path | None,
+    typer.Option("--key", metavar="FILE", help="The ssh key that signs, or its public half with ssh-agent."),
+]
+
+
+def push(
+    *,
+    repo: RepoArgument = None,
+    engine: EngineOption = "vllm",
+    arch: ArchOption = "12.1f",
+    platform: PlatformOption = None,
+    patch: PatchOption = None,
+    targets: TargetsOption = None,
+    every: AllOption = False,
+    key: KeyOption = None,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = 0,
+    quiet: QuietOption = False,
+) -> None:
+    """Share compiled wheels: those that are missing there, and a listing of all that your ssh key signs.
+
+    \b
+    ./build.py cache push me/gb10-wheels --key ~/.ssh/id_ed25519
+    ./build.py cache push me/gb10-wheels --all            not only the wheels of one plan
+
+    Tokens are the Hub's own: HF_TOKEN, or what `hf auth login` left. The listing that is there must be signed by
+    somebody whom wheel-cache-signers names, and so must you be: ssh's allowed_signers (man ssh-keygen).
+    """
+    shop = workshop(verbose, quiet)
+    cache, signing = named_cache(shop.env, repo), _signing(shop, key)
+    asked = request(engine, arch, platform, None, patches=patch, targets=targets)
+    _print(shop, share(shop, cache, compiled_wheels(shop) if every else _named(shop, asked), signing), "push", as_json)
+
+
+def pull(
+    *,
+    repo: RepoArgument = None,
+    engine: EngineOption = "vllm",
+    arch: ArchOption = "12.1f",
+    platform: PlatformOption = None,
+    patch: PatchOption = None,
+    targets: TargetsOption = None,
+    every: AllOption = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = 0,
+    quiet: QuietOption = False,
+) -> None:
+    """Take shared wheels into the store, if somebody signed them who is trusted here, and prove them again.
+
+    \b
+    ./build.py cache pull me/gb10-wheels                  the wheels of vLLM for 12.1f
+    ./build.py cache pull me/gb10-wheels --all
+
+    Who is trusted says wheel-cache-signers, never the repository. With wheel-cache set, too, `image` and `wheels`
+    take what is missing by themselves.
+    """
+    shop = workshop(verbose, quiet)
+    cache = named_cache(shop.env, repo)
+    asked = request(engine, arch, platform, None, patches=patch, targets=targets)
+    _print(shop, take(shop, cache, None if every else _named(shop, asked)), "pull", as_json)
+
+
+def _named(shop: Workshop, asked: Request) -> Mapping[str, str]:
+    """The compiled wheels of a plan, by key."""
+    return {step.key: step.name for step in make_plan(shop, asked).of_kind("wheel")}
+
+
+def _signing(shop: Workshop, key: Path | None) -> Path:
+    found = key or shop.env.get(variable("wheel-cache-key"))
+    if not found:
+        raise UsageError("no key is named to sign with",
+                         hint="--key ~/.ssh/id_ed25519, or set wheel-cache-key")  # fmt: skip
+    return Path(found)
+
+
+def _print(shop: Workshop, done: Exchange, verb: str, as_json: bool) -> None:
+    """The wheels on stdout, how many of them travelled on stderr."""
+    if as_json:
+        print_json({"schema": f"gb10/cache-{verb}/v1", **asdict(done)})
+        return
+    moved = [wheel for wheel in done.wheels if wheel.moved]
+    way = "sent" if verb == "push" else "came"
+    size = sum(wheel.size for wheel in moved) / 1e6
+    shop.talk.say(f"{done.repo}: {len(moved)} of {len(done.wheels)} wheels {way} ({size:,.1f} MB), "
+                  f"the others were there; commit {done.commit[:12]}")  # fmt: skip
+    for wheel in done.wheels:
+        print(f"{wheel.key}  {wheel.file}")

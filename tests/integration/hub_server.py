@@ -1,0 +1,243 @@
+"""A Hub of our own: what huggingface_hub asks of one for private model repositories with large files, over real HTTP.
+
+One branch, one token, large files by Git LFS behind a redirect to another host. No Xet.
+"""
+
+import base64
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote
+
+TOKEN = "hf_test"  # noqa: S105 - of this server alone
+
+
+@dataclass(slots=True)
+class Repository:
+    """Commits, oldest first: each maps a path to the sha256 of its bytes."""
+
+    commits: list[dict[str, str]] = field(default_factory=lambda: [{}])
+
+    def sha(self, number: int = -1) -> str:
+        """The name of a commit."""
+        return hashlib.sha1(f"{number % len(self.commits)} {self.commits[number]}".encode()).hexdigest()  # noqa: S324
+
+    def tree(self, revision: str) -> dict[str, str] | None:
+        """The files at a commit, or at the branch."""
+        names = {self.sha(number): tree for number, tree in enumerate(self.commits)} | {"main": self.commits[-1]}
+        return names.get(revision)
+
+
+@dataclass(slots=True)
+class FakeHub:
+    """Repositories by name, blobs by sha256, and a log of what was asked; large files lie on a host of their own."""
+
+    url: str = ""
+    storage: str = ""
+    repositories: dict[str, Repository] = field(default_factory=dict)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)
+    drop_after: int | None = None
+    """Bytes of the next large download after which the connection breaks off."""
+    before_commit: list[dict[str, bytes]] = field(default_factory=list)
+    """What somebody else commits just before the next commits arrive."""
+
+    def put(self, repo: str, files: dict[str, bytes | None]) -> None:
+        """A commit, by whoever may write; None removes."""
+        made = self.repositories[repo]
+        tree = dict(made.commits[-1])
+        for path, content in files.items():
+            if content is None:
+                del tree[path]
+            else:
+                tree[path] = self.keep(content)
+        made.commits.append(tree)
+
+    def read(self, repo: str, path: str) -> bytes:
+        """A file of the branch."""
+        return self.blobs[self.repositories[repo].commits[-1][path]]
+
+    def keep(self, content: bytes) -> str:
+        sha256 = hashlib.sha256(content).hexdigest()
+        self.blobs[sha256] = content
+        return sha256
+
+    def asked(self, *words: str) -> list[str]:
+        """The logged requests that hold all of these words."""
+        return [line for line in self.log if all(word in line for word in words)]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """HTTP/1.1, one method per kind of request."""
+
+    protocol_version = "HTTP/1.1"
+    hub: FakeHub
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Into the server's log, not to stderr."""
+
+    def do_HEAD(self) -> None:
+        self.answer()
+
+    def do_GET(self) -> None:
+        self.answer()
+
+    def do_POST(self) -> None:
+        self.answer()
+
+    def do_PUT(self) -> None:
+        self.answer()
+
+    def answer(self) -> None:
+        chunked = self.headers.get("Transfer-Encoding") == "chunked"
+        body = b"".join(self.chunks()) if chunked else self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        path = unquote(self.path.partition("?")[0])
+        self.hub.log.append(f"{self.command} {path} {self.headers.get('Range', '')} {len(body)}".rstrip())
+        for pattern, act in ROUTES:
+            found = re.fullmatch(pattern, f"{self.command} {path}")
+            if found:
+                act(self, body, **found.groupdict())
+                return
+        self.reply(HTTPStatus.NOT_FOUND, {"error": "no such route"})
+
+    def chunks(self) -> Iterator[bytes]:
+        """The body of a request without a length."""
+        while size := int(self.rfile.readline(), 16):
+            yield self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+
+    def repository(self, repo: str) -> Repository | None:
+        """The repository, if the token may see it; else the Hub's own answer, the same for both reasons."""
+        found = self.hub.repositories.get(repo)
+        if found and self.headers.get("Authorization") == f"Bearer {TOKEN}":
+            return found
+        self.reply(HTTPStatus.UNAUTHORIZED, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"})
+        return None
+
+    def info(self, _: bytes, repo: str) -> None:
+        found = self.repository(repo)
+        if found:
+            self.reply(HTTPStatus.OK, {"id": repo, "sha": found.sha(), "private": True, "siblings": [], "tags": []})
+
+    def resolve(self, _: bytes, repo: str, revision: str, path: str) -> None:
+        found = self.repository(repo)
+        tree = found.tree(revision) if found else None
+        if tree is None:
+            return
+        if path not in tree:
+            self.reply(HTTPStatus.NOT_FOUND, {"error": "Entry not found"}, {"X-Error-Code": "EntryNotFound"})
+            return
+        content = self.hub.blobs[tree[path]]
+        about = {"X-Repo-Commit": revision, "ETag": f'"{tree[path]}"'}
+        if path.endswith(".whl"):
+            about |= {"X-Linked-Etag": f'"{tree[path]}"', "X-Linked-Size": str(len(content)),
+                      "Location": f"{self.hub.storage}/storage/{tree[path]}"}  # fmt: skip
+            self.reply(HTTPStatus.FOUND, b"", about)
+        else:
+            self.reply(HTTPStatus.OK, content, about)
+
+    def stored(self, _: bytes, sha256: str) -> None:
+        if self.headers.get("Authorization"):  # the token is the Hub's alone
+            self.reply(HTTPStatus.BAD_REQUEST, b"")
+            return
+        content, drop = self.hub.blobs[sha256], self.hub.drop_after
+        found = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        start = int(found[1]) if found else 0
+        status = HTTPStatus.PARTIAL_CONTENT if found else HTTPStatus.OK
+        about = {"Content-Range": f"bytes {start}-{len(content) - 1}/{len(content)}"} if found else {}
+        if drop is None:
+            self.reply(status, content[start:], about)
+            return
+        self.hub.drop_after = None
+        self.reply(status, content[start:], about, sent=drop)
+        self.close_connection = True
+
+    def preupload(self, body: bytes, repo: str) -> None:
+        if self.repository(repo):
+            files = [{"path": file["path"], "shouldIgnore": False,
+                      "uploadMode": "lfs" if file["path"].endswith(".whl") else "regular"}
+                     for file in json.loads(body)["files"]]  # fmt: skip
+            self.reply(HTTPStatus.OK, {"files": files})
+
+    def batch(self, body: bytes, repo: str) -> None:
+        if self.repository(repo):
+            objects = json.loads(body)["objects"]
+            for one in objects:
+                if one["oid"] not in self.hub.blobs:
+                    one["actions"] = {"upload": {"href": f"{self.hub.storage}/storage/{one['oid']}"}}
+            self.reply(HTTPStatus.OK, {"transfer": "basic", "objects": objects})
+
+    def upload(self, body: bytes, sha256: str) -> None:
+        kept = self.hub.keep(body)
+        self.reply(HTTPStatus.OK if kept == sha256 else HTTPStatus.BAD_REQUEST, b"")
+
+    def commit(self, body: bytes, repo: str) -> None:
+        found = self.repository(repo)
+        if found is None:
+            return
+        if self.hub.before_commit:
+            self.hub.put(repo, dict(self.hub.before_commit.pop()))
+        lines = [json.loads(line) for line in body.splitlines()]
+        if lines[0]["value"].get("parentCommit", found.sha()) != found.sha():
+            error = "A commit has happened since. Please refresh and try again."
+            self.reply(HTTPStatus.PRECONDITION_FAILED, {"error": error})
+            return
+        values = {line["value"]["path"]: (line["key"], line["value"]) for line in lines[1:]}
+        self.hub.put(repo, {path: self.content(*value) for path, value in values.items()})
+        self.reply(HTTPStatus.OK, {"commitUrl": f"{self.hub.url}/{repo}/commit/{found.sha()}",
+                                   "commitOid": found.sha(), "success": True})  # fmt: skip
+
+    def content(self, kind: str, value: dict[str, Any]) -> bytes:
+        return self.hub.blobs[value["oid"]] if kind == "lfsFile" else base64.b64decode(value["content"])
+
+    def reply(
+        self, status: HTTPStatus, content: bytes | object, headers: dict[str, str] | None = None,
+        sent: int | None = None,
+    ) -> None:  # fmt: skip
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(data)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data[:sent])
+
+
+REPO = r"(?P<repo>[\w.-]+/[\w.-]+)"
+ROUTES = (
+    (rf"GET /api/models/{REPO}/revision/main", Handler.info),
+    (rf"(?:HEAD|GET) /{REPO}/resolve/(?P<revision>\w+)/(?P<path>.+)", Handler.resolve),
+    (r"GET /storage/(?P<sha256>\w+)", Handler.stored),
+    (r"PUT /storage/(?P<sha256>\w+)", Handler.upload),
+    (rf"POST /api/models/{REPO}/preupload/main", Handler.preupload),
+    (rf"POST /{REPO}\.git/info/lfs/objects/batch", Handler.batch),
+    (rf"POST /api/models/{REPO}/commit/main", Handler.commit),
+)
+
+
+@contextmanager
+def fake_hub() -> Iterator[FakeHub]:
+    """A Hub that listens until the context ends."""
+    hub = FakeHub()
+    handler = type("HubHandler", (Handler,), {"hub": hub})
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), handler) as front,
+        ThreadingHTTPServer(("127.0.0.1", 0), handler) as storage,
+    ):
+        hub.url, hub.storage = (f"http://127.0.0.1:{server.server_port}" for server in (front, storage))
+        for server in (front, storage):
+            server.daemon_threads = True
+            threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            yield hub
+        finally:
+            front.shutdown()
+            storage.shutdown()
