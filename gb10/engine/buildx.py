@@ -76,6 +76,11 @@ class Buildx:
     store: Store
 
 
+def lent_network(engine: Engine) -> Network:
+    """The network for steps that say ``--network=default``: the embedded engine has no bridge, and lends the host's."""
+    return "host" if engine.kind == "embedded" else "default"
+
+
 def open_buildx(engine: Engine, env: Mapping[str, str], store: Store) -> Buildx:
     """The buildx for an engine: the user's plugin for the user's engine, else our own; raises EngineError."""
     own_env = _environment(engine, env, store)

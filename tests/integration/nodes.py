@@ -1,4 +1,4 @@
-"""What publishing and pulling talk to, for real: Debian's registry, more engines, sshd in front of one."""
+"""What several machines talk to, for real: Debian's registry and redis, more engines, sshd in front of one."""
 
 import os
 import shutil
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from gb10.debian.pool import fetch_debs
 from gb10.debian.resolve import resolve_set
@@ -86,6 +87,33 @@ def registry(store: Store, folder: Path) -> Iterator[Registry]:
     with background([str(folder / "deb/usr/bin/docker-registry"), "serve", str(config)], log=log):
         until(lambda: listening(port), "the registry")
         yield Registry(f"127.0.0.1:{port}", log)
+
+
+@dataclass(frozen=True, slots=True)
+class Redis:
+    """A redis of Debian's, and what its own client answers."""
+
+    url: str
+    client: tuple[str, ...]
+
+    def ask(self, *words: str) -> str:
+        """The answer to a command."""
+        return capture([*self.client, *words]).strip()
+
+
+@contextmanager
+def redis(store: Store, folder: Path, password: str) -> Iterator[Redis]:
+    """A redis in a root of its own, since it wants a newer glibc than machines have, that asks for a password."""
+    root, tar, port = folder / "root", folder / "root.tar", free_port()
+    write_rootfs(debs(store, "redis-server"), tar, epoch=1_789_000_000)
+    root.mkdir()
+    capture(["tar", "--extract", "--numeric-owner", f"--file={tar}", f"--directory={root}"])
+    enter, at = ("chroot", str(root)), ("--port", str(port), "--bind", "127.0.0.1")
+    server = [*enter, "redis-server", *at, "--save", "", "--requirepass", password]
+    with background(server, log=folder / "redis.log"):
+        until(lambda: listening(port), "redis")
+        client = (*enter, "redis-cli", "--no-auth-warning", "-a", password, "-p", str(port))
+        yield Redis(f"redis://:{quote(password, safe='')}@127.0.0.1:{port}", client)
 
 
 @contextmanager
