@@ -8,6 +8,7 @@ import typer
 
 from gb10.cli.common import (
     ArchOption,
+    BuilderOption,
     DryRunOption,
     EngineOption,
     JsonOption,
@@ -70,6 +71,7 @@ def image(
     rebuild_flashinfer: RebuildFlashinferOption = False,
     rebuild_kernels: RebuildKernelsOption = False,
     rebuild_vllm: RebuildVllmOption = False,
+    builder: BuilderOption = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = 0,
@@ -77,7 +79,7 @@ def image(
 ) -> None:
     """Build a proven image."""
     receipt = own_receipt(sys.argv[1:])
-    shop = workshop(verbose, quiet)
+    shop = workshop(verbose, quiet, builder)
     extra = check_reference(tag) if tag else None
     plan = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network,
                                    targets=targets))  # fmt: skip

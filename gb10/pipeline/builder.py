@@ -1,23 +1,40 @@
 """The builder: one BuildKit build of the pipeline, its full log kept in the store."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+from gb10.engine.builder import require_builder
 from gb10.engine.buildx import BuildRequest, BuildResult, build, open_buildx
 from gb10.engine.connection import Engine
 from gb10.engine.find import find
 from gb10.engine.packages import unpacked
 from gb10.engine.progress import Event, LogLine, StepDone, StepStarted
-from gb10.pipeline.workshop import Workshop
+from gb10.errors import EngineError
+from gb10.pipeline.workshop import Workshop, build_architecture
 from gb10.plan import Step
 from gb10.talk import Task
 
 
 def ready_engine(shop: Workshop) -> Engine:
     """The engine to build with, started when needed; what was passed over to get to it is said."""
-    engine = find(shop.env, shop.store)
+    engine = replace(find(shop.env, shop.store), builder=shop.builder)
     for note in engine.notes:
         shop.talk.say(note)
+    return engine
+
+
+def check_builder(shop: Workshop, engine: Engine, *, image: bool) -> Engine:
+    """The engine, when the builder that it names, if any, can build; raises EngineError, also for an ``image`` that
+    would not come back.
+    """
+    if engine.builder is None:
+        return engine
+    found = require_builder(engine, shop.env, shop.store, f"linux/{build_architecture()}")
+    if image and found.driver == "docker":
+        raise EngineError(f"the builder {engine.builder} is an engine of its own, and keeps the images that it makes",
+                          hint=f"without --builder, by DOCKER_CONTEXT={engine.builder}; --builder is for the drivers "
+                          "remote, kubernetes and docker-container")  # fmt: skip
     return engine
 
 

@@ -6,7 +6,8 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -128,6 +129,45 @@ def another_engine(store: Store, folder: Path) -> Iterator[Engine]:
         yield up(other, ENV)
     finally:
         down(other)
+
+
+@contextmanager
+def buildkit(engine: Engine, socket_path: Path) -> Iterator[str]:
+    """An engine's BuildKit on a socket of its own, as a buildkitd has it: the engine keeps it behind an upgrade."""
+    with socket.socket(socket.AF_UNIX) as listening_at, ThreadPoolExecutor(64) as pool:
+        listening_at.bind(str(socket_path))
+        listening_at.listen()
+
+        def serve() -> None:
+            with suppress(OSError):  # closed: the test has ended
+                while True:
+                    client, _ = listening_at.accept()
+                    pool.submit(_upgraded, client, engine.endpoint.host.removeprefix("unix://"), pool)
+
+        pool.submit(serve)
+        yield f"unix://{socket_path}"
+        listening_at.shutdown(socket.SHUT_RDWR)
+
+
+def _upgraded(client: socket.socket, path: str, pool: ThreadPoolExecutor) -> None:
+    with client, socket.socket(socket.AF_UNIX) as server:
+        server.connect(path)
+        server.sendall(b"POST /grpc HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += server.recv(1)
+        back = pool.submit(_pump, server, client)
+        _pump(client, server)
+        back.result()
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while content := source.recv(1 << 16):
+            sink.sendall(content)
+    for end in (source, sink):
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager
