@@ -64,6 +64,14 @@ BuilderOption = Annotated[
         "--builder", metavar="NAME", help="Builder of `docker buildx ls` that builds; remote and Kubernetes, too."
     ),
 ]
+CacheFromOption = Annotated[
+    list[str] | None,
+    typer.Option("--cache-from", metavar="CACHE", help="Build cache to read, as buildx takes it; repeatable."),
+]
+CacheToOption = Annotated[
+    list[str] | None,
+    typer.Option("--cache-to", metavar="CACHE", help="Build cache to write: type=registry,ref=…,mode=max; repeatable."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop: the same code as `plan`.")]
 VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Say more.")]

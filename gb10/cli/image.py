@@ -1,6 +1,7 @@
 """``image``: build a proven image."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,8 @@ import typer
 from gb10.cli.common import (
     ArchOption,
     BuilderOption,
+    CacheFromOption,
+    CacheToOption,
     DryRunOption,
     EngineOption,
     JsonOption,
@@ -31,6 +34,7 @@ from gb10.cli.common import (
 )  # fmt: skip
 from gb10.cli.show import image_document, keep_receipt, print_image, print_plan
 from gb10.cli.unchanged import own_receipt
+from gb10.engine.external import check_cache
 from gb10.engine.reference import check_reference
 from gb10.pipeline.builder import ready_engine, wake_engine
 from gb10.pipeline.estimate import check_room
@@ -72,6 +76,8 @@ def image(
     rebuild_kernels: RebuildKernelsOption = False,
     rebuild_vllm: RebuildVllmOption = False,
     builder: BuilderOption = None,
+    cache_from: CacheFromOption = None,
+    cache_to: CacheToOption = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = 0,
@@ -79,7 +85,11 @@ def image(
 ) -> None:
     """Build a proven image."""
     receipt = own_receipt(sys.argv[1:])
-    shop = workshop(verbose, quiet, builder)
+    shop = replace(
+        workshop(verbose, quiet, builder),
+        cache_from=tuple(check_cache("from", cache) for cache in cache_from or ()),
+        cache_to=tuple(check_cache("to", cache) for cache in cache_to or ()),
+    )
     extra = check_reference(tag) if tag else None
     plan = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network,
                                    targets=targets))  # fmt: skip

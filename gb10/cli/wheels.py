@@ -72,7 +72,7 @@ def wheels(
         check_room(shop, found.needs, found.engine)
     grafts = early_grafts(shop, plan)  # first: a patch that does not fit stops before anything is compiled
     check_sources(shop, plan)
-    compiled = build_wheels(shop, plan, lambda: check_builder(shop, ready_engine(shop), image=False), rebuild=rebuild)
+    compiled = build_wheels(shop, plan, lambda: check_builder(shop, ready_engine(shop)), rebuild=rebuild)
     built = (*installable(plan, compiled), *grafts, *late_grafts(shop, plan))
     for wheel in built:
         show_in_checkout(shop, wheel)

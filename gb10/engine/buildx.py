@@ -12,6 +12,7 @@ from typing import Literal, TextIO
 
 from gb10.engine.connection import Engine
 from gb10.engine.context import client_folder
+from gb10.engine.external import IMPORT
 from gb10.engine.failure import explained
 from gb10.engine.packages import Programs, unpack, unpacked
 from gb10.engine.progress import Event, LogLine, Note, Parser, Plain, RawJson, StepDone, StepFailed, StepStarted
@@ -52,6 +53,9 @@ class BuildRequest:
     out: Path | None = None
     """A directory that receives the result's files."""
     network: Network = "none"
+    cache_from: tuple[str, ...] = ()
+    cache_to: tuple[str, ...] = ()
+    """External caches, as buildx takes them."""
 
     def __post_init__(self) -> None:
         if self.out and self.output:
@@ -142,6 +146,8 @@ def arguments(request: BuildRequest, *, work: Path, progress: str) -> list[str]:
     argv += [f"--secret=id={name},{_csv(f'src={path}')}" for name, path in sorted(request.secrets.items())]
     argv += [f"--build-arg={name}={value}" for name, value in sorted(request.build_args.items())]
     argv += [f"--tag={tag}" for tag in request.tags]
+    argv += [f"--cache-from={cache}" for cache in request.cache_from]
+    argv += [f"--cache-to={cache}" for cache in request.cache_to]
     return [*argv, f"--output={_output(request)}", str(request.context or work / "empty")]
 
 
@@ -177,7 +183,8 @@ class _Record:
             case StepDone(step, seconds, cached):
                 self._write(step, "CACHED" if cached else f"DONE {seconds:.1f}s")
             case StepFailed(step, error):
-                if self.failed is None or self.failed.error.endswith(CANCELLED):
+                first = self.failed is None or self.failed.error.endswith(CANCELLED)
+                if first and not step.startswith(IMPORT):
                     self.failed = event
                 self._write(step, f"ERROR: {error}")
             case LogLine(step, text):

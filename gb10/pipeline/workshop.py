@@ -24,6 +24,9 @@ class Workshop:
     catalog: Catalog
     builder: str | None = None
     """A buildx builder of the user's that builds instead of the engine."""
+    cache_from: tuple[str, ...] = ()
+    cache_to: tuple[str, ...] = ()
+    """External build caches of an image, as buildx takes them."""
 
 
 def open_workshop(env: Mapping[str, str], *, verbosity: int, builder: str | None = None) -> Workshop:

@@ -21,7 +21,7 @@ def test_a_wheel_comes_back_and_is_the_same(shop: Workshop, farm: Workshop) -> N
     plan = small_plan(shop)
     here = build_wheels(shop, plan, lambda: ready_engine(shop), rebuild=())[0]
     there = build_wheels(
-        farm, plan, lambda: check_builder(farm, ready_engine(farm), image=False), rebuild=("flashinfer-jit-cache",)
+        farm, plan, lambda: check_builder(farm, ready_engine(farm)), rebuild=("flashinfer-jit-cache",)
     )[0]
     assert (there.hit, there.sha256) == (False, here.sha256)
 

@@ -8,6 +8,7 @@ from gb10.cli.common import workshop
 from gb10.engine.builder import read_builder
 from gb10.engine.buildx import image_output, lent_network
 from gb10.engine.connection import Endpoint, Engine
+from gb10.engine.external import Direction, check_cache
 from gb10.errors import UsageError
 from gb10.pipeline.built import engine_room
 
@@ -59,3 +60,40 @@ def test_what_a_builder_keeps_is_marked_as_its() -> None:
 def test_what_is_no_name_of_a_builder_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="is no name of a builder"):
         workshop(builder=name)
+
+
+@pytest.mark.parametrize(
+    ("direction", "text"),
+    [
+        ("from", "type=registry,ref=r.example:5000/cache"),
+        ("to", "type=registry,ref=r.example/cache,mode=max,compression=zstd"),
+        ("from", 'type=local,"src=/a,b"'),
+        ("to", "type=local,dest=cache"),
+        ("to", "type=gha"),
+    ],
+)
+def test_a_cache_goes_to_buildx_as_it_is_given(direction: Direction, text: str) -> None:
+    assert check_cache(direction, text) == text
+
+
+@pytest.mark.parametrize(
+    ("direction", "text", "message"),
+    [
+        ("to", "", "no type of cache that can be used in nothing"),
+        ("from", "r.example/cache", "no type of cache"),
+        ("to", "type=inline", "no type of cache that can be used in type=inline"),
+        ("from", "type=registry", "type=registry needs ref=…"),
+        ("to", "type=local,src=x", "type=local needs dest=…"),
+        ("from", "type=disk,src=x", "no type of cache"),
+    ],
+)
+def test_another_cache_is_refused(direction: Direction, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=f"--cache-{direction}") as caught:
+        check_cache(direction, text)
+    assert message in str(caught.value)
+
+
+def test_keys_of_an_account_are_not_repeated() -> None:
+    with pytest.raises(UsageError) as caught:
+        check_cache("to", "type=s3,secret_access_key=hush")
+    assert "hush" not in str(caught.value)
