@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ SETTINGS: Final = {
     "debian-mirror": "root URL of a Debian mirror or snapshot (default: the host's apt sources)",
     "ca-bundle": "PEM file of trusted CAs, for downloads (default: the environment's, the system's)",
     "jobs": "compile jobs (default: by cores and memory)",
+    "compile-cache": "server of compile results that machines share: redis://[user:password@]host[:port] or http://…",
     "wheel-cache": "Hugging Face Hub repository (OWNER/NAME) that is asked for a wheel before it is compiled",
     "wheel-cache-signers": "allowed_signers file (man ssh-keygen): whose wheels are taken from there",
     "wheel-cache-key": "ssh key that signs what `cache push` sends",
 }
 PATHS: Final = ("cache-dir", "ca-bundle", "wheel-cache-signers", "wheel-cache-key")
+SERVER: Final = re.compile(r"(redis|http)://([\w.~%+-]*(?::[\w.~%+-]*)?@)?[\w.-]+(:\d+)?(/[\w.~%/-]*)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,7 @@ def read_settings(env: Mapping[str, str]) -> tuple[Setting, ...]:
         _refuse_unknown(name, path)
     found = tuple(_setting(name, env, written, path) for name in SETTINGS)
     _check_jobs(next(setting for setting in found if setting.name == "jobs"))
+    _check_server(next(setting for setting in found if setting.name == "compile-cache"))
     return found
 
 
@@ -79,6 +83,22 @@ def _check_jobs(jobs: Setting) -> None:
     value = jobs.value
     if value is not None and not (value.isascii() and value.isdigit() and int(value) >= 1):
         raise UsageError(f"jobs must be a whole number of at least 1, not {value!r}", where=f"from {jobs.origin}")
+
+
+def _check_server(cache: Setting) -> None:
+    """Refuse what the compile stages' ccache cannot ask; the value may hold a password, and is not repeated."""
+    if cache.value is not None and SERVER.fullmatch(cache.value) is None:
+        raise UsageError(
+            "compile-cache must be redis://[user:password@]host[:port][/db] or http://[user:password@]host[:port]/path",
+            where=f"from {cache.origin}",
+            hint="of a password, write all but letters, digits and .~+-_ as %XX\n"
+            "ccache knows no TLS, and a build stage sees no folder (file://) and no socket of this machine",
+        )
+
+
+def without_login(url: str) -> str:
+    """A server's URL as it may be shown."""
+    return re.sub("//.*@", "//***@", url)
 
 
 def _read(path: Path) -> dict[str, str]:

@@ -50,12 +50,12 @@ def _below(plan: Plan, graft: Step) -> str:
     return next(step.name for step in plan.of_kind("layer") if graft.files[0] in step.files)
 
 
-def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], *, jobs: int) -> str:
-    """The Dockerfile that compiles one wheel; ``jobs`` is not part of any key."""
+def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], *, jobs: int, shared: bool = False) -> str:
+    """The Dockerfile that compiles one wheel; ``jobs``, and a ``shared`` compile cache, are not part of any key."""
     arch, build = plan.options.arch, plan.recipe.wheels[step.name]
     return _render(
         templates, "targets.Dockerfile.j2" if build.method == "source" else "wheel.Dockerfile.j2", plan,
-        step=step, wheel=build, oldest_zip=OLDEST_ZIP, python=plan.recipe.python, jobs=jobs,
+        step=step, wheel=build, oldest_zip=OLDEST_ZIP, python=plan.recipe.python, jobs=jobs, shared=shared,
         arch=arch, compiled=parse_arch(arch.kernels), machine=MACHINES[plan.options.target],
         origins=wheel_inputs(plan, step.name).origins, cutlass=_cutlass(plan, build),
         version=plan.recipe.version,
@@ -67,11 +67,13 @@ def _cutlass(plan: Plan, build: WheelBuild) -> str:
     return "" if plan.recipe.sources[build.cutlass_source].git else f"/{CUTLASS_FOLDER}"
 
 
-def program_dockerfile(plan: Plan, program: Program, step: Step, templates: Mapping[str, str], *, jobs: int) -> str:
+def program_dockerfile(
+    plan: Plan, program: Program, step: Step, templates: Mapping[str, str], *, jobs: int, shared: bool = False
+) -> str:
     """The Dockerfile that compiles a program, and runs what the build machine can check of it."""
     return _render(
         templates, "program.Dockerfile.j2", plan,
-        step=step, program=program, python=plan.recipe.python, jobs=jobs, arch=plan.options.arch,
+        step=step, program=program, python=plan.recipe.python, jobs=jobs, shared=shared, arch=plan.options.arch,
         compiled=parse_arch(plan.options.arch.kernels), machine=MACHINES[plan.options.target],
         origins=program_inputs(plan, program).origins, cutlass=CUTLASS_FOLDER,
         native=plan.options.build == plan.options.target,

@@ -2,15 +2,18 @@
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gb10.errors import UsageError
 from gb10.pipeline.planning import Request
 from gb10.pipeline.workshop import Workshop, open_workshop
 
+BUILDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 EngineOption = Annotated[str, typer.Option("--engine", help="Serving engine, or an image recipe file.")]
@@ -67,6 +70,20 @@ ForModelOption = Annotated[
         help="FlashInfer's kernels that this model asks for, by its config.json here or on the hub.",
     ),
 ]
+BuilderOption = Annotated[
+    str | None,
+    typer.Option(
+        "--builder", metavar="NAME", help="Builder of `docker buildx ls` that builds; remote and Kubernetes, too."
+    ),
+]
+CacheFromOption = Annotated[
+    list[str] | None,
+    typer.Option("--cache-from", metavar="CACHE", help="Build cache to read, as buildx takes it; repeatable."),
+]
+CacheToOption = Annotated[
+    list[str] | None,
+    typer.Option("--cache-to", metavar="CACHE", help="Build cache to write: type=registry,ref=…,mode=max; repeatable."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop: the same code as `plan`.")]
 VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Say more.")]
@@ -79,9 +96,11 @@ def verb_app(help_text: str, *, group: bool = False) -> typer.Typer:
                        add_completion=False, context_settings=SETTINGS)  # fmt: skip
 
 
-def workshop(verbose: int = 0, quiet: bool = False) -> Workshop:
-    """The workshop with the user's environment and verbosity."""
-    return open_workshop(os.environ, verbosity=-1 if quiet else min(verbose, 1))
+def workshop(verbose: int = 0, quiet: bool = False, builder: str | None = None) -> Workshop:
+    """The workshop with the user's environment and verbosity; raises UsageError for what is no builder's name."""
+    if builder is not None and BUILDER.fullmatch(builder) is None:
+        raise UsageError(f"{builder!r} is no name of a builder", hint="docker buildx ls lists yours")
+    return open_workshop(os.environ, verbosity=-1 if quiet else min(verbose, 1), builder=builder)
 
 
 def request(

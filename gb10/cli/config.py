@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gb10.cli.common import JsonOption, print_json, verb_app
-from gb10.config import SETTINGS, config_file, read_settings
+from gb10.config import SETTINGS, config_file, read_settings, without_login
 from gb10.debian.mirror import mirror_url
 from gb10.errors import UsageError
 from gb10.fetch import ca_bundle
@@ -24,7 +24,7 @@ Settings decide speed and place, never what goes into an image; that is the reci
 @app.command()
 def show(*, as_json: JsonOption = False) -> None:
     """Print every setting, the value in effect, and its origin."""
-    found = [replace(setting, value=setting.value or in_effect(setting.name)) for setting in read_settings(os.environ)]
+    found = [replace(setting, value=shown(setting.name, setting.value)) for setting in read_settings(os.environ)]
     if as_json:
         values = {setting.name: {"value": setting.value, "origin": setting.origin} for setting in found}
         print_json({"schema": "gb10/config/v1", "file": str(config_file(os.environ)), "settings": values})
@@ -34,6 +34,11 @@ def show(*, as_json: JsonOption = False) -> None:
         print(
             f"\n{setting.name} = {setting.value or 'none found'}\n    from {setting.origin}: {SETTINGS[setting.name]}"
         )
+
+
+def shown(name: str, value: str | None) -> str | None:
+    """A setting's value, or what stands for it; no password."""
+    return without_login(value) if name == "compile-cache" and value else value or in_effect(name)
 
 
 def in_effect(name: str) -> str | None:
@@ -46,6 +51,7 @@ def in_effect(name: str) -> str | None:
         "wheel-cache-signers": lambda: None,
         "wheel-cache-key": lambda: None,
         "jobs": lambda: f"up to {cores()}, as memory allows",
+        "compile-cache": lambda: None,
     }
     try:
         value = defaults[name]()

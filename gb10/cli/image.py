@@ -1,6 +1,7 @@
 """``image``: build a proven image."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,9 @@ import typer
 
 from gb10.cli.common import (
     ArchOption,
+    BuilderOption,
+    CacheFromOption,
+    CacheToOption,
     DryRunOption,
     EngineOption,
     ForModelOption,
@@ -32,6 +36,7 @@ from gb10.cli.common import (
 )  # fmt: skip
 from gb10.cli.show import image_document, keep_receipt, print_image, print_plan
 from gb10.cli.unchanged import own_receipt
+from gb10.engine.external import check_cache
 from gb10.engine.reference import check_reference
 from gb10.pipeline.builder import ready_engine, wake_engine
 from gb10.pipeline.estimate import check_room
@@ -75,6 +80,9 @@ def image(
     rebuild_flashinfer: RebuildFlashinferOption = False,
     rebuild_kernels: RebuildKernelsOption = False,
     rebuild_vllm: RebuildVllmOption = False,
+    builder: BuilderOption = None,
+    cache_from: CacheFromOption = None,
+    cache_to: CacheToOption = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = 0,
@@ -82,7 +90,11 @@ def image(
 ) -> None:
     """Build a proven image."""
     receipt = own_receipt(sys.argv[1:])
-    shop = workshop(verbose, quiet)
+    shop = replace(
+        workshop(verbose, quiet, builder),
+        cache_from=tuple(check_cache("from", cache) for cache in cache_from or ()),
+        cache_to=tuple(check_cache("to", cache) for cache in cache_to or ()),
+    )
     extra = check_reference(tag) if tag else None
     plan = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network,
                                    targets=targets, kernels=kernels, model=for_model))  # fmt: skip

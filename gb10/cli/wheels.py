@@ -2,6 +2,7 @@
 
 from gb10.cli.common import (
     ArchOption,
+    BuilderOption,
     DryRunOption,
     EngineOption,
     ForModelOption,
@@ -22,7 +23,7 @@ from gb10.cli.common import (
     workshop,
 )  # fmt: skip
 from gb10.cli.show import print_plan, wheels_document
-from gb10.pipeline.builder import ready_engine
+from gb10.pipeline.builder import check_builder, ready_engine
 from gb10.pipeline.estimate import check_room
 from gb10.pipeline.grafts import early_grafts, late_grafts, try_patches
 from gb10.pipeline.planning import make_plan
@@ -59,13 +60,14 @@ def wheels(
     rebuild_flashinfer: RebuildFlashinferOption = False,
     rebuild_kernels: RebuildKernelsOption = False,
     rebuild_vllm: RebuildVllmOption = False,
+    builder: BuilderOption = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = 0,
     quiet: QuietOption = False,
 ) -> None:
     """Compile the wheels only."""
-    shop = workshop(verbose, quiet)
+    shop = workshop(verbose, quiet, builder)
     plan = make_plan(shop, request(engine, arch, platform, None, patches=patch, targets=targets, kernels=kernels,
                                    model=for_model)).wheels_only()  # fmt: skip
     rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))
@@ -80,7 +82,7 @@ def wheels(
         check_room(shop, found.needs, found.engine)
     grafts = early_grafts(shop, plan)  # first: a patch that does not fit stops before anything is compiled
     check_sources(shop, plan)
-    compiled = build_wheels(shop, plan, lambda: ready_engine(shop), rebuild=rebuild)
+    compiled = build_wheels(shop, plan, lambda: check_builder(shop, ready_engine(shop)), rebuild=rebuild)
     built = (*installable(plan, compiled), *grafts, *late_grafts(shop, plan))
     for wheel in built:
         show_in_checkout(shop, wheel)

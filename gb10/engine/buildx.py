@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 from gb10.engine.connection import Engine
+from gb10.engine.context import client_folder
+from gb10.engine.external import IMPORT
 from gb10.engine.failure import explained
 from gb10.engine.packages import Programs, unpack, unpacked
 from gb10.engine.progress import Event, LogLine, Note, Parser, Plain, RawJson, StepDone, StepFailed, StepStarted
@@ -25,6 +27,7 @@ RAWJSON_VERSION = (0, 13)
 VERSION = re.compile(r"buildx v?(\d+)\.(\d+)")
 CANCELLED = "context canceled"
 """The error of a step that ended because another one failed."""
+CHOICE = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
 STEERING = ("BUILDX_", "BUILDKIT_", "DOCKER_BUILDKIT", "SOURCE_DATE_EPOCH")
 """Variables that would change a build behind our back: SOURCE_DATE_EPOCH becomes a build argument by itself."""
 
@@ -50,6 +53,9 @@ class BuildRequest:
     out: Path | None = None
     """A directory that receives the result's files."""
     network: Network = "none"
+    cache_from: tuple[str, ...] = ()
+    cache_to: tuple[str, ...] = ()
+    """External caches, as buildx takes them."""
 
     def __post_init__(self) -> None:
         if self.out and self.output:
@@ -76,14 +82,27 @@ class Buildx:
     store: Store
 
 
+def lent_network(engine: Engine) -> Network:
+    """The network for steps that say ``--network=default``: the embedded engine has no bridge, and lends the host's."""
+    return "host" if engine.kind == "embedded" and engine.builder is None else "default"
+
+
+def image_output(engine: Engine) -> str:
+    """buildx's --output that hands an image to the engine; layers that stay on this machine are not compressed."""
+    if engine.builder:
+        return "type=docker,compression=uncompressed"
+    return "type=image,compression=uncompressed" if engine.containerd else "type=image"
+
+
 def open_buildx(engine: Engine, env: Mapping[str, str], store: Store) -> Buildx:
     """The buildx for an engine: the user's plugin for the user's engine, else our own; raises EngineError."""
     own_env = _environment(engine, env, store)
+    named = (f"--builder={engine.builder}",) if engine.builder else ()
     plugin = _plugin(own_env) if engine.kind == "user" else None
     if plugin:
-        return Buildx(("docker", "buildx"), plugin, own_env, store)
+        return Buildx(("docker", "buildx", *named), plugin, own_env, store)
     programs = unpacked(store) or unpack(store, env)
-    command = (str(programs.bin / "docker-buildx"),)
+    command = (str(programs.bin / "docker-buildx"), *named)
     with explained("buildx does not run", hint="./build.py engine down, then run the command again: it is checked"):
         text = capture([*command, "version"], env=own_env)
     return Buildx(command, _version(text), own_env, store)
@@ -127,6 +146,8 @@ def arguments(request: BuildRequest, *, work: Path, progress: str) -> list[str]:
     argv += [f"--secret=id={name},{_csv(f'src={path}')}" for name, path in sorted(request.secrets.items())]
     argv += [f"--build-arg={name}={value}" for name, value in sorted(request.build_args.items())]
     argv += [f"--tag={tag}" for tag in request.tags]
+    argv += [f"--cache-from={cache}" for cache in request.cache_from]
+    argv += [f"--cache-to={cache}" for cache in request.cache_to]
     return [*argv, f"--output={_output(request)}", str(request.context or work / "empty")]
 
 
@@ -162,7 +183,8 @@ class _Record:
             case StepDone(step, seconds, cached):
                 self._write(step, "CACHED" if cached else f"DONE {seconds:.1f}s")
             case StepFailed(step, error):
-                if self.failed is None or self.failed.error.endswith(CANCELLED):
+                first = self.failed is None or self.failed.error.endswith(CANCELLED)
+                if first and not step.startswith(IMPORT):
                     self.failed = event
                 self._write(step, f"ERROR: {error}")
             case LogLine(step, text):
@@ -221,6 +243,10 @@ def _result(metadata: Path) -> BuildResult:
 
 def _environment(engine: Engine, env: Mapping[str, str], store: Store) -> dict[str, str]:
     kept = {name: value for name, value in env.items() if not name.startswith(STEERING)}
+    if engine.builder:  # the user's own list of builders, and the credentials that it works with
+        kept["BUILDX_CONFIG"] = env.get("BUILDX_CONFIG") or str(client_folder(env) / "buildx")
+        reached = {"DOCKER_HOST": engine.endpoint.host} if engine.kind == "embedded" else {}
+        return {name: value for name, value in kept.items() if not reached or name not in CHOICE} | reached
     kept["BUILDX_CONFIG"] = str(store.entry("engine", "buildx"))
     if engine.kind == "user":
         return kept

@@ -57,6 +57,8 @@ class Engine:
     """Where its images and build cache lie on this machine; None for a remote engine or one in a virtual machine."""
     notes: tuple[str, ...] = ()
     """What was passed over to get here, and why: to be said to the user."""
+    builder: str | None = None
+    """A buildx builder of the user's that builds for this engine."""
 
 
 def client(engine: Engine) -> docker.DockerClient:

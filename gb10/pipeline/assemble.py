@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from gb10.engine.buildx import BuildRequest
+from gb10.engine.buildx import BuildRequest, image_output
+from gb10.engine.connection import Engine
 from gb10.pipeline.context import BuildContext, Lay, mod_files, overlay_files, tree, wheels
 from gb10.pipeline.grafts import graft_files
 from gb10.pipeline.prepare import rootfs_path, store_paths
@@ -47,9 +48,10 @@ def image_folders(shop: Workshop, plan: Plan, built: Iterable[Wheel]) -> dict[st
     }  # fmt: skip
 
 
-def upstream_request(plan: Plan, context: BuildContext, *, containerd: bool) -> BuildRequest:
+def upstream_request(plan: Plan, context: BuildContext, engine: Engine) -> BuildRequest:
     """Build the layers that wait for no compiler; the classic image store takes them at once, without a tag."""
-    return replace(_request(plan, context, "upstream"), output=None if containerd else "type=image")
+    output = None if engine.containerd or engine.builder else "type=image"
+    return replace(_request(plan, context, "upstream"), output=output)
 
 
 def proof_request(plan: Plan, context: BuildContext, out: Path) -> BuildRequest:
@@ -57,10 +59,9 @@ def proof_request(plan: Plan, context: BuildContext, out: Path) -> BuildRequest:
     return replace(_request(plan, context, "proof"), out=out)
 
 
-def image_request(plan: Plan, context: BuildContext, *, containerd: bool) -> BuildRequest:
-    """Hand the image to the engine's store under the tag that never moves; local layers are not compressed."""
-    output = "type=image,compression=uncompressed" if containerd else "type=image"
-    return replace(_request(plan, context, "image"), output=output, tags=(plan.tags[-1],))
+def image_request(plan: Plan, context: BuildContext, engine: Engine) -> BuildRequest:
+    """Hand the image to the engine's store under the tag that never moves."""
+    return replace(_request(plan, context, "image"), output=image_output(engine), tags=(plan.tags[-1],))
 
 
 def _request(plan: Plan, context: BuildContext, target: str) -> BuildRequest:

@@ -1,23 +1,51 @@
 """The builder: one BuildKit build of the pipeline, its full log kept in the store."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+from gb10.engine.builder import require_builder
 from gb10.engine.buildx import BuildRequest, BuildResult, build, open_buildx
 from gb10.engine.connection import Engine
+from gb10.engine.external import IMPORT
 from gb10.engine.find import find
 from gb10.engine.packages import unpacked
-from gb10.engine.progress import Event, LogLine, StepDone, StepStarted
-from gb10.pipeline.workshop import Workshop
+from gb10.engine.progress import Event, LogLine, Note, StepDone, StepFailed, StepStarted
+from gb10.errors import EngineError
+from gb10.pipeline.workshop import Workshop, build_architecture
 from gb10.plan import Step
 from gb10.talk import Task
+
+WARNING = "WARNING: local cache import"
+"""How buildx begins to say that a folder holds no cache."""
 
 
 def ready_engine(shop: Workshop) -> Engine:
     """The engine to build with, started when needed; what was passed over to get to it is said."""
-    engine = find(shop.env, shop.store)
+    engine = replace(find(shop.env, shop.store), builder=shop.builder)
     for note in engine.notes:
         shop.talk.say(note)
+    return engine
+
+
+def check_caches(shop: Workshop, engine: Engine) -> None:
+    """Raise EngineError where a cache cannot be exported."""
+    if shop.cache_to and not (engine.containerd or engine.builder):
+        raise EngineError("an engine with Docker's classic image store exports no build cache (--cache-to)",
+                          where=engine.endpoint.host,
+                          hint="name a builder (--builder), or an engine with containerd's image store; --cache-from "
+                          "works with either")  # fmt: skip
+
+
+def check_builder(shop: Workshop, engine: Engine) -> Engine:
+    """The engine, when the builder that it names, if any, can build for it; raises EngineError."""
+    if engine.builder is None:
+        return engine
+    found = require_builder(engine, shop.env, shop.store, f"linux/{build_architecture()}")
+    if found.driver == "docker":  # buildx itself refuses a context by this name
+        raise EngineError(f"the builder {engine.builder} is an engine of its own, which keeps what it builds",
+                          hint=f"without --builder, by DOCKER_CONTEXT={engine.builder}; --builder is for the drivers "
+                          "remote, kubernetes and docker-container")  # fmt: skip
     return engine
 
 
@@ -35,9 +63,14 @@ def run_build(
     def events(event: Event) -> None:
         if isinstance(event, LogLine):
             shop.talk.detail(event.text)
+        if isinstance(event, StepFailed) and event.step.startswith(IMPORT):
+            shop.talk.say(f"{event.step} failed, building without it: {event.error}")
+        if isinstance(event, Note) and event.text.startswith(WARNING):
+            shop.talk.say(event.text)
         on_event(event)
 
     buildx = open_buildx(engine, shop.env, shop.store)
+    request = replace(request, cache_from=shop.cache_from)
     return build(buildx, request, log=log_path(shop, step), on_event=events)
 
 

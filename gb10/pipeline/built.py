@@ -15,7 +15,9 @@ def remember_built(shop: Workshop, engine: Engine, plan: Plan) -> None:
 
 
 def engine_room(engine: Engine) -> str:
-    """The store's room of an engine: its id is new when its data were wiped, and so are the marks."""
+    """The store's room of an engine: its id is new when its data were wiped, and so are the marks; or of a builder."""
+    if engine.builder:
+        return f"built/builder-{engine.builder}"
     with closing(client(engine)) as sdk:
         return f"built/{sdk.info()['ID']}"
 

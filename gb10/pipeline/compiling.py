@@ -1,16 +1,20 @@
-"""Compiling: a step's sources and headers, and the locked compilers, in a BuildKit stage without network."""
+"""Compiling: a step's sources and headers, and the locked compilers, in a BuildKit stage.
+
+It has no network, unless this machine shares a compile cache with others.
+"""
 
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from gb10.compiles import INSTALLER
-from gb10.engine.buildx import BuildRequest
+from gb10.engine.buildx import BuildRequest, lent_network
 from gb10.engine.connection import Engine
 from gb10.engine.progress import Event, LogLine
 from gb10.errors import PatchError
 from gb10.model import Inputs, Origin
 from gb10.pipeline.builder import run_build
+from gb10.pipeline.compile_cache import SAYS, SCRIPT, cache_secret
 from gb10.pipeline.context import Lay, build_context, tree, wheels
 from gb10.pipeline.estimate import step_seconds
 from gb10.pipeline.patched import patched_files
@@ -51,7 +55,8 @@ def compile_step(
         **{name: own[name] for name in READERS},
     }
     with (
-        build_context(shop, {**files, **shared}, folders) as context,
+        cache_secret(shop) as secrets,
+        build_context(shop, {**files, **shared, **({SCRIPT: own[SCRIPT]} if secrets else {})}, folders) as context,
         shop.talk.task(step.name, unit="files", expected=step_seconds(shop, plan, step)) as task,
     ):
         request = BuildRequest(
@@ -60,10 +65,12 @@ def compile_step(
             platform=f"linux/{plan.options.build}",
             context=context.folder,
             contexts=context.contexts,
+            secrets=secrets,
+            network=lent_network(engine) if secrets else "none",
             out=work,
             build_args=build_args,
         )
-        run_build(shop, engine, request, step, lambda event: _count_units(shop, task, event))
+        run_build(shop, engine, request, step, lambda event: _note(shop, task, event))
 
 
 def _origin(shop: Workshop, origin: Origin) -> dict[str, Lay]:
@@ -83,8 +90,11 @@ def patched_source(shop: Workshop, origin: Origin) -> Mapping[str, Path | bytes]
     return kept
 
 
-def _count_units(shop: Workshop, task: Task, event: Event) -> None:
-    """ninja's ``[n/m] …`` lines drive the progress of a compile."""
-    found = UNITS.match(event.text) if isinstance(event, LogLine) else None
+def _note(shop: Workshop, task: Task, event: Event) -> None:
+    """ninja's ``[n/m] …`` lines drive the progress of a compile; what a shared compile cache did is said."""
+    text = event.text if isinstance(event, LogLine) else ""
+    if text.startswith(SAYS):
+        shop.talk.say(text)
+    found = UNITS.match(text)
     if found:
         shop.talk.update(task, int(found[1]), int(found[2]), Path(found[3].split(" ")[-1]).name)

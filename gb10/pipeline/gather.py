@@ -89,5 +89,5 @@ def _ahead(shop: Workshop, plan: Plan, engine: Engine | None, stop: Event) -> st
         build_context(shop, image_files(shop, plan), upstream_folders(shop, plan)) as context,
         shop.talk.task("upstream's layers", unit="steps") as task,
     ):
-        request = upstream_request(plan, context, containerd=engine.containerd)
+        request = upstream_request(plan, context, engine)
         return run_build(shop, engine, request, plan.step("image"), on_event).config

@@ -1,13 +1,13 @@
 """The image: wheels, layers, proof, export, tags; in that order, so that nothing unproven is ever tagged."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gb10.engine.connection import Engine
 from gb10.engine.images import require_image, tag_image
 from gb10.pipeline.assemble import image_request, proof_request
-from gb10.pipeline.builder import note_steps, ready_engine, run_build
+from gb10.pipeline.builder import check_builder, check_caches, note_steps, ready_engine, run_build
 from gb10.pipeline.built import remember_built
 from gb10.pipeline.context import BuildContext
 from gb10.pipeline.gather import image_context
@@ -50,9 +50,12 @@ def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: st
         engine = ready_engine(shop)
         if rebuild:
             forget_record(shop, plan)  # should it break off, the next run must not find the old image
-        there = None if rebuild else known(shop, engine, plan)
+        check_caches(shop, engine)
+        there = None if rebuild or shop.cache_to else known(shop, engine, plan)
         if there:
             shop.talk.hit("image")
+        else:
+            check_builder(shop, engine)
         record = there or _build(shop, engine, plan, rebuild)
         image = require_image(engine, plan.tags[-1])
         tag_image(engine, plan.tags[-1], tags)
@@ -77,7 +80,7 @@ def _build(shop: Workshop, engine: Engine, plan: Plan, rebuild: Collection[str])
 def _export(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext) -> str | None:
     """Hand the layers to the engine's image store; the config's digest where buildx tells it."""
     with shop.talk.task("export the image") as task:
-        request = image_request(plan, context, containerd=engine.containerd)
+        request = replace(image_request(plan, context, engine), cache_to=shop.cache_to)
         return run_build(shop, engine, request, plan.step("image"), lambda event: note_steps(shop, task, event)).config
 
 

@@ -1,19 +1,19 @@
 """Mods in a build: their contexts, the network of those that declare it, the emulation they need, their failures."""
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 import certifi
 
-from gb10.engine.buildx import Network
+from gb10.engine.buildx import Network, lent_network
 from gb10.engine.connection import Engine
 from gb10.engine.emulation import emulated, register
 from gb10.errors import BuildError
 from gb10.fetch import ca_bundle
 from gb10.index.settings import read_settings
+from gb10.pipeline.context import secret_file
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Mod, Plan
 
@@ -27,10 +27,8 @@ ALONE = "mend it and run the same command again: every layer below it is kept"
 
 
 def mod_network(plan: Plan, engine: Engine) -> Network:
-    """The network for stages that declare it: the embedded engine has no bridge, so it lends the host's."""
-    if not any(mod.network for mod in plan.options.mods):
-        return "none"
-    return "host" if engine.kind == "embedded" else "default"
+    """The network for stages that declare it."""
+    return lent_network(engine) if any(mod.network for mod in plan.options.mods) else "none"
 
 
 @contextmanager
@@ -39,14 +37,8 @@ def mod_secrets(shop: Workshop, plan: Plan) -> Iterator[Mapping[str, Path]]:
     if not any(mod.network for mod in plan.options.mods):
         yield {}
         return
-    scratch = shop.store.scratch("secrets")
-    scratch.chmod(0o700)
-    try:
-        index = scratch / "index.json"
-        index.write_text(json.dumps(index_variables(shop.env)), encoding="utf-8")
+    with secret_file(shop, json.dumps(index_variables(shop.env))) as index:
         yield {"ca": ca_bundle(shop.env) or Path(certifi.where()), "index": index}
-    finally:
-        shutil.rmtree(scratch)
 
 
 def index_variables(env: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Programs of ours: each compiled in a BuildKit stage without network, proven, kept in the store under its key."""
+"""Programs of ours: each compiled in a BuildKit stage, proven, kept in the store under its key."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,6 +10,7 @@ from gb10.arch import parse_arch
 from gb10.engine.connection import Engine
 from gb10.inputs import program_inputs
 from gb10.model import Plan, Program, Step
+from gb10.pipeline.compile_cache import shared_cache
 from gb10.pipeline.compiling import compile_step
 from gb10.pipeline.estimate import jobs, kernel_cost
 from gb10.pipeline.workshop import Workshop
@@ -65,7 +66,8 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, program: Program, work:
 
 def _files(shop: Workshop, plan: Plan, program: Program, step: Step) -> dict[str, bytes]:
     own, at_once = shop.catalog.contents, jobs(shop, kernel_cost(shop, plan, step))
-    text = program_dockerfile(plan, program, step, shop.catalog.templates, jobs=at_once)
+    shared = shared_cache(shop) is not None
+    text = program_dockerfile(plan, program, step, shop.catalog.templates, jobs=at_once, shared=shared)
     wanted = shop.catalog.toolkit.of(program.units, *program.include, *SCRIPTS)
     return {"Dockerfile": text.encode(), **{name: own[name] for name in wanted}}
 

@@ -1,7 +1,7 @@
 """The survey: which results of a plan are already there, and what the others need; starts and changes nothing."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gb10.engine.connection import Engine
@@ -27,7 +27,8 @@ class Survey:
 
 def survey(shop: Workshop, plan: Plan, rebuild: Collection[str] = ()) -> Survey:
     """Look around before any work; ``rebuild`` names steps that are made again. Raises EngineError."""
-    engine = look(shop.env, shop.store)
+    running = look(shop.env, shop.store)
+    engine = replace(running, builder=shop.builder) if running else None
     there = _presence(shop, plan, rebuild, engine)
     return Survey(engine=engine, there=there, needs=needs(shop, plan, there, engine))
 

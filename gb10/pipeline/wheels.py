@@ -1,4 +1,4 @@
-"""Wheels: each compiled in a BuildKit stage without network, proven, kept in the store under its key."""
+"""Wheels: each compiled in a BuildKit stage, proven, kept in the store under its key."""
 
 import json
 import uuid
@@ -9,6 +9,7 @@ from pathlib import Path
 from gb10.engine.connection import Engine
 from gb10.errors import BuildError, UsageError
 from gb10.inputs import wheel_inputs
+from gb10.pipeline.compile_cache import shared_cache
 from gb10.pipeline.compiling import compile_step, patched_source
 from gb10.pipeline.estimate import jobs, kernel_cost
 from gb10.pipeline.prepare import fetch_files
@@ -103,9 +104,9 @@ def check_sources(shop: Workshop, plan: Plan) -> None:
 
 def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
     own, build = shop.catalog.contents, plan.recipe.wheels[step.name]
-    at_once = jobs(shop, kernel_cost(shop, plan, step))
+    at_once, shared = jobs(shop, kernel_cost(shop, plan, step)), shared_cache(shop) is not None
     return {
-        "Dockerfile": wheel_dockerfile(plan, step, shop.catalog.templates, jobs=at_once).encode(),
+        "Dockerfile": wheel_dockerfile(plan, step, shop.catalog.templates, jobs=at_once, shared=shared).encode(),
         **({"kernels.json": json.dumps(step.kernels).encode()} if step.kernels else {}),
         **{name: own[name] for name in shop.catalog.toolkit.of(*compile_files(build))},
     }

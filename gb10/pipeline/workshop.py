@@ -22,13 +22,18 @@ class Workshop:
     store: Store
     talk: Talk
     catalog: Catalog
+    builder: str | None = None
+    """A buildx builder of the user's that builds instead of the engine."""
+    cache_from: tuple[str, ...] = ()
+    cache_to: tuple[str, ...] = ()
+    """External build caches of an image, as buildx takes them."""
 
 
-def open_workshop(env: Mapping[str, str], *, verbosity: int) -> Workshop:
+def open_workshop(env: Mapping[str, str], *, verbosity: int, builder: str | None = None) -> Workshop:
     """The workshop of this machine; raises UsageError when settings or store are unusable."""
     settings = with_settings(env)
     talk = Talk(settings, verbosity=verbosity)
-    return Workshop(env=settings, store=open_store(settings), talk=talk, catalog=Catalog(ROOT))
+    return Workshop(env=settings, store=open_store(settings), talk=talk, catalog=Catalog(ROOT), builder=builder)
 
 
 def build_architecture() -> Architecture:

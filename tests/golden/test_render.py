@@ -73,6 +73,15 @@ def test_wheel_dockerfile_of_our_own_kernels(golden: Golden, arch: str, build: L
     golden(f"render/wheel-extension-{arch}-on-{build}.Dockerfile", without_keys(text))
 
 
+def test_a_shared_compile_cache_is_a_network_and_a_secret_of_the_stage(golden: Golden) -> None:
+    plan, templates = plan_for("12.1f"), Catalog(ROOT).templates
+    step = plan.step("flashinfer-jit-cache")
+    text = wheel_dockerfile(plan, step, templates, jobs=2, shared=True)
+    golden("render/wheel-shared-cache.Dockerfile", without_keys(text))
+    assert text.count("--network=default") == 1
+    assert "--network=default" not in wheel_dockerfile(plan, step, templates, jobs=2)
+
+
 def with_targets(recipe: Recipe, *targets: str) -> Recipe:
     wheel = recipe.wheels["vllm"].model_copy(update={"targets": targets})
     return recipe.model_copy(update={"wheels": {**recipe.wheels, "vllm": wheel}})
@@ -121,11 +130,15 @@ def test_plan(golden: Golden) -> None:
 
 
 def test_no_template_names_a_network_or_a_frontend() -> None:
+    compiling = {"program.Dockerfile.j2", "targets.Dockerfile.j2", "wheel.Dockerfile.j2"}
     for name, text in Catalog(ROOT).templates.items():
         assert "syntax=" not in text, name
-        # The one other: a mod that declares it, as test_mods_plan.py and the golden Dockerfile show.
+        # The two others: a mod that declares it, a compile cache that is shared; as the golden Dockerfiles show.
         declared = text.count('RUN --network={{ "default" if mod.network else "none" }}')
         assert declared == (name == "image.Dockerfile.j2")
+        shared = text.count("RUN --network={{ ccache.network(shared) }}")
+        assert shared == (name in compiling)
+        declared += shared
         assert text.count("RUN ") == text.count("RUN --network=none") + declared, name
         assert "http" not in text, name
 

@@ -1,4 +1,4 @@
-"""What publishing and pulling talk to, for real: Debian's registry, more engines, sshd in front of one."""
+"""What several machines talk to, for real: Debian's registry and redis, more engines, sshd in front of one."""
 
 import os
 import shutil
@@ -6,9 +6,11 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from gb10.debian.pool import fetch_debs
 from gb10.debian.resolve import resolve_set
@@ -88,6 +90,33 @@ def registry(store: Store, folder: Path) -> Iterator[Registry]:
         yield Registry(f"127.0.0.1:{port}", log)
 
 
+@dataclass(frozen=True, slots=True)
+class Redis:
+    """A redis of Debian's, and what its own client answers."""
+
+    url: str
+    client: tuple[str, ...]
+
+    def ask(self, *words: str) -> str:
+        """The answer to a command."""
+        return capture([*self.client, *words]).strip()
+
+
+@contextmanager
+def redis(store: Store, folder: Path, password: str) -> Iterator[Redis]:
+    """A redis in a root of its own, since it wants a newer glibc than machines have, that asks for a password."""
+    root, tar, port = folder / "root", folder / "root.tar", free_port()
+    write_rootfs(debs(store, "redis-server"), tar, epoch=1_789_000_000)
+    root.mkdir()
+    capture(["tar", "--extract", "--numeric-owner", f"--file={tar}", f"--directory={root}"])
+    enter, at = ("chroot", str(root)), ("--port", str(port), "--bind", "127.0.0.1")
+    server = [*enter, "redis-server", *at, "--save", "", "--requirepass", password]
+    with background(server, log=folder / "redis.log"):
+        until(lambda: listening(port), "redis")
+        client = (*enter, "redis-cli", "--no-auth-warning", "-a", password, "-p", str(port))
+        yield Redis(f"redis://:{quote(password, safe='')}@127.0.0.1:{port}", client)
+
+
 @contextmanager
 def another_engine(store: Store, folder: Path) -> Iterator[Engine]:
     """An engine of a store of its own; the programs are shared by hard links."""
@@ -100,6 +129,45 @@ def another_engine(store: Store, folder: Path) -> Iterator[Engine]:
         yield up(other, ENV)
     finally:
         down(other)
+
+
+@contextmanager
+def buildkit(engine: Engine, socket_path: Path) -> Iterator[str]:
+    """An engine's BuildKit on a socket of its own, as a buildkitd has it: the engine keeps it behind an upgrade."""
+    with socket.socket(socket.AF_UNIX) as listening_at, ThreadPoolExecutor(64) as pool:
+        listening_at.bind(str(socket_path))
+        listening_at.listen()
+
+        def serve() -> None:
+            with suppress(OSError):  # closed: the test has ended
+                while True:
+                    client, _ = listening_at.accept()
+                    pool.submit(_upgraded, client, engine.endpoint.host.removeprefix("unix://"), pool)
+
+        pool.submit(serve)
+        yield f"unix://{socket_path}"
+        listening_at.shutdown(socket.SHUT_RDWR)
+
+
+def _upgraded(client: socket.socket, path: str, pool: ThreadPoolExecutor) -> None:
+    with client, socket.socket(socket.AF_UNIX) as server:
+        server.connect(path)
+        server.sendall(b"POST /grpc HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n")
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += server.recv(1)
+        back = pool.submit(_pump, server, client)
+        _pump(client, server)
+        back.result()
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with suppress(OSError):
+        while content := source.recv(1 << 16):
+            sink.sendall(content)
+    for end in (source, sink):
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.config import read_settings, with_cache_dir, with_settings
+from gb10.config import read_settings, with_cache_dir, with_settings, without_login
 from gb10.errors import UsageError
 from gb10.store import store_root
 
@@ -56,3 +56,28 @@ def test_the_bootstrap_and_the_tool_use_one_store(tmp_path: Path) -> None:
 def test_a_start_leaves_other_settings_to_the_tool(tmp_path: Path) -> None:
     env = written(tmp_path, "jobs = 0\nunheard-of = 1\n")
     assert with_cache_dir(env) == env
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["redis://h", "redis://h:6379/3", "redis://:p%40s@10.0.0.1:1", "redis://u:p@h", "http://h:80/cache", "http://h"],
+)
+def test_a_compile_cache_that_ccache_can_ask(value: str) -> None:
+    assert with_settings({"GB10_COMPILE_CACHE": value})["GB10_COMPILE_CACHE"] == value
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["secret", "file:///secret", "rediss://secret@h", "https://secret@h", "redis+unix:///secret", "redis://a:secret!@h",
+     "redis://h|secret", "redis://h secret", "redis://h\nsecret = 1", "redis://", "http://${secret}"],
+)  # fmt: skip
+def test_another_compile_cache_is_refused_and_not_repeated(value: str) -> None:
+    with pytest.raises(UsageError, match="compile-cache must be") as caught:
+        with_settings({"GB10_COMPILE_CACHE": value})
+    assert "secret" not in str(caught.value)
+    assert caught.value.where == "from $GB10_COMPILE_CACHE"
+
+
+def test_a_compile_cache_is_shown_without_its_login() -> None:
+    assert without_login("redis://u:p@h:1/2") == "redis://***@h:1/2"
+    assert without_login("http://h/c") == "http://h/c"

@@ -1,0 +1,99 @@
+"""Inside a build stage: the compile cache that machines share, asked before a compile and counted after it.
+
+    compile_cache.py --config CCACHE.CONF    print the configuration to compile with: this one, or none (/dev/null)
+    compile_cache.py --count STATSLOG        print where the results of ccache's calls came from
+
+ccache gives a server up in silence, anew for each unit, and gives up logging in when the user's name is empty: so its
+server is asked here once, with the same login, and what is wrong is said.
+"""
+
+import argparse
+import base64
+import http.client
+import socket
+import sys
+from collections import Counter
+from pathlib import Path
+from urllib.parse import SplitResult, unquote, urlsplit
+
+SAYS = "compile cache: "  # whoever builds repeats lines that begin so
+TIMEOUT = 3.0  # seconds
+NOBODY = "gb10-asks-whether-anybody-is-here"
+FAILED = ("remote_storage_error", "remote_storage_timeout")
+
+
+def main() -> None:
+    """Ask or count."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path)
+    parser.add_argument("--count", type=Path)
+    options = parser.parse_args()
+    if options.count:
+        text = options.count.read_text(encoding="utf-8") if options.count.exists() else ""
+        print(f"{SAYS}{counted(text)}", flush=True)
+        return
+    wrong = ask(address(options.config.read_text(encoding="utf-8")))
+    if wrong:
+        print(f"{SAYS}{wrong}: compiling without it", file=sys.stderr, flush=True)
+    print("/dev/null" if wrong else options.config)
+
+
+def address(config: str) -> SplitResult:
+    """The server's URL in a ccache configuration; attributes follow it, each after a bar."""
+    values = dict(line.split(" = ", 1) for line in config.splitlines())
+    return urlsplit(values["remote_storage"].split("|")[0])
+
+
+def ask(url: SplitResult) -> str | None:
+    """What is wrong with the server; None when it answers and takes the login."""
+    try:
+        return ask_redis(url) if url.scheme == "redis" else ask_http(url)
+    except (OSError, http.client.HTTPException) as error:
+        return f"no answer from the server ({getattr(error, 'strerror', None) or str(error) or type(error).__name__})"
+
+
+def ask_redis(url: SplitResult) -> str | None:
+    """The login and a PING, in redis' own protocol."""
+    asked = [["PING"]]
+    if url.password is not None:
+        asked.insert(0, ["AUTH", unquote(url.username or ""), unquote(url.password)])
+    with socket.create_connection((url.hostname, url.port or 6379), TIMEOUT) as server, server.makefile("rb") as lines:
+        for words in asked:
+            server.sendall(b"*%d\r\n" % len(words) + b"".join(map(bulk, words)))
+            reply = lines.readline(1000).decode(errors="replace").strip()
+            if not reply.startswith("+"):
+                return f"the server refused {words[0]} ({reply.lstrip('-') or 'it hung up'})"
+    return None
+
+
+def bulk(word: str) -> bytes:
+    """A word as redis reads it."""
+    content = word.encode()
+    return b"$%d\r\n%s\r\n" % (len(content), content)
+
+
+def ask_http(url: SplitResult) -> str | None:
+    """A name that is not there, asked for with the login: 404 is the answer of a server that works."""
+    login = f"{unquote(url.username or '')}:{unquote(url.password or '')}".encode()
+    headers = {"Authorization": f"Basic {base64.b64encode(login).decode()}"} if url.username else {}
+    server = http.client.HTTPConnection(url.hostname or "", url.port or 80, timeout=TIMEOUT)
+    try:
+        server.request("GET", f"{url.path.rstrip('/')}/{NOBODY}", headers=headers)
+        status = server.getresponse().status
+    finally:
+        server.close()
+    return None if status in (200, 404) else f"the server refused a GET (HTTP {status})"
+
+
+def counted(log: str) -> str:
+    """A statistics log of ccache in words: per call the source's name after ``#``, then what happened, a line each."""
+    calls = [set(call.splitlines()[1:]) for call in f"\n{log}".split("\n# ")[1:]]
+    found = Counter("here" if "local_storage_hit" in call else "server" if "remote_storage_hit" in call else "compiled"
+                    for call in calls)  # fmt: skip
+    text = f"units: {found['here']} from this builder, {found['server']} from the server, "
+    failed = sum(not call.isdisjoint(FAILED) for call in calls)
+    return f"{text}{found['compiled']} compiled" + (f"; the server failed for {failed}" if failed else "")
+
+
+if __name__ == "__main__":
+    main()

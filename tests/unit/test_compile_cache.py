@@ -1,0 +1,66 @@
+"""The compile cache that machines share: what ccache and a stage are told of it, and what is read out of it."""
+
+from pathlib import Path
+
+import pytest
+
+from gb10.catalog import ROOT, Catalog
+from gb10.inside.compile_cache import SAYS as STAGE_SAYS
+from gb10.inside.compile_cache import address, counted
+from gb10.pipeline.compile_cache import SAYS, SCRIPT, cache_secret, configuration
+from gb10.pipeline.workshop import Workshop
+from gb10.store import Store
+from gb10.talk import Talk
+
+LOCAL = "direct_cache_hit\nlocal_storage_hit\nlocal_storage_read_hit\n"
+REMOTE = "direct_cache_hit\nlocal_storage_miss\nremote_storage_hit\n"
+MISS = "cache_miss\nlocal_storage_miss\nremote_storage_miss\n"
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("redis://h:1/2", "redis://h:1/2"),
+        ("redis://u:p@h", "redis://u:p@h"),
+        ("redis://:p%3Aq@h", "redis://default:p%3Aq@h"),  # ccache: no login
+        ("redis://p%3Aq@h", "redis://default:p%3Aq@h"),  # ccache: the user p
+        ("http://u:p@h/c", "http://u:p@h/c"),
+    ],
+)
+def test_a_redis_login_names_its_user(url: str, told: str) -> None:
+    text = configuration(url)
+    assert text.splitlines()[0] == f"remote_storage = {told}|connect-timeout=1000"
+    assert address(text).geturl() == told
+
+
+def test_where_results_came_from() -> None:
+    log = "".join(f"# a.cu\n{what}" for what in (LOCAL, REMOTE, REMOTE, MISS, "recache\nremote_storage_write\n"))
+    assert counted(log) == "units: 1 from this builder, 2 from the server, 2 compiled"
+    assert counted("") == "units: 0 from this builder, 0 from the server, 0 compiled"
+
+
+def test_a_server_that_failed_meanwhile_is_told() -> None:
+    log = f"# a\n{MISS}remote_storage_timeout\n# b\n{MISS}remote_storage_error\n# c\n{MISS}"
+    assert counted(log) == "units: 0 from this builder, 0 from the server, 3 compiled; the server failed for 2"
+
+
+def test_the_secret_is_for_this_user_and_gone_afterwards(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    env = {"GB10_COMPILE_CACHE": "redis://:p@h:1"}
+    shop = Workshop(env=env, store=Store(tmp_path), talk=Talk({}), catalog=Catalog(ROOT))
+    with cache_secret(shop) as secrets:
+        (path,) = secrets.values()
+        assert path.parent.stat().st_mode & 0o777 == 0o700
+        assert "default:p@h:1" in path.read_text(encoding="utf-8")
+    assert not path.parent.exists()
+    assert capfd.readouterr().err == "compile cache redis://***@h:1: the compile stage has a network for it\n"
+
+
+def test_without_a_server_there_is_no_secret(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}), catalog=Catalog(ROOT))
+    with cache_secret(shop) as secrets:
+        assert secrets == {}
+    assert capfd.readouterr().err == ""
+
+
+def test_the_stages_lines_are_those_that_are_repeated() -> None:
+    assert (STAGE_SAYS, SCRIPT in Catalog(ROOT).contents) == (SAYS, True)
