@@ -55,6 +55,10 @@ TargetsOption = Annotated[
         help="CMake targets of the engine's own project to compile here; the rest stays upstream's wheel.",
     ),
 ]
+PushOption = Annotated[
+    list[str] | None,
+    typer.Option("--push", metavar="REF", help="Publish the proven image there, as `publish` does; repeatable."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop: the same code as `plan`.")]
 VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Say more.")]

@@ -219,9 +219,14 @@ def _result(metadata: Path) -> BuildResult:
     )
 
 
-def _environment(engine: Engine, env: Mapping[str, str], store: Store) -> dict[str, str]:
+def client_variables(env: Mapping[str, str], store: Store) -> dict[str, str]:
+    """The user's own variables for buildx, credentials' place included, without those that steer it."""
     kept = {name: value for name, value in env.items() if not name.startswith(STEERING)}
-    kept["BUILDX_CONFIG"] = str(store.entry("engine", "buildx"))
+    return {**kept, "BUILDX_CONFIG": str(store.entry("engine", "buildx"))}
+
+
+def _environment(engine: Engine, env: Mapping[str, str], store: Store) -> dict[str, str]:
+    kept = client_variables(env, store)
     if engine.kind == "user":
         return kept
     kept = {name: value for name, value in kept.items() if not name.startswith("DOCKER_")}

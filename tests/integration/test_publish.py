@@ -2,27 +2,50 @@
 
 import json
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from gb10.cli import image as verb
+from gb10.cli import main
 from gb10.engine.connection import Engine, client
 from gb10.engine.find import find
-from gb10.engine.images import require_image, tag_image
+from gb10.engine.holding import holder
+from gb10.engine.images import find_image, require_image, tag_image
+from gb10.engine.transfer import Moves, push
 from gb10.errors import EngineError, PublishError, UsageError
+from gb10.pipeline import publishing
 from gb10.pipeline.image import Verified, build_image
+from gb10.pipeline.proof import Record
 from gb10.pipeline.publishing import Published, publish
 from gb10.pipeline.pulling import pull_everywhere
 from gb10.pipeline.workshop import Workshop
-from tests.integration.nodes import Registry, another_engine, build_py, registry, ssh_server
+from tests.integration.nodes import (
+    Registry,
+    another_engine,
+    build_py,
+    kill,
+    kill_ssh,
+    random_image,
+    receiving,
+    registry,
+    small_disk,
+    ssh_server,
+    until,
+    wake,
+)
+from tests.integration.proxy import Fault, Line, bad_line
 from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
 from tests.integration.test_pipeline import small_plan
 
 pytestmark = pytest.mark.integration
 
 ARM = "linux/arm64"
+Disk = tuple[Path, Callable[[str], None]]
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +65,31 @@ def published(shop: Workshop, place: Registry, image: Verified) -> tuple[Publish
 
 
 @pytest.fixture(scope="module")
-def nodes(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, Engine]]:
-    one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
+def line(place: Registry) -> Iterator[Line]:
+    with bad_line(place.host) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def changed(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Verified:
+    """The image with one more file, in a small layer of its own."""
+    over = tmp_path_factory.mktemp("over")
+    (over / "etc").mkdir()
+    (over / "etc/motd.gb10").write_text("changed\n", encoding="utf-8")
+    return build_image(shop, small_plan(shop, overlay=over), rebuild=(), tag=None)
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
+    """What the first node has for its images."""
+    folder = tmp_path_factory.mktemp("one") / "engine/data"
+    with small_disk(folder) as resize:
+        yield folder, resize
+
+
+@pytest.fixture(scope="module")
+def nodes(shop: Workshop, disk: Disk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, Engine]]:
+    one, two = disk[0].parents[1], tmp_path_factory.mktemp("two")
     with another_engine(shop.store, one) as first, another_engine(shop.store, two) as second:
         yield first, second
 
@@ -101,11 +147,8 @@ def test_two_nodes_have_the_image_and_it_is_the_same(
 
 
 def test_one_changed_file_moves_kilobytes(
-    shop: Workshop, place: Registry, hosts: list[str], published: tuple[Published, ...], tmp_path: Path
+    shop: Workshop, place: Registry, hosts: list[str], published: tuple[Published, ...], changed: Verified
 ) -> None:
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "etc/motd.gb10").write_text("changed\n", encoding="utf-8")
-    changed = build_image(shop, small_plan(shop, overlay=tmp_path), rebuild=(), tag=None)
     place.forget()
     (sent,) = publish(shop, changed.tags[-1], [f"{place.host}/gb10/test:one-file"])
     assert sent.there >= changed.layers - 3
@@ -156,8 +199,150 @@ def test_by_digest_and_as_json(shop: Workshop, hosts: list[str], published: tupl
     assert [node["host"] for node in document["nodes"]] == hosts
 
 
-def test_a_tag_of_another_image_is_pushed_under_its_own_name(shop: Workshop, place: Registry, image: Verified) -> None:
+def test_under_a_second_name_the_registry_mounts_what_it_has(
+    shop: Workshop, place: Registry, published: tuple[Published, ...], image: Verified
+) -> None:
     tag_image(find(shop.env, shop.store), image.tags[-1], ("gb10/test:mine",))
+    place.forget()
     (sent,) = publish(shop, "gb10/test:mine", [f"{place.host}/other/name:mine"])
-    assert sent.reference == f"{place.host}/other/name:mine"
-    assert sent.config == image.digest
+    assert (sent.reference, sent.config) == (f"{place.host}/other/name:mine", image.digest)
+    assert (sent.there, sent.moved, sent.bytes) == (image.layers, 0, 0)
+    assert len(place.received("POST", "from=gb10%2Ftest")) == image.layers
+    assert len(place.received("PATCH", "/other/name/")) == 1  # the config, of some kB
+
+
+def test_image_publishes_what_it_built_or_found(
+    shop: Workshop,
+    place: Registry,
+    image: Verified,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(verb, "make_plan", lambda shop, request: small_plan(shop))
+    arguments = ["image", "--push", f"{place.host}/by/image", "--push", f"{place.host}/by/image:mine", "--json"]
+    names = [f"{place.host}/by/image:{tag.rpartition(':')[2]}" for tag in (image.tags[1], image.tags[0], ":mine")]
+    place.forget()
+    assert main([*arguments, "--dry-run"]) == 0
+    assert json.loads(capsys.readouterr().out)["push"] == names
+    assert not place.received("PUT", "")
+    assert main(arguments) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["hit"]
+    assert [one["reference"] for one in document["published"]] == names
+    assert {one["config"] for one in document["published"]} == {image.digest}
+
+
+@pytest.fixture
+def fresh(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An image of layers that no registry has, taken as proven."""
+    engine = find(shop.env, shop.store)
+    random_image(engine, "gb10/test:fresh", 4, 4_000_000)
+    monkeypatch.setattr(publishing, "proven", lambda shop, image_id: Record(id=image_id, config=image_id))
+    yield "gb10/test:fresh"
+    with closing(client(engine)) as sdk:
+        sdk.images.remove(require_image(engine, "gb10/test:fresh").id, force=True)
+
+
+def test_a_push_over_a_bad_line_is_tried_again_by_whoever_can(
+    shop: Workshop, line: Line, fresh: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Docker tries a layer again, and nothing else: a manifest that was refused is sent again by us."""
+    dropped = Fault(request="PATCH .*/bad/line/blobs/", does="drop", after=1_000_000)
+    refused = Fault(request="PUT .*/bad/line/manifests/", does="refuse")
+    with line.bad(dropped), line.bad(refused):
+        (sent,) = publish(shop, fresh, [f"{line.host}/bad/line:1"])
+    assert (dropped.met, refused.met) == (1, 1)
+    assert sent.there + sent.moved == 4
+    said = capfd.readouterr().err
+    assert said.count("broke off: the engine tries it again in 5 s") == 1
+    assert said.count("503 Service Unavailable; trying again in 2 s") == 1
+
+
+def test_a_registry_that_stays_broken_is_told_and_the_next_push_sends_what_is_missing(
+    shop: Workshop, place: Registry, line: Line, fresh: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gb10.pipeline.patience.PAUSES", (0.1, 0.1))
+    target = f"{line.host}/stays/broken:1"
+    with line.bad(Fault(request="PUT .*/manifests/", does="refuse", times=3)), pytest.raises(PublishError) as caught:
+        publish(shop, fresh, [target])
+    assert f"{target} is not published" in str(caught.value)
+    assert "503 Service Unavailable" in str(caught.value)
+    assert len(place.received("PATCH", "/stays/broken/blobs/")) == 4 + 1  # the layers, and the config
+    place.forget()
+    (sent,) = publish(shop, fresh, [target])
+    assert (sent.there, sent.moved, sent.bytes) == (4, 0, 0)
+    assert not place.received("PATCH", "")
+
+
+@pytest.mark.parametrize("dies", ["engine", "ssh"])
+def test_a_pull_that_broke_off_is_resumed_by_the_same_command(  # noqa: PLR0917 - fixtures
+    shop: Workshop, place: Registry, line: Line, nodes: tuple[Engine, Engine], hosts: list[str], dies: str
+) -> None:
+    name, reference = f"broken/{dies}", f"{line.host}/broken/{dies}:1"
+    digest = pushed(place, nodes[1], name)
+    *lower, last = place.layers(name, "1")
+    arriving = holder(nodes[1], digest, ARM, ()).tag
+    with (
+        line.bad(Fault(request=f"GET .*{last}", does="stall", after=100_000, times=2)) as stalled,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        running = pool.submit(pull_everywhere, shop, reference, hosts, ARM)
+        until(lambda: stalled.met == 2 and held(nodes[1], arriving) == len(lower), "the last layer on both nodes")
+        kill(nodes[1]) if dies == "engine" else kill_ssh()
+        until(lambda: not receiving(nodes[1]), "the end of the second node's pull")
+        stalled.mended.set()
+        with pytest.raises(PublishError, match="1 of 2 nodes") as caught:
+            running.result()
+    assert f"{hosts[1]}: its engine, or the way to it, broke off" in str(caught.value)
+    assert hosts[0] not in str(caught.value)
+    assert len(require_image(nodes[0], reference).diff_ids) == len(lower) + 1
+    wake(nodes[1])
+    place.forget()
+    _, done = pull_everywhere(shop, reference, hosts, ARM)
+    assert [(node.there, node.moved) for node in done] == [(0, 0), (len(lower), 1)]
+    assert len(place.received("GET", last)) == 1
+    assert not any(place.received("GET", layer) for layer in lower)
+    assert find_image(nodes[1], arriving) is None
+
+
+def pushed(place: Registry, engine: Engine, name: str) -> str:
+    """The digest of an image of four layers that is in the registry alone."""
+    reference, moves = f"{place.host}/{name}:1", Moves()
+    random_image(engine, reference, 4, 4_000_000)
+    push(engine, reference, moves)
+    with closing(client(engine)) as sdk:
+        sdk.images.remove(reference)
+    return moves.digest
+
+
+def held(engine: Engine, arriving: str) -> int:
+    found = find_image(engine, arriving)
+    return len(found.diff_ids) if found else 0
+
+
+def test_a_full_disk_is_told_leaves_nothing_and_a_pull_with_more_room_succeeds(
+    shop: Workshop, place: Registry, nodes: tuple[Engine, Engine], hosts: list[str], disk: Disk
+) -> None:
+    folder, resize = disk
+    digest = pushed(place, nodes[1], "full/disk")
+    reference = f"{place.host}/full/disk:1"
+    before = layers_on(folder)
+    resize(str(shutil.disk_usage(folder).used + 10_000_000))
+    with pytest.raises(PublishError, match="1 of 2 nodes") as caught:
+        pull_everywhere(shop, reference, hosts, ARM)
+    assert f"the disk of {hosts[0]} is full (" in str(caught.value)
+    assert "no space left on device" in str(caught.value)
+    assert "make room there" in (caught.value.hint or "")
+    assert layers_on(folder) == before
+    assert find_image(nodes[0], holder(nodes[0], digest, ARM, ()).tag) is None
+    resize("4g")
+    _, done = pull_everywhere(shop, reference, hosts, ARM)
+    assert [(node.there, node.moved) for node in done] == [(0, 4), (0, 0)]
+    assert layers_on(folder) == before + 4
+
+
+def layers_on(data: Path) -> int:
+    """What the classic store has on its disk, half-written ones too."""
+    folders = [folder for folder in (data / "overlay2").iterdir() if folder.name != "l"]
+    assert not list((data / "tmp").glob("GetImageBlob*"))
+    return len(folders)
