@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
+from typing import Any
 from urllib.request import Request, urlopen
 
 from gb10.debian.pool import fetch_debs
@@ -78,12 +80,13 @@ class Registry:
         """The lines of its log for requests like this."""
         return [line for line in self.log.read_text().splitlines() if f'"{method} /v2/' in line and path in line]
 
-    def layers(self, name: str, tag: str) -> list[str]:
-        """The digests of an image's layers, lowest first."""
+    def manifest(self, name: str, tag: str) -> dict[str, Any]:
+        """An image's manifest."""
         kind = "application/vnd.docker.distribution.manifest.v2+json"
         asked = Request(f"http://{self.host}/v2/{name}/manifests/{tag}", headers={"Accept": kind})
         with urlopen(asked) as reply:  # noqa: S310 - http, to the registry of the test
-            return [layer["digest"] for layer in json.load(reply)["layers"]]
+            found: dict[str, Any] = json.load(reply)
+            return found
 
     def forget(self) -> None:
         """What was asked before."""
@@ -156,9 +159,9 @@ def small_disk(folder: Path) -> Iterator[Callable[[str], None]]:
         capture(["umount", str(folder)])
 
 
-def random_image(engine: Engine, reference: str, layers: int, size: int) -> None:
-    """An image for linux/arm64 of layers that no compression makes smaller; ``size`` in bytes."""
-    tars = [_tar({f"random-{number}": os.urandom(size)}) for number in range(layers)]
+def random_image(engine: Engine, reference: str, *sizes: int, seed: int = 0) -> None:
+    """An image for linux/arm64 of layers of these sizes, in bytes, that no compression makes smaller."""
+    tars = [_tar({f"random-{number}": Random(seed + number).randbytes(size)}) for number, size in enumerate(sizes)]  # noqa: S311
     ids = [f"sha256:{hashlib.sha256(tar).hexdigest()}" for tar in tars]
     config = {"os": "linux", "architecture": "arm64", "config": {}, "rootfs": {"type": "layers", "diff_ids": ids}}
     files = {f"{number}.tar": tar for number, tar in enumerate(tars)}

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,8 @@ from tests.integration.test_pipeline import small_plan
 pytestmark = pytest.mark.integration
 
 ARM = "linux/arm64"
+LAYERS = (4_000_000,) * 4  # bytes
+SEEDS = count(0, 10)
 Disk = tuple[Path, Callable[[str], None]]
 
 
@@ -68,15 +71,6 @@ def published(shop: Workshop, place: Registry, image: Verified) -> tuple[Publish
 def line(place: Registry) -> Iterator[Line]:
     with bad_line(place.host) as found:
         yield found
-
-
-@pytest.fixture(scope="module")
-def changed(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Verified:
-    """The image with one more file, in a small layer of its own."""
-    over = tmp_path_factory.mktemp("over")
-    (over / "etc").mkdir()
-    (over / "etc/motd.gb10").write_text("changed\n", encoding="utf-8")
-    return build_image(shop, small_plan(shop, overlay=over), rebuild=(), tag=None)
 
 
 @pytest.fixture(scope="module")
@@ -108,12 +102,26 @@ def hosts(
         yield [nodes[0].endpoint.host, f"ssh://root@127.0.0.1:{port}{socket}"]
 
 
-def test_the_tag_that_never_moves_goes_first(published: tuple[Published, ...], image: Verified) -> None:
+def pushed(place: Registry, engine: Engine, name: str, *sizes: int, seed: int) -> tuple[str, str]:
+    """The manifest's and the config's digest of a random image that is now in the registry alone."""
+    reference, moves = f"{place.host}/{name}", Moves()
+    random_image(engine, reference, *sizes, seed=seed)
+    push(engine, reference, moves)
+    image = require_image(engine, reference)
+    with closing(client(engine)) as sdk:
+        sdk.images.remove(reference)
+    return moves.digest, image.id
+
+
+def test_the_tag_that_never_moves_goes_first(
+    place: Registry, published: tuple[Published, ...], image: Verified
+) -> None:
     tags = [one.reference.rpartition(":")[2] for one in published]
     assert tags == [tag.rpartition(":")[2] for tag in (image.tags[-1], image.tags[0])]
     first, second = published
     assert (first.digest, first.config) == (second.digest, image.digest)
     assert first.moved + first.there == image.layers
+    assert place.manifest("gb10/test", tags[0])["config"]["digest"] == image.digest
     assert (second.moved, second.bytes) == (0, 0)
 
 
@@ -133,31 +141,41 @@ def test_what_was_not_proven_is_not_published(shop: Workshop, place: Registry, i
         publish(shop, "gb10/test:none", [f"{place.host}/gb10/test"])
 
 
-def test_two_nodes_have_the_image_and_it_is_the_same(
-    shop: Workshop, nodes: tuple[Engine, Engine], hosts: list[str], published: tuple[Published, ...], image: Verified
+def test_two_nodes_have_the_image_and_one_changed_file_moves_kilobytes(
+    shop: Workshop, place: Registry, nodes: tuple[Engine, Engine], hosts: list[str]
 ) -> None:
-    reference = published[-1].reference
+    seed, reference = next(SEEDS), f"{place.host}/pull/test:1"
+    digest, image = pushed(place, nodes[1], "pull/test:1", *LAYERS, seed=seed)
     remote, done = pull_everywhere(shop, reference, hosts, ARM)
-    assert remote.digest == published[-1].digest
-    assert [node.id for node in done] == [image.digest] * 2
-    assert all(node.moved == image.layers for node in done)
-    assert all(require_image(node, reference).id == image.digest for node in nodes)
+    assert remote.digest == digest
+    assert [(node.id, node.moved) for node in done] == [(image, len(LAYERS))] * 2
+    assert all(require_image(node, reference).id == image for node in nodes)
     _, again = pull_everywhere(shop, reference, hosts, ARM)
     assert [(node.moved, node.bytes) for node in again] == [(0, 0)] * 2
-
-
-def test_one_changed_file_moves_kilobytes(
-    shop: Workshop, place: Registry, hosts: list[str], published: tuple[Published, ...], changed: Verified
-) -> None:
+    digest, image = pushed(place, nodes[1], "pull/test:1", *LAYERS, 1_000, seed=seed)
     place.forget()
+    _, done = pull_everywhere(shop, reference, hosts, ARM)
+    assert [(node.id, node.moved, node.there) for node in done] == [(image, 1, len(LAYERS))] * 2
+    blobs = [int(line.split('" 200 ')[1].split()[0]) for line in place.received("GET", "/blobs/") if '" 200 ' in line]
+    assert blobs
+    assert sum(blobs) < 20_000  # by the registry's own count, for both nodes
+    name = f"{place.host}/pull/test@{digest}"
+    arguments = ("pull", name, "--host", hosts[0], "--host", hosts[1], "--platform", ARM, "--json", "--quiet")
+    document = json.loads(build_py(*arguments, env=dict(os.environ)))
+    assert (document["schema"], document["digest"]) == ("gb10/pull/v1", digest)
+    assert [node["host"] for node in document["nodes"]] == hosts
+
+
+def test_one_changed_file_is_all_that_is_sent(
+    shop: Workshop, place: Registry, published: tuple[Published, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/motd.gb10").write_text("changed\n", encoding="utf-8")
+    changed = build_image(shop, small_plan(shop, overlay=tmp_path), rebuild=(), tag=None)
     (sent,) = publish(shop, changed.tags[-1], [f"{place.host}/gb10/test:one-file"])
     assert sent.there >= changed.layers - 3
     assert sent.bytes < 100_000
-    _, done = pull_everywhere(shop, sent.reference, hosts, ARM)
-    assert all(node.bytes < 100_000 and node.id == changed.digest for node in done)
-    blobs = [int(line.split('" 200 ')[1].split()[0]) for line in place.received("GET", "/blobs/") if '" 200 ' in line]
-    assert blobs
-    assert sum(blobs) < 400_000  # by the registry's own count, for both nodes
+    assert place.manifest("gb10/test", "one-file")["config"]["digest"] == changed.digest
 
 
 def test_a_node_of_another_machine_is_told_before_anything_travels(
@@ -170,12 +188,15 @@ def test_a_node_of_another_machine_is_told_before_anything_travels(
 
 
 def test_a_node_that_is_not_there_is_named_and_the_other_has_the_image(
-    shop: Workshop, hosts: list[str], published: tuple[Published, ...], tmp_path: Path
+    shop: Workshop, place: Registry, nodes: tuple[Engine, Engine], hosts: list[str], tmp_path: Path
 ) -> None:
+    _, image = pushed(place, nodes[1], "not/there:1", *LAYERS, seed=next(SEEDS))
+    reference = f"{place.host}/not/there:1"
     with pytest.raises(PublishError) as caught:
-        pull_everywhere(shop, published[0].reference, [hosts[0], f"unix://{tmp_path}/none.sock"], ARM)
+        pull_everywhere(shop, reference, [hosts[0], f"unix://{tmp_path}/none.sock"], ARM)
     assert "1 of 2 nodes do not have the image" in str(caught.value)
     assert f"{tmp_path}/none.sock" in str(caught.value)
+    assert require_image(nodes[0], reference).id == image
 
 
 def test_ssh_that_asks_a_question_is_an_error_with_the_way_out(shop: Workshop, hosts: list[str]) -> None:
@@ -189,14 +210,6 @@ def test_ssh_that_asks_a_question_is_an_error_with_the_way_out(shop: Workshop, h
 def test_a_reference_that_the_registry_has_not_is_told(shop: Workshop, place: Registry, hosts: list[str]) -> None:
     with pytest.raises(PublishError, match="the registry refused"):
         pull_everywhere(shop, f"{place.host}/gb10/test:none", hosts[:1], ARM)
-
-
-def test_by_digest_and_as_json(shop: Workshop, hosts: list[str], published: tuple[Published, ...]) -> None:
-    name = f"{published[0].reference.rpartition(':')[0]}@{published[0].digest}"
-    arguments = ("pull", name, "--host", hosts[0], "--host", hosts[1], "--platform", ARM, "--json", "--quiet")
-    document = json.loads(build_py(*arguments, env=dict(os.environ)))
-    assert (document["schema"], document["digest"]) == ("gb10/pull/v1", published[0].digest)
-    assert [node["host"] for node in document["nodes"]] == hosts
 
 
 def test_under_a_second_name_the_registry_mounts_what_it_has(
@@ -236,7 +249,7 @@ def test_image_publishes_what_it_built_or_found(
 def fresh(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An image of layers that no registry has, taken as proven."""
     engine = find(shop.env, shop.store)
-    random_image(engine, "gb10/test:fresh", 4, 4_000_000)
+    random_image(engine, "gb10/test:fresh", *LAYERS, seed=next(SEEDS))
     monkeypatch.setattr(publishing, "proven", lambda shop, image_id: Record(id=image_id, config=image_id))
     yield "gb10/test:fresh"
     with closing(client(engine)) as sdk:
@@ -278,9 +291,9 @@ def test_a_registry_that_stays_broken_is_told_and_the_next_push_sends_what_is_mi
 def test_a_pull_that_broke_off_is_resumed_by_the_same_command(  # noqa: PLR0917 - fixtures
     shop: Workshop, place: Registry, line: Line, nodes: tuple[Engine, Engine], hosts: list[str], dies: str
 ) -> None:
-    name, reference = f"broken/{dies}", f"{line.host}/broken/{dies}:1"
-    digest = pushed(place, nodes[1], name)
-    *lower, last = place.layers(name, "1")
+    reference = f"{line.host}/broken/{dies}:1"
+    digest, _ = pushed(place, nodes[1], f"broken/{dies}:1", *LAYERS, seed=next(SEEDS))
+    *lower, last = (layer["digest"] for layer in place.manifest(f"broken/{dies}", "1")["layers"])
     arriving = holder(nodes[1], digest, ARM, ()).tag
     with (
         line.bad(Fault(request=f"GET .*{last}", does="stall", after=100_000, times=2)) as stalled,
@@ -305,16 +318,6 @@ def test_a_pull_that_broke_off_is_resumed_by_the_same_command(  # noqa: PLR0917 
     assert find_image(nodes[1], arriving) is None
 
 
-def pushed(place: Registry, engine: Engine, name: str) -> str:
-    """The digest of an image of four layers that is in the registry alone."""
-    reference, moves = f"{place.host}/{name}:1", Moves()
-    random_image(engine, reference, 4, 4_000_000)
-    push(engine, reference, moves)
-    with closing(client(engine)) as sdk:
-        sdk.images.remove(reference)
-    return moves.digest
-
-
 def held(engine: Engine, arriving: str) -> int:
     found = find_image(engine, arriving)
     return len(found.diff_ids) if found else 0
@@ -324,7 +327,7 @@ def test_a_full_disk_is_told_leaves_nothing_and_a_pull_with_more_room_succeeds(
     shop: Workshop, place: Registry, nodes: tuple[Engine, Engine], hosts: list[str], disk: Disk
 ) -> None:
     folder, resize = disk
-    digest = pushed(place, nodes[1], "full/disk")
+    digest, _ = pushed(place, nodes[1], "full/disk:1", *LAYERS, seed=next(SEEDS))
     reference = f"{place.host}/full/disk:1"
     before = layers_on(folder)
     resize(str(shutil.disk_usage(folder).used + 10_000_000))
