@@ -84,6 +84,10 @@ CacheToOption = Annotated[
     list[str] | None,
     typer.Option("--cache-to", metavar="CACHE", help="Build cache to write: type=registry,ref=…,mode=max; repeatable."),
 ]
+PushOption = Annotated[
+    list[str] | None,
+    typer.Option("--push", metavar="REF", help="Publish the proven image there, as `publish` does; repeatable."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop: the same code as `plan`.")]
 VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Say more.")]

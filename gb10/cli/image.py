@@ -22,19 +22,19 @@ from gb10.cli.common import (
     OverlayOption,
     PatchOption,
     PlatformOption,
+    PushOption,
     QuietOption,
     RebuildFlashinferOption,
     RebuildKernelsOption,
     RebuildVllmOption,
     TargetsOption,
     VerboseOption,
-    print_json,
     rebuilds,
     request,
     verb_app,
     workshop,
 )  # fmt: skip
-from gb10.cli.show import image_document, keep_receipt, print_image, print_plan
+from gb10.cli.show import keep_receipt, print_image, print_plan
 from gb10.cli.unchanged import own_receipt
 from gb10.engine.external import check_cache
 from gb10.engine.reference import check_reference
@@ -44,6 +44,7 @@ from gb10.pipeline.gather import leave_context
 from gb10.pipeline.grafts import try_patches
 from gb10.pipeline.image import build_image
 from gb10.pipeline.planning import make_plan
+from gb10.pipeline.publishing import names_in, publish
 from gb10.pipeline.sharing import take_missing
 from gb10.pipeline.survey import survey
 from gb10.pipeline.wheels import selected
@@ -54,6 +55,7 @@ app = verb_app("""Build an image, prove what it holds, tag it.
 ./build.py image --engine vllm --arch 12.1f
 ./build.py image --engine vllm --arch 12.1a --tag my/vllm:test
 ./build.py image --engine vllm --dry-run --json
+./build.py image --engine vllm --push registry.example/gb10/vllm
 
 Two tags: the first moves with each build, the second carries the plan's key and never moves.
 Nothing is tagged before every module compiled here was found to hold the GPU code it declares.
@@ -77,6 +79,7 @@ def image(
     context: Annotated[
         Path | None, typer.Option("--context", help="Leave the build context here, for `docker buildx bake`.")
     ] = None,
+    push: PushOption = None,
     rebuild_flashinfer: RebuildFlashinferOption = False,
     rebuild_kernels: RebuildKernelsOption = False,
     rebuild_vllm: RebuildVllmOption = False,
@@ -98,6 +101,7 @@ def image(
     extra = check_reference(tag) if tag else None
     plan = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network,
                                    targets=targets, kernels=kernels, model=for_model))  # fmt: skip
+    names = names_in(push or (), plan.tags[-1], plan.tags)
     rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))
     if not dry_run:
         wake_engine(shop)
@@ -105,7 +109,7 @@ def image(
     found = survey(shop, plan, rebuild)
     if dry_run:
         try_patches(shop, plan)
-        print_plan(shop, plan, found, as_json=as_json)
+        print_plan(shop, plan, found, names, as_json=as_json)
         return
     if not found.there["image"]:
         check_room(shop, found.needs, found.engine)
@@ -114,7 +118,4 @@ def image(
         leave_context(shop, plan, ready_engine(shop), context)
     if receipt and receipt == own_receipt(sys.argv[1:]):
         keep_receipt(shop, receipt, verified)
-    if as_json:
-        print_json(image_document(shop, verified))
-    else:
-        print_image(shop, verified)
+    print_image(shop, verified, publish(shop, plan.tags[-1], names) if names else (), as_json=as_json)

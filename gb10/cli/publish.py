@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
+from gb10.cli.show import print_published
 from gb10.pipeline.publishing import publish as push_proven
 
 app = verb_app("""Push an image that was proven here to one or more registries; what was not proven is refused.
@@ -34,6 +35,4 @@ def publish(
     if as_json:
         print_json({"schema": "gb10/publish/v1", "published": [asdict(one) for one in done]})
         return
-    for one in done:
-        shop.talk.say(f"{one.reference}: {one.moved} layers sent ({one.bytes / 1e6:,.1f} MB), {one.there} were there")
-        print(f"{one.reference}@{one.digest}")
+    print_published(shop, done)

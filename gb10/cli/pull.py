@@ -16,7 +16,8 @@ app = verb_app("""Pull an image to several machines at once: only missing layers
 
 Each machine pulls by itself, from its own engine, which ssh reaches with your own keys and configuration
 (user@name, ssh://user@name:PORT, with /path/to/docker.sock behind it where it is elsewhere). The tag is asked once:
-one that moves meanwhile divides nobody. A machine that failed is named; the same command again goes on where it was.
+one that moves meanwhile divides nobody. A machine that failed is named; the same command again goes on where it was:
+layers that arrived are held there by an image, gb10/arriving, until all of them have.
 """)
 
 

@@ -10,6 +10,7 @@ from gb10.cli.common import print_json
 from gb10.engine.receipt import Receipt, write_receipt
 from gb10.pipeline.estimate import step_seconds
 from gb10.pipeline.image import Verified
+from gb10.pipeline.publishing import Published
 from gb10.pipeline.shelf import wheel_cache
 from gb10.pipeline.survey import Survey
 from gb10.pipeline.wheels import Wheel
@@ -19,13 +20,12 @@ from gb10.talk import terminal
 from gb10.verify.report import render_summary
 
 
-def print_plan(shop: Workshop, plan: Plan, found: Survey, *, as_json: bool) -> None:
-    """The plan with hit and miss, and what the missing steps need."""
+def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = (), *, as_json: bool) -> None:
+    """The plan with hit and miss, what the missing steps need, and the names that would be pushed."""
     there, needed = found.there, found.needs
     if as_json:
-        document = plan.document()
         present = {"hit": {step.name: there[step.name] for step in plan.steps}, "needs": asdict(needed)}
-        print_json({**document, **present})
+        print_json(plan.document() | present | ({"push": list(push)} if push else {}))
         return
     table = Table(title=f"{plan.tags[0]}  {plan.options.platform}", title_justify="left", box=None, pad_edge=False)
     for name in ("step", "key", "", "files", "MB", "about s", "what"):
@@ -41,6 +41,8 @@ def print_plan(shop: Workshop, plan: Plan, found: Survey, *, as_json: bool) -> N
     terminal(shop.env, stderr=False).print(table)
     print(f"to download {needed.download / 1e6:,.0f} MB; disk {needed.disk / 1e9:.1f} GB, "
           f"memory {needed.memory / 1e9:.1f} GB at the peak; about {needed.seconds / 60:.0f} min")  # fmt: skip
+    for name in push:
+        print(f"to push {name}")
     cache = wheel_cache(shop.env)
     if cache and not all(there[step.name] for step in plan.of_kind("wheel")):
         print(
@@ -62,13 +64,25 @@ def image_document(shop: Workshop, verified: Verified) -> dict[str, object]:
     }
 
 
-def print_image(shop: Workshop, verified: Verified) -> None:
-    """Phases and summary on stderr, the digest on stdout."""
+def print_image(shop: Workshop, verified: Verified, published: Sequence[Published], *, as_json: bool) -> None:
+    """Phases and summary on stderr, the digest and what was published on stdout."""
+    if as_json:
+        pushed = {"published": [asdict(one) for one in published]} if published else {}
+        print_json(image_document(shop, verified) | pushed)
+        return
     for timing in shop.talk.timings:
         shop.talk.say(f"  {timing.name:28} {'hit' if timing.hit else f'{timing.seconds:.1f} s'}")
     for line in summary(verified):
         shop.talk.say(line)
     print(verified.digest)
+    print_published(shop, published)
+
+
+def print_published(shop: Workshop, published: Sequence[Published]) -> None:
+    """What travelled on stderr, each reference with its manifest's digest on stdout."""
+    for one in published:
+        shop.talk.say(f"{one.reference}: {one.moved} layers sent ({one.bytes / 1e6:,.1f} MB), {one.there} were there")
+        print(f"{one.reference}@{one.digest}")
 
 
 def summary(verified: Verified) -> list[str]:

@@ -241,13 +241,18 @@ def _result(metadata: Path) -> BuildResult:
     )
 
 
-def _environment(engine: Engine, env: Mapping[str, str], store: Store) -> dict[str, str]:
+def client_variables(env: Mapping[str, str], store: Store) -> dict[str, str]:
+    """The user's own variables for buildx, credentials' place included, without those that steer it."""
     kept = {name: value for name, value in env.items() if not name.startswith(STEERING)}
+    return {**kept, "BUILDX_CONFIG": str(store.entry("engine", "buildx"))}
+
+
+def _environment(engine: Engine, env: Mapping[str, str], store: Store) -> dict[str, str]:
+    kept = client_variables(env, store)
     if engine.builder:  # the user's own list of builders, and the credentials that it works with
         kept["BUILDX_CONFIG"] = env.get("BUILDX_CONFIG") or str(client_folder(env) / "buildx")
         reached = {"DOCKER_HOST": engine.endpoint.host} if engine.kind == "embedded" else {}
         return {name: value for name, value in kept.items() if not reached or name not in CHOICE} | reached
-    kept["BUILDX_CONFIG"] = str(store.entry("engine", "buildx"))
     if engine.kind == "user":
         return kept
     kept = {name: value for name, value in kept.items() if not name.startswith("DOCKER_")}

@@ -12,6 +12,7 @@ import docker
 import requests
 from docker.errors import APIError, DockerException
 from docker.tls import TLSConfig
+from urllib3.exceptions import HTTPError
 
 from gb10.errors import EngineError
 
@@ -73,7 +74,7 @@ def asking(engine: Engine) -> Iterator[docker.DockerClient]:
         _connect(engine.endpoint)
         with closing(client(engine)) as sdk:
             yield sdk
-    except (DockerException, requests.RequestException, OSError) as error:
+    except (DockerException, requests.RequestException, HTTPError, OSError) as error:
         raise EngineError(f"the container engine at {engine.endpoint.host} failed", where=_reason(error),
                           hint="look at ./build.py engine status, then run the command again")  from error  # fmt: skip
 

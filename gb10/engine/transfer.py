@@ -1,5 +1,6 @@
 """Images between an engine and a registry: asked, pushed, pulled; credentials are those of Docker's client."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,12 +14,17 @@ from gb10.engine.reference import split_reference
 from gb10.errors import PublishError
 
 MOVING = ("Downloading", "Pushing")
-MOVED = ("Download complete", "Pull complete", "Pushed")
-THERE = ("Already exists", "Layer already exists")
+WHOLE = "Pull complete"
+MOVED = ("Download complete", WHOLE, "Pushed")
+EXISTS = "Already exists"
+THERE = (EXISTS, "Layer already exists")
 MOUNTED = "Mounted from"
+RETRY = re.compile(r"Retrying in (\d+) second")
 LOGIN = "docker login REGISTRY; or correct the reference"
-OnMove = Callable[[int, int], None]
-"""Bytes that have moved so far, and bytes that are to move as far as is known."""
+
+
+def _nobody(*_: object) -> None:
+    """Who is told when nobody asked to be."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,16 +33,28 @@ class Remote:
 
     digest: str
     platforms: tuple[str, ...]
+    """Empty for one manifest of OCI's kind, into which Docker's classic engine does not look."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Moves:
     """The layers of one transfer, by id, as the engine tells; sizes in bytes, compressed as they travel."""
 
+    on_move: Callable[[int, int], None] = _nobody
+    """Told bytes that have moved so far, and bytes that are to move as far as is known."""
+    on_pause: Callable[[str], None] = _nobody
+    """Told, once a pause, that the engine tries a layer again, and when: Docker does so four times, 50 s in all."""
+    on_whole: Callable[[int], None] = _nobody
+    """Told how many layers, from the lowest on, a pulling engine has whole."""
     sizes: dict[str, int] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
     moved: set[str] = field(default_factory=set)
     there: set[str] = field(default_factory=set)
+    whole: set[str] = field(default_factory=set)
+    pausing: dict[str, int] = field(default_factory=dict)
+    """Layers that the engine waits with, and the seconds that it said last."""
+    retried: set[str] = field(default_factory=set)
+    """Layers that the engine tried again and that have not arrived."""
     digest: str = ""
 
     @property
@@ -44,50 +62,68 @@ class Moves:
         """What has travelled."""
         return sum(self.done.values())
 
+    def follow(self, events: Iterable[Mapping[str, Any]]) -> None:
+        """All that an engine tells, to its end; raises PublishError in its words when it tells of a failure."""
+        failed = ""
+        for event in events:
+            failed = failed or str(event.get("errorDetail", {}).get("message") or event.get("error", ""))
+            self.note(event)
+            self.on_move(self.bytes, sum(self.sizes.values()))
+        if failed:
+            raise PublishError(failed)
+
     def note(self, event: Mapping[str, Any]) -> None:
-        """One event; raises PublishError in the engine's words when it tells of a failure."""
-        if "error" in event:
-            raise PublishError(str(event.get("errorDetail", {}).get("message") or event["error"]))
+        """One event."""
         layer, status = str(event.get("id", "")), str(event.get("status", ""))
-        detail = event.get("progressDetail") or {}
         self.digest = event.get("aux", {}).get("Digest", self.digest)
+        pause = RETRY.match(status)
+        if pause:
+            self._pause(layer, int(pause[1]))
+            return
+        self.pausing.pop(layer, None)
+        self._place(layer, status, event.get("progressDetail") or {})
+        if status in (WHOLE, EXISTS):
+            self.whole.add(layer)
+            self.on_whole(len(self.whole))
+
+    def _place(self, layer: str, status: str, detail: Mapping[str, Any]) -> None:
         if status in MOVING and detail.get("total"):
             self.sizes[layer] = int(detail["total"])
             self.done[layer] = min(int(detail["current"]), self.sizes[layer])
         elif status in MOVED:
             self.done[layer] = self.sizes.get(layer, 0)
             self.moved.add(layer)
+            self.retried.discard(layer)
         elif status in THERE or status.startswith(MOUNTED):
             self.there.add(layer)
+
+    def _pause(self, layer: str, seconds: int) -> None:
+        """The engine counts a pause down, an event a second: only the first one is news."""
+        if seconds > self.pausing.get(layer, 0):
+            self.on_pause(f"layer {layer} broke off: the engine tries it again in {seconds} s")
+        self.pausing[layer] = seconds
+        self.retried.add(layer)
 
 
 def resolve(engine: Engine, reference: str) -> Remote:
     """What a reference stands for, as this engine is told by the registry; raises PublishError, EngineError."""
     with _registry(engine, reference) as api:
         found: dict[str, Any] = api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
-    platforms = tuple(sorted({f"{one['os']}/{one['architecture']}" for one in found["Platforms"]}))
+    platforms = tuple(sorted({f"{one['os']}/{one['architecture']}" for one in found["Platforms"] or ()}))
     return Remote(digest=found["Descriptor"]["digest"], platforms=platforms)
 
 
-def push(engine: Engine, reference: str, on_move: OnMove) -> Moves:
+def push(engine: Engine, reference: str, moves: Moves) -> None:
     """Push a tag that the engine has; the layers that the registry has, or can mount, do not travel."""
     repository, tag = split_reference(reference)
     with _registry(engine, reference) as api:
-        return _follow(api.push(repository, tag=tag, stream=True, decode=True), on_move)
+        moves.follow(api.push(repository, tag=tag, stream=True, decode=True))
 
 
-def pull(engine: Engine, reference: str, platform: str, on_move: OnMove) -> Moves:
+def pull(engine: Engine, reference: str, platform: str, moves: Moves) -> None:
     """Pull ``repository@digest``: what the engine has of its layers does not travel, and bytes are checked."""
     with _registry(engine, reference) as api:
-        return _follow(api.pull(reference, stream=True, decode=True, platform=platform), on_move)
-
-
-def _follow(events: Iterable[Mapping[str, Any]], on_move: OnMove) -> Moves:
-    moves = Moves()
-    for event in events:
-        moves.note(event)
-        on_move(moves.bytes, sum(moves.sizes.values()))
-    return moves
+        moves.follow(api.pull(reference, stream=True, decode=True, platform=platform))
 
 
 @contextmanager

@@ -3,19 +3,21 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from gb10.engine.connection import Engine
 from gb10.engine.images import find_image, tag_image
 from gb10.engine.reference import check_reference, split_reference
-from gb10.engine.transfer import push, resolve
+from gb10.engine.transfer import Moves, push, resolve
 from gb10.errors import PublishError, UsageError
 from gb10.pipeline.builder import ready_engine
+from gb10.pipeline.patience import patiently
 from gb10.pipeline.proof import proven
 from gb10.pipeline.workshop import Workshop
+from gb10.talk import Task
 
 KEYED = re.compile(r"-[0-9a-f]{12}$")
 BUILD = "./build.py image builds one, and proves it"
+AGAIN = "publish it again: layers that the registry has are not sent again"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,10 +45,15 @@ def publish(shop: Workshop, reference: str, targets: Sequence[str]) -> tuple[Pub
     record = proven(shop, image.id)
     if record is None:
         raise PublishError(f"{reference} was not proven here, so it is not published", where=image.id, hint=BUILD)
-    own = own_tags(reference, image.tags)
-    names = [name for target in targets for name in _names(target, own)]
-    tag_image(engine, reference, tuple(names))
+    names = names_in(targets, reference, image.tags)
+    tag_image(engine, reference, names)
     return tuple(_push(shop, engine, name, record.config) for name in names)
+
+
+def names_in(targets: Sequence[str], reference: str, tags: Sequence[str]) -> tuple[str, ...]:
+    """What to push for the image ``reference``, which has these tags, in order; raises UsageError. Pure."""
+    own = own_tags(reference, tags)
+    return tuple(name for target in targets for name in _names(target, own))
 
 
 def own_tags(reference: str, tags: Sequence[str]) -> list[str]:
@@ -71,10 +78,19 @@ def _names(target: str, own: Sequence[str]) -> list[str]:
 
 def _push(shop: Workshop, engine: Engine, name: str, config: str) -> Published:
     with shop.talk.task(name) as task:
-        moves = push(engine, name, partial(shop.talk.update, task))
+        moves = _sent(shop, engine, task)
     found = resolve(engine, name)
     if found.digest != moves.digest:
         raise PublishError(f"{name} is not what was pushed", where=f"pushed {moves.digest}\nfound  {found.digest}",
                            hint="somebody pushed there meanwhile: push again, or to another tag")  # fmt: skip
     return Published(reference=name, digest=moves.digest, config=config, there=len(moves.there),
                      moved=len(moves.moved), bytes=moves.bytes)  # fmt: skip
+
+
+def _sent(shop: Workshop, engine: Engine, task: Task) -> Moves:
+    """Push the reference that the task is named after."""
+    try:
+        return patiently(shop, task, lambda moves: push(engine, task.name, moves))
+    except PublishError as error:
+        where = "\n".join(filter(None, (error.message, error.where)))
+        raise PublishError(f"{task.name} is not published", where=where, hint=error.hint or AGAIN) from error

@@ -1,25 +1,27 @@
 """Pulling: one image to several engines at once; only missing layers travel, and it is the same one everywhere."""
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
 from gb10.engine.connection import Engine
-from gb10.engine.images import engine_machine, require_image, tag_image
+from gb10.engine.holding import Holder, holder, layers_in, remote_config
+from gb10.engine.images import engine_machine, find_image, require_image, tag_image
 from gb10.engine.node import reached
 from gb10.engine.reference import split_digest, split_reference
 from gb10.engine.transfer import Moves, Remote, pull, resolve
-from gb10.errors import Gb10Error, PublishError
+from gb10.errors import EngineError, Gb10Error, PublishError
 from gb10.machine import ARCHITECTURES
 from gb10.pipeline.builder import ready_engine
+from gb10.pipeline.patience import FULL, patiently, tells
 from gb10.pipeline.workshop import Workshop
+from gb10.talk import Task
 
 LOCAL = "this machine"
-PAUSES = (2.0, 4.0)  # seconds before the second and the third try
-AGAIN = "run the command again: layers that arrived stay, and only the missing ones travel"
+ROOM = "make room there (docker system df shows what takes it); what had arrived was given back"
+AWAY = "see whether that machine is up and Docker runs there"
+AGAIN = "run the command again: only missing layers travel"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +58,7 @@ def pull_everywhere(
     """
     nodes = tuple(hosts) or (LOCAL,)
     with _engine(shop, nodes[0]) as first:
-        wanted = _wanted(first, reference, platform)
+        wanted = _wanted(shop, first, reference, platform)
     with ThreadPoolExecutor(len(nodes)) as pool:
         running = {host: pool.submit(_pull_one, shop, host, wanted) for host in nodes}
     _check(running)
@@ -69,12 +71,15 @@ def pull_everywhere(
     return wanted.remote, done
 
 
-def _wanted(first: Engine, reference: str, platform: str | None) -> Wanted:
+def _wanted(shop: Workshop, first: Engine, reference: str, platform: str | None) -> Wanted:
     repository, digest = split_digest(reference)
     if not digest:
         repository, tag = split_reference(reference)
         reference = f"{repository}:{tag}"
     remote = resolve(first, reference)
+    if not remote.platforms:
+        config = remote_config(shop.store, shop.env, f"{repository}@{remote.digest}")
+        remote = replace(remote, platforms=(f"{config['os']}/{config['architecture']}",))
     return Wanted(name=f"{repository}@{remote.digest}", reference=reference, tagged=not digest, remote=remote,
                   platform=platform)  # fmt: skip
 
@@ -94,7 +99,7 @@ def _pull_one(shop: Workshop, host: str, wanted: Wanted) -> Pulled:
         if platform not in wanted.remote.platforms:
             raise PublishError(f"{wanted.reference} is for {', '.join(wanted.remote.platforms)}, {host} is {platform}",
                                hint=f"--platform {wanted.remote.platforms[0]} takes it all the same")  # fmt: skip
-        moves = _patiently(shop, host, lambda: pull(engine, wanted.name, platform, partial(shop.talk.update, task)))
+        moves = _moved(shop, engine, task, platform, wanted)
         image = require_image(engine, wanted.name)
         if wanted.tagged:
             tag_image(engine, wanted.name, (wanted.reference,))
@@ -102,23 +107,46 @@ def _pull_one(shop: Workshop, host: str, wanted: Wanted) -> Pulled:
                   seconds=round(task.elapsed(), 1))  # fmt: skip
 
 
+def _moved(shop: Workshop, engine: Engine, task: Task, platform: str, wanted: Wanted) -> Moves:
+    """Pull; what arrived is held until all of it has, and given back when the disk is full."""
+    holding = _holder(shop, engine, task, platform, wanted)
+    try:
+        moves = patiently(shop, task, lambda moves: pull(engine, wanted.name, platform, moves),
+                          lambda count: _hold(shop, task, holding, count))  # fmt: skip
+        holding.drop()
+    except PublishError as error:
+        if not tells(error, FULL):
+            raise
+        holding.drop()
+        raise PublishError(f"the disk of {task.name} is full", where=error.message, hint=ROOM) from error
+    except EngineError as error:
+        raise PublishError("its engine, or the way to it, broke off", where=error.where, hint=AWAY) from error
+    return moves
+
+
+def _holder(shop: Workshop, engine: Engine, task: Task, platform: str, wanted: Wanted) -> Holder:
+    """What holds the layers that arrive, or holds none where the engine keeps them itself or has them all."""
+    layers: tuple[str, ...] = ()
+    if not engine.containerd and find_image(engine, wanted.name) is None:
+        try:
+            layers = layers_in(remote_config(shop.store, shop.env, wanted.name), platform)
+        except EngineError as error:
+            shop.talk.say(f"{task.name}: should this pull break off, the next one begins anew: {error.message}, "
+                          f"{error.where}")  # fmt: skip
+    return holder(engine, wanted.remote.digest, platform, layers)
+
+
+def _hold(shop: Workshop, task: Task, holding: Holder, count: int) -> None:
+    try:
+        holding.hold(count)
+    except EngineError as error:
+        shop.talk.say(f"{task.name}: the layers that arrived cannot be held: {error.where}")
+
+
 def _platform(engine: Engine) -> str:
     """What images the node's machine runs without an emulator."""
     machine = engine_machine(engine)
     return f"linux/{ARCHITECTURES.get(machine, machine)}"
-
-
-def _patiently(shop: Workshop, host: str, transfer: Callable[[], Moves]) -> Moves:
-    """Do it, and again when the way there fails: what arrived stays."""
-    for pause in PAUSES:
-        try:
-            return transfer()
-        except PublishError as error:
-            if "no space left" in error.message:
-                raise
-            shop.talk.say(f"{host}: {error.message}; trying again")
-            time.sleep(pause)
-    return transfer()
 
 
 def _check(running: dict[str, Future[Pulled]]) -> None:

@@ -66,6 +66,7 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) ->
         ("wrong-option", ["plan", "--arhc", "12.1f"]),
         ("wrong-option-json", ["plan", "--arhc", "12.1f", "--json"]),
         ("wrong-tag", ["image", "--tag", "my/vllm:a b"]),
+        ("wrong-push", ["image", "--push", "registry.example/My/vllm"]),
         ("wrong-arch", ["plan", "--arch", "sm_121a"]),
         ("wrong-platform", ["plan", "--platform", "linux/arm64/v8"]),
         ("wrong-engine", ["plan", "--engine", "vlm"]),

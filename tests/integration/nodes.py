@@ -1,22 +1,30 @@
 """What several machines talk to, for real: Debian's registry and redis, more engines, sshd in front of one."""
 
+import hashlib
+import io
+import json
 import os
 import shutil
+import signal
 import socket
 import sys
+import tarfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
+from typing import Any
 from urllib.parse import quote
+from urllib.request import Request, urlopen
 
 from gb10.debian.pool import fetch_debs
 from gb10.debian.resolve import resolve_set
 from gb10.debian.rootfs import write_rootfs
-from gb10.engine.connection import Engine
-from gb10.engine.embedded import down, up
+from gb10.engine.connection import Engine, client
+from gb10.engine.embedded import Place, down, up
 from gb10.engine.namespace import mount_points
 from gb10.engine.packages import unpack
 from gb10.fetch import open_session
@@ -74,6 +82,14 @@ class Registry:
         """The lines of its log for requests like this."""
         return [line for line in self.log.read_text().splitlines() if f'"{method} /v2/' in line and path in line]
 
+    def manifest(self, name: str, tag: str) -> dict[str, Any]:
+        """An image's manifest."""
+        kind = "application/vnd.docker.distribution.manifest.v2+json"
+        asked = Request(f"http://{self.host}/v2/{name}/manifests/{tag}", headers={"Accept": kind})
+        with urlopen(asked) as reply:  # noqa: S310 - http, to the registry of the test
+            found: dict[str, Any] = json.load(reply)
+            return found
+
     def forget(self) -> None:
         """What was asked before."""
         os.truncate(self.log, 0)
@@ -129,6 +145,69 @@ def another_engine(store: Store, folder: Path) -> Iterator[Engine]:
         yield up(other, ENV)
     finally:
         down(other)
+
+
+def store_of(engine: Engine) -> Store:
+    """The store of another engine."""
+    assert engine.data
+    return open_store({"GB10_CACHE_DIR": str(engine.data.parents[1])})
+
+
+def kill(engine: Engine) -> None:
+    """End an engine as a power cut would."""
+    for pid in Place(store_of(engine)).daemons():
+        os.kill(pid, signal.SIGKILL)
+
+
+def receiving(engine: Engine) -> bool:
+    """Whether it is in the middle of a layer."""
+    alive = Place(store_of(engine)).daemons()
+    return bool(alive and engine.data and list((engine.data / "tmp").glob("GetImageBlob*")))
+
+
+def wake(engine: Engine) -> None:
+    """Start it again."""
+    up(store_of(engine), ENV)
+
+
+def kill_ssh() -> None:
+    """End the ssh clients that this process started."""
+    for status in Path("/proc").glob("[0-9]*/status"):
+        if f"\nPPid:\t{os.getpid()}\n" in status.read_text() and "\nName:\tssh\n" in f"\n{status.read_text()}":
+            os.kill(int(status.parent.name), signal.SIGKILL)
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Callable[[str], None]]:
+    """A file system of its own, in memory; yields what changes its size."""
+    folder.mkdir(parents=True)
+    capture(["mount", "-t", "tmpfs", "-o", "size=4g", "gb10", str(folder)])
+    try:
+        yield lambda size: print(capture(["mount", "-o", f"remount,size={size}", str(folder)]))
+    finally:
+        capture(["umount", str(folder)])
+
+
+def random_image(engine: Engine, reference: str, *sizes: int, seed: int = 0) -> None:
+    """An image for linux/arm64 of layers of these sizes, in bytes, that no compression makes smaller."""
+    tars = [_tar({f"random-{number}": Random(seed + number).randbytes(size)}) for number, size in enumerate(sizes)]  # noqa: S311
+    ids = [f"sha256:{hashlib.sha256(tar).hexdigest()}" for tar in tars]
+    config = {"os": "linux", "architecture": "arm64", "config": {}, "rootfs": {"type": "layers", "diff_ids": ids}}
+    files = {f"{number}.tar": tar for number, tar in enumerate(tars)}
+    manifest = [{"Config": "config.json", "RepoTags": [reference], "Layers": list(files)}]
+    files |= {"config.json": json.dumps(config).encode(), "manifest.json": json.dumps(manifest).encode()}
+    with closing(client(engine)) as sdk:
+        sdk.images.load(_tar(files))
+
+
+def _tar(files: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return out.getvalue()
 
 
 @contextmanager

@@ -2,27 +2,53 @@
 
 import json
 import os
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from gb10.cli import image as verb
+from gb10.cli import main
 from gb10.engine.connection import Engine, client
 from gb10.engine.find import find
-from gb10.engine.images import require_image, tag_image
+from gb10.engine.holding import holder
+from gb10.engine.images import find_image, require_image, tag_image
+from gb10.engine.transfer import Moves, push
 from gb10.errors import EngineError, PublishError, UsageError
+from gb10.pipeline import publishing
 from gb10.pipeline.image import Verified, build_image
+from gb10.pipeline.proof import Record
 from gb10.pipeline.publishing import Published, publish
 from gb10.pipeline.pulling import pull_everywhere
 from gb10.pipeline.workshop import Workshop
-from tests.integration.nodes import Registry, another_engine, build_py, registry, ssh_server
+from tests.integration.nodes import (
+    Registry,
+    another_engine,
+    build_py,
+    kill,
+    kill_ssh,
+    random_image,
+    receiving,
+    registry,
+    small_disk,
+    ssh_server,
+    until,
+    wake,
+)
+from tests.integration.proxy import Fault, Line, bad_line
 from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
 from tests.integration.test_pipeline import small_plan
 
 pytestmark = pytest.mark.integration
 
 ARM = "linux/arm64"
+LAYERS = (4_000_000,) * 4  # bytes
+SEEDS = count(0, 10)
+Disk = tuple[Path, Callable[[str], None]]
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +68,22 @@ def published(shop: Workshop, place: Registry, image: Verified) -> tuple[Publish
 
 
 @pytest.fixture(scope="module")
-def nodes(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, Engine]]:
-    one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
+def line(place: Registry) -> Iterator[Line]:
+    with bad_line(place.host) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
+    """What the first node has for its images."""
+    folder = tmp_path_factory.mktemp("one") / "engine/data"
+    with small_disk(folder) as resize:
+        yield folder, resize
+
+
+@pytest.fixture(scope="module")
+def nodes(shop: Workshop, disk: Disk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, Engine]]:
+    one, two = disk[0].parents[1], tmp_path_factory.mktemp("two")
     with another_engine(shop.store, one) as first, another_engine(shop.store, two) as second:
         yield first, second
 
@@ -62,12 +102,26 @@ def hosts(
         yield [nodes[0].endpoint.host, f"ssh://root@127.0.0.1:{port}{socket}"]
 
 
-def test_the_tag_that_never_moves_goes_first(published: tuple[Published, ...], image: Verified) -> None:
+def pushed(place: Registry, engine: Engine, name: str, *sizes: int, seed: int) -> tuple[str, str]:
+    """The manifest's and the config's digest of a random image that is now in the registry alone."""
+    reference, moves = f"{place.host}/{name}", Moves()
+    random_image(engine, reference, *sizes, seed=seed)
+    push(engine, reference, moves)
+    image = require_image(engine, reference)
+    with closing(client(engine)) as sdk:
+        sdk.images.remove(reference)
+    return moves.digest, image.id
+
+
+def test_the_tag_that_never_moves_goes_first(
+    place: Registry, published: tuple[Published, ...], image: Verified
+) -> None:
     tags = [one.reference.rpartition(":")[2] for one in published]
     assert tags == [tag.rpartition(":")[2] for tag in (image.tags[-1], image.tags[0])]
     first, second = published
     assert (first.digest, first.config) == (second.digest, image.digest)
     assert first.moved + first.there == image.layers
+    assert place.manifest("gb10/test", tags[0])["config"]["digest"] == image.digest
     assert (second.moved, second.bytes) == (0, 0)
 
 
@@ -87,34 +141,41 @@ def test_what_was_not_proven_is_not_published(shop: Workshop, place: Registry, i
         publish(shop, "gb10/test:none", [f"{place.host}/gb10/test"])
 
 
-def test_two_nodes_have_the_image_and_it_is_the_same(
-    shop: Workshop, nodes: tuple[Engine, Engine], hosts: list[str], published: tuple[Published, ...], image: Verified
+def test_two_nodes_have_the_image_and_one_changed_file_moves_kilobytes(
+    shop: Workshop, place: Registry, nodes: tuple[Engine, Engine], hosts: list[str]
 ) -> None:
-    reference = published[-1].reference
+    seed, reference = next(SEEDS), f"{place.host}/pull/test:1"
+    digest, image = pushed(place, nodes[1], "pull/test:1", *LAYERS, seed=seed)
     remote, done = pull_everywhere(shop, reference, hosts, ARM)
-    assert remote.digest == published[-1].digest
-    assert [node.id for node in done] == [image.digest] * 2
-    assert all(node.moved == image.layers for node in done)
-    assert all(require_image(node, reference).id == image.digest for node in nodes)
+    assert remote.digest == digest
+    assert [(node.id, node.moved) for node in done] == [(image, len(LAYERS))] * 2
+    assert all(require_image(node, reference).id == image for node in nodes)
     _, again = pull_everywhere(shop, reference, hosts, ARM)
     assert [(node.moved, node.bytes) for node in again] == [(0, 0)] * 2
+    digest, image = pushed(place, nodes[1], "pull/test:1", *LAYERS, 1_000, seed=seed)
+    place.forget()
+    _, done = pull_everywhere(shop, reference, hosts, ARM)
+    assert [(node.id, node.moved, node.there) for node in done] == [(image, 1, len(LAYERS))] * 2
+    blobs = [int(line.split('" 200 ')[1].split()[0]) for line in place.received("GET", "/blobs/") if '" 200 ' in line]
+    assert blobs
+    assert sum(blobs) < 20_000  # by the registry's own count, for both nodes
+    name = f"{place.host}/pull/test@{digest}"
+    arguments = ("pull", name, "--host", hosts[0], "--host", hosts[1], "--platform", ARM, "--json", "--quiet")
+    document = json.loads(build_py(*arguments, env=dict(os.environ)))
+    assert (document["schema"], document["digest"]) == ("gb10/pull/v1", digest)
+    assert [node["host"] for node in document["nodes"]] == hosts
 
 
-def test_one_changed_file_moves_kilobytes(
-    shop: Workshop, place: Registry, hosts: list[str], published: tuple[Published, ...], tmp_path: Path
+def test_one_changed_file_is_all_that_is_sent(
+    shop: Workshop, place: Registry, published: tuple[Published, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/motd.gb10").write_text("changed\n", encoding="utf-8")
     changed = build_image(shop, small_plan(shop, overlay=tmp_path), rebuild=(), tag=None)
-    place.forget()
     (sent,) = publish(shop, changed.tags[-1], [f"{place.host}/gb10/test:one-file"])
     assert sent.there >= changed.layers - 3
     assert sent.bytes < 100_000
-    _, done = pull_everywhere(shop, sent.reference, hosts, ARM)
-    assert all(node.bytes < 100_000 and node.id == changed.digest for node in done)
-    blobs = [int(line.split('" 200 ')[1].split()[0]) for line in place.received("GET", "/blobs/") if '" 200 ' in line]
-    assert blobs
-    assert sum(blobs) < 400_000  # by the registry's own count, for both nodes
+    assert place.manifest("gb10/test", "one-file")["config"]["digest"] == changed.digest
 
 
 def test_a_node_of_another_machine_is_told_before_anything_travels(
@@ -127,12 +188,15 @@ def test_a_node_of_another_machine_is_told_before_anything_travels(
 
 
 def test_a_node_that_is_not_there_is_named_and_the_other_has_the_image(
-    shop: Workshop, hosts: list[str], published: tuple[Published, ...], tmp_path: Path
+    shop: Workshop, place: Registry, nodes: tuple[Engine, Engine], hosts: list[str], tmp_path: Path
 ) -> None:
+    _, image = pushed(place, nodes[1], "not/there:1", *LAYERS, seed=next(SEEDS))
+    reference = f"{place.host}/not/there:1"
     with pytest.raises(PublishError) as caught:
-        pull_everywhere(shop, published[0].reference, [hosts[0], f"unix://{tmp_path}/none.sock"], ARM)
+        pull_everywhere(shop, reference, [hosts[0], f"unix://{tmp_path}/none.sock"], ARM)
     assert "1 of 2 nodes do not have the image" in str(caught.value)
     assert f"{tmp_path}/none.sock" in str(caught.value)
+    assert require_image(nodes[0], reference).id == image
 
 
 def test_ssh_that_asks_a_question_is_an_error_with_the_way_out(shop: Workshop, hosts: list[str]) -> None:
@@ -148,16 +212,140 @@ def test_a_reference_that_the_registry_has_not_is_told(shop: Workshop, place: Re
         pull_everywhere(shop, f"{place.host}/gb10/test:none", hosts[:1], ARM)
 
 
-def test_by_digest_and_as_json(shop: Workshop, hosts: list[str], published: tuple[Published, ...]) -> None:
-    name = f"{published[0].reference.rpartition(':')[0]}@{published[0].digest}"
-    arguments = ("pull", name, "--host", hosts[0], "--host", hosts[1], "--platform", ARM, "--json", "--quiet")
-    document = json.loads(build_py(*arguments, env=dict(os.environ)))
-    assert (document["schema"], document["digest"]) == ("gb10/pull/v1", published[0].digest)
-    assert [node["host"] for node in document["nodes"]] == hosts
-
-
-def test_a_tag_of_another_image_is_pushed_under_its_own_name(shop: Workshop, place: Registry, image: Verified) -> None:
+def test_under_a_second_name_the_registry_mounts_what_it_has(
+    shop: Workshop, place: Registry, published: tuple[Published, ...], image: Verified
+) -> None:
     tag_image(find(shop.env, shop.store), image.tags[-1], ("gb10/test:mine",))
+    place.forget()
     (sent,) = publish(shop, "gb10/test:mine", [f"{place.host}/other/name:mine"])
-    assert sent.reference == f"{place.host}/other/name:mine"
-    assert sent.config == image.digest
+    assert (sent.reference, sent.config) == (f"{place.host}/other/name:mine", image.digest)
+    assert (sent.there, sent.moved, sent.bytes) == (image.layers, 0, 0)
+    assert len(place.received("POST", "from=gb10%2Ftest")) == image.layers
+    assert len(place.received("PATCH", "/other/name/")) == 1  # the config, of some kB
+
+
+def test_image_publishes_what_it_built_or_found(
+    shop: Workshop,
+    place: Registry,
+    image: Verified,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(verb, "make_plan", lambda shop, request: small_plan(shop))
+    arguments = ["image", "--push", f"{place.host}/by/image", "--push", f"{place.host}/by/image:mine", "--json"]
+    names = [f"{place.host}/by/image:{tag.rpartition(':')[2]}" for tag in (image.tags[1], image.tags[0], ":mine")]
+    place.forget()
+    assert main([*arguments, "--dry-run"]) == 0
+    assert json.loads(capsys.readouterr().out)["push"] == names
+    assert not place.received("PUT", "")
+    assert main(arguments) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["hit"]
+    assert [one["reference"] for one in document["published"]] == names
+    assert {one["config"] for one in document["published"]} == {image.digest}
+
+
+@pytest.fixture
+def fresh(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An image of layers that no registry has, taken as proven."""
+    engine = find(shop.env, shop.store)
+    random_image(engine, "gb10/test:fresh", *LAYERS, seed=next(SEEDS))
+    monkeypatch.setattr(publishing, "proven", lambda shop, image_id: Record(id=image_id, config=image_id))
+    yield "gb10/test:fresh"
+    with closing(client(engine)) as sdk:
+        sdk.images.remove(require_image(engine, "gb10/test:fresh").id, force=True)
+
+
+def test_a_push_over_a_bad_line_is_tried_again_by_whoever_can(
+    shop: Workshop, line: Line, fresh: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Docker tries a layer again, and nothing else: a manifest that was refused is sent again by us."""
+    dropped = Fault(request="PATCH .*/bad/line/blobs/", does="drop", after=1_000_000)
+    refused = Fault(request="PUT .*/bad/line/manifests/", does="refuse")
+    with line.bad(dropped), line.bad(refused):
+        (sent,) = publish(shop, fresh, [f"{line.host}/bad/line:1"])
+    assert (dropped.met, refused.met) == (1, 1)
+    assert sent.there + sent.moved == 4
+    said = capfd.readouterr().err
+    assert said.count("broke off: the engine tries it again in 5 s") == 1
+    assert said.count("503 Service Unavailable; trying again in 2 s") == 1
+
+
+def test_a_registry_that_stays_broken_is_told_and_the_next_push_sends_what_is_missing(
+    shop: Workshop, place: Registry, line: Line, fresh: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gb10.pipeline.patience.PAUSES", (0.1, 0.1))
+    target = f"{line.host}/stays/broken:1"
+    with line.bad(Fault(request="PUT .*/manifests/", does="refuse", times=3)), pytest.raises(PublishError) as caught:
+        publish(shop, fresh, [target])
+    assert f"{target} is not published" in str(caught.value)
+    assert "503 Service Unavailable" in str(caught.value)
+    assert len(place.received("PATCH", "/stays/broken/blobs/")) == 4 + 1  # the layers, and the config
+    place.forget()
+    (sent,) = publish(shop, fresh, [target])
+    assert (sent.there, sent.moved, sent.bytes) == (4, 0, 0)
+    assert not place.received("PATCH", "")
+
+
+@pytest.mark.parametrize("dies", ["engine", "ssh"])
+def test_a_pull_that_broke_off_is_resumed_by_the_same_command(  # noqa: PLR0917 - fixtures
+    shop: Workshop, place: Registry, line: Line, nodes: tuple[Engine, Engine], hosts: list[str], dies: str
+) -> None:
+    reference = f"{line.host}/broken/{dies}:1"
+    digest, _ = pushed(place, nodes[1], f"broken/{dies}:1", *LAYERS, seed=next(SEEDS))
+    *lower, last = (layer["digest"] for layer in place.manifest(f"broken/{dies}", "1")["layers"])
+    arriving = holder(nodes[1], digest, ARM, ()).tag
+    with (
+        line.bad(Fault(request=f"GET .*{last}", does="stall", after=100_000, times=2)) as stalled,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        running = pool.submit(pull_everywhere, shop, reference, hosts, ARM)
+        until(lambda: stalled.met == 2 and held(nodes[1], arriving) == len(lower), "the last layer on both nodes")
+        kill(nodes[1]) if dies == "engine" else kill_ssh()
+        until(lambda: not receiving(nodes[1]), "the end of the second node's pull")
+        stalled.mended.set()
+        with pytest.raises(PublishError, match="1 of 2 nodes") as caught:
+            running.result()
+    assert f"{hosts[1]}: its engine, or the way to it, broke off" in str(caught.value)
+    assert hosts[0] not in str(caught.value)
+    assert len(require_image(nodes[0], reference).diff_ids) == len(lower) + 1
+    wake(nodes[1])
+    place.forget()
+    _, done = pull_everywhere(shop, reference, hosts, ARM)
+    assert [(node.there, node.moved) for node in done] == [(0, 0), (len(lower), 1)]
+    assert len(place.received("GET", last)) == 1
+    assert not any(place.received("GET", layer) for layer in lower)
+    assert find_image(nodes[1], arriving) is None
+
+
+def held(engine: Engine, arriving: str) -> int:
+    found = find_image(engine, arriving)
+    return len(found.diff_ids) if found else 0
+
+
+def test_a_full_disk_is_told_leaves_nothing_and_a_pull_with_more_room_succeeds(
+    shop: Workshop, place: Registry, nodes: tuple[Engine, Engine], hosts: list[str], disk: Disk
+) -> None:
+    folder, resize = disk
+    digest, _ = pushed(place, nodes[1], "full/disk:1", *LAYERS, seed=next(SEEDS))
+    reference = f"{place.host}/full/disk:1"
+    before = layers_on(folder)
+    resize(str(shutil.disk_usage(folder).used + 10_000_000))
+    with pytest.raises(PublishError, match="1 of 2 nodes") as caught:
+        pull_everywhere(shop, reference, hosts, ARM)
+    assert f"the disk of {hosts[0]} is full (" in str(caught.value)
+    assert "no space left on device" in str(caught.value)
+    assert "make room there" in (caught.value.hint or "")
+    assert layers_on(folder) == before
+    assert find_image(nodes[0], holder(nodes[0], digest, ARM, ()).tag) is None
+    resize("4g")
+    _, done = pull_everywhere(shop, reference, hosts, ARM)
+    assert [(node.there, node.moved) for node in done] == [(0, 4), (0, 0)]
+    assert layers_on(folder) == before + 4
+
+
+def layers_on(data: Path) -> int:
+    """What the classic store has on its disk, half-written ones too."""
+    folders = [folder for folder in (data / "overlay2").iterdir() if folder.name != "l"]
+    assert not list((data / "tmp").glob("GetImageBlob*"))
+    return len(folders)

@@ -21,7 +21,7 @@ def test_plans_follow_the_schema(arch: str) -> None:
     jsonschema.validate(document | {"patches": [bundled]}, SCHEMA)
     present = {step["name"]: False for step in document["steps"]}
     needs = asdict(Needs(download=1, disk=2, memory=3, seconds=4.5))
-    jsonschema.validate(document | {"hit": present, "needs": needs}, SCHEMA)
+    jsonschema.validate(document | {"hit": present, "needs": needs, "push": ["registry/a:b"]}, SCHEMA)
 
 
 def test_the_schema_refuses_what_is_no_plan() -> None:

@@ -1,12 +1,16 @@
 """Publishing and pulling without an engine: tags, references, and what an engine tells of a transfer."""
 
+from pathlib import Path
+
 import pytest
 
 from gb10.engine.node import SSH, _argv
 from gb10.engine.reference import split_digest
 from gb10.engine.transfer import Moves
 from gb10.errors import PublishError, UsageError
-from gb10.pipeline.publishing import own_tags
+from gb10.pipeline.patience import PAUSES, patiently
+from gb10.pipeline.publishing import names_in, own_tags
+from gb10.pipeline.workshop import Workshop, open_workshop
 
 KEY = "0.33.0-cu130-sm121f-0123456789ab"
 
@@ -21,6 +25,14 @@ def test_only_the_tags_that_image_gave_and_the_one_with_the_key_first() -> None:
     ]
     assert own_tags("gb10/vllm:mine", tags) == [KEY, "0.33.0-cu130-sm121f"]
     assert own_tags("gb10/vllm:mine", ["gb10/vllm:mine"]) == []
+
+
+def test_a_target_without_a_tag_gets_both() -> None:
+    tags = ["gb10/vllm:0.33.0-cu130-sm121f", f"gb10/vllm:{KEY}"]
+    both = (f"h:5000/a:{KEY}", "h:5000/a:0.33.0-cu130-sm121f")
+    assert names_in(["h:5000/a", "o.example/b:mine"], tags[1], tags) == (*both, "o.example/b:mine")
+    with pytest.raises(UsageError, match="none of its own"):
+        names_in(["h:5000/a"], "gb10/vllm:mine", ["gb10/vllm:mine"])
 
 
 def test_a_reference_by_digest() -> None:
@@ -45,9 +57,57 @@ def test_bytes_are_those_that_travelled() -> None:
     assert (moves.bytes, moves.moved, moves.there, moves.digest) == (10, {"a"}, {"b"}, "sha256:1")
 
 
+def test_a_pause_of_the_engines_is_told_once() -> None:
+    said: list[str] = []
+    moves = Moves(on_pause=said.append)
+    for pause in (5, 10):
+        for seconds in range(pause, 0, -1):
+            moves.note({"status": f"Retrying in {seconds} second{'s' * (seconds != 1)}", "id": "a"})
+    assert said == [f"layer a broke off: the engine tries it again in {pause} s" for pause in (5, 10)]
+    assert moves.retried == {"a"}
+    moves.note({"status": "Pushed", "id": "a"})
+    assert not moves.retried
+
+
+def test_layers_are_whole_from_the_lowest_on() -> None:
+    told: list[int] = []
+    moves = Moves(on_whole=told.append)
+    for layer, status in (("a", "Already exists"), ("c", "Download complete"), ("b", "Pull complete")):
+        moves.note({"status": status, "id": layer})
+    assert told == [1, 2]
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    return open_workshop({"GB10_CACHE_DIR": str(tmp_path)}, verbosity=0)
+
+
+@pytest.mark.parametrize(
+    ("words", "before", "tries"),
+    [
+        ("received unexpected HTTP status: 503 Service Unavailable", "Pushing", 1 + len(PAUSES)),
+        ("received unexpected HTTP status: 503 Service Unavailable", "Retrying in 5 seconds", 1),  # by the engine
+        ("denied: requested access to the resource is denied", "Pushing", 1),
+        ("write /layer: no space left on device", "Pushing", 1),
+    ],
+)
+def test_only_what_may_mend_itself_is_tried_again(shop: Workshop, words: str, before: str, tries: int) -> None:
+    tried = 0
+
+    def transfer(moves: Moves) -> None:
+        nonlocal tried
+        tried += 1
+        moves.follow([{"status": before, "id": "a"}, {"error": words}])
+
+    with shop.talk.task("h/a:b") as task, pytest.raises(PublishError, match=words[:8]):
+        patiently(shop, task, transfer)
+    assert tried == tries
+
+
 def test_what_the_engine_tells_of_a_failure_is_the_error() -> None:
     with pytest.raises(PublishError, match="no space left on device"):
-        Moves().note({"error": "x", "errorDetail": {"message": "write /layer: no space left on device"}})
+        Moves().follow([{"error": "x", "errorDetail": {"message": "write /layer: no space left on device"}}])
 
 
 @pytest.mark.parametrize(
