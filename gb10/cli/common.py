@@ -4,11 +4,13 @@ import json
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gb10.engine.external import check_cache
 from gb10.errors import UsageError
 from gb10.pipeline.planning import Request
 from gb10.pipeline.workshop import Workshop, open_workshop
@@ -100,11 +102,23 @@ def verb_app(help_text: str, *, group: bool = False) -> typer.Typer:
                        add_completion=False, context_settings=SETTINGS)  # fmt: skip
 
 
-def workshop(verbose: int = 0, quiet: bool = False, builder: str | None = None) -> Workshop:
-    """The workshop with the user's environment and verbosity; raises UsageError for what is no builder's name."""
+def workshop(
+    verbose: int = 0,
+    quiet: bool = False,
+    builder: str | None = None,
+    cache_from: Sequence[str] | None = None,
+    cache_to: Sequence[str] | None = None,
+) -> Workshop:
+    """The workshop with the user's environment and verbosity; raises UsageError for what is no builder, no cache."""
     if builder is not None and BUILDER.fullmatch(builder) is None:
         raise UsageError(f"{builder!r} is no name of a builder", hint="docker buildx ls lists yours")
-    return open_workshop(os.environ, verbosity=-1 if quiet else min(verbose, 1), builder=builder)
+    opened = open_workshop(os.environ, verbosity=-1 if quiet else min(verbose, 1))
+    return replace(
+        opened,
+        builder=builder,
+        cache_from=tuple(check_cache("from", cache) for cache in cache_from or ()),
+        cache_to=tuple(check_cache("to", cache) for cache in cache_to or ()),
+    )
 
 
 def request(

@@ -1,7 +1,6 @@
 """``image``: build a proven image."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -36,7 +35,6 @@ from gb10.cli.common import (
 )  # fmt: skip
 from gb10.cli.show import keep_receipt, print_image, print_plan
 from gb10.cli.unchanged import own_receipt
-from gb10.engine.external import check_cache
 from gb10.engine.reference import check_reference
 from gb10.pipeline.builder import ready_engine, wake_engine
 from gb10.pipeline.estimate import check_room
@@ -93,11 +91,7 @@ def image(
 ) -> None:
     """Build a proven image."""
     receipt = own_receipt(sys.argv[1:])
-    shop = replace(
-        workshop(verbose, quiet, builder),
-        cache_from=tuple(check_cache("from", cache) for cache in cache_from or ()),
-        cache_to=tuple(check_cache("to", cache) for cache in cache_to or ()),
-    )
+    shop = workshop(verbose, quiet, builder, cache_from, cache_to)
     extra = check_reference(tag) if tag else None
     plan = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network,
                                    targets=targets, kernels=kernels, model=for_model))  # fmt: skip

@@ -29,11 +29,11 @@ class Workshop:
     """External build caches of an image, as buildx takes them."""
 
 
-def open_workshop(env: Mapping[str, str], *, verbosity: int, builder: str | None = None) -> Workshop:
+def open_workshop(env: Mapping[str, str], *, verbosity: int) -> Workshop:
     """The workshop of this machine; raises UsageError when settings or store are unusable."""
     settings = with_settings(env)
     talk = Talk(settings, verbosity=verbosity)
-    return Workshop(env=settings, store=open_store(settings), talk=talk, catalog=Catalog(ROOT), builder=builder)
+    return Workshop(env=settings, store=open_store(settings), talk=talk, catalog=Catalog(ROOT))
 
 
 def build_architecture() -> Architecture:

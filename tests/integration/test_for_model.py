@@ -1,0 +1,43 @@
+"""A model's kernels by its name: the config comes from a hub, asked by its own client."""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from gb10.catalog import ROOT
+from gb10.proc import CommandFailedError, capture
+from tests.integration.hub_server import TOKEN, FakeHub, Repository, fake_hub
+
+pytestmark = pytest.mark.integration
+MODEL = "Org/Model-8B"
+CONFIG = {"torch_dtype": "bfloat16", "hidden_size": 4096, "num_attention_heads": 32, "sliding_window": 512}
+
+
+@pytest.fixture
+def hub() -> Iterator[FakeHub]:
+    with fake_hub() as found:
+        found.repositories[MODEL] = Repository()
+        yield found
+
+
+def planned(hub: FakeHub, *arguments: str) -> dict[str, str]:
+    """What the wheels of the plan are, by name."""
+    env = {**os.environ, "HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "NO_COLOR": "1"}
+    argv = [sys.executable, "-m", "gb10", "plan", "--json", *arguments]
+    steps = json.loads(capture(argv, cwd=ROOT, env=env))["steps"]
+    return {step["name"]: step["about"] for step in steps if step["kind"] == "wheel"}
+
+
+def test_the_config_of_a_model_of_the_hub_names_its_kernels(hub: FakeHub) -> None:
+    hub.put(MODEL, {"config.json": json.dumps(CONFIG).encode()})
+    assert planned(hub, "--for-model", MODEL)["flashinfer-jit-cache"] == "aot for-org-model-8b for 12.1f"
+
+
+def test_a_model_without_a_config_is_told(hub: FakeHub) -> None:
+    with pytest.raises(CommandFailedError) as caught:
+        planned(hub, "--for-model", MODEL)
+    assert caught.value.returncode == 5
+    assert "Org/Model-8B has no config.json" in caught.value.tail
