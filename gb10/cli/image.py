@@ -10,6 +10,7 @@ from gb10.cli.common import (
     ArchOption,
     DryRunOption,
     EngineOption,
+    FlashinferRefOption,
     JsonOption,
     ModNetworkOption,
     ModOption,
@@ -20,8 +21,11 @@ from gb10.cli.common import (
     RebuildFlashinferOption,
     RebuildKernelsOption,
     RebuildVllmOption,
+    SglangRefOption,
+    SourceOption,
     TargetsOption,
     VerboseOption,
+    VllmRefOption,
     print_json,
     rebuilds,
     request,
@@ -60,6 +64,10 @@ def image(
     platform: PlatformOption = None,
     overlay: OverlayOption = None,
     patch: PatchOption = None,
+    source: SourceOption = None,
+    vllm_ref: VllmRefOption = None,
+    sglang_ref: SglangRefOption = None,
+    flashinfer_ref: FlashinferRefOption = None,
     mod: ModOption = None,
     mod_network: ModNetworkOption = False,
     targets: TargetsOption = None,
@@ -79,8 +87,9 @@ def image(
     receipt = own_receipt(sys.argv[1:])
     shop = workshop(verbose, quiet)
     extra = check_reference(tag) if tag else None
-    plan = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network,
-                                   targets=targets))  # fmt: skip
+    refs = {"vllm": vllm_ref, "sglang": sglang_ref, "flashinfer": flashinfer_ref}
+    plan = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, sources=source, refs=refs, mods=mod,
+                                   mod_network=mod_network, targets=targets))  # fmt: skip
     rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))
     if not dry_run:
         wake_engine(shop)

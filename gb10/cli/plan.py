@@ -7,13 +7,17 @@ import typer
 from gb10.cli.common import (
     ArchOption,
     EngineOption,
+    FlashinferRefOption,
     JsonOption,
     ModNetworkOption,
     ModOption,
     OverlayOption,
     PatchOption,
     PlatformOption,
+    SglangRefOption,
+    SourceOption,
     TargetsOption,
+    VllmRefOption,
     print_json,
     request,
     verb_app,
@@ -44,6 +48,10 @@ def plan(
     platform: PlatformOption = None,
     overlay: OverlayOption = None,
     patch: PatchOption = None,
+    source: SourceOption = None,
+    vllm_ref: VllmRefOption = None,
+    sglang_ref: SglangRefOption = None,
+    flashinfer_ref: FlashinferRefOption = None,
     mod: ModOption = None,
     mod_network: ModNetworkOption = False,
     targets: TargetsOption = None,
@@ -55,8 +63,9 @@ def plan(
     if as_json + as_dockerfile + as_bake > 1:
         raise UsageError("--json, --dockerfile and --bake are three different outputs", hint="choose one of them")
     shop = workshop()
-    made = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network,
-                                   targets=targets))  # fmt: skip
+    refs = {"vllm": vllm_ref, "sglang": sglang_ref, "flashinfer": flashinfer_ref}
+    made = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, sources=source, refs=refs, mods=mod,
+                                   mod_network=mod_network, targets=targets))  # fmt: skip
     if as_dockerfile:
         print(dockerfile(made, shop.catalog.templates))
     elif as_bake:

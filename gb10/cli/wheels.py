@@ -4,6 +4,7 @@ from gb10.cli.common import (
     ArchOption,
     DryRunOption,
     EngineOption,
+    FlashinferRefOption,
     JsonOption,
     PatchOption,
     PlatformOption,
@@ -11,8 +12,11 @@ from gb10.cli.common import (
     RebuildFlashinferOption,
     RebuildKernelsOption,
     RebuildVllmOption,
+    SglangRefOption,
+    SourceOption,
     TargetsOption,
     VerboseOption,
+    VllmRefOption,
     print_json,
     rebuilds,
     request,
@@ -48,6 +52,10 @@ def wheels(
     arch: ArchOption = "12.1f",
     platform: PlatformOption = None,
     patch: PatchOption = None,
+    source: SourceOption = None,
+    vllm_ref: VllmRefOption = None,
+    sglang_ref: SglangRefOption = None,
+    flashinfer_ref: FlashinferRefOption = None,
     targets: TargetsOption = None,
     rebuild_flashinfer: RebuildFlashinferOption = False,
     rebuild_kernels: RebuildKernelsOption = False,
@@ -59,7 +67,9 @@ def wheels(
 ) -> None:
     """Compile the wheels only."""
     shop = workshop(verbose, quiet)
-    plan = make_plan(shop, request(engine, arch, platform, None, patches=patch, targets=targets)).wheels_only()
+    refs = {"vllm": vllm_ref, "sglang": sglang_ref, "flashinfer": flashinfer_ref}
+    asked = request(engine, arch, platform, None, patches=patch, sources=source, refs=refs, targets=targets)
+    plan = make_plan(shop, asked).wheels_only()
     rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))
     found = survey(shop, plan, rebuild)
     if dry_run:

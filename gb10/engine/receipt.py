@@ -18,8 +18,9 @@ from urllib.parse import quote
 CHECKOUT = Path(__file__).resolve().parents[2]
 READ = ("gb10", "templates", "recipes", "patches", "kernels")
 CHOICES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "GB10_CACHE_DIR")
-OTHER_WORK = ("--overlay", "--patch", "--mod", "--mod-network", "--context", "--rebuild-flashinfer",
-              "--rebuild-kernels", "--dry-run", "--help", "-h")  # fmt: skip
+OTHER_WORK = ("--overlay", "--patch", "--source", "--mod", "--mod-network", "--context", "--rebuild-flashinfer",
+              "--rebuild-kernels", "--vllm-ref", "--sglang-ref", "--flashinfer-ref", "--dry-run", "--help",
+              "-h")  # fmt: skip
 DEFAULT_SOCKET = Path("/var/run/docker.sock")
 TIMEOUT = 5  # seconds
 
