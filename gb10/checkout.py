@@ -44,7 +44,7 @@ def _made(store: Store, env: Mapping[str, str], filename: str, wanted: Checkout)
     """A tar of the tag's files below ``<name>-<version>/``, gone afterwards, and the tag's commit."""
     work = store.scratch("checkout")
     tar, repository, bundle = work / filename, str(work / "git"), ca_bundle(env)
-    asking = {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes", **_outside(env), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C",
+    asking = {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes", **outside(env), "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C",
               **({"GIT_SSL_CAINFO": str(bundle)} if bundle else {})}  # fmt: skip
 
     def git(*arguments: str, alone: bool = False) -> str:
@@ -63,7 +63,7 @@ def _made(store: Store, env: Mapping[str, str], filename: str, wanted: Checkout)
         shutil.rmtree(work)
 
 
-def _outside(env: Mapping[str, str]) -> dict[str, str]:
+def outside(env: Mapping[str, str]) -> dict[str, str]:
     """The environment without the repository that a hook, or a rebase, may be running in."""
     return {name: value for name, value in env.items() if name not in REPOSITORY}
 

@@ -11,9 +11,11 @@ from typing import Final
 from gb10.store import SEAL, Store, file_sha256
 
 ROOMS: Final = {
+    "checkouts": "checkout",
     "downloads": "download",
     "programs": "program",
     "proofs": "image",
+    "resolved": "resolved",
     "rootfss": "rootfs",
     "scans": "image",
     "trees": "tree",

@@ -46,6 +46,23 @@ def short_label(name: str, sha256: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """Whose work a patch is: a local checkout at ``path``. ``commit`` is empty where git knows none.
+
+    It tells people where a change came from, and is in no key: the patch's content alone decides.
+    """
+
+    path: str
+    commit: str = ""
+    dirty: bool = False
+
+    @property
+    def label(self) -> str:
+        """As labels name it."""
+        return f"{self.commit or 'no-commit'}{'-dirty' if self.dirty else ''}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PatchUse:
     """A patch that is applied to a locked file of ``project``; ``path`` is where one given by hand was read.
 
@@ -62,6 +79,8 @@ class PatchUse:
     compiled: bool = False
     """Whether it changes what an engine's own project compiles; a diff given by hand may do both."""
     folder: str = ""
+    taken: Taken | None = None
+    """The checkout that it was made from, where it is no file of the user's."""
 
     @property
     def label(self) -> str:
@@ -98,10 +117,17 @@ class Options:
     """Targets of the engine's own project that the command line names, and not the recipe."""
     kernels: str | None = None
     """The kernel set of the engine's kernels that the command line names, and not the recipe."""
+    refs: tuple[str, ...] = ()
+    """Sources of which the command line names another release than the recipe."""
 
     def patches_of(self, project: str) -> tuple[PatchUse, ...]:
         """The patches for one project's files, in order."""
         return tuple(use for use in self.patches if use.project == project)
+
+    @property
+    def nameless(self) -> "Options":
+        """The options without whose work the patches are: what keys are made of."""
+        return replace(self, patches=tuple(replace(use, taken=None) for use in self.patches))
 
     @property
     def target(self) -> Architecture:
@@ -180,8 +206,8 @@ class Plan:
     """Every step of one image, in an order in which they can run.
 
     ``tags`` ends with the one that holds the key and never moves. The one that moves stands before it, except in a
-    plan with an overlay, mods or targets of its own: what one user made of an image is not what its version and arch
-    promise to others.
+    plan with an overlay, mods, targets or releases of its own: what one user made of an image is not what its version
+    and arch promise to others.
     """
 
     recipe: Recipe
@@ -230,6 +256,7 @@ class Plan:
             "patches": [
                 {"source": use.source, "project": use.project, "name": use.name, "sha256": use.sha256}
                 | ({"folder": use.folder} if use.folder else {})
+                | ({"checkout": {"commit": use.taken.commit, "dirty": use.taken.dirty}} if use.taken else {})
                 for use in self.options.patches
             ],
             "mods": [{"name": mod.name, "sha256": mod.digest, "network": mod.network} for mod in self.options.mods],

@@ -67,13 +67,8 @@ def _tags(recipe: Recipe, options: Options, key: str) -> tuple[str, ...]:
     """The tags of an image, as Plan tells."""
     moving = image_tag(recipe, options)
     unmoving = f"{moving}-{key[:12]}"
-    own = (
-        options.overlay
-        or options.mods
-        or options.targets
-        or options.kernels
-        or any(use.path for use in options.patches)
-    )
+    chosen = options.overlay or options.mods or options.targets or options.kernels or options.refs
+    own = chosen or any(use.path for use in options.patches)
     return (unmoving,) if own else (moving, unmoving)
 
 

@@ -1,6 +1,7 @@
 """The steps of a plan but the compiled wheels: each with the key of its result, over all that decides a byte. Pure."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -110,8 +111,12 @@ def mod_steps(draft: Plan, toolkit: Toolkit, below: tuple[Step, ...]) -> tuple[S
 
 
 def image_step(draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...]) -> Step:
-    """The image: its Dockerfile, and the record of the plan that lies in it, with the keys of all other steps."""
+    """The image: its Dockerfile, and the record of the plan that lies in it, with the keys of all other steps.
+
+    Both say whose work a patch is, the key does not: the same content committed by another is the same image.
+    """
     recipe, options = draft.recipe, draft.options
+    draft = replace(draft, options=options.nameless)
     overlay = options.overlay.digest if options.overlay else None
     own = toolkit.of(SETTINGS, *([MOD_RUNNER] if options.mods else []))
     return Step(

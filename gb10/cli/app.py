@@ -19,7 +19,7 @@ VERBS: Final = {
     "image": "Build a proven image: image --engine vllm --arch 12.1f",
     "wheels": "Compile the wheels only: wheels --rebuild-flashinfer",
     "plan": "Show every step, its key, and whether its result is already there",
-    "lock": "Resolve a recipe into its lock (the only verb that resolves)",
+    "lock": "Resolve a recipe into its lock (the only verb that writes one)",
     "patches": "Hold the patches against any release: patches status",
     "mods": "Look at the mods that image --mod bakes in: mods list",
     "publish": "Push a proven image: publish gb10/vllm:0.33.0-cu130-sm121f registry.example/gb10/vllm",

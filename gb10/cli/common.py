@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -35,6 +35,24 @@ PatchOption = Annotated[
         help="A diff (as of a pull request), applied strictly; repeatable.\n"
         "SOURCE=FILE where its paths do not tell whose it is.",
     ),
+]
+SourceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--source",
+        metavar="NAME=DIR",
+        help="A local checkout of a source's locked release; what it changes counts.\nRepeatable: vllm=../vllm.",
+    ),
+]
+VllmRefOption = Annotated[
+    str | None, typer.Option("--vllm-ref", metavar="VERSION", help="Another release of vLLM, locked on the fly.")
+]
+SglangRefOption = Annotated[
+    str | None, typer.Option("--sglang-ref", metavar="VERSION", help="Another release of SGLang, locked on the fly.")
+]
+FlashinferRefOption = Annotated[
+    str | None,
+    typer.Option("--flashinfer-ref", metavar="VERSION", help="Another release of FlashInfer, locked on the fly."),
 ]
 ModOption = Annotated[
     list[str] | None,
@@ -128,6 +146,8 @@ def request(
     overlay: Path | None,
     *,
     patches: Sequence[str] | None = None,
+    sources: Sequence[str] | None = None,
+    refs: Mapping[str, str | None] | None = None,
     mods: Sequence[str] | None = None,
     mod_network: bool = False,
     targets: str | None = None,
@@ -136,9 +156,10 @@ def request(
 ) -> Request:
     """The request of a command line."""
     named = tuple(part.strip() for part in targets.split(",")) if targets is not None else ()
+    named_refs = {name: text for name, text in (refs or {}).items() if text is not None}
     return Request(engine=engine, arch=arch, platform=platform, overlay=overlay, patches=tuple(patches or ()),
-                   mods=tuple(mods or ()), mod_network=mod_network, targets=named, kernels=kernels,
-                   model=model)  # fmt: skip
+                   sources=tuple(sources or ()), refs=named_refs, mods=tuple(mods or ()), mod_network=mod_network,
+                   targets=named, kernels=kernels, model=model)  # fmt: skip
 
 
 def rebuilds(**asked: bool) -> tuple[str, ...]:

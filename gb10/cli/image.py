@@ -13,6 +13,7 @@ from gb10.cli.common import (
     CacheToOption,
     DryRunOption,
     EngineOption,
+    FlashinferRefOption,
     ForModelOption,
     JsonOption,
     KernelsOption,
@@ -26,8 +27,11 @@ from gb10.cli.common import (
     RebuildFlashinferOption,
     RebuildKernelsOption,
     RebuildVllmOption,
+    SglangRefOption,
+    SourceOption,
     TargetsOption,
     VerboseOption,
+    VllmRefOption,
     rebuilds,
     request,
     verb_app,
@@ -68,6 +72,10 @@ def image(
     platform: PlatformOption = None,
     overlay: OverlayOption = None,
     patch: PatchOption = None,
+    source: SourceOption = None,
+    vllm_ref: VllmRefOption = None,
+    sglang_ref: SglangRefOption = None,
+    flashinfer_ref: FlashinferRefOption = None,
     mod: ModOption = None,
     mod_network: ModNetworkOption = False,
     targets: TargetsOption = None,
@@ -93,8 +101,10 @@ def image(
     receipt = own_receipt(sys.argv[1:])
     shop = workshop(verbose, quiet, builder, cache_from, cache_to)
     extra = check_reference(tag) if tag else None
-    plan = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network,
-                                   targets=targets, kernels=kernels, model=for_model))  # fmt: skip
+    refs = {"vllm": vllm_ref, "sglang": sglang_ref, "flashinfer": flashinfer_ref}
+    asked = request(engine, arch, platform, overlay, patches=patch, sources=source, refs=refs, mods=mod,
+                    mod_network=mod_network, targets=targets, kernels=kernels, model=for_model)  # fmt: skip
+    plan = make_plan(shop, asked)
     names = names_in(push or (), plan.tags[-1], plan.tags)
     rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))
     if not dry_run:

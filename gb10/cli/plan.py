@@ -7,6 +7,7 @@ import typer
 from gb10.cli.common import (
     ArchOption,
     EngineOption,
+    FlashinferRefOption,
     ForModelOption,
     JsonOption,
     KernelsOption,
@@ -15,7 +16,10 @@ from gb10.cli.common import (
     OverlayOption,
     PatchOption,
     PlatformOption,
+    SglangRefOption,
+    SourceOption,
     TargetsOption,
+    VllmRefOption,
     print_json,
     request,
     verb_app,
@@ -46,6 +50,10 @@ def plan(
     platform: PlatformOption = None,
     overlay: OverlayOption = None,
     patch: PatchOption = None,
+    source: SourceOption = None,
+    vllm_ref: VllmRefOption = None,
+    sglang_ref: SglangRefOption = None,
+    flashinfer_ref: FlashinferRefOption = None,
     mod: ModOption = None,
     mod_network: ModNetworkOption = False,
     targets: TargetsOption = None,
@@ -59,8 +67,10 @@ def plan(
     if as_json + as_dockerfile + as_bake > 1:
         raise UsageError("--json, --dockerfile and --bake are three different outputs", hint="choose one of them")
     shop = workshop()
-    made = make_plan(shop, request(engine, arch, platform, overlay, patches=patch, mods=mod, mod_network=mod_network,
-                                   targets=targets, kernels=kernels, model=for_model))  # fmt: skip
+    refs = {"vllm": vllm_ref, "sglang": sglang_ref, "flashinfer": flashinfer_ref}
+    asked = request(engine, arch, platform, overlay, patches=patch, sources=source, refs=refs, mods=mod,
+                    mod_network=mod_network, targets=targets, kernels=kernels, model=for_model)  # fmt: skip
+    made = make_plan(shop, asked)
     if as_dockerfile:
         print(dockerfile(made, shop.catalog.templates))
     elif as_bake:

@@ -5,6 +5,7 @@ from gb10.cli.common import (
     BuilderOption,
     DryRunOption,
     EngineOption,
+    FlashinferRefOption,
     ForModelOption,
     JsonOption,
     KernelsOption,
@@ -14,8 +15,11 @@ from gb10.cli.common import (
     RebuildFlashinferOption,
     RebuildKernelsOption,
     RebuildVllmOption,
+    SglangRefOption,
+    SourceOption,
     TargetsOption,
     VerboseOption,
+    VllmRefOption,
     print_json,
     rebuilds,
     request,
@@ -54,6 +58,10 @@ def wheels(
     arch: ArchOption = "12.1f",
     platform: PlatformOption = None,
     patch: PatchOption = None,
+    source: SourceOption = None,
+    vllm_ref: VllmRefOption = None,
+    sglang_ref: SglangRefOption = None,
+    flashinfer_ref: FlashinferRefOption = None,
     targets: TargetsOption = None,
     kernels: KernelsOption = None,
     for_model: ForModelOption = None,
@@ -68,8 +76,10 @@ def wheels(
 ) -> None:
     """Compile the wheels only."""
     shop = workshop(verbose, quiet, builder)
-    plan = make_plan(shop, request(engine, arch, platform, None, patches=patch, targets=targets, kernels=kernels,
-                                   model=for_model)).wheels_only()  # fmt: skip
+    refs = {"vllm": vllm_ref, "sglang": sglang_ref, "flashinfer": flashinfer_ref}
+    asked = request(engine, arch, platform, None, patches=patch, sources=source, refs=refs, targets=targets,
+                    kernels=kernels, model=for_model)  # fmt: skip
+    plan = make_plan(shop, asked).wheels_only()
     rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))
     if not dry_run:
         take_missing(shop, plan, rebuild)  # first: what is taken needs no compiler, nor its memory

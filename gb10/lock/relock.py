@@ -29,7 +29,13 @@ def lock_recipe(recipe_path: Path, *, store: Store, env: Mapping[str, str], upgr
 
     Writes nothing but the store. ``created`` changes only with the content. Raises UsageError, FetchError.
     """
-    recipe, old = load_recipe(recipe_path), _old(lock_path(recipe_path))
+    return resolve_lock(load_recipe(recipe_path), _old(lock_path(recipe_path)), store=store, env=env, upgrade=upgrade)
+
+
+def resolve_lock(
+    recipe: Recipe, old: Lock | None, *, store: Store, env: Mapping[str, str], upgrade: tuple[str, ...] = ()
+) -> Lock:
+    """The same for a recipe that is in no file; what ``old`` locks stays where it fits."""
     upgrade = tuple(str(canonicalize_name(name)) for name in upgrade)
     _check_names(upgrade, old)
     index = _index(env)

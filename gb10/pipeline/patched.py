@@ -10,7 +10,7 @@ from packaging.version import Version
 from gb10.errors import PatchError, UsageError
 from gb10.inputs import used_sources
 from gb10.model import PatchUse
-from gb10.patches.foreign import Foreign, apply_foreign, find_foreign, load_foreign
+from gb10.patches.foreign import Applied, Foreign, apply_foreign, find_foreign, load_foreign
 from gb10.patches.places import harmless, installed, placed
 from gb10.patches.releases import PINS, Releases, told_version
 from gb10.patches.series import Patch, load_series
@@ -25,7 +25,7 @@ AGAIN = "run the command again"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Place:
+class Place:
     """Where an image's lock has a source: a project's files, or the folder in which a compiled archive bundles it."""
 
     project: str
@@ -43,9 +43,9 @@ def plan_patches(
     Raises PatchError and UsageError for a series or a diff that is none, or is for nothing in the image.
     """
     lock = used_sources(recipe, lock)
-    locked = _locked(lock, target)
+    locked = locked_releases(lock, target)
     releases = load_releases(shop)
-    places = {source: _place(releases, source, lock, locked) for source in recipe.patches}
+    places = {source: find_place(releases, source, lock, locked) for source in recipe.patches}
     series = [use for source, place in places.items() for use in _from_series(shop, source, lock, place)]
     over = {recipe.project(wheel.cutlass_source) for wheel in recipe.built.values() if wheel.method != "aot"}
     projects = {recipe.project(wheel.source) for wheel in recipe.built.values() if wheel.method == "source"}
@@ -76,7 +76,7 @@ def _check_used(uses: Sequence[PatchUse], compiled_whole: Collection[str]) -> No
                              hint="what is compiled is patched there: name its targets, --targets")  # fmt: skip
 
 
-def _locked(lock: Lock, target: Architecture) -> dict[str, Version]:
+def locked_releases(lock: Lock, target: Architecture) -> dict[str, Version]:
     """Project -> its locked release; raises UsageError when its wheel and its source archive are of two."""
     wheels = {wheel.name: Version(wheel.version) for wheel in lock.wheels.image[target]}
     sdists = {sdist.name: Version(sdist.version) for sdist in lock.sdists.values()}
@@ -87,24 +87,24 @@ def _locked(lock: Lock, target: Architecture) -> dict[str, Version]:
     return wheels | sdists
 
 
-def _place(releases: Releases, source: str, lock: Lock, locked: Mapping[str, Version]) -> _Place | None:
+def find_place(releases: Releases, source: str, lock: Lock, locked: Mapping[str, Version]) -> Place | None:
     """None for a source of which the image has nothing; raises UsageError when no pin says what an archive bundles."""
     known = releases.source(source)
     if source in lock.sdists:
-        return _Place(project=source, version=locked[source])
+        return Place(project=source, version=locked[source])
     if known.projects:
         project = next((name for name in known.projects if name in locked), None)
-        return _Place(project=project, version=locked[project]) if project else None
+        return Place(project=project, version=locked[project]) if project else None
     for sdist in lock.sdists.values():
         if found := known.bundled(sdist.sha256):
-            return _Place(project=sdist.name, version=found[0], folder=found[1])
+            return Place(project=sdist.name, version=found[0], folder=found[1])
     archives = ", ".join(sdist.filename for sdist in lock.sdists.values()) or "none"
     raise UsageError(f"no pin says that a source archive of this image bundles {source}",
                      where=f"source archives: {archives}",
                      hint=f"name one as a release of {source} in patches/{PINS}, or do not patch it")  # fmt: skip
 
 
-def _from_series(shop: Workshop, source: str, lock: Lock, place: _Place | None) -> Iterator[PatchUse]:
+def _from_series(shop: Workshop, source: str, lock: Lock, place: Place | None) -> Iterator[PatchUse]:
     """Of a project that is there as a wheel alone, and not compiled, only what a wheel holds."""
     patches = load_series(series_root(shop), source)
     for patch in variants_for(patches, place.version) if place else ():
@@ -123,7 +123,7 @@ def _by_hand(releases: Releases, text: str, lock: Lock, locked: Mapping[str, Ver
         releases.source(source)
     for file in find_foreign(Path(place)):
         patch = load_foreign(file, source or None)
-        at = _place(releases, patch.source, lock, locked)
+        at = find_place(releases, patch.source, lock, locked)
         if at is None:
             raise UsageError(f"{file} changes {patch.source}, which is not in this image",
                              hint="choose the engine whose package it changes: --engine")  # fmt: skip
@@ -182,11 +182,23 @@ def _changes(
     changes = changes_of(verdicts)
     for use in uses:
         if use.path is not None:
-            applied = apply_foreign(_unchanged(use), Changed(part.tree, changes), halved=use.compiled)
-            for line in (f"{use.path}: applied to {part.label}", *applied.notes):
+            applied = _apply(use, Changed(part.tree, changes))
+            for line in (f"{use.taken.path if use.taken else use.path}: applied to {part.label}", *applied.notes):
                 tell(line)
             changes |= applied.changes
     return changes
+
+
+def _apply(use: PatchUse, tree: Tree) -> Applied:
+    """One diff by hand on what the patches before it left. Raises PatchError."""
+    try:
+        return apply_foreign(_unchanged(use), tree, halved=use.compiled)
+    except PatchError as error:
+        if use.taken is None:
+            raise
+        raise PatchError(f"{use.taken.path} changes what patches of this build change, too", where=error.where,
+                         hint=f"the series of {use.source} is applied first: take back in the checkout what it does\n"
+                              f"./build.py patches status --source {use.source} lists it") from error  # fmt: skip
 
 
 def _planned(shop: Workshop, uses: Sequence[PatchUse]) -> list[Patch]:

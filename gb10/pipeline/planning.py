@@ -1,6 +1,7 @@
 """Planning: read recipe and lock, refuse a stale lock, plan."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -13,7 +14,9 @@ from gb10.mods.find import find_mod
 from gb10.mods.record import require_fit
 from gb10.pipeline.kernel_choice import with_model, with_set
 from gb10.pipeline.patched import plan_patches
+from gb10.pipeline.refs import lock_refs, with_refs
 from gb10.pipeline.workshop import Workshop, build_architecture
+from gb10.pipeline.worktrees import marked, own_sources
 from gb10.plan import Mod, Options, Overlay, Plan, Toolkit, plan_image
 from gb10.schema import Recipe, WheelBuild
 
@@ -27,6 +30,10 @@ class Request:
     platform: str | None = None
     overlay: Path | None = None
     patches: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    """``NAME=PATH``: local checkouts whose changes count."""
+    refs: Mapping[str, str] = field(default_factory=dict)
+    """Other releases than the recipe's, by source."""
     mods: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     """CMake targets of the engine's own project; what the recipe says when empty."""
@@ -39,18 +46,27 @@ class Request:
 
 
 def make_plan(shop: Workshop, request: Request) -> Plan:
-    """The plan of a request; raises UsageError for a bad recipe or arch, LockStaleError for a stale lock."""
+    """The plan of a request. Only other releases than the recipe's are resolved here, once.
+
+    Raises UsageError for a bad recipe or arch, LockStaleError for a stale lock.
+    """
     arch = parse_arch(request.arch)
     path = shop.catalog.recipe(request.engine)
     recipe = load_recipe(path)
     lock = load_lock(lock_path(path))
     check_lock(recipe, lock)
+    if request.refs:
+        recipe = with_refs(recipe, request.refs)
+        lock = lock_refs(shop, recipe, lock, request.refs)
     recipe = with_targets(recipe, request.targets)
     recipe, toolkit = _with_kernels(shop, request, recipe)
     options = Options(arch=arch, platform=request.platform or arch.platform, build=build_architecture(),
                       overlay=_overlay(request.overlay), mods=_mods(shop, request, recipe),
-                      targets=request.targets, kernels=request.kernels or request.model)  # fmt: skip
-    patches = plan_patches(shop, recipe, lock, options.target, request.patches)
+                      targets=request.targets, refs=tuple(request.refs),
+                      kernels=request.kernels or request.model)  # fmt: skip
+    own = own_sources(shop, recipe, lock, options.target, request.sources)
+    by_hand = [*(text for source in own for text in source.by_hand), *request.patches]
+    patches = marked(plan_patches(shop, recipe, lock, options.target, by_hand), own)
     options = replace(options, patches=patches)
     return plan_image(recipe, lock, toolkit, options)
 

@@ -26,7 +26,11 @@ def fetch_files(shop: Workshop, steps: Iterable[Step], stop: Event | None = None
 
     Raises FetchError; ends early when another thread sets ``stop``.
     """
-    files = tuple({file.sha256: file for step in steps for file in step.files}.values())
+    fetch_locked(shop, tuple({file.sha256: file for step in steps for file in step.files}.values()), stop)
+
+
+def fetch_locked(shop: Workshop, files: Sequence[Artifact], stop: Event | None = None) -> None:
+    """The same for files of the lock that no step names."""
     absent = _absent(shop, files)
     for file in absent:
         if file.checkout:

@@ -8,6 +8,7 @@ from pathlib import Path
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
+from gb10.artifact import Artifact
 from gb10.errors import FetchError, UsageError
 from gb10.fetch import intact
 from gb10.index import Link, fetch_all, read_settings
@@ -74,14 +75,17 @@ def _check_told(releases: Releases, source: str, version: Version, tree: Tree, w
 
 
 def _tree(shop: Workshop, release: Release) -> Tree:
-    """The archive's files; a source archive is kept as a zip, in which one file is found without reading all."""
     artifact = release.artifact
     intact(shop.store, artifact, lambda path: shop.talk.say(f"{path.name} is damaged in the store: fetching it again"))
-    path = fetch_all([artifact], shop.store, shop.env)[release.sha256]
+    return open_stored(shop, fetch_all([artifact], shop.store, shop.env)[release.sha256], artifact)
+
+
+def open_stored(shop: Workshop, path: Path, artifact: Artifact) -> Tree:
+    """An archive's files; a source archive is kept as a zip, in which one file is found without reading all."""
     if path.suffix == ".whl":
         return Wheel(path)
-    entry = shop.store.entry("trees", release.sha256)
-    with shop.store.locked(f"tree-{release.sha256}"):
+    entry = shop.store.entry("trees", artifact.sha256)
+    with shop.store.locked(f"tree-{artifact.sha256}"):
         if not is_sealed(entry / TREE):
             shop.store.replace(entry, _repack(path))
     return Repacked(entry / TREE)

@@ -1,0 +1,101 @@
+"""What a checkout changes of a release, sorted by what becomes of it here. Pure over the two trees."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from gb10.patches.places import harmless, installed, placed
+from gb10.patches.tree import Tree
+from gb10.patches.write import file_diff
+
+COMPILED: Final = ("CMakeLists.txt", "cmake/", "csrc/", "include/", "3rdparty/", "tools/util/include/")
+"""What compile stages read of an archive, beside what it installs."""
+GENERATED: Final = ("_version.py", "_build_meta.py")
+"""What a release's own build writes into it: a checkout has none, or another one's."""
+LIBRARY: Final = ".so"
+"""What a wheel's build compiled: no checkout is asked for it."""
+Both = tuple[bytes | None, bytes | None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Difference:
+    """A checkout against a release, by path in the release. ``known`` is how many files of it count here.
+
+    ``installed`` and ``compiled`` have each file's content before and after; ``gone`` are files that only the release
+    has. ``unread`` differ where nothing here reads them, ``binary`` are new and no text, ``elsewhere`` belong to
+    another source that the release bundles, ``outside`` are not in the wheel that stands for the release.
+    """
+
+    known: int
+    installed: Mapping[str, Both]
+    compiled: Mapping[str, Both]
+    gone: tuple[str, ...]
+    unread: tuple[str, ...]
+    binary: tuple[str, ...]
+    elsewhere: tuple[str, ...]
+    outside: tuple[str, ...]
+
+    @property
+    def differ(self) -> tuple[str, ...]:
+        """The release's own files that count and are not in the checkout as they are in the release."""
+        changed = {**self.installed, **self.compiled}
+        return tuple(sorted((*(path for path, (before, _) in changed.items() if before is not None), *self.gone)))
+
+
+def compare(
+    source: str, release: Tree, checkout: Tree, files: Collection[str], *, bundled: Collection[str] = ()
+) -> Difference:
+    """Every one of these files of a checkout against a release; ``bundled`` are folders of other sources in it."""
+    others = tuple(f"{folder}/" for folder in bundled)
+    here = {placed(path, source, wheel=release.installed): path for path in files}
+    theirs = [
+        path for path in release.paths() if _counts(path) and not path.startswith(others) and path[-3:] != LIBRARY
+    ]
+    changed, absent = dict[str, Both](), {path for path in theirs if path not in here}
+    unread, binary, elsewhere = list[str](), list[str](), list[str]()
+    outside = [path for place, path in sorted(here.items()) if release.installed and not installed(place)]
+    for place, path in sorted(here.items()):
+        if _generated(place) or (release.installed and not installed(place)):
+            continue
+        before, after = release.read(place), checkout.read(path)
+        if before == after:
+            continue
+        if after is None:
+            absent.add(place)
+        elif place.startswith(others):
+            elsewhere.append(place)
+        elif not _counts(place):
+            unread.append(place)
+        elif before is None and b"\0" in after:
+            binary.append(place)
+        else:
+            changed[place] = (before, after)
+    return Difference(
+        known=len(theirs),
+        installed={path: both for path, both in changed.items() if _in_wheel(path, source)},
+        compiled={path: both for path, both in changed.items() if not _in_wheel(path, source)},
+        gone=tuple(path for path in theirs if path in absent),
+        unread=tuple(unread),
+        binary=tuple(binary),
+        elsewhere=tuple(elsewhere),
+        outside=tuple(outside),
+    )
+
+
+def diff_text(changed: Mapping[str, Both]) -> bytes:
+    """The changes of some files as one diff, the same for the same content."""
+    return b"".join(file_diff(path, before, after) for path, (before, after) in sorted(changed.items()))
+
+
+def _counts(path: str) -> bool:
+    """Whether a wheel or a compile stage takes a file, one that the release's own build writes left out."""
+    taken = installed(path) or (path.startswith(COMPILED) and not harmless(path))
+    return taken and not _generated(path)
+
+
+def _generated(path: str) -> bool:
+    return path.rsplit("/", 1)[-1] in GENERATED
+
+
+def _in_wheel(path: str, source: str) -> bool:
+    return installed(placed(path, source, wheel=True))

@@ -1,0 +1,88 @@
+"""Another release than the recipe's, for real on a small recipe: resolved once, then from the store alone."""
+
+import datetime
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gb10.catalog import ROOT, Catalog
+from gb10.errors import FetchError, UsageError
+from gb10.lock import check_lock, load_recipe
+from gb10.lock.file import base_digest, input_digest
+from gb10.pipeline.refs import lock_refs, with_refs
+from gb10.pipeline.workshop import Workshop
+from gb10.schema import Lock, Recipe
+from gb10.store import Store
+from gb10.talk import Talk
+
+pytestmark = pytest.mark.integration
+
+RECIPE = """\
+engine: small
+version: "1"
+repository: gb10/small
+python: "3.13"
+cuda: "13.0"
+base: {suite: trixie, packages: {image: []}}
+requirements: [flashinfer-python==0.7.2.post1]
+overrides: # FlashInfer alone, without torch and CUDA
+  - {requirement: "torch ; python_version < '3'", why: "a small test needs no torch"}
+sources:
+  flashinfer: {sdist: flashinfer-python==0.7.2.post1}
+layers: [{name: all, rest: true}]
+workdir: /
+"""
+NOWHERE = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0"}
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    env = dict(os.environ)
+    return Workshop(env=env, store=Store(tmp_path_factory.mktemp("store")), talk=Talk(env, verbosity=0),
+                    catalog=Catalog(ROOT))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Recipe, Lock]:
+    """The recipe, and a lock of an earlier day that holds nothing yet: no Debian package is looked up."""
+    path = tmp_path_factory.mktemp("recipe") / "small.yaml"
+    path.write_text(RECIPE, encoding="utf-8")
+    recipe, none = load_recipe(path), {"arm64": (), "amd64": ()}
+    lock = Lock.model_validate(
+        {"input_digest": input_digest(recipe), "base_digest": base_digest(recipe), "created": datetime.date(2026, 1, 2),
+         "debs": {"image": none, "build": none}, "wheels": {"image": none, "tools": none}, "sdists": {}}
+    )  # fmt: skip
+    return path, recipe, lock
+
+
+def test_another_release_is_resolved_once_and_then_needs_no_network(
+    shop: Workshop, locked: tuple[Path, Recipe, Lock], capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, recipe, lock = locked
+    refs = {"flashinfer": "0.7.2"}
+    other = with_refs(recipe, refs)
+    offline = replace(shop, env={**shop.env, **NOWHERE})
+    with pytest.raises(FetchError):
+        lock_refs(offline, other, lock, refs)
+    made = lock_refs(shop, other, lock, refs)
+    check_lock(other, made)
+    versions = {wheel.name: wheel.version for wheel in made.wheels.image["arm64"]}
+    assert (versions["flashinfer-python"], made.sdists["flashinfer-python"].version) == ("0.7.2", "0.7.2")
+    assert (made.created, made.debs) == (lock.created, lock.debs)
+    assert lock_refs(offline, other, lock, refs) == made
+    said = capfd.readouterr().err
+    count = len(versions)
+    assert f"locked on the fly: flashinfer 0.7.2, {count} wheels, kept in the store; the recipe and" in said
+    assert f"as locked on the fly before: flashinfer 0.7.2, {count} wheels" in said
+    assert path.read_text(encoding="utf-8") == RECIPE
+    assert [entry.name for entry in path.parent.iterdir()] == ["small.yaml"]
+
+
+def test_a_release_that_the_index_does_not_have(shop: Workshop, locked: tuple[Path, Recipe, Lock]) -> None:
+    _, recipe, lock = locked
+    refs = {"flashinfer": "0.7.99"}
+    with pytest.raises(UsageError, match=r"^error: flashinfer 0\.7\.99: ") as caught:
+        lock_refs(shop, with_refs(recipe, refs), lock, refs)
+    assert "flashinfer-python==0.7.99" in str(caught.value)

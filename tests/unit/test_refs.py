@@ -1,0 +1,58 @@
+"""``--vllm-ref`` and its like: what of a recipe becomes another release, and what is refused."""
+
+from dataclasses import replace
+
+import pytest
+
+from gb10.catalog import ROOT
+from gb10.cli.common import request
+from gb10.errors import UsageError
+from gb10.lock import load_recipe
+from gb10.lock.file import input_digest
+from gb10.pipeline.refs import with_refs
+from gb10.plan import image_tag, plan_image
+from gb10.schema import Recipe
+from tests.unit.test_mods_plan import inputs, plan
+
+RECIPE = ROOT / "recipes/images/vllm.yaml"
+
+
+def test_requirement_source_and_version_move_together() -> None:
+    recipe = load_recipe(RECIPE)
+    made = with_refs(recipe, {"vllm": "0.34.0", "flashinfer": "0.8"})
+    assert made.version == "0.34.0"
+    assert made.requirements == ("vllm==0.34.0", "torch==2.14.0", "flashinfer-python==0.8", "pip")
+    assert {name: source.sdist for name, source in made.sources.items()} == {
+        "flashinfer": "flashinfer-python==0.8", "vllm": "vllm==0.34.0"}  # fmt: skip
+    assert Recipe(**dict(made)) == made  # still one that its schema takes
+    assert input_digest(made) != input_digest(recipe)
+    assert with_refs(recipe, {"flashinfer": "0.7.2"}).version == "0.33.0"
+    assert with_refs(recipe, {"vllm": "0.33.0"}) == recipe
+
+
+@pytest.mark.parametrize(
+    ("refs", "said"),
+    [
+        ({"vllm": "main"}, "--vllm-ref main is no release of the package index"),
+        ({"flashinfer": "1f2e3d4c"}, "--flashinfer-ref 1f2e3d4c is no release of the package index"),
+        ({"sglang": "0.5.22"}, "--sglang-ref: the vllm recipe requires no sglang"),
+    ],
+)
+def test_what_is_no_release_or_not_of_this_image(refs: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        with_refs(load_recipe(RECIPE), refs)
+    assert caught.value.message == said
+    assert caught.value.hint
+
+
+def test_an_image_of_another_release_moves_no_tag() -> None:
+    own = plan_image(*inputs(), replace(plan().options, refs=("vllm",)))
+    moving = image_tag(own.recipe, own.options)
+    assert moving == plan().tags[0]
+    assert own.tags == (f"{moving}-{own.key[:12]}",)
+
+
+def test_the_request_has_what_was_named() -> None:
+    refs = {"vllm": None, "sglang": None, "flashinfer": "0.7.2"}
+    asked = request("vllm", "12.1f", None, None, sources=["vllm=../vllm"], refs=refs)
+    assert (asked.refs, asked.sources) == ({"flashinfer": "0.7.2"}, ("vllm=../vllm",))
