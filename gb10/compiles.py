@@ -12,7 +12,7 @@ from gb10.inputs import wheel_inputs
 from gb10.kernel_sets import KernelSet
 from gb10.model import Options, Plan, Step, Toolkit
 from gb10.render import wheel_dockerfile
-from gb10.schema import WheelBuild
+from gb10.schema import Recipe, WheelBuild
 
 BLANK: Final = "0" * 64
 NO_DAY: Final = datetime.date(1980, 1, 1)
@@ -54,6 +54,7 @@ def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
     inputs = wheel_inputs(draft, name)
     needs = (tools.name, *(base for base in inputs.bases if base not in tools.needs))
     kernels = kernel_set(build, toolkit)
+    _check_release(draft.recipe, build, kernels)
     step = Step(name=name, kind="wheel", key=BLANK, needs=needs, files=inputs.files, about=_about(build, options),
                 kernels=kernels)  # fmt: skip
     undated = replace(draft, lock=lock.model_copy(update={"created": NO_DAY}))
@@ -108,6 +109,16 @@ def kernel_set(build: WheelBuild, toolkit: Toolkit) -> KernelSet | None:
 def _owner(build: WheelBuild) -> str:
     """Whose kernels they are: a source's, or ours."""
     return "gb10" if build.method == "extension" else build.source
+
+
+def _check_release(recipe: Recipe, build: WheelBuild, kernels: KernelSet | None) -> None:
+    """Raise UsageError when a set was not held against the release: names and factories change with them."""
+    release = (recipe.sources[build.source].sdist or "").partition("==")[2]
+    releases = (kernels or {}).get("flashinfer", [release])
+    if release not in releases:
+        raise UsageError(f"the kernel set {build.kernels} is for FlashInfer {', '.join(releases)}, not {release}",
+                         where=f"recipes/kernels/{_owner(build)}-{build.kernels}.toml",
+                         hint="hold the set against that release, then add it there")  # fmt: skip
 
 
 def _check_units(build: WheelBuild, toolkit: Toolkit) -> None:

@@ -269,6 +269,12 @@ def test_a_kernel_set_that_is_not_there(recipe: Recipe, lock: Lock, kernels: str
     assert caught.value.hint == hint
 
 
+def test_a_kernel_set_for_another_release(recipe: Recipe, lock: Lock) -> None:
+    older = recipe.model_copy(update={"sources": {"flashinfer": Source(sdist="flashinfer-python==0.6.7")}})
+    with pytest.raises(UsageError, match=r"the kernel set core is for FlashInfer 0\.7\.2, 0\.7\.2\.post1, not 0\.6\.7"):
+        make(older, lock)
+
+
 def test_a_source_may_be_spelled_as_its_project_does(recipe: Recipe, lock: Lock) -> None:
     spelled = recipe.model_copy(update={"sources": {"flashinfer": Source(sdist="FlashInfer_Python==0.7.2.post1")}})
     assert moved(make(recipe, lock), make(spelled, lock)) == set()
