@@ -9,7 +9,7 @@ from typing import Final
 from gb10.digest import digest
 from gb10.errors import UsageError
 from gb10.inputs import wheel_inputs
-from gb10.kernel_sets import KernelSet
+from gb10.kernel_sets import KernelSet, content
 from gb10.model import Options, Plan, Step, Toolkit
 from gb10.render import wheel_dockerfile
 from gb10.schema import Recipe, WheelBuild
@@ -61,7 +61,7 @@ def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
     text = wheel_dockerfile(undated, step, toolkit.templates, jobs=0)
     _check_units(build, toolkit)
     compilers = [[deb.sha256 for deb in lock.debs.build[options.build]], [file.sha256 for file in tools.files]]
-    own = [toolkit.of(INSTALLER, *compile_files(build), *UNPACKER), kernels]
+    own = [toolkit.of(INSTALLER, *compile_files(build), *UNPACKER), content(kernels) if kernels else None]
     uses = [[use.sha256, use.folder] for origin in inputs.origins for use in origin.patches]
     patched = [uses, toolkit.of(*PATCHER)] if uses else []
     files = [file.sha256 for file in inputs.files]

@@ -22,6 +22,7 @@ SETTINGS: Final = {
     "wheel-cache-key": "ssh key that signs what `cache push` sends",
 }
 PATHS: Final = ("cache-dir", "ca-bundle", "wheel-cache-signers", "wheel-cache-key")
+LAST_PORT: Final = 65_535
 SERVER: Final = re.compile(r"(redis|http)://([\w.~%+-]*(?::[\w.~%+-]*)?@)?[\w.-]+(:\d+)?(/[\w.~%/-]*)?", re.ASCII)
 
 
@@ -87,7 +88,8 @@ def _check_jobs(jobs: Setting) -> None:
 
 def _check_server(cache: Setting) -> None:
     """Refuse what the compile stages' ccache cannot ask; the value may hold a password, and is not repeated."""
-    if cache.value is not None and SERVER.fullmatch(cache.value) is None:
+    found = SERVER.fullmatch(cache.value) if cache.value else None
+    if cache.value and (found is None or int((found[3] or ":0")[1:]) > LAST_PORT):
         raise UsageError(
             "compile-cache must be redis://[user:password@]host[:port][/db] or http://[user:password@]host[:port]/path",
             where=f"from {cache.origin}",

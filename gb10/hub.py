@@ -24,7 +24,7 @@ from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from gb10 import __version__
 from gb10.errors import FetchError, Gb10Error, PublishError, UsageError
-from gb10.fetch import ca_bundle
+from gb10.fetch import ca_bundle, redact
 
 BRANCH: Final = "main"
 NAME: Final = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
@@ -87,7 +87,7 @@ class Hub:
             if isinstance(error, OSError) and error.errno:
                 raise
             why, hint = _explained(error)
-            raise kind(f"{self.repo} {failed}: {why}", where=self.api.endpoint, hint=hint) from error
+            raise kind(f"{self.repo} {failed}: {why}", where=redact(self.api.endpoint), hint=hint) from error
 
 
 def open_hub(repo: str, env: Mapping[str, str]) -> Hub:
@@ -115,4 +115,4 @@ def _explained(error: Exception) -> tuple[str, str]:
         return f"the Hub answered {code} {cause.response.reason_phrase}", TOKEN if code in REFUSED else "try again"
     if isinstance(cause, httpx2.TransportError):
         return f"the Hub cannot be reached: {str(cause) or type(cause).__name__}", "check network, proxy, HF_ENDPOINT"
-    return str(cause or error).splitlines()[0], "run the command again"
+    return (str(cause or error) or type(error).__name__).splitlines()[0], "run the command again"

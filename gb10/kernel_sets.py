@@ -20,19 +20,30 @@ def read_sets(contents: Mapping[str, bytes]) -> dict[str, KernelSet]:
     return {name: merged(name, raw) for name in raw}
 
 
-def merged(name: str, raw: Mapping[str, KernelSet]) -> KernelSet:
+def merged(name: str, raw: Mapping[str, KernelSet], above: tuple[str, ...] = ()) -> KernelSet:
     """A set with what it includes of the same owner's; releases are those that all of them were held against."""
     own = dict(raw[name])
     for short in own.pop("includes", ()):
         other = f"{name.removesuffix(own['name'])}{short}"
-        if other not in raw or other == name:
+        if other not in raw or other in (*above, name):
             raise UsageError(f"the kernel set {own['name']} includes {short!r}", where=f"recipes/{ROOM}{name}.toml",
                              hint=f"known: {', '.join(sorted(raw))}")  # fmt: skip
-        below = merged(other, raw)
+        below = merged(other, raw, (*above, name))
         own["flashinfer"] = [release for release in own["flashinfer"] if release in below["flashinfer"]]
         for part in ("module", "group"):
             own[part] = [*below.get(part, ()), *own.get(part, ())]
+        own["without"] = {**below.get("without", {}), **own.get("without", {})}
     return own
+
+
+def content(kernels: KernelSet) -> KernelSet:
+    """What of a set decides a byte of its wheel: not its name, the releases it was tried with, what it costs."""
+    words = {name: value for name, value in kernels.items() if name not in ("name", "flashinfer", "includes")}
+    for part in ("module", "group"):
+        words[part] = [
+            {word: told for word, told in entry.items() if word != "cost"} for entry in kernels.get(part, ())
+        ]
+    return words
 
 
 def entries(kernels: KernelSet) -> tuple[Mapping[str, Any], ...]:

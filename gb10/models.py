@@ -16,6 +16,8 @@ Entry = dict[str, Any]
 
 DTYPES: Final = ("bfloat16", "float16")
 SMALL_CACHE: Final = "float8_e4m3fn"
+LATENT: Final = ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
+LARGEST: Final = 4096
 EXPERTS: Final = ("num_experts", "n_routed_experts", "num_local_experts")
 CASCADE: Final = {"name": "cascade", "factory": "flashinfer.jit.cascade:gen_cascade_module"}
 FUSED_MOE: Final = {"name": "fused_moe_120", "factory": "flashinfer.jit.fused_moe:gen_cutlass_fused_moe_sm120_module"}
@@ -38,7 +40,7 @@ def set_name(model: str) -> str:
 
 def model_set(config: Config, model: str, releases: Sequence[str]) -> KernelSet:
     """The set of one model, on top of ``core``; raises UsageError for a config that is no decoder's."""
-    text = {**config, **config.get("text_config", {})}
+    text = {**config, **(config.get("text_config") or {})}
     dtype = str(text.get("dtype") or text.get("torch_dtype")).removeprefix("torch.")
     if dtype not in DTYPES or not {"head_dim", "num_attention_heads"} & text.keys():
         raise UsageError(f"no kernels can be read from the config of {model}", where=f"dtype {dtype}",
@@ -52,7 +54,8 @@ def model_set(config: Config, model: str, releases: Sequence[str]) -> KernelSet:
 
 def _heads(text: Config, dtype: str) -> Iterator[Entry]:
     """Prefill and decode, for a cache of the model's own type and for one of FP8."""
-    size = text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"]
+    size = _size(text, "head_dim") if text.get("head_dim") else (
+        _size(text, "hidden_size", 1 << 20) // _size(text, "num_attention_heads"))  # fmt: skip
     cap = bool(text.get("attn_logit_softcapping"))
     for window in _windows(text):
         for cache in (dtype, SMALL_CACHE):
@@ -61,12 +64,21 @@ def _heads(text: Config, dtype: str) -> Iterator[Entry]:
 
 def _latent(text: Config, dtype: str) -> Iterator[Entry]:
     """Multi-head latent attention: decode over the latent, prefill over the heads that it stands for."""
-    latent, rope = text["kv_lora_rank"], text["qk_rope_head_dim"]
+    latent, rope, rest, value = (_size(text, name) for name in LATENT)
     yield {"name": f"attention-{dtype}-latent-{latent}-{rope}",
            "factory": "flashinfer.jit.attention:gen_batch_mla_module",
            "arguments": ["fa2", *[f"torch.{dtype}"] * 3, "torch.int32", latent, rope, False]}  # fmt: skip
-    heads = _fa2(dtype, dtype, (text["qk_nope_head_dim"] + rope, text["v_head_dim"]), window=False, cap=False)
+    heads = _fa2(dtype, dtype, (rest + rope, value), window=False, cap=False)
     yield {**heads, "arguments": [*heads["arguments"], True]}  # prefill only
+
+
+def _size(text: Config, name: str, largest: int = LARGEST) -> int:
+    """A whole number of a config: it becomes a word of C++, so nothing else will do. Raises UsageError."""
+    value = text.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= largest:
+        raise UsageError(f"the config's {name} is {value!r}, not a whole number up to {largest}",
+                         hint="name the config.json of a decoder")  # fmt: skip
+    return value
 
 
 def _fa2(dtype: str, cache: str, sizes: tuple[int, int], *, window: bool, cap: bool) -> Entry:
@@ -95,6 +107,7 @@ def _quantized(text: Config) -> Iterator[Entry]:
 
 def _scheme(told: Config) -> str:
     """``nvfp4``, ``mxfp8``, ``fp8-tensor`` (one static scale for activations), or what the config calls it."""
+    told = {**told, **(told.get("quantization") or {})}  # as hf_quant_config.json has it
     words = f"{told.get('quant_algo', '')} {told.get('quant_method', '')} {told.get('format', '')}".lower()
     named = next((name for name in GEMM if name in words), None)
     if named:
@@ -102,4 +115,5 @@ def _scheme(told: Config) -> str:
     groups = told.get("config_groups") or {}
     inputs = next((group.get("input_activations") for group in groups.values()), None) or {}
     static = inputs.get("strategy") == "tensor" and inputs.get("dynamic") is False and inputs.get("num_bits") == 8
+    static = static or ("fp8" in words and told.get("activation_scheme") == "static")
     return "fp8-tensor" if static or str(told.get("quant_algo")).upper() == "FP8" else words.strip()

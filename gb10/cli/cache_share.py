@@ -10,7 +10,9 @@ import typer
 from gb10.cli.common import (
     ArchOption,
     EngineOption,
+    ForModelOption,
     JsonOption,
+    KernelsOption,
     PatchOption,
     PlatformOption,
     QuietOption,
@@ -47,6 +49,8 @@ def push(
     platform: PlatformOption = None,
     patch: PatchOption = None,
     targets: TargetsOption = None,
+    kernels: KernelsOption = None,
+    for_model: ForModelOption = None,
     every: AllOption = False,
     key: KeyOption = None,
     as_json: JsonOption = False,
@@ -64,7 +68,7 @@ def push(
     """
     shop = workshop(verbose, quiet)
     cache, signing = named_cache(shop.env, repo), _signing(shop, key)
-    asked = request(engine, arch, platform, None, patches=patch, targets=targets)
+    asked = request(engine, arch, platform, None, patches=patch, targets=targets, kernels=kernels, model=for_model)
     _print(shop, share(shop, cache, compiled_wheels(shop) if every else _named(shop, asked), signing), "push", as_json)
 
 
@@ -76,6 +80,8 @@ def pull(
     platform: PlatformOption = None,
     patch: PatchOption = None,
     targets: TargetsOption = None,
+    kernels: KernelsOption = None,
+    for_model: ForModelOption = None,
     every: AllOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = 0,
@@ -92,7 +98,7 @@ def pull(
     """
     shop = workshop(verbose, quiet)
     cache = named_cache(shop.env, repo)
-    asked = request(engine, arch, platform, None, patches=patch, targets=targets)
+    asked = request(engine, arch, platform, None, patches=patch, targets=targets, kernels=kernels, model=for_model)
     _print(shop, take(shop, cache, None if every else _named(shop, asked)), "pull", as_json)
 
 

@@ -86,7 +86,7 @@ ForModelOption = Annotated[
     str | None,
     typer.Option(
         "--for-model",
-        metavar="MODEL|PATH",
+        metavar="NAME[@COMMIT]|DIR",
         help="FlashInfer's kernels that this model asks for, by its config.json here or on the hub.",
     ),
 ]

@@ -19,7 +19,11 @@ IMPORT: Final = "importing cache manifest"
 def check_cache(direction: Direction, text: str) -> str:
     """The option's value as it is given; raises UsageError unless it is ``type=…`` with what that type needs."""
     option, known = f"--cache-{direction}", NEEDED[direction]
-    fields = dict(field.partition("=")[::2] for field in next(csv.reader([text], strict=True), []))
+    try:
+        fields = dict(field.partition("=")[::2] for field in next(csv.reader([text], strict=True), []))
+    except csv.Error as error:
+        raise UsageError(f"{option} is no list of name=value", where=str(error),
+                         hint=f"write {option} type=registry,ref=…") from error  # fmt: skip
     kind = fields.get("type", "")
     if kind not in known:
         raise UsageError(f"{option}: no type of cache that can be used in {_shown(fields)}",

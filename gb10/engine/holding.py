@@ -10,6 +10,7 @@ import json
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gb10.engine.buildx import client_variables
@@ -21,6 +22,8 @@ from gb10.proc import capture
 from gb10.store import Store
 
 REPOSITORY = "gb10/arriving"
+GIVEN_UP = timedelta(days=1)
+"""After which nobody goes on with a pull that broke off."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,15 +48,22 @@ class Holder:
             drop_image(self.engine, before.id)
 
     def drop(self) -> None:
-        """Let go; raises EngineError."""
+        """Let go, of what others that were given up held, too; raises EngineError."""
         with asking(self.engine) as sdk:
-            if find_image(self.engine, self.tag):
-                sdk.images.remove(self.tag)
+            for image in sdk.images.list(REPOSITORY):
+                for tag in image.tags:
+                    if tag == self.tag or _age(image.attrs) > GIVEN_UP:
+                        sdk.images.remove(tag)
+
+
+def _age(attrs: Mapping[str, Any]) -> timedelta:
+    """How long ago a holder was made."""
+    return datetime.now(UTC) - datetime.fromisoformat(attrs["Created"])
 
 
 def holder(engine: Engine, digest: str, platform: str, layers: Sequence[str]) -> Holder:
     """The holder for the image of a manifest on one engine."""
-    tag = f"{REPOSITORY}:{digest.removeprefix('sha256:')[:12]}"
+    tag = f"{REPOSITORY}:{digest.removeprefix('sha256:')[:12]}-{platform.replace('/', '-')}"
     return Holder(engine=engine, tag=tag, platform=platform, layers=tuple(layers))
 
 
@@ -76,7 +86,8 @@ def _archive(tag: str, platform: str, layers: Sequence[str]) -> bytes:
     """What ``docker save`` would write of an image with these layers, without them."""
     system, _, machine = platform.partition("/")
     rootfs = {"type": "layers", "diff_ids": list(layers)}
-    config = {"os": system, "architecture": machine.partition("/")[0], "config": {}, "rootfs": rootfs}
+    config = {"os": system, "architecture": machine.partition("/")[0], "config": {}, "rootfs": rootfs,
+              "created": datetime.now(UTC).isoformat(timespec="seconds")}  # fmt: skip
     entry = {"Config": "config.json", "RepoTags": [tag], "Layers": [f"{number}.tar" for number in range(len(layers))]}
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:

@@ -41,9 +41,11 @@ class Receipt:
 def receipt_path(store: Path, arguments: Sequence[str], env: Mapping[str, str], config: Sequence[Path]) -> Path | None:
     """Where the receipt of this command line lies; None for a command that has other work than to find the image.
 
-    ``config`` are the files, present or not, that choose store and engine.
+    ``config`` are the files, present or not, that choose store and engine. A recipe file's own is not hashed.
     """
     if not arguments or arguments[0] != "image" or any(word.split("=")[0] in OTHER_WORK for word in arguments):
+        return None
+    if any(word.endswith((".yaml", ".yml")) for word in arguments):
         return None
     hashed = hashlib.sha256(json.dumps([list(arguments), [env.get(name) for name in CHOICES]]).encode())
     for file in (*config, *_files()):

@@ -206,8 +206,10 @@ def leave_out(factories: dict[str, str]) -> None:
     """Make FlashInfer's own list pass over some factories; each is told with its reason."""
     for factory, why in factories.items():
         place, _, function = factory.partition(":")
+        module = importlib.import_module(place)
+        getattr(module, function)  # one that is not there is an error: it would be compiled under another name
         print(f"left out: {function}: {why}", flush=True)
-        setattr(importlib.import_module(place), function, lambda: types.SimpleNamespace(name=""))
+        setattr(module, function, lambda: types.SimpleNamespace(name=""))
 
 
 def maker(module: Module) -> Callable[..., Any]:
@@ -249,7 +251,7 @@ def write_manifest(kernels: dict[str, Any], options: argparse.Namespace, made: d
         }
         for name, one in made.items()
     }
-    manifest = {"set": kernels["name"], "flashinfer": source_version(), "arch": options.arch, "modules": modules}
+    manifest = {"flashinfer": source_version(), "arch": options.arch, "modules": modules}
     (options.out / "manifest.json").write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -62,7 +62,8 @@ def ask_redis(url: SplitResult) -> str | None:
             server.sendall(b"*%d\r\n" % len(words) + b"".join(map(bulk, words)))
             reply = lines.readline(1000).decode(errors="replace").strip()
             if not reply.startswith("+"):
-                return f"the server refused {words[0]} ({reply.lstrip('-') or 'it hung up'})"
+                why = reply.lstrip("-").split(" ")[0]  # what follows may repeat the password
+                return f"the server refused {words[0]} ({why or 'it hung up'})"
     return None
 
 

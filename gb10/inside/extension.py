@@ -176,7 +176,7 @@ def write_manifest(
         "units": units,
         "sha256": hashlib.sha256(library.read_bytes()).hexdigest(),
     }
-    manifest = {"set": kernels["name"], "version": kernels["version"], **versions, "arch": options.arch,
+    manifest = {"version": kernels["version"], **versions, "arch": options.arch,
                 "modules": {module["name"]: built}}  # fmt: skip
     (options.out / "manifest.json").write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 

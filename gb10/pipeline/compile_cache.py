@@ -20,7 +20,7 @@ CONNECT_TIMEOUT: Final = 1000  # milliseconds; ccache's own 100 are for a networ
 
 def shared_cache(shop: Workshop) -> str | None:
     """The server's URL, when this machine has one set."""
-    return shop.env.get(variable("compile-cache"))
+    return shop.env.get(variable("compile-cache")) or None
 
 
 @contextmanager

@@ -77,10 +77,13 @@ def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine 
     sent = sum(step.download for step in absent if step.kind != "rootfs")
     stages = sum(step.download for step in absent if step.kind in ("tools", *COMPILED)) * UNPACKED_RATIO
     copies = COPIES[bool(engine and engine.containerd)]
+    layers = copies * unpacked(absent)
+    if shop.builder:  # stages and layers are there; here is what is sent, and the whole image that comes back
+        stages, layers = 0, unpacked(plan.steps) if any(step.kind == "image" for step in absent) else 0
     costs = [kernel_cost(shop, plan, step) for step in absent if step.kind in COMPILED]
     return Needs(
         download=download,
-        disk=int(download + sent + stages + copies * unpacked(absent)),
+        disk=int(download + sent + stages + layers),
         memory=max([LEAST_MEMORY, *(cost.peak * jobs(shop, cost) for cost in costs)]),
         seconds=download / DOWNLOAD_RATE + sum(step_seconds(shop, plan, step) for step in absent),
     )

@@ -19,8 +19,10 @@ from gb10.pipeline.proof import (
     proof_path,
     prove_layers,
     read_manifest,
+    read_record,
     remember_layers,
     write_record,
+    write_record_in,
 )
 from gb10.pipeline.wheels import wheel_file
 from gb10.pipeline.workshop import Workshop
@@ -48,14 +50,14 @@ def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: st
     tags = (*plan.tags, *([tag] if tag else ()))
     with shop.store.locked("image", lambda: shop.talk.say("another run is building: waiting for it")):
         engine = ready_engine(shop)
-        if rebuild:
-            forget_record(shop, plan)  # should it break off, the next run must not find the old image
         check_caches(shop, engine)
         there = None if rebuild or shop.cache_to else known(shop, engine, plan)
         if there:
             shop.talk.hit("image")
         else:
             check_builder(shop, engine)
+        if rebuild:
+            forget_record(shop, plan)  # should it break off, the next run must not find the old image
         record = there or _build(shop, engine, plan, rebuild)
         image = require_image(engine, plan.tags[-1])
         tag_image(engine, plan.tags[-1], tags)
@@ -85,13 +87,19 @@ def _export(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext) -
 
 
 def _prove(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext) -> None:
-    """Build every layer and read back what it holds; raises VerifyError before anything is exported."""
+    """Build every layer and read back what it holds; raises VerifyError before anything is exported.
+
+    A record of the same plan's image stays until the next one: a cache that cannot be written takes no proof away.
+    """
+    record = read_record(shop, plan)
 
     def make(work: Path) -> None:
         with shop.talk.task("layers and proof", unit="steps") as task:
             request = proof_request(plan, context, work)
             run_build(shop, engine, request, plan.step("proof"), lambda event: note_steps(shop, task, event))
         prove_layers(work, plan, manifests(shop, plan))
+        if record:
+            write_record_in(work, record)
 
     shop.store.replace(proof_path(shop, plan), make)
 

@@ -4,16 +4,19 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 from gb10.errors import FetchError, UsageError
-from gb10.kernel_sets import merged
+from gb10.kernel_sets import entries, merged
 from gb10.model import Toolkit
 from gb10.models import model_set, set_name
+from gb10.pipeline.shelf import folder
+from gb10.pipeline.workshop import Workshop
 from gb10.schema import Recipe
 
-CONFIG = "config.json"
+CONFIG: Final = "config.json"
+QUANTIZED: Final = "hf_quant_config.json"
+"""ModelOpt's own, where the config does not say it."""
 
 
 def with_set(recipe: Recipe, kernels: str) -> Recipe:
@@ -23,15 +26,18 @@ def with_set(recipe: Recipe, kernels: str) -> Recipe:
     return recipe.model_copy(update={"wheels": {**recipe.wheels, name: wheel}})
 
 
-def with_model(recipe: Recipe, toolkit: Toolkit, model: str, env: Mapping[str, str]) -> tuple[Recipe, Toolkit]:
-    """The recipe with the set of a model, and the toolkit that holds it. Raises UsageError, FetchError."""
-    short = Path(model).resolve().name.removesuffix(".json") if Path(model).exists() else model
+def with_model(shop: Workshop, recipe: Recipe, toolkit: Toolkit, model: str) -> tuple[Recipe, Toolkit]:
+    """The recipe with the set of a model, and the toolkit that holds it; what was chosen is said.
+
+    Raises UsageError, FetchError.
+    """
+    short = Path(model).resolve().name.removesuffix(".json") if Path(model).exists() else model.partition("@")[0]
     source = recipe.wheels[_wheel(recipe)].source
     name, releases = f"{source}-{set_name(short)}", toolkit.kernel_sets[f"{source}-core"]["flashinfer"]
-    raw = {**toolkit.kernel_sets, name: model_set(read_config(model, env), short, releases)}
-    return with_set(recipe, set_name(short)), replace(
-        toolkit, kernel_sets={**toolkit.kernel_sets, name: merged(name, raw)}
-    )
+    own = model_set(read_config(shop, model), short, releases)
+    shop.talk.say(f"kernels for {short}: core, {', '.join(entry['name'] for entry in entries(own))}")
+    sets = {**toolkit.kernel_sets, name: merged(name, {**toolkit.kernel_sets, name: own})}
+    return with_set(recipe, set_name(short)), replace(toolkit, kernel_sets=sets)
 
 
 def _wheel(recipe: Recipe) -> str:
@@ -43,24 +49,41 @@ def _wheel(recipe: Recipe) -> str:
     return name
 
 
-def read_config(model: str, env: Mapping[str, str]) -> Mapping[str, Any]:
-    """A model's config: of a folder or file, else of the hub. Raises UsageError, FetchError."""
-    path = Path(model, CONFIG) if Path(model).is_dir() else Path(model)
-    text = path.read_text(encoding="utf-8") if path.is_file() else _of_hub(model, env)
+def read_config(shop: Workshop, model: str) -> Mapping[str, Any]:
+    """A model's config, and how it is quantized when a file of its own says so. Raises UsageError, FetchError."""
+    texts = _of_folder(Path(model)) if Path(model).exists() else _of_hub(shop, model)
     try:
-        found: Mapping[str, Any] = json.loads(text)
+        config, quantized = (json.loads(text) if text is not None else {} for text in texts)
     except ValueError as error:
         raise UsageError(f"the config of {model} is no JSON", where=str(error)) from error
-    return found
+    if not isinstance(config, dict) or not isinstance(quantized, dict):
+        raise UsageError(f"the config of {model} is no JSON object")
+    return config if "quantization_config" in config else {**config, "quantization_config": quantized}
 
 
-def _of_hub(model: str, env: Mapping[str, str]) -> str:
-    """The newest config of a model on the hub."""
+def _of_folder(path: Path) -> tuple[str, str | None]:
+    """The texts of a folder's two files, or of one file alone; raises UsageError for a folder without a config."""
+    file, quantized = (path / CONFIG, path / QUANTIZED) if path.is_dir() else (path, path.parent / QUANTIZED)
+    if not file.is_file():
+        raise UsageError(f"{path} has no {CONFIG}", hint="name the folder of a model, or its name on the hub")
+    return file.read_text(encoding="utf-8"), quantized.read_text(encoding="utf-8") if quantized.is_file() else None
+
+
+def _of_hub(shop: Workshop, model: str) -> tuple[str, str | None]:
+    """The texts of a model of the hub, at a commit (``NAME@COMMIT``) or at the newest, which is said."""
     from gb10.hub import open_hub  # noqa: PLC0415 - a third of a second, for this alone
 
-    hub = open_hub(model, env)
-    with TemporaryDirectory(prefix="gb10-") as folder:
-        found = hub.fetch(CONFIG, hub.head(), Path(folder))
-        if found is None:
-            raise FetchError(f"{model} has no {CONFIG}", hint="name a local folder or file with its config")
-        return found.read_text(encoding="utf-8")
+    name, _, commit = model.partition("@")
+    if "/" not in name or name.startswith((".", "/")):
+        raise UsageError(f"there is no {model}", hint="name a folder, a config.json, or OWNER/NAME of the hub")
+    hub = open_hub(name, shop.env)
+    head = commit or hub.head()
+    with folder(shop) as work:
+        config, quantized = (hub.fetch(file, head, work) for file in (CONFIG, QUANTIZED))
+        if config is None:
+            raise FetchError(
+                f"{name} has no {CONFIG}", where=f"at {head}", hint="name another model, or a local folder"
+            )
+        if not commit:
+            shop.talk.say(f"{CONFIG} of {name}@{head}: write it so to get the same kernels again")
+        return config.read_text(encoding="utf-8"), quantized.read_text(encoding="utf-8") if quantized else None

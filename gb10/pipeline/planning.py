@@ -77,7 +77,7 @@ def _with_kernels(shop: Workshop, request: Request, recipe: Recipe) -> tuple[Rec
     if request.kernels and request.model:
         raise UsageError("--kernels and --for-model both choose the kernels", hint="choose one of them")
     if request.model:
-        return with_model(recipe, toolkit, request.model, shop.env)
+        return with_model(shop, recipe, toolkit, request.model)
     return with_set(recipe, request.kernels) if request.kernels else recipe, toolkit
 
 

@@ -61,6 +61,11 @@ def write_record(shop: Workshop, plan: Plan, record: Record) -> None:
     shop.store.write_text(proof_path(shop, plan) / IMAGE, json.dumps(asdict(record)) + "\n")
 
 
+def write_record_in(folder: Path, record: Record) -> None:
+    """The record among fresh scans."""
+    (folder / IMAGE).write_text(json.dumps(asdict(record)) + "\n", encoding="utf-8")
+
+
 def forget_record(shop: Workshop, plan: Plan) -> None:
     """The plan has no verified image until one is built."""
     (proof_path(shop, plan) / IMAGE).unlink(missing_ok=True)

@@ -13,10 +13,11 @@ from gb10.errors import EmptySelectionError, FetchError, PublishError, VerifyErr
 from gb10.listing import LISTING, SIGNATURE, Listed, write_listing
 from gb10.pipeline.proof import declares, prove_wheel
 from gb10.pipeline.shelf import Shelf, WheelCache, folder, read_shelf, trusted, wheel_cache
+from gb10.pipeline.wheels import sealed_wheel
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan
 from gb10.signature import sign
-from gb10.store import file_sha256, is_sealed, seal
+from gb10.store import file_sha256, seal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +46,7 @@ def take_missing(shop: Workshop, plan: Plan, rebuild: Collection[str]) -> None:
     Raises UsageError for settings that cannot be right; nothing else of a cache stops a build.
     """
     absent = {step.key: step.name for step in plan.of_kind("wheel")
-              if step.name not in rebuild and not shop.store.entry("wheels", step.key).exists()}  # fmt: skip
+              if step.name not in rebuild and sealed_wheel(shop, step.key) is None}  # fmt: skip
     cache = wheel_cache(shop.env) if absent else None
     if cache is None:
         return
@@ -103,7 +104,7 @@ def compiled_wheels(shop: Workshop) -> dict[str, str]:
 
 def _own(shop: Workshop, wanted: Mapping[str, str]) -> dict[str, Path]:
     """The whole ones of these wheels; the others are told. Raises EmptySelectionError when all are others."""
-    found = {key: path for key in wanted if (path := _sealed(shop, key))}
+    found = {key: path for key in wanted if (path := sealed_wheel(shop, key))}
     for key, name in wanted.items():
         if key not in found:
             shop.talk.say(f"{name} ({key[:12]}) is not in the store, or damaged there: it is not pushed")
@@ -136,7 +137,7 @@ def _take(shop: Workshop, shelf: Shelf, key: str) -> Shared:
         raise FetchError("it is not listed there")
     listed = shelf.wheels[key]
     with shop.store.locked(f"wheel-{key}", lambda: shop.talk.say(f"{listed.file} is being made: waiting")):
-        there = _sealed(shop, key)
+        there = sealed_wheel(shop, key)
         if there:
             return _shared(key, _listed(there), moved=False)
         with shop.talk.task(f"fetch {listed.file}", listed.size) as task:
@@ -161,12 +162,6 @@ def _fetch(shelf: Shelf, key: str, work: Path) -> None:
     shutil.rmtree(work / "hub")
     prove_wheel(wheel)
     seal(wheel)
-
-
-def _sealed(shop: Workshop, key: str) -> Path | None:
-    """The wheel of an entry, if it is there and whole."""
-    found = sorted(shop.store.entry("wheels", key).glob("*.whl"))
-    return found[0] if len(found) == 1 and is_sealed(found[0]) else None
 
 
 def _listed(path: Path) -> Listed:

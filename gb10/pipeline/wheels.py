@@ -67,14 +67,16 @@ def kept_wheel(shop: Workshop, step: Step, make: Callable[[Path], None], *, rebu
 
 def stored_wheel(shop: Workshop, step: Step) -> Path | None:
     """The store's wheel of a step if it is whole; a damaged one is told, and compiled again."""
-    entry = shop.store.entry("wheels", step.key)
-    if not entry.exists():
-        return None
-    found = sorted(entry.glob("*.whl"))
-    if len(found) == 1 and is_sealed(found[0]):
-        return found[0]
-    shop.talk.say(f"{step.name} is damaged in the store: compiling it again")
-    return None
+    found = sealed_wheel(shop, step.key)
+    if found is None and shop.store.entry("wheels", step.key).exists():
+        shop.talk.say(f"{step.name} is damaged in the store: making it again")
+    return found
+
+
+def sealed_wheel(shop: Workshop, key: str) -> Path | None:
+    """The store's wheel of a key, if it is there and whole."""
+    found = sorted(shop.store.entry("wheels", key).glob("*.whl"))
+    return found[0] if len(found) == 1 and is_sealed(found[0]) else None
 
 
 def wheel_file(entry: Path) -> Path:

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,23 @@ def planned(hub: FakeHub, *arguments: str) -> dict[str, str]:
 def test_the_config_of_a_model_of_the_hub_names_its_kernels(hub: FakeHub) -> None:
     hub.put(MODEL, {"config.json": json.dumps(CONFIG).encode()})
     assert planned(hub, "--for-model", MODEL)["flashinfer-jit-cache"] == "aot for-org-model-8b for 12.1f"
+
+
+def test_a_commit_is_taken_and_a_quantization_of_its_own_counts(hub: FakeHub) -> None:
+    hub.put(MODEL, {"config.json": json.dumps(CONFIG).encode(),
+                    "hf_quant_config.json": b'{"quantization": {"quant_algo": "NVFP4"}}'})  # fmt: skip
+    commit = hub.repositories[MODEL].sha()
+    hub.put(MODEL, {"config.json": b"{}"})
+    assert planned(hub, "--for-model", f"{MODEL}@{commit}")["flashinfer-jit-cache"] == "aot for-org-model-8b for 12.1f"
+    with pytest.raises(CommandFailedError, match="exited with 2"):
+        planned(hub, "--for-model", MODEL)
+
+
+def test_a_folder_without_a_config_is_no_model_of_the_hub(hub: FakeHub, tmp_path: Path) -> None:
+    with pytest.raises(CommandFailedError) as caught:
+        planned(hub, "--for-model", str(tmp_path))
+    assert "has no config.json" in caught.value.tail
+    assert not hub.log
 
 
 def test_a_model_without_a_config_is_told(hub: FakeHub) -> None:

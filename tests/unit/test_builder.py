@@ -85,6 +85,7 @@ def test_a_cache_goes_to_buildx_as_it_is_given(direction: Direction, text: str) 
         ("from", "type=registry", "type=registry needs ref=…"),
         ("to", "type=local,src=x", "type=local needs dest=…"),
         ("from", "type=disk,src=x", "no type of cache"),
+        ("from", 'type=registry,"ref=a', "no list of name=value"),
     ],
 )
 def test_another_cache_is_refused(direction: Direction, text: str, message: str) -> None:

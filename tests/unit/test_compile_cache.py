@@ -55,8 +55,11 @@ def test_the_secret_is_for_this_user_and_gone_afterwards(tmp_path: Path, capfd: 
     assert capfd.readouterr().err == "compile cache redis://***@h:1: the compile stage has a network for it\n"
 
 
-def test_without_a_server_there_is_no_secret(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}), catalog=Catalog(ROOT))
+@pytest.mark.parametrize("env", [{}, {"GB10_COMPILE_CACHE": ""}])
+def test_without_a_server_there_is_no_secret(
+    env: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shop = Workshop(env=env, store=Store(tmp_path), talk=Talk({}), catalog=Catalog(ROOT))
     with cache_secret(shop) as secrets:
         assert secrets == {}
     assert capfd.readouterr().err == ""

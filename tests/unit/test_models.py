@@ -6,7 +6,7 @@ import pytest
 
 from gb10.catalog import ROOT, Catalog
 from gb10.errors import UsageError
-from gb10.kernel_sets import entries, merged, read_sets
+from gb10.kernel_sets import content, entries, merged, read_sets
 from gb10.models import model_set, set_name
 
 PLAIN = {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "torch_dtype": "bfloat16"}
@@ -31,6 +31,11 @@ def names(config: dict[str, Any]) -> list[str]:
         (PLAIN | {"quantization_config": NVFP4, "num_experts": 128},
          ["cascade", "fp4_gemm_cutlass_sm120", "fused_moe_120", *BOTH]),
         (PLAIN | {"quantization_config": STATIC, "num_local_experts": 8}, ["cascade", "fused_moe_120", *BOTH]),
+        (PLAIN | {"quantization_config": {"quant_method": "fp8", "activation_scheme": "static"}, "num_experts": 8},
+         ["cascade", "fused_moe_120", *BOTH]),
+        (PLAIN | {"quantization_config": {"producer": {}, "quantization": {"quant_algo": "NVFP4"}}},
+         ["cascade", "fp4_gemm_cutlass_sm120", *BOTH]),
+        (PLAIN | {"text_config": None}, ["cascade", *BOTH]),
         (PLAIN | {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}, "num_experts": 8},
          ["cascade", *BOTH]),
         (PLAIN | LATENT, ["cascade", "attention-bfloat16-latent-512-64", "attention-bfloat16-bfloat16-192-128"]),
@@ -77,6 +82,28 @@ def test_a_set_stands_on_what_it_includes() -> None:
     whole = merged("flashinfer-for-org-a-b.1", raw)
     assert whole["flashinfer"] == ["0.7.2"]
     assert [entry["name"] for entry in entries(whole)] == [*core, "cascade", *BOTH]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"head_dim": "128; evil()"}, {"head_dim": True}, {"hidden_size": None}, {"head_dim": 1 << 20}]
+)
+def test_a_size_is_a_number(wrong: dict[str, Any]) -> None:
+    """It becomes a word of generated C++."""
+    with pytest.raises(UsageError, match="not a whole number"):
+        model_set(PLAIN | wrong, "a/b", [])
+
+
+def test_names_costs_and_releases_are_in_no_key() -> None:
+    one, other = (model_set(PLAIN, name, releases) for name, releases in (("a/b", ["1"]), ("./b", ["1", "2"])))
+    assert content(one) == content(other)
+    assert "cost" not in str(content(one))
+    assert content(one) != content(model_set(PLAIN | {"head_dim": 64}, "a/b", ["1"]))
+
+
+def test_sets_that_include_each_other() -> None:
+    raw = {f"f-{name}": {"name": name, "includes": [other], "flashinfer": []} for name, other in ("xy", "yx")}
+    with pytest.raises(UsageError, match="the kernel set y includes 'x'"):
+        merged("f-x", raw)
 
 
 @pytest.mark.parametrize(("text", "error"), [(b"name = 1 2", "cannot read"), (b'name = "x"\nincludes = ["y"]', "'y'")])

@@ -16,7 +16,7 @@ BASE = ("image", "--engine", "vllm")
     "arguments",
     [(), ("plan",), ("image", "--dry-run"), ("image", "--overlay", "x"), ("image", "--overlay=x"),
      ("image", "--rebuild-flashinfer"), ("image", "--rebuild-kernels"), ("image", "--rebuild-vllm"),
-     ("image", "--push=h/a"), ("image", "-h")],
+     ("image", "--push=h/a"), ("image", "--engine", "mine.yaml"), ("image", "--engine=mine.yml"), ("image", "-h")],
 )  # fmt: skip
 def test_other_work_has_no_receipt(arguments: tuple[str, ...], tmp_path: Path) -> None:
     assert receipt_path(tmp_path, arguments, {}, ()) is None
