@@ -2,7 +2,7 @@
 
     python3 -m bootstrap benches/factory.py [--kills 10]
 
-Two small modules of FlashInfer (the kernel set `smoke`) stand for all: cold, as they are, with a patch, with a header
+One small module of FlashInfer (the kernel set `smoke`) stands for all: cold, as they are, with a patch, with a header
 changed that no unit reads, for another arch and back, and after being killed at random moments. Prints JSON; exits 1
 when a killed compile left another wheel than an uninterrupted one.
 """
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def small_recipe(folder: Path) -> str:
-    """The recipe of vLLM's image, with FlashInfer's kernels alone, two small ones."""
+    """The recipe of vLLM's image, with FlashInfer's kernels alone, a small one."""
     text = RECIPE.read_text(encoding="utf-8").replace("kernels: core", "kernels: smoke")
     text = re.sub(r"(?ms)^  gb10-kernels:.*?(?=^\S)", "", text)
     (folder / "small.yaml").write_text(re.sub(r"(?m)^patches: .*$", "patches: []", text), encoding="utf-8")

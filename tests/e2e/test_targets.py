@@ -10,6 +10,8 @@ import pytest
 
 from gb10.catalog import ROOT
 from gb10.engine.connection import Engine
+from gb10.errors import BuildError
+from gb10.pipeline.builder import log_path
 from gb10.pipeline.planning import Request, make_plan
 from gb10.pipeline.wheels import wheel_file
 from gb10.pipeline.workshop import open_workshop
@@ -17,6 +19,8 @@ from gb10.proc import capture
 from gb10.store import Store
 from tests.e2e.image import build, run_python
 from tests.integration.pinned import pinned
+from tests.integration.test_targets import compiled as compile_targets
+from tests.integration.test_targets import plan_of
 
 pytestmark = pytest.mark.e2e
 
@@ -87,3 +91,14 @@ def test_no_kernel_of_ours_is_a_stub(
     ]  # vLLM's own for groups are NVFP4 alone
     assert len(ours) == 16
     assert all(counts["QMMA"] >= 32 and counts["UTMALDG"] == 2 and not counts["BPT"] for counts in ours)
+
+
+def test_a_target_that_the_project_has_not_is_told_with_those_it_has() -> None:
+    shop = open_workshop(os.environ, verbosity=0)
+    plan = plan_of(shop, ["_C_no_such"])
+    with pytest.raises(BuildError):
+        compile_targets(shop, plan)
+    log = log_path(shop, plan.step("vllm")).read_text(encoding="utf-8")
+    assert "the project has no target _C_no_such; known: " in log
+    assert "_C_stable_libtorch" in log
+    assert "git repository of its own: deepgemm, " in log

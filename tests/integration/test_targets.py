@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from gb10.engine.find import find
-from gb10.errors import BuildError, UsageError
-from gb10.pipeline.builder import log_path
+from gb10.errors import UsageError
 from gb10.pipeline.grafts import late_grafts
 from gb10.pipeline.planning import Request, make_plan
 from gb10.pipeline.prepare import store_paths
@@ -68,16 +67,6 @@ def test_the_libraries_are_for_the_images_machine(grafted: tuple[Path, Path], tm
 def test_the_same_again_is_a_hit(shop: Workshop, grafted: tuple[Path, Path]) -> None:
     assert grafted[1].exists()
     assert compiled(shop, plan_of(shop, SMALL)).hit
-
-
-def test_a_target_that_the_project_has_not_is_told_with_those_it_has(shop: Workshop) -> None:
-    plan = plan_of(shop, ["_C_no_such"])
-    with pytest.raises(BuildError):
-        compiled(shop, plan)
-    log = log_path(shop, plan.step("vllm")).read_text(encoding="utf-8")
-    assert "the project has no target _C_no_such; known: " in log
-    assert "_C_stable_libtorch" in log
-    assert "git repository of its own: deepgemm, " in log
 
 
 def test_without_targets_nothing_of_the_project_is_read(shop: Workshop) -> None:

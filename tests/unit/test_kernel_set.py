@@ -2,6 +2,7 @@
 
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,3 +36,43 @@ def test_a_set_for_another_release_is_refused() -> None:
         aot.check_version(KERNELS, release)
     with pytest.raises(SystemExit, match=r"the kernel set core is for FlashInfer .*, the source is 9\.9"):
         aot.check_version(KERNELS, "9.9")
+
+
+def spec(name: str, *sources: str) -> SimpleNamespace:
+    return SimpleNamespace(name=name, sources=[Path(source) for source in sources])
+
+
+def module(name: str, *, group: bool = False, factory: str = "place:make") -> aot.Module:
+    return aot.Module(name=name, factory=factory, arguments=("torch.bfloat16", 64), cubins=("12.1f",), group=group)
+
+
+def test_a_module_has_the_name_that_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aot, "argument", lambda value: value)
+    assert [made.name for made in aot.specs_of(module("a"), lambda *_: spec("a"), ())] == ["a"]
+    with pytest.raises(SystemExit, match="place:make makes b, the kernel set says a"):
+        list(aot.specs_of(module("a"), lambda *_: spec("b"), ()))
+
+
+def test_a_group_yields_what_flashinfer_calls_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aot, "argument", lambda value: value)
+    given: list[object] = []
+
+    def make(*arguments: object) -> list[SimpleNamespace]:
+        given.extend(arguments)
+        return [spec("prefill_64"), spec(""), spec("decode_64")]
+
+    assert [made.name for made in aot.specs_of(module("g", group=True), make, ())] == ["prefill_64", "decode_64"]
+    assert given == ["torch.bfloat16", 64]
+    whole = module("all", group=True, factory=aot.WHOLE)
+    assert [made.name for made in aot.specs_of(whole, lambda *own: spec(str(own)), (1, 2))] == ["(1, 2)"]
+
+
+def test_what_has_no_gpu_code_declares_none() -> None:
+    assert aot.Made(spec=spec("log", "log.cc"), declared=("12.1f",)).cubins == ()
+    assert aot.Made(spec=spec("norm", "norm.cu", "b.cc"), declared=("12.1f",)).cubins == ("12.1f",)
+
+
+def test_a_factory_that_is_not_there_cannot_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(AttributeError):
+        aot.leave_out({"json:no_such": "it is not there"})
+    assert capsys.readouterr().out == ""

@@ -7,7 +7,7 @@ from packaging.version import Version
 
 from gb10.patches.series import Patch, load_series
 from gb10.patches.verdict import judge
-from gb10.pipeline.patching import series_root
+from gb10.pipeline.patching import Row, series_root, status
 from gb10.pipeline.releases import Opened, load_releases, open_release
 from gb10.pipeline.workshop import Workshop, open_workshop
 
@@ -22,6 +22,12 @@ def shop() -> Workshop:
 def opened(source: str, version: str) -> Opened:
     """A release of the supported window."""
     return open_release(shop(), load_releases(shop()), source, Version(version))
+
+
+@lru_cache
+def rows_of(source: str) -> tuple[Row, ...]:
+    """Every patch of a source on every release of the supported window."""
+    return status(shop(), source, [])
 
 
 def original(source: str, version: str, path: str) -> str:

@@ -17,10 +17,10 @@ from gb10.patches.parse import parse_diff
 from gb10.patches.series import load_series
 from gb10.patches.tree import Changed
 from gb10.patches.verdict import Verdict, changes_of, judge_series
-from gb10.pipeline.patching import series_root, status
+from gb10.pipeline.patching import series_root
 from gb10.proc import CommandFailedError, capture
 from tests.integration.debian_git import unpack_git
-from tests.integration.patches.releases import opened, shop
+from tests.integration.patches.releases import opened, rows_of, shop
 from tests.integration.patches.test_matrix import SOURCES
 
 pytestmark = pytest.mark.integration
@@ -50,7 +50,7 @@ def git_apply(root: Path, text: bytes, files: dict[str, bytes]) -> dict[str, byt
 def cells() -> Iterator[tuple[str, Verdict]]:
     """Every cell of the matrix in which a patch is alone on its release."""
     for source in SOURCES:
-        for row in status(shop(), source, []):
+        for row in rows_of(source):
             yield from ((str(row.version), verdict) for verdict in row.verdicts)
 
 

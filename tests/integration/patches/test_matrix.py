@@ -8,7 +8,7 @@ from packaging.version import Version
 
 from gb10.pipeline.patching import Row, status, troubles
 from gb10.pipeline.releases import load_releases
-from tests.integration.patches.releases import shop
+from tests.integration.patches.releases import rows_of, shop
 
 HERE = Path(__file__).parent
 SOURCES = sorted(path.stem.removeprefix("expected_") for path in HERE.glob("expected_*.yaml"))
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module", params=SOURCES)
 def rows(request: pytest.FixtureRequest) -> tuple[Row, ...]:
-    return status(shop(), request.param, [])
+    return rows_of(request.param)
 
 
 def test_every_cell_is_what_the_facts_say(rows: tuple[Row, ...]) -> None:
