@@ -41,6 +41,16 @@ class Store:
         path.mkdir(parents=True)
         return path
 
+    @contextmanager
+    def folder(self, name: str) -> Iterator[Path]:
+        """A fresh directory that this user alone may read, gone afterwards."""
+        path = self.scratch(name)
+        path.chmod(0o700)
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path)
+
     def _aside(self, name: str) -> Path:
         return self.root / "tmp" / f"{name}-{os.getpid()}-{_place()}{uuid.uuid4().hex[:8]}"
 

@@ -57,14 +57,10 @@ def build_context(
 @contextmanager
 def secret_file(shop: Workshop, text: str) -> Iterator[Path]:
     """A file that a build is handed as a secret, readable by this user alone; gone afterwards."""
-    scratch = shop.store.scratch("secrets")
-    scratch.chmod(0o700)
-    try:
-        path = scratch / "secret"
+    with shop.store.folder("secrets") as folder:
+        path = folder / "secret"
         path.write_text(text, encoding="utf-8")
         yield path
-    finally:
-        shutil.rmtree(scratch)
 
 
 def keep_context(context: BuildContext, target: Path, bake: str) -> None:

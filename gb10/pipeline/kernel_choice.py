@@ -10,7 +10,6 @@ from gb10.errors import FetchError, UsageError
 from gb10.kernel_sets import entries, merged
 from gb10.model import Toolkit
 from gb10.models import model_set, set_name
-from gb10.pipeline.shelf import folder
 from gb10.pipeline.workshop import Workshop
 from gb10.schema import Recipe
 
@@ -78,7 +77,7 @@ def _of_hub(shop: Workshop, model: str) -> tuple[str, str | None]:
         raise UsageError(f"there is no {model}", hint="name a folder, a config.json, or OWNER/NAME of the hub")
     hub = open_hub(name, shop.env)
     head = commit or hub.head()
-    with folder(shop) as work:
+    with shop.store.folder("hub") as work:
         config, quantized = (hub.fetch(file, head, work) for file in (CONFIG, QUANTIZED))
         if config is None:
             raise FetchError(

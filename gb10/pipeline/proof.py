@@ -58,12 +58,16 @@ def _record(path: Path) -> Record | None:
 
 def write_record(shop: Workshop, plan: Plan, record: Record) -> None:
     """Bind a proof to the image that was exported from the same stages."""
-    shop.store.write_text(proof_path(shop, plan) / IMAGE, json.dumps(asdict(record)) + "\n")
+    shop.store.write_text(proof_path(shop, plan) / IMAGE, _text(record))
 
 
 def write_record_in(folder: Path, record: Record) -> None:
     """The record among fresh scans."""
-    (folder / IMAGE).write_text(json.dumps(asdict(record)) + "\n", encoding="utf-8")
+    (folder / IMAGE).write_text(_text(record), encoding="utf-8")
+
+
+def _text(record: Record) -> str:
+    return json.dumps(asdict(record)) + "\n"
 
 
 def forget_record(shop: Workshop, plan: Plan) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from gb10.errors import EmptySelectionError, FetchError, PublishError, VerifyError
 from gb10.listing import LISTING, SIGNATURE, Listed, write_listing
 from gb10.pipeline.proof import declares, prove_wheel
-from gb10.pipeline.shelf import Shelf, WheelCache, folder, read_shelf, trusted, wheel_cache
+from gb10.pipeline.shelf import REPO, Shelf, WheelCache, read_shelf, trusted, wheel_cache
 from gb10.pipeline.wheels import sealed_wheel
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan
@@ -45,6 +45,8 @@ def take_missing(shop: Workshop, plan: Plan, rebuild: Collection[str]) -> None:
 
     Raises UsageError for settings that cannot be right; nothing else of a cache stops a build.
     """
+    if not shop.env.get(REPO):
+        return
     absent = {step.key: step.name for step in plan.of_kind("wheel")
               if step.name not in rebuild and sealed_wheel(shop, step.key) is None}  # fmt: skip
     cache = wheel_cache(shop.env) if absent else None
@@ -119,7 +121,7 @@ def _commit(
     """Send new wheels with the listing, signed; None when the repository changed meanwhile."""
     text = write_listing(listed)
     signature = sign(text, signing, shop.env)
-    with folder(shop) as work:
+    with shop.store.folder("hub") as work:
         (work / SIGNATURE).write_text(signature, encoding="ascii")
         trusted(shop, shelf.cache, text, work / SIGNATURE)  # else nobody, nor the next push from here, could use it
     files: dict[str, Path | bytes] = {listed[key].path(key): path for key, path in new.items()}

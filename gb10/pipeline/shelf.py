@@ -1,8 +1,6 @@
 """The shelf: what a wheel cache holds at one commit, once the signature under its listing is found good."""
 
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -68,7 +66,7 @@ def read_shelf(shop: Workshop, cache: WheelCache, *, may_be_new: bool = False) -
 
     hub = open_hub(cache.repo, shop.env)
     head = hub.head()
-    with folder(shop) as work:
+    with shop.store.folder("hub") as work:
         listing, signature = (hub.fetch(name, head, work) for name in (LISTING, SIGNATURE))
         if listing is None and may_be_new:
             return Shelf(cache=cache, hub=hub, head=head, signer="", wheels={})
@@ -90,13 +88,3 @@ def trusted(shop: Workshop, cache: WheelCache, text: str, signature: Path) -> st
     except VerifyError as error:
         raise VerifyError(f"the listing of {cache.repo} is not trusted: {error.message}", where=error.where,
                           hint=error.hint) from error  # fmt: skip
-
-
-@contextmanager
-def folder(shop: Workshop) -> Iterator[Path]:
-    """A folder for what is looked at once."""
-    work = shop.store.scratch("hub")
-    try:
-        yield work
-    finally:
-        shutil.rmtree(work)
