@@ -9,7 +9,7 @@ from typing import Final
 from gb10.digest import digest
 from gb10.errors import UsageError
 from gb10.inputs import wheel_inputs
-from gb10.kernel_sets import KernelSet, content
+from gb10.kernel_sets import KernelSet, content, target_wheels
 from gb10.model import Options, Plan, Step, Toolkit
 from gb10.render import wheel_dockerfile
 from gb10.schema import Recipe, WheelBuild
@@ -104,6 +104,15 @@ def kernel_set(build: WheelBuild, toolkit: Toolkit) -> KernelSet | None:
         raise UsageError(f"the source {_owner(build)} has no kernel set {build.kernels!r}",
                          where=f"recipes/kernels/{owner}{build.kernels}.toml", hint=hint)  # fmt: skip
     return toolkit.kernel_sets[owner + build.kernels]
+
+
+def with_headers(recipe: Recipe, toolkit: Toolkit) -> Recipe:
+    """The recipe whose wheels read what their kernel sets need of the target, too; raises UsageError as kernel_set."""
+    wheels = dict(recipe.wheels)
+    for name in recipe.built:
+        headers = dict.fromkeys((*wheels[name].headers, *target_wheels(kernel_set(wheels[name], toolkit) or {})))
+        wheels[name] = wheels[name].model_copy(update={"headers": tuple(headers)})
+    return recipe.model_copy(update={"wheels": wheels})
 
 
 def _owner(build: WheelBuild) -> str:

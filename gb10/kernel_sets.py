@@ -37,11 +37,15 @@ def merged(name: str, raw: Mapping[str, KernelSet], above: tuple[str, ...] = ())
 
 
 def content(kernels: KernelSet) -> KernelSet:
-    """What of a set decides a byte of its wheel: not its name, the releases it was tried with, what it costs."""
+    """What of a set decides a byte of its wheel: not its name, the releases it was tried with, what it costs.
+
+    Nor ``wheels``, which are inputs by their own digests.
+    """
     words = {name: value for name, value in kernels.items() if name not in ("name", "flashinfer", "includes")}
     for part in ("module", "group"):
         words[part] = [
-            {word: told for word, told in entry.items() if word != "cost"} for entry in kernels.get(part, ())
+            {word: told for word, told in entry.items() if word not in ("cost", "wheels")}
+            for entry in kernels.get(part, ())
         ]
     return words
 
@@ -49,6 +53,11 @@ def content(kernels: KernelSet) -> KernelSet:
 def entries(kernels: KernelSet) -> tuple[Mapping[str, Any], ...]:
     """Its modules and groups, in the order in which they are compiled."""
     return (*kernels.get("module", ()), *kernels.get("group", ()))
+
+
+def target_wheels(kernels: KernelSet) -> tuple[str, ...]:
+    """The wheels of the image whose headers and libraries its modules need beside those that the recipe names."""
+    return tuple(dict.fromkeys(name for entry in entries(kernels) for name in entry.get("wheels", ())))
 
 
 def _read(name: str, content: bytes) -> KernelSet:

@@ -20,7 +20,8 @@ LATENT: Final = ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head
 LARGEST: Final = 4096
 EXPERTS: Final = ("num_experts", "n_routed_experts", "num_local_experts")
 CASCADE: Final = {"name": "cascade", "factory": "flashinfer.jit.cascade:gen_cascade_module"}
-FUSED_MOE: Final = {"name": "fused_moe_120", "factory": "flashinfer.jit.fused_moe:gen_cutlass_fused_moe_sm120_module"}
+FUSED_MOE: Final = {"name": "fused_moe_120", "wheels": ["nvidia-cuda-nvrtc"],
+                    "factory": "flashinfer.jit.fused_moe:gen_cutlass_fused_moe_sm120_module"}  # fmt: skip
 SPARSE_MLA: Final = {"name": "sparse_mla_sm120", "factory": "flashinfer.jit.mla:gen_sparse_mla_sm120_module"}
 GEMM: Final = {
     "nvfp4": {"name": "fp4_gemm_cutlass_sm120",

@@ -6,7 +6,7 @@ text of the Dockerfile that runs them, rendered with ``BLANK`` where the key its
 
 from dataclasses import replace
 
-from gb10.compiles import BLANK, COMPILE_SCRIPTS, UNPACKER, compile_files, wheel_step
+from gb10.compiles import BLANK, COMPILE_SCRIPTS, UNPACKER, compile_files, wheel_step, with_headers
 from gb10.digest import digest
 from gb10.errors import UsageError
 from gb10.inputs import target_headers
@@ -34,6 +34,7 @@ __all__ = ("COMPILE_SCRIPTS", "MACHINES", "UNPACKER", "USER_HOME", "USER_NAME", 
 def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -> Plan:
     """The whole DAG of one image; raises UsageError when recipe, lock and options do not fit each other."""
     _check_cuda(recipe, options)
+    recipe = with_headers(recipe, toolkit)
     bases = (rootfs("build", lock.debs.build[options.build], lock, toolkit),
              rootfs("image", lock.debs.image[options.target], lock, toolkit, user=recipe.user))  # fmt: skip
     tools = tools_step(recipe, lock, toolkit, options, bases[0])

@@ -6,7 +6,7 @@ import pytest
 
 from gb10.catalog import ROOT, Catalog
 from gb10.errors import UsageError
-from gb10.kernel_sets import content, entries, merged, read_sets
+from gb10.kernel_sets import content, entries, merged, read_sets, target_wheels
 from gb10.models import model_set, set_name
 
 PLAIN = {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "torch_dtype": "bfloat16"}
@@ -98,6 +98,13 @@ def test_names_costs_and_releases_are_in_no_key() -> None:
     assert content(one) == content(other)
     assert "cost" not in str(content(one))
     assert content(one) != content(model_set(PLAIN | {"head_dim": 64}, "a/b", ["1"]))
+
+
+def test_what_a_module_reads_of_the_image_is_an_input_and_no_word_of_the_set() -> None:
+    experts = model_set(PLAIN | {"quantization_config": STATIC, "num_local_experts": 8}, "a/b", [])
+    assert target_wheels(experts) == ("nvidia-cuda-nvrtc",)
+    assert target_wheels(model_set(PLAIN, "a/b", [])) == ()
+    assert "nvrtc" not in str(content(experts))
 
 
 def test_sets_that_include_each_other() -> None:
