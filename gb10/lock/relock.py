@@ -17,7 +17,17 @@ from gb10.index.settings import read_settings
 from gb10.lock.file import base_digest, input_digest, load_lock, load_recipe, lock_path
 from gb10.lock.resolver import Resolver
 from gb10.lock.wheels import lock_wheels, locked_wheels, sha256_of
-from gb10.schema import ARCHITECTURES, Architecture, Lock, LockedCheckout, LockedDeb, LockedDebs, LockedSdist, Recipe
+from gb10.schema import (
+    ARCHITECTURES,
+    Architecture,
+    Lock,
+    LockedCheckout,
+    LockedDeb,
+    LockedDebs,
+    LockedSdist,
+    Recipe,
+    requirement_name,
+)
 from gb10.store import Store
 
 BASE = "base"
@@ -81,7 +91,12 @@ def _index(env: Mapping[str, str]) -> Index:
 
 def lock_sdists(recipe: Recipe, index: Index) -> dict[str, LockedSdist]:
     """The source archives that the recipe names, by project. Raises UsageError, FetchError."""
-    found = [_sdist(source.sdist, index) for source in recipe.sources.values() if source.sdist]
+    own = {name: Index(index.session, url) for name, url in recipe.index_of.items()}
+    found = [
+        _sdist(source.sdist, own.get(requirement_name(source.sdist), index))
+        for source in recipe.sources.values()
+        if source.sdist
+    ]
     return {sdist.name: sdist for sdist in found}
 
 

@@ -15,11 +15,13 @@ from gb10.errors import FetchError, UsageError
 from gb10.fetch import ca_bundle
 from gb10.index.page import Link
 from gb10.index.settings import uv_env
+from gb10.lock.named import bound, split
 from gb10.lock.platforms import Platform, best_wheel
 from gb10.schema import Recipe
 from gb10.store import Store
 
 NO_SOLUTION = "No solution found"
+PROJECT = "pyproject.toml"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +35,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Resolver:
-    """uv with one index and the recipe's constraints and overrides."""
+    """uv with one index, those that the recipe names for some projects, and its constraints and overrides."""
 
     store: Store
     env: Mapping[str, str]
@@ -50,10 +52,12 @@ class Resolver:
         work = self.store.scratch("resolve")
         output = work / "pylock.toml"
         try:
-            for name, lines in self._inputs(requirements).items():
+            inputs = self._inputs(requirements)
+            for name, lines in inputs.items():
                 (work / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             output.write_text(preferences(pins, self.recipe.python), encoding="utf-8")
-            proc.capture([*self._argv(platform), *options], env=self._env(), cwd=work)
+            more = [PROJECT] if PROJECT in inputs else []
+            proc.capture([*self._argv(platform), *more, *options], env=self._env(), cwd=work)
             return read_resolution(output.read_text(encoding="utf-8"), platform)
         except proc.CommandFailedError as error:
             raise _explained(error, platform) from error
@@ -61,10 +65,12 @@ class Resolver:
             shutil.rmtree(work)
 
     def _inputs(self, requirements: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+        named, others = split(self.recipe, requirements)
         return {
-            "requirements.txt": requirements,
+            "requirements.txt": others,
             "constraints.txt": self.recipe.constraints,
             "overrides.txt": tuple(override.requirement for override in self.recipe.overrides),
+            **({PROJECT: (bound(self.recipe, named),)} if named else {}),
         }
 
     def _argv(self, platform: Platform) -> list[str]:

@@ -68,7 +68,7 @@ def lock_refs(shop: Workshop, recipe: Recipe, base: Lock, refs: Mapping[str, str
             shop.store.replace(entry, lambda work: _keep(work, made))
         lock = load_lock(entry / FILE)
         note_use(entry / FILE)
-    check_lock(recipe, lock)
+    check_lock(recipe, lock, entry / FILE)
     wheels = len(lock.wheels.image["arm64"])
     how = "as locked on the fly before" if there else "locked on the fly"
     shop.talk.say(f"{how}: {named}, {wheels} wheels, kept in the store; the recipe and its lock are unchanged")

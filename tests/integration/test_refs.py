@@ -67,7 +67,7 @@ def test_another_release_is_resolved_once_and_then_needs_no_network(
     with pytest.raises(FetchError):
         lock_refs(offline, other, lock, refs)
     made = lock_refs(shop, other, lock, refs)
-    check_lock(other, made)
+    check_lock(other, made, path)
     versions = {wheel.name: wheel.version for wheel in made.wheels.image["arm64"]}
     assert (versions["flashinfer-python"], made.sdists["flashinfer-python"].version) == ("0.7.2", "0.7.2")
     assert (made.created, made.debs) == (lock.created, lock.debs)
