@@ -24,7 +24,7 @@ def bound(recipe: Recipe, named: tuple[str, ...]) -> str:
     """
     projects = {requirement_name(text) for text in named}
     sources = {project: name for name, index in recipe.indexes.items() for project in index.packages}
-    lines = ["[project]", 'name = "requirements-from-named-indexes"', 'version = "0"',
+    lines = ["[project]", 'name = "the-recipe"', 'version = "0"',
              f'requires-python = ">={recipe.python}"', f"dependencies = {json.dumps(named)}", "[tool.uv.sources]",
              *(f'{project} = {{index = "{sources[project]}"}}' for project in sorted(projects))]  # fmt: skip
     for name in sorted({sources[project] for project in projects}):

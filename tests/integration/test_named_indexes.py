@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from gb10.document import parse_document
-from gb10.errors import FetchError, Gb10Error
+from gb10.errors import FetchError, Gb10Error, UsageError
 from gb10.index import fetch_all
 from gb10.index.client import Index, open_index_session
 from gb10.inputs import artifacts
 from gb10.lock.relock import lock_sdists
-from gb10.lock.resolver import Resolver
+from gb10.lock.resolver import MISFIT, Resolver
 from gb10.lock.wheels import lock_wheels
 from gb10.schema import LockedWheel, LockedWheels, Recipe
 from gb10.store import Store
@@ -175,6 +175,38 @@ def test_no_other_index_stands_in_for_a_named_one(tmp_path: Path, served: dict[s
         fetched(tmp_path, main.url, recipe, torch)
     assert f"asked {vendor.url}" in str(caught.value)
     assert not main.asked
+
+
+def test_a_withdrawn_release_is_refused_unless_the_recipe_says_why(tmp_path: Path, served: dict[str, Served]) -> None:
+    """uv takes it, with a warning, where it is the only one that is asked for."""
+    page = served["main"].folder / "serving/index.html"
+    page.write_text(page.read_text(encoding="utf-8").replace("<a ", '<a data-yanked="it loses data" '), "utf-8")
+    recipe = recipe_for(served["vendor"].url)
+    with pytest.raises(UsageError, match=r"serving 1 was yanked: those who published it took it back") as caught:
+        locked(tmp_path, served, recipe)
+    assert caught.value.where == "their reason: it loses data"
+    assert caught.value.hint
+    assert "overrides: [{requirement: serving==1, why: …}]" in caught.value.hint
+    why = "overrides: [{requirement: serving==1, why: measured with it}]\nlayers:"
+    assert of(locked(tmp_path, served, recipe_for(served["vendor"].url, "layers:", why)), "serving").version == "1"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sentence"),
+    [
+        ("torch==2.8]", "all versions of serving depend on torch==2.9.1 and the-recipe depends on serving==1; "
+                        "and the-recipe depends on torch==2.8"),
+        ("torch==2.9.1, helper==7]", "there is no version of helper==7 and the-recipe depends on helper==7"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_one_sentence(
+    tmp_path: Path, served: dict[str, Served], wanted: str, sentence: str
+) -> None:
+    with pytest.raises(UsageError, match=MISFIT) as caught:
+        locked(tmp_path, served, recipe_for(served["vendor"].url, "torch==2.9.1]", wanted))
+    words = caught.value.message.replace("you require", "the-recipe depends on")  # of those without an index
+    assert words == f"{MISFIT} on aarch64-manylinux_2_39: {sentence}"
+    assert caught.value.where is None
 
 
 def _refused(tmp_path: Path, served: dict[str, Served], recipe: Recipe) -> str:
