@@ -17,10 +17,12 @@ class Checkout:
 class Artifact:
     """What a file must be, not where it lies; ``size`` in bytes.
 
-    ``checkout``: what it is made of, where no index has it.
+    ``checkout``: what it is made of, where no index has it. ``index``: the URL of the only index that is asked for it;
+    the user's own are when it is empty.
     """
 
     filename: str
     sha256: str
     size: int
     checkout: Checkout | None = None
+    index: str = ""

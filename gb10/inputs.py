@@ -17,21 +17,21 @@ def wheel_inputs(plan: Plan, name: str) -> Inputs:
     """What one wheel of the recipe is compiled from; raises UsageError when the lock lacks it."""
     recipe, lock, options, build = plan.recipe, plan.lock, plan.options, plan.recipe.wheels[name]
     origin = Origin(context="source", file=source_archive(build.source, recipe, lock), patches=patches_for(plan, build))
-    wheels = {"target-wheels": artifacts(target_headers(build.headers, lock, options))}
+    wheels = {"target-wheels": artifacts(recipe, target_headers(build.headers, lock, options))}
     if build.cutlass is None:
         return Inputs(origins=(origin,), wheels=wheels)
     cutlass = Origin(context="cutlass", file=source_archive(build.cutlass_source, recipe, lock),
                      patches=_of_cutlass(plan, build))  # fmt: skip
     own = {requirement_name(tool) for tool in build.tools}
     tools = tuple(wheel for wheel in lock.wheels.tools[options.build] if canonicalize_name(wheel.name) in own)
-    return Inputs(origins=(origin, cutlass), wheels={**wheels, "own-tools-wheels": artifacts(tools)},
+    return Inputs(origins=(origin, cutlass), wheels={**wheels, "own-tools-wheels": artifacts(recipe, tools)},
                   bases=("base-build", "base-image"))  # fmt: skip
 
 
 def program_inputs(plan: Plan, program: Program) -> Inputs:
     """What a program is compiled from; the plan has only the patches of its CUTLASS."""
     archive = source_archive(program.source, plan.recipe, plan.lock)
-    headers = artifacts(target_headers(program.headers, plan.lock, plan.options))
+    headers = artifacts(plan.recipe, target_headers(program.headers, plan.lock, plan.options))
     return Inputs(origins=(Origin(context="source", file=archive, patches=plan.options.patches),),
                   wheels={"target-wheels": headers})  # fmt: skip
 
@@ -58,7 +58,8 @@ def build_tools(recipe: Recipe, lock: Lock, build: Architecture) -> tuple[Artifa
     """The wheels for every build stage: those that are for one wheel's alone are not among them."""
     own = {requirement_name(tool) for wheel in recipe.wheels.values() for tool in wheel.tools}
     own -= {requirement_name(tool) for tool in recipe.tools}
-    return artifacts(wheel for wheel in lock.wheels.tools[build] if canonicalize_name(wheel.name) not in own)
+    kept = (wheel for wheel in lock.wheels.tools[build] if canonicalize_name(wheel.name) not in own)
+    return artifacts(recipe, kept)
 
 
 def used_sources(recipe: Recipe, lock: Lock) -> Lock:
@@ -72,12 +73,12 @@ def source_archive(source: str, recipe: Recipe, lock: Lock) -> Artifact:
     """The one file that brings a source; raises UsageError when the lock has none."""
     name, told = recipe.project(source), recipe.sources[source]
     if name not in lock.sdists:
-        raise UsageError(f"the lock holds no source archive of {name}", hint="./build.py lock")
+        raise UsageError(f"the lock holds no source archive of {name}", hint="./build.py lock --engine RECIPE")
     file = lock.sdists[name]
     if isinstance(file, LockedCheckout) and told.git and told.tag:
         checkout = Checkout(told.git, told.tag, told.paths, file.commit)
         return Artifact(file.filename, file.sha256, file.size, checkout)
-    return Artifact(file.filename, file.sha256, file.size)
+    return artifacts(recipe, (file,))[0]
 
 
 def target_headers(names: Iterable[str], lock: Lock, options: Options) -> tuple[LockedWheel, ...]:
@@ -90,6 +91,7 @@ def target_headers(names: Iterable[str], lock: Lock, options: Options) -> tuple[
     return tuple(image[name] for name in names)
 
 
-def artifacts(files: Iterable[IndexFile]) -> tuple[Artifact, ...]:
-    """Files of the index, by content."""
-    return tuple(Artifact(file.filename, file.sha256, file.size) for file in files)
+def artifacts(recipe: Recipe, files: Iterable[IndexFile]) -> tuple[Artifact, ...]:
+    """Files of the index, by content; with the one that the recipe names for their project."""
+    own = recipe.index_of
+    return tuple(Artifact(file.filename, file.sha256, file.size, index=own.get(file.name, "")) for file in files)

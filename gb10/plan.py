@@ -28,7 +28,7 @@ from gb10.steps import (
 
 __all__ = ("COMPILE_SCRIPTS", "MACHINES", "UNPACKER", "USER_HOME", "USER_NAME", "Mod", "Options", "Overlay",
            "PatchUse", "Plan", "Step", "Toolkit", "compile_files", "image_tag", "plan_image",
-           "target_headers")  # fmt: skip
+           "target_headers", "torch_problem")  # fmt: skip
 
 
 def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -> Plan:
@@ -80,6 +80,26 @@ def _check_cuda(recipe: Recipe, options: Options) -> None:
             f"arch {options.arch} needs CUDA {needed} or newer, the {recipe.engine} recipe pins {recipe.cuda}",
             hint="raise cuda in the recipe, and the CUDA wheels that it names with it",
         )
+
+
+def torch_problem(plan: Plan) -> UsageError | None:
+    """What is wrong with the image's torch: it would see no GPU, or bring libraries of another CUDA than the recipe's.
+
+    Recipe, lock and patches can be worked on all the same, and wheels of kernels compiled; an image cannot be made.
+    """
+    recipe = plan.recipe
+    torch = next((wheel for wheel in plan.lock.wheels.image[plan.options.target] if wheel.name == "torch"), None)
+    if torch is None or torch.cuda in (None, recipe.cuda):
+        return None
+    built = "without CUDA" if torch.cuda == "none" else f"with CUDA {torch.cuda}"
+    return UsageError(
+        f"torch {torch.version} is built {built}, and the {recipe.engine} {recipe.version} recipe says CUDA "
+        f"{recipe.cuda}: no image is made",
+        where=torch.filename,
+        hint="name an index that has it for this CUDA, for torch and what is built with it, then lock again:\n"
+        f"indexes: {{NAME: {{url: https://HOST/…/cu{recipe.cuda.replace('.', '')}, packages: [torch, …]}}}}\n"
+        "./build.py lock --engine RECIPE",
+    )
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -37,6 +37,12 @@ def _pinned(text: str) -> str:
     return text
 
 
+def _index_url(text: str) -> str:
+    if not re.fullmatch(r"(https://[^/@\s]+|http://(localhost|127\.0\.0\.1)(:\d+)?)(/[^\s?#]*)?", text):
+        raise ValueError("an index is https://HOST/PATH without a password (http:// only on this machine itself)")
+    return text
+
+
 def _unique(what: str, identity: Callable[[Any], str]) -> AfterValidator:
     """Refuse a second entry of one identity; the error carries the entry's index for the loader."""
 
@@ -65,6 +71,7 @@ Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Filename = Annotated[str, StringConstraints(pattern=r"^[^/\s]+$")]
 PoolPath = Annotated[str, StringConstraints(pattern=r"^[^/\s:][^\s:]*$")]
 Size = Annotated[int, Field(ge=0)]
+Cuda = Annotated[str, StringConstraints(pattern=r"^(none|\d+\.\d+)$")]
 Requirements = Annotated[
     tuple[Annotated[str, AfterValidator(_requirement)], ...], _unique("the requirement", _project)
 ]  # fmt: skip
@@ -110,6 +117,13 @@ class Override(Model):
 
     requirement: Annotated[str, AfterValidator(_requirement)]
     why: Sentence
+
+
+class NamedIndex(Model):
+    """A further package index, and the projects that come from it alone: nothing else is ever looked up there."""
+
+    url: Annotated[str, AfterValidator(_index_url)]
+    packages: Annotated[tuple[Name, ...], Field(min_length=1)]
 
 
 class Source(Model):
@@ -220,6 +234,7 @@ class Recipe(Model):
     constraints: Requirements = ()
     overrides: Annotated[tuple[Override, ...], _unique("the override", lambda o: requirement_name(o.requirement))] = ()
     exclude_newer: datetime.date | None = None
+    indexes: dict[Name, NamedIndex] = {}
     tools: Requirements = ()
     sources: dict[Name, Source] = {}
     wheels: dict[Name, WheelBuild] = {}
@@ -231,6 +246,11 @@ class Recipe(Model):
     workdir: Annotated[str, StringConstraints(pattern=r"^/")]
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
+
+    @property
+    def index_of(self) -> dict[str, str]:
+        """Project -> the URL of the only index that is asked for it; the user's own are asked for all others."""
+        return {name: index.url for index in self.indexes.values() for name in index.packages}
 
     def project(self, source: str) -> str:
         """Whose a source is: the project that its archive has on the index; one from git has the source's own name."""
@@ -246,6 +266,22 @@ class Recipe(Model):
     def all_tools(self) -> tuple[str, ...]:
         """The requirements of all build stages."""
         return (*self.tools, *(tool for wheel in self.wheels.values() for tool in wheel.tools))
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        """uv binds a project to an index by a requirement alone, and an override would undo it without a word."""
+        required = {requirement_name(text) for text in (*self.requirements, *self.all_tools)}
+        overridden = {requirement_name(override.requirement) for override in self.overrides}
+        taken: dict[str, str] = {}
+        for name, index in self.indexes.items():
+            for project in index.packages:
+                if taken.setdefault(project, name) != name:
+                    raise ValueError(f"indexes {taken[project]} and {name} both name {project}")
+                if project not in required:
+                    raise ValueError(f"indexes.{name} names {project}, which requirements do not ask for: add it there")
+                if project in overridden:
+                    raise ValueError(f"indexes.{name} names {project}, which an override replaces: require it instead")
+        return self
 
     @model_validator(mode="after")
     def _references(self) -> Self:
@@ -293,7 +329,9 @@ class IndexFile(Model):
 
 
 class LockedWheel(IndexFile):
-    """One wheel, the best for its platform."""
+    """One wheel, the best for its platform; of torch also the CUDA that it is built with, or ``none``."""
+
+    cuda: Cuda | None = None
 
 
 class LockedSdist(IndexFile):

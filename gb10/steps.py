@@ -53,7 +53,7 @@ def layer_step(name: str, wheels: tuple[LockedWheel, ...], draft: Plan, toolkit:
         kind="layer",
         key=digest(["layer", tools.key, _shas(wheels), platform, toolkit.of(INSTALLER)]),
         needs=(tools.name,),
-        files=artifacts(wheels),
+        files=artifacts(recipe, wheels),
         about=f"{len(wheels)} wheels",
     )
 
@@ -83,7 +83,7 @@ def graft_steps(
         libraries = [wheels[project]] if project in wheels else []
         if project not in image or not (uses or libraries):
             continue
-        files = artifacts((image[project],))
+        files = artifacts(draft.recipe, (image[project],))
         below = next(step for step in layers if files[0] in step.files)
         own = toolkit.of(GRAFTER, *PATCHER)
         added = [[step.key for step in libraries]] if libraries else []

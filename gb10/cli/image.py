@@ -44,7 +44,7 @@ from gb10.pipeline.builder import ready_engine, wake_engine
 from gb10.pipeline.estimate import check_room
 from gb10.pipeline.gather import leave_context
 from gb10.pipeline.grafts import try_patches
-from gb10.pipeline.image import build_image
+from gb10.pipeline.image import build_image, require_torch
 from gb10.pipeline.planning import make_plan
 from gb10.pipeline.publishing import names_in, publish
 from gb10.pipeline.sharing import take_missing
@@ -108,6 +108,7 @@ def image(
     names = names_in(push or (), plan.tags[-1], plan.tags)
     rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))
     if not dry_run:
+        require_torch(plan)
         wake_engine(shop)
         take_missing(shop, plan, rebuild)  # first: what is taken needs no compiler, nor its memory
     found = survey(shop, plan, rebuild)

@@ -30,7 +30,7 @@ def lock(
     shop = workshop(verbose, quiet)
     path = shop.catalog.recipe(engine)
     if check:
-        check_lock(load_recipe(path), load_lock(lock_path(path)))
+        check_lock(load_recipe(path), load_lock(lock_path(path)), path)
         shop.talk.say(f"{lock_path(path).name} matches {path.name}")
         return
     with shop.talk.task(f"resolve {path.name}"):

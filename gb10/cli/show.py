@@ -15,7 +15,7 @@ from gb10.pipeline.shelf import wheel_cache
 from gb10.pipeline.survey import Survey
 from gb10.pipeline.wheels import Wheel
 from gb10.pipeline.workshop import Workshop
-from gb10.plan import Plan
+from gb10.plan import Plan, torch_problem
 from gb10.talk import terminal
 from gb10.verify.report import render_summary
 
@@ -23,6 +23,9 @@ from gb10.verify.report import render_summary
 def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = (), *, as_json: bool) -> None:
     """The plan with hit and miss, what the missing steps need, and the names that would be pushed."""
     there, needed = found.there, found.needs
+    problem = torch_problem(plan)
+    if problem:
+        shop.talk.say(f"`image` would stop: {problem.message}")
     if as_json:
         present = {"hit": {step.name: there[step.name] for step in plan.steps}, "needs": asdict(needed)}
         print_json(plan.document() | present | ({"push": list(push)} if push else {}))

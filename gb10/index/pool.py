@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gb10.artifact import Artifact
 from gb10.fetch import download, stored
-from gb10.index.client import locate, open_index_session, sources
+from gb10.index.client import Index, locate, open_index_session, sources
 from gb10.index.settings import read_settings
 from gb10.schema import LockedSdist, LockedWheel
 from gb10.store import Store
@@ -23,13 +23,18 @@ def fetch_all(
 ) -> dict[str, Path]:
     """Each file by its sha256, in the store; the index is asked only for absent ones. Raises FetchError, UsageError.
 
+    A file whose recipe names an index for it comes from there or not at all, and nothing else is asked for there.
     ``on_bytes`` gets the bytes of each block as it arrives, from any of the streams.
     """
-    wanted = {file.sha256: Artifact(file.filename, file.sha256, file.size) for file in files}
+    wanted = {file.sha256: _artifact(file) for file in files}
     absent = [artifact for artifact in wanted.values() if not stored(store, artifact).exists()]
     if absent:
         _fetch(absent, store, env, on_bytes)
     return {sha256: stored(store, artifact) for sha256, artifact in wanted.items()}
+
+
+def _artifact(file: Artifact | LockedWheel | LockedSdist) -> Artifact:
+    return file if isinstance(file, Artifact) else Artifact(file.filename, file.sha256, file.size)
 
 
 def _fetch(absent: list[Artifact], store: Store, env: Mapping[str, str], on_bytes: Callable[[int], None]) -> None:
@@ -44,7 +49,8 @@ def _fetch(absent: list[Artifact], store: Store, env: Mapping[str, str], on_byte
         on_bytes(count)
 
     def fetch(artifact: Artifact) -> None:
-        download(session, store, artifact, lambda: locate(places, artifact), on_block)
+        own = (Index(session, artifact.index),) if artifact.index else places
+        download(session, store, artifact, lambda: locate(own, artifact), on_block)
 
     largest_first = sorted(absent, key=lambda artifact: -artifact.size)
     with ThreadPoolExecutor(STREAMS) as pool:

@@ -10,8 +10,6 @@ from gb10.document import parse_document
 from gb10.errors import LockStaleError, UsageError
 from gb10.schema import Lock, Recipe
 
-HINT = "./build.py lock"
-
 
 def load_recipe(path: Path) -> Recipe:
     """The image recipe of a YAML file; raises UsageError that lists every mistake."""
@@ -27,21 +25,30 @@ def lock_path(recipe_path: Path) -> Path:
     return recipe_path.with_suffix(".lock.json")
 
 
+def relock(path: Path) -> str:
+    """The command that locks anew, by the path of a recipe or of its lock."""
+    name = path.name.removesuffix(".lock.json").removesuffix(".yaml")
+    known = path.parent.parts[-2:] == ("recipes", "images")
+    return f"./build.py lock --engine {name if known else path.with_name(f'{name}.yaml')}"
+
+
 def load_lock(path: Path) -> Lock:
     """The lock; raises LockStaleError when there is none or it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise LockStaleError("the recipe was never locked", where=f"no file {path}", hint=HINT) from error
+        raise LockStaleError("the recipe was never locked", where=f"no file {path}", hint=relock(path)) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise LockStaleError(f"cannot read the lock {path}", where=str(error), hint=HINT) from error
+        raise LockStaleError(f"cannot read the lock {path}", where=str(error), hint=relock(path)) from error
     try:
         return Lock.model_validate_json(text)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         where = f"{path}: {place}: {first['msg']}" if place else f"{path}: {first['msg']}"
-        raise LockStaleError("this is not a lock that this version of gb10 writes", where=where, hint=HINT) from error
+        raise LockStaleError(
+            "this is not a lock that this version of gb10 writes", where=where, hint=relock(path)
+        ) from error
 
 
 def write_lock(path: Path, lock: Lock) -> None:
@@ -56,7 +63,7 @@ def write_lock(path: Path, lock: Lock) -> None:
 
 def lock_text(lock: Lock) -> str:
     """The lock as its file has it. Pure."""
-    return _layout(lock.model_dump(mode="json", by_alias=True)) + "\n"
+    return _layout(lock.model_dump(mode="json", by_alias=True, exclude_none=True)) + "\n"
 
 
 def _layout(value: object, indent: str = "") -> str:
@@ -70,13 +77,13 @@ def _layout(value: object, indent: str = "") -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def check_lock(recipe: Recipe, lock: Lock) -> None:
-    """Raises LockStaleError when what the lock was made from is not what the recipe says now."""
+def check_lock(recipe: Recipe, lock: Lock, path: Path) -> None:
+    """Raises LockStaleError when what the lock was made from is not what the recipe in ``path`` says now."""
     if lock.input_digest != input_digest(recipe):
         raise LockStaleError(
-            f"the {recipe.engine} recipe changed since it was locked on {lock.created}",
+            f"the recipe {path.name} changed since it was locked on {lock.created}",
             where=f"locked from {lock.input_digest}\nrecipe is   {input_digest(recipe)}",
-            hint=HINT,
+            hint=relock(path),
         )
 
 
@@ -93,6 +100,7 @@ def input_digest(recipe: Recipe) -> str:
             "tools": sorted(recipe.all_tools),
             "sdists": sorted({source.sdist for source in recipe.sources.values() if source.sdist}),
             **_git_sources(recipe),
+            **({"indexes": recipe.index_of} if recipe.indexes else {}),
         }
     )
 

@@ -12,12 +12,23 @@ from gb10.artifact import Checkout
 from gb10.checkout import resolve
 from gb10.debian.resolve import resolve_set
 from gb10.errors import LockStaleError, UsageError
+from gb10.fetch import redact
 from gb10.index.client import Index, open_index_session, size_of
 from gb10.index.settings import read_settings
 from gb10.lock.file import base_digest, input_digest, load_lock, load_recipe, lock_path
 from gb10.lock.resolver import Resolver
 from gb10.lock.wheels import lock_wheels, locked_wheels, sha256_of
-from gb10.schema import ARCHITECTURES, Architecture, Lock, LockedCheckout, LockedDeb, LockedDebs, LockedSdist, Recipe
+from gb10.schema import (
+    ARCHITECTURES,
+    Architecture,
+    Lock,
+    LockedCheckout,
+    LockedDeb,
+    LockedDebs,
+    LockedSdist,
+    Recipe,
+    requirement_name,
+)
 from gb10.store import Store
 
 BASE = "base"
@@ -38,7 +49,7 @@ def resolve_lock(
     """The same for a recipe that is in no file; what ``old`` locks stays where it fits."""
     upgrade = tuple(str(canonicalize_name(name)) for name in upgrade)
     _check_names(upgrade, old)
-    index = _index(env)
+    index = main_index(env)
     keep_base = old and old.base_digest == base_digest(recipe) and BASE not in upgrade
     sdists: dict[str, LockedSdist | LockedCheckout] = {
         **lock_sdists(recipe, index), **lock_checkouts(recipe, store, env)
@@ -72,7 +83,8 @@ def _check_names(upgrade: Iterable[str], old: Lock | None) -> None:
             raise UsageError(f"nothing named {name!r} is locked", hint=hint)
 
 
-def _index(env: Mapping[str, str]) -> Index:
+def main_index(env: Mapping[str, str]) -> Index:
+    """The index that pip's settings name. Raises UsageError."""
     url = read_settings(env).url
     if url is None:
         raise UsageError("pip's configuration says no-index, and `lock` must ask an index", hint="unset PIP_NO_INDEX")
@@ -81,8 +93,14 @@ def _index(env: Mapping[str, str]) -> Index:
 
 def lock_sdists(recipe: Recipe, index: Index) -> dict[str, LockedSdist]:
     """The source archives that the recipe names, by project. Raises UsageError, FetchError."""
-    found = [_sdist(source.sdist, index) for source in recipe.sources.values() if source.sdist]
+    pinned = [source.sdist for source in recipe.sources.values() if source.sdist]
+    found = [_sdist(sdist, own_index(recipe, requirement_name(sdist), index)) for sdist in pinned]
     return {sdist.name: sdist for sdist in found}
+
+
+def own_index(recipe: Recipe, project: str, index: Index) -> Index:
+    """The index that the recipe names for a project, else ``index``."""
+    return Index(index.session, recipe.index_of[project]) if project in recipe.index_of else index
 
 
 def lock_checkouts(recipe: Recipe, store: Store, env: Mapping[str, str]) -> dict[str, LockedCheckout]:
@@ -114,7 +132,9 @@ def _sdist(pinned: str, index: Index) -> LockedSdist:
                 sha256=sha256_of(link),
                 size=size_of(index.session, link),
             )
-    raise UsageError(f"the index has no source archive {pinned}", hint="correct it under sources in the recipe")
+    raise UsageError(f"the index has no source archive {pinned}", where=redact(index.url),
+                     hint="what is compiled or patched needs one: correct it under sources in the recipe, or take the "
+                     "release from git\n({git: URL, tag: vX.Y.Z})")  # fmt: skip
 
 
 def lock_debs(recipe: Recipe, store: Store, env: Mapping[str, str]) -> LockedDebs:

@@ -1,5 +1,6 @@
 """Versions from requirements, by uv: the network index alone decides, never what one machine holds."""
 
+import re
 import shutil
 import sys
 import tomllib
@@ -15,11 +16,16 @@ from gb10.errors import FetchError, UsageError
 from gb10.fetch import ca_bundle
 from gb10.index.page import Link
 from gb10.index.settings import uv_env
+from gb10.lock.named import bound, split
 from gb10.lock.platforms import Platform, best_wheel
-from gb10.schema import Recipe
+from gb10.schema import Recipe, requirement_name
 from gb10.store import Store
 
 NO_SOLUTION = "No solution found"
+MISFIT = "the requirements do not fit together"
+BECAUSE = re.compile(r"[Bb]ecause (.+?), we can conclude", re.DOTALL)
+YANKED = re.compile(r"^warning: `([^=`]+)==([^`]+)` is yanked(?: \(reason: \"(.*)\"\))?")
+PROJECT = "pyproject.toml"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +39,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Resolver:
-    """uv with one index and the recipe's constraints and overrides."""
+    """uv with one index, those that the recipe names for some projects, and its constraints and overrides."""
 
     store: Store
     env: Mapping[str, str]
@@ -45,32 +51,48 @@ class Resolver:
     ) -> tuple[Resolved, ...]:
         """The closure, sorted by name; ``pins`` (name -> version) are kept where they fit.
 
-        Raises UsageError (no versions fit together) and FetchError (the index cannot be read).
+        Raises UsageError (no versions fit together, or one was yanked) and FetchError (the index cannot be read).
         """
         work = self.store.scratch("resolve")
         output = work / "pylock.toml"
         try:
-            for name, lines in self._inputs(requirements).items():
+            inputs = self._inputs(requirements)
+            for name, lines in inputs.items():
                 (work / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
             output.write_text(preferences(pins, self.recipe.python), encoding="utf-8")
-            proc.capture([*self._argv(platform), *options], env=self._env(), cwd=work)
+            more = [PROJECT] if PROJECT in inputs else []
+            argv = [*self._argv(platform), *more, *options]
+            proc.stream(argv, log=work / "log", on_line=self._refuse_yanked, env=self._env(), cwd=work)
             return read_resolution(output.read_text(encoding="utf-8"), platform)
         except proc.CommandFailedError as error:
             raise _explained(error, platform) from error
         finally:
             shutil.rmtree(work)
 
+    def _refuse_yanked(self, line: str) -> None:
+        """Raise UsageError where uv warns that it takes a withdrawn file, since only that version is asked for."""
+        found = YANKED.match(line)
+        if found and found[1] not in {requirement_name(one.requirement) for one in self.recipe.overrides}:
+            raise UsageError(
+                f"{found[1]} {found[2]} was yanked: those who published it took it back",
+                where=f"their reason: {found[3] or 'none given'}",
+                hint="require another release; if it must be this one, say why in the recipe:\n"
+                f"overrides: [{{requirement: {found[1]}=={found[2]}, why: …}}]",
+            )
+
     def _inputs(self, requirements: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+        named, others = split(self.recipe, requirements)
         return {
-            "requirements.txt": requirements,
+            "requirements.txt": others,
             "constraints.txt": self.recipe.constraints,
             "overrides.txt": tuple(override.requirement for override in self.recipe.overrides),
+            **({PROJECT: (bound(self.recipe, named),)} if named else {}),
         }
 
     def _argv(self, platform: Platform) -> list[str]:
         newest = self.recipe.exclude_newer
         return [
-            uv.find_uv_bin(), "pip", "compile", "requirements.txt", "--quiet", "--no-config", "--no-progress",
+            uv.find_uv_bin(), "pip", "compile", "requirements.txt", "--no-config", "--no-progress",
             "--constraints", "constraints.txt", "--overrides", "overrides.txt",
             "--format", "pylock.toml", "--output-file", "pylock.toml", "--no-header",
             "--default-index", self.index_url, "--only-binary", ":all:", "--python", sys.executable,
@@ -118,9 +140,11 @@ def _link(wheel: dict[str, object]) -> Link:
 
 def _explained(error: proc.CommandFailedError, platform: Platform) -> UsageError | FetchError:
     if NO_SOLUTION in error.tail:
+        steps = [" ".join(step.split()) for step in BECAUSE.findall(error.tail)]
+        reason = f": {'; and '.join(dict.fromkeys((steps[0], steps[-1])))}" if steps else ""
         return UsageError(
-            f"the requirements do not fit together on {platform.uv_name}",
-            where=error.tail,
+            f"{MISFIT} on {platform.uv_name}{reason}",
+            where=None if len(steps) in (1, 2) else error.tail,  # what lies between
             hint="change the requirement or constraint named last; when the index lags behind what a package\n"
             "declares, add an override with its reason to the recipe",
         )

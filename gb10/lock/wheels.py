@@ -10,8 +10,10 @@ import requests
 from gb10.errors import FetchError
 from gb10.index.client import size_of
 from gb10.index.page import Link
+from gb10.lock.named import check_origin, offered
 from gb10.lock.platforms import platform_of
 from gb10.lock.resolver import Resolved, Resolver
+from gb10.lock.torch import TORCH, built_with
 from gb10.schema import ARCHITECTURES, Architecture, Lock, LockedWheel, LockedWheels, Recipe
 
 STREAMS = 8
@@ -55,15 +57,31 @@ def _purposes(recipe: Recipe) -> tuple[tuple[str, tuple[str, ...], tuple[str, ..
 def lock_wheels(
     resolver: Resolver, session: requests.Session, old: Lock | None, upgrade: tuple[str, ...]
 ) -> LockedWheels:
-    """Every wheel with its hash and size; sizes are asked only for files that ``old`` does not hold."""
+    """Every wheel with its hash and size; sizes are asked only for files that ``old`` does not hold.
+
+    An index that the recipe names is asked before anything is resolved, and what came of its projects is held against
+    it. Raises UsageError, FetchError.
+    """
+    named = offered(session, resolver.recipe)
     sets = Choice(resolver, old, upgrade).sets()
-    links = [entry.link for by_architecture in sets.values() for found in by_architecture.values() for entry in found]
-    sizes = _sizes(session, links, _known_sizes(old))
-    locked = {
-        purpose: {name: _wheels(by_architecture[name], sizes) for name in ARCHITECTURES}
-        for purpose, by_architecture in sets.items()
-    }
-    return LockedWheels(image=locked["image"], tools=locked["tools"])
+    entries = [entry for by_architecture in sets.values() for found in by_architecture.values() for entry in found]
+    for entry in entries:
+        check_origin(named, entry.name, entry.link)
+    sizes = _sizes(session, (entry.link for entry in entries), _known_sizes(old))
+    image = {name: _wheels(sets["image"][name], sizes, _cuda(resolver, name, sets["image"][name], old))
+             for name in ARCHITECTURES}  # fmt: skip
+    return LockedWheels(image=image, tools={name: _wheels(sets["tools"][name], sizes) for name in ARCHITECTURES})
+
+
+def _cuda(resolver: Resolver, architecture: Architecture, found: tuple[Resolved, ...], old: Lock | None) -> str | None:
+    """What the torch of an image is built with; asked only for one that ``old`` does not tell of."""
+    torch = next((entry for entry in found if entry.name == TORCH), None)
+    known = {wheel.sha256: wheel.cuda for wheel in locked_wheels(old) if wheel.cuda} if old else {}
+    if torch is None or torch.link.sha256 in known:
+        return known[torch.link.sha256 or ""] if torch else None
+    recipe, pins = resolver.recipe, {entry.name: entry.version for entry in found}
+    platform = platform_of(recipe.base.suite, recipe.python, architecture)
+    return built_with(torch, lambda requirement: resolver.resolve((requirement,), platform, pins))
 
 
 def _known_sizes(old: Lock | None) -> dict[str, int]:
@@ -83,7 +101,7 @@ def _sizes(session: requests.Session, links: Iterable[Link], known: Mapping[str,
         return {**known, **dict(zip(absent, sizes, strict=True))}
 
 
-def _wheels(found: Iterable[Resolved], sizes: Mapping[str, int]) -> tuple[LockedWheel, ...]:
+def _wheels(found: Iterable[Resolved], sizes: Mapping[str, int], cuda: str | None = None) -> tuple[LockedWheel, ...]:
     return tuple(
         LockedWheel(
             name=entry.name,
@@ -91,6 +109,7 @@ def _wheels(found: Iterable[Resolved], sizes: Mapping[str, int]) -> tuple[Locked
             filename=entry.link.filename,
             sha256=sha256_of(entry.link),
             size=sizes[sha256_of(entry.link)],
+            cuda=cuda if entry.name == TORCH else None,
         )
         for entry in found
     )

@@ -11,11 +11,12 @@ from gb10.compiles import INSTALLER
 from gb10.engine.buildx import BuildRequest, lent_network
 from gb10.engine.connection import Engine
 from gb10.engine.progress import Event, LogLine
-from gb10.errors import PatchError
+from gb10.errors import BuildError, PatchError
 from gb10.model import Inputs, Origin
-from gb10.pipeline.builder import run_build
+from gb10.pipeline.builder import log_path, run_build
 from gb10.pipeline.compile_cache import SAYS, SCRIPT, cache_secret
 from gb10.pipeline.context import Lay, build_context, tree, wheels
+from gb10.pipeline.diagnosis import diagnosed
 from gb10.pipeline.estimate import step_seconds
 from gb10.pipeline.patched import patched_files
 from gb10.pipeline.prepare import fetch_files, make_rootfs, store_paths
@@ -70,7 +71,11 @@ def compile_step(
             out=work,
             build_args=build_args,
         )
-        run_build(shop, engine, request, step, lambda event: _note(shop, task, event))
+        try:
+            run_build(shop, engine, request, step, lambda event: _note(shop, task, event))
+        except BuildError as error:
+            log = log_path(shop, step)
+            raise diagnosed(error, log, log.read_text(encoding="utf-8"), step.name) from error
 
 
 def _origin(shop: Workshop, origin: Origin) -> dict[str, Lay]:

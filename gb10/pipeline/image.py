@@ -26,7 +26,7 @@ from gb10.pipeline.proof import (
 )
 from gb10.pipeline.wheels import wheel_file
 from gb10.pipeline.workshop import Workshop
-from gb10.plan import Plan
+from gb10.plan import Plan, torch_problem
 from gb10.verify.verdict import Verdict
 
 
@@ -45,8 +45,16 @@ class Verified:
     hit: bool
 
 
+def require_torch(plan: Plan) -> None:
+    """Raise UsageError for an image whose torch is not built with the recipe's CUDA."""
+    problem = torch_problem(plan)
+    if problem:
+        raise problem
+
+
 def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: str | None) -> Verified:
     """The verified image of a plan, tagged; raises FetchError, BuildError or VerifyError, and then moves no tag."""
+    require_torch(plan)
     tags = (*plan.tags, *([tag] if tag else ()))
     with shop.store.locked("image", lambda: shop.talk.say("another run is building: waiting for it")):
         engine = ready_engine(shop)

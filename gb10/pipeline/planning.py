@@ -54,7 +54,7 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
     path = shop.catalog.recipe(request.engine)
     recipe = load_recipe(path)
     lock = load_lock(lock_path(path))
-    check_lock(recipe, lock)
+    check_lock(recipe, lock, path)
     if request.refs:
         recipe = with_refs(recipe, request.refs)
         lock = lock_refs(shop, recipe, lock, request.refs)

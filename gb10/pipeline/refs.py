@@ -1,6 +1,6 @@
 """``--vllm-ref VERSION`` and its like: a recipe with other releases, locked on the fly and kept in the store."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -9,8 +9,12 @@ from packaging.version import InvalidVersion, Version
 
 from gb10.digest import digest
 from gb10.errors import UsageError
+from gb10.index import Link
 from gb10.lock import check_lock, load_lock, resolve_lock, write_lock
 from gb10.lock.file import input_digest
+from gb10.lock.relock import main_index, own_index
+from gb10.lock.resolver import MISFIT
+from gb10.pipeline.releases import version_of
 from gb10.pipeline.workshop import Workshop
 from gb10.schema import Lock, Recipe, Source, requirement_name
 from gb10.store import note_use
@@ -18,6 +22,7 @@ from gb10.store import note_use
 PROJECTS: Final = {"vllm": "vllm", "sglang": "sglang", "flashinfer": "flashinfer-python"}
 """What the index calls them."""
 ROOM, FILE = "resolved", "lock.json"
+NEWEST = 5
 
 
 def with_refs(recipe: Recipe, refs: Mapping[str, str]) -> Recipe:
@@ -64,11 +69,11 @@ def lock_refs(shop: Workshop, recipe: Recipe, base: Lock, refs: Mapping[str, str
         there = (entry / FILE).exists()
         if not there:
             with shop.talk.task(f"resolve {named}"):
-                made = _resolved(shop, recipe, base, named)
+                made = _resolved(shop, recipe, base, refs, named)
             shop.store.replace(entry, lambda work: _keep(work, made))
         lock = load_lock(entry / FILE)
         note_use(entry / FILE)
-    check_lock(recipe, lock)
+    check_lock(recipe, lock, entry / FILE)
     wheels = len(lock.wheels.image["arm64"])
     how = "as locked on the fly before" if there else "locked on the fly"
     shop.talk.say(f"{how}: {named}, {wheels} wheels, kept in the store; the recipe and its lock are unchanged")
@@ -79,10 +84,31 @@ def _keep(work: Path, lock: Lock) -> None:
     write_lock(work / FILE, lock)
 
 
-def _resolved(shop: Workshop, recipe: Recipe, base: Lock, named: str) -> Lock:
+def require_release(links: Iterable[Link], source: str, text: str) -> None:
+    """Raise UsageError, with the newest releases, for one of which the index has no file, or only withdrawn ones."""
+    found = [(version, link) for link in links if (version := version_of(link))]
+    asked = [link for version, link in found if version == Version(text)]
+    if any(not link.yanked for link in asked):
+        return
+    good = sorted({version for version, link in found if not link.yanked and not version.is_prerelease}, reverse=True)
+    problem = (
+        f"{source} {text} was yanked: those who published it took it back"
+        if asked
+        else f"the package index has no {source} {text}"
+    )
+    raise UsageError(problem, where=f"newest: {', '.join(map(str, good[:NEWEST])) or 'none'}",
+                     hint=f"name one that it has with --{source}-ref")  # fmt: skip
+
+
+def _resolved(shop: Workshop, recipe: Recipe, base: Lock, refs: Mapping[str, str], named: str) -> Lock:
+    index = main_index(shop.env)
+    for source, text in refs.items():
+        require_release(own_index(recipe, PROJECTS[source], index).links(PROJECTS[source]), source, text)
     try:
         made = resolve_lock(recipe, base, store=shop.store, env=shop.env)
     except UsageError as error:
+        if not error.message.startswith(MISFIT):
+            raise
         raise UsageError(f"{named}: {error.message}", where=error.where,
                          hint="name the releases that fit together (--flashinfer-ref beside --vllm-ref); what else "
                               "must move is a recipe of\nyour own: copy it, change it, "

@@ -95,7 +95,7 @@ def _released(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, 
         raise UsageError(f"--source {source}: the {recipe.engine} image has nothing of {source}",
                          hint="choose the engine whose source it is: --engine")  # fmt: skip
     named = next((name for name in recipe.sources if recipe.project(name) == place.project), None)
-    wheels = artifacts(wheel for wheel in lock.wheels.image[target] if wheel.name == place.project)
+    wheels = artifacts(recipe, (wheel for wheel in lock.wheels.image[target] if wheel.name == place.project))
     file = source_archive(named, recipe, lock) if named else wheels[0]
     fetch_locked(shop, [file])
     tree = open_stored(shop, store_paths(shop, [file])[0], file)

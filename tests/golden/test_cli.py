@@ -70,6 +70,8 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) ->
         ("wrong-arch", ["plan", "--arch", "sm_121a"]),
         ("wrong-platform", ["plan", "--platform", "linux/arm64/v8"]),
         ("wrong-engine", ["plan", "--engine", "vlm"]),
+        ("no-cuda-torch", ["image", "--engine", "sglang-0.5.10"]),
+        ("other-cuda-torch", ["image", "--engine", "sglang-0.5.10", "--arch", "12.0f"]),
         ("no-overlay", ["plan", "--overlay", "nowhere"]),
         ("patches-help", ["patches"]),
         ("no-patch", ["patches", "show", "nothing"]),

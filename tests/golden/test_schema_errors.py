@@ -34,6 +34,19 @@ MISTAKES = {
         "method: source, source: alpha, headers: [torch]",
     ),
     "targets-of-kernels": ("method: aot", "targets: [_C], method: aot"),
+    "index-of-nobody": ("layers:", "indexes: {own: {url: https://a.invalid, packages: [beta]}}\nlayers:"),
+    "index-of-two": (
+        "layers:",
+        "indexes: {b: {url: https://b.invalid, packages: [alpha]}, a: {url: https://a.invalid, packages: [alpha]}}\n"
+        "layers:",
+    ),
+    "index-overridden": (
+        "layers:",
+        "overrides: [{requirement: Alpha==2, why: it is newer}]\n"
+        "indexes: {own: {url: https://a.invalid, packages: [alpha]}}\nlayers:",
+    ),
+    "index-unencrypted": ("layers:", "indexes: {own: {url: http://a.invalid, packages: [alpha]}}\nlayers:"),
+    "index-with-a-password": ("layers:", "indexes: {own: {url: https://me:pw@a.invalid, packages: [alpha]}}\nlayers:"),
     "layer-of-nothing": ("{name: one, packages: [alpha]}", "{name: one}"),
     "two-rests": ("{name: one, packages: [alpha]}", "{name: one, rest: true}"),
     "bad-architecture": ("amd64: [", "x86_64: ["),

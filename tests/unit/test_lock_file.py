@@ -58,6 +58,7 @@ def test_what_decides_no_file_leaves_the_lock_fresh(tmp_path: Path, recipe: Reci
         (('python: "3.13"', 'python: "3.14"'), False),
         (("requirements:", "exclude-newer: 2026-11-20\nrequirements:"), False),
         (("      - ccache\n", ""), True),
+        (("requirements:", "indexes: {own: {url: https://a.invalid/whl, packages: [torch]}}\nrequirements:"), False),
         (("suite: trixie", "suite: bookworm"), True),
         (("amd64: [g++-aarch64", "amd64: [g++-14-aarch64"), True),
     ],
@@ -67,16 +68,15 @@ def test_what_decides_a_file_makes_the_lock_stale(
 ) -> None:
     changed = edited(tmp_path, *edit)
     with pytest.raises(LockStaleError, match="changed since it was locked"):
-        check_lock(changed, lock)
+        check_lock(changed, lock, RECIPE)
     assert (base_digest(changed) != base_digest(recipe)) == base
 
 
-def test_the_committed_lock_is_fresh_and_as_we_write_it(recipe: Recipe, lock: Lock) -> None:
-    check_lock(recipe, lock)
-    assert lock_path(RECIPE).read_text(encoding="utf-8") == lock_text(lock)
-
-
-def test_the_committed_lock_names_no_host(lock: Lock) -> None:
+@pytest.mark.parametrize("path", sorted(RECIPE.parent.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_committed_lock_is_fresh_as_we_write_it_and_names_no_host(path: Path) -> None:
+    lock = load_lock(lock_path(path))
+    check_lock(load_recipe(path), lock, path)
+    assert lock_path(path).read_text(encoding="utf-8") == lock_text(lock)
     assert "://" not in lock_text(lock)
 
 
@@ -101,8 +101,8 @@ def test_written_and_read_again_is_the_same(tmp_path: Path, lock: Lock) -> None:
 
 def test_no_lock_yet(tmp_path: Path) -> None:
     with pytest.raises(LockStaleError, match="never locked") as caught:
-        load_lock(tmp_path / "x.lock.json")
-    assert caught.value.hint == "./build.py lock"
+        load_lock(tmp_path / "x-1.2.lock.json")
+    assert caught.value.hint == f"./build.py lock --engine {tmp_path / 'x-1.2.yaml'}"
 
 
 @pytest.mark.parametrize(

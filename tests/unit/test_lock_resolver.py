@@ -5,8 +5,10 @@ import tomllib
 import pytest
 
 from gb10.errors import UsageError
+from gb10.index.page import Link
 from gb10.lock.platforms import Platform
-from gb10.lock.resolver import preferences, read_resolution
+from gb10.lock.resolver import Resolved, preferences, read_resolution
+from gb10.lock.torch import built_with
 
 ARM = Platform(python="3.13", architecture="arm64", glibc=39)
 PYLOCK = """\
@@ -50,3 +52,28 @@ def test_no_wheel_for_the_platform() -> None:
 def test_preferences_are_a_pylock(pins: dict[str, str]) -> None:
     document = tomllib.loads(preferences(pins, "3.13"))
     assert {entry["name"]: entry["version"] for entry in document["packages"]} == pins
+
+
+def resolved(name: str, version: str) -> Resolved:
+    return Resolved(name=name, version=version, link=Link(filename=f"{name}.whl", url="https://index.invalid"))
+
+
+@pytest.mark.parametrize(
+    ("version", "asks", "cuda"),
+    [
+        ("2.9.1+cu130", None, "13.0"),
+        ("2.9.1+cu129", None, "12.9"),
+        ("2.9.1+cpu", None, "none"),
+        ("2.9.1", {"sympy": "1.14", "nvidia-cuda-runtime-cu12": "12.8.90"}, "12.8"),
+        ("2.14.0", {"cuda-toolkit": "13.0.3", "nvidia-cuda-runtime": "13.0.96"}, "13.0"),
+        ("2.9.1", {"sympy": "1.14"}, "none"),
+        ("2.9.1+vendor.1", {"sympy": "1.14"}, None),
+    ],
+)
+def test_a_torch_tells_its_cuda(version: str, asks: dict[str, str] | None, cuda: str | None) -> None:
+    def closure(requirement: str) -> list[Resolved]:
+        assert requirement == f"torch=={version}"
+        assert asks is not None, "the label says it"
+        return [resolved(name, found) for name, found in asks.items()]
+
+    assert built_with(resolved("torch", version), closure) == cuda

@@ -7,9 +7,10 @@ import pytest
 from gb10.catalog import ROOT
 from gb10.cli.common import request
 from gb10.errors import UsageError
+from gb10.index import Link
 from gb10.lock import load_recipe
 from gb10.lock.file import input_digest
-from gb10.pipeline.refs import with_refs
+from gb10.pipeline.refs import require_release, with_refs
 from gb10.plan import image_tag, plan_image
 from gb10.schema import Recipe
 from tests.unit.test_mods_plan import inputs, plan
@@ -56,3 +57,26 @@ def test_the_request_has_what_was_named() -> None:
     refs = {"vllm": None, "sglang": None, "flashinfer": "0.7.2"}
     asked = request("vllm", "12.1f", None, None, sources=["vllm=../vllm"], refs=refs)
     assert (asked.refs, asked.sources) == ({"flashinfer": "0.7.2"}, ("vllm=../vllm",))
+
+
+def link(filename: str, *, yanked: bool = False) -> Link:
+    return Link(filename=filename, url=f"https://index.invalid/{filename}", yanked=yanked)
+
+
+def test_a_release_that_the_index_has_not_is_told_with_the_newest() -> None:
+    links = [link(f"vllm-{version}.tar.gz") for version in ("0.9.2", "0.33.0", "0.32.0", "0.34.0rc1")]
+    links += [link("vllm-0.31.0.tar.gz", yanked=True), link("vllm-0.30.0.zip"), link("notes.txt")]
+    require_release(links, "vllm", "0.32")
+    for text, words in (
+        ("9.9.9", "the package index has no vllm 9.9.9"),
+        ("0.31.0", "vllm 0.31.0 was yanked: those who published it took it back"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            require_release(links, "vllm", text)
+        assert caught.value.message == words
+        assert caught.value.where == "newest: 0.33.0, 0.32.0, 0.30.0, 0.9.2"
+        assert caught.value.hint == "name one that it has with --vllm-ref"
+
+
+def test_a_release_of_which_one_file_was_yanked_is_there() -> None:
+    require_release([link("vllm-1.tar.gz", yanked=True), link("vllm-1-py3-none-any.whl")], "vllm", "1")

@@ -1,0 +1,28 @@
+"""Which CUDA a torch wheel is built with: its version's label says it, else the CUDA run time that it asks for."""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from packaging.version import Version
+
+from gb10.lock.resolver import Resolved
+
+TORCH: Final = "torch"
+NONE: Final = "none"
+LABEL: Final = re.compile(r"cu(\d+)(\d)")
+RUN_TIME: Final = re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
+
+
+def built_with(torch: Resolved, closure: Callable[[str], Iterable[Resolved]]) -> str | None:
+    """``13.0``, ``none`` for a build without CUDA, None where nothing tells. ``closure``: what torch alone asks for."""
+    label = Version(torch.version).local
+    labelled = LABEL.fullmatch(label or "")
+    if labelled:
+        return f"{labelled[1]}.{labelled[2]}"
+    if label == "cpu":
+        return NONE
+    for entry in closure(f"{TORCH}=={torch.version}"):
+        if RUN_TIME.fullmatch(entry.name):
+            return ".".join(entry.version.split(".")[:2])
+    return None if label else NONE

@@ -1,0 +1,49 @@
+"""Diagnosis: what a compile's log says went wrong, as one error: the unit, the compiler's first words, what now. Pure.
+
+It reads what ninja and the compilers print; a log that it cannot read leaves the error as it was.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from gb10.errors import BuildError
+
+STEP: Final = re.compile(r"^#\d+ ")
+FAILED: Final = re.compile(r"^FAILED: (?:\[code=\d+\] )?(\S+)")
+KILLED: Final = re.compile(
+    r"^FAILED: \[code=(?:137|247)\]|^Killed$|Killed signal terminated program|died due to signal 9|exit code: 137$"
+)
+"""How ninja, a shell, gcc, nvcc and BuildKit tell of SIGKILL; Python's -9 is 247 to ninja."""
+COMPLAINT: Final = re.compile(r"\b(?:error|fatal)\s*:|undefined reference to")
+KEPT: Final = "run again: what the compile cache holds is not compiled again"
+
+
+def diagnosed(error: BuildError, log: Path, text: str, step: str) -> BuildError:
+    """The error of a failed compile in its user's words, from the text of its log; else ``error`` itself."""
+    lines, unit = [STEP.sub("", line) for line in text.splitlines()], ""
+    for number, line in enumerate(lines):
+        failed = FAILED.match(line)
+        unit = "/".join(Path(failed[1]).parts[-2:]) if failed else unit  # module and file
+        if KILLED.search(line):
+            return _killed(log, unit or step)
+        if failed:
+            begin = number + 2  # behind the command
+            first = next((at for at in range(begin, len(lines)) if COMPLAINT.search(lines[at])), None)
+            if first is not None and not any(KILLED.search(other) for other in lines[begin : first + 1]):
+                return _refused(log, unit, lines[first : first + 3])
+    return error
+
+
+def _refused(log: Path, unit: str, said: list[str]) -> BuildError:
+    """The complaint, the line of source that it is about, the mark below."""
+    verb = "link" if unit.endswith(".so") else "compile"
+    below = [line for line in said[1:] if line.startswith(" ")]
+    return BuildError(f"{unit} does not {verb}: {said[0]}", where="\n".join([*below, f"log: {log}"]),
+                      hint=f"correct what it names, in your patch or checkout if it is theirs; {KEPT}")  # fmt: skip
+
+
+def _killed(log: Path, unit: str) -> BuildError:
+    hint = "stop other programs, or compile fewer units at once: GB10_JOBS=1\nthe largest units take up to 9 GB each; "
+    return BuildError(f"the compiler of {unit} was killed, as Linux does when memory runs out", where=f"log: {log}",
+                      hint=f"{hint}where that is too much, --builder names another machine\n{KEPT}")  # fmt: skip

@@ -1,0 +1,105 @@
+"""What a compile's log becomes: lines that real compiles printed, cut to what decides."""
+
+from pathlib import Path
+
+import pytest
+
+from gb10.errors import BuildError
+from gb10.pipeline.diagnosis import diagnosed
+
+LOG = Path("/store/logs/kernels.log")
+AS_IT_WAS = BuildError("build step failed: [compile 1/1] RUN", where="its last lines")
+UNIT = "/build/cached_ops/silu_and_mul/generated_silu_and_mul.cuda.o"
+NVCC = "/cuda/bin/nvcc -ccbin aarch64-linux-gnu-g++ -Werror -c silu_and_mul.cu"
+END = """\
+#9 ninja: build stopped: subcommand failed.
+#9 flashinfer.aot: Ninja build failed.
+#9 ERROR: process "/bin/sh -c set -eux" did not complete successfully: exit code: 1
+"""
+REFUSED = f"""\
+#9 + python3 /inside/aot.py --source /source
+#9 [1/2] {NVCC}
+#9 FAILED: [code=2] {UNIT}
+#9 {NVCC}
+#9 /source/include/flashinfer/norm.cuh(7): warning #177-D: variable was declared but never referenced
+#9 /source/include/flashinfer/activation.cuh(25): error: identifier "no_such_thing" is undefined
+#9   static int broken = no_such_thing;
+#9                       ^
+#9
+#9 1 error detected in the compilation of "/build/generated/silu_and_mul.cu".
+{END}"""
+KILLED = f"""\
+#9 [1/2] {NVCC}
+#9 FAILED: [code=137] {UNIT}
+#9 {NVCC}
+#9 Killed
+{END}"""
+LINK = f"""\
+#9 FAILED: [code=1] /built/gb10_moe/gb10_moe.so
+#9 aarch64-linux-gnu-g++ -shared gb10_moe/ops.cpp.o -o /built/gb10_moe/gb10_moe.so
+#9 /usr/lib/ld: gb10_moe/wrong.cpp.o: in function `gb10_wrong()':
+#9 wrong.cpp:(.text+0x0): undefined reference to `aoti_torch_no_such_call'
+#9 collect2: error: ld returned 1 exit status
+{END}"""
+
+
+def told(text: str) -> str:
+    return str(diagnosed(AS_IT_WAS, LOG, text, "gb10-kernels"))
+
+
+def test_the_first_complaint_is_told_with_its_place() -> None:
+    assert told(REFUSED).splitlines() == [
+        "error: silu_and_mul/generated_silu_and_mul.cuda.o does not compile: "
+        '/source/include/flashinfer/activation.cuh(25): error: identifier "no_such_thing" is undefined',
+        "    static int broken = no_such_thing;",
+        "                        ^",
+        f"  log: {LOG}",
+        "hint: correct what it names, in your patch or checkout if it is theirs; run again: what the compile cache "
+        "holds is not compiled again",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("complaint"),
+    [
+        "/units/ops.cpp:12:3: error: 'x' was not declared in this scope",
+        "/units/ops.cpp:1:10: fatal error: absent.h: No such file or directory",
+        "ptxas /tmp/a.ptx, line 9; error   : Feature 'x' requires .target sm_121a",
+        "nvcc fatal   : Unsupported gpu architecture 'compute_999f'",
+    ],
+)
+def test_every_compiler_is_heard(complaint: str) -> None:
+    older = f"FAILED: moe/ops.cpp.o\n{NVCC}\n{complaint}\n"  # of ninja before 1.13, without the code
+    assert told(older).startswith(f"error: moe/ops.cpp.o does not compile: {complaint}\n")
+
+
+def test_a_library_does_not_link() -> None:
+    text = told(LINK)
+    assert text.startswith("error: gb10_moe/gb10_moe.so does not link: wrong.cpp:(.text+0x0): undefined reference to ")
+    assert text.count("log:") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        (KILLED, "silu_and_mul/generated_silu_and_mul.cuda.o"),
+        (
+            KILLED.replace("[code=137] ", "").replace("#9 FAILED", "FAILED"),
+            "silu_and_mul/generated_silu_and_mul.cuda.o",
+        ),
+        (f"#9 FAILED: [code=247] a/b.o\n#9 {NVCC}\n{END}", "a/b.o"),
+        (f"FAILED: a/b.o\ng++ -c b.cpp\ng++: fatal error: Killed signal terminated program cc1plus\n{END}", "a/b.o"),
+        (f"FAILED: a/b.o\n{NVCC}\nnvcc error   : 'cicc' died due to signal 9 (Kill signal)\n", "a/b.o"),
+        ("#9 ERROR: process did not complete successfully: exit code: 137\n", "gb10-kernels"),
+    ],
+    ids=["nvcc", "older-ninja", "launcher", "gcc", "cicc", "stage"],
+)
+def test_a_killed_compiler_means_memory(text: str, unit: str) -> None:
+    assert told(text).startswith(f"error: the compiler of {unit} was killed, as Linux does when memory runs out\n")
+    assert "GB10_JOBS=1" in told(text)
+    assert f"  log: {LOG}" in told(text)
+
+
+@pytest.mark.parametrize("text", ["", END, "#9 error: not of a unit\n"])
+def test_what_it_cannot_read_it_leaves(text: str) -> None:
+    assert diagnosed(AS_IT_WAS, LOG, text, "gb10-kernels") is AS_IT_WAS
