@@ -3,13 +3,28 @@
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
 from gb10.catalog import ROOT
 from gb10.engine.connection import Engine, client
 from gb10.proc import capture
+
+KERNELS = """
+import json, pathlib
+import flashinfer_jit_cache
+from importlib.metadata import version
+folder = pathlib.Path(flashinfer_jit_cache.__file__).parent
+manifest = json.loads((folder / "manifest.json").read_text())
+import tvm_ffi
+loaded = []
+for name in sorted(manifest["modules"]):
+    tvm_ffi.load_module(str(folder / "modules" / name / f"{name}.so"))
+    loaded.append(name)
+print(json.dumps({"version": version("flashinfer-jit-cache"), "loaded": loaded}))
+"""
+"""Loads every module of the FlashInfer wheel that was compiled here, as FlashInfer itself does."""
 
 
 def build(*arguments: str) -> dict[str, object]:
@@ -26,7 +41,14 @@ def run_python(
     shown = {emulator: "/qemu", **(files or {})}
     with closing(client(engine)) as sdk:
         output: bytes = sdk.containers.run(
-            tag, ["/usr/bin/python3.13", *arguments], entrypoint=["/qemu"], platform="linux/arm64", remove=True,
+            tag, ["/usr/bin/python3", *arguments], entrypoint=["/qemu"], platform="linux/arm64", remove=True,
             network_mode="none", volumes={str(path): {"bind": inside, "mode": "ro"} for path, inside in shown.items()},
         )  # fmt: skip
     return output.decode()
+
+
+def unmet(python: Callable[..., str]) -> list[str]:
+    """What ``pip check`` misses in an image."""
+    code = "import runpy, sys; sys.argv = ['pip', 'check']; runpy.run_module('pip', run_name='__main__')"
+    script = f"try:\n    exec({code!r})\nexcept SystemExit:\n    pass"
+    return [line for line in python("-c", script).splitlines() if line and "No broken requirements" not in line]
