@@ -10,7 +10,7 @@ from gb10.engine.connection import Engine
 from gb10.errors import BuildError, UsageError
 from gb10.inputs import wheel_inputs
 from gb10.pipeline.compile_cache import shared_cache
-from gb10.pipeline.compiling import compile_step, patched_source
+from gb10.pipeline.compiling import compile_step, fetch_nested, patched_source
 from gb10.pipeline.estimate import jobs, kernel_cost
 from gb10.pipeline.prepare import fetch_files
 from gb10.pipeline.proof import prove_wheel
@@ -97,8 +97,10 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path,
 def check_sources(shop: Workshop, plan: Plan) -> None:
     """Hold the patches against the sources that will be compiled, before anything is. Raises PatchError, FetchError."""
     for step in plan.of_kind("wheel"):
-        patched = [origin for origin in wheel_inputs(plan, step.name).origins if origin.patches]
+        inputs = wheel_inputs(plan, step.name)
+        patched = [origin for origin in inputs.origins if origin.patches]
         if patched and not shop.store.entry("wheels", step.key).exists():
+            fetch_nested(shop, inputs)
             fetch_files(shop, (step,))
             for origin in patched:
                 patched_source(shop, origin)

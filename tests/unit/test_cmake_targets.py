@@ -53,14 +53,6 @@ def test_torch_without_the_flags_is_an_error(tmp_path: Path) -> None:
         cmake_targets.nvcc_flags(tmp_path)
 
 
-def test_nested_projects_are_left_out_and_named(tmp_path: Path) -> None:
-    folder = tmp_path / cmake_targets.NESTED
-    folder.mkdir(parents=True)
-    (folder / "flashmla.cmake").write_text("FetchContent_Declare(flashmla GIT_REPOSITORY https://x)\n")
-    assert cmake_targets.leave_out_nested(tmp_path) == ["flashmla"]
-    assert (folder / "flashmla.cmake").read_text() == 'message(STATUS "left out: flashmla")\n'
-
-
 def test_a_project_that_names_no_cutlass_is_refused(tmp_path: Path) -> None:
     asked = options(tmp_path, names="v4.7.1", brings="v4.7.1")
     (asked.source / "CMakeLists.txt").write_text("set(CUTLASS_REVISION v4.7.1)\n", encoding="utf-8")
