@@ -95,12 +95,16 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path,
 
 
 def check_sources(shop: Workshop, plan: Plan) -> None:
-    """Hold the patches against the sources that will be compiled, before anything is. Raises PatchError, FetchError."""
-    for step in plan.of_kind("wheel"):
-        inputs = wheel_inputs(plan, step.name)
-        patched = [origin for origin in inputs.origins if origin.patches]
-        if patched and not shop.store.entry("wheels", step.key).exists():
-            fetch_nested(shop, inputs)
+    """Take what will be compiled from git, then hold the patches against the sources, before anything is compiled.
+
+    Raises FetchError, PatchError.
+    """
+    absent = [step for step in plan.of_kind("wheel") if not shop.store.entry("wheels", step.key).exists()]
+    for step in absent:
+        fetch_nested(shop, wheel_inputs(plan, step.name))
+    for step in absent:
+        patched = [origin for origin in wheel_inputs(plan, step.name).origins if origin.patches]
+        if patched:
             fetch_files(shop, (step,))
             for origin in patched:
                 patched_source(shop, origin)
