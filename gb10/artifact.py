@@ -1,16 +1,34 @@
 """Artifact: one locked file, by content. Pure."""
 
+import re
 from dataclasses import dataclass
+from typing import Final
+
+COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """Files of a git repository: ``paths`` (all when empty) at a tag, which stands for ``commit`` once it was asked."""
+    """Files of a git repository: ``paths`` (all when empty) at a tag, which stands for ``commit`` once it was asked.
+
+    ``pin`` is the tag, or the commit itself. ``submodules`` are the paths of those that are in the tree.
+    """
 
     url: str
-    tag: str
+    pin: str
     paths: tuple[str, ...] = ()
     commit: str = ""
+    submodules: tuple[str, ...] = ()
+
+    @property
+    def what(self) -> str:
+        """The pin with its kind."""
+        return f"the commit {self.pin}" if COMMIT.fullmatch(self.pin) else f"the tag {self.pin}"
+
+    @property
+    def ref(self) -> str:
+        """As a server is asked for it."""
+        return self.pin if COMMIT.fullmatch(self.pin) else f"refs/tags/{self.pin}"
 
 
 @dataclass(frozen=True, slots=True)

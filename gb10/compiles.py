@@ -26,8 +26,8 @@ COMPILE_SCRIPTS: Final[Mapping[str, tuple[str, ...]]] = {
         "aot.py", "cuda_home.py", "extension.py", "gb10_kernels.py", "launch.py", "pack_extension.py",
         "pack_wheel.py")),
     "source": tuple(f"inside/{name}" for name in (
-        "aot.py", "cmake_manifest.py", "cmake_targets.py", "cuda_home.py", "extension.py", "launch.py",
-        "pack_targets.py", "pack_wheel.py")),
+        "aot.py", "cmake_manifest.py", "cmake_nested.py", "cmake_targets.py", "cuda_home.py", "extension.py",
+        "launch.py", "pack_targets.py", "pack_wheel.py")),
 }  # fmt: skip
 PATCHER: Final = tuple(
     f"patches/{name}.py" for name in ("apply", "diff", "foreign", "graft", "parse", "places", "verdict")

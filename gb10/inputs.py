@@ -22,9 +22,11 @@ def wheel_inputs(plan: Plan, name: str) -> Inputs:
         return Inputs(origins=(origin,), wheels=wheels)
     cutlass = Origin(context="cutlass", file=source_archive(build.cutlass_source, recipe, lock),
                      patches=_of_cutlass(plan, build))  # fmt: skip
+    nested = (Origin(context=f"nested-{name}", file=source_archive(name, recipe, lock), nested=name,
+                     patches=options.patches_of(recipe.project(name))) for name in build.handed_in)  # fmt: skip
     own = {requirement_name(tool) for tool in build.tools}
     tools = tuple(wheel for wheel in lock.wheels.tools[options.build] if canonicalize_name(wheel.name) in own)
-    return Inputs(origins=(origin, cutlass), wheels={**wheels, "own-tools-wheels": artifacts(recipe, tools)},
+    return Inputs(origins=(origin, cutlass, *nested), wheels={**wheels, "own-tools-wheels": artifacts(recipe, tools)},
                   bases=("base-build", "base-image"))  # fmt: skip
 
 
@@ -75,8 +77,8 @@ def source_archive(source: str, recipe: Recipe, lock: Lock) -> Artifact:
     if name not in lock.sdists:
         raise UsageError(f"the lock holds no source archive of {name}", hint="./build.py lock --engine RECIPE")
     file = lock.sdists[name]
-    if isinstance(file, LockedCheckout) and told.git and told.tag:
-        checkout = Checkout(told.git, told.tag, told.paths, file.commit)
+    if isinstance(file, LockedCheckout) and told.git:
+        checkout = Checkout(told.git, told.pin, told.paths, file.commit, told.submodules)
         return Artifact(file.filename, file.sha256, file.size, checkout)
     return artifacts(recipe, (file,))[0]
 

@@ -161,11 +161,15 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """An archive that is compiled, with its patches; ``context`` names where the stage finds it."""
+    """An archive that is compiled, with its patches; ``context`` names where the stage finds it.
+
+    ``nested``: as which of the projects that the engine's own fetches from git it is handed in.
+    """
 
     context: str
     file: Artifact
     patches: tuple[PatchUse, ...] = ()
+    nested: str = ""
 
     @property
     def patched(self) -> str:

@@ -16,6 +16,8 @@ from pydantic_core import PydanticCustomError
 
 Architecture = Literal["amd64", "arm64"]
 ARCHITECTURES: Final[tuple[Architecture, ...]] = ("amd64", "arm64")
+ALL: Final = "all"
+"""Among targets: every target that an engine's project compiles for the arch."""
 
 
 def requirement_name(text: str) -> str:
@@ -67,6 +69,7 @@ def _project(text: str) -> str:
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
 Target = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Sentence = Annotated[str, StringConstraints(min_length=10)]
+Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Filename = Annotated[str, StringConstraints(pattern=r"^[^/\s]+$")]
 PoolPath = Annotated[str, StringConstraints(pattern=r"^[^/\s:][^\s:]*$")]
@@ -127,21 +130,37 @@ class NamedIndex(Model):
 
 
 class Source(Model):
-    """A tree that is compiled or unpacked: a project's source archive on the index, or a release's tag in git.
+    """A tree that is compiled or unpacked: a project's source archive on the index, or a tag or a commit in git.
 
-    ``paths`` are the files and folders that are taken of a repository: all when none is named.
+    ``paths`` are the files and folders that are taken of a repository: all when none is named. Of its submodules those
+    are in the tree that ``submodules`` names, by path: the parent says which commit, and where it lies.
     """
 
     sdist: Annotated[str, AfterValidator(_pinned)] | None = None
     git: Annotated[str, StringConstraints(pattern=r"^(https|ssh|file)://\S+$")] | None = None
     tag: Annotated[str, StringConstraints(pattern=r"^v?\d+(\.\d+)+$")] | None = None
+    commit: Commit | None = None
     paths: Annotated[tuple[PoolPath, ...], _unique("the path", str)] = ()
+    submodules: Annotated[tuple[PoolPath, ...], _unique("the submodule", str)] = ()
 
     @model_validator(mode="after")
     def _one_of(self) -> Self:
-        if bool(self.sdist) == bool(self.git) or bool(self.git) != bool(self.tag) or (self.sdist and self.paths):
-            raise ValueError("needs either sdist: NAME==VERSION, or git: URL with tag: vX.Y.Z (and paths: [...])")
+        pins = (self.tag is not None) + (self.commit is not None)
+        of_git = pins + len(self.paths) + len(self.submodules)
+        if bool(self.sdist) == bool(self.git) or pins != bool(self.git) or (self.sdist and of_git):
+            raise ValueError("needs either sdist: NAME==VERSION, or git: URL with tag: vX.Y.Z or commit: <40 hex> "
+                             "(and paths: [...], submodules: [...])")  # fmt: skip
         return self
+
+    @property
+    def pin(self) -> str:
+        """What is taken from git: the tag, or the commit; empty for a source archive."""
+        return self.tag or self.commit or ""
+
+    @property
+    def version(self) -> str:
+        """The version that a tree from git counts as: a tag's, or a local version of no release's."""
+        return self.tag.removeprefix("v") if self.tag else f"0+g{(self.commit or '')[:12]}"
 
 
 class Cutlass(Model):
@@ -166,7 +185,7 @@ class WheelBuild(Model):
 
     ``extension``, kernels of our own (``kernels/<set>/``), linked into torch operators; the source brings CUTLASS.
     ``source``, CMake targets of the engine's own project; what they install replaces that of upstream's wheel, and
-    without targets that wheel stays as it is.
+    without targets that wheel stays as it is. ``all`` are all that the project compiles for the arch.
     """
 
     method: Literal["aot", "extension", "source"]
@@ -175,6 +194,9 @@ class WheelBuild(Model):
     headers: tuple[Name, ...] = ()
     """Wheels of the image that the compile reads headers and libraries of the target from."""
     targets: Annotated[tuple[Target, ...], _unique("the target", str)] = ()
+    nested: dict[Name, Annotated[tuple[Target, ...], Field(min_length=1), _unique("the target", str)]] = {}
+    """Of the projects that the engine's own fetches from git, those that sources of the same names stand for, each with
+    its targets: it is handed in when one of them is compiled."""
     cutlass: Cutlass | None = None
     tools: Requirements = ()
     """Wheels for the build stage of this wheel alone; a closed list, as the recipe's own tools."""
@@ -190,8 +212,10 @@ class WheelBuild(Model):
         compiled = self.method == "source"
         if compiled == bool(self.kernels):
             raise ValueError(f"method {self.method} {'knows no' if compiled else 'needs'} kernels: NAME")
-        if not compiled and (self.targets or self.cutlass or self.tools):
-            raise ValueError("targets, cutlass and tools are for method source")
+        if not compiled and (self.targets or self.nested or self.cutlass or self.tools):
+            raise ValueError("targets, nested, cutlass and tools are for method source")
+        if ALL in self.targets and len(self.targets) > 1:
+            raise ValueError(f"targets: {ALL} stands alone")
         if compiled and not self.cutlass:
             raise ValueError("method source needs cutlass: {source: NAME}")
         return self
@@ -202,9 +226,16 @@ class WheelBuild(Model):
         return self.cutlass.source if self.cutlass else self.source
 
     @property
+    def handed_in(self) -> tuple[str, ...]:
+        """The nested projects that its targets are compiled from."""
+        return tuple(
+            name for name, own in sorted(self.nested.items()) if ALL in self.targets or {*own} & {*self.targets}
+        )
+
+    @property
     def sources(self) -> tuple[str, ...]:
         """The sources that it is compiled from."""
-        return tuple(dict.fromkeys((self.source, self.cutlass_source)))
+        return tuple(dict.fromkeys((self.source, self.cutlass_source, *self.handed_in)))
 
 
 class Layer(Model):
@@ -286,9 +317,12 @@ class Recipe(Model):
     @model_validator(mode="after")
     def _references(self) -> Self:
         for name, wheel in self.wheels.items():
-            for source in wheel.sources:
+            for source in (*wheel.sources, *wheel.nested):
                 if source not in self.sources:
                     raise ValueError(f"wheels.{name} names the source {source!r}, which sources does not define")
+            archive = next((nested for nested in wheel.nested if not self.sources[nested].git), None)
+            if archive:
+                raise ValueError(f"wheels.{name} nests {archive}: name it by git: URL, as the engine's project does")
         projects = [self.project(source) for source in self.sources]
         twice = next((name for index, name in enumerate(projects) if name in projects[:index]), None)
         if twice:
@@ -339,9 +373,13 @@ class LockedSdist(IndexFile):
 
 
 class LockedCheckout(IndexFile):
-    """A commit's files as git archives them; the recipe says where git has them."""
+    """A commit's files as git archives them; the recipe says where git has them.
 
-    commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+    ``input_digest`` is over what the recipe says of it.
+    """
+
+    commit: Commit
+    input_digest: Sha256
 
 
 class LockedDebs(Model):
@@ -361,7 +399,8 @@ class LockedWheels(Model):
 class Lock(Model):
     """Every byte that goes in; ``created`` is the UTC day of the locking.
 
-    ``input_digest`` is over all of the recipe that decides a resolution, ``base_digest`` over its Debian part.
+    ``input_digest`` is over all of the recipe that decides a resolution, ``base_digest`` over its Debian part. Each
+    source from git has a digest of its own: it is read by wheels that are compiled from it, and decides nothing else.
     """
 
     version: Literal[1] = 1

@@ -75,7 +75,7 @@ TargetsOption = Annotated[
     typer.Option(
         "--targets",
         metavar="A,B",
-        help="CMake targets of the engine's own project to compile here; the rest stays upstream's wheel.",
+        help="CMake targets of the engine's own project to compile here, or `all`; the rest stays upstream's wheel.",
     ),
 ]
 KernelsOption = Annotated[

@@ -1,13 +1,14 @@
 """Inside a build stage: CMake targets of an engine's own project, compiled for one arch, each where its wheel has it.
 
-    cmake_targets.py --source DIR --targets A,B --cutlass DIR --accepted v4.7.1 --torch DIR --python DIR --arch 12.1f
-                     --cuda-home DIR --cc COMPILER --cxx COMPILER --machine aarch64 --work DIR --out DIR --jobs N
+    cmake_targets.py --source DIR --targets A,B --wheel vllm --cutlass DIR --accepted v4.7.1 --nested qutlass PIN DIR
+                     --torch DIR --python DIR --arch 12.1f --cuda-home DIR --cc COMPILER --cxx COMPILER
+                     --machine aarch64 --work DIR --out DIR --jobs N
 
-The project configures itself, as upstream builds it, with three things handed in. CUTLASS: its release must be the one
-that the project names, or ``--accepted`` must name that one. torch: the target's, by its CMake files; what the project
-asks torch itself for is read from the target's sources, since nothing of the target runs. The nested projects below
-``cmake/external_projects`` are left out: they are targets of their own, fetched by git. Writes OUT/<path in the
-wheel>, OUT/manifest.json and WORK/measured.json.
+The project configures itself, as upstream builds it, with these handed in. CUTLASS: its release must be the one that
+the project names, or ``--accepted`` must name that one. torch: the target's, by its CMake files; what the project asks
+torch itself for is read from the target's sources, since nothing of the target runs. Of the nested projects, which it
+fetches from git, those that ``--nested`` names (cmake_nested.py); the others are left out. ``all`` stands for every
+target that is compiled then. Writes OUT/<path in the wheel>, OUT/manifest.json and WORK/measured.json.
 """
 
 import argparse
@@ -23,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 LAUNCHER = Path(__file__).with_name("launch.py")
-NESTED = "cmake/external_projects"
 PINNED = re.compile(r'(?m)^\s*set\(CUTLASS_REVISION "(\S+)"\)')
 LINK = "-Wl,--strip-all -Wl,--build-id=none -Wl,--as-needed"
 
@@ -32,18 +32,12 @@ def main() -> None:
     """Parse, check, configure, compile, install, write the manifest."""
     options = parse()
     manifest: Any = importlib.import_module("cmake_manifest")  # lies beside us
+    projects: Any = importlib.import_module("cmake_nested")
     check_cutlass(options)
-    nested = leave_out_nested(options.source)
+    options.settings, nested = projects.hand_in(options)
     lay_out_target(options)
-    targets = options.targets.split(",")
     configure(options)
-    known = known_targets(options.work)
-    absent = [name for name in targets if name not in known]
-    if absent:
-        raise SystemExit(
-            f"the project has no target {', '.join(absent)}; known: {', '.join(sorted(known))}. "
-            f"Left out, because each is a git repository of its own: {', '.join(nested)}"
-        )
+    targets = chosen(options, nested)
     for target in targets:
         manifest.codes_of(options, target)  # before anything is compiled: what it will hold must run on the arch
     cmake(options, "--build", str(options.work), "--parallel", str(options.jobs), "--target", *targets)
@@ -59,11 +53,36 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("source", "cutlass", "torch", "python", "cuda-home", "work", "out"):
         parser.add_argument(f"--{name}", type=lambda text: Path(text).absolute(), required=True)
-    for name in ("targets", "arch", "cc", "cxx", "machine"):
+    for name in ("targets", "wheel", "arch", "cc", "cxx", "machine"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--accepted", default="", help="the release that the project names, where CUTLASS is another")
+    parser.add_argument("--nested", nargs=3, action="append", default=[], metavar=("NAME", "PIN", "DIR"),
+                        help="a nested project that lies in DIR, and its tag or commit")  # fmt: skip
     parser.add_argument("--jobs", type=int, required=True)
     return parser.parse_args()
+
+
+def chosen(options: argparse.Namespace, nested: list[Any]) -> list[str]:
+    """The targets that are compiled; raises SystemExit for one that the project has not.
+
+    With ``all`` each thing that is left out is told.
+    """
+    projects: Any = importlib.import_module("cmake_nested")
+    targets: list[str] = options.targets.split(",")
+    known = known_targets(options.work)
+    if targets == ["all"]:
+        for line in projects.left_out(sorted(known), nested, options):
+            print(f"left out: {line}", flush=True)
+        return sorted(known)
+    absent = [name for name in targets if name not in known]
+    if absent:
+        handed = {name for name, _, _ in options.nested}
+        raise SystemExit(
+            f"the project has no target {', '.join(absent)}; known: {', '.join(sorted(known))}. Left out, because each "
+            f"is a git repository of its own: {', '.join(one.name for one in nested if one.name not in handed)}"
+            + "".join(projects.why_absent(name, nested, options) for name in absent)
+        )
+    return targets
 
 
 def check_cutlass(options: argparse.Namespace) -> None:
@@ -87,14 +106,6 @@ def check_cutlass(options: argparse.Namespace) -> None:
         )
     print(f"CUTLASS {here}" + (f" instead of {wanted}, as the recipe says" if here != wanted else ""), flush=True)
     path.write_text(f"{text[: found.start(1)]}{here}{text[found.end(1) :]}", encoding="utf-8")
-
-
-def leave_out_nested(source: Path) -> list[str]:
-    """Empty the files that fetch nested projects: each defines targets of its own, and nothing of another's."""
-    files = sorted((source / NESTED).glob("*.cmake"))
-    for path in files:
-        path.write_text(f'message(STATUS "left out: {path.stem}")\n', encoding="utf-8")
-    return [path.stem for path in files]
 
 
 def lay_out_target(options: argparse.Namespace) -> None:
@@ -190,6 +201,7 @@ def cmake(options: argparse.Namespace, *arguments: str) -> None:
         "PYTHONPATH": str(stand_in(options)),
         "TORCH_CUDA_ARCH_LIST": options.arch,
         "VLLM_CUTLASS_SRC_DIR": str(options.cutlass),
+        **options.settings,
     }
     run = subprocess.run(["cmake", *arguments], env=os.environ | own, check=False)
     if run.returncode:  # it has said it all: a traceback would push it out of sight

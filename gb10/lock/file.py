@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from gb10.digest import digest
 from gb10.document import parse_document
 from gb10.errors import LockStaleError, UsageError
-from gb10.schema import Lock, Recipe
+from gb10.schema import Lock, LockedCheckout, Recipe, Source
 
 
 def load_recipe(path: Path) -> Recipe:
@@ -79,6 +79,12 @@ def _layout(value: object, indent: str = "") -> str:
 
 def check_lock(recipe: Recipe, lock: Lock, path: Path) -> None:
     """Raises LockStaleError when what the lock was made from is not what the recipe in ``path`` says now."""
+    checkouts = {name: file.input_digest for name, file in lock.sdists.items() if isinstance(file, LockedCheckout)}
+    wanted = {name: source_digest(source) for name, source in recipe.sources.items() if source.git}
+    changed = sorted(name for name in {*checkouts, *wanted} if checkouts.get(name) != wanted.get(name))
+    if changed:
+        raise LockStaleError(f"the {recipe.engine} recipe's sources from git changed since it was locked",
+                             where=f"{', '.join(changed)}: not what was locked", hint=relock(path))  # fmt: skip
     if lock.input_digest != input_digest(recipe):
         raise LockStaleError(
             f"the recipe {path.name} changed since it was locked on {lock.created}",
@@ -88,7 +94,10 @@ def check_lock(recipe: Recipe, lock: Lock, path: Path) -> None:
 
 
 def input_digest(recipe: Recipe) -> str:
-    """Digest of what decides a resolution; comments, order and the reasons given do not. Pure."""
+    """Digest of what decides a resolution; comments, order and the reasons given do not. Pure.
+
+    Nor do sources from git: an image whose wheels are compiled from none of them is the same with and without them.
+    """
     return digest(
         {
             "python": recipe.python,
@@ -99,16 +108,14 @@ def input_digest(recipe: Recipe) -> str:
             "exclude-newer": recipe.exclude_newer.isoformat() if recipe.exclude_newer else None,
             "tools": sorted(recipe.all_tools),
             "sdists": sorted({source.sdist for source in recipe.sources.values() if source.sdist}),
-            **_git_sources(recipe),
             **({"indexes": recipe.index_of} if recipe.indexes else {}),
         }
     )
 
 
-def _git_sources(recipe: Recipe) -> dict[str, object]:
-    """Where, which and what of each source from git; nothing for a recipe without: locks of such stay as they are."""
-    found = {name: [source.git, source.tag, *source.paths] for name, source in recipe.sources.items() if source.git}
-    return {"git": found} if found else {}
+def source_digest(source: Source) -> str:
+    """Digest of what decides a source from git. Pure."""
+    return digest([source.git, source.pin, source.paths, source.submodules])
 
 
 def base_digest(recipe: Recipe) -> str:

@@ -15,7 +15,7 @@ from gb10.errors import LockStaleError, UsageError
 from gb10.fetch import redact
 from gb10.index.client import Index, open_index_session, size_of
 from gb10.index.settings import read_settings
-from gb10.lock.file import base_digest, input_digest, load_lock, load_recipe, lock_path
+from gb10.lock.file import base_digest, input_digest, load_lock, load_recipe, lock_path, source_digest
 from gb10.lock.resolver import Resolver
 from gb10.lock.wheels import lock_wheels, locked_wheels, sha256_of
 from gb10.schema import (
@@ -27,11 +27,13 @@ from gb10.schema import (
     LockedDebs,
     LockedSdist,
     Recipe,
+    Source,
     requirement_name,
 )
 from gb10.store import Store
 
 BASE = "base"
+BLANK_DAY = datetime.date.min
 STREAMS = 4
 
 
@@ -52,7 +54,7 @@ def resolve_lock(
     index = main_index(env)
     keep_base = old and old.base_digest == base_digest(recipe) and BASE not in upgrade
     sdists: dict[str, LockedSdist | LockedCheckout] = {
-        **lock_sdists(recipe, index), **lock_checkouts(recipe, store, env)
+        **lock_sdists(recipe, index), **lock_checkouts(recipe, old, store, env)
     }  # fmt: skip
     wheels = lock_wheels(Resolver(store, env, index.url, recipe), index.session, old, upgrade)
     lock = Lock(
@@ -63,7 +65,13 @@ def resolve_lock(
         wheels=wheels,
         sdists=sdists,
     )
-    return old if old and old.model_copy(update={"created": lock.created}) == lock else lock
+    return lock.model_copy(update={"created": old.created}) if old and _from_index(old) == _from_index(lock) else lock
+
+
+def _from_index(lock: Lock) -> Lock:
+    """A lock without its day and its sources from git: what every image of the recipe is made of."""
+    others = {name: file for name, file in lock.sdists.items() if not isinstance(file, LockedCheckout)}
+    return lock.model_copy(update={"created": BLANK_DAY, "sdists": others})
 
 
 def _old(path: Path) -> Lock | None:
@@ -103,22 +111,37 @@ def own_index(recipe: Recipe, project: str, index: Index) -> Index:
     return Index(index.session, recipe.index_of[project]) if project in recipe.index_of else index
 
 
-def lock_checkouts(recipe: Recipe, store: Store, env: Mapping[str, str]) -> dict[str, LockedCheckout]:
-    """The recipe's sources from git as of now, by name. Raises FetchError."""
+def lock_checkouts(recipe: Recipe, old: Lock | None, store: Store, env: Mapping[str, str]) -> dict[str, LockedCheckout]:
+    """The recipe's sources from git as of now, by name; a commit that is locked is not asked for again.
+
+    Raises FetchError.
+    """
     found = {}
     for name, source in recipe.sources.items():
-        if source.git and source.tag:
-            version, wanted = source.tag.removeprefix("v"), Checkout(source.git, source.tag, source.paths)
-            made = resolve(store, env, f"{name}-{version}.tar", wanted)
-            found[name] = LockedCheckout(
-                name=name,
-                version=version,
-                filename=made.filename,
-                sha256=made.sha256,
-                size=made.size,
-                commit=made.checkout.commit if made.checkout else "",
-            )
+        if source.git:
+            kept = _kept(source, old.sdists.get(name) if old else None)
+            found[name] = kept or _lock_checkout(name, source, source.git, store, env)
     return found
+
+
+def _kept(source: Source, file: LockedSdist | LockedCheckout | None) -> LockedCheckout | None:
+    """What is locked of a commit, if it still is what the recipe says: its content cannot change, a tag's can."""
+    same = isinstance(file, LockedCheckout) and file.input_digest == source_digest(source)
+    return file if same and source.commit and isinstance(file, LockedCheckout) else None
+
+
+def _lock_checkout(name: str, source: Source, url: str, store: Store, env: Mapping[str, str]) -> LockedCheckout:
+    wanted = Checkout(url, source.pin, source.paths, submodules=source.submodules)
+    made = resolve(store, env, f"{name}-{source.version}.tar", wanted)
+    return LockedCheckout(
+        name=name,
+        version=source.version,
+        filename=made.filename,
+        sha256=made.sha256,
+        size=made.size,
+        commit=made.checkout.commit if made.checkout else "",
+        input_digest=source_digest(source),
+    )
 
 
 def _sdist(pinned: str, index: Index) -> LockedSdist:

@@ -11,7 +11,7 @@ from gb10.compiles import INSTALLER
 from gb10.engine.buildx import BuildRequest, lent_network
 from gb10.engine.connection import Engine
 from gb10.engine.progress import Event, LogLine
-from gb10.errors import BuildError, PatchError
+from gb10.errors import BuildError, FetchError, PatchError
 from gb10.model import Inputs, Origin
 from gb10.pipeline.builder import log_path, run_build
 from gb10.pipeline.compile_cache import SAYS, SCRIPT, cache_secret
@@ -19,13 +19,15 @@ from gb10.pipeline.context import Lay, build_context, tree, wheels
 from gb10.pipeline.diagnosis import diagnosed
 from gb10.pipeline.estimate import step_seconds
 from gb10.pipeline.patched import patched_files
-from gb10.pipeline.prepare import fetch_files, make_rootfs, store_paths
+from gb10.pipeline.prepare import fetch_files, fetch_locked, make_rootfs, store_paths
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan, Step
 from gb10.talk import Task
 
 READERS = ("inside/markers.py", "inside/scan.py")
 """They read GPU code back and decide no byte of a result: they are in no key of one."""
+LEFT_OUT = "left out: "
+"""How a stage begins a line on what it was asked for, and does not compile."""
 UNITS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 
 
@@ -44,6 +46,7 @@ def compile_step(
     """Build ``target`` of the Dockerfile among ``files`` into ``work``. Raises FetchError, PatchError, BuildError."""
     tools, own = plan.step("tools"), shop.catalog.contents
     bases = {f"{name}.tar": make_rootfs(shop, plan, plan.step(name)) for name in inputs.bases}
+    fetch_nested(shop, inputs)
     fetch_files(shop, (tools, step))
     folders = {
         **{name: wheels(store_paths(shop, files)) for name, files in inputs.wheels.items()},
@@ -78,6 +81,18 @@ def compile_step(
             raise diagnosed(error, log, log.read_text(encoding="utf-8"), step.name) from error
 
 
+def fetch_nested(shop: Workshop, inputs: Inputs) -> None:
+    """The projects that an engine's own nests, from git: before anything else is. Raises FetchError."""
+    for origin in inputs.origins:
+        if origin.nested:
+            try:
+                fetch_locked(shop, [origin.file])
+            except FetchError as error:
+                raise FetchError(f"{origin.nested}: {error.message}", where=error.where,
+                                 hint=f"{error.hint}\nor build without it: leave its targets out of --targets, or "
+                                      f"{origin.nested} out of nested in the recipe") from error  # fmt: skip
+
+
 def _origin(shop: Workshop, origin: Origin) -> dict[str, Lay]:
     """The named contexts of an archive that is compiled: itself, and the files that its patches change, if any."""
     patched = {origin.patched: tree(patched_source(shop, origin))} if origin.patches else {}
@@ -96,9 +111,9 @@ def patched_source(shop: Workshop, origin: Origin) -> Mapping[str, Path | bytes]
 
 
 def _note(shop: Workshop, task: Task, event: Event) -> None:
-    """ninja's ``[n/m] …`` lines drive the progress of a compile; what a shared compile cache did is said."""
+    """ninja's ``[n/m] …`` lines drive the progress of a compile; what is said to the user is passed on."""
     text = event.text if isinstance(event, LogLine) else ""
-    if text.startswith(SAYS):
+    if text.startswith((SAYS, LEFT_OUT)):
         shop.talk.say(text)
     found = UNITS.match(text)
     if found:

@@ -13,6 +13,7 @@ from gb10.fetch import stored
 from gb10.kernel_sets import COSTS, entries
 from gb10.pipeline.workshop import Workshop, cores, memory
 from gb10.plan import Plan, Step
+from gb10.schema import ALL
 
 # Measured on two x86 cores (docs/design.md, "Measured"); bytes are those of the locked, compressed files.
 DOWNLOAD_RATE: Final = 60e6
@@ -49,7 +50,8 @@ def kernel_cost(shop: Workshop, plan: Plan, step: Step) -> Cost:
     """The measured costs of a wheel's modules, or of a program; what was never measured counts as UNMEASURED."""
     costs, names = tomllib.loads(shop.catalog.contents[COSTS].decode()), [step.name]
     if step.kind == "wheel":
-        targets = plan.recipe.wheels[step.name].targets
+        build = plan.recipe.wheels[step.name]
+        targets = [f"{build.source}_all"] if ALL in build.targets else build.targets
         names = [*targets, *(entry.get("cost", entry["name"]) for entry in entries(step.kernels or {}))]
     of_modules = [costs.get(name, UNMEASURED) for name in names]
     return Cost(sum(cost["cpu_s"] for cost in of_modules), max(cost["peak_mib"] for cost in of_modules) << 20)

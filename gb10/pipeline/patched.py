@@ -48,7 +48,8 @@ def plan_patches(
     places = {source: find_place(releases, source, lock, locked) for source in recipe.patches}
     series = [use for source, place in places.items() for use in _from_series(shop, source, lock, place)]
     over = {recipe.project(wheel.cutlass_source) for wheel in recipe.built.values() if wheel.method != "aot"}
-    projects = {recipe.project(wheel.source) for wheel in recipe.built.values() if wheel.method == "source"}
+    projects = {recipe.project(name) for wheel in recipe.built.values() if wheel.method == "source"
+                for name in (wheel.source, *wheel.handed_in)}  # fmt: skip
     hand = tuple(
         replace(use, compiled=use.compiled and use.project in projects)
         for text in by_hand

@@ -10,7 +10,7 @@ from gb10.engine.connection import Engine
 from gb10.errors import BuildError, UsageError
 from gb10.inputs import wheel_inputs
 from gb10.pipeline.compile_cache import shared_cache
-from gb10.pipeline.compiling import compile_step, patched_source
+from gb10.pipeline.compiling import compile_step, fetch_nested, patched_source
 from gb10.pipeline.estimate import jobs, kernel_cost
 from gb10.pipeline.prepare import fetch_files
 from gb10.pipeline.proof import prove_wheel
@@ -95,10 +95,16 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path,
 
 
 def check_sources(shop: Workshop, plan: Plan) -> None:
-    """Hold the patches against the sources that will be compiled, before anything is. Raises PatchError, FetchError."""
-    for step in plan.of_kind("wheel"):
+    """Take what will be compiled from git, then hold the patches against the sources, before anything is compiled.
+
+    Raises FetchError, PatchError.
+    """
+    absent = [step for step in plan.of_kind("wheel") if not shop.store.entry("wheels", step.key).exists()]
+    for step in absent:
+        fetch_nested(shop, wheel_inputs(plan, step.name))
+    for step in absent:
         patched = [origin for origin in wheel_inputs(plan, step.name).origins if origin.patches]
-        if patched and not shop.store.entry("wheels", step.key).exists():
+        if patched:
             fetch_files(shop, (step,))
             for origin in patched:
                 patched_source(shop, origin)

@@ -13,10 +13,12 @@ from gb10.engine.connection import Engine
 from gb10.errors import BuildError
 from gb10.pipeline.builder import log_path
 from gb10.pipeline.planning import Request, make_plan
+from gb10.pipeline.prepare import store_paths
 from gb10.pipeline.wheels import wheel_file
 from gb10.pipeline.workshop import open_workshop
 from gb10.proc import capture
 from gb10.store import Store
+from gb10.verify.read import scan_path
 from tests.e2e.image import build, run_python
 from tests.integration.pinned import pinned
 from tests.integration.test_targets import compiled as compile_targets
@@ -29,6 +31,7 @@ OTHERS = {f"_C::{name}" for name in ("beam_allreduce", "beam_allreduce_norm", "k
                                      "mxfp4_experts_quant_supported")}  # fmt: skip
 """What vLLM's own CMake compiles for 9.0 and 10.x alone; its Python asks for them on such devices."""
 SCRIPT = Path(__file__).parent / "inside/compiled_ops.py"
+NESTED, LOADED = "_qutlass_C", Path(__file__).parent / "inside/loaded_ops.py"
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +105,50 @@ def test_a_target_that_the_project_has_not_is_told_with_those_it_has() -> None:
     assert "the project has no target _C_no_such; known: " in log
     assert "_C_stable_libtorch" in log
     assert "git repository of its own: deepgemm, " in log
+
+
+@pytest.fixture(scope="module")
+def qutlass() -> dict[str, Any]:
+    """The image with QuTLASS compiled here, from its git host."""
+    return build("--engine", "vllm", "--arch", "12.1f", "--targets", NESTED)
+
+
+def test_a_nested_project_from_git_loads_with_every_operator_of_upstreams(
+    engine: Engine, image: dict[str, Any], qutlass: dict[str, Any], emulator: Path
+) -> None:
+    found = [
+        json.loads(
+            run_python(engine, made["tags"][-1], emulator, "/ops.py", NESTED, files={LOADED: "/ops.py"}).splitlines()[
+                -1
+            ]
+        )
+        for made in (image, qutlass)
+    ]
+    assert len(found[0]) == 9
+    assert found[0] == found[1]
+
+
+def test_upstreams_holds_nothing_that_gb10_can_launch_and_ours_nothing_else(
+    store: Store, qutlass: dict[str, Any], tmp_path: Path
+) -> None:
+    plan = make_plan(open_workshop(os.environ, verbosity=-1), Request(engine="vllm", arch="12.1f", targets=(NESTED,)))
+    assert qutlass["tags"][-1].endswith(plan.key[:12])
+    wheels = {"upstream": store_paths(open_workshop(os.environ, verbosity=-1), plan.step("graft-vllm").files)[0],
+              "ours": wheel_file(store.entry("wheels", plan.step("vllm").key))}  # fmt: skip
+    codes = {}
+    for name, wheel in wheels.items():
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extract(f"vllm/{NESTED}.abi3.so", tmp_path / name)
+        (binary,) = scan_path(tmp_path / name).binaries
+        codes[name] = {code for code, count in binary.codes.items() if count}
+    assert codes == {"upstream": {"sm_100f"}, "ours": {"sm_120f"}}
+
+
+def test_a_target_of_a_project_that_is_not_handed_in_is_told_with_the_lines_to_paste() -> None:
+    shop = open_workshop(os.environ, verbosity=0)
+    plan = plan_of(shop, ["_flashkda_C"])
+    with pytest.raises(BuildError):
+        compile_targets(shop, plan)
+    log = log_path(shop, plan.step("vllm")).read_text(encoding="utf-8")
+    assert "_flashkda_C is a target of flashkda, a git repository of its own: https://github.com/" in log
+    assert "nested: {flashkda: [_flashkda_C]}" in log

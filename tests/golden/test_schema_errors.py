@@ -25,6 +25,12 @@ MISTAKES = {
     "no-requirement": ("[alpha==1]", "['alpha=1']"),
     "not-pinned": ("sdist: alpha==1", "sdist: alpha>=1"),
     "source-without-tag": ("{sdist: alpha==1}", '{git: "https://git.invalid/alpha"}'),
+    "source-with-tag-and-commit": (
+        "{sdist: alpha==1}",
+        '{git: "https://git.invalid/alpha", tag: v1.0, commit: ' + "1" * 39 + "a}",
+    ),
+    "short-commit": ("{sdist: alpha==1}", '{git: "https://git.invalid/alpha", commit: 1a2b3c4}'),
+    "submodules-of-an-archive": ("{sdist: alpha==1}", "{sdist: alpha==1, submodules: [b]}"),
     "no-git-url": ("{sdist: alpha==1}", "{git: alpha, tag: v1.0}"),
     "unknown-source": ("source: alpha", "source: beta"),
     "unknown-method": ("method: aot", "method: guess"),
@@ -32,6 +38,22 @@ MISTAKES = {
     "source-without-cutlass": (
         "method: aot, source: alpha, kernels: core",
         "method: source, source: alpha, headers: [torch]",
+    ),
+    "nested-archive": (
+        "method: aot, source: alpha, kernels: core",
+        "method: source, source: alpha, headers: [torch], cutlass: {source: alpha}, nested: {alpha: [_C]}",
+    ),
+    "nested-unknown": (
+        "method: aot, source: alpha, kernels: core",
+        "method: source, source: alpha, headers: [torch], cutlass: {source: alpha}, nested: {beta: [_C]}",
+    ),
+    "nested-without-targets": (
+        "method: aot, source: alpha, kernels: core",
+        "method: source, source: alpha, headers: [torch], cutlass: {source: alpha}, nested: {alpha: []}",
+    ),
+    "all-and-more": (
+        "method: aot, source: alpha, kernels: core",
+        "method: source, source: alpha, headers: [torch], cutlass: {source: alpha}, targets: [all, _C]",
     ),
     "targets-of-kernels": ("method: aot", "targets: [_C], method: aot"),
     "index-of-nobody": ("layers:", "indexes: {own: {url: https://a.invalid, packages: [beta]}}\nlayers:"),

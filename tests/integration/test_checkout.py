@@ -1,6 +1,5 @@
 """Sources from git: locked, made anew to the same bytes, refused when the tag moved; by Debian's git."""
 
-import os
 import shutil
 import tarfile
 from collections.abc import Callable
@@ -16,8 +15,8 @@ from gb10.fetch import stored
 from gb10.lock import load_recipe
 from gb10.lock.relock import lock_checkouts
 from gb10.proc import capture
-from gb10.store import Store, open_store
-from tests.integration.debian_git import put_on_path, unpack_git
+from gb10.store import Store
+from tests.integration.debian_git import put_on_path
 
 pytestmark = pytest.mark.integration
 
@@ -39,8 +38,8 @@ workdir: /
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpack_git(open_store(os.environ), tmp_path_factory.mktemp("git"))
+def root(git_root: Path) -> Path:
+    return git_root
 
 
 @pytest.fixture
@@ -115,7 +114,7 @@ def test_the_lock_has_commit_and_content(
     commit: Callable[[str], None], store: Store, env: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "small.yaml").write_text(RECIPE, encoding="utf-8")
-    entry = lock_checkouts(load_recipe(tmp_path / "small.yaml"), store, env)["cutlass"]
+    entry = lock_checkouts(load_recipe(tmp_path / "small.yaml"), None, store, env)["cutlass"]
     found = locked(store, env)
     assert found.checkout
     assert (entry.version, entry.filename, entry.sha256) == ("4.5.0", NAME, found.sha256)
@@ -136,7 +135,7 @@ def test_a_tag_that_moved_is_an_error(commit: Callable[[str], None], store: Stor
 @pytest.mark.parametrize(
     ("wanted", "said"),
     [
-        (replace(WANTED, tag="v9.9"), "couldn't find remote ref refs/tags/v9.9"),
+        (replace(WANTED, pin="v9.9"), "couldn't find remote ref refs/tags/v9.9"),
         (replace(WANTED, url="file:///nowhere"), "does not appear to be a git repository"),
         (replace(WANTED, paths=("sources",)), "pathspec 'sources' did not match any files"),
     ],

@@ -1,24 +1,37 @@
 """CMake targets of vLLM's own project for real: configured across over the locked torch, compiled, grafted."""
 
 import os
+import shutil
 import zipfile
+from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gb10.engine.find import find
-from gb10.errors import UsageError
+from gb10.errors import FetchError, UsageError
+from gb10.inside import cmake_nested
 from gb10.pipeline.grafts import late_grafts
 from gb10.pipeline.planning import Request, make_plan
-from gb10.pipeline.prepare import store_paths
-from gb10.pipeline.wheels import Wheel, build_wheel, installable
+from gb10.pipeline.prepare import fetch_locked, store_paths
+from gb10.pipeline.releases import open_stored
+from gb10.pipeline.wheels import Wheel, build_wheel, check_sources, installable
 from gb10.pipeline.workshop import Workshop, open_workshop
 from gb10.plan import Plan
+from gb10.store import Store
 from gb10.verify.read import scan_path
+from tests.integration.debian_git import put_on_path
 
 pytestmark = pytest.mark.integration
 
+TARGETS = {
+    "deepgemm": ("_deep_gemm_C",), "deepselect": ("_deepselect_C",), "flashkda": ("_flashkda_C",),
+    "flashmla": ("_flashmla_C", "_flashmla_extension_C"), "fmha_sm100": ("fmha_sm100",), "qutlass": ("_qutlass_C",),
+    "tml_fa4": ("tml_fa4",), "triton_kernels": ("triton_kernels",),
+    "vllm_flash_attn": ("_vllm_fa4_cutedsl_C", "_vllm_fa2_C", "_vllm_fa3_C"),
+}  # fmt: skip
 SMALL = ("spinloop", "fs_io_C")  # no GPU code: the whole way in seconds of compiling
 
 
@@ -80,3 +93,47 @@ def test_without_targets_nothing_of_the_project_is_read(shop: Workshop) -> None:
 def test_a_name_that_is_no_target_is_refused_before_anything_runs(shop: Workshop) -> None:
     with pytest.raises(UsageError, match="--targets a b"):
         plan_of(shop, ["a b"])
+
+
+@pytest.fixture(scope="module")
+def project(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The .cmake files of the locked release's nested projects, where the release has them."""
+    folder = tmp_path_factory.mktemp("vllm")
+    (sdist,) = [file for file in plan_of(shop, SMALL).step("vllm").files if file.filename.startswith("vllm-")]
+    fetch_locked(shop, [sdist])
+    tree = open_stored(shop, store_paths(shop, [sdist])[0], sdist)
+    for name in (path for path in tree.paths() if path.startswith(f"{cmake_nested.FOLDER}/")):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(tree.read(name) or b"")
+    return folder
+
+
+def test_every_nested_project_of_the_locked_release_is_read(shop: Workshop, project: Path) -> None:
+    """vLLM's own files: nine projects, and the recipe's is at the commit that vLLM names."""
+    found = {path.stem: cmake_nested.read(path) for path in (project / cmake_nested.FOLDER).iterdir()}
+    assert {name: one.targets for name, one in found.items()} == TARGETS
+    assert all(one.url.startswith("https://github.com/") and one.pin and one.variable for one in found.values())
+    assert (found["triton_kernels"].pin, found["triton_kernels"].url.rsplit("/", 1)[1]) == ("v3.5.1", "triton.git")
+    assert found["deepgemm"].submodules == ("third-party/cutlass", "third-party/deep_jit")
+    source = plan_of(shop, ()).recipe.sources["qutlass"]
+    assert (source.git, source.commit) == (found["qutlass"].url, found["qutlass"].pin)
+
+
+def test_a_commit_that_is_not_the_engines_stops_with_both(project: Path) -> None:
+    asked = Namespace(source=project, nested=[("qutlass", "1a" * 20, "/n")])
+    with pytest.raises(SystemExit, match=r"the engine names qutlass e74319e3405c.*, the source brings 1a1a1a1a"):
+        cmake_nested.hand_in(asked)
+
+
+def test_a_git_host_that_cannot_be_reached_stops_before_an_engine_is_asked(
+    shop: Workshop, git_root: Path, tmp_path: Path
+) -> None:
+    (git_root / "unreachable").write_text('[url "file:///nowhere/"]\n insteadOf = https://github.com/\n')
+    env = {**shop.env, "PATH": put_on_path(git_root, tmp_path), "GIT_CONFIG_GLOBAL": "/unreachable", "HOME": "/"}
+    away = replace(shop, store=Store(git_root / "away"), env=env)
+    with pytest.raises(
+        FetchError, match=r"qutlass: cannot take the commit e74319e3405c.* from git: qutlass-0"
+    ) as caught:
+        check_sources(away, plan_of(shop, ("_qutlass_C",)))
+    assert "or build without it: leave its targets out of --targets, or qutlass out of nested" in str(caught.value)
+    shutil.rmtree(git_root / "away")

@@ -7,6 +7,7 @@ import pytest
 
 from gb10.catalog import ROOT
 from gb10.inside import cmake_manifest, cmake_targets
+from gb10.inside.cmake_nested import Nested
 
 VERSION = "#define CUTLASS_MAJOR {}\n#define CUTLASS_MINOR {}\n#define CUTLASS_PATCH {}\n"
 
@@ -53,12 +54,37 @@ def test_torch_without_the_flags_is_an_error(tmp_path: Path) -> None:
         cmake_targets.nvcc_flags(tmp_path)
 
 
-def test_nested_projects_are_left_out_and_named(tmp_path: Path) -> None:
-    folder = tmp_path / cmake_targets.NESTED
-    folder.mkdir(parents=True)
-    (folder / "flashmla.cmake").write_text("FetchContent_Declare(flashmla GIT_REPOSITORY https://x)\n")
-    assert cmake_targets.leave_out_nested(tmp_path) == ["flashmla"]
-    assert (folder / "flashmla.cmake").read_text() == 'message(STATUS "left out: flashmla")\n'
+def asked_for(tmp_path: Path, targets: str) -> argparse.Namespace:
+    return argparse.Namespace(source=tmp_path, work=tmp_path, targets=targets, nested=[], arch="12.1f", wheel="vllm")
+
+
+@pytest.fixture
+def nested() -> list[Nested]:
+    """A project that is not handed in."""
+    return [Nested(name="flashkda", url="https://git.invalid/a", pin="1a" * 20, submodules=(), variable="A_SRC_DIR",
+                   targets=("_flashkda_C",))]  # fmt: skip
+
+
+def test_all_is_every_target_that_cmake_compiles_and_what_is_left_out_is_told(
+    tmp_path: Path, nested: list[Nested], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cmake_targets, "known_targets", lambda _: {"spinloop", "_C"})
+    assert cmake_targets.chosen(asked_for(tmp_path, "all"), nested) == ["_C", "spinloop"]
+    left = "left out: _flashkda_C: of flashkda, not handed in: upstream's wheel has what there is\n"
+    assert capsys.readouterr().out == left
+    assert cmake_targets.chosen(asked_for(tmp_path, "_C"), nested) == ["_C"]
+    assert capsys.readouterr().out == ""
+
+
+def test_a_target_that_the_project_has_not_is_told_with_those_it_has(
+    tmp_path: Path, nested: list[Nested], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cmake_targets, "known_targets", lambda _: {"spinloop", "_C"})
+    known = "known: _C, spinloop. Left out, because each is a git repository of its own: flashkda"
+    with pytest.raises(SystemExit, match=f"the project has no target _no_C; {known}$"):
+        cmake_targets.chosen(asked_for(tmp_path, "_C,_no_C"), nested)
+    with pytest.raises(SystemExit, match=rf"{known}\n_flashkda_C is a target of flashkda, a git repository"):
+        cmake_targets.chosen(asked_for(tmp_path, "_flashkda_C"), nested)
 
 
 def test_a_project_that_names_no_cutlass_is_refused(tmp_path: Path) -> None:

@@ -8,11 +8,12 @@ import pytest
 from gb10.arch import parse_arch
 from gb10.catalog import ROOT, Catalog
 from gb10.errors import UsageError
-from gb10.inputs import used_sources
+from gb10.inputs import used_sources, wheel_inputs
 from gb10.lock import load_lock, load_recipe, lock_path
 from gb10.lock.file import input_digest
 from gb10.pipeline.planning import with_targets
 from gb10.plan import Options, PatchUse, Plan, plan_image
+from gb10.render import wheel_dockerfile
 from gb10.schema import Lock, LockedDeb, LockedWheel, Recipe
 from tests.unit.test_plan import moved
 
@@ -104,3 +105,38 @@ def test_a_recipe_without_a_project_says_so(recipe: Recipe) -> None:
     without = recipe.model_copy(update={"wheels": {}})
     with pytest.raises(UsageError, match="compiles no project of its engine"):
         with_targets(without, ("_C_one",))
+
+
+def test_a_nested_project_is_read_only_when_a_target_of_it_is_compiled(recipe: Recipe, lock: Lock) -> None:
+    plain = load_recipe(RECIPE)
+    without = plain.model_copy(update={"sources": {k: v for k, v in plain.sources.items() if v.sdist}})
+    assert make(plain, lock).key == make(without, lock).key
+    for made, there in ((plain, False), (recipe, False), (with_targets(plain, ("_qutlass_C",)), True),
+                        (with_targets(plain, ("all",)), True)):  # fmt: skip
+        plan = make(made, lock)
+        asked = {file.filename for step in plan.steps for file in step.files if file.checkout}
+        assert asked == ({lock.sdists["qutlass"].filename} if there else set())
+        assert ("qutlass" in used_sources(made, lock).sdists) == there
+
+
+def test_the_stage_is_told_which_commit_is_handed_in(lock: Lock) -> None:
+    made = with_targets(load_recipe(RECIPE), ("_qutlass_C",))
+    plan, source = make(made, lock), made.sources["qutlass"]
+    text = wheel_dockerfile(plan, plan.step("vllm"), Catalog(ROOT).templates, jobs=1)
+    assert f"--nested qutlass {source.commit} /nested-qutlass \\\n" in text
+    assert "tar --extract --file /archives/nested-qutlass/*.tar* --directory /nested-qutlass" in text
+    other = lock.sdists["qutlass"].model_copy(update={"sha256": "0" * 64})
+    after = lock.model_copy(update={"sdists": {**lock.sdists, "qutlass": other}})
+    assert moved(plan, make(made, after)) == {"vllm", *IMAGE}
+
+
+def test_a_patch_of_a_nested_project_goes_into_its_tree(lock: Lock) -> None:
+    made = with_targets(load_recipe(RECIPE), ("_qutlass_C",))
+    patch = replace(OURS, source="qutlass", project="qutlass")
+    (origin,) = [one for one in wheel_inputs(make(made, lock, patch), "vllm").origins if one.nested]
+    assert (origin.nested, origin.patches) == ("qutlass", (patch,))
+
+
+def test_all_stands_alone(lock: Lock) -> None:
+    with pytest.raises(UsageError, match="all stands alone"):
+        with_targets(load_recipe(RECIPE), ("all", "_C_one"))

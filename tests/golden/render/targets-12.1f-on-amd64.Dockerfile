@@ -37,7 +37,8 @@ cp --recursive /archives/cutlass-patched/. /cutlass/
 python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc aarch64-linux-gnu-gcc
 export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
 [ -z "$REBUILD" ] || export CCACHE_RECACHE=1
-python3 /inside/cmake_targets.py --source /source --targets _C_one,_C_two --cutlass /cutlass/3rdparty/cutlass \
+python3 /inside/cmake_targets.py --source /source --targets _C_one,_C_two --wheel vllm \
+    --cutlass /cutlass/3rdparty/cutlass \
     --accepted v4.7.1 \
     --torch /target/$SITE/torch --python /python --arch 12.1f --cuda-home /cuda --cc aarch64-linux-gnu-gcc --cxx aarch64-linux-gnu-g++ \
     --machine aarch64 --work /build --out /built --jobs 2

@@ -1,0 +1,142 @@
+"""The nested projects of an engine's own, as its .cmake files have them: read, held against what is handed in."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from gb10.inside import cmake_nested
+from gb10.inside.cmake_nested import Nested
+
+SHA, OTHER = "e74319e3405ce6d71965732880f5dc1f52371f64", "1a" * 20
+PLAIN = f"""\
+if(DEFINED ENV{{FLASH_KDA_SRC_DIR}})
+  set(FLASH_KDA_SRC_DIR $ENV{{FLASH_KDA_SRC_DIR}})
+endif()
+  FetchContent_Declare(
+    flashkda
+    GIT_REPOSITORY https://git.invalid/FlashKDA.git
+    GIT_TAG {SHA} # not GIT_TAG main
+    GIT_SUBMODULES cutlass "third-party/deep"
+    GIT_PROGRESS TRUE
+  )
+define_extension_target(
+    _flashkda_C
+    DESTINATION vllm)
+  # add_custom_target(_old_C)
+else()
+  add_custom_target(_flashkda_C)
+"""
+BY_VARIABLE = f"""\
+if (DEFINED ENV{{TRITON_KERNELS_SRC_DIR}})
+  message(STATUS "from $ENV{{TRITON_KERNELS_SRC_DIR}}")
+else()
+  if (VLLM_TARGET_DEVICE STREQUAL "rocm")
+    set(GIT "https://git.invalid/rocm.git")
+    set(TAG "{OTHER}")
+  else()
+    set(GIT "https://git.invalid/triton.git")
+    set(TAG "v3.5.1")
+  endif()
+  FetchContent_Declare(triton_kernels GIT_REPOSITORY ${{GIT}} GIT_TAG "${{TAG}}" GIT_PROGRESS TRUE)
+endif()
+add_custom_target(triton_kernels)
+foreach(_FA_COMPONENT _fa2_C _fa3_C)
+endforeach()
+"""
+
+
+def project(tmp_path: Path, *nested: tuple[str, str, str], **files: str) -> argparse.Namespace:
+    """A project with these .cmake files, and what is handed in."""
+    folder = tmp_path / cmake_nested.FOLDER
+    folder.mkdir(parents=True)
+    for name, text in files.items():
+        (folder / f"{name}.cmake").write_text(text, encoding="utf-8")
+    (tmp_path / "rust").mkdir()
+    (tmp_path / "rust/Cargo.toml").touch()
+    return argparse.Namespace(source=tmp_path, nested=nested, arch="12.1f", wheel="vllm")
+
+
+def test_a_file_is_read_without_its_comments(tmp_path: Path) -> None:
+    path = tmp_path / "flashkda.cmake"
+    path.write_text(PLAIN, encoding="utf-8")
+    assert cmake_nested.read(path) == Nested(
+        name="flashkda", url="https://git.invalid/FlashKDA.git", pin=SHA, submodules=("cutlass", "third-party/deep"),
+        variable="FLASH_KDA_SRC_DIR", targets=("_flashkda_C",)
+    )  # fmt: skip
+
+
+def test_variables_are_followed_and_what_is_for_rocm_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "triton_kernels.cmake"
+    path.write_text(BY_VARIABLE, encoding="utf-8")
+    found = cmake_nested.read(path)
+    assert (found.url, found.pin, found.submodules) == ("https://git.invalid/triton.git", "v3.5.1", None)
+    assert found.targets == ("triton_kernels", "_fa2_C", "_fa3_C")
+
+
+def test_what_is_handed_in_stays_and_the_others_are_emptied(tmp_path: Path) -> None:
+    asked = project(tmp_path, ("flashkda", SHA, "/nested"), flashkda=PLAIN, triton_kernels=BY_VARIABLE)
+    settings, nested = cmake_nested.hand_in(asked)
+    assert settings == {"FLASH_KDA_SRC_DIR": "/nested"}
+    assert [one.name for one in nested] == ["flashkda", "triton_kernels"]
+    folder = tmp_path / cmake_nested.FOLDER
+    assert (folder / "flashkda.cmake").read_text() == PLAIN
+    assert (folder / "triton_kernels.cmake").read_text() == 'message(STATUS "left out: triton_kernels")\n'
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("flashkda", OTHER, "/n"), f"the engine names flashkda {SHA}, the source brings {OTHER}: "),
+        (("triton_kernels", "v3.5.0", "/n"), r"the engine names triton_kernels v3\.5\.1, the source brings v3\.5\.0"),
+        (("flash", SHA, "/n"), "the engine nests no project flash; it nests: flashkda, odd, triton_kernels"),
+        (("odd", SHA, "/n"), r"odd\.cmake names no GIT_TAG, or reads no \*_SRC_DIR"),
+    ],
+)
+def test_another_pin_or_what_the_engine_does_not_nest_is_an_error(
+    tmp_path: Path, given: tuple[str, str, str], said: str
+) -> None:
+    asked = project(tmp_path, given, flashkda=PLAIN, triton_kernels=BY_VARIABLE, odd="add_custom_target(x)\n")
+    with pytest.raises(SystemExit, match=said):
+        cmake_nested.hand_in(asked)
+    assert (tmp_path / cmake_nested.FOLDER / "flashkda.cmake").read_text() == PLAIN
+
+
+def test_the_ways_to_a_target_of_a_project_that_is_not_handed_in(tmp_path: Path) -> None:
+    asked = project(tmp_path, flashkda=PLAIN, triton_kernels=BY_VARIABLE)
+    nested = cmake_nested.hand_in(asked)[1]
+    text = cmake_nested.why_absent("_flashkda_C", nested, asked)
+    assert f"a git repository of its own: https://git.invalid/FlashKDA.git at {SHA}" in text
+    assert (
+        f"""
+sources:
+  flashkda: {{git: "https://git.invalid/FlashKDA.git", commit: {SHA}, submodules: [cutlass, third-party/deep]}}
+wheels:
+  vllm:
+    nested: {{flashkda: [_flashkda_C]}}"""
+        in text
+    )
+    tagged = cmake_nested.why_absent("_fa2_C", nested, asked)
+    assert 'triton_kernels: {git: "https://git.invalid/triton.git", tag: v3.5.1}\n' in tagged
+    assert "its submodules: not named: CMake would fetch all there are" in tagged
+    assert cmake_nested.why_absent("_C", nested, asked) == ""
+
+
+def test_a_target_of_a_project_that_is_handed_in_and_not_compiled(tmp_path: Path) -> None:
+    asked = project(tmp_path, ("flashkda", SHA, "/n"), flashkda=PLAIN)
+    text = cmake_nested.why_absent("_flashkda_C", cmake_nested.hand_in(asked)[1], asked)
+    assert "_flashkda_C is a target of flashkda, not compiled by CMake for 12.1f: leave it out" in text
+
+
+def test_what_is_left_out_of_all_is_told_with_its_reason(tmp_path: Path) -> None:
+    asked = project(tmp_path, ("flashkda", SHA, "/n"), flashkda=PLAIN, triton_kernels=BY_VARIABLE)
+    nested = cmake_nested.hand_in(asked)[1]
+    lines = cmake_nested.left_out(["_C", "_flashkda_C"], nested, asked)
+    assert lines == [
+        *(f"{name}: of triton_kernels, not handed in: upstream's wheel has what there is"
+          for name in ("triton_kernels", "_fa2_C", "_fa3_C")),
+        "rust: Rust, no target of CMake's: from upstream's wheel",
+    ]  # fmt: skip
+    assert (
+        "_flashkda_C: of flashkda, not compiled by CMake for 12.1f" in cmake_nested.left_out(["_C"], nested, asked)[0]
+    )
