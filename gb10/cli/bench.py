@@ -14,7 +14,6 @@ from gb10.cli.common import (
     QuietOption,
     VerboseOption,
     print_json,
-    request,
     verb_app,
     workshop,
 )  # fmt: skip
@@ -23,7 +22,7 @@ from gb10.errors import VerifyError
 from gb10.pipeline.bench import judge, measure
 from gb10.pipeline.builder import ready_engine
 from gb10.pipeline.estimate import check_room
-from gb10.pipeline.planning import make_plan
+from gb10.pipeline.planning import Request, make_plan
 from gb10.pipeline.programs import build_program
 from gb10.pipeline.survey import survey
 from gb10.programs import GEMM, plan_program
@@ -68,7 +67,7 @@ def gemm(
     are left out of the table for another GPU. Exit 9 when a check is wrong.
     """
     shop = workshop(verbose, quiet)
-    plan = plan_program(GEMM, make_plan(shop, request(engine, arch, None, None)), shop.catalog.toolkit)
+    plan = plan_program(GEMM, make_plan(shop, Request(engine=engine, arch=arch)), shop.catalog.toolkit)
     found = survey(shop, plan)
     if dry_run:
         print_plan(shop, plan, found, as_json=as_json)

@@ -7,21 +7,8 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.common import (
-    ArchOption,
-    EngineOption,
-    ForModelOption,
-    JsonOption,
-    KernelsOption,
-    PatchOption,
-    PlatformOption,
-    QuietOption,
-    TargetsOption,
-    VerboseOption,
-    print_json,
-    request,
-    workshop,
-)  # fmt: skip
+from gb10.cli.asking import asks_for, of_wheels
+from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, workshop
 from gb10.config import variable
 from gb10.errors import UsageError
 from gb10.pipeline.planning import Request, make_plan
@@ -41,16 +28,11 @@ KeyOption = Annotated[
 ]
 
 
+@asks_for(of_wheels)
 def push(
     *,
+    asked: Request,
     repo: RepoArgument = None,
-    engine: EngineOption = "vllm",
-    arch: ArchOption = "12.1f",
-    platform: PlatformOption = None,
-    patch: PatchOption = None,
-    targets: TargetsOption = None,
-    kernels: KernelsOption = None,
-    for_model: ForModelOption = None,
     every: AllOption = False,
     key: KeyOption = None,
     as_json: JsonOption = False,
@@ -68,20 +50,14 @@ def push(
     """
     shop = workshop(verbose, quiet)
     cache, signing = named_cache(shop.env, repo), _signing(shop, key)
-    asked = request(engine, arch, platform, None, patches=patch, targets=targets, kernels=kernels, model=for_model)
     _print(shop, share(shop, cache, compiled_wheels(shop) if every else _named(shop, asked), signing), "push", as_json)
 
 
+@asks_for(of_wheels)
 def pull(
     *,
+    asked: Request,
     repo: RepoArgument = None,
-    engine: EngineOption = "vllm",
-    arch: ArchOption = "12.1f",
-    platform: PlatformOption = None,
-    patch: PatchOption = None,
-    targets: TargetsOption = None,
-    kernels: KernelsOption = None,
-    for_model: ForModelOption = None,
     every: AllOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = 0,
@@ -98,7 +74,6 @@ def pull(
     """
     shop = workshop(verbose, quiet)
     cache = named_cache(shop.env, repo)
-    asked = request(engine, arch, platform, None, patches=patch, targets=targets, kernels=kernels, model=for_model)
     _print(shop, take(shop, cache, None if every else _named(shop, asked)), "pull", as_json)
 
 

@@ -3,16 +3,14 @@
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gb10.engine.external import check_cache
 from gb10.errors import UsageError
-from gb10.pipeline.planning import Request
 from gb10.pipeline.workshop import Workshop, open_workshop
 
 BUILDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -20,47 +18,6 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 EngineOption = Annotated[str, typer.Option("--engine", help="Serving engine, or an image recipe file.")]
 ArchOption = Annotated[str, typer.Option("--arch", help="GPU target: 12.1f, 12.1a, 12.1, 12.0f, 12.0a, 12.0.")]
-PlatformOption = Annotated[
-    str | None,
-    typer.Option("--platform", help="Image platform; default: linux/arm64 for 12.1*, linux/amd64 for 12.0*."),
-]
-OverlayOption = Annotated[
-    Path | None, typer.Option("--overlay", help="Directory copied over the image's root as its last, small layer.")
-]
-PatchOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--patch",
-        metavar="FILE|DIR",
-        help="A diff (as of a pull request), applied strictly; repeatable.\n"
-        "SOURCE=FILE where its paths do not tell whose it is.",
-    ),
-]
-SourceOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--source",
-        metavar="NAME=DIR",
-        help="A local checkout of a source's locked release; what it changes counts.\nRepeatable: vllm=../vllm.",
-    ),
-]
-VllmRefOption = Annotated[
-    str | None, typer.Option("--vllm-ref", metavar="VERSION", help="Another release of vLLM, locked on the fly.")
-]
-SglangRefOption = Annotated[
-    str | None, typer.Option("--sglang-ref", metavar="VERSION", help="Another release of SGLang, locked on the fly.")
-]
-FlashinferRefOption = Annotated[
-    str | None,
-    typer.Option("--flashinfer-ref", metavar="VERSION", help="Another release of FlashInfer, locked on the fly."),
-]
-ModOption = Annotated[
-    list[str] | None,
-    typer.Option("--mod", metavar="DIR|ZIP|NAME", help="A mod baked in as a layer of its own; repeatable, in order."),
-]
-ModNetworkOption = Annotated[
-    bool, typer.Option("--mod-network", help="Let mods without a mod.yaml use the network (recorded).")
-]
 RebuildFlashinferOption = Annotated[
     bool, typer.Option("--rebuild-flashinfer", help="Compile FlashInfer's kernels anew, whatever the store holds.")
 ]
@@ -69,26 +26,6 @@ RebuildKernelsOption = Annotated[
 ]
 RebuildVllmOption = Annotated[
     bool, typer.Option("--rebuild-vllm", help="Compile vLLM's targets anew, whatever the store holds.")
-]
-TargetsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--targets",
-        metavar="A,B",
-        help="CMake targets of the engine's own project to compile here, or `all`; the rest stays upstream's wheel.",
-    ),
-]
-KernelsOption = Annotated[
-    str | None,
-    typer.Option("--kernels", metavar="SET", help="FlashInfer's kernels to compile: core (the recipe's), moe, all."),
-]
-ForModelOption = Annotated[
-    str | None,
-    typer.Option(
-        "--for-model",
-        metavar="NAME[@COMMIT]|DIR",
-        help="FlashInfer's kernels that this model asks for, by its config.json here or on the hub.",
-    ),
 ]
 BuilderOption = Annotated[
     str | None,
@@ -137,29 +74,6 @@ def workshop(
         cache_from=tuple(check_cache("from", cache) for cache in cache_from or ()),
         cache_to=tuple(check_cache("to", cache) for cache in cache_to or ()),
     )
-
-
-def request(
-    engine: str,
-    arch: str,
-    platform: str | None,
-    overlay: Path | None,
-    *,
-    patches: Sequence[str] | None = None,
-    sources: Sequence[str] | None = None,
-    refs: Mapping[str, str | None] | None = None,
-    mods: Sequence[str] | None = None,
-    mod_network: bool = False,
-    targets: str | None = None,
-    kernels: str | None = None,
-    model: str | None = None,
-) -> Request:
-    """The request of a command line."""
-    named = tuple(part.strip() for part in targets.split(",")) if targets is not None else ()
-    named_refs = {name: text for name, text in (refs or {}).items() if text is not None}
-    return Request(engine=engine, arch=arch, platform=platform, overlay=overlay, patches=tuple(patches or ()),
-                   sources=tuple(sources or ()), refs=named_refs, mods=tuple(mods or ()), mod_network=mod_network,
-                   targets=named, kernels=kernels, model=model)  # fmt: skip
 
 
 def rebuilds(**asked: bool) -> tuple[str, ...]:

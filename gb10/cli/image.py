@@ -6,37 +6,23 @@ from typing import Annotated
 
 import typer
 
+from gb10.cli.asking import asks_for, of_image
 from gb10.cli.common import (
-    ArchOption,
     BuilderOption,
     CacheFromOption,
     CacheToOption,
     DryRunOption,
-    EngineOption,
-    FlashinferRefOption,
-    ForModelOption,
     JsonOption,
-    KernelsOption,
-    ModNetworkOption,
-    ModOption,
-    OverlayOption,
-    PatchOption,
-    PlatformOption,
     PushOption,
     QuietOption,
     RebuildFlashinferOption,
     RebuildKernelsOption,
     RebuildVllmOption,
-    SglangRefOption,
-    SourceOption,
-    TargetsOption,
     VerboseOption,
-    VllmRefOption,
     rebuilds,
-    request,
     verb_app,
     workshop,
-)  # fmt: skip
+)
 from gb10.cli.show import keep_receipt, print_image, print_plan
 from gb10.cli.unchanged import own_receipt
 from gb10.engine.reference import check_reference
@@ -45,7 +31,7 @@ from gb10.pipeline.estimate import check_room
 from gb10.pipeline.gather import leave_context
 from gb10.pipeline.grafts import try_patches
 from gb10.pipeline.image import build_image, require_torch
-from gb10.pipeline.planning import make_plan
+from gb10.pipeline.planning import Request, make_plan
 from gb10.pipeline.publishing import names_in, publish
 from gb10.pipeline.sharing import take_missing
 from gb10.pipeline.survey import survey
@@ -65,22 +51,10 @@ Nothing is tagged before every module compiled here was found to hold the GPU co
 
 
 @app.command(help=app.info.help)
+@asks_for(of_image)
 def image(
     *,
-    engine: EngineOption = "vllm",
-    arch: ArchOption = "12.1f",
-    platform: PlatformOption = None,
-    overlay: OverlayOption = None,
-    patch: PatchOption = None,
-    source: SourceOption = None,
-    vllm_ref: VllmRefOption = None,
-    sglang_ref: SglangRefOption = None,
-    flashinfer_ref: FlashinferRefOption = None,
-    mod: ModOption = None,
-    mod_network: ModNetworkOption = False,
-    targets: TargetsOption = None,
-    kernels: KernelsOption = None,
-    for_model: ForModelOption = None,
+    asked: Request,
     tag: Annotated[str | None, typer.Option("--tag", help="One more tag for the image.")] = None,
     context: Annotated[
         Path | None, typer.Option("--context", help="Leave the build context here, for `docker buildx bake`.")
@@ -101,9 +75,6 @@ def image(
     receipt = own_receipt(sys.argv[1:])
     shop = workshop(verbose, quiet, builder, cache_from, cache_to)
     extra = check_reference(tag) if tag else None
-    refs = {"vllm": vllm_ref, "sglang": sglang_ref, "flashinfer": flashinfer_ref}
-    asked = request(engine, arch, platform, overlay, patches=patch, sources=source, refs=refs, mods=mod,
-                    mod_network=mod_network, targets=targets, kernels=kernels, model=for_model)  # fmt: skip
     plan = make_plan(shop, asked)
     names = names_in(push or (), plan.tags[-1], plan.tags)
     rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))

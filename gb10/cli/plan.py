@@ -4,31 +4,12 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.common import (
-    ArchOption,
-    EngineOption,
-    FlashinferRefOption,
-    ForModelOption,
-    JsonOption,
-    KernelsOption,
-    ModNetworkOption,
-    ModOption,
-    OverlayOption,
-    PatchOption,
-    PlatformOption,
-    SglangRefOption,
-    SourceOption,
-    TargetsOption,
-    VllmRefOption,
-    print_json,
-    request,
-    verb_app,
-    workshop,
-)  # fmt: skip
+from gb10.cli.asking import asks_for, of_image
+from gb10.cli.common import JsonOption, print_json, verb_app, workshop
 from gb10.cli.show import print_plan
 from gb10.errors import UsageError
 from gb10.pipeline.grafts import try_patches
-from gb10.pipeline.planning import make_plan
+from gb10.pipeline.planning import Request, make_plan
 from gb10.pipeline.survey import survey
 from gb10.render import bake, dockerfile
 
@@ -43,22 +24,10 @@ app = verb_app("""Show every step, its key, and whether its result is already th
 
 
 @app.command(help=app.info.help)
+@asks_for(of_image)
 def plan(
     *,
-    engine: EngineOption = "vllm",
-    arch: ArchOption = "12.1f",
-    platform: PlatformOption = None,
-    overlay: OverlayOption = None,
-    patch: PatchOption = None,
-    source: SourceOption = None,
-    vllm_ref: VllmRefOption = None,
-    sglang_ref: SglangRefOption = None,
-    flashinfer_ref: FlashinferRefOption = None,
-    mod: ModOption = None,
-    mod_network: ModNetworkOption = False,
-    targets: TargetsOption = None,
-    kernels: KernelsOption = None,
-    for_model: ForModelOption = None,
+    asked: Request,
     as_json: JsonOption = False,
     as_dockerfile: Annotated[bool, typer.Option("--dockerfile", help="Print the Dockerfile.")] = False,
     as_bake: Annotated[bool, typer.Option("--bake", help="Print docker-bake.json.")] = False,
@@ -67,9 +36,6 @@ def plan(
     if as_json + as_dockerfile + as_bake > 1:
         raise UsageError("--json, --dockerfile and --bake are three different outputs", hint="choose one of them")
     shop = workshop()
-    refs = {"vllm": vllm_ref, "sglang": sglang_ref, "flashinfer": flashinfer_ref}
-    asked = request(engine, arch, platform, overlay, patches=patch, sources=source, refs=refs, mods=mod,
-                    mod_network=mod_network, targets=targets, kernels=kernels, model=for_model)  # fmt: skip
     made = make_plan(shop, asked)
     if as_dockerfile:
         print(dockerfile(made, shop.catalog.templates))

@@ -1,36 +1,25 @@
 """``wheels``: compile the wheels only."""
 
+from gb10.cli.asking import asks_for, of_wheels
 from gb10.cli.common import (
-    ArchOption,
     BuilderOption,
     DryRunOption,
-    EngineOption,
-    FlashinferRefOption,
-    ForModelOption,
     JsonOption,
-    KernelsOption,
-    PatchOption,
-    PlatformOption,
     QuietOption,
     RebuildFlashinferOption,
     RebuildKernelsOption,
     RebuildVllmOption,
-    SglangRefOption,
-    SourceOption,
-    TargetsOption,
     VerboseOption,
-    VllmRefOption,
     print_json,
     rebuilds,
-    request,
     verb_app,
     workshop,
-)  # fmt: skip
+)
 from gb10.cli.show import print_plan, wheels_document
 from gb10.pipeline.builder import check_builder, ready_engine
 from gb10.pipeline.estimate import check_room
 from gb10.pipeline.grafts import early_grafts, late_grafts, try_patches
-from gb10.pipeline.planning import make_plan
+from gb10.pipeline.planning import Request, make_plan
 from gb10.pipeline.sharing import take_missing
 from gb10.pipeline.survey import survey
 from gb10.pipeline.wheels import build_wheels, check_sources, installable, selected, show_in_checkout
@@ -52,19 +41,10 @@ Each wheel lies in the store under its key and is linked into wheels/; its path 
 
 
 @app.command(help=app.info.help)
+@asks_for(of_wheels)
 def wheels(
     *,
-    engine: EngineOption = "vllm",
-    arch: ArchOption = "12.1f",
-    platform: PlatformOption = None,
-    patch: PatchOption = None,
-    source: SourceOption = None,
-    vllm_ref: VllmRefOption = None,
-    sglang_ref: SglangRefOption = None,
-    flashinfer_ref: FlashinferRefOption = None,
-    targets: TargetsOption = None,
-    kernels: KernelsOption = None,
-    for_model: ForModelOption = None,
+    asked: Request,
     rebuild_flashinfer: RebuildFlashinferOption = False,
     rebuild_kernels: RebuildKernelsOption = False,
     rebuild_vllm: RebuildVllmOption = False,
@@ -76,9 +56,6 @@ def wheels(
 ) -> None:
     """Compile the wheels only."""
     shop = workshop(verbose, quiet, builder)
-    refs = {"vllm": vllm_ref, "sglang": sglang_ref, "flashinfer": flashinfer_ref}
-    asked = request(engine, arch, platform, None, patches=patch, sources=source, refs=refs, targets=targets,
-                    kernels=kernels, model=for_model)  # fmt: skip
     plan = make_plan(shop, asked).wheels_only()
     rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))
     if not dry_run:

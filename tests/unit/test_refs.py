@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gb10.catalog import ROOT
-from gb10.cli.common import request
+from gb10.cli.asking import of_wheels
 from gb10.errors import UsageError
 from gb10.index import Link
 from gb10.lock import load_recipe
@@ -55,8 +55,7 @@ def test_an_image_of_another_release_moves_no_tag() -> None:
 
 
 def test_the_request_has_what_was_named() -> None:
-    refs = {"vllm": None, "sglang": None, "flashinfer": "0.7.2"}
-    asked = request("vllm", "12.1f", None, None, sources=["vllm=../vllm"], refs=refs)
+    asked = of_wheels(source=["vllm=../vllm"], flashinfer_ref="0.7.2")
     assert (asked.refs, asked.sources) == ({"flashinfer": "0.7.2"}, ("vllm=../vllm",))
 
 
