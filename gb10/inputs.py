@@ -75,7 +75,7 @@ def source_archive(source: str, recipe: Recipe, lock: Lock) -> Artifact:
     """The one file that brings a source; raises UsageError when the lock has none."""
     name, told = recipe.project(source), recipe.sources[source]
     if name not in lock.sdists:
-        raise UsageError(f"the lock holds no source archive of {name}", hint="./build.py lock --engine RECIPE")
+        raise UsageError(f"the lock holds no source archive of {name}", hint="lock it: ./build.py lock --engine …")
     file = lock.sdists[name]
     if isinstance(file, LockedCheckout) and told.git:
         checkout = Checkout(told.git, told.pin, told.paths, file.commit, told.submodules)

@@ -9,7 +9,7 @@ from gb10.artifact import Artifact
 from gb10.errors import UsageError
 from gb10.kernel_sets import KernelSet
 from gb10.machine import MACHINES
-from gb10.schema import Architecture, Lock, Recipe
+from gb10.schema import Architecture, Lock, LockedWheel, Recipe
 
 Kind = Literal["rootfs", "tools", "wheel", "layer", "graft", "mod", "image", "proof", "program"]
 SCHEMA: Final = "gb10/plan/v1"
@@ -220,6 +220,11 @@ class Plan:
     steps: tuple[Step, ...]
     tags: tuple[str, ...]
     key: str
+
+    @property
+    def torch(self) -> LockedWheel | None:
+        """The torch of the image, if there is one."""
+        return next((wheel for wheel in self.lock.wheels.image[self.options.target] if wheel.name == "torch"), None)
 
     def step(self, name: str) -> Step:
         """The step of that name; raises KeyError."""

@@ -87,8 +87,7 @@ def torch_problem(plan: Plan) -> UsageError | None:
 
     Recipe, lock and patches can be worked on all the same, and wheels of kernels compiled; an image cannot be made.
     """
-    recipe = plan.recipe
-    torch = next((wheel for wheel in plan.lock.wheels.image[plan.options.target] if wheel.name == "torch"), None)
+    recipe, torch = plan.recipe, plan.torch
     if torch is None or torch.cuda in (None, recipe.cuda):
         return None
     built = "without CUDA" if torch.cuda == "none" else f"with CUDA {torch.cuda}"
@@ -96,9 +95,9 @@ def torch_problem(plan: Plan) -> UsageError | None:
         f"torch {torch.version} is built {built}, and the {recipe.engine} {recipe.version} recipe says CUDA "
         f"{recipe.cuda}: no image is made",
         where=torch.filename,
-        hint="name an index that has it for this CUDA, for torch and what is built with it, then lock again:\n"
-        f"indexes: {{NAME: {{url: https://HOST/…/cu{recipe.cuda.replace('.', '')}, packages: [torch, …]}}}}\n"
-        "./build.py lock --engine RECIPE",
+        hint="name an index that has it for this CUDA, for torch and what is built with it, then lock it anew\n"
+        "(./build.py lock --engine … --upgrade torch):\n"
+        f"indexes: {{NAME: {{url: https://HOST/…/cu{recipe.cuda.replace('.', '')}, packages: [torch, …]}}}}",
     )
 
 

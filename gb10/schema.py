@@ -40,7 +40,7 @@ def _pinned(text: str) -> str:
 
 
 def _index_url(text: str) -> str:
-    if not re.fullmatch(r"(https://[^/@\s]+|http://(localhost|127\.0\.0\.1)(:\d+)?)(/[^\s?#]*)?", text):
+    if not re.fullmatch(r"(https://[\w.-]+(:\d+)?|http://(localhost|127\.0\.0\.1)(:\d+)?)(/[\w.~%+/-]*)?", text):
         raise ValueError("an index is https://HOST/PATH without a password (http:// only on this machine itself)")
     return text
 

@@ -78,8 +78,8 @@ def image(
     plan = make_plan(shop, asked)
     names = names_in(push or (), plan.tags[-1], plan.tags)
     rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))
+    require_torch(shop, plan)
     if not dry_run:
-        require_torch(plan)
         wake_engine(shop)
         take_missing(shop, plan, rebuild)  # first: what is taken needs no compiler, nor its memory
     found = survey(shop, plan, rebuild)

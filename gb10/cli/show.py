@@ -23,12 +23,13 @@ from gb10.verify.report import render_summary
 def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = (), *, as_json: bool) -> None:
     """The plan with hit and miss, what the missing steps need, and the names that would be pushed."""
     there, needed = found.there, found.needs
-    problem = torch_problem(plan)
+    problem = torch_problem(plan) if plan.of_kind("image") else None
     if problem:
         shop.talk.say(f"`image` would stop: {problem.message}")
     if as_json:
         present = {"hit": {step.name: there[step.name] for step in plan.steps}, "needs": asdict(needed)}
-        print_json(plan.document() | present | ({"push": list(push)} if push else {}))
+        stop = {"problem": problem.message} if problem else {}
+        print_json(plan.document() | present | ({"push": list(push)} if push else {}) | stop)
         return
     table = Table(title=f"{plan.tags[0]}  {plan.options.platform}", title_justify="left", box=None, pad_edge=False)
     for name in ("step", "key", "", "files", "MB", "about s", "what"):

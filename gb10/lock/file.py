@@ -1,6 +1,7 @@
 """Recipe and lock as files: read strictly, compared by digest, written whole or not at all."""
 
 import json
+import shlex
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -27,9 +28,9 @@ def lock_path(recipe_path: Path) -> Path:
 
 def relock(path: Path) -> str:
     """The command that locks anew, by the path of a recipe or of its lock."""
-    name = path.name.removesuffix(".lock.json").removesuffix(".yaml")
-    known = path.parent.parts[-2:] == ("recipes", "images")
-    return f"./build.py lock --engine {name if known else path.with_name(f'{name}.yaml')}"
+    recipe = path if path.suffix in (".yaml", ".yml") else path.with_name(path.name.replace(".lock.json", ".yaml"))
+    known = recipe.parent.parts[-2:] == ("recipes", "images")
+    return f"./build.py lock --engine {shlex.quote(recipe.stem if known else str(recipe))}"
 
 
 def load_lock(path: Path) -> Lock:
@@ -83,7 +84,7 @@ def check_lock(recipe: Recipe, lock: Lock, path: Path) -> None:
     wanted = {name: source_digest(source) for name, source in recipe.sources.items() if source.git}
     changed = sorted(name for name in {*checkouts, *wanted} if checkouts.get(name) != wanted.get(name))
     if changed:
-        raise LockStaleError(f"the {recipe.engine} recipe's sources from git changed since it was locked",
+        raise LockStaleError(f"the sources from git of the recipe {path.name} changed since it was locked",
                              where=f"{', '.join(changed)}: not what was locked", hint=relock(path))  # fmt: skip
     if lock.input_digest != input_digest(recipe):
         raise LockStaleError(

@@ -28,7 +28,12 @@ def bound(recipe: Recipe, named: tuple[str, ...]) -> str:
              f'requires-python = ">={recipe.python}"', f"dependencies = {json.dumps(named)}", "[tool.uv.sources]",
              *(f'{project} = {{index = "{sources[project]}"}}' for project in sorted(projects))]  # fmt: skip
     for name in sorted({sources[project] for project in projects}):
-        lines += ["[[tool.uv.index]]", f'name = "{name}"', f'url = "{recipe.indexes[name].url}"', "explicit = true"]
+        lines += [
+            "[[tool.uv.index]]",
+            f'name = "{name}"',
+            f"url = {json.dumps(recipe.indexes[name].url)}",
+            "explicit = true",
+        ]
     return "\n".join(lines)
 
 

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 from urllib.parse import unquote, urlsplit
 
 import uv
@@ -26,6 +27,7 @@ MISFIT = "the requirements do not fit together"
 BECAUSE = re.compile(r"[Bb]ecause (.+?), we can conclude", re.DOTALL)
 YANKED = re.compile(r"^warning: `([^=`]+)==([^`]+)` is yanked(?: \(reason: \"(.*)\"\))?")
 PROJECT = "pyproject.toml"
+LONGEST_STEP = 240
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +67,8 @@ class Resolver:
             proc.stream(argv, log=work / "log", on_line=self._refuse_yanked, env=self._env(), cwd=work)
             return read_resolution(output.read_text(encoding="utf-8"), platform)
         except proc.CommandFailedError as error:
-            raise _explained(error, platform) from error
+            whole = error.log.read_text(encoding="utf-8") if error.log else error.tail
+            raise explained(whole, error.tail, platform) from error
         finally:
             shutil.rmtree(work)
 
@@ -92,7 +95,7 @@ class Resolver:
     def _argv(self, platform: Platform) -> list[str]:
         newest = self.recipe.exclude_newer
         return [
-            uv.find_uv_bin(), "pip", "compile", "requirements.txt", "--no-config", "--no-progress",
+            uv.find_uv_bin(), "pip", "compile", "requirements.txt", "--no-config", "--no-progress", "--color", "never",
             "--constraints", "constraints.txt", "--overrides", "overrides.txt",
             "--format", "pylock.toml", "--output-file", "pylock.toml", "--no-header",
             "--default-index", self.index_url, "--only-binary", ":all:", "--python", sys.executable,
@@ -138,14 +141,15 @@ def _link(wheel: dict[str, object]) -> Link:
     )
 
 
-def _explained(error: proc.CommandFailedError, platform: Platform) -> UsageError | FetchError:
-    if NO_SOLUTION in error.tail:
-        steps = [" ".join(step.split()) for step in BECAUSE.findall(error.tail)]
+def explained(whole: str, tail: str, platform: Platform) -> UsageError | FetchError:
+    """uv's reason in one sentence: the first and the last step of its derivation, which may be hundreds of lines."""
+    if NO_SOLUTION in whole:
+        steps = [shorten(step, LONGEST_STEP, placeholder=" …") for step in BECAUSE.findall(whole)]
         reason = f": {'; and '.join(dict.fromkeys((steps[0], steps[-1])))}" if steps else ""
         return UsageError(
             f"{MISFIT} on {platform.uv_name}{reason}",
-            where=None if len(steps) in (1, 2) else error.tail,  # what lies between
+            where=None if len(steps) in (1, 2) else tail,  # what lies between
             hint="change the requirement or constraint named last; when the index lags behind what a package\n"
             "declares, add an override with its reason to the recipe",
         )
-    return FetchError("uv could not resolve the requirements", where=error.tail)
+    return FetchError("uv could not resolve the requirements", where=tail)

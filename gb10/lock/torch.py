@@ -10,17 +10,18 @@ from gb10.lock.resolver import Resolved
 
 TORCH: Final = "torch"
 NONE: Final = "none"
-LABEL: Final = re.compile(r"cu(\d+)(\d)")
+LABEL: Final = re.compile(r"cu(\d+)(\d)(?!\d)")
+OTHERS: Final = ("cpu", "rocm", "xpu")
 RUN_TIME: Final = re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
 
 
 def built_with(torch: Resolved, closure: Callable[[str], Iterable[Resolved]]) -> str | None:
     """``13.0``, ``none`` for a build without CUDA, None where nothing tells. ``closure``: what torch alone asks for."""
-    label = Version(torch.version).local
-    labelled = LABEL.fullmatch(label or "")
+    label = Version(torch.version).local or ""
+    labelled = LABEL.match(label)
     if labelled:
         return f"{labelled[1]}.{labelled[2]}"
-    if label == "cpu":
+    if label.startswith(OTHERS):
         return NONE
     for entry in closure(f"{TORCH}=={torch.version}"):
         if RUN_TIME.fullmatch(entry.name):

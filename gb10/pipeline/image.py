@@ -45,16 +45,18 @@ class Verified:
     hit: bool
 
 
-def require_torch(plan: Plan) -> None:
-    """Raise UsageError for an image whose torch is not built with the recipe's CUDA."""
+def require_torch(shop: Workshop, plan: Plan) -> None:
+    """Raise UsageError for an image whose torch is not built with the recipe's CUDA; what nothing tells is said."""
     problem = torch_problem(plan)
     if problem:
         raise problem
+    torch = plan.torch
+    if torch and torch.cuda is None:
+        shop.talk.say(f"torch {torch.version}: the lock does not tell which CUDA it is built with; taken as it is")
 
 
 def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: str | None) -> Verified:
     """The verified image of a plan, tagged; raises FetchError, BuildError or VerifyError, and then moves no tag."""
-    require_torch(plan)
     tags = (*plan.tags, *([tag] if tag else ()))
     with shop.store.locked("image", lambda: shop.talk.say("another run is building: waiting for it")):
         engine = ready_engine(shop)

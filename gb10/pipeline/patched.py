@@ -81,7 +81,7 @@ def locked_releases(lock: Lock, target: Architecture) -> dict[str, Version]:
     """Project -> its locked release; raises UsageError when its wheel and its source archive are of two."""
     wheels = {wheel.name: Version(wheel.version) for wheel in lock.wheels.image[target]}
     sdists = {sdist.name: Version(sdist.version) for sdist in lock.sdists.values()}
-    two = [name for name, version in sdists.items() if wheels.get(name, version) != version]
+    two = [name for name, version in sdists.items() if wheels.get(name, version).public != version.public]
     if two:
         raise UsageError(f"{two[0]} is locked as the wheel {wheels[two[0]]} and as the source {sdists[two[0]]}",
                          hint="patches are for one release: name the same in requirements and sources")  # fmt: skip

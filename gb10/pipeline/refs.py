@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -87,7 +88,7 @@ def _keep(work: Path, lock: Lock) -> None:
 def require_release(links: Iterable[Link], source: str, text: str) -> None:
     """Raise UsageError, with the newest releases, for one of which the index has no file, or only withdrawn ones."""
     found = [(version, link) for link in links if (version := version_of(link))]
-    asked = [link for version, link in found if version == Version(text)]
+    asked = [link for version, link in found if SpecifierSet(f"=={text}").contains(version, prereleases=True)]
     if any(not link.yanked for link in asked):
         return
     good = sorted({version for version, link in found if not link.yanked and not version.is_prerelease}, reverse=True)

@@ -1,4 +1,4 @@
-"""An image with the kernels of one model: FlashInfer finds what that model asks for, with its JIT compiler forbidden."""
+"""An image with the kernels of one model: FlashInfer finds what it asks for, its JIT compiler forbidden."""
 
 import json
 from pathlib import Path

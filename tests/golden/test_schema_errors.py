@@ -68,6 +68,8 @@ MISTAKES = {
         "indexes: {own: {url: https://a.invalid, packages: [alpha]}}\nlayers:",
     ),
     "index-unencrypted": ("layers:", "indexes: {own: {url: http://a.invalid, packages: [alpha]}}\nlayers:"),
+    "index-with-a-quote": ("layers:", "indexes: {own: {url: 'https://a.invalid/\"x', packages: [alpha]}}\nlayers:"),
+    "index-with-a-query": ("layers:", "indexes: {own: {url: 'https://a.invalid?x=1', packages: [alpha]}}\nlayers:"),
     "index-with-a-password": ("layers:", "indexes: {own: {url: https://me:pw@a.invalid, packages: [alpha]}}\nlayers:"),
     "layer-of-nothing": ("{name: one, packages: [alpha]}", "{name: one}"),
     "two-rests": ("{name: one, packages: [alpha]}", "{name: one, rest: true}"),

@@ -33,6 +33,10 @@ def small() -> tuple[LockedWheel, ...]:
     return tuple(wheel for wheel in wheels if wheel.name in {"charset-normalizer", "idna", "markupsafe"})
 
 
+def by_content(*wheels: LockedWheel) -> list[Artifact]:
+    return [Artifact(wheel.filename, wheel.sha256, wheel.size) for wheel in wheels]
+
+
 def test_pip_reads_the_same_settings() -> None:
     listed = capture([*PIP_ARGV, "config", "list"], env=os.environ)
     ours = pip_options(os.environ, Path(sys.prefix))
@@ -49,16 +53,18 @@ def test_pip_downloads_the_same_files(tmp_path: Path, small: tuple[LockedWheel, 
     argv = [*PIP_ARGV, "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", str(tmp_path / "pip")]
     options = ["--python-version", "3.13", *(f"--platform={tag}" for tag in tags)]
     capture([*argv, *options, *(f"{wheel.name}=={wheel.version}" for wheel in small)], env=os.environ)
-    files = fetch_all(small, Store(tmp_path / "store"), os.environ)
+    files = fetch_all(by_content(*small), Store(tmp_path / "store"), os.environ)
     theirs = {path.name: path.read_bytes() for path in (tmp_path / "pip").iterdir()}
     assert {path.name: path.read_bytes() for path in files.values()} == theirs
 
 
 def test_bytes_are_told_and_nothing_is_fetched_twice(tmp_path: Path, small: tuple[LockedWheel, ...]) -> None:
     store, told = Store(tmp_path), list[int]()
-    fetch_all(small, store, os.environ, told.append)
+    fetch_all(by_content(*small), store, os.environ, told.append)
     assert sum(told) == sum(wheel.size for wheel in small)
-    assert fetch_all(small, store, {"PIP_INDEX_URL": "http://127.0.0.1:9", "PIP_CONFIG_FILE": "/dev/null"}, told.append)
+    assert fetch_all(
+        by_content(*small), store, {"PIP_INDEX_URL": "http://127.0.0.1:9", "PIP_CONFIG_FILE": "/dev/null"}, told.append
+    )
     assert sum(told) == sum(wheel.size for wheel in small)
 
 
@@ -75,7 +81,7 @@ def test_a_wheel_of_this_machine_never_stands_in(tmp_path: Path, small: tuple[Lo
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / wheel.filename).write_bytes(b"built here")
     env = {**os.environ, "PIP_FIND_LINKS": str(tmp_path / "links")}
-    (path,) = fetch_all([wheel], Store(tmp_path / "store"), env).values()
+    (path,) = fetch_all(by_content(wheel), Store(tmp_path / "store"), env).values()
     assert file_sha256(path) == wheel.sha256
 
 
@@ -87,7 +93,7 @@ def test_unknown_project_is_no_error() -> None:
 
 def _failure(tmp_path: Path, wheel: LockedWheel, env: Mapping[str, str]) -> Gb10Error:
     with pytest.raises((FetchError, UsageError)) as caught:
-        fetch_all([wheel], Store(tmp_path / "store"), env)
+        fetch_all(by_content(wheel), Store(tmp_path / "store"), env)
     assert not list((tmp_path / "store").rglob("*.whl"))
     return caught.value
 

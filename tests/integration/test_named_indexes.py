@@ -110,8 +110,8 @@ def env_of(url: str) -> dict[str, str]:
     return {"PIP_INDEX_URL": url, "PIP_CONFIG_FILE": "/dev/null", "PATH": "/usr/bin:/bin"}
 
 
-def locked(tmp_path: Path, served: dict[str, Served], recipe: Recipe) -> LockedWheels:
-    env = env_of(served["main"].url)
+def locked(tmp_path: Path, served: dict[str, Served], recipe: Recipe, **more: str) -> LockedWheels:
+    env = env_of(served["main"].url) | more
     resolver = Resolver(Store(tmp_path / "store"), env, served["main"].url, recipe)
     return lock_wheels(resolver, open_index_session(env), None, ())
 
@@ -183,7 +183,7 @@ def test_a_withdrawn_release_is_refused_unless_the_recipe_says_why(tmp_path: Pat
     page.write_text(page.read_text(encoding="utf-8").replace("<a ", '<a data-yanked="it loses data" '), "utf-8")
     recipe = recipe_for(served["vendor"].url)
     with pytest.raises(UsageError, match=r"serving 1 was yanked: those who published it took it back") as caught:
-        locked(tmp_path, served, recipe)
+        locked(tmp_path, served, recipe, FORCE_COLOR="1", CLICOLOR_FORCE="1")
     assert caught.value.where == "their reason: it loses data"
     assert caught.value.hint
     assert "overrides: [{requirement: serving==1, why: …}]" in caught.value.hint

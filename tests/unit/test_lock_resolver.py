@@ -4,10 +4,10 @@ import tomllib
 
 import pytest
 
-from gb10.errors import UsageError
+from gb10.errors import FetchError, UsageError
 from gb10.index.page import Link
 from gb10.lock.platforms import Platform
-from gb10.lock.resolver import Resolved, preferences, read_resolution
+from gb10.lock.resolver import MISFIT, Resolved, explained, preferences, read_resolution
 from gb10.lock.torch import built_with
 
 ARM = Platform(python="3.13", architecture="arm64", glibc=39)
@@ -64,6 +64,9 @@ def resolved(name: str, version: str) -> Resolved:
         ("2.9.1+cu130", None, "13.0"),
         ("2.9.1+cu129", None, "12.9"),
         ("2.9.1+cpu", None, "none"),
+        ("2.9.1+cu130.post1", None, "13.0"),
+        ("2.9.1+rocm6.4", None, "none"),
+        ("2.9.1+xpu", None, "none"),
         ("2.9.1", {"sympy": "1.14", "nvidia-cuda-runtime-cu12": "12.8.90"}, "12.8"),
         ("2.14.0", {"cuda-toolkit": "13.0.3", "nvidia-cuda-runtime": "13.0.96"}, "13.0"),
         ("2.9.1", {"sympy": "1.14"}, "none"),
@@ -77,3 +80,20 @@ def test_a_torch_tells_its_cuda(version: str, asks: dict[str, str] | None, cuda:
         return [resolved(name, found) for name, found in asks.items()]
 
     assert built_with(resolved("torch", version), closure) == cuda
+
+
+def test_the_reason_of_a_long_derivation_is_one_sentence() -> None:
+    """uv lists versions one per line: its first words lie far above the last lines that it wrote."""
+    many = "\n".join(f"          helper=={number}" for number in range(60))
+    text = f"""  x No solution found when resolving dependencies:
+  `-> Because only the following versions of helper are available:
+{many}
+      and serving==1 depends on helper>99, we can conclude that serving==1 cannot be used.
+      And because you require serving==1, we can conclude that your requirements are unsatisfiable.
+"""
+    error = explained(text, "\n".join(text.splitlines()[-30:]), ARM)
+    assert isinstance(error, UsageError)
+    assert error.message.startswith(f"{MISFIT} on aarch64-manylinux_2_39: only the following versions of helper are ")
+    assert error.message.endswith("…; and you require serving==1")
+    assert len(error.message) < 400
+    assert isinstance(explained("error: no route to host", "error: no route to host", ARM), FetchError)

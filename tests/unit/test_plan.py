@@ -12,6 +12,7 @@ from gb10.arch import parse_arch
 from gb10.catalog import ROOT, Catalog
 from gb10.errors import UsageError
 from gb10.lock import load_lock, load_recipe, lock_path
+from gb10.pipeline.kernel_choice import with_set
 from gb10.plan import COMPILE_SCRIPTS, UNPACKER, Options, Overlay, PatchUse, Plan, Toolkit, plan_image, torch_problem
 from gb10.render import dockerfile, labels, wheel_dockerfile
 from gb10.schema import Lock, NamedIndex, Recipe, Source
@@ -267,6 +268,13 @@ def test_a_kernel_set_that_is_not_there(recipe: Recipe, lock: Lock, kernels: str
     with pytest.raises(UsageError, match=f"the source flashinfer has no kernel set '{kernels}'") as caught:
         make(recipe.model_copy(update={"wheels": {WHEEL: build}}), lock)
     assert caught.value.hint == hint
+
+
+def test_a_set_whose_modules_read_more_of_the_image_has_those_wheels_as_inputs(recipe: Recipe, lock: Lock) -> None:
+    """The fused experts of `moe` include NVRTC's header."""
+    core, moe = (make(with_set(recipe, name), lock).step(WHEEL) for name in ("core", "moe"))
+    more = {file.filename.split("-")[0] for file in moe.files} - {file.filename.split("-")[0] for file in core.files}
+    assert more == {"nvidia_cuda_nvrtc"}
 
 
 def test_a_kernel_set_for_another_release(recipe: Recipe, lock: Lock) -> None:

@@ -78,5 +78,10 @@ def test_a_release_that_the_index_has_not_is_told_with_the_newest() -> None:
         assert caught.value.hint == "name one that it has with --vllm-ref"
 
 
+def test_a_release_with_a_label_of_its_index_is_the_release() -> None:
+    """PEP 440: ==1 takes 1+cu130, too."""
+    require_release([link("vllm-1+cu130-py3-none-any.whl")], "vllm", "1")
+
+
 def test_a_release_of_which_one_file_was_yanked_is_there() -> None:
     require_release([link("vllm-1.tar.gz", yanked=True), link("vllm-1-py3-none-any.whl")], "vllm", "1")
