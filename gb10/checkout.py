@@ -15,12 +15,14 @@ from gb10.store import Store, file_sha256
 from gb10.submodules import Entry, Tree
 
 ALONE: Final = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1",
-                "XDG_CONFIG_HOME": "/nonexistent"}  # fmt: skip
+                "XDG_CONFIG_HOME": "/nonexistent", "GIT_CONFIG_COUNT": "0", "GIT_CONFIG_PARAMETERS": ""}  # fmt: skip
 """For what decides bytes: a user's line endings and attributes do not. Asking a server, their settings count."""
 REPOSITORY: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR",
-                     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_SHALLOW_FILE", "GIT_PREFIX")  # fmt: skip
+                     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_SHALLOW_FILE", "GIT_PREFIX",
+                     "GIT_ATTR_SOURCE")  # fmt: skip
 NOBODY: Final = {f"GIT_{who}_{what}": "gb10" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-MODULES: Final = r"^submodule\..*\.(path|url)$"
+INIT: Final = ("git", "init", "--quiet", "--bare", "--object-format=sha1", "--template=")
+"""SHA-1, as the hosts have it, and no attributes of the user's, whatever GIT_DEFAULT_HASH and GIT_TEMPLATE_DIR say."""
 
 
 def resolve(store: Store, env: Mapping[str, str], filename: str, wanted: Checkout) -> Artifact:
@@ -48,7 +50,7 @@ def _made(store: Store, env: Mapping[str, str], filename: str, wanted: Checkout)
     work = store.scratch("checkout")
     tar, git = work / filename, _Git(work / "git", env)
     try:
-        capture(["git", "init", "--quiet", "--bare", str(git.repository)], env=git.asking)
+        capture([*INIT, str(git.repository)], env=git.asking | ALONE)
         commit = git.fetch(wanted.url, wanted.ref)
         whole = _with_submodules(git, wanted, commit) if wanted.submodules else commit
         git.alone("archive", f"--output={tar}", f"--prefix={tar.stem}/", whole, "--", *wanted.paths)
@@ -93,13 +95,23 @@ def _with_submodules(git: _Git, wanted: Checkout, commit: str) -> str:
     for path in sorted(wanted.submodules):  # a parent before what lies in it
         tree = Tree(wanted, _entries(git), lambda name: _modules(git, name))
         found = tree.commit(path)
-        git.fetch(tree.url(path), found)
+        _fetch_submodule(git, wanted, path, tree.url(path), found)
         below = ("-C", str(git.repository), "--work-tree=.")  # these two ask for a work tree, and touch none
         git.alone(*below, "update-index", "--force-remove", "--", path)
         git.alone(*below, "read-tree", f"--prefix={path}/", found)
     time = git.alone("show", "--no-patch", "--format=%ct +0000", commit).strip()
     dates = {"GIT_AUTHOR_DATE": time, "GIT_COMMITTER_DATE": time}
     return git.alone("commit-tree", git.alone("write-tree").strip(), stdin=commit, **NOBODY, **dates).strip()
+
+
+def _fetch_submodule(git: _Git, wanted: Checkout, path: str, url: str, commit: str) -> None:
+    try:
+        git.fetch(url, commit)
+    except CommandFailedError as error:
+        raise FetchError(f"cannot take the submodule {path} from git, the commit {commit}",
+                         where=f"{redact(url)}\nof {redact(wanted.url)}\n{error.tail.strip()}",
+                         hint="check the network, and that this host still has the commit; a tree that does not need "
+                              f"it: leave {path} out of submodules in the recipe") from error  # fmt: skip
 
 
 def _entries(git: _Git) -> dict[str, Entry]:
@@ -110,8 +122,8 @@ def _entries(git: _Git) -> dict[str, Entry]:
 
 
 def _modules(git: _Git, name: str) -> str:
-    """A .gitmodules, by the object's name, as ``submodule.<name>.<path|url> <value>`` lines."""
-    return git.alone("config", "--blob", name, "--get-regexp", MODULES)
+    """The settings of a .gitmodules, by the object's name: a name, or a path, may hold blanks."""
+    return git.alone("config", "--blob", name, "--list", "-z")
 
 
 def outside(env: Mapping[str, str]) -> dict[str, str]:

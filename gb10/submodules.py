@@ -11,7 +11,9 @@ from gb10.fetch import redact
 
 LINK: Final = "160000"
 """git's mode of an entry that stands for a commit of another repository."""
-SCHEMES: Final = ("https", "ssh", "file")
+SCHEMES: Final = ("https", "ssh")
+HERE: Final = "file"
+"""The scheme of what lies on the user's machine: a repository that comes from elsewhere may not name it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,7 +26,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What lies where, of a checkout and of the submodules that are in it by now; ``read`` reads a .gitmodules."""
+    """What lies where, of a checkout and of the submodules that are in it by now.
+
+    ``read`` reads a .gitmodules, by its object's name, as ``git config --list -z`` prints it.
+    """
 
     wanted: Checkout
     entries: Mapping[str, Entry]
@@ -49,21 +54,26 @@ class Tree:
         owner = max(("", *(name for name in self.wanted.submodules if path.startswith(f"{name}/"))), key=len)
         modules = self.entries.get(f"{owner}/.gitmodules".lstrip("/"))
         said = _url_of(self.read(modules.object), path.removeprefix(owner).lstrip("/")) if modules else ""
-        found = joined(self.url(owner), said)
-        if urlsplit(found).scheme not in SCHEMES:
-            raise FetchError(
-                f"the submodule {path} has no URL that is taken: {redact(found) or 'none'}",
-                where=redact(self.wanted.url),
-                hint=f".gitmodules there must name one of {', '.join(f'{name}://' for name in SCHEMES)}",
-            )
+        parent = self.url(owner)
+        found = joined(parent, said)
+        scheme, local = urlsplit(found).scheme, urlsplit(parent).scheme == HERE
+        if scheme == HERE and not local:
+            raise FetchError(f"the submodule {path} names a place on this machine: {found}",
+                             where=f"in .gitmodules of {redact(parent)}",
+                             hint=f"only a file:// parent may: leave {path} out of submodules in the recipe, or name a "
+                                  "clone of the parent there, by its file:// URL")  # fmt: skip
+        if scheme not in (*SCHEMES, HERE):
+            known = ", ".join(f"{name}://" for name in ((*SCHEMES, HERE) if local else SCHEMES))
+            raise FetchError(f"the submodule {path} has no URL that is taken: {redact(found) or 'none'}",
+                             where=redact(parent), hint=f".gitmodules there must name one of {known}")  # fmt: skip
         return found
 
 
 def _url_of(modules: str, path: str) -> str:
-    """The URL that a .gitmodules has for a path: ``submodule.<name>.<path|url> <value>`` lines."""
-    settings = dict(line.partition(" ")[::2] for line in modules.splitlines())
+    """The URL that a .gitmodules has for a path: its settings each end in a NUL, a line break behind the key."""
+    settings = dict(setting.partition("\n")[::2] for setting in modules.split("\0"))
     named = next((key.removesuffix(".path") for key, value in settings.items()
-                  if key.endswith(".path") and value == path), "")  # fmt: skip
+                  if key.startswith("submodule.") and key.endswith(".path") and value == path), "")  # fmt: skip
     return settings.get(f"{named}.url", "")
 
 

@@ -10,8 +10,11 @@ from pathlib import Path
 CODE = re.compile(r"code=(sm_(\d+)(\d)[af]?)\b")
 
 
-def write_manifest(options: argparse.Namespace, targets: list[str]) -> None:
-    """OUT/manifest.json: of each library the GPU code that its compile commands ask for; no time, no place."""
+def write_manifest(options: argparse.Namespace, targets: list[str], left_out: dict[str, str]) -> None:
+    """OUT/manifest.json: of each library the GPU code that its compile commands ask for; no time, no place.
+
+    What is left out, name and reason, is in it, so that whoever finds the result in a store is told, too.
+    """
     modules = {}
     for target in targets:
         library = next(iter(sorted(options.out.rglob(f"{target}.*so"))), None)
@@ -23,7 +26,7 @@ def write_manifest(options: argparse.Namespace, targets: list[str]) -> None:
             "units": len(compile_commands(options.work, target)),
             "sha256": hashlib.sha256(library.read_bytes()).hexdigest(),
         }
-    manifest = {"set": "targets", "arch": options.arch, "modules": modules}
+    manifest = {"set": "targets", "arch": options.arch, "modules": modules, "left-out": left_out}
     (options.out / "manifest.json").write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 

@@ -16,6 +16,9 @@ ROCM = re.compile(r'(?is)\bif\s*\([^()]*"rocm"[^()]*\).*?\belse\s*\(\s*\)')
 SET = re.compile(r'\bset\(\s*(\w+)\s+"?([^"\s()]+)"?\s*\)')
 VARIABLE = re.compile(r"\bENV\{(\w+_SRC_DIR)\}")
 TARGET = re.compile(r"\b(?:define_\w*target|add_custom_target)\(\s*(\w+)")
+FULL = re.compile(r"[0-9a-f]{40}")
+SHORT = re.compile(r"[0-9a-f]{7,39}")
+RELEASE = re.compile(r"v?\d+(\.\d+)+")
 COMPONENTS = re.compile(r"\bforeach\(\w*COMPONENT((?:\s+\w+)+)\)")
 
 
@@ -48,7 +51,8 @@ def hand_in(options: argparse.Namespace) -> tuple[dict[str, str], list[Nested]]:
             raise SystemExit(f"the engine nests no project {name}; it nests: {', '.join(known) or 'none'}")
         check_pin(known[name], pin)
         settings[known[name].variable] = folder
-        print(f"nested {name}: {known[name].pin}, in {folder}", flush=True)
+        meant = "" if pin == known[name].pin else f" for the engine's {known[name].pin}, as the recipe says"
+        print(f"nested {name}: {pin}{meant}, in {folder}", flush=True)
     handed = {name for name, _, _ in options.nested}
     for path in files:
         if path.stem not in handed:
@@ -61,9 +65,19 @@ def check_pin(nested: Nested, pin: str) -> None:
     if not (nested.pin and nested.variable):
         raise SystemExit(f"{FOLDER}/{nested.name}.cmake names no GIT_TAG, or reads no *_SRC_DIR, as it is read here: "
                          f"{nested.name} cannot be handed in")  # fmt: skip
-    if pin != nested.pin:
+    if not meets(pin, nested.pin):
         raise SystemExit(f"the engine names {nested.name} {nested.pin}, the source brings {pin}: name the engine's in "
                          f"the recipe's source {nested.name}, then ./build.py lock")  # fmt: skip
+
+
+def meets(pin: str, named: str) -> bool:
+    """Whether a pin is what the engine names.
+
+    A full commit may be what a short one at its beginning, a branch or an odd tag stands for: a recipe takes no such.
+    """
+    if kind(named) or not FULL.fullmatch(pin):
+        return pin == named
+    return not SHORT.fullmatch(named) or pin.startswith(named)
 
 
 def read(path: Path) -> Nested:
@@ -107,29 +121,32 @@ def why_absent(target: str, nested: list[Nested], options: argparse.Namespace) -
                 "--targets, upstream's wheel has what there is")  # fmt: skip
     inner = ", ".join(owner.submodules or ())
     told = "not named: CMake would fetch all there are" if owner.submodules is None else inner or "none"
+    sort = kind(owner.pin)
+    pin = f"{sort}: {owner.pin}" if sort else "commit: <40 digits>"
+    named = "" if sort else f"with the full commit that {owner.pin} stands for, all 40 digits, "
     return f"""
 {target} is a target of {owner.name}, a git repository of its own: {owner.url} at {owner.pin}
 its submodules: {told}
-leave it out of --targets, and upstream's wheel has it; or add it to the recipe, then ./build.py lock:
+leave it out of --targets, and upstream's wheel has it; or add it to the recipe, {named}then ./build.py lock:
 sources:
-  {owner.name}: {{git: "{owner.url}", {kind(owner.pin)}: {owner.pin}{f", submodules: [{inner}]" if inner else ""}}}
+  {owner.name}: {{git: "{owner.url}", {pin}{f", submodules: [{inner}]" if inner else ""}}}
 wheels:
   {options.wheel}:
     nested: {{{owner.name}: [{target}]}}"""
 
 
 def kind(pin: str) -> str:
-    """As a recipe's source names a pin."""
-    return "commit" if re.fullmatch(r"[0-9a-f]{40}", pin) else "tag"
+    """As a recipe's source names a pin; empty for one that it does not take: a branch, a short commit, an odd tag."""
+    return "commit" if FULL.fullmatch(pin) else "tag" if RELEASE.fullmatch(pin) else ""
 
 
-def left_out(compiled: list[str], nested: list[Nested], options: argparse.Namespace) -> list[str]:
+def left_out(compiled: list[str], nested: list[Nested], options: argparse.Namespace) -> dict[str, str]:
     """What of the project is not compiled here, each with the reason, when all that can be is."""
     handed = {name for name, _, _ in options.nested}
-    told = []
+    told: dict[str, str] = {}
     for one in nested:
         why = f"not compiled by CMake for {options.arch}" if one.name in handed else "not handed in"
-        told += [f"{target}: of {one.name}, {why}: upstream's wheel has what there is"
-                 for target in one.targets if target not in compiled]  # fmt: skip
-    rust = sorted(path.parent.relative_to(options.source) for path in options.source.glob("*/Cargo.toml"))
-    return [*told, *(f"{path}: Rust, no target of CMake's: from upstream's wheel" for path in rust)]
+        told |= {target: f"of {one.name}, {why}: upstream's wheel has what there is"
+                 for target in one.targets if target not in compiled}  # fmt: skip
+    rust = sorted(path.parent.name for path in options.source.glob("*/Cargo.toml"))
+    return told | dict.fromkeys(rust, "Rust, no target of CMake's: from upstream's wheel")

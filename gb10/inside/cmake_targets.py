@@ -37,13 +37,13 @@ def main() -> None:
     options.settings, nested = projects.hand_in(options)
     lay_out_target(options)
     configure(options)
-    targets = chosen(options, nested)
+    targets, left_out = chosen(options, nested)
     for target in targets:
         manifest.codes_of(options, target)  # before anything is compiled: what it will hold must run on the arch
     cmake(options, "--build", str(options.work), "--parallel", str(options.jobs), "--target", *targets)
     for target in targets:
         cmake(options, "--install", str(options.work), "--component", target, "--prefix", str(options.out))
-    manifest.write_manifest(options, targets)
+    manifest.write_manifest(options, targets, left_out)
     aot: Any = importlib.import_module("aot")
     aot.write_measured(options.work, manifest.target_of)
 
@@ -62,18 +62,19 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def chosen(options: argparse.Namespace, nested: list[Any]) -> list[str]:
-    """The targets that are compiled; raises SystemExit for one that the project has not.
+def chosen(options: argparse.Namespace, nested: list[Any]) -> tuple[list[str], dict[str, str]]:
+    """The targets that are compiled, and with ``all`` what is left out, told, with the reason.
 
-    With ``all`` each thing that is left out is told.
+    Raises SystemExit for a target that the project has not.
     """
     projects: Any = importlib.import_module("cmake_nested")
     targets: list[str] = options.targets.split(",")
     known = known_targets(options.work)
     if targets == ["all"]:
-        for line in projects.left_out(sorted(known), nested, options):
-            print(f"left out: {line}", flush=True)
-        return sorted(known)
+        left_out: dict[str, str] = projects.left_out(sorted(known), nested, options)
+        for name, why in left_out.items():
+            print(f"left out: {name}: {why}", flush=True)
+        return sorted(known), left_out
     absent = [name for name in targets if name not in known]
     if absent:
         handed = {name for name, _, _ in options.nested}
@@ -82,7 +83,7 @@ def chosen(options: argparse.Namespace, nested: list[Any]) -> list[str]:
             f"is a git repository of its own: {', '.join(one.name for one in nested if one.name not in handed)}"
             + "".join(projects.why_absent(name, nested, options) for name in absent)
         )
-    return targets
+    return targets, {}
 
 
 def check_cutlass(options: argparse.Namespace) -> None:

@@ -4,7 +4,8 @@ It has no network, unless this machine shares a compile cache with others.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from gb10.compiles import INSTALLER
@@ -62,6 +63,7 @@ def compile_step(
         cache_secret(shop) as secrets,
         build_context(shop, {**files, **shared, **({SCRIPT: own[SCRIPT]} if secrets else {})}, folders) as context,
         shop.talk.task(step.name, unit="files", expected=step_seconds(shop, plan, step)) as task,
+        explained(shop, step),
     ):
         request = BuildRequest(
             dockerfile=context.folder / "Dockerfile",
@@ -74,11 +76,20 @@ def compile_step(
             out=work,
             build_args=build_args,
         )
-        try:
-            run_build(shop, engine, request, step, lambda event: _note(shop, task, event))
-        except BuildError as error:
-            log = log_path(shop, step)
-            raise diagnosed(error, log, log.read_text(encoding="utf-8"), step.name) from error
+        run_build(shop, engine, request, step, lambda event: _note(shop, task, event))
+
+
+@contextmanager
+def explained(shop: Workshop, step: Step) -> Iterator[None]:
+    """Raise a failed compile as its log tells it; as it is, where the log tells nothing that is read here."""
+    try:
+        yield
+    except BuildError as error:
+        log = log_path(shop, step)
+        told = diagnosed(error, log, log.read_text(encoding="utf-8"), step.name)
+        if told is error:
+            raise
+        raise told from error
 
 
 def fetch_nested(shop: Workshop, inputs: Inputs) -> None:

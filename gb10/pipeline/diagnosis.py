@@ -29,7 +29,8 @@ def diagnosed(error: BuildError, log: Path, text: str, step: str) -> BuildError:
             return _killed(log, unit or step)
         if failed:
             begin = number + 2  # behind the command
-            first = next((at for at in range(begin, len(lines)) if COMPLAINT.search(lines[at])), None)
+            end = next((at for at in range(begin, len(lines)) if FAILED.match(lines[at])), len(lines))  # another's
+            first = next((at for at in range(begin, end) if COMPLAINT.search(lines[at])), None)
             if first is not None and not any(KILLED.search(other) for other in lines[begin : first + 1]):
                 return _refused(log, unit, lines[first : first + 3])
     return error

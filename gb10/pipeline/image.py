@@ -24,7 +24,7 @@ from gb10.pipeline.proof import (
     write_record,
     write_record_in,
 )
-from gb10.pipeline.wheels import wheel_file
+from gb10.pipeline.wheels import say_left_out, wheel_file
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan, torch_problem
 from gb10.verify.verdict import Verdict
@@ -64,6 +64,8 @@ def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: st
         there = None if rebuild or shop.cache_to else known(shop, engine, plan)
         if there:
             shop.talk.hit("image")
+            for wheel in _compiled(shop, plan):
+                say_left_out(shop, wheel)
         else:
             check_builder(shop, engine)
         if rebuild:
@@ -121,4 +123,8 @@ def verdict_of(shop: Workshop, plan: Plan) -> Verdict:
 
 def manifests(shop: Workshop, plan: Plan) -> list[dict[str, list[str]]]:
     """What the wheels built here declare."""
-    return [read_manifest(wheel_file(shop.store.entry("wheels", step.key))) for step in plan.of_kind("wheel")]
+    return [read_manifest(wheel) for wheel in _compiled(shop, plan)]
+
+
+def _compiled(shop: Workshop, plan: Plan) -> list[Path]:
+    return [wheel_file(shop.store.entry("wheels", step.key)) for step in plan.of_kind("wheel")]

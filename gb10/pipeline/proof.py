@@ -85,12 +85,22 @@ def known(shop: Workshop, engine: Engine, plan: Plan) -> Record | None:
 
 def read_manifest(wheel: Path) -> dict[str, list[str]]:
     """File name -> the cubins it must hold, as the compile stage wrote it into the wheel itself."""
-    with zipfile.ZipFile(wheel) as archive:
-        name = next(filter(_is_manifest, archive.namelist()))
-        manifest: dict[str, Any] = json.loads(archive.read(name))
-    package = name.partition("/")[0]
+    package, manifest = _manifest(wheel)
     return {entry.get("file", f"{package}/modules/{module}/{module}.so"): [_sm(cubin) for cubin in entry["cubins"]]
             for module, entry in manifest["modules"].items()}  # fmt: skip
+
+
+def read_left_out(wheel: Path) -> dict[str, str]:
+    """What was asked for and is not compiled in the wheel -> why, as its compile stage wrote it; empty for most."""
+    left_out: dict[str, str] = _manifest(wheel)[1].get("left-out", {})
+    return left_out
+
+
+def _manifest(wheel: Path) -> tuple[str, dict[str, Any]]:
+    """The package that the wheel's manifest lies in, and the manifest."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(filter(_is_manifest, archive.namelist()))
+        return name.partition("/")[0], json.loads(archive.read(name))
 
 
 def declares(wheel: Path) -> bool:

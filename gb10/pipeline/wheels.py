@@ -10,10 +10,10 @@ from gb10.engine.connection import Engine
 from gb10.errors import BuildError, UsageError
 from gb10.inputs import wheel_inputs
 from gb10.pipeline.compile_cache import shared_cache
-from gb10.pipeline.compiling import compile_step, fetch_nested, patched_source
+from gb10.pipeline.compiling import LEFT_OUT, compile_step, fetch_nested, patched_source
 from gb10.pipeline.estimate import jobs, kernel_cost
 from gb10.pipeline.prepare import fetch_files
-from gb10.pipeline.proof import prove_wheel
+from gb10.pipeline.proof import prove_wheel, read_left_out
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Plan, Step, compile_files
 from gb10.render import wheel_dockerfile
@@ -42,9 +42,18 @@ def build_wheels(
 
 def build_wheel(shop: Workshop, engine: Callable[[], Engine], plan: Plan, step: Step, *, rebuild: bool) -> Wheel:
     """The wheel of a step: from the store, or compiled now (``rebuild``: always). Raises BuildError, VerifyError."""
-    return kept_wheel(
+    wheel = kept_wheel(
         shop, step, lambda work: _compile(shop, engine(), plan, step, work, rebuild=rebuild), rebuild=rebuild
     )
+    if wheel.hit:  # a compile has said it
+        say_left_out(shop, wheel.path)
+    return wheel
+
+
+def say_left_out(shop: Workshop, wheel: Path) -> None:
+    """Tell what a wheel was asked for and does not hold, as the stage that compiled it told it."""
+    for name, why in read_left_out(wheel).items():
+        shop.talk.say(f"{LEFT_OUT}{name}: {why}")
 
 
 def installable(plan: Plan, built: Iterable[Wheel]) -> tuple[Wheel, ...]:

@@ -110,6 +110,26 @@ def test_neither_a_users_settings_nor_a_hook_that_runs_us_changes_a_byte(
     assert not (root / "upstream/.git/shallow").exists()
 
 
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.autocrlf", "GIT_CONFIG_VALUE_0": "true"},
+        {"GIT_CONFIG_PARAMETERS": "'core.autocrlf'='true'"},
+        {"GIT_TEMPLATE_DIR": "/template"},
+        {"GIT_ATTR_SOURCE": "HEAD"},
+        {"GIT_DEFAULT_HASH": "sha256"},
+    ],
+    ids=" ".join,
+)
+def test_nor_do_settings_attributes_or_an_object_format_of_the_environment(
+    commit: Callable[[str], None], store: Store, env: dict[str, str], root: Path, theirs: dict[str, str]
+) -> None:
+    found = locked(store, env)
+    (root / "template/info").mkdir(parents=True, exist_ok=True)
+    (root / "template/info/attributes").write_text("* text eol=crlf\n", encoding="utf-8")
+    assert locked(store, env | theirs) == found
+
+
 def test_the_lock_has_commit_and_content(
     commit: Callable[[str], None], store: Store, env: dict[str, str], tmp_path: Path
 ) -> None:

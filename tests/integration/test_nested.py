@@ -54,14 +54,14 @@ def git(root: Path, place: str, *words: str) -> str:
 
 
 def commit(root: Path, place: str, files: Mapping[str, str], links: Mapping[str, tuple[str, str]]) -> str:
-    """Commit files, and submodules (path: URL and commit) as their entries in .gitmodules say; the commit."""
+    """Commit files, and submodules (path: URL and commit) by names with a blank in .gitmodules; the commit."""
     for name, text in files.items():
         (root / place.lstrip("/") / name).parent.mkdir(parents=True, exist_ok=True)
         (root / place.lstrip("/") / name).write_text(text, encoding="utf-8")
     git(root, place, "init", "--quiet")
     for path, (url, found) in links.items():
-        git(root, place, "config", "--file", ".gitmodules", f"submodule.{path}.path", path)
-        git(root, place, "config", "--file", ".gitmodules", f"submodule.{path}.url", url)
+        git(root, place, "config", "--file", ".gitmodules", f"submodule.my {path}.path", path)
+        git(root, place, "config", "--file", ".gitmodules", f"submodule.my {path}.url", url)
         git(root, place, "update-index", "--add", "--cacheinfo", f"160000,{found},{path}")
     git(root, place, "add", "--", *files, *([".gitmodules"] if links else []))
     git(root, place, "commit", "--quiet", "--message", "one")
@@ -76,7 +76,7 @@ def project(root: Path) -> str:
         root, "/hub/cutlass.git", {"include/cutlass.h": "4", "docs/a": ""}, {"lib/deep": ("../deep.git", deep)}
     )
     links = {"third/cutlass": ("../cutlass.git", cutlass), "third/gone": ("../gone.git", "3" * 40),
-             "third/odd": ("ext::sh -c true", deep)}  # fmt: skip
+             "third/lost": ("../deep.git", "4" * 40), "third/odd": ("ext::sh -c true", deep)}  # fmt: skip
     wanted = commit(root, "/hub/project.git", {"csrc/a.cu": "a", "README.md": ""}, links)
     commit(root, "/hub/project.git", {"csrc/a.cu": "newer"}, {})
     return wanted
@@ -151,7 +151,17 @@ def test_other_bytes_than_the_locked_are_refused(wanted: Checkout, store: Store,
         ({"pin": "5" * 40}, "not our ref 5{40}"),
         ({"submodules": ("csrc",)}, "csrc is no submodule at the commit .*\n.*\n  submodules: third/cutlass, "),
         ({"submodules": ("third/cutlass/lib/deep",)}, "lib/deep is no submodule at"),
-        ({"submodules": ("third/gone",)}, "gone.git' does not appear to be a git repository"),
+        (
+            {"submodules": ("third/gone",)},
+            r"^error: cannot take the submodule third/gone from git, the commit 3{40}\n"
+            r"  file:///hub/gone\.git\n  of file:///hub/project\.git\n"
+            "(  .*\n)*.*gone.git' does not appear to be a git repository",
+        ),
+        (
+            {"submodules": ("third/lost",)},
+            r"^error: cannot take the submodule third/lost from git, the commit 4{40}\n"
+            r"  file:///hub/deep\.git\n(  .*\n)*.*not our ref 4{40}",
+        ),
         ({"submodules": ("third/odd",)}, "third/odd has no URL that is taken: ext::sh -c true"),
     ],
 )

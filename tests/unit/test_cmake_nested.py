@@ -4,9 +4,11 @@ import argparse
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from gb10.inside import cmake_nested
 from gb10.inside.cmake_nested import Nested
+from gb10.schema import Source
 
 SHA, OTHER = "e74319e3405ce6d71965732880f5dc1f52371f64", "1a" * 20
 PLAIN = f"""\
@@ -122,6 +124,41 @@ wheels:
     assert cmake_nested.why_absent("_C", nested, asked) == ""
 
 
+@pytest.mark.parametrize("pin", ["main", SHA[:12], "v1.0-rc1", "release/2.0"])
+def test_for_a_pin_that_a_recipe_does_not_take_the_full_commit_is_asked_for(tmp_path: Path, pin: str) -> None:
+    asked = project(tmp_path, flashkda=PLAIN.replace(f"GIT_TAG {SHA}", f"GIT_TAG {pin}"))
+    text = cmake_nested.why_absent("_flashkda_C", cmake_nested.hand_in(asked)[1], asked)
+    assert f"the recipe, with the full commit that {pin} stands for, all 40 digits, then ./build.py lock:\n" in text
+    assert 'git: "https://git.invalid/FlashKDA.git", commit: <40 digits>, submodules: [' in text
+    assert "tag:" not in text
+
+
+@pytest.mark.parametrize("pin", [SHA, "v3.5.1", "2.0", "main", SHA[:12], SHA.upper(), "v1", "v1.0-rc1", ""])
+def test_a_pin_is_named_as_the_schema_takes_it_and_by_nothing_else(pin: str) -> None:
+    taken = cmake_nested.kind(pin)
+    for name in ("tag", "commit"):
+        if name == taken:
+            assert Source.model_validate({"git": "https://git.invalid/a", name: pin}).pin == pin
+        else:
+            with pytest.raises(ValidationError):
+                Source.model_validate({"git": "https://git.invalid/a", name: pin})
+
+
+@pytest.mark.parametrize(("pin", "named", "fits"), [
+    (SHA, SHA, True), (SHA, SHA[:12], True), (OTHER, SHA[:12], False), (SHA, "main", True), (SHA, "v1.0-rc1", True),
+    ("v1.0", "main", False), (SHA, "v1.0", False), ("v1.0", "v1.0", True),
+])  # fmt: skip
+def test_a_full_commit_is_what_a_short_one_or_a_branch_names(pin: str, named: str, fits: bool) -> None:
+    assert cmake_nested.meets(pin, named) == fits
+
+
+def test_the_commit_that_stands_for_a_branch_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cmake_nested.hand_in(
+        project(tmp_path, ("flashkda", SHA, "/n"), flashkda=PLAIN.replace(f"GIT_TAG {SHA}", "GIT_TAG main"))
+    )
+    assert capsys.readouterr().out == f"nested flashkda: {SHA} for the engine's main, as the recipe says, in /n\n"
+
+
 def test_a_target_of_a_project_that_is_handed_in_and_not_compiled(tmp_path: Path) -> None:
     asked = project(tmp_path, ("flashkda", SHA, "/n"), flashkda=PLAIN)
     text = cmake_nested.why_absent("_flashkda_C", cmake_nested.hand_in(asked)[1], asked)
@@ -131,12 +168,10 @@ def test_a_target_of_a_project_that_is_handed_in_and_not_compiled(tmp_path: Path
 def test_what_is_left_out_of_all_is_told_with_its_reason(tmp_path: Path) -> None:
     asked = project(tmp_path, ("flashkda", SHA, "/n"), flashkda=PLAIN, triton_kernels=BY_VARIABLE)
     nested = cmake_nested.hand_in(asked)[1]
-    lines = cmake_nested.left_out(["_C", "_flashkda_C"], nested, asked)
-    assert lines == [
-        *(f"{name}: of triton_kernels, not handed in: upstream's wheel has what there is"
-          for name in ("triton_kernels", "_fa2_C", "_fa3_C")),
-        "rust: Rust, no target of CMake's: from upstream's wheel",
-    ]  # fmt: skip
-    assert (
-        "_flashkda_C: of flashkda, not compiled by CMake for 12.1f" in cmake_nested.left_out(["_C"], nested, asked)[0]
-    )
+    assert cmake_nested.left_out(["_C", "_flashkda_C"], nested, asked) == {
+        **dict.fromkeys(("triton_kernels", "_fa2_C", "_fa3_C"),
+                        "of triton_kernels, not handed in: upstream's wheel has what there is"),
+        "rust": "Rust, no target of CMake's: from upstream's wheel",
+    }  # fmt: skip
+    why = cmake_nested.left_out(["_C"], nested, asked)["_flashkda_C"]
+    assert why.startswith("of flashkda, not compiled by CMake for 12.1f: ")

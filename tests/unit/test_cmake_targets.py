@@ -1,13 +1,22 @@
 """What the stage that compiles an engine's CMake targets checks and reads before and after CMake."""
 
 import argparse
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from gb10.catalog import ROOT
+from gb10.catalog import ROOT, Catalog
 from gb10.inside import cmake_manifest, cmake_targets
 from gb10.inside.cmake_nested import Nested
+from gb10.lock import load_lock, load_recipe, lock_path
+from gb10.pipeline.planning import with_targets
+from gb10.pipeline.proof import read_manifest
+from gb10.pipeline.wheels import build_wheel
+from gb10.pipeline.workshop import Workshop
+from gb10.store import Store, seal
+from gb10.talk import Talk
+from tests.unit.test_targets_plan import RECIPE, make
 
 VERSION = "#define CUTLASS_MAJOR {}\n#define CUTLASS_MINOR {}\n#define CUTLASS_PATCH {}\n"
 
@@ -69,11 +78,33 @@ def test_all_is_every_target_that_cmake_compiles_and_what_is_left_out_is_told(
     tmp_path: Path, nested: list[Nested], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cmake_targets, "known_targets", lambda _: {"spinloop", "_C"})
-    assert cmake_targets.chosen(asked_for(tmp_path, "all"), nested) == ["_C", "spinloop"]
-    left = "left out: _flashkda_C: of flashkda, not handed in: upstream's wheel has what there is\n"
-    assert capsys.readouterr().out == left
-    assert cmake_targets.chosen(asked_for(tmp_path, "_C"), nested) == ["_C"]
+    why = "of flashkda, not handed in: upstream's wheel has what there is"
+    assert cmake_targets.chosen(asked_for(tmp_path, "all"), nested) == (["_C", "spinloop"], {"_flashkda_C": why})
+    assert capsys.readouterr().out == f"left out: _flashkda_C: {why}\n"
+    assert cmake_targets.chosen(asked_for(tmp_path, "_C"), nested) == (["_C"], {})
     assert capsys.readouterr().out == ""
+
+
+def test_what_is_left_out_is_in_the_wheel_and_told_on_a_hit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cmake_manifest, "compile_commands", lambda *_: ["nvcc -gencode code=sm_120 -c a.cu"])
+    built = tmp_path / "built"
+    (built / "vllm").mkdir(parents=True)
+    (built / "vllm/_C.abi3.so").write_bytes(b"library")
+    asked = argparse.Namespace(work=tmp_path, out=built, arch="12.1f")
+    cmake_manifest.write_manifest(asked, ["_C"], {"_flashkda_C": "of flashkda, not handed in"})
+    shop = Workshop(env={}, store=Store(tmp_path / "store"), talk=Talk({}), catalog=Catalog(ROOT))
+    plan = make(with_targets(load_recipe(RECIPE), ("all",)), load_lock(lock_path(RECIPE)))
+    step = plan.step("vllm")
+    wheel = shop.store.entry("wheels", step.key) / "vllm_targets-1-py3-none-any.whl"
+    wheel.parent.mkdir(parents=True)
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.write(built / "manifest.json", "vllm_targets/manifest.json")
+    seal(wheel)
+    assert read_manifest(wheel) == {"vllm/_C.abi3.so": ["sm_120"]}
+    assert build_wheel(shop, lambda: pytest.fail("an engine was asked for"), plan, step, rebuild=False).hit
+    assert capfd.readouterr().err == "left out: _flashkda_C: of flashkda, not handed in\n"
 
 
 def test_a_target_that_the_project_has_not_is_told_with_those_it_has(

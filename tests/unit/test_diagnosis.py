@@ -4,11 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from gb10.catalog import ROOT, Catalog
 from gb10.errors import BuildError
+from gb10.model import Step
+from gb10.pipeline.builder import log_path
+from gb10.pipeline.compiling import explained
 from gb10.pipeline.diagnosis import diagnosed
+from gb10.pipeline.workshop import Workshop
+from gb10.store import Store
+from gb10.talk import Talk
 
 LOG = Path("/store/logs/kernels.log")
 AS_IT_WAS = BuildError("build step failed: [compile 1/1] RUN", where="its last lines")
+STEP = Step(name="kernels", kind="wheel", key="1a" * 32)
 UNIT = "/build/cached_ops/silu_and_mul/generated_silu_and_mul.cuda.o"
 NVCC = "/cuda/bin/nvcc -ccbin aarch64-linux-gnu-g++ -Werror -c silu_and_mul.cu"
 END = """\
@@ -100,6 +108,41 @@ def test_a_killed_compiler_means_memory(text: str, unit: str) -> None:
     assert f"  log: {LOG}" in told(text)
 
 
-@pytest.mark.parametrize("text", ["", END, "#9 error: not of a unit\n"])
+CRASHED = "#9 FAILED: [code=139] m/a.o\n#9 nvcc -c a.cu\n#9 Segmentation fault (core dumped)\n"
+OTHER = '#9 FAILED: [code=1] m/b.o\n#9 nvcc -c b.cu\n#9 b.cu(3): error: expected a ";"\n'
+
+
+@pytest.mark.parametrize("text", [CRASHED + OTHER + END, OTHER + CRASHED + END])
+def test_no_unit_is_blamed_with_what_another_said(text: str) -> None:
+    assert told(text).startswith('error: m/b.o does not compile: b.cu(3): error: expected a ";"\n')
+    assert "m/a.o" not in told(text)
+
+
+def shop_with(tmp_path: Path, text: str) -> Workshop:
+    """A store that has this log of the step's."""
+    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}), catalog=Catalog(ROOT))
+    log_path(shop, STEP).parent.mkdir(parents=True)
+    log_path(shop, STEP).write_text(text, encoding="utf-8")
+    return shop
+
+
+def test_a_compile_is_explained_from_the_log_of_its_step(tmp_path: Path) -> None:
+    with (
+        pytest.raises(BuildError, match=r"m/b\.o does not compile") as caught,
+        explained(shop_with(tmp_path, OTHER), STEP),
+    ):
+        raise AS_IT_WAS
+    assert caught.value.__cause__ is AS_IT_WAS
+
+
+def test_what_the_log_does_not_explain_is_raised_as_it_is_and_not_from_itself(tmp_path: Path) -> None:
+    error = BuildError("build step failed")
+    with pytest.raises(BuildError) as caught, explained(shop_with(tmp_path, CRASHED), STEP):
+        raise error
+    assert caught.value is error
+    assert error.__cause__ is None
+
+
+@pytest.mark.parametrize("text", ["", END, CRASHED + END, "#9 error: not of a unit\n"])
 def test_what_it_cannot_read_it_leaves(text: str) -> None:
     assert diagnosed(AS_IT_WAS, LOG, text, "gb10-kernels") is AS_IT_WAS
