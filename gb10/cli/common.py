@@ -15,6 +15,8 @@ from gb10.errors import UsageError
 from gb10.pipeline.planning import Request
 from gb10.pipeline.workshop import Workshop, open_workshop
 
+ZSTD = re.compile(r"zstd(?::([1-9]|1[0-9]|20))?")
+ZSTD_LEVEL = 3
 BUILDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -108,6 +110,14 @@ PushOption = Annotated[
     list[str] | None,
     typer.Option("--push", metavar="REF", help="Publish the proven image there, as `publish` does; repeatable."),
 ]
+CompressionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--compression",
+        metavar="zstd[:LEVEL]",
+        help="Compress pushed layers by zstd, 1 to 20; else by the engine: gzip.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop: the same code as `plan`.")]
 VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Say more.")]
@@ -160,6 +170,16 @@ def request(
     return Request(engine=engine, arch=arch, platform=platform, overlay=overlay, patches=tuple(patches or ()),
                    sources=tuple(sources or ()), refs=named_refs, mods=tuple(mods or ()), mod_network=mod_network,
                    targets=named, kernels=kernels, model=model)  # fmt: skip
+
+
+def zstd_level(compression: str | None) -> int | None:
+    """The level of ``zstd[:LEVEL]``; raises UsageError for anything else. Pure."""
+    if compression is None:
+        return None
+    found = ZSTD.fullmatch(compression)
+    if found is None:
+        raise UsageError(f"--compression {compression!r} is not known", hint="zstd, or zstd:1 to zstd:20")
+    return int(found[1] or ZSTD_LEVEL)
 
 
 def rebuilds(**asked: bool) -> tuple[str, ...]:
