@@ -13,6 +13,8 @@ from gb10.engine.external import check_cache
 from gb10.errors import UsageError
 from gb10.pipeline.workshop import Workshop, open_workshop
 
+ZSTD = re.compile(r"zstd(?::([1-9]|1[0-9]|20))?")
+ZSTD_LEVEL = 3
 BUILDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -45,6 +47,14 @@ PushOption = Annotated[
     list[str] | None,
     typer.Option("--push", metavar="REF", help="Publish the proven image there, as `publish` does; repeatable."),
 ]
+CompressionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--compression",
+        metavar="zstd[:LEVEL]",
+        help="Compress pushed layers by zstd, 1 to 20; else by the engine: gzip.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop: the same code as `plan`.")]
 VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Say more.")]
@@ -74,6 +84,16 @@ def workshop(
         cache_from=tuple(check_cache("from", cache) for cache in cache_from or ()),
         cache_to=tuple(check_cache("to", cache) for cache in cache_to or ()),
     )
+
+
+def zstd_level(compression: str | None) -> int | None:
+    """The level of ``zstd[:LEVEL]``; raises UsageError for anything else. Pure."""
+    if compression is None:
+        return None
+    found = ZSTD.fullmatch(compression)
+    if found is None:
+        raise UsageError(f"--compression {compression!r} is not known", hint="zstd, or zstd:1 to zstd:20")
+    return int(found[1] or ZSTD_LEVEL)
 
 
 def rebuilds(**asked: bool) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from gb10.cli.common import (
     BuilderOption,
     CacheFromOption,
     CacheToOption,
+    CompressionOption,
     DryRunOption,
     JsonOption,
     PushOption,
@@ -22,10 +23,12 @@ from gb10.cli.common import (
     rebuilds,
     verb_app,
     workshop,
+    zstd_level,
 )
 from gb10.cli.show import keep_receipt, print_image, print_plan
 from gb10.cli.unchanged import own_receipt
 from gb10.engine.reference import check_reference
+from gb10.errors import UsageError
 from gb10.pipeline.builder import ready_engine, wake_engine
 from gb10.pipeline.estimate import check_room
 from gb10.pipeline.gather import leave_context
@@ -60,6 +63,7 @@ def image(
         Path | None, typer.Option("--context", help="Leave the build context here, for `docker buildx bake`.")
     ] = None,
     push: PushOption = None,
+    compression: CompressionOption = None,
     rebuild_flashinfer: RebuildFlashinferOption = False,
     rebuild_kernels: RebuildKernelsOption = False,
     rebuild_vllm: RebuildVllmOption = False,
@@ -74,6 +78,9 @@ def image(
     """Build a proven image."""
     receipt = own_receipt(sys.argv[1:])
     shop = workshop(verbose, quiet, builder, cache_from, cache_to)
+    zstd = zstd_level(compression)
+    if compression and not push:
+        raise UsageError("--compression is for what is pushed", hint="name where to: --push REGISTRY/NAME")
     extra = check_reference(tag) if tag else None
     plan = make_plan(shop, asked)
     names = names_in(push or (), plan.tags[-1], plan.tags)
@@ -94,4 +101,4 @@ def image(
         leave_context(shop, plan, ready_engine(shop), context)
     if receipt and receipt == own_receipt(sys.argv[1:]):
         keep_receipt(shop, receipt, verified)
-    print_image(shop, verified, publish(shop, plan.tags[-1], names) if names else (), as_json=as_json)
+    print_image(shop, verified, publish(shop, plan.tags[-1], names, zstd) if names else (), as_json=as_json)

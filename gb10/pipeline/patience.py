@@ -1,7 +1,8 @@
 """Patience: a transfer that broke off is tried again after a pause that is said, unless the engine did that already."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from gb10.engine.transfer import Moves
@@ -13,6 +14,17 @@ PAUSES = (2.0, 4.0)  # seconds before the second and the third try
 FULL = ("no space left on device", "disk quota exceeded")
 REFUSED = ("denied", "unauthorized", "authentication required", "no basic auth credentials", "not found",
            "manifest unknown", "name unknown", "name invalid", "registry refused")  # fmt: skip
+AGAIN = "publish it again: layers that the registry has are not sent again"
+
+
+@contextmanager
+def not_published(name: str) -> Iterator[None]:
+    """A transfer that failed for good is told as the error of the name that was to be published."""
+    try:
+        yield
+    except PublishError as error:
+        where = "\n".join(filter(None, (error.message, error.where)))
+        raise PublishError(f"{name} is not published", where=where, hint=error.hint or AGAIN) from error
 
 
 def patiently(

@@ -10,14 +10,13 @@ from gb10.engine.reference import check_reference, split_reference
 from gb10.engine.transfer import Moves, push, resolve
 from gb10.errors import PublishError, UsageError
 from gb10.pipeline.builder import ready_engine
-from gb10.pipeline.patience import patiently
+from gb10.pipeline.compressing import OTHERS, compressor
+from gb10.pipeline.patience import not_published, patiently
 from gb10.pipeline.proof import proven
 from gb10.pipeline.workshop import Workshop
-from gb10.talk import Task
 
 KEYED = re.compile(r"-[0-9a-f]{12}$")
 BUILD = "./build.py image builds one, and proves it"
-AGAIN = "publish it again: layers that the registry has are not sent again"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,8 +31,10 @@ class Published:
     bytes: int
 
 
-def publish(shop: Workshop, reference: str, targets: Sequence[str]) -> tuple[Published, ...]:
+def publish(shop: Workshop, reference: str, targets: Sequence[str], zstd: int | None = None) -> tuple[Published, ...]:
     """Push the proven image ``reference`` to each target; a target without a tag gets the image's own tags.
+
+    The engine compresses its layers, or zstd of the level ``zstd``: the image is the same, its manifest is not.
 
     Raises UsageError (no such image, no tags), PublishError (it was not proven; the registry refuses, or holds
     another manifest than the one that was pushed).
@@ -46,8 +47,11 @@ def publish(shop: Workshop, reference: str, targets: Sequence[str]) -> tuple[Pub
     if record is None:
         raise PublishError(f"{reference} was not proven here, so it is not published", where=image.id, hint=BUILD)
     names = names_in(targets, reference, image.tags)
+    if zstd is not None:
+        with compressor(shop, engine, image, record.config, zstd) as send:
+            return tuple(_published(name, record.config, send(name)) for name in names)
     tag_image(engine, reference, names)
-    return tuple(_push(shop, engine, name, record.config) for name in names)
+    return tuple(_published(name, record.config, _send(shop, engine, name)) for name in names)
 
 
 def names_in(targets: Sequence[str], reference: str, tags: Sequence[str]) -> tuple[str, ...]:
@@ -76,21 +80,17 @@ def _names(target: str, own: Sequence[str]) -> list[str]:
     return [check_reference(f"{target}:{tag}") for tag in own]
 
 
-def _push(shop: Workshop, engine: Engine, name: str, config: str) -> Published:
-    with shop.talk.task(name) as task:
-        moves = _sent(shop, engine, task)
+def _send(shop: Workshop, engine: Engine, name: str) -> Moves:
+    """The moves of a push by the engine itself, after which the registry holds what was pushed."""
+    with shop.talk.task(name) as task, not_published(name):
+        moves = patiently(shop, task, lambda moves: push(engine, name, moves))
     found = resolve(engine, name)
     if found.digest != moves.digest:
         raise PublishError(f"{name} is not what was pushed", where=f"pushed {moves.digest}\nfound  {found.digest}",
-                           hint="somebody pushed there meanwhile: push again, or to another tag")  # fmt: skip
+                           hint=OTHERS)  # fmt: skip
+    return moves
+
+
+def _published(name: str, config: str, moves: Moves) -> Published:
     return Published(reference=name, digest=moves.digest, config=config, there=len(moves.there),
                      moved=len(moves.moved), bytes=moves.bytes)  # fmt: skip
-
-
-def _sent(shop: Workshop, engine: Engine, task: Task) -> Moves:
-    """Push the reference that the task is named after."""
-    try:
-        return patiently(shop, task, lambda moves: push(engine, task.name, moves))
-    except PublishError as error:
-        where = "\n".join(filter(None, (error.message, error.where)))
-        raise PublishError(f"{task.name} is not published", where=where, hint=error.hint or AGAIN) from error

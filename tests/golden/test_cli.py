@@ -67,6 +67,8 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) ->
         ("wrong-option-json", ["plan", "--arhc", "12.1f", "--json"]),
         ("wrong-tag", ["image", "--tag", "my/vllm:a b"]),
         ("wrong-push", ["image", "--push", "registry.example/My/vllm"]),
+        ("wrong-compression", ["publish", "gb10/vllm:a", "registry.example/a", "--compression", "zstd:40"]),
+        ("compression-of-nothing", ["image", "--compression", "zstd"]),
         ("wrong-arch", ["plan", "--arch", "sm_121a"]),
         ("wrong-platform", ["plan", "--platform", "linux/arm64/v8"]),
         ("wrong-engine", ["plan", "--engine", "vlm"]),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -40,6 +41,10 @@ log: {{accesslog: {{disabled: false}}, level: info}}
 storage: {{filesystem: {{rootdirectory: "{storage}"}}}}
 http: {{addr: "127.0.0.1:{port}"}}
 """
+HTPASSWD = """\
+auth: {{htpasswd: {{realm: test, path: "{path}"}}}}
+"""
+MANIFESTS = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
 SSHD = ("-D", "-e", "-f", "/dev/null", "-o", "UsePAM=no", "-o", "PermitRootLogin=yes", "-o", "StrictModes=no", "-o",
         "AuthorizedKeysFile=/keys/user.pub", "-o", "HostKey=/keys/host", "-o", "PidFile=none")  # fmt: skip
 SSH = ("-F", "none", "-i", "/keys/user", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null")
@@ -64,8 +69,9 @@ def listening(port: int) -> bool:
         return probing.connect_ex(("127.0.0.1", port)) == 0
 
 
+@cache
 def debs(store: Store, *packages: str) -> tuple[Path, ...]:
-    """The packages and all that they need, from the real mirror."""
+    """The packages and all that they need, from the real mirror, which is asked once."""
     locked = resolve_set(store, os.environ, suite="trixie", architecture=build_architecture(), packages=packages)
     with open_session(os.environ) as session:
         return tuple(fetch_debs(session, store, os.environ, locked))
@@ -84,8 +90,7 @@ class Registry:
 
     def manifest(self, name: str, tag: str) -> dict[str, Any]:
         """An image's manifest."""
-        kind = "application/vnd.docker.distribution.manifest.v2+json"
-        asked = Request(f"http://{self.host}/v2/{name}/manifests/{tag}", headers={"Accept": kind})
+        asked = Request(f"http://{self.host}/v2/{name}/manifests/{tag}", headers={"Accept": MANIFESTS})
         with urlopen(asked) as reply:  # noqa: S310 - http, to the registry of the test
             found: dict[str, Any] = json.load(reply)
             return found
@@ -96,11 +101,16 @@ class Registry:
 
 
 @contextmanager
-def registry(store: Store, folder: Path) -> Iterator[Registry]:
+def registry(store: Store, folder: Path, users: str = "") -> Iterator[Registry]:
+    """A registry in a folder of its own; ``users`` are the lines of its htpasswd file, if it is to ask who one is."""
     program = next(deb for deb in debs(store, "docker-registry") if deb.name.startswith("docker-registry_"))
     capture(["dpkg-deb", "--extract", str(program), str(folder / "deb")])
     port, config, log = free_port(), folder / "config.yml", folder / "registry.log"
-    config.write_text(REGISTRY.format(storage=folder / "storage", port=port), encoding="utf-8")
+    text = REGISTRY.format(storage=folder / "storage", port=port)
+    if users:
+        (folder / "htpasswd").write_text(users, encoding="utf-8")
+        text += HTPASSWD.format(path=folder / "htpasswd")
+    config.write_text(text, encoding="utf-8")
     with background([str(folder / "deb/usr/bin/docker-registry"), "serve", str(config)], log=log):
         until(lambda: listening(port), "the registry")
         yield Registry(f"127.0.0.1:{port}", log)
