@@ -3,8 +3,9 @@
     python3 -m bootstrap benches/factory.py [--kills 10]
 
 One small module of FlashInfer (the kernel set `smoke`) stands for all: cold, as they are, with a patch, with a header
-changed that no unit reads, for another arch and back, and after being killed at random moments. Prints JSON; exits 1
-when a killed compile left another wheel than an uninterrupted one.
+changed that no unit reads, for another arch and back, on a second machine (a store that has nothing, and a wheel cache
+on a Hub of this machine), and after being killed at random moments. Prints JSON; exits 1 when a killed compile left
+another wheel than an uninterrupted one, or the second machine has another than the first.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,7 +26,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gb10.catalog import ROOT
 from gb10.proc import capture
+from gb10.store import open_store
+from tests.integration.hub_server import TOKEN, Repository, fake_hub
+from tests.integration.nodes import ssh_keygen
 
+REPO = "me/wheels"
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 READ, UNREAD = "include/flashinfer/activation.cuh", "include/flashinfer/norm.cuh"
 
@@ -64,9 +70,11 @@ def main() -> None:
             "back to 12.1f": wheels(recipe),
             "12.1a again": wheels(recipe, "--arch", "12.1a"),
         }
+        table["a second machine with the wheel cache"] = second_machine(recipe, Path(folder))
         longest = table["a header that the units read"].seconds
         ends = [killed(recipe, changed_header(Path(folder), READ), longest) for _ in range(kills)]
     wrong = sum(end.wrong for end in ends)
+    wrong += table["a second machine with the wheel cache"].sha256 != table["back to 12.1f"].sha256
     document = {name: asdict(result) for name, result in table.items()}
     print(json.dumps({"table": document, "kills": list(map(asdict, ends)), "wrong": wrong}, indent=1))
     sys.exit(bool(wrong))
@@ -95,13 +103,37 @@ def command(recipe: str, *arguments: str) -> list[str]:
 
 def wheels(recipe: str, *arguments: str) -> Result:
     """One call, and what its compile stage measured."""
+    return timed(command(recipe, *arguments), os.environ)
+
+
+def timed(argv: list[str], env: Mapping[str, str]) -> Result:
     begin = time.monotonic()
-    found = json.loads(capture(command(recipe, *arguments), env=os.environ))["wheels"]
+    found = json.loads(capture(argv, env=env))["wheels"]
     wheel = next(one for one in found if one["name"] == "flashinfer-jit-cache")
     seconds = round(time.monotonic() - begin, 1)
-    measured = json.loads((Path(wheel["path"]).parent / "measured.json").read_text(encoding="utf-8"))
-    units = 0 if wheel["hit"] else sum(module["cpu_s"] > 1 for module in measured.values())
-    return Result(seconds=seconds, units=units, sha256=wheel["sha256"])
+    return Result(seconds=seconds, units=0 if wheel["hit"] else compiled(Path(wheel["path"])), sha256=wheel["sha256"])
+
+
+def compiled(wheel: Path) -> int:
+    """The units that a compiler ran for; what the compile cache has takes less than a second."""
+    measured = json.loads((wheel.parent / "measured.json").read_text(encoding="utf-8"))
+    return sum(module["cpu_s"] > 1 for module in measured.values())
+
+
+def second_machine(recipe: str, folder: Path) -> Result:
+    """``wheels`` on a store that has nothing but what the first one pushed to a Hub and signed."""
+    with fake_hub() as hub:
+        hub.repositories[REPO] = Repository()
+        key, signers = folder / "key", folder / "signers"
+        env = {**os.environ, "PATH": ssh_keygen(open_store(os.environ), folder / "ssh"), "HF_ENDPOINT": hub.url,
+               "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1", "GB10_WHEEL_CACHE": REPO,
+               "GB10_WHEEL_CACHE_KEY": str(key), "GB10_WHEEL_CACHE_SIGNERS": str(signers)}  # fmt: skip
+        capture(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], env=env)
+        signers.write_text(f"me@example {key.with_suffix('.pub').read_text(encoding='ascii')}", encoding="ascii")
+        gb10 = [sys.executable, "-m", "gb10"]  # not build.py: a new store would have to get this Python's environment
+        capture([*gb10, "cache", "push", "--engine", recipe, "--json", "--quiet"], env=env)
+        argv = [*gb10, "wheels", "--engine", recipe, "--json", "--quiet"]
+        return timed(argv, {**env, "GB10_CACHE_DIR": str(folder / "second")})
 
 
 def killed(recipe: str, patch: str, longest: float) -> End:
