@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -143,7 +144,8 @@ def killed(recipe: str, patch: str, longest: float) -> End:
                                stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
     time.sleep(moment)
     late = running.poll() is not None
-    os.killpg(running.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):  # it had ended
+        os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     after = wheels(recipe, "--patch", patch)
     alone = wheels(recipe, "--patch", patch, "--rebuild-flashinfer")
