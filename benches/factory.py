@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from gb10.catalog import ROOT
 from gb10.proc import capture
 from gb10.store import open_store
-from tests.integration.hub_server import TOKEN, Repository, fake_hub
+from tests.integration.hub_server import TOKEN, Repository, fake_hub, make_signer
 from tests.integration.nodes import ssh_keygen
 
 REPO = "me/wheels"
@@ -125,12 +125,9 @@ def second_machine(recipe: str, folder: Path) -> Result:
     """``wheels`` on a store that has nothing but what the first one pushed to a Hub and signed."""
     with fake_hub() as hub:
         hub.repositories[REPO] = Repository()
-        key, signers = folder / "key", folder / "signers"
         env = {**os.environ, "PATH": ssh_keygen(open_store(os.environ), folder / "ssh"), "HF_ENDPOINT": hub.url,
-               "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1", "GB10_WHEEL_CACHE": REPO,
-               "GB10_WHEEL_CACHE_KEY": str(key), "GB10_WHEEL_CACHE_SIGNERS": str(signers)}  # fmt: skip
-        capture(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], env=env)
-        signers.write_text(f"me@example {key.with_suffix('.pub').read_text(encoding='ascii')}", encoding="ascii")
+               "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1", "GB10_WHEEL_CACHE": REPO}  # fmt: skip
+        env |= make_signer(folder, "me", env)
         gb10 = [sys.executable, "-m", "gb10"]  # not build.py: a new store would have to get this Python's environment
         capture([*gb10, "cache", "push", "--engine", recipe, "--json", "--quiet"], env=env)
         argv = [*gb10, "wheels", "--engine", recipe, "--json", "--quiet"]

@@ -52,20 +52,20 @@ class Skopeo:
         argv = [*self.command, "--debug", "copy", f"--authfile={access.credentials}", f"--digestfile={pushed}",
                 f"--dest-tls-verify={str(access.tls).lower()}", "--dest-compress-format=zstd",
                 f"--dest-compress-level={level}", f"oci:{layout.path}", f"docker://{name}"]  # fmt: skip
-        started: list[str] = []
+        started, whole = list[str](), sum(layout.sizes.values())
 
         def on_line(line: str) -> None:
             if sent := SENT.search(line):
                 moves.moved.add(sent[1])
             if blob := STARTED.match(line):
-                moves.on_move(sum(layout.sizes.get(digest, 0) for digest in started), sum(layout.sizes.values()))
+                moves.on_move(sum(layout.sizes.get(digest, 0) for digest in started), whole)
                 started.append(blob[1])
 
         try:
             stream(argv, log=Path(os.devnull), on_line=on_line, env=self.env)
         except CommandFailedError as error:
             raise _refusal(error) from error
-        moves.on_move(sum(layout.sizes.values()), sum(layout.sizes.values()))
+        moves.on_move(whole, whole)
         moves.digest = pushed.read_text(encoding="ascii").strip()
 
     def manifest(self, name: str, access: Access) -> str:

@@ -76,9 +76,11 @@ def lock_wheels(
 def _cuda(resolver: Resolver, architecture: Architecture, found: tuple[Resolved, ...], old: Lock | None) -> str | None:
     """What the torch of an image is built with; asked only for one that ``old`` does not tell of."""
     torch = next((entry for entry in found if entry.name == TORCH), None)
-    known = {wheel.sha256: wheel.cuda for wheel in locked_wheels(old) if wheel.cuda} if old else {}
-    if torch is None or torch.link.sha256 in known:
-        return known[torch.link.sha256 or ""] if torch else None
+    if torch is None:
+        return None
+    for wheel in locked_wheels(old) if old else ():
+        if wheel.cuda and wheel.sha256 == torch.link.sha256:
+            return wheel.cuda
     recipe, pins = resolver.recipe, {entry.name: entry.version for entry in found}
     platform = platform_of(recipe.base.suite, recipe.python, architecture)
     return built_with(torch, lambda requirement: resolver.resolve((requirement,), platform, pins))

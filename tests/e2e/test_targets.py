@@ -96,12 +96,17 @@ def test_no_kernel_of_ours_is_a_stub(
     assert all(counts["QMMA"] >= 32 and counts["UTMALDG"] == 2 and not counts["BPT"] for counts in ours)
 
 
-def test_a_target_that_the_project_has_not_is_told_with_those_it_has() -> None:
+def refusal(target: str) -> str:
+    """The log of the compile stage that refused a target."""
     shop = open_workshop(os.environ, verbosity=0)
-    plan = plan_of(shop, ["_C_no_such"])
+    plan = plan_of(shop, [target])
     with pytest.raises(BuildError):
         compile_targets(shop, plan)
-    log = log_path(shop, plan.step("vllm")).read_text(encoding="utf-8")
+    return log_path(shop, plan.step("vllm")).read_text(encoding="utf-8")
+
+
+def test_a_target_that_the_project_has_not_is_told_with_those_it_has() -> None:
+    log = refusal("_C_no_such")
     assert "the project has no target _C_no_such; known: " in log
     assert "_C_stable_libtorch" in log
     assert "git repository of its own: deepgemm, " in log
@@ -145,10 +150,6 @@ def test_upstreams_holds_nothing_that_gb10_can_launch_and_ours_nothing_else(
 
 
 def test_a_target_of_a_project_that_is_not_handed_in_is_told_with_the_lines_to_paste() -> None:
-    shop = open_workshop(os.environ, verbosity=0)
-    plan = plan_of(shop, ["_flashkda_C"])
-    with pytest.raises(BuildError):
-        compile_targets(shop, plan)
-    log = log_path(shop, plan.step("vllm")).read_text(encoding="utf-8")
+    log = refusal("_flashkda_C")
     assert "_flashkda_C is a target of flashkda, a git repository of its own: https://github.com/" in log
     assert "nested: {flashkda: [_flashkda_C]}" in log

@@ -2,8 +2,11 @@
 
 import os
 import platform
+import shutil
 import stat
 from pathlib import Path
+
+import pytest
 
 from gb10.debian.pool import fetch_debs
 from gb10.debian.resolve import resolve_set
@@ -37,3 +40,20 @@ def put_on_path(root: Path, folder: Path) -> str:
     )
     script.chmod(0o755)
     return f"{folder}:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@pytest.fixture(scope="module")
+def root(git_root: Path) -> Path:
+    return git_root
+
+
+@pytest.fixture
+def store(root: Path) -> Store:
+    """Where that git sees it."""
+    shutil.rmtree(root / "store", ignore_errors=True)
+    return Store(root / "store")
+
+
+@pytest.fixture
+def env(root: Path, tmp_path: Path) -> dict[str, str]:
+    return {"PATH": put_on_path(root, tmp_path), "HOME": "/"}

@@ -8,13 +8,16 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
+
+from gb10.proc import capture
 
 TOKEN = "hf_test"  # noqa: S105 - of this server alone
 
@@ -241,3 +244,11 @@ def fake_hub() -> Iterator[FakeHub]:
         finally:
             front.shutdown()
             storage.shutdown()
+
+
+def make_signer(folder: Path, name: str, env: Mapping[str, str]) -> dict[str, str]:
+    """A key ``name`` of ssh-keygen's in the folder, and the settings of a machine that signs by it and trusts it."""
+    capture(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], env=env)
+    public = (folder / f"{name}.pub").read_text(encoding="ascii")
+    (folder / f"{name}.signers").write_text(f"{name}@example {public}", encoding="ascii")
+    return {"GB10_WHEEL_CACHE_SIGNERS": str(folder / f"{name}.signers"), "GB10_WHEEL_CACHE_KEY": str(folder / name)}

@@ -16,7 +16,9 @@ from gb10.lock import load_recipe
 from gb10.lock.relock import lock_checkouts
 from gb10.proc import capture
 from gb10.store import Store
-from tests.integration.debian_git import put_on_path
+from tests.integration.debian_git import env as env  # noqa: PLC0414 - fixtures, these three
+from tests.integration.debian_git import root as root  # noqa: PLC0414
+from tests.integration.debian_git import store as store  # noqa: PLC0414
 
 pytestmark = pytest.mark.integration
 
@@ -37,11 +39,6 @@ workdir: /
 """
 
 
-@pytest.fixture(scope="module")
-def root(git_root: Path) -> Path:
-    return git_root
-
-
 @pytest.fixture
 def commit(root: Path) -> Callable[[str], None]:
     """Write a release into a fresh repository, and tag it: call again to move the tag."""
@@ -60,18 +57,6 @@ def commit(root: Path) -> Callable[[str], None]:
 
     make("4.5.0\n")
     return make
-
-
-@pytest.fixture
-def store(root: Path) -> Store:
-    """Where that git sees it."""
-    shutil.rmtree(root / "store", ignore_errors=True)
-    return Store(root / "store")
-
-
-@pytest.fixture
-def env(root: Path, tmp_path: Path) -> dict[str, str]:
-    return {"PATH": put_on_path(root, tmp_path), "HOME": "/"}
 
 
 def locked(store: Store, env: dict[str, str]) -> Artifact:

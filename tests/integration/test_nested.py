@@ -3,7 +3,6 @@
 import datetime
 import hashlib
 import re
-import shutil
 import tarfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -21,7 +20,9 @@ from gb10.lock.relock import lock_checkouts
 from gb10.proc import capture
 from gb10.schema import Lock, LockedDebs, LockedWheels, Recipe
 from gb10.store import Store
-from tests.integration.debian_git import put_on_path
+from tests.integration.debian_git import env as env  # noqa: PLC0414 - fixtures, these three
+from tests.integration.debian_git import root as root  # noqa: PLC0414
+from tests.integration.debian_git import store as store  # noqa: PLC0414
 
 pytestmark = pytest.mark.integration
 
@@ -41,11 +42,6 @@ sources:
 layers: [{{name: all, rest: true}}]
 workdir: /
 """
-
-
-@pytest.fixture(scope="module")
-def root(git_root: Path) -> Path:
-    return git_root
 
 
 def git(root: Path, place: str, *words: str) -> str:
@@ -80,18 +76,6 @@ def project(root: Path) -> str:
     wanted = commit(root, "/hub/project.git", {"csrc/a.cu": "a", "README.md": ""}, links)
     commit(root, "/hub/project.git", {"csrc/a.cu": "newer"}, {})
     return wanted
-
-
-@pytest.fixture
-def store(root: Path) -> Store:
-    """Where that git sees it."""
-    shutil.rmtree(root / "store", ignore_errors=True)
-    return Store(root / "store")
-
-
-@pytest.fixture
-def env(root: Path, tmp_path: Path) -> dict[str, str]:
-    return {"PATH": put_on_path(root, tmp_path), "HOME": "/"}
 
 
 @pytest.fixture

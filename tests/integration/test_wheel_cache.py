@@ -21,7 +21,7 @@ from gb10.pipeline.workshop import Workshop, open_workshop
 from gb10.plan import Plan
 from gb10.proc import CommandFailedError, capture
 from gb10.store import file_sha256, open_store, seal
-from tests.integration.hub_server import TOKEN, FakeHub, Repository, fake_hub
+from tests.integration.hub_server import TOKEN, FakeHub, Repository, fake_hub, make_signer
 from tests.integration.nodes import ssh_keygen
 
 # The Hub's client hands files to its HTTP client in a way that is on its way out; that is between the two.
@@ -47,11 +47,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """An environment with ssh-keygen, the keys of two people, and a file of allowed signers for each."""
     folder, shop = tmp_path_factory.mktemp("keys"), open_workshop(os.environ, verbosity=0)
     env = {**os.environ, "PATH": ssh_keygen(shop.store, tmp_path_factory.mktemp("ssh"))}
-    for name in ("me", "other"):
-        capture(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)], env=env)
-        public = (folder / f"{name}.pub").read_text(encoding="ascii")
-        (folder / f"{name}.signers").write_text(f"{name}@example {public}", encoding="ascii")
-    settings = {"GB10_WHEEL_CACHE_SIGNERS": str(folder / "me.signers"), "GB10_WHEEL_CACHE_KEY": str(folder / "me")}
+    settings, _ = (make_signer(folder, name, env) for name in ("me", "other"))
     return {**env, **settings, "KEYS": str(folder), "HF_TOKEN": TOKEN, "GB10_WHEEL_CACHE": REPO}
 
 

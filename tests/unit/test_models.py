@@ -7,7 +7,7 @@ import pytest
 from gb10.catalog import ROOT, Catalog
 from gb10.errors import UsageError
 from gb10.kernel_sets import content, entries, merged, read_sets, target_wheels
-from gb10.models import model_set, set_name
+from gb10.models import FUSED_MOE, GEMM, SPARSE_MLA, model_set, set_name
 
 PLAIN = {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "torch_dtype": "bfloat16"}
 NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
@@ -98,6 +98,13 @@ def test_names_costs_and_releases_are_in_no_key() -> None:
     assert content(one) == content(other)
     assert "cost" not in str(content(one))
     assert content(one) != content(model_set(PLAIN | {"head_dim": 64}, "a/b", ["1"]))
+
+
+def test_a_module_that_a_model_asks_for_is_the_one_of_the_set_that_has_all() -> None:
+    sets = Catalog(ROOT).toolkit.kernel_sets
+    known = {entry["name"]: entry for entry in entries(sets["flashinfer-moe"])}
+    told: list[Any] = [FUSED_MOE, SPARSE_MLA, *GEMM.values()]
+    assert told == [known[module["name"]] for module in told]
 
 
 def test_what_a_module_reads_of_the_image_is_an_input_and_no_word_of_the_set() -> None:
