@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,12 +17,20 @@ INTERRUPTED = 130
 
 def run(script: str, argv: Sequence[str]) -> int:
     """Inside the environment: the command line. Outside: become ``script`` inside it."""
+    end_as_by_ctrl_c()
     lock = CHECKOUT / "requirements.lock"
     if not is_inside(lock):
         return enter(lock, [script, *argv])
     from gb10.cli import main  # noqa: PLC0415 - what it imports exists only inside the environment
 
     return main(argv)
+
+
+def end_as_by_ctrl_c() -> None:
+    """Let ``kill`` and a closed terminal end what runs, too, unless whoever started it ignores them (nohup)."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
 
 
 def enter(lock: Path, argv: Sequence[str]) -> int:

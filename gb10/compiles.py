@@ -58,7 +58,7 @@ def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
     step = Step(name=name, kind="wheel", key=BLANK, needs=needs, files=inputs.files, about=_about(build, options),
                 kernels=kernels)  # fmt: skip
     undated = replace(draft, lock=lock.model_copy(update={"created": NO_DAY}))
-    text = wheel_dockerfile(undated, step, toolkit.templates, jobs=0)
+    text = wheel_dockerfile(undated, step, toolkit.templates)
     _check_units(build, toolkit)
     compilers = [[deb.sha256 for deb in lock.debs.build[options.build]], [file.sha256 for file in tools.files]]
     own = [toolkit.of(INSTALLER, *compile_files(build), *UNPACKER), content(kernels) if kernels else None]

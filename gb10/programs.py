@@ -46,7 +46,7 @@ def _step(program: Program, draft: Plan, toolkit: Toolkit) -> Step:
     step = Step(name=program.name, kind="program", key=BLANK, needs=("tools",), files=files,
                 about=f"{program.units} for {options.arch} on {options.platform}")  # fmt: skip
     undated = replace(draft, key=BLANK, lock=lock.model_copy(update={"created": NO_DAY}))
-    text = program_dockerfile(undated, program, step, toolkit.templates, jobs=0)
+    text = program_dockerfile(undated, program, step, toolkit.templates)
     own = toolkit.of(program.units, *program.include, INSTALLER, *SCRIPTS, *UNPACKER)
     inputs = [[file.sha256 for file in some] for some in (files, *(one.files for one in draft.steps))]
     patched = [[[use.sha256, use.folder] for use in options.patches], toolkit.of(*PATCHER)]

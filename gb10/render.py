@@ -50,8 +50,13 @@ def _below(plan: Plan, graft: Step) -> str:
     return next(step.name for step in plan.of_kind("layer") if graft.files[0] in step.files)
 
 
-def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], *, jobs: int, shared: bool = False) -> str:
-    """The Dockerfile that compiles one wheel; ``jobs``, and a ``shared`` compile cache, are not part of any key."""
+def wheel_dockerfile(
+    plan: Plan, step: Step, templates: Mapping[str, str], *, jobs: str = "", shared: bool = False
+) -> str:
+    """The Dockerfile that compiles one wheel.
+
+    ``jobs``, in words of the stage's shell, and a ``shared`` compile cache are in no key: it is over the text without.
+    """
     arch, build = plan.options.arch, plan.recipe.wheels[step.name]
     return _render(
         templates, "targets.Dockerfile.j2" if build.method == "source" else "wheel.Dockerfile.j2", plan,
@@ -68,7 +73,7 @@ def _cutlass(plan: Plan, build: WheelBuild) -> str:
 
 
 def program_dockerfile(
-    plan: Plan, program: Program, step: Step, templates: Mapping[str, str], *, jobs: int, shared: bool = False
+    plan: Plan, program: Program, step: Step, templates: Mapping[str, str], *, jobs: str = "", shared: bool = False
 ) -> str:
     """The Dockerfile that compiles a program, and runs what the build machine can check of it."""
     return _render(

@@ -1,5 +1,6 @@
 """Estimates: seconds, disk and memory of the steps that will run, from measured rates."""
 
+import json
 import shutil
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -40,21 +41,38 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a kernel set's modules take: CPU seconds, bytes of the largest process."""
+    """What a kernel set's modules take: CPU seconds, bytes of the largest process, seconds by the bytes of each."""
 
     cpu_seconds: float
     peak: int
+    byte_seconds: float
 
 
 def kernel_cost(shop: Workshop, plan: Plan, step: Step) -> Cost:
     """The measured costs of a wheel's modules, or of a program; what was never measured counts as UNMEASURED."""
-    costs, names = tomllib.loads(shop.catalog.contents[COSTS].decode()), [step.name]
-    if step.kind == "wheel":
-        build = plan.recipe.wheels[step.name]
-        targets = [f"{build.source}_all"] if ALL in build.targets else build.targets
-        names = [*targets, *(entry.get("cost", entry["name"]) for entry in entries(step.kernels or {}))]
-    of_modules = [costs.get(name, UNMEASURED) for name in names]
-    return Cost(sum(cost["cpu_s"] for cost in of_modules), max(cost["peak_mib"] for cost in of_modules) << 20)
+    costs = measured(shop)
+    of_modules = [costs.get(name, UNMEASURED) for name in _families(plan, step)]
+    return Cost(sum(cost["cpu_s"] for cost in of_modules), max(cost["peak_mib"] for cost in of_modules) << 20,
+                sum(cost["cpu_s"] * (cost["peak_mib"] << 20) for cost in of_modules))  # fmt: skip
+
+
+def measured(shop: Workshop) -> Mapping[str, Mapping[str, int]]:
+    """``units``, ``cpu_s`` and ``peak_mib`` by family, as recipes/kernels/costs.toml tells them."""
+    return tomllib.loads(shop.catalog.contents[COSTS].decode())
+
+
+def _families(plan: Plan, step: Step) -> list[str]:
+    if step.kind != "wheel":
+        return [step.name]
+    build = plan.recipe.wheels[step.name]
+    targets = [f"{build.source}_all"] if ALL in build.targets else build.targets
+    return [*targets, *(entry.get("cost", entry["name"]) for entry in entries(step.kernels or {}))]
+
+
+def peaks(shop: Workshop, plan: Plan, step: Step) -> bytes:
+    """What inside/room.py reads: MiB of each family's largest process, and of those of this step that have no name."""
+    by_family = {family: cost["peak_mib"] for family, cost in measured(shop).items()}
+    return json.dumps({"peaks": by_family, "other": kernel_cost(shop, plan, step).peak >> 20}, indent=1).encode()
 
 
 def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
@@ -63,7 +81,7 @@ def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
         return ROOTFS_SECONDS
     if step.kind in COMPILED:
         cost = kernel_cost(shop, plan, step)
-        return cost.cpu_seconds / jobs(shop, cost)
+        return max(cost.cpu_seconds / jobs(shop), cost.byte_seconds / memory())
     if step.kind in ("layer", "tools"):
         return step.download / INSTALL_RATE / cores()
     if step.kind == "mod":
@@ -86,7 +104,7 @@ def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine 
     return Needs(
         download=download,
         disk=int(download + sent + stages + layers),
-        memory=max([LEAST_MEMORY, *(cost.peak * jobs(shop, cost) for cost in costs)]),
+        memory=max([LEAST_MEMORY, *(cost.peak for cost in costs)]),
         seconds=download / DOWNLOAD_RATE + sum(step_seconds(shop, plan, step) for step in absent),
     )
 
@@ -111,7 +129,7 @@ def check_room(shop: Workshop, needed: Needs, engine: Engine | None) -> None:
     if shop.builder is None and needed.memory > memory():  # a builder has its own
         raise BuildError(
             f"not enough memory: {needed.memory / 1e9:.1f} GB needed, {memory() / 1e9:.1f} GB available",
-            hint="lower GB10_JOBS or stop other programs",
+            hint="stop other programs, or let a larger machine compile (--builder)",
         )
 
 
@@ -122,8 +140,11 @@ def _disks(store: Path, data: Path | None, needed: Needs) -> dict[Path, int]:
     return {store: needed.download, data: needed.disk - needed.download}
 
 
-def jobs(shop: Workshop, cost: Cost) -> int:
-    """Compile jobs: GB10_JOBS, else as many as cores and memory allow for the largest unit."""
-    if shop.env.get("GB10_JOBS"):
-        return int(shop.env["GB10_JOBS"])
-    return max(1, min(cores(), memory() // max(1, cost.peak)))
+def jobs(shop: Workshop) -> int:
+    """Compile jobs at most: GB10_JOBS, else this machine's cores; memory holds units back one by one (room.py)."""
+    return int(shop.env.get("GB10_JOBS") or cores())
+
+
+def asked_jobs(shop: Workshop) -> str:
+    """The jobs in words of a compile stage's shell: it knows the cores of the machine that compiles."""
+    return shop.env.get("GB10_JOBS") or "$(nproc)"

@@ -58,7 +58,7 @@ def test_mods_are_stages_above_the_layers_and_below_the_record(golden: Golden) -
 @pytest.mark.parametrize("arch", ["12.1a", "12.0f"])
 def test_wheel_dockerfile(golden: Golden, arch: str) -> None:
     plan = plan_for(arch)
-    text = wheel_dockerfile(plan, plan.step("flashinfer-jit-cache"), Catalog(ROOT).templates, jobs=2)
+    text = wheel_dockerfile(plan, plan.step("flashinfer-jit-cache"), Catalog(ROOT).templates, jobs="2")
     golden(f"render/wheel-{arch}.Dockerfile", without_keys(text))
 
 
@@ -69,17 +69,17 @@ def test_wheel_dockerfile_of_our_own_kernels(golden: Golden, arch: str, build: L
     ours = recipe.model_copy(update={"wheels": {"gb10-kernels": wheel}})
     options = Options(arch=target, platform=target.platform, build=build)
     plan = plan_image(ours, load_lock(lock_path(RECIPE)), Catalog(ROOT).toolkit, options)
-    text = wheel_dockerfile(plan, plan.step("gb10-kernels"), Catalog(ROOT).templates, jobs=2)
+    text = wheel_dockerfile(plan, plan.step("gb10-kernels"), Catalog(ROOT).templates, jobs="2")
     golden(f"render/wheel-extension-{arch}-on-{build}.Dockerfile", without_keys(text))
 
 
 def test_a_shared_compile_cache_is_a_network_and_a_secret_of_the_stage(golden: Golden) -> None:
     plan, templates = plan_for("12.1f"), Catalog(ROOT).templates
     step = plan.step("flashinfer-jit-cache")
-    text = wheel_dockerfile(plan, step, templates, jobs=2, shared=True)
+    text = wheel_dockerfile(plan, step, templates, jobs="2", shared=True)
     golden("render/wheel-shared-cache.Dockerfile", without_keys(text))
     assert text.count("--network=default") == 1
-    assert "--network=default" not in wheel_dockerfile(plan, step, templates, jobs=2)
+    assert "--network=default" not in wheel_dockerfile(plan, step, templates, jobs="2")
 
 
 def with_targets(recipe: Recipe, *targets: str) -> Recipe:
@@ -97,7 +97,7 @@ def test_dockerfile_of_an_engines_own_targets(golden: Golden, arch: str, build: 
     )  # fmt: skip
     options = Options(arch=target, platform=target.platform, build=build, patches=patches)
     plan = plan_image(recipe, load_lock(lock_path(RECIPE)), Catalog(ROOT).toolkit, options)
-    text = wheel_dockerfile(plan, plan.step("vllm"), Catalog(ROOT).templates, jobs=2)
+    text = wheel_dockerfile(plan, plan.step("vllm"), Catalog(ROOT).templates, jobs="2")
     golden(f"render/targets-{arch}-on-{build}.Dockerfile", without_keys(text))
 
 
@@ -107,7 +107,7 @@ def test_program_dockerfile(golden: Golden, arch: str, build: Literal["amd64", "
     options = Options(arch=target, platform=target.platform, build=build)
     image = plan_image(load_recipe(RECIPE), load_lock(lock_path(RECIPE)), toolkit, options)
     plan = plan_program(GEMM, image, toolkit)
-    text = program_dockerfile(plan, GEMM, plan.step("gemm"), toolkit.templates, jobs=2)
+    text = program_dockerfile(plan, GEMM, plan.step("gemm"), toolkit.templates, jobs="2")
     golden(f"render/program-{arch}-on-{build}.Dockerfile", without_keys(text))
 
 

@@ -2,6 +2,10 @@
 
 import ast
 import re
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -74,3 +78,38 @@ def test_pips_words_become_one_error(tail: str, code: int, message: str) -> None
     assert error.code == code
     assert message in error.message
     assert error.hint
+
+
+STREAMING = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from bootstrap.handover import end_as_by_ctrl_c
+from gb10.proc import stream
+end_as_by_ctrl_c()
+try:
+    stream(["sleep", "60"], log=Path(sys.argv[2]))
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_ends_a_run_ends_what_it_started(tmp_path: Path, number: signal.Signals) -> None:
+    with subprocess.Popen([sys.executable, "-c", STREAMING, str(CHECKOUT), str(tmp_path / "log")]) as run:
+        children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
+        while not children.read_text():
+            time.sleep(0.02)
+        (child,) = children.read_text().split()
+        run.send_signal(number)
+        assert run.wait(timeout=10) == 130
+    assert gone(Path(f"/proc/{child}/stat"))
+
+
+def gone(stat: Path) -> bool:
+    """Whether a process ends within ten seconds; what nobody has reaped yet has ended."""
+    for _ in range(500):
+        if not stat.exists() or ") Z " in stat.read_text():
+            return True
+        time.sleep(0.02)
+    return False

@@ -96,7 +96,7 @@ def test_a_cutlass_from_git_is_a_source_of_its_own(recipe: Recipe, lock: Lock) -
     step = after.step(OURS)
     paths = ("include", "tools/util/include")
     assert step.files[0].checkout == Checkout("https://git.invalid/cutlass", "v4.7.0", paths, "2" * 40)
-    text = wheel_dockerfile(after, step, Catalog(ROOT).templates, jobs=1)
+    text = wheel_dockerfile(after, step, Catalog(ROOT).templates, jobs="1")
     assert "--cutlass /source \\\n" in text
 
 

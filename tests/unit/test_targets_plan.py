@@ -122,7 +122,7 @@ def test_a_nested_project_is_read_only_when_a_target_of_it_is_compiled(recipe: R
 def test_the_stage_is_told_which_commit_is_handed_in(lock: Lock) -> None:
     made = with_targets(load_recipe(RECIPE), ("_qutlass_C",))
     plan, source = make(made, lock), made.sources["qutlass"]
-    text = wheel_dockerfile(plan, plan.step("vllm"), Catalog(ROOT).templates, jobs=1)
+    text = wheel_dockerfile(plan, plan.step("vllm"), Catalog(ROOT).templates, jobs="1")
     assert f"--nested qutlass {source.commit} /nested-qutlass \\\n" in text
     assert "tar --extract --file /archives/nested-qutlass/*.tar* --directory /nested-qutlass" in text
     other = lock.sdists["qutlass"].model_copy(update={"sha256": "0" * 64})

@@ -22,6 +22,8 @@ mkdir /source
 tar --extract --file /archives/source/*.tar* --directory /source --strip-components 1
 python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc gcc
 export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
+python3 /inside/room.py --open /room --peaks /inside/peaks.json
+export GB10_CCACHE=/room/ccache
 python3 /inside/program.py --name gemm --units /program-units --include /include/1 --cutlass /source/3rdparty/cutlass \
     --arch 12.1a -gencode=arch=compute_121a,code=sm_121a --cuda-home /cuda --cxx g++ \
     --work /build --out /program --jobs 2

@@ -36,6 +36,8 @@ tar --extract --file /archives/cutlass/*.tar* --directory /cutlass --strip-compo
 cp --recursive /archives/cutlass-patched/. /cutlass/
 python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc gcc
 export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
+python3 /inside/room.py --open /room --peaks /inside/peaks.json
+export GB10_CCACHE=/room/ccache
 [ -z "$REBUILD" ] || export CCACHE_RECACHE=1
 python3 /inside/cmake_targets.py --source /source --targets _C_one,_C_two --wheel vllm \
     --cutlass /cutlass/3rdparty/cutlass \

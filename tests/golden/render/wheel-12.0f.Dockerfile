@@ -22,6 +22,8 @@ mkdir /source
 tar --extract --file /archives/source/*.tar* --directory /source --strip-components 1
 python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc gcc
 export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
+python3 /inside/room.py --open /room --peaks /inside/peaks.json
+export GB10_CCACHE=/room/ccache
 [ -z "$REBUILD" ] || export CCACHE_RECACHE=1
 python3 /inside/aot.py --source /source --kernels /kernels.json --arch 12.0f --cuda-home /cuda --cxx g++ \
     --work /build --out /built --jobs 2

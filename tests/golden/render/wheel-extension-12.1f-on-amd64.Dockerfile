@@ -23,6 +23,8 @@ mkdir /source
 tar --extract --file /archives/source/*.tar* --directory /source --strip-components 1
 python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc aarch64-linux-gnu-gcc
 export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
+python3 /inside/room.py --open /room --peaks /inside/peaks.json
+export GB10_CCACHE=/room/ccache
 [ -z "$REBUILD" ] || export CCACHE_RECACHE=1
 python3 /inside/extension.py --units /units --kernels /kernels.json --cutlass /source/3rdparty/cutlass \
     --torch /target/$SITE/torch --arch 12.1f -gencode=arch=compute_121f,code=sm_121f --cuda-home /cuda --cxx aarch64-linux-gnu-g++ \

@@ -1,0 +1,99 @@
+"""A compile stage's memory, shared out among compilers by what their families were measured to need."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gb10.inside import room
+
+PEAKS = {"small": 256, "large": 1024}
+COMPILER = """import sys, time
+log = open(sys.argv[1], "a", buffering=1)
+log.write(f"+{sys.argv[2]}\\n"); time.sleep(float(sys.argv[3])); log.write(f"-{sys.argv[2]}\\n")
+"""
+
+
+@pytest.fixture
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A room of 1 GiB, four slots; what stands for ccache runs the compiler that it is given."""
+    peaks = tmp_path / "costs.json"
+    peaks.write_text(json.dumps({"peaks": PEAKS, "other": 512}))
+    monkeypatch.setattr(room, "available", lambda: 1024 + room.RESERVE)
+    room.open_room(tmp_path / "room", peaks)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/ccache").write_text('#!/bin/sh\nexec "$@"\n')
+    (tmp_path / "bin/ccache").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    (tmp_path / "compiler.py").write_text(COMPILER)
+    return tmp_path
+
+
+def start(opened: Path, family: str, seconds: float) -> subprocess.Popen[bytes]:
+    compiler = [sys.executable, str(opened / "compiler.py"), str(opened / "log"), family, str(seconds)]
+    return subprocess.Popen(
+        [str(opened / "room/ccache"), *compiler, "-o", f"/build/{family}/unit.o"], start_new_session=True
+    )
+
+
+def at_once(log: str) -> list[int]:
+    """MiB in use after each line of the compilers' log."""
+    used, found = 0, []
+    for line in log.splitlines():
+        used += (1 if line[0] == "+" else -1) * PEAKS.get(line[1:], 512)
+        found.append(used)
+    return found
+
+
+def test_together_they_never_need_more_than_there_is(opened: Path) -> None:
+    started = [start(opened, family, 0.4) for family in ("large", "small", "small", "other", "large", "small")]
+    assert [child.wait() for child in started] == [0] * 6
+    used = at_once((opened / "log").read_text())
+    assert len(used) == 12
+    assert max(used) == 1024
+    assert used[-1] == 0
+
+
+def test_small_ones_run_at_the_same_time(opened: Path) -> None:
+    started = [start(opened, "small", 2) for _ in range(4)]
+    assert [child.wait() for child in started] == [0] * 4
+    assert max(at_once((opened / "log").read_text())) == 1024
+
+
+def test_what_a_killed_compiler_held_is_free_again(opened: Path) -> None:
+    first = start(opened, "large", 60)
+    while not (opened / "log").exists():
+        time.sleep(0.05)
+    second = start(opened, "small", 0)
+    time.sleep(0.5)
+    assert second.poll() is None
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    assert second.wait(timeout=10) == 0
+
+
+def test_its_exit_code_is_the_compilers(opened: Path) -> None:
+    failed = [str(opened / "room/ccache"), sys.executable, "-c", "raise SystemExit(3)", "-o", "/build/x.o"]
+    assert subprocess.run(failed, check=False).returncode == 3
+
+
+@pytest.mark.parametrize(
+    ("made", "mib"),
+    [("/build/cached_ops/large/a.cuda.o", 1024), ("CMakeFiles/large.dir/csrc/a.cu.o", 1024),
+     ("/build/small/large.o", 256), ("CMakeFiles/cmTC_1.dir/a.o", 512)],
+)  # fmt: skip
+def test_a_family_is_a_folder_of_the_object(made: str, mib: int) -> None:
+    assert room.wanted(PEAKS, 512, ["nvcc", "-c", "a.cu", "-o", made]) == mib
+
+
+def test_more_than_there_is_runs_alone(opened: Path) -> None:
+    (opened / "room/peaks.json").write_text(json.dumps({"peaks": {"large": 10**6, "small": 256}, "other": 1}))
+    started = [start(opened, family, 0.2) for family in ("large", "small", "large")]
+    assert [child.wait(timeout=20) for child in started] == [0] * 3
+    log = (opened / "log").read_text().splitlines()
+    assert all(log[at + 1] == "-large" for at, line in enumerate(log) if line == "+large")
