@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 scan: Any = importlib.import_module("scan")  # lies beside us
-OPCODES = {0x27A: "QMMA", 0x47F: "OMMA", 0x5B4: "UTMALDG", 0x95C: "BPT", 0x387: "STL", 0x983: "LDL"}
+OPCODES = {0x27A: "QMMA", 0x47A: "QMMA.SF", 0x47F: "OMMA", 0x5B4: "UTMALDG", 0x95C: "BPT", 0x387: "STL", 0x983: "LDL"}
 ELF_KIND, PROGRAM = 2, 1  # of a fatbin entry; of a section
 WORD = struct.Struct("<I12x")
 

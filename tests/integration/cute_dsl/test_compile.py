@@ -60,6 +60,16 @@ def test_a_block_scaled_product_is_one_instruction_of_sm_121a(locked: Release, m
     assert products(sass) == [PRODUCTS[instruction]]
 
 
+@pytest.mark.parametrize("instruction", PRODUCTS)
+def test_it_is_counted(made: Path, instruction: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "gb10/inside"))  # where a stage's scripts find each other
+    from gb10.inside.markers import kernels_of  # noqa: PLC0415 - it imports scan by that path
+
+    (counts,) = kernels_of((made / f"{instruction}.cubin").read_bytes()).values()
+    found = {name: count for name, count in counts.items() if "MMA" in name}
+    assert found == {"QMMA.SF" if instruction == "MmaMXF8Op" else "OMMA": 1}
+
+
 def test_a_gpu_without_the_instruction_is_refused(locked: Release, tmp_path: Path) -> None:
     with pytest.raises(CommandFailedError):
         locked.compile(tmp_path, "MmaMXF4NVF4Op", arch="sm_100a")
