@@ -27,7 +27,7 @@ def run(script: str, argv: Sequence[str]) -> int:
 
 
 def end_as_by_ctrl_c() -> None:
-    """Let ``kill`` and a closed terminal end what runs, too, unless whoever started it ignores them (nohup)."""
+    """Let ``kill`` and a closed terminal interrupt as Ctrl-C does, unless whoever started this ignores them (nohup)."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)

@@ -1,5 +1,6 @@
 """The command line: one catch for every error, one exit code per remedy."""
 
+import contextlib
 import errno
 import json
 import os
@@ -91,5 +92,6 @@ def bug(error: Exception) -> Gb10Error:
 
 
 def _interrupted() -> int:
-    print("interrupted; run the same command again to go on", file=sys.stderr)
+    with contextlib.suppress(OSError):  # the terminal may be what ended the run
+        print("interrupted; run the same command again to go on", file=sys.stderr)
     return INTERRUPTED

@@ -44,7 +44,7 @@ def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = 
         table.add_row(step.name, step.key[:12], "hit" if hit else "miss", files, size, seconds, step.about)
     terminal(shop.env, stderr=False).print(table)
     print(f"to download {needed.download / 1e6:,.0f} MB; disk {needed.disk / 1e9:.1f} GB, "
-          f"memory {needed.memory / 1e9:.1f} GB at the peak; about {needed.seconds / 60:.0f} min")  # fmt: skip
+          f"memory {needed.memory / 1e9:.1f} GB for the largest unit; about {needed.seconds / 60:.0f} min")  # fmt: skip
     for name in push:
         print(f"to push {name}")
     cache = wheel_cache(shop.env)

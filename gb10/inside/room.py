@@ -5,8 +5,9 @@
 
 PEAKS.json has MiB by family (``peaks``), and for any ``other``. A family is a folder of the object that is compiled: a
 module of FlashInfer's, a target of CMake's. Memory is counted in slots, files that their users hold locked, so that
-the kernel gives back what a killed compiler had. A unit that needs more than there is runs alone. It changes when a
-unit is compiled, never into what: it is in no key.
+the kernel gives back what a killed compiler had. Beside others a unit also waits until so much is available now, for
+what runs outside this stage; alone it always starts. It changes when a unit is compiled, never into what. What
+launch.py measures as wall time has the wait in it.
 """
 
 import fcntl
@@ -21,6 +22,7 @@ from pathlib import Path
 SLOT = 256  # MiB
 RESERVE = 1024  # MiB for what drives the compilers
 LOOK = 0.2  # seconds between two looks for free slots
+TOLD = 5  # seconds of waiting that are worth a line in the log
 
 
 def main() -> int:
@@ -56,37 +58,52 @@ def available() -> int:
 
 
 def wanted(peaks: dict[str, int], other: int, argv: list[str]) -> int:
-    """MiB for a compiler's command line."""
-    folders = [part.removesuffix(".dir") for part in Path(argv[argv.index("-o") + 1]).parts]
-    return next((peaks[name] for name in reversed(folders) if name in peaks), other)
+    """MiB for a compiler's command line: of the first folder of its object that has a name."""
+    made = argv[argv.index("-o") + 1] if "-o" in argv else ""
+    folders = [part.removesuffix(".dir") for part in Path(made).parts[:-1]]
+    return next((peaks[name] for name in folders if name in peaks), other)
 
 
 def take(room: Path, mib: int, held: ExitStack) -> None:
-    """Hold slots of that much memory, or all; one at a time waits, in turn, so that a large unit's turn comes, too."""
-    slots = sorted((room / "slots").iterdir())
+    """Hold slots of that much memory, or all.
+
+    One at a time waits, the others behind it, so that a large unit's turn comes, too.
+    """
+    slots, begin = sorted((room / "slots").iterdir()), time.monotonic()
     missing = min(-(-mib // SLOT), len(slots))
     with (room / "turn").open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
-        while True:
-            for slot in list(slots):
-                if missing and held_now(slot, held):
-                    slots.remove(slot)
-                    missing -= 1
-            if not missing:
-                return
+        while not enter(slots, missing, mib, held):
             time.sleep(LOOK)
+    waited = time.monotonic() - begin
+    if waited >= TOLD:
+        print(f"waited {waited:.0f} s for {mib} MiB of memory", file=sys.stderr)
 
 
-def held_now(slot: Path, held: ExitStack) -> bool:
-    """Lock a slot if nobody has it."""
+def enter(slots: list[Path], missing: int, mib: int, held: ExitStack) -> bool:
+    """Hold that many slots if they are free and, beside other compilers, so much memory is available now."""
+    with ExitStack() as free:
+        locked = [opened for slot in slots if (opened := locked_now(slot, free)) is not None]
+        if len(locked) < missing or (len(locked) < len(slots) and available() < mib):
+            return False
+        free.pop_all()
+    for opened in locked[missing:]:
+        os.close(opened)
+    for opened in locked[:missing]:
+        held.callback(os.close, opened)
+    return True
+
+
+def locked_now(slot: Path, free: ExitStack) -> int | None:
+    """The open, locked file of a slot that nobody has."""
     opened = os.open(slot, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(opened)
-        return False
-    held.callback(os.close, opened)
-    return True
+        return None
+    free.callback(os.close, opened)
+    return opened
 
 
 if __name__ == "__main__":

@@ -17,8 +17,9 @@ from gb10.model import Inputs, Origin
 from gb10.pipeline.builder import log_path, run_build
 from gb10.pipeline.compile_cache import SAYS, SCRIPT, cache_secret
 from gb10.pipeline.context import Lay, build_context, tree, wheels
+from gb10.pipeline.costs import peaks
 from gb10.pipeline.diagnosis import diagnosed
-from gb10.pipeline.estimate import peaks, step_seconds
+from gb10.pipeline.estimate import step_seconds
 from gb10.pipeline.patched import patched_files
 from gb10.pipeline.prepare import fetch_files, fetch_locked, make_rootfs, store_paths
 from gb10.pipeline.workshop import Workshop
@@ -26,7 +27,7 @@ from gb10.plan import Plan, Step
 from gb10.talk import Task
 
 UNKEYED = ("inside/markers.py", "inside/room.py", "inside/scan.py")
-"""They read GPU code back, or hold a compiler until there is memory: no byte of a result, so in no key of one."""
+"""They read GPU code back, or hold a compiler until there is memory: no byte of a wheel is theirs, no key has them."""
 LEFT_OUT = "left out: "
 """How a stage begins a line on what it was asked for, and does not compile."""
 UNITS = re.compile(r"\[(\d+)/(\d+)\] (.*)")

@@ -45,6 +45,6 @@ def _refused(log: Path, unit: str, said: list[str]) -> BuildError:
 
 
 def _killed(log: Path, unit: str) -> BuildError:
-    hint = "stop other programs, or compile fewer units at once: GB10_JOBS=1\nthe largest units take up to 11 GB each; "
+    hint = "stop other programs, or compile fewer units at once: GB10_JOBS=1\nthe largest unit takes 15 GB; "
     return BuildError(f"the compiler of {unit} was killed, as Linux does when memory runs out", where=f"log: {log}",
                       hint=f"{hint}where that is too much, --builder names another machine\n{KEPT}")  # fmt: skip

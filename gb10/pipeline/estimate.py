@@ -1,8 +1,6 @@
 """Estimates: seconds, disk and memory of the steps that will run, from measured rates."""
 
-import json
 import shutil
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +9,9 @@ from typing import Final
 from gb10.engine.connection import Engine
 from gb10.errors import BuildError
 from gb10.fetch import stored
-from gb10.kernel_sets import COSTS, entries
+from gb10.pipeline.costs import compile_seconds, kernel_cost
 from gb10.pipeline.workshop import Workshop, cores, memory
 from gb10.plan import Plan, Step
-from gb10.schema import ALL
 
 # Measured on two x86 cores (docs/design.md, "Measured"); bytes are those of the locked, compressed files.
 DOWNLOAD_RATE: Final = 60e6
@@ -26,12 +23,11 @@ MOD_SECONDS: Final = 5.0  # run emulated, 3 to 6 measured; what its run.sh fetch
 COPIES: Final = {False: 2, True: 4}  # stage and linked layer; containerd's store adds a blob and its unpacked snapshot
 LEAST_MEMORY: Final = 2_000_000_000
 COMPILED: Final = ("wheel", "program")
-UNMEASURED: Final = {"cpu_s": 60, "peak_mib": 1024}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Needs:
-    """What the missing steps need: bytes to download, bytes of disk at the peak, bytes of memory, seconds."""
+    """What the missing steps need: bytes to download, of disk at the peak, of memory for the largest unit, seconds."""
 
     download: int
     disk: int
@@ -39,49 +35,12 @@ class Needs:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """What a kernel set's modules take: CPU seconds, bytes of the largest process, seconds by the bytes of each."""
-
-    cpu_seconds: float
-    peak: int
-    byte_seconds: float
-
-
-def kernel_cost(shop: Workshop, plan: Plan, step: Step) -> Cost:
-    """The measured costs of a wheel's modules, or of a program; what was never measured counts as UNMEASURED."""
-    costs = measured(shop)
-    of_modules = [costs.get(name, UNMEASURED) for name in _families(plan, step)]
-    return Cost(sum(cost["cpu_s"] for cost in of_modules), max(cost["peak_mib"] for cost in of_modules) << 20,
-                sum(cost["cpu_s"] * (cost["peak_mib"] << 20) for cost in of_modules))  # fmt: skip
-
-
-def measured(shop: Workshop) -> Mapping[str, Mapping[str, int]]:
-    """``units``, ``cpu_s`` and ``peak_mib`` by family, as recipes/kernels/costs.toml tells them."""
-    return tomllib.loads(shop.catalog.contents[COSTS].decode())
-
-
-def _families(plan: Plan, step: Step) -> list[str]:
-    if step.kind != "wheel":
-        return [step.name]
-    build = plan.recipe.wheels[step.name]
-    targets = [f"{build.source}_all"] if ALL in build.targets else build.targets
-    return [*targets, *(entry.get("cost", entry["name"]) for entry in entries(step.kernels or {}))]
-
-
-def peaks(shop: Workshop, plan: Plan, step: Step) -> bytes:
-    """What inside/room.py reads: MiB of each family's largest process, and of those of this step that have no name."""
-    by_family = {family: cost["peak_mib"] for family, cost in measured(shop).items()}
-    return json.dumps({"peaks": by_family, "other": kernel_cost(shop, plan, step).peak >> 20}, indent=1).encode()
-
-
 def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
     """How long a step takes when it runs, downloads apart."""
     if step.kind == "rootfs":
         return ROOTFS_SECONDS
     if step.kind in COMPILED:
-        cost = kernel_cost(shop, plan, step)
-        return max(cost.cpu_seconds / jobs(shop), cost.byte_seconds / memory())
+        return compile_seconds(shop, kernel_cost(shop, plan, step))
     if step.kind in ("layer", "tools"):
         return step.download / INSTALL_RATE / cores()
     if step.kind == "mod":
@@ -104,7 +63,7 @@ def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine 
     return Needs(
         download=download,
         disk=int(download + sent + stages + layers),
-        memory=max([LEAST_MEMORY, *(cost.peak for cost in costs)]),
+        memory=max([LEAST_MEMORY, *(family.peak for cost in costs for family in cost)]),
         seconds=download / DOWNLOAD_RATE + sum(step_seconds(shop, plan, step) for step in absent),
     )
 
@@ -138,13 +97,3 @@ def _disks(store: Path, data: Path | None, needed: Needs) -> dict[Path, int]:
     if data is None or data.stat().st_dev == store.stat().st_dev:
         return {store: needed.disk}
     return {store: needed.download, data: needed.disk - needed.download}
-
-
-def jobs(shop: Workshop) -> int:
-    """Compile jobs at most: GB10_JOBS, else this machine's cores; memory holds units back one by one (room.py)."""
-    return int(shop.env.get("GB10_JOBS") or cores())
-
-
-def asked_jobs(shop: Workshop) -> str:
-    """The jobs in words of a compile stage's shell: it knows the cores of the machine that compiles."""
-    return shop.env.get("GB10_JOBS") or "$(nproc)"

@@ -12,7 +12,7 @@ from gb10.inputs import program_inputs
 from gb10.model import Plan, Program, Step
 from gb10.pipeline.compile_cache import shared_cache
 from gb10.pipeline.compiling import compile_step
-from gb10.pipeline.estimate import asked_jobs
+from gb10.pipeline.costs import asked_jobs
 from gb10.pipeline.workshop import Workshop
 from gb10.programs import SCRIPTS
 from gb10.render import program_dockerfile
@@ -66,7 +66,9 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, program: Program, work:
 
 def _files(shop: Workshop, plan: Plan, program: Program, step: Step) -> dict[str, bytes]:
     own, shared = shop.catalog.contents, shared_cache(shop) is not None
-    text = program_dockerfile(plan, program, step, shop.catalog.templates, jobs=asked_jobs(shop), shared=shared)
+    text = program_dockerfile(
+        plan, program, step, shop.catalog.templates, jobs=asked_jobs(shop, plan, step), shared=shared
+    )
     wanted = shop.catalog.toolkit.of(program.units, *program.include, *SCRIPTS)
     return {"Dockerfile": text.encode(), **{name: own[name] for name in wanted}}
 

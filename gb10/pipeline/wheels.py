@@ -11,7 +11,7 @@ from gb10.errors import BuildError, UsageError
 from gb10.inputs import wheel_inputs
 from gb10.pipeline.compile_cache import shared_cache
 from gb10.pipeline.compiling import LEFT_OUT, compile_step, fetch_nested, patched_source
-from gb10.pipeline.estimate import asked_jobs
+from gb10.pipeline.costs import asked_jobs
 from gb10.pipeline.prepare import fetch_files
 from gb10.pipeline.proof import prove_wheel, read_left_out
 from gb10.pipeline.workshop import Workshop
@@ -121,7 +121,7 @@ def check_sources(shop: Workshop, plan: Plan) -> None:
 
 def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
     own, build = shop.catalog.contents, plan.recipe.wheels[step.name]
-    at_once, shared = asked_jobs(shop), shared_cache(shop) is not None
+    at_once, shared = asked_jobs(shop, plan, step), shared_cache(shop) is not None
     return {
         "Dockerfile": wheel_dockerfile(plan, step, shop.catalog.templates, jobs=at_once, shared=shared).encode(),
         **({"kernels.json": json.dumps(step.kernels).encode()} if step.kernels else {}),

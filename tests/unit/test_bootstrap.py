@@ -81,14 +81,15 @@ def test_pips_words_become_one_error(tail: str, code: int, message: str) -> None
 
 
 STREAMING = """
-import sys
+import signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from bootstrap.handover import end_as_by_ctrl_c
 from gb10.proc import stream
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests may run under nohup
 end_as_by_ctrl_c()
 try:
-    stream(["sleep", "60"], log=Path(sys.argv[2]))
+    stream(["sh", "-c", "echo $$; exec sleep 60"], log=Path(sys.argv[2]), on_line=lambda line: print(line, flush=True))
 except KeyboardInterrupt:
     sys.exit(130)
 """
@@ -96,11 +97,10 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_what_ends_a_run_ends_what_it_started(tmp_path: Path, number: signal.Signals) -> None:
-    with subprocess.Popen([sys.executable, "-c", STREAMING, str(CHECKOUT), str(tmp_path / "log")]) as run:
-        children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
-        while not children.read_text():
-            time.sleep(0.02)
-        (child,) = children.read_text().split()
+    argv = [sys.executable, "-c", STREAMING, str(CHECKOUT), str(tmp_path / "log")]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout
+        child = run.stdout.readline().strip()
         run.send_signal(number)
         assert run.wait(timeout=10) == 130
     assert gone(Path(f"/proc/{child}/stat"))

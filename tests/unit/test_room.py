@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -85,10 +86,21 @@ def test_its_exit_code_is_the_compilers(opened: Path) -> None:
 @pytest.mark.parametrize(
     ("made", "mib"),
     [("/build/cached_ops/large/a.cuda.o", 1024), ("CMakeFiles/large.dir/csrc/a.cu.o", 1024),
-     ("/build/small/large.o", 256), ("CMakeFiles/cmTC_1.dir/a.o", 512)],
+     ("/build/small/large.o", 256), ("CMakeFiles/cmTC_1.dir/a.o", 512),
+     ("CMakeFiles/large.dir/csrc/small/a.cu.o", 1024)],
 )  # fmt: skip
 def test_a_family_is_a_folder_of_the_object(made: str, mib: int) -> None:
     assert room.wanted(PEAKS, 512, ["nvcc", "-c", "a.cu", "-o", made]) == mib
+
+
+def test_what_runs_elsewhere_counts(opened: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slots that are free promise no memory that others have taken meanwhile."""
+    slots = sorted((opened / "room/slots").iterdir())
+    monkeypatch.setattr(room, "available", lambda: 300)
+    with ExitStack() as alone, ExitStack() as beside:
+        assert room.enter(slots, 2, 512, alone)
+        assert not room.enter(slots, 2, 512, beside)
+        assert room.enter(slots, 1, 256, beside)
 
 
 def test_more_than_there_is_runs_alone(opened: Path) -> None:
