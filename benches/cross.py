@@ -54,7 +54,8 @@ def compile_once(recipe: Path, platform: str) -> float:
             "--platform", platform, "--rebuild-flashinfer", "--json", "--quiet"]  # fmt: skip
     document: dict[str, Any] = json.loads(capture(argv, env=os.environ))
     measured = Path(document["wheels"][0]["path"]).with_name("measured.json")
-    return round(sum(module["cpu_s"] for module in json.loads(measured.read_text(encoding="utf-8")).values()), 1)
+    modules: dict[str, dict[str, float]] = json.loads(measured.read_text(encoding="utf-8"))
+    return round(sum(module["cpu_s"] for module in modules.values()), 1)
 
 
 if __name__ == "__main__":

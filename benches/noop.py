@@ -36,7 +36,7 @@ def main() -> None:
     engine = find(shop.env, shop.store)
     buildx = open_buildx(engine, shop.env, shop.store)
     with image_context(shop, plan, engine) as context:
-        request: BuildRequest = image_request(plan, context, containerd=engine.containerd)
+        request: BuildRequest = image_request(plan, context, engine)
         log = shop.store.root / "logs/bench.log"
         ours = [sys.executable, str(ROOT / "build.py"), "image", "--quiet"]
         sides: dict[str, Callable[[], object]] = {

@@ -1,4 +1,4 @@
-"""What a change costs: the image removed, and one Python file of vLLM changed.
+"""What a change costs: the image removed, one file of vLLM added above it, one patch of vLLM changed below.
 
     python3 -m bootstrap benches/rebuild.py
 
@@ -24,6 +24,7 @@ from gb10.pipeline.workshop import open_workshop
 from gb10.proc import capture
 
 CHANGED = Path("usr/local/lib/python3.13/dist-packages/vllm/gb10_bench.py")
+PATCHED, FIRST = "vllm/envs.py", "# SPDX-License-Identifier: Apache-2.0"
 
 
 def main() -> None:
@@ -34,18 +35,30 @@ def main() -> None:
     remove(engine, image["tags"])
     removed, image = timed()
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / CHANGED).parent.mkdir(parents=True)
-        (Path(folder) / CHANGED).write_text(f"stamp = {time.time()}\n", encoding="utf-8")
-        overlay, changed = timed("--overlay", folder)
+        changes = {"one_file_changed": overlay(Path(folder)), "one_patch_changed": patch(Path(folder))}
+        found = {name: timed(*arguments) for name, arguments in changes.items()}
+    rows = {name: row(engine, image, seconds, changed) for name, (seconds, changed) in found.items()}
+    print(json.dumps({"image_removed_s": removed, "image_bytes": image["size"], **rows}, indent=1))
+
+
+def overlay(folder: Path) -> list[str]:
+    """A file that vLLM has not, another one each time."""
+    (folder / "overlay" / CHANGED).parent.mkdir(parents=True)
+    (folder / "overlay" / CHANGED).write_text(f"stamp = {time.time()}\n", encoding="utf-8")
+    return ["--overlay", str(folder / "overlay")]
+
+
+def patch(folder: Path) -> list[str]:
+    """A diff that adds a comment to a Python file of vLLM, another one each time."""
+    stamp = f"--- a/{PATCHED}\n+++ b/{PATCHED}\n@@ -1,1 +1,2 @@\n+# {time.time()}\n {FIRST}\n"
+    (folder / "stamp.patch").write_text(stamp, encoding="utf-8")
+    return ["--patch", f"vllm={folder / 'stamp.patch'}"]
+
+
+def row(engine: Engine, image: dict[str, Any], seconds: float, changed: dict[str, Any]) -> dict[str, float]:
+    """Seconds to the changed image, and what a client that has the first must pull of it."""
     pulled = new_bytes(engine, image["tags"][-1], changed["tags"][-1])
-    document = {
-        "image_removed_s": removed,
-        "one_file_changed_s": overlay,
-        "pulled_bytes": pulled,
-        "image_bytes": image["size"],
-        "pulled_share": pulled / image["size"],
-    }
-    print(json.dumps(document, indent=1))
+    return {"seconds": seconds, "pulled_bytes": pulled, "pulled_share": pulled / image["size"]}
 
 
 def timed(*arguments: str) -> tuple[float, dict[str, Any]]:
