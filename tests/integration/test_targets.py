@@ -15,7 +15,7 @@ from gb10.errors import FetchError, UsageError
 from gb10.inside import cmake_nested
 from gb10.pipeline.grafts import late_grafts
 from gb10.pipeline.planning import Request, make_plan
-from gb10.pipeline.prepare import fetch_locked, store_paths
+from gb10.pipeline.prepare import fetch_files, fetch_locked, store_paths
 from gb10.pipeline.releases import open_stored
 from gb10.pipeline.wheels import Wheel, build_wheel, check_sources, installable
 from gb10.pipeline.workshop import Workshop, open_workshop
@@ -55,6 +55,7 @@ def grafted(shop: Workshop) -> tuple[Path, Path]:
     wheel = compiled(shop, plan)
     assert installable(plan, [wheel]) == ()
     made = next(wheel for wheel in late_grafts(shop, plan) if wheel.name == "graft-vllm")
+    fetch_files(shop, [plan.step("graft-vllm")])  # a graft that is there already fetches nothing
     (upstream,) = store_paths(shop, plan.step("graft-vllm").files)
     return upstream, made.path
 
