@@ -36,8 +36,7 @@ def main() -> None:
     removed, image = timed()
     with tempfile.TemporaryDirectory() as folder:
         changes = {"one_file_changed": overlay(Path(folder)), "one_patch_changed": patch(Path(folder))}
-        found = {name: timed(*arguments) for name, arguments in changes.items()}
-    rows = {name: row(engine, image, seconds, changed) for name, (seconds, changed) in found.items()}
+        rows = {name: row(engine, image, *timed(*arguments)) for name, arguments in changes.items()}
     print(json.dumps({"image_removed_s": removed, "image_bytes": image["size"], **rows}, indent=1))
 
 

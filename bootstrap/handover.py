@@ -9,10 +9,8 @@ from pathlib import Path
 
 from bootstrap.environment import CHECKOUT, environment, is_inside
 from gb10.config import with_cache_dir
-from gb10.errors import Gb10Error
+from gb10.errors import Gb10Error, interrupted
 from gb10.store import open_store, store_root
-
-INTERRUPTED = 130
 
 
 def run(script: str, argv: Sequence[str]) -> int:
@@ -45,8 +43,7 @@ def enter(lock: Path, argv: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return error.code
     except KeyboardInterrupt:
-        print("interrupted; run the same command again to go on", file=sys.stderr)
-        return INTERRUPTED
+        return interrupted()
     os.execv(wanted.python, [str(wanted.python), *interpreter_options(), *argv])
 
 

@@ -4,7 +4,11 @@ Exit codes: 0 ok, 1 bug, 2 usage, 3 empty selection, 4 lock stale, 5 fetch, 6 pa
 7 container engine, 8 build, 9 verify, 10 publish, 130 interrupted.
 """
 
-from typing import ClassVar
+import contextlib
+import sys
+from typing import ClassVar, Final
+
+INTERRUPTED: Final = 130
 
 
 class Gb10Error(Exception):
@@ -103,3 +107,10 @@ ERRORS: tuple[type[Gb10Error], ...] = (
     VerifyError,
     PublishError,
 )
+
+
+def interrupted() -> int:
+    """Say that a run was interrupted; returns its exit code."""
+    with contextlib.suppress(OSError):  # the terminal may be what ended the run
+        print("interrupted; run the same command again to go on", file=sys.stderr)
+    return INTERRUPTED

@@ -1,6 +1,5 @@
 """The command line: one catch for every error, one exit code per remedy."""
 
-import contextlib
 import errno
 import json
 import os
@@ -10,9 +9,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from gb10.cli.unchanged import answered
-from gb10.errors import BuildError, Gb10Error, UsageError
+from gb10.errors import INTERRUPTED, BuildError, Gb10Error, UsageError, interrupted
 
-INTERRUPTED: Final = 130
 CLOSED_PIPE: Final = 141  # as a program that SIGPIPE ended: whoever read stdout wants no more
 FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 DENIED: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK)
@@ -26,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     except Gb10Error as error:
         return report(error, as_json=as_json)
     except KeyboardInterrupt:
-        return _interrupted()
+        return interrupted()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
@@ -55,7 +53,7 @@ def _run(arguments: Sequence[str], *, as_json: bool) -> int:
             return CLOSED_PIPE
         return end.code if isinstance(end.code, int) else 0
     if outcome == INTERRUPTED:  # Typer turns Ctrl-C into this
-        return _interrupted()
+        return interrupted()
     return outcome if isinstance(outcome, int) else 0
 
 
@@ -89,9 +87,3 @@ def bug(error: Exception) -> Gb10Error:
     """The error for what no room foresaw."""
     hint = "the traceback above says where; please report it together with the command line"
     return Gb10Error(f"this is a bug in gb10: {type(error).__name__}: {error}", hint=hint)
-
-
-def _interrupted() -> int:
-    with contextlib.suppress(OSError):  # the terminal may be what ended the run
-        print("interrupted; run the same command again to go on", file=sys.stderr)
-    return INTERRUPTED

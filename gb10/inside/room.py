@@ -16,7 +16,6 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 SLOT = 256  # MiB
@@ -32,9 +31,8 @@ def main() -> int:
         return 0
     room, argv = Path(sys.argv[1]), sys.argv[2:]
     costs = json.loads((room / "peaks.json").read_text(encoding="utf-8"))
-    with ExitStack() as held:
-        take(room, wanted(costs["peaks"], costs["other"], argv), held)
-        return subprocess.run(["ccache", *argv], check=False).returncode
+    take(room, wanted(costs["peaks"], costs["other"], argv))
+    return subprocess.run(["ccache", *argv], check=False).returncode
 
 
 def open_room(room: Path, peaks: Path) -> None:
@@ -64,37 +62,32 @@ def wanted(peaks: dict[str, int], other: int, argv: list[str]) -> int:
     return next((peaks[name] for name in folders if name in peaks), other)
 
 
-def take(room: Path, mib: int, held: ExitStack) -> None:
-    """Hold slots of that much memory, or all.
+def take(room: Path, mib: int) -> None:
+    """Hold slots of that much memory, or all, until this process ends.
 
     One at a time waits, the others behind it, so that a large unit's turn comes, too.
     """
     slots, begin = sorted((room / "slots").iterdir()), time.monotonic()
-    missing = min(-(-mib // SLOT), len(slots))
+    count = min(-(-mib // SLOT), len(slots))
     with (room / "turn").open("w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
-        while not enter(slots, missing, mib, held):
+        while not enter(slots, count, mib):
             time.sleep(LOOK)
     waited = time.monotonic() - begin
     if waited >= TOLD:
         print(f"waited {waited:.0f} s for {mib} MiB of memory", file=sys.stderr)
 
 
-def enter(slots: list[Path], missing: int, mib: int, held: ExitStack) -> bool:
+def enter(slots: list[Path], count: int, mib: int) -> bool:
     """Hold that many slots if they are free and, beside other compilers, so much memory is available now."""
-    with ExitStack() as free:
-        locked = [opened for slot in slots if (opened := locked_now(slot, free)) is not None]
-        if len(locked) < missing or (len(locked) < len(slots) and available() < mib):
-            return False
-        free.pop_all()
-    for opened in locked[missing:]:
+    free = [opened for slot in slots if (opened := locked(slot)) is not None]
+    fits = len(free) >= count and (len(free) == len(slots) or available() >= mib)
+    for opened in free[count if fits else 0 :]:
         os.close(opened)
-    for opened in locked[:missing]:
-        held.callback(os.close, opened)
-    return True
+    return fits
 
 
-def locked_now(slot: Path, free: ExitStack) -> int | None:
+def locked(slot: Path) -> int | None:
     """The open, locked file of a slot that nobody has."""
     opened = os.open(slot, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -102,7 +95,6 @@ def locked_now(slot: Path, free: ExitStack) -> int | None:
     except BlockingIOError:
         os.close(opened)
         return None
-    free.callback(os.close, opened)
     return opened
 
 

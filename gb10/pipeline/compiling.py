@@ -27,7 +27,9 @@ from gb10.plan import Plan, Step
 from gb10.talk import Task
 
 UNKEYED = ("inside/markers.py", "inside/room.py", "inside/scan.py")
-"""They read GPU code back, or hold a compiler until there is memory: no byte of a wheel is theirs, no key has them."""
+"""They read GPU code back, or hold a compiler until there is memory: no byte of a wheel, nor its key, is of them.
+
+A program's key has markers.py, which checks it in its stage."""
 LEFT_OUT = "left out: "
 """How a stage begins a line on what it was asked for, and does not compile."""
 UNITS = re.compile(r"\[(\d+)/(\d+)\] (.*)")

@@ -70,7 +70,8 @@ def peaks(shop: Workshop, plan: Plan, step: Step) -> bytes:
 
 def compile_seconds(shop: Workshop, cost: tuple[Family, ...]) -> float:
     """How long a compile takes here: its families one behind the other, each on what cores and memory allow."""
-    return sum(one.cpu_seconds / max(1, min(jobs(shop), one.units, memory() // max(1, one.peak))) for one in cost)
+    most, available = jobs(shop), memory()
+    return sum(one.cpu_seconds / max(1, min(most, one.units, available // one.peak)) for one in cost)
 
 
 def jobs(shop: Workshop) -> int:
@@ -88,7 +89,7 @@ def asked_jobs(shop: Workshop, plan: Plan, step: Step) -> str:
     if has_launcher(plan, step):
         return "$(nproc)"
     largest = max(one.peak for one in kernel_cost(shop, plan, step))
-    return str(max(1, min(cores(), memory() // max(1, largest))))
+    return str(max(1, min(cores(), memory() // largest)))
 
 
 def has_launcher(plan: Plan, step: Step) -> bool:

@@ -13,7 +13,7 @@ from gb10.engine.connection import Engine
 from gb10.errors import BuildError
 from gb10.pipeline.builder import log_path
 from gb10.pipeline.planning import Request, make_plan
-from gb10.pipeline.prepare import store_paths
+from gb10.pipeline.prepare import fetch_files, store_paths
 from gb10.pipeline.wheels import wheel_file
 from gb10.pipeline.workshop import open_workshop
 from gb10.proc import capture
@@ -136,9 +136,11 @@ def test_a_nested_project_from_git_loads_with_every_operator_of_upstreams(
 def test_upstreams_holds_nothing_that_gb10_can_launch_and_ours_nothing_else(
     store: Store, qutlass: dict[str, Any], tmp_path: Path
 ) -> None:
-    plan = make_plan(open_workshop(os.environ, verbosity=-1), Request(engine="vllm", arch="12.1f", targets=(NESTED,)))
+    shop = open_workshop(os.environ, verbosity=-1)
+    plan = make_plan(shop, Request(engine="vllm", arch="12.1f", targets=(NESTED,)))
     assert qutlass["tags"][-1].endswith(plan.key[:12])
-    wheels = {"upstream": store_paths(open_workshop(os.environ, verbosity=-1), plan.step("graft-vllm").files)[0],
+    fetch_files(shop, [plan.step("graft-vllm")])  # a graft that is there already fetches nothing
+    wheels = {"upstream": store_paths(shop, plan.step("graft-vllm").files)[0],
               "ours": wheel_file(store.entry("wheels", plan.step("vllm").key))}  # fmt: skip
     codes = {}
     for name, wheel in wheels.items():

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -97,10 +96,9 @@ def test_what_runs_elsewhere_counts(opened: Path, monkeypatch: pytest.MonkeyPatc
     """Slots that are free promise no memory that others have taken meanwhile."""
     slots = sorted((opened / "room/slots").iterdir())
     monkeypatch.setattr(room, "available", lambda: 300)
-    with ExitStack() as alone, ExitStack() as beside:
-        assert room.enter(slots, 2, 512, alone)
-        assert not room.enter(slots, 2, 512, beside)
-        assert room.enter(slots, 1, 256, beside)
+    assert room.enter(slots, 2, 512)  # alone
+    assert not room.enter(slots, 2, 512)
+    assert room.enter(slots, 1, 256)
 
 
 def test_more_than_there_is_runs_alone(opened: Path) -> None:
