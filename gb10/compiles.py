@@ -12,7 +12,8 @@ from gb10.inputs import wheel_inputs
 from gb10.kernel_sets import KernelSet, content, target_wheels
 from gb10.model import Options, Plan, Step, Toolkit
 from gb10.render import wheel_dockerfile
-from gb10.schema import Recipe, WheelBuild
+from gb10.schema.builds import WheelBuild
+from gb10.schema.recipe import Recipe
 
 BLANK: Final = "0" * 64
 NO_DAY: Final = datetime.date(1980, 1, 1)

@@ -7,7 +7,10 @@ from packaging.utils import canonicalize_name
 from gb10.artifact import Artifact, Checkout
 from gb10.errors import UsageError
 from gb10.model import Inputs, Options, Origin, PatchUse, Plan, Program
-from gb10.schema import Architecture, IndexFile, Lock, LockedCheckout, LockedWheel, Recipe, WheelBuild, requirement_name
+from gb10.schema.builds import WheelBuild
+from gb10.schema.fields import Architecture, requirement_name
+from gb10.schema.lock import IndexFile, Lock, LockedCheckout, LockedWheel
+from gb10.schema.recipe import Recipe
 
 CUTLASS_FOLDER = "3rdparty/cutlass"
 """Where an archive bundles it; a checkout is it."""

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, StringConstraints, ValidationError
 
 from gb10.errors import VerifyError
-from gb10.schema import Model
+from gb10.schema.fields import Model
 
 LISTING: Final = "wheels.json"
 SIGNATURE: Final = f"{LISTING}.sig"

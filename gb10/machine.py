@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from gb10.errors import UsageError
-from gb10.schema import Architecture
+from gb10.schema.fields import Architecture
 
 MACHINES: Final[Mapping[Architecture, str]] = {"amd64": "x86_64", "arm64": "aarch64"}
 ARCHITECTURES: Final[Mapping[str, Architecture]] = {machine: name for name, machine in MACHINES.items()}

@@ -9,7 +9,9 @@ from gb10.artifact import Artifact
 from gb10.errors import UsageError
 from gb10.kernel_sets import KernelSet
 from gb10.machine import MACHINES
-from gb10.schema import Architecture, Lock, LockedWheel, Recipe
+from gb10.schema.fields import Architecture
+from gb10.schema.lock import Lock, LockedWheel
+from gb10.schema.recipe import Recipe
 
 Kind = Literal["rootfs", "tools", "wheel", "layer", "graft", "mod", "image", "proof", "program"]
 SCHEMA: Final = "gb10/plan/v1"

@@ -10,7 +10,7 @@ from gb10.arch import Arch, parse_arch
 from gb10.inputs import CUTLASS_FOLDER, program_inputs, wheel_inputs
 from gb10.machine import MACHINES, glibc, uv_platform
 from gb10.model import PatchUse, Plan, Program, Step
-from gb10.schema import WheelBuild
+from gb10.schema.builds import WheelBuild
 
 # 1980-01-01, in seconds: our wheels have one date, so that a new lock of the same files keeps their keys.
 OLDEST_ZIP = 315_532_800

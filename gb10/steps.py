@@ -13,7 +13,8 @@ from gb10.inputs import artifacts, build_tools
 from gb10.machine import glibc, uv_platform
 from gb10.model import Options, Plan, Step, Toolkit
 from gb10.render import dockerfile, environment
-from gb10.schema import Layer, Lock, LockedDeb, LockedWheel, Recipe
+from gb10.schema.lock import Lock, LockedDeb, LockedWheel
+from gb10.schema.recipe import Layer, Recipe
 
 USER_NAME: Final = "gb10"
 USER_HOME: Final = "/home/gb10"

@@ -11,7 +11,7 @@ from gb10.artifact import Artifact
 from gb10.debian.mirror import SETTING, mirror_url
 from gb10.errors import FetchError
 from gb10.fetch import download, redact
-from gb10.schema import LockedDeb
+from gb10.schema.lock import LockedDeb
 from gb10.store import Store
 
 STREAMS = 4

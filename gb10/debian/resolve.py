@@ -17,7 +17,7 @@ from gb10.debian.stanza import parse
 from gb10.errors import FetchError, UsageError
 from gb10.fetch import redact
 from gb10.proc import CommandFailedError, capture
-from gb10.schema import LockedDeb
+from gb10.schema.lock import LockedDeb
 from gb10.store import Store
 
 URI_LINE = re.compile(r"^'[^']+' (?P<name>[^_ ]+)_(?P<version>[^_ ]+)_(?P<architecture>[^_ ]+)\.deb ", re.MULTILINE)

@@ -9,7 +9,9 @@ from pydantic import ValidationError
 from gb10.digest import digest
 from gb10.document import parse_document
 from gb10.errors import LockStaleError, UsageError
-from gb10.schema import Lock, LockedCheckout, Recipe, Source
+from gb10.schema.builds import Source
+from gb10.schema.lock import Lock, LockedCheckout
+from gb10.schema.recipe import Recipe
 
 
 def load_recipe(path: Path) -> Recipe:

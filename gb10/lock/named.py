@@ -8,7 +8,8 @@ import requests
 from gb10.errors import FetchError
 from gb10.index.client import Index
 from gb10.index.page import Link
-from gb10.schema import Recipe, requirement_name
+from gb10.schema.fields import requirement_name
+from gb10.schema.recipe import Recipe
 
 
 def split(recipe: Recipe, requirements: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

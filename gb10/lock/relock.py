@@ -18,18 +18,10 @@ from gb10.index.settings import read_settings
 from gb10.lock.file import base_digest, input_digest, load_lock, load_recipe, lock_path, source_digest
 from gb10.lock.resolver import Resolver
 from gb10.lock.wheels import lock_wheels, locked_wheels, sha256_of
-from gb10.schema import (
-    ARCHITECTURES,
-    Architecture,
-    Lock,
-    LockedCheckout,
-    LockedDeb,
-    LockedDebs,
-    LockedSdist,
-    Recipe,
-    Source,
-    requirement_name,
-)
+from gb10.schema.builds import Source
+from gb10.schema.fields import ARCHITECTURES, Architecture, requirement_name
+from gb10.schema.lock import Lock, LockedCheckout, LockedDeb, LockedDebs, LockedSdist
+from gb10.schema.recipe import Recipe
 from gb10.store import Store
 
 BASE = "base"

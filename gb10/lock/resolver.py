@@ -19,7 +19,8 @@ from gb10.index.page import Link
 from gb10.index.settings import uv_env
 from gb10.lock.named import bound, split
 from gb10.lock.platforms import Platform, best_wheel
-from gb10.schema import Recipe, requirement_name
+from gb10.schema.fields import requirement_name
+from gb10.schema.recipe import Recipe
 from gb10.store import Store
 
 NO_SOLUTION = "No solution found"

@@ -14,7 +14,9 @@ from gb10.lock.named import check_origin, offered
 from gb10.lock.platforms import platform_of
 from gb10.lock.resolver import Resolved, Resolver
 from gb10.lock.torch import TORCH, built_with
-from gb10.schema import ARCHITECTURES, Architecture, Lock, LockedWheel, LockedWheels, Recipe
+from gb10.schema.fields import ARCHITECTURES, Architecture
+from gb10.schema.lock import Lock, LockedWheel, LockedWheels
+from gb10.schema.recipe import Recipe
 
 STREAMS = 8
 # The image for arm64 decides first: what one set settles, the next ones prefer.

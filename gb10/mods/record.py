@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from gb10.document import parse_document
 from gb10.errors import UsageError
-from gb10.schema import Model, Name, Sentence
+from gb10.schema.fields import Model, Name, Sentence
 
 RECORD: Final = "mod.yaml"
 

@@ -10,7 +10,7 @@ from gb10.artifact import Artifact
 from gb10.errors import PatchError, UsageError
 from gb10.patches.condition import check_glob, check_regex
 from gb10.patches.tree import Tree
-from gb10.schema import Filename, Model, Name, Sha256, Size
+from gb10.schema.fields import Filename, Model, Name, Sha256, Size
 
 PINS = "releases.lock.json"
 

@@ -14,7 +14,7 @@ from packaging.version import Version
 from gb10.kernel_sets import COSTS, entries
 from gb10.pipeline.workshop import Workshop, cores, memory
 from gb10.plan import Plan, Step
-from gb10.schema import ALL
+from gb10.schema.builds import ALL
 
 UNMEASURED: Final = {"units": 1, "cpu_s": 60, "peak_mib": 1024}
 LAUNCHERS_SINCE: Final = Version("0.7")

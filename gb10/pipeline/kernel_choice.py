@@ -11,7 +11,7 @@ from gb10.kernel_sets import entries, merged
 from gb10.model import Toolkit
 from gb10.models import model_set, set_name
 from gb10.pipeline.workshop import Workshop
-from gb10.schema import Recipe
+from gb10.schema.recipe import Recipe
 
 CONFIG: Final = "config.json"
 QUANTIZED: Final = "hf_quant_config.json"

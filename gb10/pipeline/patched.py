@@ -19,7 +19,9 @@ from gb10.patches.verdict import changes_of, judge_series, variants_for
 from gb10.pipeline.patching import refuse, series_root
 from gb10.pipeline.releases import load_releases
 from gb10.pipeline.workshop import Workshop
-from gb10.schema import Architecture, Lock, Recipe
+from gb10.schema.fields import Architecture
+from gb10.schema.lock import Lock
+from gb10.schema.recipe import Recipe
 
 AGAIN = "run the command again"
 

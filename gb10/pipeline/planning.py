@@ -18,7 +18,8 @@ from gb10.pipeline.refs import lock_refs, with_refs
 from gb10.pipeline.workshop import Workshop, build_architecture
 from gb10.pipeline.worktrees import marked, own_sources
 from gb10.plan import Mod, Options, Overlay, Plan, Toolkit, plan_image
-from gb10.schema import Recipe, WheelBuild
+from gb10.schema.builds import WheelBuild
+from gb10.schema.recipe import Recipe
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,7 +17,10 @@ from gb10.lock.relock import main_index, own_index
 from gb10.lock.resolver import MISFIT
 from gb10.pipeline.releases import version_of
 from gb10.pipeline.workshop import Workshop
-from gb10.schema import Lock, Recipe, Source, requirement_name
+from gb10.schema.builds import Source
+from gb10.schema.fields import requirement_name
+from gb10.schema.lock import Lock
+from gb10.schema.recipe import Recipe
 from gb10.store import note_use
 
 PROJECTS: Final = {"vllm": "vllm", "sglang": "sglang", "flashinfer": "flashinfer-python"}

@@ -9,7 +9,7 @@ from gb10.catalog import ROOT, Catalog
 from gb10.config import with_settings
 from gb10.errors import UsageError
 from gb10.machine import ARCHITECTURES
-from gb10.schema import Architecture
+from gb10.schema.fields import Architecture
 from gb10.store import Store, open_store
 from gb10.talk import Talk
 

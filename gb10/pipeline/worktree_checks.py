@@ -13,7 +13,7 @@ from gb10.patches.releases import Told, check_told
 from gb10.patches.tree import Folder, Tree
 from gb10.pipeline.patched import Place
 from gb10.pipeline.refs import PROJECTS
-from gb10.schema import Recipe
+from gb10.schema.recipe import Recipe
 from gb10.worktree import Worktree
 
 MOST_DIFFERENT: Final = 300

@@ -17,7 +17,9 @@ from gb10.pipeline.prepare import fetch_locked, store_paths
 from gb10.pipeline.releases import load_releases, open_stored
 from gb10.pipeline.workshop import Workshop
 from gb10.pipeline.worktree_checks import Released, check_difference, check_said, told
-from gb10.schema import Architecture, Lock, Recipe
+from gb10.schema.fields import Architecture
+from gb10.schema.lock import Lock
+from gb10.schema.recipe import Recipe
 from gb10.store import note_use
 from gb10.worktree import Files, ignored, open_worktree
 

@@ -10,7 +10,7 @@ import pytest
 from gb10.catalog import ROOT
 from gb10.lock import load_recipe
 from gb10.proc import capture
-from gb10.schema import requirement_name
+from gb10.schema.fields import requirement_name
 from tests.e2e.image import KERNELS, build, unmet
 
 pytestmark = pytest.mark.e2e

@@ -21,7 +21,8 @@ from gb10.render import (
     scan_dockerfile,
     wheel_dockerfile,
 )  # fmt: skip
-from gb10.schema import Recipe, WheelBuild
+from gb10.schema.builds import WheelBuild
+from gb10.schema.recipe import Recipe
 from tests.golden.conftest import Golden
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"

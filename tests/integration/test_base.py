@@ -17,7 +17,7 @@ from gb10.debian.rootfs import is_dropped, merged, write_rootfs
 from gb10.errors import FetchError, UsageError
 from gb10.fetch import open_session
 from gb10.proc import capture
-from gb10.schema import LockedDeb
+from gb10.schema.lock import LockedDeb
 from gb10.store import Store, file_sha256
 
 pytestmark = pytest.mark.integration

@@ -18,7 +18,7 @@ from gb10.pipeline.workshop import Workshop, build_architecture, open_workshop
 from gb10.plan import Options, Plan, plan_image
 from gb10.proc import capture
 from gb10.programs import GEMM, plan_program
-from gb10.schema import Architecture
+from gb10.schema.fields import Architecture
 
 pytestmark = pytest.mark.integration
 

@@ -20,7 +20,8 @@ from gb10.pipeline.wheels import Wheel, build_wheels
 from gb10.pipeline.workshop import Workshop, build_architecture, open_workshop
 from gb10.plan import Options, Plan, plan_image
 from gb10.proc import capture
-from gb10.schema import Layer, WheelBuild
+from gb10.schema.builds import WheelBuild
+from gb10.schema.recipe import Layer
 from gb10.verify.read import scan_path
 
 pytestmark = pytest.mark.integration

@@ -17,7 +17,7 @@ from gb10.index.settings import pip_options
 from gb10.lock import load_lock
 from gb10.lock.platforms import platform_of
 from gb10.proc import capture
-from gb10.schema import LockedWheel
+from gb10.schema.lock import LockedWheel
 from gb10.store import Store, file_sha256
 
 pytestmark = pytest.mark.integration

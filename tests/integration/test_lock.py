@@ -8,7 +8,7 @@ import pytest
 from gb10.errors import UsageError
 from gb10.lock import lock_path, lock_recipe, write_lock
 from gb10.lock.wheels import locked_wheels
-from gb10.schema import Lock
+from gb10.schema.lock import Lock
 from gb10.store import Store
 
 pytestmark = pytest.mark.integration

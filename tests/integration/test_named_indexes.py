@@ -23,7 +23,8 @@ from gb10.inputs import artifacts
 from gb10.lock.relock import lock_sdists
 from gb10.lock.resolver import MISFIT, Resolver
 from gb10.lock.wheels import lock_wheels
-from gb10.schema import LockedWheel, LockedWheels, Recipe
+from gb10.schema.lock import LockedWheel, LockedWheels
+from gb10.schema.recipe import Recipe
 from gb10.store import Store
 
 pytestmark = pytest.mark.integration

@@ -18,7 +18,8 @@ from gb10.lock import check_lock, load_recipe
 from gb10.lock.file import base_digest, input_digest
 from gb10.lock.relock import lock_checkouts
 from gb10.proc import capture
-from gb10.schema import Lock, LockedDebs, LockedWheels, Recipe
+from gb10.schema.lock import Lock, LockedDebs, LockedWheels
+from gb10.schema.recipe import Recipe
 from gb10.store import Store
 from tests.integration.debian_git import env as env  # noqa: PLC0414 - fixtures, these three
 from tests.integration.debian_git import root as root  # noqa: PLC0414

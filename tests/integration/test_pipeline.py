@@ -37,7 +37,8 @@ from gb10.pipeline.wheels import Wheel, build_wheels
 from gb10.pipeline.workshop import Workshop, build_architecture, open_workshop
 from gb10.plan import Options, Overlay, Plan, plan_image
 from gb10.proc import CommandFailedError, capture
-from gb10.schema import Layer, Lock, Recipe
+from gb10.schema.lock import Lock
+from gb10.schema.recipe import Layer, Recipe
 from gb10.verify.verdict import Fit
 
 pytestmark = pytest.mark.integration

@@ -13,7 +13,8 @@ from gb10.lock import check_lock, load_recipe
 from gb10.lock.file import base_digest, input_digest
 from gb10.pipeline.refs import lock_refs, with_refs
 from gb10.pipeline.workshop import Workshop
-from gb10.schema import Lock, Recipe
+from gb10.schema.lock import Lock
+from gb10.schema.recipe import Recipe
 from gb10.store import Store
 from gb10.talk import Talk
 

@@ -20,7 +20,7 @@ from gb10.pipeline.programs import BuiltProgram, Line, read_lines
 from gb10.pipeline.workshop import open_workshop
 from gb10.plan import plan_image
 from gb10.programs import GEMM, plan_program
-from gb10.schema import Architecture
+from gb10.schema.fields import Architecture
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 GEMMS = ROOT / "benches/gemm"

@@ -23,7 +23,9 @@ from gb10.model import Options, Plan, Toolkit
 from gb10.pipeline.wheels import selected
 from gb10.plan import plan_image
 from gb10.render import wheel_dockerfile
-from gb10.schema import Lock, Recipe, WheelBuild
+from gb10.schema.builds import WheelBuild
+from gb10.schema.lock import Lock
+from gb10.schema.recipe import Recipe
 from tests.unit.test_patched import from_git
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"

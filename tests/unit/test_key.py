@@ -17,7 +17,8 @@ from gb10.lock import load_lock, load_recipe, lock_path
 from gb10.pipeline.planning import with_targets
 from gb10.plan import Options, PatchUse, Toolkit, plan_image
 from gb10.proc import capture
-from gb10.schema import Lock, Recipe
+from gb10.schema.lock import Lock
+from gb10.schema.recipe import Recipe
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 WHEELS = {"flashinfer-jit-cache": "wheel.Dockerfile.j2", "gb10-kernels": "wheel.Dockerfile.j2",

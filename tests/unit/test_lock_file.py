@@ -8,7 +8,8 @@ import pytest
 from gb10.errors import LockStaleError, UsageError
 from gb10.lock import check_lock, load_lock, load_recipe, lock_path, write_lock
 from gb10.lock.file import base_digest, input_digest, lock_text
-from gb10.schema import Lock, Recipe
+from gb10.schema.lock import Lock
+from gb10.schema.recipe import Recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "recipes" / "images" / "vllm.yaml"

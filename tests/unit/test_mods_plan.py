@@ -21,7 +21,8 @@ from gb10.pipeline.mods import index_variables, mod_network, naming_mods
 from gb10.pipeline.workshop import Workshop
 from gb10.plan import Mod, Options, Overlay, Plan, Toolkit, plan_image
 from gb10.render import bake, labels, scanned
-from gb10.schema import Lock, Recipe
+from gb10.schema.lock import Lock
+from gb10.schema.recipe import Recipe
 from gb10.store import Store
 from gb10.talk import Talk
 from gb10.verify.verdict import merge_layers

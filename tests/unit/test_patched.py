@@ -14,7 +14,9 @@ from gb10.errors import PatchError, UsageError
 from gb10.lock import load_lock, load_recipe, lock_path
 from gb10.pipeline.patched import patched_files, plan_patches
 from gb10.pipeline.workshop import Workshop
-from gb10.schema import Lock, LockedCheckout, Recipe, Source
+from gb10.schema.builds import Source
+from gb10.schema.lock import Lock, LockedCheckout
+from gb10.schema.recipe import Recipe
 from tests.unit.test_patches_bundled import BUILDER, REFUSES, version_header
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"

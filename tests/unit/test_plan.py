@@ -15,7 +15,9 @@ from gb10.lock import load_lock, load_recipe, lock_path
 from gb10.pipeline.kernel_choice import with_set
 from gb10.plan import COMPILE_SCRIPTS, UNPACKER, Options, Overlay, PatchUse, Plan, Toolkit, plan_image, torch_problem
 from gb10.render import dockerfile, labels, wheel_dockerfile
-from gb10.schema import Lock, NamedIndex, Recipe, Source
+from gb10.schema.builds import Source
+from gb10.schema.lock import Lock
+from gb10.schema.recipe import NamedIndex, Recipe
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 WHEEL = "flashinfer-jit-cache"

@@ -12,7 +12,7 @@ from gb10.lock import load_recipe
 from gb10.lock.file import input_digest
 from gb10.pipeline.refs import require_release, with_refs
 from gb10.plan import image_tag, plan_image
-from gb10.schema import Recipe
+from gb10.schema.recipe import Recipe
 from tests.unit.test_mods_plan import inputs, plan
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"

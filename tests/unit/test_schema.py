@@ -3,7 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from gb10.schema import Layer, LockedDeb, Override, Recipe, requirement_name
+from gb10.schema.fields import requirement_name
+from gb10.schema.lock import LockedDeb
+from gb10.schema.recipe import Layer, Override, Recipe
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from gb10.lock.file import input_digest
 from gb10.pipeline.planning import with_targets
 from gb10.plan import Options, PatchUse, Plan, plan_image
 from gb10.render import wheel_dockerfile
-from gb10.schema import Lock, LockedDeb, LockedWheel, Recipe
+from gb10.schema.lock import Lock, LockedDeb, LockedWheel
+from gb10.schema.recipe import Recipe
 from tests.unit.test_plan import moved
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"

@@ -1,0 +1,91 @@
+"""The values that recipes and locks are made of, and the model that all of theirs are."""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, Final, Literal
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
+
+Architecture = Literal["amd64", "arm64"]
+ARCHITECTURES: Final[tuple[Architecture, ...]] = ("amd64", "arm64")
+
+
+def requirement_name(text: str) -> str:
+    """The canonical project name that a requirement speaks of."""
+    return str(canonicalize_name(Requirement(text).name))
+
+
+def _requirement(text: str) -> str:
+    try:
+        Requirement(text)
+    except InvalidRequirement as error:
+        raise ValueError(f"{text!r} is no requirement: {str(error).splitlines()[0]}") from error
+    return text
+
+
+def _pinned(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]+==[^*,;\s]+", text):
+        raise ValueError(f"{text!r} needs one exact version: name==version")
+    return text
+
+
+def _index_url(text: str) -> str:
+    if not re.fullmatch(r"(https://[\w.-]+(:\d+)?|http://(localhost|127\.0\.0\.1)(:\d+)?)(/[\w.~%+/-]*)?", text):
+        raise ValueError("an index is https://HOST/PATH without a password (http:// only on this machine itself)")
+    return text
+
+
+def unique(what: str, identity: Callable[[Any], str]) -> AfterValidator:
+    """Refuse a second entry of one identity; the error carries the entry's index for the loader."""
+
+    def check(entries: tuple[Any, ...]) -> tuple[Any, ...]:
+        first: dict[str, int] = {}
+        for index, entry in enumerate(entries):
+            name = identity(entry)
+            if first.setdefault(name, index) != index:
+                context = {"what": what, "name": name, "index": index, "first": first[name]}
+                raise PydanticCustomError("duplicate_entry", "{what} {name} is listed twice", context)
+        return entries
+
+    return AfterValidator(check)
+
+
+def _project(text: str) -> str:
+    """One project may be required twice only under different markers."""
+    marker = Requirement(text).marker
+    return requirement_name(text) + (f" ; {marker}" if marker else "")
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._-]*$")]
+Target = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Sentence = Annotated[str, StringConstraints(min_length=10)]
+Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Filename = Annotated[str, StringConstraints(pattern=r"^[^/\s]+$")]
+PoolPath = Annotated[str, StringConstraints(pattern=r"^[^/\s:][^\s:]*$")]
+Size = Annotated[int, Field(ge=0)]
+Cuda = Annotated[str, StringConstraints(pattern=r"^(none|\d+\.\d+)$")]
+RequirementText = Annotated[str, AfterValidator(_requirement)]
+Pinned = Annotated[str, AfterValidator(_pinned)]
+IndexUrl = Annotated[str, AfterValidator(_index_url)]
+Requirements = Annotated[tuple[RequirementText, ...], unique("the requirement", _project)]
+DebNames = Annotated[
+    tuple[Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.+-]+(:[a-z0-9]+)?$")], ...],
+    unique("the package", str),
+]
+Patterns = Annotated[tuple[str, ...], unique("the pattern", str)]
+
+
+class Model(BaseModel):
+    """Strict and frozen; keys are written with hyphens in files, with underscores in Python."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        strict=True,
+        populate_by_name=True,
+        alias_generator=lambda name: name.replace("_", "-"),
+    )
