@@ -10,7 +10,8 @@ from gb10.digest import digest
 from gb10.errors import UsageError
 from gb10.inputs import wheel_inputs
 from gb10.kernel_sets import KernelSet, content, target_wheels
-from gb10.model import Options, Plan, Step, Toolkit
+from gb10.model import Plan, Step, Toolkit
+from gb10.options import Options
 from gb10.render import wheel_dockerfile
 from gb10.schema.builds import WheelBuild
 from gb10.schema.recipe import Recipe

@@ -6,7 +6,8 @@ from packaging.utils import canonicalize_name
 
 from gb10.artifact import Artifact, Checkout
 from gb10.errors import UsageError
-from gb10.model import Inputs, Options, Origin, PatchUse, Plan, Program
+from gb10.model import Inputs, Origin, Plan, Program
+from gb10.options import Options, PatchUse
 from gb10.schema.builds import WheelBuild
 from gb10.schema.fields import Architecture, requirement_name
 from gb10.schema.lock import IndexFile, Lock, LockedCheckout, LockedWheel

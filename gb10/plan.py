@@ -11,7 +11,8 @@ from gb10.digest import digest
 from gb10.errors import UsageError
 from gb10.inputs import target_headers
 from gb10.machine import MACHINES
-from gb10.model import Mod, Options, Overlay, PatchUse, Plan, Step, Toolkit
+from gb10.model import Plan, Step, Toolkit
+from gb10.options import Mod, Options, Overlay, PatchUse
 from gb10.schema.lock import Lock
 from gb10.schema.recipe import Recipe
 from gb10.steps import (

@@ -9,7 +9,8 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 from gb10.arch import Arch, parse_arch
 from gb10.inputs import CUTLASS_FOLDER, program_inputs, wheel_inputs
 from gb10.machine import MACHINES, glibc, uv_platform
-from gb10.model import PatchUse, Plan, Program, Step
+from gb10.model import Plan, Program, Step
+from gb10.options import PatchUse
 from gb10.schema.builds import WheelBuild
 
 # 1980-01-01, in seconds: our wheels have one date, so that a new lock of the same files keeps their keys.

@@ -11,7 +11,8 @@ from gb10.digest import digest
 from gb10.errors import UsageError
 from gb10.inputs import artifacts, build_tools
 from gb10.machine import glibc, uv_platform
-from gb10.model import Options, Plan, Step, Toolkit
+from gb10.model import Plan, Step, Toolkit
+from gb10.options import Options
 from gb10.render import dockerfile, environment
 from gb10.schema.lock import Lock, LockedDeb, LockedWheel
 from gb10.schema.recipe import Layer, Recipe

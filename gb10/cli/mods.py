@@ -9,10 +9,10 @@ from rich.table import Table
 from gb10.cli.common import JsonOption, print_json, verb_app, workshop
 from gb10.errors import EmptySelectionError
 from gb10.lock import load_recipe
-from gb10.model import short_label
 from gb10.mods.find import FoundMod, find_mod, load_mod, mod_names
 from gb10.mods.lint import remarks_of
 from gb10.mods.record import ModRecord, unfit
+from gb10.options import short_label
 from gb10.pipeline.workshop import Workshop
 from gb10.talk import terminal
 

@@ -22,36 +22,41 @@ from gb10.verify.report import render_summary
 
 def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = (), *, as_json: bool) -> None:
     """The plan with hit and miss, what the missing steps need, and the names that would be pushed."""
-    there, needed = found.there, found.needs
     problem = torch_problem(plan) if plan.of_kind("image") else None
     if problem:
         shop.talk.say(f"`image` would stop: {problem.message}")
     if as_json:
-        present = {"hit": {step.name: there[step.name] for step in plan.steps}, "needs": asdict(needed)}
+        present = {"hit": {step.name: found.there[step.name] for step in plan.steps}, "needs": asdict(found.needs)}
         stop = {"problem": problem.message} if problem else {}
         print_json(plan.document() | present | ({"push": list(push)} if push else {}) | stop)
         return
+    terminal(shop.env, stderr=False).print(_plan_table(shop, plan, found))
+    needed = found.needs
+    print(f"to download {needed.download / 1e6:,.0f} MB; disk {needed.disk / 1e9:.1f} GB, "
+          f"memory {needed.memory / 1e9:.1f} GB for the largest unit; about {needed.seconds / 60:.0f} min")  # fmt: skip
+    for name in push:
+        print(f"to push {name}")
+    cache = wheel_cache(shop.env)
+    if cache and not all(found.there[step.name] for step in plan.of_kind("wheel")):
+        print(
+            f"wheels that miss are first looked up in {cache.repo}; it was not asked now, and the figures leave it out"
+        )
+
+
+def _plan_table(shop: Workshop, plan: Plan, found: Survey) -> Table:
+    """A row per step."""
     table = Table(title=f"{plan.tags[0]}  {plan.options.platform}", title_justify="left", box=None, pad_edge=False)
     for name in ("step", "key", "", "files", "MB", "about s", "what"):
         table.add_column(
             name, justify="right" if name in ("files", "MB", "about s") else "left", no_wrap=name != "what"
         )
     for step in plan.steps:
-        hit = there[step.name]
+        hit = found.there[step.name]
         seconds = "" if hit else f"{step_seconds(shop, plan, step):.0f}"
         size = f"{step.download / 1e6:,.0f}" if step.files else ""
         files = str(len(step.files) or "")
         table.add_row(step.name, step.key[:12], "hit" if hit else "miss", files, size, seconds, step.about)
-    terminal(shop.env, stderr=False).print(table)
-    print(f"to download {needed.download / 1e6:,.0f} MB; disk {needed.disk / 1e9:.1f} GB, "
-          f"memory {needed.memory / 1e9:.1f} GB for the largest unit; about {needed.seconds / 60:.0f} min")  # fmt: skip
-    for name in push:
-        print(f"to push {name}")
-    cache = wheel_cache(shop.env)
-    if cache and not all(there[step.name] for step in plan.of_kind("wheel")):
-        print(
-            f"wheels that miss are first looked up in {cache.repo}; it was not asked now, and the figures leave it out"
-        )
+    return table
 
 
 def image_document(shop: Workshop, verified: Verified) -> dict[str, object]:

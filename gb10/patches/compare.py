@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, get_args
 
 from gb10.patches.places import harmless, installed, placed
 from gb10.patches.tree import Tree
@@ -15,6 +15,7 @@ GENERATED: Final = ("_version.py", "_build_meta.py")
 LIBRARY: Final = ".so"
 """What a wheel's build compiled: no checkout is asked for it."""
 Both = tuple[bytes | None, bytes | None]
+Fate = Literal["gone", "elsewhere", "unread", "binary", "changed"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,38 +49,39 @@ def compare(
     """Every one of these files of a checkout against a release; ``bundled`` are folders of other sources in it."""
     others = tuple(f"{folder}/" for folder in bundled)
     here = {placed(path, source, wheel=release.installed): path for path in files}
+    outside = {place: path for place, path in sorted(here.items()) if release.installed and not installed(place)}
     theirs = [
         path for path in release.paths() if _counts(path) and not path.startswith(others) and path[-3:] != LIBRARY
     ]
-    changed, absent = dict[str, Both](), {path for path in theirs if path not in here}
-    unread, binary, elsewhere = list[str](), list[str](), list[str]()
-    outside = [path for place, path in sorted(here.items()) if release.installed and not installed(place)]
+    found: dict[Fate, dict[str, Both]] = {fate: {} for fate in get_args(Fate)}
     for place, path in sorted(here.items()):
-        if _generated(place) or (release.installed and not installed(place)):
-            continue
-        before, after = release.read(place), checkout.read(path)
-        if before == after:
-            continue
-        if after is None:
-            absent.add(place)
-        elif place.startswith(others):
-            elsewhere.append(place)
-        elif not _counts(place):
-            unread.append(place)
-        elif before is None and b"\0" in after:
-            binary.append(place)
-        else:
-            changed[place] = (before, after)
+        if not _generated(place) and place not in outside:
+            both = (release.read(place), checkout.read(path))
+            if both[0] != both[1]:
+                found[_fate(place, both, others)][place] = both
+    changed = found["changed"]
     return Difference(
         known=len(theirs),
         installed={path: both for path, both in changed.items() if _in_wheel(path, source)},
         compiled={path: both for path, both in changed.items() if not _in_wheel(path, source)},
-        gone=tuple(path for path in theirs if path in absent),
-        unread=tuple(unread),
-        binary=tuple(binary),
-        elsewhere=tuple(elsewhere),
-        outside=tuple(outside),
+        gone=tuple(path for path in theirs if path not in here or path in found["gone"]),
+        unread=tuple(found["unread"]),
+        binary=tuple(found["binary"]),
+        elsewhere=tuple(found["elsewhere"]),
+        outside=tuple(outside.values()),
     )
+
+
+def _fate(place: str, both: Both, others: tuple[str, ...]) -> Fate:
+    """What becomes of a file that differs, given its content before and after."""
+    before, after = both
+    if after is None:
+        return "gone"
+    if place.startswith(others):
+        return "elsewhere"
+    if not _counts(place):
+        return "unread"
+    return "binary" if before is None and b"\0" in after else "changed"
 
 
 def diff_text(changed: Mapping[str, Both]) -> bytes:

@@ -5,7 +5,7 @@ It has no network, unless this machine shares a compile cache with others.
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from gb10.compiles import INSTALLER
@@ -16,7 +16,7 @@ from gb10.errors import BuildError, FetchError, PatchError
 from gb10.model import Inputs, Origin
 from gb10.pipeline.builder import log_path, run_build
 from gb10.pipeline.compile_cache import SAYS, SCRIPT, cache_secret
-from gb10.pipeline.context import Lay, build_context, tree, wheels
+from gb10.pipeline.context import BuildContext, Lay, build_context, tree, wheels
 from gb10.pipeline.costs import peaks
 from gb10.pipeline.diagnosis import diagnosed
 from gb10.pipeline.estimate import step_seconds
@@ -48,24 +48,9 @@ def compile_step(
     build_args: Mapping[str, str],
 ) -> None:
     """Build ``target`` of the Dockerfile among ``files`` into ``work``. Raises FetchError, PatchError, BuildError."""
-    tools, own = plan.step("tools"), shop.catalog.contents
-    bases = {f"{name}.tar": make_rootfs(shop, plan, plan.step(name)) for name in inputs.bases}
-    fetch_nested(shop, inputs)
-    fetch_files(shop, (tools, step))
-    folders = {
-        **{name: wheels(store_paths(shop, files)) for name, files in inputs.wheels.items()},
-        "tools-wheels": wheels(store_paths(shop, tools.files)),
-        **{name: lay for origin in inputs.origins for name, lay in _origin(shop, origin).items()},
-    }
-    shared: dict[str, Path | bytes] = {
-        **bases,
-        "install.py": own[INSTALLER],
-        **{name: own[name] for name in UNKEYED},
-        "inside/peaks.json": peaks(shop, plan, step),
-    }
     with (
         cache_secret(shop) as secrets,
-        build_context(shop, {**files, **shared, **({SCRIPT: own[SCRIPT]} if secrets else {})}, folders) as context,
+        _compile_context(shop, plan, step, inputs, files, shared=bool(secrets)) as context,
         shop.talk.task(step.name, unit="files", expected=step_seconds(shop, plan, step)) as task,
         explained(shop, step),
     ):
@@ -81,6 +66,24 @@ def compile_step(
             build_args=build_args,
         )
         run_build(shop, engine, request, step, lambda event: _note(shop, task, event))
+
+
+def _compile_context(
+    shop: Workshop, plan: Plan, step: Step, inputs: Inputs, files: Mapping[str, Path | bytes], *, shared: bool
+) -> AbstractContextManager[BuildContext]:
+    """All that a compile stage reads, fetched; with ``shared``, a compile cache that machines share is asked in it."""
+    tools, own = plan.step("tools"), shop.catalog.contents
+    bases = {f"{name}.tar": make_rootfs(shop, plan, plan.step(name)) for name in inputs.bases}
+    fetch_nested(shop, inputs)
+    fetch_files(shop, (tools, step))
+    folders = {
+        **{name: wheels(store_paths(shop, files)) for name, files in inputs.wheels.items()},
+        "tools-wheels": wheels(store_paths(shop, tools.files)),
+        **{name: lay for origin in inputs.origins for name, lay in _origin(shop, origin).items()},
+    }
+    scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared else ()))
+    laid = {"install.py" if name == INSTALLER else name: own[name] for name in scripts}
+    return build_context(shop, {**files, **bases, **laid, "inside/peaks.json": peaks(shop, plan, step)}, folders)
 
 
 @contextmanager

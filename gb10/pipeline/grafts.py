@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from gb10.model import PatchUse
+from gb10.options import PatchUse
 from gb10.patches.graft import check_changes, graft
 from gb10.pipeline.patched import patched_files
 from gb10.pipeline.prepare import fetch_files, store_paths

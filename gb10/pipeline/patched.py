@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from gb10.errors import PatchError, UsageError
 from gb10.inputs import used_sources
-from gb10.model import PatchUse
+from gb10.options import PatchUse
 from gb10.patches.foreign import Applied, Foreign, apply_foreign, find_foreign, load_foreign
 from gb10.patches.places import harmless, installed, placed
 from gb10.patches.releases import PINS, Releases, told_version

@@ -8,7 +8,7 @@ from typing import Final
 
 from gb10.errors import UsageError
 from gb10.inputs import artifacts, source_archive
-from gb10.model import PatchUse, Taken
+from gb10.options import PatchUse, Taken
 from gb10.patches.compare import Both, compare, diff_text
 from gb10.patches.diff import check_size
 from gb10.patches.tree import Below

@@ -14,7 +14,7 @@ from gb10.engine.find import find
 from gb10.engine.images import require_image
 from gb10.errors import BuildError, PatchError
 from gb10.lock import load_lock, lock_path
-from gb10.model import PatchUse
+from gb10.options import PatchUse
 from gb10.patches.tree import open_tree
 from gb10.patches.write import file_diff
 from gb10.pipeline.builder import log_path

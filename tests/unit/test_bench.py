@@ -14,7 +14,8 @@ from gb10.catalog import ROOT, Catalog
 from gb10.cli.bench_show import SOURCE, document, sizes_table, times_table
 from gb10.errors import BuildError, UsageError, VerifyError
 from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.model import Options, PatchUse, Plan, Toolkit
+from gb10.model import Plan, Toolkit
+from gb10.options import Options, PatchUse
 from gb10.pipeline.bench import judge, run, sort_lines
 from gb10.pipeline.programs import BuiltProgram, Line, read_lines
 from gb10.pipeline.workshop import open_workshop

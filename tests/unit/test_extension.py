@@ -19,7 +19,8 @@ from gb10.catalog import ROOT, Catalog
 from gb10.errors import UsageError
 from gb10.inside import extension, pack_extension
 from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.model import Options, Plan, Toolkit
+from gb10.model import Plan, Toolkit
+from gb10.options import Options
 from gb10.pipeline.wheels import selected
 from gb10.plan import plan_image
 from gb10.render import wheel_dockerfile

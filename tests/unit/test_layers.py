@@ -22,7 +22,7 @@ LAYERS = (
     {"__main__"},
 )
 PURE = ("arch", "artifact", "compiles", "digest", "document", "inputs", "kernel_sets", "listing", "machine", "model",
-        "models", "plan", "programs", "render", "schema", "steps")  # fmt: skip
+        "models", "options", "plan", "programs", "render", "schema", "steps")  # fmt: skip
 WORLD = {
     "asyncio", "ctypes", "docker", "fcntl", "glob", "http", "httpx", "io", "os", "platform", "requests", "select",
     "shutil", "signal", "socket", "ssl", "subprocess", "tempfile", "time", "urllib3",

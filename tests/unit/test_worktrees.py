@@ -11,7 +11,7 @@ from packaging.version import Version
 from gb10.catalog import ROOT
 from gb10.errors import PatchError, UsageError
 from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.model import PatchUse, Taken
+from gb10.options import PatchUse, Taken
 from gb10.patches.compare import Difference, compare, diff_text
 from gb10.patches.parse import parse_diff
 from gb10.pipeline.patched import Place
