@@ -24,7 +24,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benches.factory import READ, changed_header, small_recipe, wheels
 from gb10.proc import capture
 
-DOCKER = """#!/usr/bin/env python3
+WHEELS = {"flashinfer": ("flashinfer_cubin", "flashinfer_jit_cache", "flashinfer_python"), "vllm": ("vllm",)}
+DOCKER = (
+    f"#!/usr/bin/env python3\nWHEELS = {WHEELS!r}\n"
+    + """
 import sys
 from pathlib import Path
 
@@ -33,8 +36,7 @@ if "--target" in words:
     target = words[words.index("--target") + 1].removesuffix("-export")
     folder = Path(words[words.index("--output") + 1].partition("dest=")[2])
     (arch,) = {word.partition("=")[2] for word in words if word.startswith("FLASHINFER_CUDA_ARCH_LIST=")}
-    names = {"vllm": ["vllm"], "flashinfer": ["flashinfer_cubin", "flashinfer_jit_cache", "flashinfer_python"]}
-    for name in names[target]:
+    for name in WHEELS[target]:
         (folder / f"{name}-1-py3-none-any.whl").touch()
     for name in {target, "deepgemm"}:
         (folder / f".{name}-commit").write_text("0" * 40)
@@ -42,6 +44,7 @@ if "--target" in words:
     with open("compiles", "a") as log:
         print(target, arch, file=log)
 """
+)
 NO_CURL = "#!/bin/sh\nexit 22\n"
 PINNED = ("--flashinfer-ref", "v0.7.2", "--vllm-ref", "v0.33.0")
 REQUEST = ("--apply-flashinfer-pr", "1")
@@ -80,7 +83,8 @@ def main() -> None:
 
 
 def total(rows: dict[str, dict[str, int]]) -> dict[str, int]:
-    return dict(sum((Counter(row) for row in rows.values()), Counter()))
+    """Compiles by project, of all steps."""
+    return {project: sum(row[project] for row in rows.values()) for project in WHEELS}
 
 
 def the_script(script: Path, folder: Path, refs: tuple[str, ...]) -> dict[str, dict[str, int]]:
@@ -90,7 +94,7 @@ def the_script(script: Path, folder: Path, refs: tuple[str, ...]) -> dict[str, d
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
-    shutil.copy(script, folder)
+    shutil.copy(script, folder / "build.sh")
     (folder / "autodiscover.sh").touch()  # finds other nodes
     lay_prebuilt(folder / ".wheel-cache")
     env = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
@@ -100,22 +104,20 @@ def the_script(script: Path, folder: Path, refs: tuple[str, ...]) -> dict[str, d
 
 def lay_prebuilt(cache: Path) -> None:
     """Regular wheels for 12.1a."""
-    for folder, names in {
-        "flashinfer": ("flashinfer_cubin", "flashinfer_jit_cache", "flashinfer_python"),
-        "vllm": ("vllm",),
-    }.items():
-        (cache / folder / "regular").mkdir(parents=True)
+    for project, names in WHEELS.items():
+        folder = cache / project / "regular"
+        folder.mkdir(parents=True)
         for name in names:
-            (cache / folder / "regular" / f"{name}-1-py3-none-any.whl").touch()
+            (folder / f"{name}-1-py3-none-any.whl").touch()
 
 
 def asked(folder: Path, env: dict[str, str], arguments: tuple[str, ...]) -> dict[str, int]:
     """One call of the script: compiles by project."""
     log = folder / "compiles"
     log.write_text("", encoding="utf-8")
-    capture(["bash", f"./{next(folder.glob('*copy*.sh')).name}", *arguments], cwd=folder, env=env)
+    capture(["bash", "./build.sh", *arguments], cwd=folder, env=env)
     found = Counter(line.split()[0] for line in log.read_text(encoding="utf-8").splitlines())
-    return {project: found[project] for project in ("flashinfer", "vllm")}
+    return {project: found[project] for project in WHEELS}
 
 
 def ours(folder: Path) -> dict[str, dict[str, int]]:
