@@ -24,7 +24,7 @@ PLATFORMS = ("linux/arm64", "linux/amd64")
 
 
 def main() -> None:
-    """Alternate the two, print the CPU seconds of each run and the ratio of the sums."""
+    """Alternate the two, print the CPU seconds of each run and the ratio of the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=3)
     runs = parser.parse_args().runs

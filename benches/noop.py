@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gb10.catalog import ROOT
 from gb10.engine.buildx import BuildRequest, build
-from gb10.engine.client import open_buildx
+from gb10.engine.commands import open_buildx
 from gb10.engine.find import find
 from gb10.pipeline.assemble import image_request
 from gb10.pipeline.gather import image_context

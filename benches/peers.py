@@ -1,12 +1,13 @@
-"""How often FlashInfer and vLLM are compiled for A, B (A with a pull request), A, 12.1f, 12.1a: gb10 beside a peer.
+"""What is compiled for A, B (A with a pull request), A, A for 12.1f, A for 12.1a: gb10 beside a peer.
 
     python3 -m bootstrap benches/peers.py --script build-and-copy.sh
 
-The script is that of eugr/spark-vllm-docker, one that knows --gpu-arch; it is not ours, so bring it. It runs as it is,
-in a folder of its own, where `docker` counts what it is asked to compile and leaves what the script then looks for, and
-`curl` finds no prebuilt wheels but those that are there: regular ones, as a download leaves them. gb10 compiles for
-real, one small module of FlashInfer (the kernel set `smoke`); vLLM's GPU code it takes from upstream's wheel. Prints
-JSON.
+The script is that of eugr/spark-vllm-docker, one that knows --gpu-arch; it is not ours, so bring it. It runs in a
+folder of its own, where `docker` counts the compile stages that it is asked to run, and leaves what the script then
+looks for; `curl` finds no prebuilt wheels but regular ones that are there. What the ccache of such a stage spares it is
+not counted: the script calls the compiler anew, ccache may answer. gb10 compiles for real, one small module of
+FlashInfer (the kernel set `smoke`), and units are counted that a compiler ran for; vLLM it has no row for, whose GPU
+code it takes from upstream's wheel. Prints JSON.
 """
 
 import argparse
@@ -46,7 +47,7 @@ if "--target" in words:
 """
 )
 NO_CURL = "#!/bin/sh\nexit 22\n"
-PINNED = ("--flashinfer-ref", "v0.7.2", "--vllm-ref", "v0.33.0")
+PINNED = ("--flashinfer-ref", "v0.7.2.post1", "--vllm-ref", "v0.33.0")
 REQUEST = ("--apply-flashinfer-pr", "1")
 
 
@@ -84,7 +85,7 @@ def main() -> None:
 
 def total(rows: dict[str, dict[str, int]]) -> dict[str, int]:
     """Compiles by project, of all steps."""
-    return {project: sum(row[project] for row in rows.values()) for project in WHEELS}
+    return dict(sum((Counter(row) for row in rows.values()), Counter()))
 
 
 def the_script(script: Path, folder: Path, refs: tuple[str, ...]) -> dict[str, dict[str, int]]:
@@ -127,8 +128,8 @@ def ours(folder: Path) -> dict[str, dict[str, int]]:
     for changed in (False, True):
         (folder / str(changed)).mkdir()
         patches[changed] = changed_header(folder / str(changed), READ)
-    return {step.name: {"flashinfer": wheels(recipe, "--patch", patches[step.changed], "--arch", step.arch).units,
-                        "vllm": 0} for step in STEPS}  # fmt: skip
+    return {step.name: {"flashinfer": wheels(recipe, "--patch", patches[step.changed], "--arch", step.arch).units}
+            for step in STEPS}  # fmt: skip
 
 
 if __name__ == "__main__":

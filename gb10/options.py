@@ -1,4 +1,4 @@
-"""What the command line decides of an image: its arch, and patches, mods and an overlay of the user's own. Pure."""
+"""What decides an image beside its recipe and lock: the arch, the patches, what the command line adds. Pure."""
 
 from dataclasses import dataclass, replace
 

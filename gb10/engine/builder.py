@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gb10.engine.client import open_buildx
+from gb10.engine.commands import open_buildx
 from gb10.engine.connection import Engine
 from gb10.errors import EngineError
 from gb10.proc import CommandFailedError, capture

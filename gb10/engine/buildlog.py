@@ -59,12 +59,12 @@ class Record:
             return BuildError(f"cannot build {target}", where="\n".join([*self.notes, log]))
         lines = self.tails.get(self.failed.step, ())
         return BuildError(
-            f"build step failed: {short(self.failed.step)}",
+            f"build step failed: {_short(self.failed.step)}",
             where="\n".join([*lines, self.failed.error.rpartition('" ')[2], log]),  # without the script it quotes
         )
 
 
-def short(step: str) -> str:
+def _short(step: str) -> str:
     """A step's name without its mounts and beyond its first line. Pure."""
     words = [word for word in step.partition("\n")[0].split() if not word.startswith("--mount=")]
     return " ".join(words)[:100]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from gb10.engine.buildlog import Record
-from gb10.engine.client import Buildx
+from gb10.engine.commands import Buildx
 from gb10.engine.connection import Engine
 from gb10.engine.progress import Event, Parser, Plain, RawJson
 from gb10.errors import Gb10Error

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gb10.engine.client import client_variables
+from gb10.engine.commands import client_variables
 from gb10.engine.connection import Engine, asking
 from gb10.engine.failure import explained
 from gb10.engine.images import drop_image, find_image

@@ -53,13 +53,16 @@ def compare(
     theirs = [
         path for path in release.paths() if _counts(path) and not path.startswith(others) and path[-3:] != LIBRARY
     ]
-    found: dict[Fate, dict[str, Both]] = {fate: {} for fate in get_args(Fate)}
+    found: dict[Fate, list[str]] = {fate: [] for fate in get_args(Fate)}
+    changed: dict[str, Both] = {}  # of all others only the names are kept: a checkout may hold gigabytes
     for place, path in sorted(here.items()):
         if not _generated(place) and place not in outside:
             both = (release.read(place), checkout.read(path))
             if both[0] != both[1]:
-                found[_fate(place, both, others)][place] = both
-    changed = found["changed"]
+                fate = _fate(place, both, others)
+                found[fate].append(place)
+                if fate == "changed":
+                    changed[place] = both
     return Difference(
         known=len(theirs),
         installed={path: both for path, both in changed.items() if _in_wheel(path, source)},

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gb10.engine.builder import require_builder
 from gb10.engine.buildx import BuildRequest, BuildResult, build
-from gb10.engine.client import open_buildx
+from gb10.engine.commands import open_buildx
 from gb10.engine.connection import Engine
 from gb10.engine.external import IMPORT
 from gb10.engine.find import find

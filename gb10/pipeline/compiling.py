@@ -15,7 +15,7 @@ from gb10.engine.progress import Event, LogLine
 from gb10.errors import BuildError, FetchError, PatchError
 from gb10.model import Inputs, Origin
 from gb10.pipeline.builder import log_path, run_build
-from gb10.pipeline.compile_cache import SAYS, SCRIPT, cache_secret
+from gb10.pipeline.compile_cache import SAYS, SCRIPT, cache_secret, shared_cache
 from gb10.pipeline.context import BuildContext, Lay, build_context, tree, wheels
 from gb10.pipeline.costs import peaks
 from gb10.pipeline.diagnosis import diagnosed
@@ -48,9 +48,10 @@ def compile_step(
     build_args: Mapping[str, str],
 ) -> None:
     """Build ``target`` of the Dockerfile among ``files`` into ``work``. Raises FetchError, PatchError, BuildError."""
+    laid = _compile_context(shop, plan, step, inputs, files)
     with (
         cache_secret(shop) as secrets,
-        _compile_context(shop, plan, step, inputs, files, shared=bool(secrets)) as context,
+        laid as context,
         shop.talk.task(step.name, unit="files", expected=step_seconds(shop, plan, step)) as task,
         explained(shop, step),
     ):
@@ -69,9 +70,9 @@ def compile_step(
 
 
 def _compile_context(
-    shop: Workshop, plan: Plan, step: Step, inputs: Inputs, files: Mapping[str, Path | bytes], *, shared: bool
+    shop: Workshop, plan: Plan, step: Step, inputs: Inputs, files: Mapping[str, Path | bytes]
 ) -> AbstractContextManager[BuildContext]:
-    """All that a compile stage reads, fetched; with ``shared``, a compile cache that machines share is asked in it."""
+    """All that a compile stage reads, fetched now and laid out when entered."""
     tools, own = plan.step("tools"), shop.catalog.contents
     bases = {f"{name}.tar": make_rootfs(shop, plan, plan.step(name)) for name in inputs.bases}
     fetch_nested(shop, inputs)
@@ -81,7 +82,7 @@ def _compile_context(
         "tools-wheels": wheels(store_paths(shop, tools.files)),
         **{name: lay for origin in inputs.origins for name, lay in _origin(shop, origin).items()},
     }
-    scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared else ()))
+    scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared_cache(shop) else ()))
     laid = {"install.py" if name == INSTALLER else name: own[name] for name in scripts}
     return build_context(shop, {**files, **bases, **laid, "inside/peaks.json": peaks(shop, plan, step)}, folders)
 

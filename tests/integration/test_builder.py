@@ -12,7 +12,7 @@ import pytest
 
 from gb10.engine import embedded
 from gb10.engine.buildx import BuildRequest, build, image_output
-from gb10.engine.client import open_buildx
+from gb10.engine.commands import open_buildx
 from gb10.engine.connection import Engine
 from gb10.engine.find import find
 from gb10.engine.images import find_image, require_image

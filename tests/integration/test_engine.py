@@ -18,7 +18,7 @@ from docker.errors import APIError
 
 from gb10.engine.buildx import BuildRequest, build
 from gb10.engine.cache import build_cache, prune
-from gb10.engine.client import Buildx, open_buildx
+from gb10.engine.commands import Buildx, open_buildx
 from gb10.engine.connection import Engine, asking, client, probe
 from gb10.engine.embedded import Place, down, status, up
 from gb10.engine.find import find, look
@@ -41,7 +41,7 @@ UP = """\
 import os, signal
 from pathlib import PosixPath
 from gb10.engine.buildx import BuildRequest, build
-from gb10.engine.client import open_buildx
+from gb10.engine.commands import open_buildx
 from gb10.engine.embedded import up
 from gb10.store import open_store
 store = open_store(os.environ)

@@ -21,7 +21,7 @@ import pytest
 from bootstrap.install import PIP
 from gb10.arch import parse_arch
 from gb10.catalog import ROOT, tree_digest
-from gb10.engine.client import open_buildx
+from gb10.engine.commands import open_buildx
 from gb10.engine.connection import client
 from gb10.engine.find import find
 from gb10.engine.images import require_image
