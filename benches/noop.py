@@ -16,15 +16,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.catalog import ROOT
-from gb10.engine.buildx import BuildRequest, build
-from gb10.engine.commands import open_buildx
-from gb10.engine.find import find
-from gb10.pipeline.assemble import image_request
-from gb10.pipeline.gather import image_context
-from gb10.pipeline.planning import Request, make_plan
-from gb10.pipeline.workshop import open_workshop
-from gb10.proc import capture
+from gb10.build.assemble import image_request
+from gb10.build.gather import image_context
+from gb10.engine.buildx.build import BuildRequest, build
+from gb10.engine.buildx.commands import open_buildx
+from gb10.engine.reach import find
+from gb10.host.proc import capture
+from gb10.plan.catalog import ROOT
+from gb10.request.planning import Request, make_plan
+from gb10.workshop import open_workshop
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from gb10.store import file_sha256
+from gb10.host.store import file_sha256
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 STAMP = "complete"

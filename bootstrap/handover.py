@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bootstrap.environment import CHECKOUT, environment, is_inside
-from gb10.config import with_cache_dir
 from gb10.errors import Gb10Error, interrupted
-from gb10.store import open_store, store_root
+from gb10.host.config import with_cache_dir
+from gb10.host.store import open_store, store_root
 
 
 def run(script: str, argv: Sequence[str]) -> int:

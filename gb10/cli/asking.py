@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from gb10.cli.common import ArchOption, EngineOption
-from gb10.pipeline.planning import Request
+from gb10.request.planning import Request
 
 T = TypeVar("T")
 PlatformOption = Annotated[

@@ -4,6 +4,11 @@ from typing import Annotated
 
 import typer
 
+from gb10.bench.measure import judge, measure
+from gb10.bench.program_build import build_program
+from gb10.build.estimate import check_room
+from gb10.build.stage import ready_engine
+from gb10.build.survey import survey
 from gb10.cli import report
 from gb10.cli.bench_show import document, print_measured
 from gb10.cli.common import (
@@ -19,13 +24,8 @@ from gb10.cli.common import (
 )  # fmt: skip
 from gb10.cli.show import print_plan
 from gb10.errors import VerifyError
-from gb10.pipeline.bench import judge, measure
-from gb10.pipeline.builder import ready_engine
-from gb10.pipeline.estimate import check_room
-from gb10.pipeline.planning import Request, make_plan
-from gb10.pipeline.programs import build_program
-from gb10.pipeline.survey import survey
-from gb10.programs import GEMM, plan_program
+from gb10.plan.programs import GEMM, plan_program
+from gb10.request.planning import Request, make_plan
 
 app = verb_app(
     """What a GPU makes of kernels for SM12x: results checked, then timed, beside what others published.

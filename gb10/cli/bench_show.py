@@ -2,11 +2,11 @@
 
 from rich.table import Table
 
-from gb10.model import Plan
-from gb10.pipeline.bench import Measured
-from gb10.pipeline.programs import BuiltProgram, Line
-from gb10.pipeline.workshop import Workshop
-from gb10.talk import terminal
+from gb10.bench.measure import Measured
+from gb10.bench.program_build import BuiltProgram, Line
+from gb10.host.talk import terminal
+from gb10.plan.values import Plan
+from gb10.workshop import Workshop
 
 SOURCE = "https://forums.developer.nvidia.com/t/359960"
 """Whose figures `published` are: kernels tuned by hand on a GB10, as their author reports them."""

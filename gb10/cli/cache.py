@@ -11,14 +11,14 @@ from rich.table import Table
 
 from gb10.cli.cache_share import pull, push
 from gb10.cli.common import JsonOption, print_json, verb_app, workshop
-from gb10.engine.cache import build_cache, prune
+from gb10.engine.build_cache import build_cache, prune
 from gb10.engine.connection import Engine
-from gb10.engine.embedded import status as embedded_status
+from gb10.engine.embedded.daemon import status as embedded_status
 from gb10.errors import UsageError, VerifyError
-from gb10.keep import IN_USE, ROOMS, Entry, choose, damaged, disk, drop, entries, idle
-from gb10.pipeline.keeping import reasons
-from gb10.pipeline.workshop import Workshop
-from gb10.talk import terminal
+from gb10.host.keep import IN_USE, ROOMS, Entry, choose, damaged, disk, drop, entries, idle
+from gb10.host.talk import terminal
+from gb10.request.needed import reasons
+from gb10.workshop import Workshop
 
 app = verb_app(
     """The store: what it keeps and why, and how to make room. Nothing in it is the only copy of anything.

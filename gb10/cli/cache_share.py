@@ -9,14 +9,14 @@ import typer
 
 from gb10.cli.asking import asks_for, of_wheels
 from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, workshop
-from gb10.config import variable
 from gb10.errors import UsageError
-from gb10.pipeline.planning import Request, make_plan
-from gb10.pipeline.sharing import Exchange, compiled_wheels
-from gb10.pipeline.sharing import pull as take
-from gb10.pipeline.sharing import push as share
-from gb10.pipeline.shelf import named_cache
-from gb10.pipeline.workshop import Workshop
+from gb10.host.config import variable
+from gb10.request.planning import Request, make_plan
+from gb10.ship.sharing import Exchange, compiled_wheels
+from gb10.ship.sharing import pull as take
+from gb10.ship.sharing import push as share
+from gb10.ship.shelf import named_cache
+from gb10.workshop import Workshop
 
 RepoArgument = Annotated[
     str | None, typer.Argument(metavar="OWNER/NAME", help="A model repository of the Hub; default: wheel-cache.")

@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from gb10.engine.external import check_cache
+from gb10.engine.buildx.cache_options import check_cache
 from gb10.errors import UsageError
-from gb10.pipeline.workshop import Workshop, open_workshop
+from gb10.workshop import Workshop, open_workshop
 
 ZSTD = re.compile(r"zstd(?::([1-9]|1[0-9]|20))?")
 ZSTD_LEVEL = 3

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gb10.cli.common import JsonOption, print_json, verb_app
-from gb10.config import SETTINGS, config_file, read_settings, without_login
-from gb10.debian.mirror import mirror_url
 from gb10.errors import UsageError
-from gb10.fetch import ca_bundle
-from gb10.pipeline.workshop import cores
-from gb10.store import store_root
+from gb10.host.config import SETTINGS, config_file, read_settings, without_login
+from gb10.host.fetch import ca_bundle
+from gb10.host.store import store_root
+from gb10.sources.debian.mirror import mirror_url
+from gb10.workshop import cores
 
 app = verb_app(
     """Show the settings and where each came from: GB10_* variables win over config.toml.

@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from gb10.cli.common import JsonOption, print_json, verb_app, workshop
-from gb10.engine.embedded import down as stop
-from gb10.engine.embedded import status as embedded_status
-from gb10.engine.find import find, look
-from gb10.engine.privileges import missing_privilege
+from gb10.engine.embedded.daemon import down as stop
+from gb10.engine.embedded.daemon import status as embedded_status
+from gb10.engine.embedded.privileges import missing_privilege
+from gb10.engine.reach import find, look
 
 app = verb_app(
     """The container engine: yours when one is reachable, else a private one kept inside the store.

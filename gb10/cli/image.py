@@ -6,6 +6,13 @@ from typing import Annotated
 
 import typer
 
+from gb10.build.estimate import check_room
+from gb10.build.gather import leave_context
+from gb10.build.grafts import try_patches
+from gb10.build.image_build import build_image, require_torch
+from gb10.build.stage import ready_engine, wake_engine
+from gb10.build.survey import survey
+from gb10.build.wheel_build import selected
 from gb10.cli.asking import asks_for, of_image
 from gb10.cli.common import (
     BuilderOption,
@@ -29,16 +36,9 @@ from gb10.cli.show import keep_receipt, print_image, print_plan
 from gb10.cli.unchanged import own_receipt
 from gb10.engine.reference import check_reference
 from gb10.errors import UsageError
-from gb10.pipeline.builder import ready_engine, wake_engine
-from gb10.pipeline.estimate import check_room
-from gb10.pipeline.gather import leave_context
-from gb10.pipeline.grafts import try_patches
-from gb10.pipeline.image import build_image, require_torch
-from gb10.pipeline.planning import Request, make_plan
-from gb10.pipeline.publishing import names_in, publish
-from gb10.pipeline.sharing import take_missing
-from gb10.pipeline.survey import survey
-from gb10.pipeline.wheels import selected
+from gb10.request.planning import Request, make_plan
+from gb10.ship.publishing import names_in, publish
+from gb10.ship.sharing import take_missing
 
 app = verb_app("""Build an image, prove what it holds, tag it.
 

@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from gb10.cli.common import EngineOption, QuietOption, VerboseOption, verb_app, workshop
-from gb10.lock import check_lock, load_lock, load_recipe, lock_path, lock_recipe, write_lock
+from gb10.lock.lockfile import check_lock, load_lock, load_recipe, lock_path, write_lock
+from gb10.lock.relock import lock_recipe
 
 app = verb_app("""Resolve a recipe into its lock: every file by name and sha256, no host, no URL.
 

@@ -8,13 +8,13 @@ from rich.table import Table
 
 from gb10.cli.common import JsonOption, print_json, verb_app, workshop
 from gb10.errors import EmptySelectionError
-from gb10.lock import load_recipe
-from gb10.mods.find import FoundMod, find_mod, load_mod, mod_names
+from gb10.host.talk import terminal
+from gb10.lock.lockfile import load_recipe
+from gb10.mods.declaration import ModRecord, unfit
 from gb10.mods.lint import remarks_of
-from gb10.mods.record import ModRecord, unfit
-from gb10.options import short_label
-from gb10.pipeline.workshop import Workshop
-from gb10.talk import terminal
+from gb10.mods.lookup import FoundMod, find_mod, load_mod, mod_names
+from gb10.plan.options import short_label
+from gb10.workshop import Workshop
 
 app = verb_app(
     """Mods: folders or zips with a run.sh that change an installed engine; image --mod bakes them in. Nothing is run.

@@ -11,13 +11,13 @@ import typer
 from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
 from gb10.cli.patches_show import print_patches, print_rows, rows_document
 from gb10.errors import PatchError, UsageError
+from gb10.patches.maintain import new_patch
+from gb10.patches.maintain import refresh as refreshed
+from gb10.patches.release_files import parse_version
 from gb10.patches.series import load_series, sources
-from gb10.pipeline.patch_work import new_patch
-from gb10.pipeline.patch_work import refresh as refreshed
-from gb10.pipeline.patching import Row, find_patches, series_root, troubles
-from gb10.pipeline.patching import status as status_of
-from gb10.pipeline.releases import parse_version
-from gb10.pipeline.workshop import Workshop
+from gb10.patches.status import Row, find_patches, series_root, troubles
+from gb10.patches.status import status as status_of
+from gb10.workshop import Workshop
 
 app = verb_app(
     """The changes to sources: which release needs which patch, and whether it applies. Nothing is compiled or run.

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 from rich.table import Table
 
 from gb10.cli.common import print_json
+from gb10.host.talk import terminal
 from gb10.patches.series import Patch
-from gb10.pipeline.patching import Row
-from gb10.pipeline.workshop import Workshop
-from gb10.talk import terminal
+from gb10.patches.status import Row
+from gb10.workshop import Workshop
 
 SHORT = {"applies": "applies", "not-applicable": "-", "already-upstream": "upstream", "superseded": "superseded",
          "conflict": "CONFLICT", "unknown-shape": "UNKNOWN", "overdue": "NEEDED"}  # fmt: skip

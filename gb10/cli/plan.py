@@ -4,14 +4,14 @@ from typing import Annotated
 
 import typer
 
+from gb10.build.grafts import try_patches
+from gb10.build.survey import survey
 from gb10.cli.asking import asks_for, of_image
 from gb10.cli.common import JsonOption, print_json, verb_app, workshop
 from gb10.cli.show import print_plan
 from gb10.errors import UsageError
-from gb10.pipeline.grafts import try_patches
-from gb10.pipeline.planning import Request, make_plan
-from gb10.pipeline.survey import survey
-from gb10.render import bake, dockerfile
+from gb10.plan.render import bake, dockerfile
+from gb10.request.planning import Request, make_plan
 
 app = verb_app("""Show every step, its key, and whether its result is already there. Changes nothing.
 

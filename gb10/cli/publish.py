@@ -16,7 +16,7 @@ from gb10.cli.common import (
     zstd_level,
 )
 from gb10.cli.show import print_published
-from gb10.pipeline.publishing import publish as push_proven
+from gb10.ship.publishing import publish as push_proven
 
 app = verb_app("""Push an image that was proven here to one or more registries; what was not proven is refused.
 

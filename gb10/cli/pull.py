@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
-from gb10.pipeline.pulling import pull_everywhere
+from gb10.ship.pulling import pull_everywhere
 
 app = verb_app("""Pull an image to several machines at once: only missing layers travel, and all get the same digest.
 

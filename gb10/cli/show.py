@@ -6,18 +6,19 @@ from pathlib import Path
 
 from rich.table import Table
 
+from gb10.build.estimate import step_seconds
+from gb10.build.image_build import Verified
+from gb10.build.survey import Survey
+from gb10.build.wheel_build import Wheel
 from gb10.cli.common import print_json
 from gb10.engine.receipt import Receipt, write_receipt
-from gb10.pipeline.estimate import step_seconds
-from gb10.pipeline.image import Verified
-from gb10.pipeline.publishing import Published
-from gb10.pipeline.shelf import wheel_cache
-from gb10.pipeline.survey import Survey
-from gb10.pipeline.wheels import Wheel
-from gb10.pipeline.workshop import Workshop
-from gb10.plan import Plan, torch_problem
-from gb10.talk import terminal
-from gb10.verify.report import render_summary
+from gb10.host.talk import terminal
+from gb10.plan.dag import torch_problem
+from gb10.plan.values import Plan
+from gb10.proof.report import render_summary
+from gb10.ship.publishing import Published
+from gb10.ship.shelf import wheel_cache
+from gb10.workshop import Workshop
 
 
 def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = (), *, as_json: bool) -> None:

@@ -5,16 +5,16 @@ from typing import Annotated
 
 import typer
 
-from gb10.arch import parse_arch
+from gb10.build.inspect import scan_image
 from gb10.cli import report
 from gb10.cli.common import ArchOption, JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
 from gb10.errors import UsageError, VerifyError
-from gb10.pipeline.inspect import scan_image
-from gb10.talk import terminal
-from gb10.verify.declared import Problem, check_claim, refuse
-from gb10.verify.read import read_markers, scan_path
-from gb10.verify.report import document, render_table
-from gb10.verify.verdict import judge
+from gb10.host.talk import terminal
+from gb10.proof.claims import Problem, check_claim, refuse
+from gb10.proof.fit import judge
+from gb10.proof.reading import read_markers, scan_path
+from gb10.proof.report import document, render_table
+from gb10.recipe.arch import parse_arch
 
 app = verb_app("""List which GPU code every ELF holds, and what a GPU of the arch would do with it.
 

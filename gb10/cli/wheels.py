@@ -1,5 +1,10 @@
 """``wheels``: compile the wheels only."""
 
+from gb10.build.estimate import check_room
+from gb10.build.grafts import early_grafts, late_grafts, try_patches
+from gb10.build.stage import check_builder, ready_engine
+from gb10.build.survey import survey
+from gb10.build.wheel_build import build_wheels, check_sources, installable, selected, show_in_checkout
 from gb10.cli.asking import asks_for, of_wheels
 from gb10.cli.common import (
     BuilderOption,
@@ -16,13 +21,8 @@ from gb10.cli.common import (
     workshop,
 )
 from gb10.cli.show import print_plan, wheels_document
-from gb10.pipeline.builder import check_builder, ready_engine
-from gb10.pipeline.estimate import check_room
-from gb10.pipeline.grafts import early_grafts, late_grafts, try_patches
-from gb10.pipeline.planning import Request, make_plan
-from gb10.pipeline.sharing import take_missing
-from gb10.pipeline.survey import survey
-from gb10.pipeline.wheels import build_wheels, check_sources, installable, selected, show_in_checkout
+from gb10.request.planning import Request, make_plan
+from gb10.ship.sharing import take_missing
 
 app = verb_app("""Compile the wheels of an image recipe: real SASS for the arch asked, cross-compiled where needed.
 

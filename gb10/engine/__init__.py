@@ -1,1 +1,1 @@
-"""The container engine: the user's own, or one from Debian's packages kept wholly inside the store."""
+"""The container engine: the only room that knows Docker."""

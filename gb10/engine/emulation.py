@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from gb10.digest import digest
+from gb10.engine.embedded.privileges import missing_capability
 from gb10.engine.failure import explained
 from gb10.engine.packages import fetch_packages
-from gb10.engine.privileges import missing_capability
 from gb10.errors import EngineError
-from gb10.proc import CommandFailedError, capture
-from gb10.store import Store
+from gb10.host.digest import digest
+from gb10.host.proc import CommandFailedError, capture
+from gb10.host.store import Store
 
 BINFMT: Final = Path("/proc/sys/fs/binfmt_misc")
 PACKAGE: Final = "qemu-user"

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gb10.errors import EngineError
-from gb10.proc import CommandFailedError
+from gb10.host.proc import CommandFailedError
 
 
 @contextmanager

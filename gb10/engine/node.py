@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from gb10.engine.connection import Endpoint, Engine, UnreachableError, probe
 from gb10.errors import EngineError, UsageError
-from gb10.proc import background
+from gb10.host.proc import background
 
 SOCKET = "/var/run/docker.sock"
 SSH = re.compile(r"(?:ssh://)?(?P<name>(?:[^@/\s:-][^@/\s:]*@)?[^@/\s:-][^@/\s:]*)(?::(?P<port>\d+))?(?P<socket>/\S+)?")

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gb10.debian.mirror import archive_keyring, mirror_url
-from gb10.digest import digest
 from gb10.engine.failure import explained
 from gb10.errors import EngineError
-from gb10.proc import CommandFailedError, capture
-from gb10.store import Store, file_sha256
+from gb10.host.digest import digest
+from gb10.host.proc import CommandFailedError, capture
+from gb10.host.store import Store, file_sha256
+from gb10.sources.debian.mirror import archive_keyring, mirror_url
 
 SUITE = "trixie"
 PROGRAMS: Mapping[str, tuple[str, ...]] = {

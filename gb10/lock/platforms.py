@@ -7,8 +7,8 @@ from typing import Final
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
-from gb10.machine import MACHINES, glibc, uv_platform
-from gb10.schema.fields import Architecture
+from gb10.recipe.fields import Architecture
+from gb10.recipe.machine import MACHINES, glibc, uv_platform
 
 OLDEST: Final[dict[Architecture, int]] = {"amd64": 5, "arm64": 17}
 ALIASES: Final = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}

@@ -8,21 +8,21 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from gb10.artifact import Checkout
-from gb10.checkout import resolve
-from gb10.debian.resolve import resolve_set
 from gb10.errors import LockStaleError, UsageError
-from gb10.fetch import redact
-from gb10.index.client import Index, open_index_session, size_of
-from gb10.index.settings import read_settings
-from gb10.lock.file import base_digest, input_digest, load_lock, load_recipe, lock_path, source_digest
+from gb10.host.artifact import Checkout
+from gb10.host.fetch import redact
+from gb10.host.store import Store
+from gb10.lock.locked_wheels import lock_wheels, locked_wheels, sha256_of
+from gb10.lock.lockfile import base_digest, input_digest, load_lock, load_recipe, lock_path, source_digest
 from gb10.lock.resolver import Resolver
-from gb10.lock.wheels import lock_wheels, locked_wheels, sha256_of
-from gb10.schema.builds import Source
-from gb10.schema.fields import ARCHITECTURES, Architecture, requirement_name
-from gb10.schema.lock import Lock, LockedCheckout, LockedDeb, LockedDebs, LockedSdist
-from gb10.schema.recipe import Recipe
-from gb10.store import Store
+from gb10.recipe.builds import Source
+from gb10.recipe.fields import ARCHITECTURES, Architecture, requirement_name
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.locked import Lock, LockedCheckout, LockedDeb, LockedDebs, LockedSdist
+from gb10.sources.debian.resolve import resolve_set
+from gb10.sources.git.archive import resolve
+from gb10.sources.index.client import Index, open_index_session, size_of
+from gb10.sources.index.pip_settings import read_settings
 
 BASE = "base"
 BLANK_DAY = datetime.date.min

@@ -12,16 +12,16 @@ from urllib.parse import unquote, urlsplit
 
 import uv
 
-from gb10 import proc
 from gb10.errors import FetchError, UsageError
-from gb10.fetch import ca_bundle
-from gb10.index.page import Link
-from gb10.index.settings import uv_env
-from gb10.lock.named import bound, split
+from gb10.host import proc
+from gb10.host.fetch import ca_bundle
+from gb10.host.store import Store
+from gb10.lock.named_indexes import bound, split
 from gb10.lock.platforms import Platform, best_wheel
-from gb10.schema.fields import requirement_name
-from gb10.schema.recipe import Recipe
-from gb10.store import Store
+from gb10.recipe.fields import requirement_name
+from gb10.recipe.image_recipe import Recipe
+from gb10.sources.index.page import Link
+from gb10.sources.index.pip_settings import uv_env
 
 NO_SOLUTION = "No solution found"
 MISFIT = "the requirements do not fit together"

@@ -1,1 +1,1 @@
-"""Mods: folders with a ``run.sh`` that change an installed engine; read, judged and digested here, run in a layer."""
+"""Mods: folders with a run.sh that change an installed engine; read, checked and digested before they run."""

@@ -5,8 +5,8 @@ import re
 from typing import Final
 
 from gb10.errors import UsageError
+from gb10.mods.declaration import RECORD, ModRecord, parse_record
 from gb10.mods.files import Files
-from gb10.mods.record import RECORD, ModRecord, parse_record
 
 SCRIPT: Final = "run.sh"
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")

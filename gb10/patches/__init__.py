@@ -1,1 +1,1 @@
-"""Patches: series of git-format diffs with a probe each, held against releases without unpacking or running them."""
+"""Patches: series of git-format diffs with a probe each, checked against releases and applied strictly."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from gb10.patches.series import Patch
-from gb10.schema.fields import Model, Sentence
+from gb10.recipe.fields import Model, Sentence
 
 HEAD = """# Defects of the field, and what is done about them
 

@@ -9,7 +9,7 @@ from packaging.version import Version
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from gb10.patches.condition import check_glob, check_pattern, check_regex
-from gb10.schema.fields import Model, Sentence
+from gb10.recipe.fields import Model, Sentence
 
 KERNELS: Final = re.compile(r"kernels(/[a-z0-9_-]+)+/[\w.*-]+")
 Answer = Literal["needed", "present", "superseded", "absent"]

@@ -6,11 +6,11 @@ from typing import Annotated, Literal, Self
 from packaging.version import Version
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from gb10.artifact import Artifact
 from gb10.errors import PatchError, UsageError
+from gb10.host.artifact import Artifact
 from gb10.patches.condition import check_glob, check_regex
 from gb10.patches.tree import Tree
-from gb10.schema.fields import Filename, Model, Name, Sha256, Size
+from gb10.recipe.fields import Filename, Model, Name, Sha256, Size
 
 PINS = "releases.lock.json"
 

@@ -9,15 +9,15 @@ from typing import Final
 
 from packaging.version import Version
 
-from gb10.digest import digest
-from gb10.document import parse_document
 from gb10.errors import PatchError, UsageError
+from gb10.host.digest import digest
 from gb10.patches.added import added_files
 from gb10.patches.diff import FileDiff, check_size
 from gb10.patches.header import Header, parse_header
 from gb10.patches.parse import parse_diff
 from gb10.patches.places import installed
 from gb10.patches.record import Record
+from gb10.recipe.document import parse_document
 
 NAME: Final = re.compile(r"(?P<id>\d{4}-[a-z0-9]+(?:-[a-z0-9]+)*)(?:@(?P<variant>[a-z0-9.]+))?(?P<end>\.patch|/)?")
 WIRING: Final = "wiring.patch"

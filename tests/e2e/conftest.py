@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gb10.debian.pool import fetch_debs
-from gb10.debian.resolve import resolve_set
 from gb10.engine.connection import Engine
-from gb10.engine.find import find
-from gb10.fetch import open_session
-from gb10.pipeline.workshop import build_architecture
-from gb10.proc import capture
-from gb10.store import Store, open_store
+from gb10.engine.reach import find
+from gb10.host.fetch import open_session
+from gb10.host.proc import capture
+from gb10.host.store import Store, open_store
+from gb10.sources.debian.debs import fetch_debs
+from gb10.sources.debian.resolve import resolve_set
+from gb10.workshop import build_architecture
 from tests.e2e.image import build, run_python
 
 EMULATOR = {"amd64": "qemu-aarch64", "arm64": "qemu-x86_64"}[build_architecture()]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from gb10.catalog import ROOT
 from gb10.engine.connection import Engine, client
-from gb10.proc import capture
+from gb10.host.proc import capture
+from gb10.plan.catalog import ROOT
 
 KERNELS = """
 import json, pathlib

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from gb10.catalog import ROOT
-from gb10.pipeline.planning import Request, make_plan
-from gb10.pipeline.prepare import make_rootfs
-from gb10.pipeline.workshop import build_architecture, open_workshop
-from gb10.proc import capture
-from gb10.verify.read import scan_path
+from gb10.build.bases import make_rootfs
+from gb10.host.proc import capture
+from gb10.plan.catalog import ROOT
+from gb10.proof.reading import scan_path
+from gb10.request.planning import Request, make_plan
+from gb10.workshop import build_architecture, open_workshop
 
 pytestmark = pytest.mark.e2e
 OLDEST_GLIBC = (2, 39)  # of Ubuntu 24.04, which a Spark's own system is

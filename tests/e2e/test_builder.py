@@ -2,13 +2,13 @@
 
 import pytest
 
+from gb10.build.image_build import build_image
+from gb10.build.stage import check_builder, ready_engine
+from gb10.build.wheel_build import build_wheels
 from gb10.engine.connection import Engine
-from gb10.engine.find import find
 from gb10.engine.images import find_image, require_image
-from gb10.pipeline.builder import check_builder, ready_engine
-from gb10.pipeline.image import build_image
-from gb10.pipeline.wheels import build_wheels
-from gb10.pipeline.workshop import Workshop
+from gb10.engine.reach import find
+from gb10.workshop import Workshop
 from tests.integration.test_builder import farm as farm  # noqa: PLC0414 - a fixture
 from tests.integration.test_builder import other as other  # noqa: PLC0414 - a fixture
 from tests.integration.test_pipeline import named_plan, small_plan

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gb10.catalog import ROOT
 from gb10.engine.connection import Engine
-from gb10.lock import load_recipe
-from gb10.schema.fields import requirement_name
+from gb10.lock.lockfile import load_recipe
+from gb10.plan.catalog import ROOT
+from gb10.recipe.fields import requirement_name
 from tests.e2e.image import KERNELS, build, run_python, unmet
 
 pytestmark = pytest.mark.e2e

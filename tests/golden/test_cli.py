@@ -12,12 +12,12 @@ from types import ModuleType
 
 import pytest
 
-from gb10.catalog import ROOT
 from gb10.cli import machine_error, main
 from gb10.cli.app import VERBS
 from gb10.cli.common import verb_app
-from gb10.engine.embedded import Place
-from gb10.store import Store
+from gb10.engine.embedded.daemon import Place
+from gb10.host.store import Store
+from gb10.plan.catalog import ROOT
 from tests.golden.conftest import Golden
 
 

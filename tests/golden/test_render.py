@@ -7,12 +7,12 @@ from typing import Literal
 
 import pytest
 
-from gb10.arch import parse_arch
-from gb10.catalog import ROOT, Catalog
-from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.plan import Mod, Options, Overlay, PatchUse, Plan, plan_image
-from gb10.programs import GEMM, plan_program
-from gb10.render import (
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.dag import plan_image
+from gb10.plan.options import Mod, Options, Overlay, PatchUse
+from gb10.plan.programs import GEMM, plan_program
+from gb10.plan.render import (
     bake,
     dockerfile,
     environment,
@@ -20,9 +20,11 @@ from gb10.render import (
     program_dockerfile,
     scan_dockerfile,
     wheel_dockerfile,
-)  # fmt: skip
-from gb10.schema.builds import WheelBuild
-from gb10.schema.recipe import Recipe
+)
+from gb10.plan.values import Plan
+from gb10.recipe.arch import parse_arch
+from gb10.recipe.builds import WheelBuild
+from gb10.recipe.image_recipe import Recipe
 from tests.golden.conftest import Golden
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"

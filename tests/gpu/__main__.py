@@ -9,13 +9,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gb10.artifact import Artifact
-from gb10.catalog import ROOT
-from gb10.index import fetch_all
-from gb10.lock import load_lock, load_recipe, lock_path
+from gb10.host.artifact import Artifact
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.patches.selection import patched_files, plan_patches
 from gb10.patches.tree import Changed, Sdist
-from gb10.pipeline.patched import patched_files, plan_patches
-from gb10.pipeline.workshop import open_workshop
+from gb10.plan.catalog import ROOT
+from gb10.sources.index.downloads import fetch_all
+from gb10.workshop import open_workshop
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 BUNDLED = "3rdparty/cutlass/"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.store import open_store
+from gb10.host.store import open_store
 from tests.integration.debian_git import unpack_git
 from tests.integration.pinned import pinned
 

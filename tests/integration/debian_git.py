@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gb10.debian.pool import fetch_debs
-from gb10.debian.resolve import resolve_set
 from gb10.debian.rootfs import write_rootfs
-from gb10.fetch import open_session
-from gb10.proc import capture
-from gb10.store import Store
+from gb10.host.fetch import open_session
+from gb10.host.proc import capture
+from gb10.host.store import Store
+from gb10.sources.debian.debs import fetch_debs
+from gb10.sources.debian.resolve import resolve_set
 
 HOST = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
 

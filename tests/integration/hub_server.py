@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from gb10.proc import capture
+from gb10.host.proc import capture
 
 TOKEN = "hf_test"  # noqa: S105 - of this server alone
 

@@ -21,17 +21,17 @@ from typing import Any
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
-from gb10.debian.pool import fetch_debs
-from gb10.debian.resolve import resolve_set
 from gb10.debian.rootfs import write_rootfs
 from gb10.engine.connection import Engine, client
-from gb10.engine.embedded import Place, down, up
-from gb10.engine.namespace import mount_points
+from gb10.engine.embedded.daemon import Place, down, up
+from gb10.engine.embedded.namespace import mount_points
 from gb10.engine.packages import unpack
-from gb10.fetch import open_session
-from gb10.pipeline.workshop import build_architecture
-from gb10.proc import background, capture
-from gb10.store import Store, open_store
+from gb10.host.fetch import open_session
+from gb10.host.proc import background, capture
+from gb10.host.store import Store, open_store
+from gb10.sources.debian.debs import fetch_debs
+from gb10.sources.debian.resolve import resolve_set
+from gb10.workshop import build_architecture
 
 SEEN = ("/dev", "/proc", "/run", "/tmp")  # noqa: S108 - where engines and ssh have their sockets
 ENV = {name: value for name, value in os.environ.items() if not name.startswith("DOCKER_")}

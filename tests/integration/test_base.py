@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from gb10.debian.accounts import User
-from gb10.debian.pool import fetch_debs
-from gb10.debian.resolve import resolve_set
 from gb10.debian.rootfs import is_dropped, merged, write_rootfs
 from gb10.errors import FetchError, UsageError
-from gb10.fetch import open_session
-from gb10.proc import capture
-from gb10.schema.lock import LockedDeb
-from gb10.store import Store, file_sha256
+from gb10.host.fetch import open_session
+from gb10.host.proc import capture
+from gb10.host.store import Store, file_sha256
+from gb10.recipe.locked import LockedDeb
+from gb10.sources.debian.debs import fetch_debs
+from gb10.sources.debian.resolve import resolve_set
 
 pytestmark = pytest.mark.integration
 

@@ -7,18 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from gb10.arch import parse_arch
-from gb10.catalog import ROOT, Catalog
-from gb10.engine.find import find
-from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.pipeline.bench import judge, measure
-from gb10.pipeline.patched import plan_patches
-from gb10.pipeline.programs import BuiltProgram, build_program
-from gb10.pipeline.workshop import Workshop, build_architecture, open_workshop
-from gb10.plan import Options, Plan, plan_image
-from gb10.proc import capture
-from gb10.programs import GEMM, plan_program
-from gb10.schema.fields import Architecture
+from gb10.bench.measure import judge, measure
+from gb10.bench.program_build import BuiltProgram, build_program
+from gb10.engine.reach import find
+from gb10.host.proc import capture
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.patches.selection import plan_patches
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.dag import plan_image
+from gb10.plan.options import Options
+from gb10.plan.programs import GEMM, plan_program
+from gb10.plan.values import Plan
+from gb10.recipe.arch import parse_arch
+from gb10.recipe.fields import Architecture
+from gb10.workshop import Workshop, build_architecture, open_workshop
 
 pytestmark = pytest.mark.integration
 

@@ -37,7 +37,14 @@ def copy_checkout(target: Path, *, lock: str) -> Path:
     """What a start needs, elsewhere; with a lock of our choice."""
     shutil.copytree(CHECKOUT / "bootstrap", target / "bootstrap", ignore=shutil.ignore_patterns("__pycache__"))
     (target / "gb10/cli").mkdir(parents=True)
-    for name in ("build.py", *(f"gb10/{module}.py" for module in ("__init__", "config", "errors", "proc", "store"))):
+    (target / "gb10/host").mkdir()
+    for name in (
+        "build.py",
+        *(
+            f"gb10/{module}.py"
+            for module in ("__init__", "errors", "host/__init__", "host/config", "host/proc", "host/store")
+        ),
+    ):
         shutil.copy(CHECKOUT / name, target / name)
     (target / "gb10/cli/__init__.py").write_text(SMALL_CLI)
     (target / "requirements.lock").write_text(lock)

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from gb10.engine import embedded
-from gb10.engine.buildx import BuildRequest, build, image_output
-from gb10.engine.commands import open_buildx
+from gb10.build.stage import check_builder, check_caches, ready_engine, run_build
+from gb10.engine.buildx.build import BuildRequest, build, image_output
+from gb10.engine.buildx.commands import open_buildx
+from gb10.engine.buildx.progress import Event, StepDone
 from gb10.engine.connection import Engine
-from gb10.engine.find import find
+from gb10.engine.embedded import daemon
 from gb10.engine.images import find_image, require_image
 from gb10.engine.packages import unpack
-from gb10.engine.progress import Event, StepDone
+from gb10.engine.reach import find
 from gb10.errors import EngineError
-from gb10.pipeline.builder import check_builder, check_caches, ready_engine, run_build
-from gb10.pipeline.workshop import Workshop, build_architecture
-from gb10.proc import capture
+from gb10.host.proc import capture
+from gb10.workshop import Workshop, build_architecture
 from tests.integration.nodes import another_engine, buildkit, registry
 from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
 from tests.integration.test_pipeline import small_plan
@@ -31,9 +31,9 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def other(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    features = {**embedded.CONFIGURATION, "features": {"containerd-snapshotter": True}}
+    features = {**daemon.CONFIGURATION, "features": {"containerd-snapshotter": True}}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedded, "CONFIGURATION", features)
+        patch.setattr(daemon, "CONFIGURATION", features)
         with another_engine(shop.store, tmp_path_factory.mktemp("other")) as engine:
             patch.undo()  # the store's own engine is what it was
             yield engine

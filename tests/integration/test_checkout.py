@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gb10.artifact import Artifact, Checkout
-from gb10.checkout import fetch_checkout, resolve
 from gb10.errors import FetchError
-from gb10.fetch import stored
-from gb10.lock import load_recipe
+from gb10.host.artifact import Artifact, Checkout
+from gb10.host.fetch import stored
+from gb10.host.proc import capture
+from gb10.host.store import Store
+from gb10.lock.lockfile import load_recipe
 from gb10.lock.relock import lock_checkouts
-from gb10.proc import capture
-from gb10.store import Store
+from gb10.sources.git.archive import fetch_checkout, resolve
 from tests.integration.debian_git import env as env  # noqa: PLC0414 - fixtures, these three
 from tests.integration.debian_git import root as root  # noqa: PLC0414
 from tests.integration.debian_git import store as store  # noqa: PLC0414

@@ -16,21 +16,21 @@ import docker
 import pytest
 from docker.errors import APIError
 
-from gb10.engine.buildx import BuildRequest, build
-from gb10.engine.cache import build_cache, prune
-from gb10.engine.commands import Buildx, open_buildx
+from gb10.engine.build_cache import build_cache, prune
+from gb10.engine.buildx.build import BuildRequest, build
+from gb10.engine.buildx.commands import Buildx, open_buildx
+from gb10.engine.buildx.progress import Event, LogLine, StepDone, Transfer
 from gb10.engine.connection import Engine, asking, client, probe
-from gb10.engine.embedded import Place, down, status, up
-from gb10.engine.find import find, look
+from gb10.engine.embedded.daemon import Place, down, status, up
+from gb10.engine.embedded.processes import alive, members
 from gb10.engine.images import require_image, tag_image
 from gb10.engine.packages import unpack
-from gb10.engine.processes import alive, members
-from gb10.engine.progress import Event, LogLine, StepDone, Transfer
+from gb10.engine.reach import find, look
 from gb10.engine.reference import check_reference
 from gb10.errors import BuildError, EngineError
-from gb10.pipeline.workshop import build_architecture
-from gb10.proc import capture, spawn
-from gb10.store import Store, open_store
+from gb10.host.proc import capture, spawn
+from gb10.host.store import Store, open_store
+from gb10.workshop import build_architecture
 from tests.integration.nodes import ENV, another_engine
 
 pytestmark = pytest.mark.integration
@@ -43,7 +43,7 @@ from pathlib import PosixPath
 from gb10.engine.buildx import BuildRequest, build
 from gb10.engine.commands import open_buildx
 from gb10.engine.embedded import up
-from gb10.store import open_store
+from gb10.host.store import open_store
 store = open_store(os.environ)
 engine = up(store, os.environ)
 """

@@ -10,19 +10,21 @@ from pathlib import Path
 import pytest
 
 from bootstrap.install import PIP
-from gb10.arch import parse_arch
-from gb10.catalog import ROOT, Catalog
-from gb10.engine.find import find
+from gb10.build.wheel_build import Wheel, build_wheels
+from gb10.engine.reach import find
 from gb10.errors import BuildError
-from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.pipeline.patched import plan_patches
-from gb10.pipeline.wheels import Wheel, build_wheels
-from gb10.pipeline.workshop import Workshop, build_architecture, open_workshop
-from gb10.plan import Options, Plan, plan_image
-from gb10.proc import capture
-from gb10.schema.builds import WheelBuild
-from gb10.schema.recipe import Layer
-from gb10.verify.read import scan_path
+from gb10.host.proc import capture
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.patches.selection import plan_patches
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.dag import plan_image
+from gb10.plan.options import Options
+from gb10.plan.values import Plan
+from gb10.proof.reading import scan_path
+from gb10.recipe.arch import parse_arch
+from gb10.recipe.builds import WheelBuild
+from gb10.recipe.image_recipe import Layer
+from gb10.workshop import Workshop, build_architecture, open_workshop
 
 pytestmark = pytest.mark.integration
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from bootstrap.install import PIP
-from gb10.artifact import Artifact
 from gb10.errors import FetchError, Gb10Error, UsageError
-from gb10.index import Index, fetch_all, read_settings
-from gb10.index.client import open_index_session, size_of
-from gb10.index.settings import pip_options
-from gb10.lock import load_lock
+from gb10.host.artifact import Artifact
+from gb10.host.proc import capture
+from gb10.host.store import Store, file_sha256
+from gb10.lock.lockfile import load_lock
 from gb10.lock.platforms import platform_of
-from gb10.proc import capture
-from gb10.schema.lock import LockedWheel
-from gb10.store import Store, file_sha256
+from gb10.recipe.locked import LockedWheel
+from gb10.sources.index.client import Index, open_index_session, size_of
+from gb10.sources.index.downloads import fetch_all
+from gb10.sources.index.pip_settings import pip_options, read_settings
 
 pytestmark = pytest.mark.integration
 

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import UsageError
-from gb10.lock import lock_path, lock_recipe, write_lock
-from gb10.lock.wheels import locked_wheels
-from gb10.schema.lock import Lock
-from gb10.store import Store
+from gb10.host.store import Store
+from gb10.lock.locked_wheels import locked_wheels
+from gb10.lock.lockfile import lock_path, write_lock
+from gb10.lock.relock import lock_recipe
+from gb10.recipe.locked import Lock
 
 pytestmark = pytest.mark.integration
 

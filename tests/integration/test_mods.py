@@ -19,20 +19,22 @@ import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from packaging.version import Version
 
-from gb10.arch import parse_arch
-from gb10.catalog import ROOT
+from gb10.build.image_build import Verified, build_image
+from gb10.build.stage import log_path
 from gb10.engine.connection import client
-from gb10.engine.find import find
 from gb10.engine.images import require_image
+from gb10.engine.reach import find
 from gb10.errors import BuildError
-from gb10.mods.find import load_mod
+from gb10.host.proc import CommandFailedError, capture
+from gb10.mods.lookup import load_mod
+from gb10.patches.release_files import load_releases, open_release
 from gb10.patches.tree import Tree
-from gb10.pipeline.builder import log_path
-from gb10.pipeline.image import Verified, build_image
-from gb10.pipeline.releases import load_releases, open_release
-from gb10.pipeline.workshop import Workshop, build_architecture, open_workshop
-from gb10.plan import Mod, Options, Plan, plan_image
-from gb10.proc import CommandFailedError, capture
+from gb10.plan.catalog import ROOT
+from gb10.plan.dag import plan_image
+from gb10.plan.options import Mod, Options
+from gb10.plan.values import Plan
+from gb10.recipe.arch import parse_arch
+from gb10.workshop import Workshop, build_architecture, open_workshop
 from tests.integration.test_pipeline import read_file, small, small_plan
 
 pytestmark = pytest.mark.integration

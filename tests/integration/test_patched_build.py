@@ -10,21 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from gb10.engine.find import find
+from gb10.build.grafts import early_grafts
+from gb10.build.image_build import Verified, build_image
+from gb10.build.stage import log_path
 from gb10.engine.images import require_image
+from gb10.engine.reach import find
 from gb10.errors import BuildError, PatchError
-from gb10.lock import load_lock, lock_path
-from gb10.options import PatchUse
+from gb10.lock.lockfile import load_lock, lock_path
+from gb10.patches.selection import plan_patches
 from gb10.patches.tree import open_tree
 from gb10.patches.write import file_diff
-from gb10.pipeline.builder import log_path
-from gb10.pipeline.grafts import early_grafts
-from gb10.pipeline.image import Verified, build_image
-from gb10.pipeline.patched import plan_patches
-from gb10.pipeline.prepare import fetch_files, store_paths
-from gb10.pipeline.workshop import Workshop
-from gb10.plan import Plan, plan_image
-from gb10.render import labels
+from gb10.plan.dag import plan_image
+from gb10.plan.options import PatchUse
+from gb10.plan.render import labels
+from gb10.plan.values import Plan
+from gb10.sources.locked_files import fetch_files, store_paths
+from gb10.workshop import Workshop
 from tests.integration.test_pipeline import RECIPE, WHEELS, read_file, small, small_plan, wheels_of
 from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
 

@@ -19,27 +19,29 @@ from pathlib import Path
 import pytest
 
 from bootstrap.install import PIP
-from gb10.arch import parse_arch
-from gb10.catalog import ROOT, tree_digest
-from gb10.engine.commands import open_buildx
+from gb10.build.gather import leave_context
+from gb10.build.image_build import Verified, build_image
+from gb10.build.inspect import scan_image
+from gb10.build.stage import log_path
+from gb10.build.wheel_build import Wheel, build_wheels
+from gb10.engine.buildx.commands import open_buildx
 from gb10.engine.connection import client
-from gb10.engine.find import find
 from gb10.engine.images import require_image
+from gb10.engine.reach import find
 from gb10.engine.receipt import Receipt, read_receipt, write_receipt
 from gb10.errors import BuildError, VerifyError
-from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.pipeline.builder import log_path
-from gb10.pipeline.gather import leave_context
-from gb10.pipeline.image import Verified, build_image
-from gb10.pipeline.inspect import scan_image
-from gb10.pipeline.proof import prove_wheel
-from gb10.pipeline.wheels import Wheel, build_wheels
-from gb10.pipeline.workshop import Workshop, build_architecture, open_workshop
-from gb10.plan import Options, Overlay, Plan, plan_image
-from gb10.proc import CommandFailedError, capture
-from gb10.schema.lock import Lock
-from gb10.schema.recipe import Layer, Recipe
-from gb10.verify.verdict import Fit
+from gb10.host.proc import CommandFailedError, capture
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.plan.catalog import ROOT, tree_digest
+from gb10.plan.dag import plan_image
+from gb10.plan.options import Options, Overlay
+from gb10.plan.values import Plan
+from gb10.proof.fit import Fit
+from gb10.proof.scans import prove_wheel
+from gb10.recipe.arch import parse_arch
+from gb10.recipe.image_recipe import Layer, Recipe
+from gb10.recipe.locked import Lock
+from gb10.workshop import Workshop, build_architecture, open_workshop
 
 pytestmark = pytest.mark.integration
 

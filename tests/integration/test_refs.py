@@ -7,16 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from gb10.catalog import ROOT, Catalog
 from gb10.errors import FetchError, UsageError
-from gb10.lock import check_lock, load_recipe
-from gb10.lock.file import base_digest, input_digest
-from gb10.pipeline.refs import lock_refs, with_refs
-from gb10.pipeline.workshop import Workshop
-from gb10.schema.lock import Lock
-from gb10.schema.recipe import Recipe
-from gb10.store import Store
-from gb10.talk import Talk
+from gb10.host.store import Store
+from gb10.host.talk import Talk
+from gb10.lock.lockfile import base_digest, check_lock, input_digest, load_recipe
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.locked import Lock
+from gb10.request.refs import lock_refs, with_refs
+from gb10.workshop import Workshop
 
 pytestmark = pytest.mark.integration
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from gb10.host.proc import capture
 from gb10.inside import scan
 from gb10.inside.scan import scan_file
-from gb10.proc import capture
-from gb10.verify.read import read_scan
+from gb10.proof.reading import read_scan
 
 pytestmark = pytest.mark.integration
 

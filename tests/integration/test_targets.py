@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from gb10.engine.find import find
+from gb10.build.grafts import late_grafts
+from gb10.build.wheel_build import Wheel, build_wheel, check_sources, installable
+from gb10.engine.reach import find
 from gb10.errors import FetchError, UsageError
+from gb10.host.store import Store
 from gb10.inside import cmake_nested
-from gb10.pipeline.grafts import late_grafts
-from gb10.pipeline.planning import Request, make_plan
-from gb10.pipeline.prepare import fetch_files, fetch_locked, store_paths
-from gb10.pipeline.releases import open_stored
-from gb10.pipeline.wheels import Wheel, build_wheel, check_sources, installable
-from gb10.pipeline.workshop import Workshop, open_workshop
-from gb10.plan import Plan
-from gb10.store import Store
-from gb10.verify.read import scan_path
+from gb10.patches.release_files import open_stored
+from gb10.plan.values import Plan
+from gb10.proof.reading import scan_path
+from gb10.request.planning import Request, make_plan
+from gb10.sources.locked_files import fetch_files, fetch_locked, store_paths
+from gb10.workshop import Workshop, open_workshop
 from tests.integration.debian_git import put_on_path
 
 pytestmark = pytest.mark.integration

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import PatchError
-from gb10.pipeline.patched import patched_files
-from gb10.pipeline.planning import Request, make_plan
-from gb10.pipeline.workshop import Workshop
-from gb10.plan import Plan
-from gb10.proc import capture
-from gb10.worktree import ignored, open_worktree
+from gb10.host.proc import capture
+from gb10.patches.selection import patched_files
+from gb10.plan.values import Plan
+from gb10.request.checkout_files import ignored, open_worktree
+from gb10.request.planning import Request, make_plan
+from gb10.workshop import Workshop
 from tests.integration.debian_git import put_on_path, unpack_git
 from tests.integration.patches.releases import opened, shop
 

@@ -12,18 +12,18 @@ import pytest
 
 from gb10.cli import main
 from gb10.engine.connection import Engine, client
-from gb10.engine.find import find
 from gb10.engine.images import require_image, tag_image
-from gb10.engine.saving import Layout, save_layout
-from gb10.engine.skopeo import Access, Skopeo, open_skopeo
-from gb10.engine.transfer import LOGIN, Moves, push
+from gb10.engine.reach import find
+from gb10.engine.registry.saving import Layout, save_layout
+from gb10.engine.registry.skopeo import Access, Skopeo, open_skopeo
+from gb10.engine.registry.transfer import LOGIN, Moves, push
 from gb10.errors import PublishError
-from gb10.pipeline import compressing, publishing
-from gb10.pipeline.proof import Record
-from gb10.pipeline.publishing import publish
-from gb10.pipeline.pulling import pull_everywhere
-from gb10.pipeline.workshop import Workshop
-from gb10.proc import capture
+from gb10.host.proc import capture
+from gb10.proof.scans import Record
+from gb10.ship import compressing, publishing
+from gb10.ship.publishing import publish
+from gb10.ship.pulling import pull_everywhere
+from gb10.workshop import Workshop
 from tests.integration.nodes import Registry, another_engine, free_port, random_image, registry
 from tests.integration.proxy import Fault, bad_line
 from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
@@ -131,7 +131,7 @@ def test_another_image_than_the_proven_one_is_not_sent(
         return layout
 
     monkeypatch.setattr(compressing, "save_layout", changed)
-    monkeypatch.setattr("gb10.pipeline.patience.PAUSES", ())
+    monkeypatch.setattr("gb10.ship.retries.PAUSES", ())
     place.forget()
     random_image(find(shop.env, shop.store), "gb10/zstd:fresh", *LAYERS, seed=int.from_bytes(os.urandom(4)))
     with pytest.raises(PublishError, match="is not published") as caught:
@@ -174,7 +174,7 @@ def test_a_push_that_broke_off_goes_on_and_an_interrupted_one_leaves_nothing(
         line.bad(Fault(request="PUT .*/zstd/bad/manifests/", does="refuse")) as refused,
         line.bad(Fault(request="PATCH .*/zstd/bad/blobs/", does="drop", after=1_000_000)) as dropped,
     ):
-        monkeypatch.setattr("gb10.pipeline.patience.PAUSES", (0.1, 0.1))
+        monkeypatch.setattr("gb10.ship.retries.PAUSES", (0.1, 0.1))
         (sent,) = publish(shop, "gb10/zstd:other", [f"{line.host}/zstd/bad:1"], 3)
     assert (refused.met, dropped.met) == (1, 1)
     assert (sent.there, sent.moved) == (len(LAYERS), 0)  # the try before the last one sent them

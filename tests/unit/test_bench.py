@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gb10.arch import parse_arch
-from gb10.catalog import ROOT, Catalog
+from gb10.bench.measure import judge, run, sort_lines
+from gb10.bench.program_build import BuiltProgram, Line, read_lines
 from gb10.cli.bench_show import SOURCE, document, sizes_table, times_table
 from gb10.errors import BuildError, UsageError, VerifyError
-from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.model import Plan, Toolkit
-from gb10.options import Options, PatchUse
-from gb10.pipeline.bench import judge, run, sort_lines
-from gb10.pipeline.programs import BuiltProgram, Line, read_lines
-from gb10.pipeline.workshop import open_workshop
-from gb10.plan import plan_image
-from gb10.programs import GEMM, plan_program
-from gb10.schema.fields import Architecture
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.dag import plan_image
+from gb10.plan.options import Options, PatchUse
+from gb10.plan.programs import GEMM, plan_program
+from gb10.plan.values import Plan, Toolkit
+from gb10.recipe.arch import parse_arch
+from gb10.recipe.fields import Architecture
+from gb10.workshop import open_workshop
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 GEMMS = ROOT / "benches/gemm"

@@ -12,7 +12,7 @@ import pytest
 
 from bootstrap.environment import CHECKOUT, environment, environment_key, is_inside
 from bootstrap.install import PIP, PIP_SHA256, explain
-from gb10.store import file_sha256
+from gb10.host.store import file_sha256
 
 LOCKS = [CHECKOUT / "requirements.lock", CHECKOUT / "requirements-dev.lock"]
 
@@ -85,7 +85,7 @@ import signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from bootstrap.handover import end_as_by_ctrl_c
-from gb10.proc import stream
+from gb10.host.proc import stream
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests may run under nohup
 end_as_by_ctrl_c()
 try:

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from gb10.catalog import ROOT, Catalog
+from gb10.build.wheel_build import build_wheel
+from gb10.host.store import Store, seal
+from gb10.host.talk import Talk
 from gb10.inside import cmake_manifest, cmake_targets
 from gb10.inside.cmake_nested import Nested
-from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.pipeline.planning import with_targets
-from gb10.pipeline.proof import read_manifest
-from gb10.pipeline.wheels import build_wheel
-from gb10.pipeline.workshop import Workshop
-from gb10.store import Store, seal
-from gb10.talk import Talk
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.proof.scans import read_manifest
+from gb10.request.planning import with_targets
+from gb10.workshop import Workshop
 from tests.unit.test_targets_plan import RECIPE, make
 
 VERSION = "#define CUTLASS_MAJOR {}\n#define CUTLASS_MINOR {}\n#define CUTLASS_PATCH {}\n"

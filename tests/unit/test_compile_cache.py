@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from gb10.catalog import ROOT, Catalog
+from gb10.build.shared_cache import SAYS, SCRIPT, cache_secret, configuration
+from gb10.host.store import Store
+from gb10.host.talk import Talk
 from gb10.inside.compile_cache import SAYS as STAGE_SAYS
 from gb10.inside.compile_cache import address, counted
-from gb10.pipeline.compile_cache import SAYS, SCRIPT, cache_secret, configuration
-from gb10.pipeline.workshop import Workshop
-from gb10.store import Store
-from gb10.talk import Talk
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.workshop import Workshop
 
 LOCAL = "direct_cache_hit\nlocal_storage_hit\nlocal_storage_read_hit\n"
 REMOTE = "direct_cache_hit\nlocal_storage_miss\nremote_storage_hit\n"

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gb10.config import read_settings, with_cache_dir, with_settings, without_login
 from gb10.errors import UsageError
-from gb10.store import store_root
+from gb10.host.config import read_settings, with_cache_dir, with_settings, without_login
+from gb10.host.store import store_root
 
 
 def written(tmp_path: Path, text: str) -> dict[str, str]:

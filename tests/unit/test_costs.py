@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gb10.pipeline import costs
-from gb10.pipeline.costs import Family, asked_jobs, compile_seconds, kernel_cost, peaks
-from gb10.pipeline.planning import Request, make_plan
-from gb10.pipeline.workshop import Workshop, open_workshop
-from gb10.plan import Plan
+from gb10.build import costs
+from gb10.build.costs import Family, asked_jobs, compile_seconds, kernel_cost, peaks
+from gb10.plan.values import Plan
+from gb10.request.planning import Request, make_plan
+from gb10.workshop import Workshop, open_workshop
 
 GIB = 1 << 30
 JIT_CACHE = "flashinfer-jit-cache"

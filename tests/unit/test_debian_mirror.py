@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gb10.debian.mirror import archive_keyring, mirror_url
 from gb10.errors import UsageError
+from gb10.sources.debian.mirror import archive_keyring, mirror_url
 
 DEBIAN = """\
 # a comment

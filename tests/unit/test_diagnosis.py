@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from gb10.catalog import ROOT, Catalog
+from gb10.build.compiling import explained
+from gb10.build.diagnosis import diagnosed
+from gb10.build.stage import log_path
 from gb10.errors import BuildError
-from gb10.model import Step
-from gb10.pipeline.builder import log_path
-from gb10.pipeline.compiling import explained
-from gb10.pipeline.diagnosis import diagnosed
-from gb10.pipeline.workshop import Workshop
-from gb10.store import Store
-from gb10.talk import Talk
+from gb10.host.store import Store
+from gb10.host.talk import Talk
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.values import Step
+from gb10.workshop import Workshop
 
 LOG = Path("/store/logs/kernels.log")
 AS_IT_WAS = BuildError("build step failed: [compile 1/1] RUN", where="its last lines")

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from gb10.engine.buildx import BuildRequest, arguments
-from gb10.engine.context import chosen_endpoint
-from gb10.engine.embedded import Place
-from gb10.engine.namespace import entering
+from gb10.engine.buildx.build import BuildRequest, arguments
+from gb10.engine.embedded.daemon import Place
+from gb10.engine.embedded.namespace import entering
+from gb10.engine.user_choice import chosen_endpoint
 from gb10.errors import EngineError, Gb10Error
-from gb10.store import Store
+from gb10.host.store import Store
 
 
 def _context(folder: Path, name: str, host: str) -> None:

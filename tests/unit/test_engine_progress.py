@@ -5,7 +5,17 @@ import json
 
 import pytest
 
-from gb10.engine.progress import Event, LogLine, Note, Plain, RawJson, StepDone, StepFailed, StepStarted, Transfer
+from gb10.engine.buildx.progress import (
+    Event,
+    LogLine,
+    Note,
+    Plain,
+    RawJson,
+    StepDone,
+    StepFailed,
+    StepStarted,
+    Transfer,
+)
 
 RUN = {"digest": "sha256:1", "name": "[a 1/1] RUN make", "started": "2026-01-02T03:04:05.123456789Z"}
 DONE = RUN | {"completed": "2026-01-02T03:04:06.6Z"}

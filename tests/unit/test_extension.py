@@ -13,20 +13,20 @@ from typing import Any
 import pytest
 from packaging.utils import parse_wheel_filename
 
-from gb10.arch import parse_arch
-from gb10.artifact import Checkout
-from gb10.catalog import ROOT, Catalog
+from gb10.build.wheel_build import selected
 from gb10.errors import UsageError
+from gb10.host.artifact import Checkout
 from gb10.inside import extension, pack_extension
-from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.model import Plan, Toolkit
-from gb10.options import Options
-from gb10.pipeline.wheels import selected
-from gb10.plan import plan_image
-from gb10.render import wheel_dockerfile
-from gb10.schema.builds import WheelBuild
-from gb10.schema.lock import Lock
-from gb10.schema.recipe import Recipe
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.dag import plan_image
+from gb10.plan.options import Options
+from gb10.plan.render import wheel_dockerfile
+from gb10.plan.values import Plan, Toolkit
+from gb10.recipe.arch import parse_arch
+from gb10.recipe.builds import WheelBuild
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.locked import Lock
 from tests.unit.test_patched import from_git
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"

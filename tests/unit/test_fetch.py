@@ -9,10 +9,10 @@ import pytest
 import requests
 from requests.adapters import BaseAdapter
 
-from gb10.artifact import Artifact
 from gb10.errors import FetchError
-from gb10.fetch import download, intact, stored
-from gb10.store import Store
+from gb10.host.artifact import Artifact
+from gb10.host.fetch import download, intact, stored
+from gb10.host.store import Store
 
 GOOD = b"what was locked"
 ARTIFACT = Artifact("a.whl", hashlib.sha256(GOOD).hexdigest(), len(GOOD))

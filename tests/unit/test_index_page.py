@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gb10.artifact import Artifact
 from gb10.errors import FetchError
-from gb10.index import IndexSettings, locate
-from gb10.index.client import open_index_session, sources
-from gb10.index.page import JSON_TYPE, Link, parse_page
+from gb10.host.artifact import Artifact
+from gb10.sources.index.client import locate, open_index_session, sources
+from gb10.sources.index.page import JSON_TYPE, Link, parse_page
+from gb10.sources.index.pip_settings import IndexSettings
 
 BASE = "https://index.invalid/simple/a/"
 

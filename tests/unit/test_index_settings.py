@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import UsageError
-from gb10.index import read_settings
-from gb10.index.settings import pip_options
+from gb10.sources.index.pip_settings import pip_options, read_settings
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gb10.catalog import ROOT
-from gb10.keep import ROOMS, Entry, choose, damaged, disk, drop, entries
-from gb10.store import Store, file_sha256, is_sealed, seal
+from gb10.host.keep import ROOMS, Entry, choose, damaged, disk, drop, entries
+from gb10.host.store import Store, file_sha256, is_sealed, seal
+from gb10.plan.catalog import ROOT
 
 DAY = 86_400.0
 

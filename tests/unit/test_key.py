@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 
-from gb10.arch import parse_arch
-from gb10.catalog import ROOT, Catalog
-from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.pipeline.planning import with_targets
-from gb10.plan import Options, PatchUse, Toolkit, plan_image
-from gb10.proc import capture
-from gb10.schema.lock import Lock
-from gb10.schema.recipe import Recipe
+from gb10.host.proc import capture
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.dag import plan_image
+from gb10.plan.options import Options, PatchUse
+from gb10.plan.values import Toolkit
+from gb10.recipe.arch import parse_arch
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.locked import Lock
+from gb10.request.planning import with_targets
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 WHEELS = {"flashinfer-jit-cache": "wheel.Dockerfile.j2", "gb10-kernels": "wheel.Dockerfile.j2",

@@ -6,10 +6,18 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import LockStaleError, UsageError
-from gb10.lock import check_lock, load_lock, load_recipe, lock_path, write_lock
-from gb10.lock.file import base_digest, input_digest, lock_text
-from gb10.schema.lock import Lock
-from gb10.schema.recipe import Recipe
+from gb10.lock.lockfile import (
+    base_digest,
+    check_lock,
+    input_digest,
+    load_lock,
+    load_recipe,
+    lock_path,
+    lock_text,
+    write_lock,
+)
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.locked import Lock
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPE = ROOT / "recipes" / "images" / "vllm.yaml"

@@ -8,7 +8,7 @@ from packaging.tags import sys_tags
 
 from gb10.errors import UsageError
 from gb10.lock.platforms import Platform, best_wheel, platform_of
-from gb10.machine import MACHINES
+from gb10.recipe.machine import MACHINES
 
 TRIXIE = Platform(python="3.13", architecture="arm64", glibc=39)
 

@@ -5,10 +5,10 @@ import tomllib
 import pytest
 
 from gb10.errors import FetchError, UsageError
-from gb10.index.page import Link
 from gb10.lock.platforms import Platform
 from gb10.lock.resolver import MISFIT, Resolved, explained, preferences, read_resolution
-from gb10.lock.torch import built_with
+from gb10.lock.torch_cuda import built_with
+from gb10.sources.index.page import Link
 
 ARM = Platform(python="3.13", architecture="arm64", glibc=39)
 PYLOCK = """\

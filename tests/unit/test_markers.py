@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from gb10.catalog import ROOT
+from gb10.plan.catalog import ROOT
 
 DATA = Path(__file__).parent / "data" / "markers"
 GEMM = {"GemmUniversal": ["QMMA", "UTMALDG"]}

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from gb10.catalog import ROOT
 from gb10.errors import UsageError
+from gb10.mods.declaration import ModRecord, parse_record, require_fit, unfit
 from gb10.mods.files import LARGEST, ModFile, files_digest, read_files, write_files
-from gb10.mods.find import find_mod, load_mod, mod_names
 from gb10.mods.lint import problems_of, remarks_of
-from gb10.mods.record import ModRecord, parse_record, require_fit, unfit
+from gb10.mods.lookup import find_mod, load_mod, mod_names
+from gb10.plan.catalog import ROOT
 
 SCRIPT = b"#!/usr/bin/env bash\ntrue\n"
 RECORD = """\

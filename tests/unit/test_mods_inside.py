@@ -12,8 +12,8 @@ from py_compile import PycInvalidationMode
 
 import pytest
 
-from gb10.catalog import ROOT
 from gb10.inside import changed, mod
+from gb10.plan.catalog import ROOT
 
 EPOCH = 1_000_000_000
 

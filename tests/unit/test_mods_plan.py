@@ -7,25 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from gb10.arch import parse_arch
-from gb10.catalog import ROOT, Catalog
+from gb10.build.estimate import MOD_SECONDS, step_seconds
+from gb10.build.mod_layers import index_variables, mod_network, naming_mods
 from gb10.engine import emulation
 from gb10.engine.connection import Endpoint, Engine
 from gb10.engine.emulation import MASK, PROGRAMS, line, register, serves
 from gb10.engine.receipt import receipt_path
 from gb10.errors import BuildError, EngineError
+from gb10.host.store import Store
+from gb10.host.talk import Talk
 from gb10.inside.scan import Binary, Scan
-from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.pipeline.estimate import MOD_SECONDS, step_seconds
-from gb10.pipeline.mods import index_variables, mod_network, naming_mods
-from gb10.pipeline.workshop import Workshop
-from gb10.plan import Mod, Options, Overlay, Plan, Toolkit, plan_image
-from gb10.render import bake, labels, scanned
-from gb10.schema.lock import Lock
-from gb10.schema.recipe import Recipe
-from gb10.store import Store
-from gb10.talk import Talk
-from gb10.verify.verdict import merge_layers
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.dag import plan_image
+from gb10.plan.options import Mod, Options, Overlay
+from gb10.plan.render import bake, labels, scanned
+from gb10.plan.values import Plan, Toolkit
+from gb10.proof.fit import merge_layers
+from gb10.recipe.arch import parse_arch
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.locked import Lock
+from gb10.workshop import Workshop
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 ONE = Mod(name="one", path="/m/one", digest="1" * 64)

@@ -9,14 +9,14 @@ from typing import cast
 
 import pytest
 
-from gb10.catalog import ROOT
 from gb10.errors import PatchError, UsageError
-from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.pipeline.patched import patched_files, plan_patches
-from gb10.pipeline.workshop import Workshop
-from gb10.schema.builds import Source
-from gb10.schema.lock import Lock, LockedCheckout
-from gb10.schema.recipe import Recipe
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.patches.selection import patched_files, plan_patches
+from gb10.plan.catalog import ROOT
+from gb10.recipe.builds import Source
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.locked import Lock, LockedCheckout
+from gb10.workshop import Workshop
 from tests.unit.test_patches_bundled import BUILDER, REFUSES, version_header
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"

@@ -8,16 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from gb10.arch import parse_arch
-from gb10.catalog import ROOT, Catalog
 from gb10.errors import UsageError
-from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.pipeline.kernel_choice import with_set
-from gb10.plan import COMPILE_SCRIPTS, UNPACKER, Options, Overlay, PatchUse, Plan, Toolkit, plan_image, torch_problem
-from gb10.render import dockerfile, labels, wheel_dockerfile
-from gb10.schema.builds import Source
-from gb10.schema.lock import Lock
-from gb10.schema.recipe import NamedIndex, Recipe
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.compiles import COMPILE_SCRIPTS, UNPACKER
+from gb10.plan.dag import plan_image, torch_problem
+from gb10.plan.options import Options, Overlay, PatchUse
+from gb10.plan.render import dockerfile, labels, wheel_dockerfile
+from gb10.plan.values import Plan, Toolkit
+from gb10.recipe.arch import parse_arch
+from gb10.recipe.builds import Source
+from gb10.recipe.image_recipe import NamedIndex, Recipe
+from gb10.recipe.locked import Lock
+from gb10.request.kernel_choice import with_set
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 WHEEL = "flashinfer-jit-cache"
@@ -147,7 +150,7 @@ def test_the_proof_is_no_part_of_the_record(recipe: Recipe, lock: Lock) -> None:
         ("inside/stub_torch/torch/__init__.py", COMPILED),
         ("inside/settings.py", {"image", "proof"}),
         ("inside/scan.py", {"proof"}),
-        ("debian/mirror.py", set()),
+        ("debian/__init__.py", set()),
     ],
 )
 def test_a_file_of_ours_moves_exactly_the_steps_it_decides(

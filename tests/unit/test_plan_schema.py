@@ -6,8 +6,8 @@ from dataclasses import asdict
 import jsonschema
 import pytest
 
-from gb10.catalog import ROOT
-from gb10.pipeline.estimate import Needs
+from gb10.build.estimate import Needs
+from gb10.plan.catalog import ROOT
 from tests.golden.test_render import plan_for
 
 SCHEMA = json.loads((ROOT / "docs/schemas/plan-v1.schema.json").read_text(encoding="utf-8"))

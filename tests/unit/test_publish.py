@@ -6,11 +6,11 @@ import pytest
 
 from gb10.engine.node import SSH, _argv
 from gb10.engine.reference import split_digest
-from gb10.engine.transfer import Moves
+from gb10.engine.registry.transfer import Moves
 from gb10.errors import PublishError, UsageError
-from gb10.pipeline.patience import PAUSES, patiently
-from gb10.pipeline.publishing import names_in, own_tags
-from gb10.pipeline.workshop import Workshop, open_workshop
+from gb10.ship.publishing import names_in, own_tags
+from gb10.ship.retries import PAUSES, patiently
+from gb10.workshop import Workshop, open_workshop
 
 KEY = "0.33.0-cu130-sm121f-0123456789ab"
 

@@ -4,15 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from gb10.catalog import ROOT
 from gb10.cli.asking import of_wheels
 from gb10.errors import UsageError
-from gb10.index import Link
-from gb10.lock import load_recipe
-from gb10.lock.file import input_digest
-from gb10.pipeline.refs import require_release, with_refs
-from gb10.plan import image_tag, plan_image
-from gb10.schema.recipe import Recipe
+from gb10.lock.lockfile import input_digest, load_recipe
+from gb10.plan.catalog import ROOT
+from gb10.plan.dag import image_tag, plan_image
+from gb10.recipe.image_recipe import Recipe
+from gb10.request.refs import require_release, with_refs
+from gb10.sources.index.page import Link
 from tests.unit.test_mods_plan import inputs, plan
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gb10.inside.scan import Binary, scan_buffer, scan_file, scan_tree, units_in
-from gb10.verify.read import read_scan
+from gb10.proof.reading import read_scan
 
 MADE = Path(__file__).parent / "data" / "scan"
 SEVERAL = (MADE / "several.o").read_bytes()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import UsageError
-from gb10.store import FOREIGN_AGE, Store, open_store, store_root
+from gb10.host.store import FOREIGN_AGE, Store, open_store, store_root
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_text_is_replaced_whole(store: Store) -> None:
 
 KILLED = """
 import os, pathlib, signal, sys
-from gb10.store import Store
+from gb10.host.store import Store
 (Store(pathlib.Path(sys.argv[1])).scratch("work") / "half").touch()
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gb10.artifact import Checkout
 from gb10.errors import FetchError
-from gb10.submodules import LINK, Entry, Tree, joined
+from gb10.host.artifact import Checkout
+from gb10.sources.git.submodules import LINK, Entry, Tree, joined
 
 
 @pytest.mark.parametrize(

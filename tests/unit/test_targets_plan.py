@@ -5,17 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from gb10.arch import parse_arch
-from gb10.catalog import ROOT, Catalog
 from gb10.errors import UsageError
-from gb10.inputs import used_sources, wheel_inputs
-from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.lock.file import input_digest
-from gb10.pipeline.planning import with_targets
-from gb10.plan import Options, PatchUse, Plan, plan_image
-from gb10.render import wheel_dockerfile
-from gb10.schema.lock import Lock, LockedDeb, LockedWheel
-from gb10.schema.recipe import Recipe
+from gb10.lock.lockfile import input_digest, load_lock, load_recipe, lock_path
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.dag import plan_image
+from gb10.plan.inputs import used_sources, wheel_inputs
+from gb10.plan.options import Options, PatchUse
+from gb10.plan.render import wheel_dockerfile
+from gb10.plan.values import Plan
+from gb10.recipe.arch import parse_arch
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.locked import Lock, LockedDeb, LockedWheel
+from gb10.request.planning import with_targets
 from tests.unit.test_plan import moved
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"

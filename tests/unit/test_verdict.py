@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gb10.arch import Arch, parse_arch
 from gb10.errors import UsageError, VerifyError
 from gb10.inside.scan import Binary, Scan, Unit
-from gb10.verify.declared import check_claim, check_declared, refuse
-from gb10.verify.read import read_markers, read_scan, scan_path
-from gb10.verify.report import document, render_table
-from gb10.verify.verdict import Fit, code_fit, judge, judge_binary, merge_layers
+from gb10.proof.claims import check_claim, check_declared, refuse
+from gb10.proof.fit import Fit, code_fit, judge, judge_binary, merge_layers
+from gb10.proof.reading import read_markers, read_scan, scan_path
+from gb10.proof.report import document, render_table
+from gb10.recipe.arch import Arch, parse_arch
 
 MADE = Path(__file__).parent / "data" / "scan"
 GB10 = Arch("12.1", "f")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gb10.catalog import ROOT
 from gb10.errors import UsageError, VerifyError
-from gb10.hub import open_hub
-from gb10.listing import Listed, read_listing, write_listing
-from gb10.pipeline.shelf import REPO, SIGNERS, named_cache, wheel_cache
+from gb10.plan.catalog import ROOT
+from gb10.ship.listing import Listed, read_listing, write_listing
+from gb10.ship.shelf import REPO, SIGNERS, named_cache, wheel_cache
+from gb10.sources.hub import open_hub
 
 KEY, SHA256 = "a" * 64, "b" * 64
 WHEELS = {KEY: Listed(file="flashinfer_jit_cache-0.7+gb10.aaaaaaaa-py3-none-any.whl", sha256=SHA256, size=5)}

@@ -8,19 +8,20 @@ import jsonschema
 import pytest
 from packaging.version import Version
 
-from gb10.catalog import ROOT
 from gb10.errors import PatchError, UsageError
-from gb10.lock import load_lock, load_recipe, lock_path
-from gb10.options import PatchUse, Taken
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.patches.compare import Difference, compare, diff_text
 from gb10.patches.parse import parse_diff
-from gb10.pipeline.patched import Place
-from gb10.pipeline.workshop import Workshop
-from gb10.pipeline.worktree_checks import MOST_DIFFERENT, Released, check_difference, check_said, told
-from gb10.pipeline.worktrees import OwnSource, marked, own_sources
-from gb10.plan import Plan, plan_image
-from gb10.render import labels
-from gb10.worktree import Worktree, open_worktree
+from gb10.patches.selection import Place
+from gb10.plan.catalog import ROOT
+from gb10.plan.dag import plan_image
+from gb10.plan.options import PatchUse, Taken
+from gb10.plan.render import labels
+from gb10.plan.values import Plan
+from gb10.request.checkout_checks import MOST_DIFFERENT, Released, check_difference, check_said, told
+from gb10.request.checkout_files import Worktree, open_worktree
+from gb10.request.checkouts import OwnSource, marked, own_sources
+from gb10.workshop import Workshop
 from tests.unit.test_mods_plan import inputs, plan
 from tests.unit.test_plan_schema import SCHEMA
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from gb10.catalog import ROOT
+from gb10.host.proc import CommandFailedError
 from gb10.inside.scan import scan_file
-from gb10.lock import load_lock, lock_path
-from gb10.proc import CommandFailedError
+from gb10.lock.lockfile import load_lock, lock_path
+from gb10.plan.catalog import ROOT
 from tests.integration.cute_dsl.release import DEPENDENCIES, Release, products, release
 
 pytestmark = pytest.mark.integration

@@ -8,9 +8,9 @@ from typing import Final
 
 import pytest
 
-from gb10.artifact import Artifact
-from gb10.index import fetch_all
-from gb10.store import open_store
+from gb10.host.artifact import Artifact
+from gb10.host.store import open_store
+from gb10.sources.index.downloads import fetch_all
 
 CMAKE: Final = {
     "x86_64": Artifact(

@@ -5,11 +5,11 @@ from functools import lru_cache
 
 from packaging.version import Version
 
+from gb10.patches.release_files import Opened, load_releases, open_release
 from gb10.patches.series import Patch, load_series
+from gb10.patches.status import Row, series_root, status
 from gb10.patches.verdict import judge
-from gb10.pipeline.patching import Row, series_root, status
-from gb10.pipeline.releases import Opened, load_releases, open_release
-from gb10.pipeline.workshop import Workshop, open_workshop
+from gb10.workshop import Workshop, open_workshop
 
 
 @lru_cache

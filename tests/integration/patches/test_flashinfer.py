@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from gb10.arch import parse_arch
+from gb10.host.proc import CommandFailedError, capture
 from gb10.inside import aot, pack_wheel
-from gb10.proc import CommandFailedError, capture
+from gb10.recipe.arch import parse_arch
 from tests.integration.patches.releases import original, patched
 
 pytestmark = pytest.mark.integration

@@ -6,8 +6,8 @@ import pytest
 import yaml
 from packaging.version import Version
 
-from gb10.pipeline.patching import Row, status, troubles
-from gb10.pipeline.releases import load_releases
+from gb10.patches.release_files import load_releases
+from gb10.patches.status import Row, status, troubles
 from tests.integration.patches.releases import rows_of, shop
 
 HERE = Path(__file__).parent

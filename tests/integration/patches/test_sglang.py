@@ -19,9 +19,9 @@ import pytest
 
 from gb10.patches.probe import ask
 from gb10.patches.series import load_series
+from gb10.patches.status import series_root
 from gb10.patches.tree import Changed
 from gb10.patches.verdict import judge, variants_for
-from gb10.pipeline.patching import series_root
 from tests.integration.patches.cut import both, find, run
 from tests.integration.patches.releases import opened, original, shop
 

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from gb10.catalog import ROOT, Catalog
 from gb10.errors import PatchError
+from gb10.host.proc import capture
 from gb10.patches.diff import Hunk
+from gb10.patches.maintain import new_patch, refresh
 from gb10.patches.parse import parse_diff
+from gb10.patches.release_files import load_releases
 from gb10.patches.series import load_series
+from gb10.patches.status import find_patches
 from gb10.patches.verdict import judge
-from gb10.pipeline.patch_work import new_patch, refresh
-from gb10.pipeline.patching import find_patches
-from gb10.pipeline.releases import load_releases
-from gb10.pipeline.workshop import Workshop
-from gb10.proc import capture
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.workshop import Workshop
 from tests.integration.patches.releases import opened, original, shop
 
 pytestmark = pytest.mark.integration

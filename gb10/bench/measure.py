@@ -1,0 +1,85 @@
+"""Benchmarks: a program of ours run where it can be, and its lines judged."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gb10.bench.program_build import BuiltProgram, Line, read_lines
+from gb10.errors import BuildError, VerifyError
+from gb10.host.proc import CommandFailedError, stream
+from gb10.plan.values import Plan
+from gb10.workshop import Workshop
+
+WRONG = 1
+"""What a program exits with when it ran to its end and a check of it is wrong."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """What a benchmark printed, by kind."""
+
+    checks: tuple[Line, ...] = ()
+    times: tuple[Line, ...] = ()
+    gpu: Line | None = None
+    why_not: str | None = None
+    """Why no result was checked and nothing was timed."""
+
+    @property
+    def wrong(self) -> tuple[Line, ...]:
+        """The checks that failed."""
+        return tuple(line for line in self.checks if not line["ok"])
+
+
+def measure(shop: Workshop, plan: Plan, program: BuiltProgram) -> Measured:
+    """Run the program when it is one for this machine; else what the compile stage checked, and why no more."""
+    if plan.options.build == plan.options.target:
+        built = [line for line in program.checks if line["kind"] == "instructions"]
+        return sort_lines([*built, *run(shop, program)])
+    why = f"{program.name} is a program for {plan.options.platform}, this machine is linux/{plan.options.build}"
+    return sort_lines([*program.checks, {"kind": "not-run", "why": why}])
+
+
+def run(shop: Workshop, program: BuiltProgram) -> tuple[Line, ...]:
+    """The lines of a whole run; raises BuildError when it broke off."""
+    log = shop.store.root / "logs" / f"bench-{program.name}-{program.key[:12]}.log"
+    found: list[Line] = []
+    with shop.talk.task(f"run {program.name}") as task:
+
+        def take(line: str) -> None:
+            found.extend(read_lines(line))
+            shop.talk.detail(line)
+            shop.talk.advance(task, 0, str(found[-1].get("kernel", "")) if found else "")
+
+        try:
+            stream([str(program.path)], log=log, on_line=take, env=shop.env)
+        except CommandFailedError as error:
+            if error.returncode != WRONG or not sort_lines(found).wrong:
+                raise BuildError(
+                    f"{program.name} broke off with {error.returncode}",
+                    where=f"{error.tail}\nlog: {log}",
+                    hint="its words are above; it needs glibc 2.38 (Ubuntu 24.04, Debian 13) and a driver that works",
+                ) from error
+    return tuple(found)
+
+
+def sort_lines(lines: Sequence[Line]) -> Measured:
+    """The lines of a run, by kind."""
+    gpu = [line for line in lines if line["kind"] == "gpu"]
+    why = [str(line["why"]) for line in lines if line["kind"] == "not-run"]
+    return Measured(
+        checks=tuple(line for line in lines if "ok" in line),
+        times=tuple(line for line in lines if line["kind"] == "time"),
+        gpu=gpu[0] if gpu else None,
+        why_not=why[0] if why else None,
+    )
+
+
+def judge(measured: Measured, program: BuiltProgram, *, require_gpu: bool) -> None:
+    """Raise VerifyError when a check is wrong, or when there is no GPU and one is required."""
+    if measured.wrong:
+        raise VerifyError(f"{len(measured.wrong)} of {len(measured.checks)} checks of {program.name} are wrong",
+                          where="\n".join(json.dumps(line) for line in measured.wrong),
+                          hint="a bug of the kernel, the compiler or the driver: please report it")  # fmt: skip
+    if require_gpu and measured.why_not:
+        raise VerifyError(f"{program.name} took no times, and --require-gpu asks for them", where=measured.why_not,
+                          hint="run it on a machine with a GPU of the arch, or leave --require-gpu out")  # fmt: skip

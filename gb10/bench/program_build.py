@@ -1,0 +1,80 @@
+"""Programs of ours: each compiled in a BuildKit stage, proven, kept in the store under its key."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gb10.build.compiling import compile_step
+from gb10.build.costs import asked_jobs
+from gb10.build.shared_cache import shared_cache
+from gb10.engine.connection import Engine
+from gb10.host.store import is_sealed, seal
+from gb10.plan.inputs import program_inputs
+from gb10.plan.programs import SCRIPTS
+from gb10.plan.render import program_dockerfile
+from gb10.plan.values import Plan, Program, Step
+from gb10.proof.claims import check_declared, refuse
+from gb10.proof.reading import scan_path
+from gb10.recipe.arch import parse_arch
+from gb10.workshop import Workshop
+
+Line = Mapping[str, Any]
+"""One JSON object that a program printed."""
+CHECKS = "checks.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuiltProgram:
+    """A program in the store, and what the compile stage checked of it."""
+
+    name: str
+    key: str
+    path: Path
+    checks: tuple[Line, ...]
+    hit: bool
+
+
+def build_program(shop: Workshop, engine: Callable[[], Engine], plan: Plan, program: Program) -> BuiltProgram:
+    """The program of a plan: from the store, or compiled now. Raises BuildError, VerifyError."""
+    step = plan.step(program.name)
+    final = shop.store.entry("programs", step.key)
+    with shop.store.locked(f"program-{step.key}", lambda: shop.talk.say(f"{step.name} is being made: waiting")):
+        hit = is_sealed(final / program.name)
+        if hit:
+            shop.talk.hit(step.name)
+        else:
+            if final.exists():
+                shop.talk.say(f"{step.name} is damaged in the store: compiling it again")
+            shop.store.replace(final, lambda work: _compile(shop, engine(), plan, program, work))
+        checks = read_lines((final / CHECKS).read_text(encoding="utf-8"))
+    return BuiltProgram(name=step.name, key=step.key, path=final / program.name, checks=checks, hit=hit)
+
+
+def read_lines(text: str) -> tuple[Line, ...]:
+    """The JSON objects among the lines of a text."""
+    return tuple(json.loads(line) for line in text.splitlines() if line.startswith("{"))
+
+
+def _compile(shop: Workshop, engine: Engine, plan: Plan, program: Program, work: Path) -> None:
+    step = plan.step(program.name)
+    compile_step(shop, engine, plan, step, work, target="program", inputs=program_inputs(plan, program),
+                 files=_files(shop, plan, program, step), build_args={})  # fmt: skip
+    _prove(work, plan, step)
+
+
+def _files(shop: Workshop, plan: Plan, program: Program, step: Step) -> dict[str, bytes]:
+    own, shared = shop.catalog.contents, shared_cache(shop) is not None
+    text = program_dockerfile(
+        plan, program, step, shop.catalog.templates, jobs=asked_jobs(shop, plan, step), shared=shared
+    )
+    wanted = shop.catalog.toolkit.of(program.units, *program.include, *SCRIPTS)
+    return {"Dockerfile": text.encode(), **{name: own[name] for name in wanted}}
+
+
+def _prove(work: Path, plan: Plan, step: Step) -> None:
+    """Raise VerifyError unless the program holds GPU code of the arch, and of no other; then seal it."""
+    compiled = parse_arch(plan.options.arch.kernels)
+    refuse(check_declared({step.name: [compiled.sm]}, [scan_path(work / step.name)]))
+    seal(work / step.name)

@@ -1,0 +1,79 @@
+"""Assembling: what an image's Dockerfile reads, by name, and the builds of it: upstream's layers, proof, image."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from gb10.build.bases import rootfs_path
+from gb10.build.contexts import BuildContext, Lay, mod_files, overlay_files, tree, wheels
+from gb10.build.grafts import graft_files
+from gb10.build.wheel_build import Wheel
+from gb10.engine.buildx.build import BuildRequest, image_output
+from gb10.engine.connection import Engine
+from gb10.plan.render import dockerfile, epoch
+from gb10.plan.values import Plan
+from gb10.sources.locked_files import store_paths
+from gb10.workshop import Workshop
+
+
+def image_files(shop: Workshop, plan: Plan) -> dict[str, Path | bytes]:
+    """The files of the main context; the bases are in the store by now."""
+    own = shop.catalog.contents
+    scripts = ["install.py", "settings.py", "scan.py", *(["grafted.py"] if plan.of_kind("graft") else []),
+               *(["mod.py", "changed.py"] if plan.options.mods else [])]  # fmt: skip
+    return {
+        "Dockerfile": dockerfile(plan, shop.catalog.templates).encode(),
+        "plan.json": (json.dumps(plan.record(), indent=1) + "\n").encode(),
+        **{f"{step.name}.tar": rootfs_path(shop, step) for step in plan.of_kind("rootfs")},
+        **{name: own[f"inside/{name}"] for name in scripts},
+    }
+
+
+def upstream_folders(shop: Workshop, plan: Plan) -> dict[str, Lay]:
+    """The named contexts of the layers that hold locked wheels alone."""
+    layers = [step for step in plan.of_kind("layer") if step.files]
+    return {f"{step.name}-wheels": wheels(store_paths(shop, step.files)) for step in (plan.step("tools"), *layers)}
+
+
+def image_folders(shop: Workshop, plan: Plan, built: Iterable[Wheel]) -> dict[str, Lay]:
+    """The named contexts, as the Dockerfile and render.bake name them."""
+    options = plan.options
+    mods = zip(plan.of_kind("mod"), options.mods, strict=True)
+    return {
+        **upstream_folders(shop, plan),
+        **{f"layer-{wheel.name}-wheels": wheels([wheel.path]) for wheel in built},
+        **{f"{step.name}-files": tree(graft_files(shop, step)) for step in plan.of_kind("graft")},
+        **({"overlay": overlay_files(options.overlay)} if options.overlay else {}),
+        **{f"{step.name}-files": mod_files(mod) for step, mod in mods},
+    }  # fmt: skip
+
+
+def upstream_request(plan: Plan, context: BuildContext, engine: Engine) -> BuildRequest:
+    """Build the layers that wait for no compiler; the classic image store takes them at once, without a tag."""
+    output = None if engine.containerd or engine.builder else "type=image"
+    return replace(_request(plan, context, "upstream"), output=output)
+
+
+def proof_request(plan: Plan, context: BuildContext, out: Path) -> BuildRequest:
+    """Build every layer and write what each holds to ``out``."""
+    return replace(_request(plan, context, "proof"), out=out)
+
+
+def image_request(plan: Plan, context: BuildContext, engine: Engine) -> BuildRequest:
+    """Hand the image to the engine's store under the tag that never moves."""
+    return replace(_request(plan, context, "image"), output=image_output(engine), tags=(plan.tags[-1],))
+
+
+def _request(plan: Plan, context: BuildContext, target: str) -> BuildRequest:
+    """A target of the image's Dockerfile, for the image's platform: for another, BuildKit runs every stage anew."""
+    return BuildRequest(
+        dockerfile=context.folder / "Dockerfile",
+        target=target,
+        platform=plan.options.platform,
+        context=context.folder,
+        contexts=context.contexts,
+        secrets=context.secrets,
+        network=context.network,
+        build_args={"SOURCE_DATE_EPOCH": str(epoch(plan))},  # the config's own times, which its digest is over
+    )

@@ -1,0 +1,53 @@
+"""Bases: locked Debian packages, unpacked into one root file system each."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from gb10.debian.accounts import User
+from gb10.debian.rootfs import write_rootfs
+from gb10.host.fetch import open_session
+from gb10.host.store import is_sealed, seal
+from gb10.plan.render import epoch
+from gb10.plan.steps import USER_HOME, USER_NAME
+from gb10.plan.values import Plan, Step
+from gb10.sources.debian.debs import fetch_debs
+from gb10.sources.locked_files import absent_files
+from gb10.workshop import Workshop
+
+ROOTFS = "rootfs.tar"
+
+
+def make_rootfs(shop: Workshop, plan: Plan, step: Step) -> Path:
+    """The base's root file system as a tar in the store; a damaged one is made again."""
+    final = rootfs_path(shop, step).parent
+    with shop.store.locked(f"rootfs-{step.key}", lambda: shop.talk.say(f"{step.name} is being made: waiting")):
+        if is_sealed(rootfs_path(shop, step)):
+            shop.talk.hit(step.name)
+        else:
+            if final.exists():
+                shop.talk.say(f"{step.name} is damaged in the store: making it again")
+            shop.store.replace(final, partial(_unpack, shop, plan, step, _fetch_base(shop, plan, step)))
+    return rootfs_path(shop, step)
+
+
+def rootfs_path(shop: Workshop, step: Step) -> Path:
+    """Where the store keeps a base's root file system, present or not."""
+    return shop.store.entry("rootfss", step.key) / ROOTFS
+
+
+def _unpack(shop: Workshop, plan: Plan, step: Step, debs: Sequence[Path], work: Path) -> None:
+    user = User(uid=plan.recipe.user, name=USER_NAME, home=USER_HOME) if step.name == "base-image" else None
+    with shop.talk.task(f"unpack {step.name}"):
+        write_rootfs(debs, work / ROOTFS, epoch=epoch(plan), user=user)
+        seal(work / ROOTFS)
+
+
+def _fetch_base(shop: Workshop, plan: Plan, step: Step) -> Sequence[Path]:
+    debs = {
+        "base-build": plan.lock.debs.build[plan.options.build],
+        "base-image": plan.lock.debs.image[plan.options.target],
+    }
+    absent = sum(file.size for file in absent_files(shop, step.files))
+    with shop.talk.task(f"download {step.name}", absent) as task, open_session(shop.env) as session:
+        return fetch_debs(session, shop.store, shop.env, debs[step.name], lambda count: shop.talk.advance(task, count))

@@ -1,0 +1,27 @@
+"""Which layers an engine's build cache already holds: a mark per layer key, under the engine's own identity."""
+
+from contextlib import closing
+
+from gb10.engine.connection import Engine, client
+from gb10.plan.values import Plan, Step
+from gb10.workshop import Workshop
+
+
+def remember_built(shop: Workshop, engine: Engine, plan: Plan) -> None:
+    """Mark the layers and tools of a plan that was just built."""
+    room = engine_room(engine)
+    for step in (*plan.of_kind("tools"), *plan.of_kind("layer"), *plan.of_kind("mod")):
+        shop.store.write_text(shop.store.entry(room, step.key), step.name)
+
+
+def engine_room(engine: Engine) -> str:
+    """The store's room of an engine: its id is new when its data were wiped, and so are the marks; or of a builder."""
+    if engine.builder:
+        return f"built/builder-{engine.builder}"
+    with closing(client(engine)) as sdk:
+        return f"built/{sdk.info()['ID']}"
+
+
+def is_built(shop: Workshop, room: str | None, step: Step) -> bool:
+    """Whether the engine of that room built this layer; False when no engine runs."""
+    return room is not None and shop.store.entry(room, step.key).exists()

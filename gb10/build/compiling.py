@@ -1,0 +1,139 @@
+"""Compiling: a step's sources and headers, and the locked compilers, in a BuildKit stage.
+
+It has no network, unless this machine shares a compile cache with others.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from gb10.build.bases import make_rootfs
+from gb10.build.contexts import BuildContext, Lay, build_context, tree, wheels
+from gb10.build.costs import peaks
+from gb10.build.diagnosis import diagnosed
+from gb10.build.estimate import step_seconds
+from gb10.build.shared_cache import SAYS, SCRIPT, cache_secret, shared_cache
+from gb10.build.stage import log_path, run_build
+from gb10.engine.buildx.build import BuildRequest, lent_network
+from gb10.engine.buildx.progress import Event, LogLine
+from gb10.engine.connection import Engine
+from gb10.errors import BuildError, FetchError, PatchError
+from gb10.host.talk import Task
+from gb10.patches.selection import patched_files
+from gb10.plan.compiles import INSTALLER
+from gb10.plan.values import Inputs, Origin, Plan, Step
+from gb10.sources.locked_files import fetch_files, fetch_locked, store_paths
+from gb10.workshop import Workshop
+
+UNKEYED = ("inside/markers.py", "inside/room.py", "inside/scan.py")
+"""They read GPU code back, or hold a compiler until there is memory: no byte of a wheel, nor its key, is of them.
+
+A program's key has markers.py, which checks it in its stage."""
+LEFT_OUT = "left out: "
+"""How a stage begins a line on what it was asked for, and does not compile."""
+UNITS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
+
+
+def compile_step(
+    shop: Workshop,
+    engine: Engine,
+    plan: Plan,
+    step: Step,
+    work: Path,
+    *,
+    target: str,
+    inputs: Inputs,
+    files: Mapping[str, Path | bytes],
+    build_args: Mapping[str, str],
+) -> None:
+    """Build ``target`` of the Dockerfile among ``files`` into ``work``. Raises FetchError, PatchError, BuildError."""
+    laid = _compile_context(shop, plan, step, inputs, files)
+    with (
+        cache_secret(shop) as secrets,
+        laid as context,
+        shop.talk.task(step.name, unit="files", expected=step_seconds(shop, plan, step)) as task,
+        explained(shop, step),
+    ):
+        request = BuildRequest(
+            dockerfile=context.folder / "Dockerfile",
+            target=target,
+            platform=f"linux/{plan.options.build}",
+            context=context.folder,
+            contexts=context.contexts,
+            secrets=secrets,
+            network=lent_network(engine) if secrets else "none",
+            out=work,
+            build_args=build_args,
+        )
+        run_build(shop, engine, request, step, lambda event: _note(shop, task, event))
+
+
+def _compile_context(
+    shop: Workshop, plan: Plan, step: Step, inputs: Inputs, files: Mapping[str, Path | bytes]
+) -> AbstractContextManager[BuildContext]:
+    """All that a compile stage reads, fetched now and laid out when entered."""
+    tools, own = plan.step("tools"), shop.catalog.contents
+    bases = {f"{name}.tar": make_rootfs(shop, plan, plan.step(name)) for name in inputs.bases}
+    fetch_nested(shop, inputs)
+    fetch_files(shop, (tools, step))
+    folders = {
+        **{name: wheels(store_paths(shop, files)) for name, files in inputs.wheels.items()},
+        "tools-wheels": wheels(store_paths(shop, tools.files)),
+        **{name: lay for origin in inputs.origins for name, lay in _origin(shop, origin).items()},
+    }
+    scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared_cache(shop) else ()))
+    laid = {"install.py" if name == INSTALLER else name: own[name] for name in scripts}
+    return build_context(shop, {**files, **bases, **laid, "inside/peaks.json": peaks(shop, plan, step)}, folders)
+
+
+@contextmanager
+def explained(shop: Workshop, step: Step) -> Iterator[None]:
+    """Raise a failed compile as its log tells it; as it is, where the log tells nothing that is read here."""
+    try:
+        yield
+    except BuildError as error:
+        log = log_path(shop, step)
+        told = diagnosed(error, log, log.read_text(encoding="utf-8"), step.name)
+        if told is error:
+            raise
+        raise told from error
+
+
+def fetch_nested(shop: Workshop, inputs: Inputs) -> None:
+    """The projects that an engine's own nests, from git: before anything else is. Raises FetchError."""
+    for origin in inputs.origins:
+        if origin.nested:
+            try:
+                fetch_locked(shop, [origin.file])
+            except FetchError as error:
+                raise FetchError(f"{origin.nested}: {error.message}", where=error.where,
+                                 hint=f"{error.hint}\nor build without it: leave its targets out of --targets, or "
+                                      f"{origin.nested} out of nested in the recipe") from error  # fmt: skip
+
+
+def _origin(shop: Workshop, origin: Origin) -> dict[str, Lay]:
+    """The named contexts of an archive that is compiled: itself, and the files that its patches change, if any."""
+    patched = {origin.patched: tree(patched_source(shop, origin))} if origin.patches else {}
+    return {origin.context: wheels(store_paths(shop, [origin.file])), **patched}
+
+
+def patched_source(shop: Workshop, origin: Origin) -> Mapping[str, Path | bytes]:
+    """The files that patches change in an archive that is compiled. Raises PatchError."""
+    (archive,) = store_paths(shop, [origin.file])
+    changes = patched_files(shop, archive, origin.patches)
+    kept: dict[str, Path | bytes] = {path: content for path, content in changes.items() if content is not None}
+    if len(kept) < len(changes):
+        raise PatchError("a patch deletes files of a source that is compiled", where="\n".join(changes.keys() - kept),
+                         hint="empty them instead")  # fmt: skip
+    return kept
+
+
+def _note(shop: Workshop, task: Task, event: Event) -> None:
+    """ninja's ``[n/m] …`` lines drive the progress of a compile; what is said to the user is passed on."""
+    text = event.text if isinstance(event, LogLine) else ""
+    if text.startswith((SAYS, LEFT_OUT)):
+        shop.talk.say(text)
+    found = UNITS.match(text)
+    if found:
+        shop.talk.update(task, int(found[1]), int(found[2]), Path(found[3].split(" ")[-1]).name)

@@ -1,0 +1,101 @@
+"""Costs: what each family of compiles was measured to take, and how many compilers run at once.
+
+A family is a module of a kernel set, a group of such, a target of CMake's, or a program.
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from packaging.version import Version
+
+from gb10.plan.values import Plan, Step
+from gb10.recipe.builds import ALL
+from gb10.recipe.kernel_sets import COSTS, entries
+from gb10.workshop import Workshop, cores, memory
+
+UNMEASURED: Final = {"units": 1, "cpu_s": 60, "peak_mib": 1024}
+LAUNCHERS_SINCE: Final = Version("0.7")
+"""The first release line of FlashInfer whose ninja files call a launcher; of 0.6.7 they do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Units, CPU seconds of all of them, bytes of the largest process."""
+
+    units: int
+    cpu_seconds: float
+    peak: int
+
+
+def kernel_cost(shop: Workshop, plan: Plan, step: Step) -> tuple[Family, ...]:
+    """The families of a wheel's compile, or of a program's; what was never measured counts as UNMEASURED."""
+    costs = measured(shop)
+    found = [costs.get(name, UNMEASURED) for name in _families(plan, step)]
+    return tuple(Family(cost["units"], cost["cpu_s"], cost["peak_mib"] << 20) for cost in found)
+
+
+def measured(shop: Workshop) -> Mapping[str, Mapping[str, int]]:
+    """``units``, ``cpu_s`` and ``peak_mib`` by family, as recipes/kernels/costs.toml tells them."""
+    return tomllib.loads(shop.catalog.contents[COSTS].decode())
+
+
+def _families(plan: Plan, step: Step) -> list[str]:
+    if step.kind != "wheel":
+        return [step.name]
+    build = plan.recipe.wheels[step.name]
+    targets = [f"{build.source}_all"] if ALL in build.targets else build.targets
+    return [*targets, *map(family, entries(step.kernels or {}))]
+
+
+def family(entry: Mapping[str, Any]) -> str:
+    """The name under which a module's or group's costs stand."""
+    return str(entry.get("cost", entry["name"]))
+
+
+def peaks(shop: Workshop, plan: Plan, step: Step) -> bytes:
+    """What inside/room.py reads: MiB of a family's largest process, by the folder of its objects.
+
+    ``other`` is for folders that have no name here: FlashInfer names the modules of a group itself.
+    """
+    costs, kernels = measured(shop), step.kernels or {}
+    named = {name: cost["peak_mib"] for name, cost in costs.items()}
+    named |= {entry["name"]: costs.get(family(entry), UNMEASURED)["peak_mib"] for entry in kernels.get("module", ())}
+    groups = [costs.get(family(entry), UNMEASURED)["peak_mib"] for entry in kernels.get("group", ())]
+    other = max(groups) if groups else max(one.peak for one in kernel_cost(shop, plan, step)) >> 20
+    return json.dumps({"peaks": named, "other": other}, indent=1).encode()
+
+
+def compile_seconds(shop: Workshop, cost: tuple[Family, ...]) -> float:
+    """How long a compile takes here: its families one behind the other, each on what cores and memory allow."""
+    most, available = jobs(shop), memory()
+    return sum(one.cpu_seconds / max(1, min(most, one.units, available // one.peak)) for one in cost)
+
+
+def jobs(shop: Workshop) -> int:
+    """Compile jobs at most: GB10_JOBS, else this machine's cores."""
+    return int(shop.env.get("GB10_JOBS") or cores())
+
+
+def asked_jobs(shop: Workshop, plan: Plan, step: Step) -> str:
+    """The jobs in words of a compile stage's shell, which knows the cores of the machine that compiles.
+
+    Where no launcher can hold a unit back until there is memory, as many as this machine has memory for.
+    """
+    if shop.env.get("GB10_JOBS"):
+        return shop.env["GB10_JOBS"]
+    if has_launcher(plan, step):
+        return "$(nproc)"
+    largest = max(one.peak for one in kernel_cost(shop, plan, step))
+    return str(max(1, min(cores(), memory() // largest)))
+
+
+def has_launcher(plan: Plan, step: Step) -> bool:
+    """Whether each compiler of a step is started by inside/launch.py."""
+    build = plan.recipe.wheels.get(step.name) if step.kind == "wheel" else None
+    if build is None or build.method != "aot":
+        return True
+    release = (plan.recipe.sources[build.source].sdist or "").partition("==")[2]
+    return not release or Version(release) >= LAUNCHERS_SINCE

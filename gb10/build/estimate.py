@@ -1,0 +1,99 @@
+"""Estimates: seconds, disk and memory of the steps that will run, from measured rates."""
+
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gb10.build.costs import compile_seconds, kernel_cost
+from gb10.engine.connection import Engine
+from gb10.errors import BuildError
+from gb10.host.fetch import stored
+from gb10.plan.values import Plan, Step
+from gb10.workshop import Workshop, cores, memory
+
+# Measured on two x86 cores (docs/design.md, "Measured"); bytes are those of the locked, compressed files.
+DOWNLOAD_RATE: Final = 60e6
+INSTALL_RATE: Final = 20e6  # a core
+UNPACKED_RATIO: Final = 2.4  # installed and byte-compiled, against the wheels' bytes
+EXPORT_RATE: Final = 100e6
+ROOTFS_SECONDS: Final = 15.0
+MOD_SECONDS: Final = 5.0  # run emulated, 3 to 6 measured; what its run.sh fetches or compiles comes on top
+COPIES: Final = {False: 2, True: 4}  # stage and linked layer; containerd's store adds a blob and its unpacked snapshot
+LEAST_MEMORY: Final = 2_000_000_000
+COMPILED: Final = ("wheel", "program")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Needs:
+    """What the missing steps need: bytes to download, of disk at the peak, of memory for the largest unit, seconds."""
+
+    download: int
+    disk: int
+    memory: int
+    seconds: float
+
+
+def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
+    """How long a step takes when it runs, downloads apart."""
+    if step.kind == "rootfs":
+        return ROOTFS_SECONDS
+    if step.kind in COMPILED:
+        return compile_seconds(shop, kernel_cost(shop, plan, step))
+    if step.kind in ("layer", "tools"):
+        return step.download / INSTALL_RATE / cores()
+    if step.kind == "mod":
+        return MOD_SECONDS
+    return unpacked(plan.steps) / EXPORT_RATE if step.kind == "image" else 0.0
+
+
+def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine | None) -> Needs:
+    """Totals over the steps that are not there; ``engine`` is the one that runs."""
+    absent = [step for step in plan.steps if not there[step.name]]
+    files = {file.sha256: file for step in absent for file in step.files}
+    download = sum(file.size for file in files.values() if not stored(shop.store, file).exists())
+    sent = sum(step.download for step in absent if step.kind != "rootfs")
+    stages = sum(step.download for step in absent if step.kind in ("tools", *COMPILED)) * UNPACKED_RATIO
+    copies = COPIES[bool(engine and engine.containerd)]
+    layers = copies * unpacked(absent)
+    if shop.builder:  # stages and layers are there; here is what is sent, and the whole image that comes back
+        stages, layers = 0, unpacked(plan.steps) if any(step.kind == "image" for step in absent) else 0
+    costs = [kernel_cost(shop, plan, step) for step in absent if step.kind in COMPILED]
+    return Needs(
+        download=download,
+        disk=int(download + sent + stages + layers),
+        memory=max([LEAST_MEMORY, *(family.peak for cost in costs for family in cost)]),
+        seconds=download / DOWNLOAD_RATE + sum(step_seconds(shop, plan, step) for step in absent),
+    )
+
+
+def unpacked(steps: Iterable[Step]) -> int:
+    """Bytes on disk of the layers and bases, once."""
+    return int(sum(step.download for step in steps if step.kind in ("layer", "rootfs")) * UNPACKED_RATIO)
+
+
+def check_room(shop: Workshop, needed: Needs, engine: Engine | None) -> None:
+    """Say what the work needs; raises BuildError before it starts when a disk or the memory is too small."""
+    free = shutil.disk_usage(shop.store.root).free
+    shop.talk.say(f"needs {needed.disk / 1e9:.1f} GB of disk ({free / 1e9:.1f} GB free), "
+                  f"{needed.download / 1e9:.1f} GB to download, about {needed.seconds / 60:.0f} min")  # fmt: skip
+    for folder, wanted in _disks(shop.store.root, engine.data if engine else None, needed).items():
+        if wanted > shutil.disk_usage(folder).free:
+            raise BuildError(
+                f"not enough disk: {wanted / 1e9:.1f} GB needed, {shutil.disk_usage(folder).free / 1e9:.1f} GB free",
+                where=str(folder),
+                hint="free some, or set GB10_CACHE_DIR (and Docker's data-root) to a larger disk",
+            )
+    if shop.builder is None and needed.memory > memory():  # a builder has its own
+        raise BuildError(
+            f"not enough memory: {needed.memory / 1e9:.1f} GB needed, {memory() / 1e9:.1f} GB available",
+            hint="stop other programs, or let a larger machine compile (--builder)",
+        )
+
+
+def _disks(store: Path, data: Path | None, needed: Needs) -> dict[Path, int]:
+    """Bytes by directory: all in the store, unless the engine keeps its data on another disk."""
+    if data is None or data.stat().st_dev == store.stat().st_dev:
+        return {store: needed.disk}
+    return {store: needed.download, data: needed.disk - needed.download}

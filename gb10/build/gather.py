@@ -1,0 +1,94 @@
+"""Gathering: all that an image is assembled from, found or made, as a build context; nothing waits that need not."""
+
+import json
+from collections.abc import Collection, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+
+from gb10.build.assemble import image_files, image_folders, upstream_folders, upstream_request
+from gb10.build.bases import make_rootfs
+from gb10.build.contexts import BuildContext, build_context, keep_context
+from gb10.build.grafts import early_grafts, late_grafts
+from gb10.build.mod_layers import mod_network, mod_secrets
+from gb10.build.stage import note_steps, run_build
+from gb10.build.wheel_build import build_wheels, check_sources, installable, show_in_checkout
+from gb10.engine.buildx.progress import Event as BuildEvent
+from gb10.engine.connection import Engine
+from gb10.engine.images import drop_image
+from gb10.plan.render import bake
+from gb10.plan.values import Plan
+from gb10.sources.locked_files import fetch_files
+from gb10.workshop import Workshop
+
+
+@contextmanager
+def image_context(
+    shop: Workshop, plan: Plan, engine: Engine, rebuild: Collection[str] = (), *, layers: bool = True
+) -> Iterator[BuildContext]:
+    """Bases, layers' wheels and compiled wheels, made or found, as a build context; gone afterwards.
+
+    With ``layers``, upstream's are built while a compiler runs. Raises FetchError, BuildError and VerifyError of the
+    steps it runs.
+    """
+    grafts = early_grafts(shop, plan)  # first: a patch that does not fit stops before anything is compiled
+    check_sources(shop, plan)
+    compiling = bool(rebuild) or not all(
+        shop.store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel")
+    )
+    with _meanwhile(shop, plan, engine if layers and compiling else None) as ready:
+        built = build_wheels(shop, plan, lambda: engine, rebuild=rebuild)
+        grafts += late_grafts(shop, plan)
+        ready.result()
+        wheels = installable(plan, built)
+        for wheel in (*wheels, *grafts):
+            show_in_checkout(shop, wheel)
+        folders = image_folders(shop, plan, wheels)
+        with build_context(shop, image_files(shop, plan), folders) as context, mod_secrets(shop, plan) as secrets:
+            yield replace(context, secrets=secrets, network=mod_network(plan, engine))
+
+
+def leave_context(shop: Workshop, plan: Plan, engine: Engine, target: Path) -> None:
+    """Leave the image's build context in ``target``: ``docker buildx bake`` there builds the same image."""
+    with image_context(shop, plan, engine, layers=False) as context:
+        keep_context(context, target, json.dumps(bake(plan), indent=1) + "\n")
+
+
+@contextmanager
+def _meanwhile(shop: Workshop, plan: Plan, engine: Engine | None) -> Iterator[Future[str | None]]:
+    """Do what waits for no compiler while the compilers run; stop when they fail. What holds its layers goes last."""
+    stop = Event()
+    with ThreadPoolExecutor(1) as pool:
+        ahead = pool.submit(_ahead, shop, plan, engine, stop)
+        try:
+            yield ahead
+        except BaseException:
+            stop.set()
+            raise
+        finally:
+            holder = None if ahead.exception() else ahead.result()
+            if engine and holder:
+                drop_image(engine, holder)
+
+
+def _ahead(shop: Workshop, plan: Plan, engine: Engine | None, stop: Event) -> str | None:
+    """The layers' wheels and the bases; with an engine, also upstream's layers: the id of what holds them."""
+    fetch_files(shop, (plan.step("tools"), *plan.of_kind("layer")), stop)
+    for base in plan.of_kind("rootfs"):
+        make_rootfs(shop, plan, base)
+    if engine is None:
+        return None
+
+    def on_event(event: BuildEvent) -> None:
+        if stop.is_set():
+            raise CancelledError
+        note_steps(shop, task, event)
+
+    with (
+        build_context(shop, image_files(shop, plan), upstream_folders(shop, plan)) as context,
+        shop.talk.task("upstream's layers", unit="steps") as task,
+    ):
+        request = upstream_request(plan, context, engine)
+        return run_build(shop, engine, request, plan.step("image"), on_event).config

@@ -1,0 +1,120 @@
+"""Grafts: locked wheels with the patches of a plan, each kept in the store under its key."""
+
+import zipfile
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+from gb10.build.wheel_build import Wheel, kept_wheel, wheel_file
+from gb10.host.store import file_sha256, seal
+from gb10.patches.graft import check_changes, graft
+from gb10.patches.selection import patched_files
+from gb10.plan.options import PatchUse
+from gb10.plan.values import Plan, Step
+from gb10.proof.scans import read_manifest
+from gb10.sources.locked_files import fetch_files, store_paths
+from gb10.workshop import Workshop
+
+COMPILED = "compiled"
+"""In a graft's entry: what was compiled for it, by sha256."""
+
+
+def early_grafts(shop: Workshop, plan: Plan) -> tuple[Wheel, ...]:
+    """The grafts that wait for no compiler, made or found; the patches of the others are applied and forgotten.
+
+    So a patch that does not fit stops before anything is compiled. Raises PatchError, FetchError.
+    """
+    made = make_grafts(shop, plan, [step for step in plan.of_kind("graft") if not _compiles(plan, step)])
+    for step in plan.of_kind("graft"):
+        if _compiles(plan, step) and not shop.store.entry("wheels", step.key).exists():
+            fetch_files(shop, (step,))
+            _hold(shop, plan, step, shop.talk.detail)
+    return made
+
+
+def late_grafts(shop: Workshop, plan: Plan) -> tuple[Wheel, ...]:
+    """The grafts that hold what was compiled, made or found; that is in the store by now."""
+    return make_grafts(shop, plan, [step for step in plan.of_kind("graft") if _compiles(plan, step)])
+
+
+def make_grafts(shop: Workshop, plan: Plan, steps: Iterable[Step]) -> tuple[Wheel, ...]:
+    """The grafted wheels of these steps, made or found; one with other libraries than the store's is made anew."""
+    return tuple(
+        kept_wheel(shop, step, partial(_graft, shop, plan, step), rebuild=not _holds(shop, plan, step))
+        for step in steps
+    )
+
+
+def _hold(shop: Workshop, plan: Plan, step: Step, tell: Callable[[str], None]) -> None:
+    (wheel,) = store_paths(shop, step.files)
+    if uses := _uses(plan, step):
+        check_changes(wheel, patched_files(shop, wheel, uses, tell=tell))
+
+
+def try_patches(shop: Workshop, plan: Plan) -> None:
+    """Hold patches given by hand against the wheels that are in the store already. Raises PatchError."""
+    for step in plan.of_kind("graft"):
+        (wheel,) = store_paths(shop, step.files)
+        if not any(use.path for use in _uses(plan, step)):
+            continue
+        if wheel.exists():
+            _hold(shop, plan, step, shop.talk.say)
+        else:
+            shop.talk.say(f"{wheel.name} is not in the store: its patches are tried when it is fetched")
+
+
+def _uses(plan: Plan, step: Step) -> list[PatchUse]:
+    return [use for use in plan.options.patches_of(step.project or "") if use.installable]
+
+
+def graft_files(shop: Workshop, step: Step) -> dict[str, Path | bytes]:
+    """What a graft changed, by name, read from the wheel itself: its METADATA, and each file that upstream's lacks."""
+    (upstream,) = store_paths(shop, step.files)
+    with (
+        zipfile.ZipFile(upstream) as before,
+        zipfile.ZipFile(wheel_file(shop.store.entry("wheels", step.key))) as after,
+    ):
+        same = {(entry.filename, entry.CRC, entry.file_size) for entry in before.infolist()}
+        changed = [entry.filename for entry in after.infolist()
+                   if (entry.filename, entry.CRC, entry.file_size) not in same]  # fmt: skip
+        return {name: after.read(name) for name in changed if ".dist-info/" not in name or name.endswith("/METADATA")}
+
+
+def _graft(shop: Workshop, plan: Plan, step: Step, work: Path) -> None:
+    fetch_files(shop, (step,))
+    (wheel,) = store_paths(shop, step.files)
+    with shop.talk.task(step.name):
+        uses = _uses(plan, step)
+        changes = patched_files(shop, wheel, uses) if uses else {}
+        seal(graft(wheel, {**changes, **_libraries(shop, plan, step)}, step.key, work))
+        (work / COMPILED).write_text(_compiled(shop, plan, step), encoding="ascii")
+
+
+def _libraries(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
+    """What the targets of the engine's own project installed, by its name in the wheel."""
+    found: dict[str, bytes] = {}
+    for path in _sources(shop, plan, step):
+        with zipfile.ZipFile(path) as archive:
+            found |= {name: archive.read(name) for name in read_manifest(path)}
+    return found
+
+
+def _compiles(plan: Plan, step: Step) -> list[Step]:
+    """The steps that compile what a graft holds."""
+    return [need for need in map(plan.step, step.needs) if need.kind == "wheel"]
+
+
+def _sources(shop: Workshop, plan: Plan, step: Step) -> list[Path]:
+    """The compiled wheels that a graft takes libraries from."""
+    return [wheel_file(shop.store.entry("wheels", need.key)) for need in _compiles(plan, step)]
+
+
+def _compiled(shop: Workshop, plan: Plan, step: Step) -> str:
+    """The sha256 of what was compiled for a graft, a line each."""
+    return "".join(f"{file_sha256(path)}\n" for path in _sources(shop, plan, step))
+
+
+def _holds(shop: Workshop, plan: Plan, step: Step) -> bool:
+    """Whether a graft in the store, if any, holds the libraries that are there now: a rebuild may bring others."""
+    note = shop.store.entry("wheels", step.key) / COMPILED
+    return not note.exists() or note.read_text(encoding="ascii") == _compiled(shop, plan, step)

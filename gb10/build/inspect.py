@@ -1,0 +1,53 @@
+"""Inspecting: the scan of any image of the engine, from its layers' kept scans or by mounting it in a build stage."""
+
+import shutil
+from pathlib import Path
+
+from gb10.build.bases import make_rootfs
+from gb10.build.contexts import build_context
+from gb10.build.stage import run_build
+from gb10.engine.buildx.build import BuildRequest
+from gb10.engine.connection import Engine
+from gb10.engine.images import find_image
+from gb10.engine.reach import find
+from gb10.errors import UsageError
+from gb10.inside.scan import Scan
+from gb10.plan.render import scan_dockerfile
+from gb10.plan.values import Plan
+from gb10.proof.reading import read_scan
+from gb10.proof.scans import known_layers
+from gb10.request.planning import Request, make_plan
+from gb10.workshop import Workshop
+
+DEFAULT_ENGINE = "vllm"
+
+
+def scan_image(shop: Workshop, reference: str) -> Scan:
+    """What an image holds; raises UsageError when the engine has no such image."""
+    engine = find(shop.env, shop.store)
+    image = find_image(engine, reference)
+    if image is None:
+        raise UsageError(f"neither a path nor an image of the engine: {reference!r}",
+                         hint="pull the image first, or check the path")  # fmt: skip
+    kept = known_layers(shop, reference, image.diff_ids)
+    if kept:
+        return kept
+    plan = make_plan(shop, Request(engine=DEFAULT_ENGINE, arch="12.1f"))  # for its build base alone
+    return read_scan(_scan(shop, engine, plan, reference, image.platform), reference)
+
+
+def _scan(shop: Workshop, engine: Engine, plan: Plan, reference: str, platform: str) -> str:
+    files: dict[str, Path | bytes] = {
+        "Dockerfile": scan_dockerfile(plan, reference, platform, shop.catalog.templates).encode(),
+        "base-build.tar": make_rootfs(shop, plan, plan.step("base-build")),
+        "scan.py": shop.catalog.contents["inside/scan.py"],
+    }
+    out = shop.store.scratch("scan")
+    try:
+        with build_context(shop, files, {}) as context, shop.talk.task(f"scan {reference}"):
+            request = BuildRequest(dockerfile=context.folder / "Dockerfile", target="result", context=context.folder,
+                                   platform=f"linux/{plan.options.build}", out=out)  # fmt: skip
+            run_build(shop, engine, request, plan.step("proof"), lambda event: None)
+        return (out / "scan.json").read_text(encoding="utf-8")
+    finally:
+        shutil.rmtree(out)

@@ -1,0 +1,92 @@
+"""Mods in a build: their contexts, the network of those that declare it, the emulation they need, their failures."""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import certifi
+
+from gb10.build.contexts import secret_file
+from gb10.engine.buildx.build import Network, lent_network
+from gb10.engine.connection import Engine
+from gb10.engine.emulation import emulated, register
+from gb10.errors import BuildError
+from gb10.host.fetch import ca_bundle
+from gb10.plan.options import Mod
+from gb10.plan.values import Plan
+from gb10.sources.index.pip_settings import read_settings
+from gb10.workshop import Workshop
+
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+NO_PROGRAM = "exec format error"
+OFFLINE = (
+    "it ran without a network; if that is why it failed:\nof your own: network: true in its mod.yaml\n"
+    "of somebody else, without a mod.yaml: add --mod-network"
+)
+ALONE = "mend it and run the same command again: every layer below it is kept"
+
+
+def mod_network(plan: Plan, engine: Engine) -> Network:
+    """The network for stages that declare it."""
+    return lent_network(engine) if any(mod.network for mod in plan.options.mods) else "none"
+
+
+@contextmanager
+def mod_secrets(shop: Workshop, plan: Plan) -> Iterator[Mapping[str, Path]]:
+    """What a mod with a network may use of this host's and no layer may keep: its CAs, index and proxies."""
+    if not any(mod.network for mod in plan.options.mods):
+        yield {}
+        return
+    with secret_file(shop, json.dumps(index_variables(shop.env))) as index:
+        yield {"ca": ca_bundle(shop.env) or Path(certifi.where()), "index": index}
+
+
+def index_variables(env: Mapping[str, str]) -> dict[str, str]:
+    """The proxies of here, and the index that pip is configured for, as pip and uv take it; no folder of here."""
+    settings = read_settings(env)
+    extra = " ".join(url for url in settings.extra_urls if not url.startswith("file:"))
+    found = {"PIP_INDEX_URL": settings.url, "UV_DEFAULT_INDEX": settings.url,
+             "PIP_EXTRA_INDEX_URL": extra, "UV_INDEX": extra}  # fmt: skip
+    found |= {name: value for name, value in env.items() if name.lower() in PROXIES}
+    return {name: value for name, value in found.items() if value}
+
+
+def ready_emulation(shop: Workshop, engine: Engine, plan: Plan) -> None:
+    """Let this machine run the image's programs, where a mod must and it cannot; raises EngineError.
+
+    An engine whose data are not seen here runs on another machine or in a virtual one: that is its own affair.
+    """
+    if not plan.options.mods or plan.options.build == plan.options.target or engine.data is None:
+        return
+    if not emulated(plan.options.target):
+        name = register(shop.store, shop.env, plan.options.target, plan.options.mods[0].name)
+        if name:
+            shop.talk.say(
+                f"mods run programs of {plan.options.platform}: registered {name} with the kernel (binfmt_misc)"
+            )
+
+
+@contextmanager
+def naming_mods(plan: Plan) -> Iterator[None]:
+    """A build that failed in a mod's stage says which mod, and what now."""
+    try:
+        yield
+    except BuildError as error:
+        mod = _failed(plan, error)
+        if mod is None:
+            raise
+        lines = [line for line in (error.where or "").splitlines() if not line.startswith("process ")]
+        hint = ALONE if mod.network else f"{ALONE}\n{OFFLINE}"
+        if NO_PROGRAM in str(error):
+            hint = f"the engine's machine cannot run {plan.options.platform}: install qemu-user-static there"
+        raise BuildError(f"the mod {mod.name} failed", where="\n".join(lines), hint=hint) from error
+
+
+def _failed(plan: Plan, error: BuildError) -> Mod | None:
+    """The mod whose stage a message names, as BuildKit writes it: ``[mod-1 1/1] RUN …``, with the platform or not."""
+    if not error.message.startswith("build step failed: ["):
+        return None
+    stage = error.message.partition("[")[2].partition("]")[0].split()
+    return next((mod for step, mod in zip(plan.of_kind("mod"), plan.options.mods, strict=True) if step.name in stage),
+                None)  # fmt: skip

@@ -1,0 +1,50 @@
+"""The compile cache that machines share: a server that a compile stage's ccache asks beside the builder's own folder.
+
+It changes speed alone: it is in no key. Its URL may hold a password: it travels as a build secret.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+from gb10.build.contexts import secret_file
+from gb10.host.config import variable, without_login
+from gb10.workshop import Workshop
+
+SCRIPT: Final = "inside/compile_cache.py"
+SAYS: Final = "compile cache: "
+CONNECT_TIMEOUT: Final = 1000  # milliseconds; ccache's own 100 are for a network without routers
+
+
+def shared_cache(shop: Workshop) -> str | None:
+    """The server's URL, when this machine has one set."""
+    return shop.env.get(variable("compile-cache")) or None
+
+
+@contextmanager
+def cache_secret(shop: Workshop) -> Iterator[Mapping[str, Path]]:
+    """What a compile stage is handed of the server; said, because the stage gets a network for it."""
+    url = shared_cache(shop)
+    if url is None:
+        yield {}
+        return
+    shop.talk.say(f"compile cache {without_login(url)}: the compile stage has a network for it")
+    with secret_file(shop, configuration(url)) as path:
+        yield {"compile-cache": path}
+
+
+def configuration(url: str) -> str:
+    """ccache's configuration. ``reshare``: what lies in the builder's own folder goes to the server, too."""
+    return f"remote_storage = {with_user(url)}|connect-timeout={CONNECT_TIMEOUT}\nreshare = true\n"
+
+
+def with_user(url: str) -> str:
+    """A redis URL that names its user: ccache takes ``:secret@`` for no login, and splits at a coded colon."""
+    parts = urlsplit(url)
+    login, at, place = parts.netloc.rpartition("@")
+    user, _, password = login.rpartition(":")
+    if parts.scheme != "redis" or not at or user:
+        return url
+    return urlunsplit(parts._replace(netloc=f"default:{password}@{place}"))

@@ -1,0 +1,88 @@
+"""The builder: one BuildKit build of the pipeline, its full log kept in the store."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from gb10.engine.buildx.build import BuildRequest, BuildResult, build
+from gb10.engine.buildx.builders import require_builder
+from gb10.engine.buildx.cache_options import IMPORT
+from gb10.engine.buildx.commands import open_buildx
+from gb10.engine.buildx.progress import Event, LogLine, Note, StepDone, StepFailed, StepStarted
+from gb10.engine.connection import Engine
+from gb10.engine.packages import unpacked
+from gb10.engine.reach import find
+from gb10.errors import EngineError
+from gb10.host.talk import Task
+from gb10.plan.values import Step
+from gb10.workshop import Workshop, build_architecture
+
+WARNING = "WARNING: local cache import"
+"""How buildx begins to say that a folder holds no cache."""
+
+
+def ready_engine(shop: Workshop) -> Engine:
+    """The engine to build with, started when needed; what was passed over to get to it is said."""
+    engine = replace(find(shop.env, shop.store), builder=shop.builder)
+    for note in engine.notes:
+        shop.talk.say(note)
+    return engine
+
+
+def check_caches(shop: Workshop, engine: Engine) -> None:
+    """Raise EngineError where a cache cannot be exported."""
+    if shop.cache_to and not (engine.containerd or engine.builder):
+        raise EngineError("an engine with Docker's classic image store exports no build cache (--cache-to)",
+                          where=engine.endpoint.host,
+                          hint="name a builder (--builder), or an engine with containerd's image store; --cache-from "
+                          "works with either")  # fmt: skip
+
+
+def check_builder(shop: Workshop, engine: Engine) -> Engine:
+    """The engine, when the builder that it names, if any, can build for it; raises EngineError."""
+    if engine.builder is None:
+        return engine
+    found = require_builder(engine, shop.env, shop.store, f"linux/{build_architecture()}")
+    if found.driver == "docker":  # buildx itself refuses a context by this name
+        raise EngineError(f"the builder {engine.builder} is an engine of its own, which keeps what it builds",
+                          hint=f"without --builder, by DOCKER_CONTEXT={engine.builder}; --builder is for the drivers "
+                          "remote, kubernetes and docker-container")  # fmt: skip
+    return engine
+
+
+def wake_engine(shop: Workshop) -> None:
+    """Start the private engine when it has worked here before: all that a stopped one holds would count as missing."""
+    if unpacked(shop.store):
+        find(shop.env, shop.store)
+
+
+def run_build(
+    shop: Workshop, engine: Engine, request: BuildRequest, step: Step, on_event: Callable[[Event], None]
+) -> BuildResult:
+    """Build; every line a step prints is shown when verbose. Raises BuildError with the log's path."""
+
+    def events(event: Event) -> None:
+        if isinstance(event, LogLine):
+            shop.talk.detail(event.text)
+        if isinstance(event, StepFailed) and event.step.startswith(IMPORT):
+            shop.talk.say(f"{event.step} failed, building without it: {event.error}")
+        if isinstance(event, Note) and event.text.startswith(WARNING):
+            shop.talk.say(event.text)
+        on_event(event)
+
+    buildx = open_buildx(engine, shop.env, shop.store)
+    request = replace(request, cache_from=shop.cache_from)
+    return build(buildx, request, log=log_path(shop, step), on_event=events)
+
+
+def note_steps(shop: Workshop, task: Task, event: Event) -> None:
+    """Count finished steps and name the one that started last."""
+    if isinstance(event, StepDone):
+        shop.talk.advance(task, 1)
+    elif isinstance(event, StepStarted):
+        shop.talk.advance(task, 0, event.step[:72])
+
+
+def log_path(shop: Workshop, step: Step) -> Path:
+    """Where a step's full log goes: the last one of each key is kept."""
+    return shop.store.root / "logs" / f"{step.name}-{step.key[:12]}.log"

@@ -1,0 +1,169 @@
+"""Wheels: each compiled in a BuildKit stage, proven, kept in the store under its key."""
+
+import json
+import uuid
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gb10.build.compiling import LEFT_OUT, compile_step, fetch_nested, patched_source
+from gb10.build.costs import asked_jobs
+from gb10.build.shared_cache import shared_cache
+from gb10.engine.connection import Engine
+from gb10.errors import BuildError, UsageError
+from gb10.host.store import file_sha256, is_sealed, seal
+from gb10.plan.compiles import compile_files
+from gb10.plan.inputs import wheel_inputs
+from gb10.plan.render import wheel_dockerfile
+from gb10.plan.values import Plan, Step
+from gb10.proof.scans import prove_wheel, read_left_out
+from gb10.sources.locked_files import fetch_files
+from gb10.workshop import Workshop
+
+OURS = "kernels"  # as --rebuild-kernels names the wheels of our own kernels
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wheel:
+    """A proven wheel in the store."""
+
+    name: str
+    key: str
+    path: Path
+    sha256: str
+    hit: bool
+
+
+def build_wheels(
+    shop: Workshop, plan: Plan, engine: Callable[[], Engine], *, rebuild: Collection[str]
+) -> tuple[Wheel, ...]:
+    """Every wheel of a plan; the engine is asked for only when something must be compiled."""
+    return tuple(build_wheel(shop, engine, plan, step, rebuild=step.name in rebuild) for step in plan.of_kind("wheel"))
+
+
+def build_wheel(shop: Workshop, engine: Callable[[], Engine], plan: Plan, step: Step, *, rebuild: bool) -> Wheel:
+    """The wheel of a step: from the store, or compiled now (``rebuild``: always). Raises BuildError, VerifyError."""
+    wheel = kept_wheel(
+        shop, step, lambda work: _compile(shop, engine(), plan, step, work, rebuild=rebuild), rebuild=rebuild
+    )
+    if wheel.hit:  # a compile has said it
+        say_left_out(shop, wheel.path)
+    return wheel
+
+
+def say_left_out(shop: Workshop, wheel: Path) -> None:
+    """Tell what a wheel was asked for and does not hold, as the stage that compiled it told it."""
+    for name, why in read_left_out(wheel).items():
+        shop.talk.say(f"{LEFT_OUT}{name}: {why}")
+
+
+def installable(plan: Plan, built: Iterable[Wheel]) -> tuple[Wheel, ...]:
+    """The wheels that are installed as they are: what an engine's project compiled is laid over upstream's."""
+    return tuple(wheel for wheel in built if plan.recipe.wheels[wheel.name].method != "source")
+
+
+def kept_wheel(shop: Workshop, step: Step, make: Callable[[Path], None], *, rebuild: bool = False) -> Wheel:
+    """The wheel of a step from the store, else made now; ``make`` fills and seals a fresh entry. One run at a time."""
+    final = shop.store.entry("wheels", step.key)
+    with shop.store.locked(f"wheel-{step.key}", lambda: shop.talk.say(f"{step.name} is being made: waiting")):
+        path = None if rebuild else stored_wheel(shop, step)
+        if path:
+            shop.talk.hit(step.name)
+        else:
+            shop.store.replace(final, make)
+        found = path or wheel_file(final)
+        return Wheel(name=step.name, key=step.key, path=found, sha256=file_sha256(found), hit=path is not None)
+
+
+def stored_wheel(shop: Workshop, step: Step) -> Path | None:
+    """The store's wheel of a step if it is whole; a damaged one is told, and compiled again."""
+    found = sealed_wheel(shop, step.key)
+    if found is None and shop.store.entry("wheels", step.key).exists():
+        shop.talk.say(f"{step.name} is damaged in the store: making it again")
+    return found
+
+
+def sealed_wheel(shop: Workshop, key: str) -> Path | None:
+    """The store's wheel of a key, if it is there and whole."""
+    found = sorted(shop.store.entry("wheels", key).glob("*.whl"))
+    return found[0] if len(found) == 1 and is_sealed(found[0]) else None
+
+
+def wheel_file(entry: Path) -> Path:
+    """The one wheel of a fresh entry; raises BuildError when the compile stage wrote none or several."""
+    found = sorted(entry.glob("*.whl"))
+    if len(found) != 1:
+        raise BuildError(f"the compile stage wrote {len(found)} wheels, not one", where=str(entry))
+    return found[0]
+
+
+def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path, *, rebuild: bool) -> None:
+    build_args = {"REBUILD": uuid.uuid4().hex} if rebuild else {}
+    compile_step(shop, engine, plan, step, work, target="wheel", inputs=wheel_inputs(plan, step.name),
+                 files=_files(shop, plan, step), build_args=build_args)  # fmt: skip
+    _seal(work)
+
+
+def check_sources(shop: Workshop, plan: Plan) -> None:
+    """Take what will be compiled from git, then hold the patches against the sources, before anything is compiled.
+
+    Raises FetchError, PatchError.
+    """
+    absent = [step for step in plan.of_kind("wheel") if not shop.store.entry("wheels", step.key).exists()]
+    for step in absent:
+        fetch_nested(shop, wheel_inputs(plan, step.name))
+    for step in absent:
+        patched = [origin for origin in wheel_inputs(plan, step.name).origins if origin.patches]
+        if patched:
+            fetch_files(shop, (step,))
+            for origin in patched:
+                patched_source(shop, origin)
+
+
+def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
+    own, build = shop.catalog.contents, plan.recipe.wheels[step.name]
+    at_once, shared = asked_jobs(shop, plan, step), shared_cache(shop) is not None
+    return {
+        "Dockerfile": wheel_dockerfile(plan, step, shop.catalog.templates, jobs=at_once, shared=shared).encode(),
+        **({"kernels.json": json.dumps(step.kernels).encode()} if step.kernels else {}),
+        **{name: own[name] for name in shop.catalog.toolkit.of(*compile_files(build))},
+    }
+
+
+def _seal(work: Path) -> None:
+    """Prove that every module holds the GPU code it declares, and record the wheel's hash."""
+    wheel = wheel_file(work)
+    prove_wheel(wheel)
+    seal(wheel)
+
+
+def selected(plan: Plan, names: Collection[str]) -> frozenset[str]:
+    """The wheel steps that ``--rebuild-<source>`` and ``--rebuild-kernels`` (ours) name; raises UsageError for none."""
+    builds = {step.name: plan.recipe.wheels[step.name] for step in plan.of_kind("wheel")}
+    chosen = {name: OURS if build.method == "extension" else build.source for name, build in builds.items()}
+    for name in names:
+        if name not in chosen.values():
+            known = ", ".join(sorted(set(chosen.values())))
+            raise UsageError(f"--rebuild-{name}: the recipe builds no wheel from {name}",
+                             hint=f"it builds from: {known}{_idle(plan, name)}")  # fmt: skip
+    return frozenset(wheel for wheel, source in chosen.items() if source in names)
+
+
+def _idle(plan: Plan, name: str) -> str:
+    """The way to a wheel from a source none of whose targets is asked for."""
+    idle = [wheel for one, wheel in plan.recipe.wheels.items() if one not in plan.recipe.built]
+    return f"; from {name}, too, when --targets names some" if name in {wheel.source for wheel in idle} else ""
+
+
+def show_in_checkout(shop: Workshop, wheel: Wheel) -> None:
+    """Link the wheel into the checkout's ``wheels/``; said when the checkout is read-only."""
+    view = shop.catalog.root / "wheels"
+    link = view / wheel.path.name
+    try:
+        view.mkdir(exist_ok=True)
+        aside = view / f".{wheel.key}"
+        aside.unlink(missing_ok=True)
+        aside.symlink_to(wheel.path)
+        aside.replace(link)
+    except OSError as error:
+        shop.talk.say(f"not linked into {view}: {error.strerror}")

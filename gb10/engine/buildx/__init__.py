@@ -1,0 +1,1 @@
+"""Builds through docker buildx: its command line, its progress events, its log."""

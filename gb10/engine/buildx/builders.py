@@ -1,0 +1,46 @@
+"""Builders: a buildx builder of the user's that builds for the engine; what it makes comes back to it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gb10.engine.buildx.commands import open_buildx
+from gb10.engine.connection import Engine
+from gb10.errors import EngineError
+from gb10.host.proc import CommandFailedError, capture
+from gb10.host.store import Store
+
+DRIVER = re.compile(r"(?m)^Driver:\s+(\S+)")
+PLATFORMS = re.compile(r"(?m)^\s*Platforms:\s+(.+)$")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Builder:
+    """What ``buildx inspect`` says of a builder: its driver, and what it runs, emulated or not."""
+
+    driver: str
+    platforms: frozenset[str]
+
+
+def read_builder(text: str) -> Builder:
+    """The answer of ``buildx inspect``; the preferred platforms end in ``*``."""
+    driver = DRIVER.search(text)
+    listed = (platform.strip(" *\r") for line in PLATFORMS.findall(text) for platform in line.split(","))
+    return Builder(driver=driver[1] if driver else "", platforms=frozenset(listed))
+
+
+def require_builder(engine: Engine, env: Mapping[str, str], store: Store, platform: str) -> Builder:
+    """The builder that an engine names, started when it must be; raises EngineError when it cannot build here."""
+    buildx = open_buildx(engine, env, store)
+    try:
+        found = read_builder(capture([*buildx.command, "inspect", "--bootstrap"], env=buildx.env))
+    except CommandFailedError as error:
+        hint = "docker buildx ls lists yours; docs/builders.md shows how one is made"
+        raise EngineError(f"the builder {engine.builder} cannot be used", where=error.tail, hint=hint) from error
+    if platform not in found.platforms:
+        raise EngineError(
+            f"the builder {engine.builder} runs no {platform}, which the compilers of this machine are for",
+            where=f"it runs {', '.join(sorted(found.platforms)) or 'nothing that it tells'}",
+            hint="name one that has a node of this machine's architecture",
+        )
+    return found

@@ -1,0 +1,1 @@
+"""The embedded engine: a private dockerd from Debian's packages, with all its data in the store."""

@@ -1,0 +1,1 @@
+"""Images between an engine and a registry: push, pull, credentials, zstd."""

@@ -1,0 +1,141 @@
+"""skopeo, which compresses by zstd where the classic engine knows gzip: Debian's own, under its own loader."""
+
+import json
+import os
+import platform
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import rmtree
+
+from gb10.engine.failure import explained
+from gb10.engine.packages import fetch_packages
+from gb10.engine.registry.saving import Layout
+from gb10.engine.registry.transfer import LOGIN, Moves
+from gb10.errors import EngineError, PublishError
+from gb10.host.fetch import ca_bundle
+from gb10.host.proc import CommandFailedError, capture, stream
+from gb10.host.store import Store, file_sha256
+
+PACKAGES = ("skopeo", "libgpgme11t64", "libassuan9", "libgpg-error0", "libsqlite3-0", "libc6")
+"""12 MB to fetch; of them the program and the libraries are kept: 33 MB."""
+RECORD = "packages.json"
+WITHOUT = "publish without --compression: the engine compresses by itself"
+UNKNOWN = ("unauthorized", "denied", "authentication required")
+STARTED = re.compile(r"Copying blob (sha256:[0-9a-f]{64})")
+SENT = re.compile(r'level=debug msg="Upload of layer (sha256:[0-9a-f]{64}) complete"')
+FATAL = re.compile(r'level=fatal msg="(.*)"')
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Access:
+    """How a registry is met: a file of credentials that this process keeps, and whether TLS is insisted on."""
+
+    credentials: str
+    tls: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skopeo:
+    """A skopeo to run: its command with what all of its verbs take, and its environment."""
+
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+
+    def copy(self, layout: Layout, name: str, access: Access, level: int, moves: Moves) -> None:
+        """Push the layout's image as ``name``, its layers as zstd, those that the registry has or can mount not again.
+
+        Tells ``moves`` what of the unpacked layers was read, notes what was sent. Raises PublishError.
+        """
+        pushed = layout.path / "pushed"
+        argv = [*self.command, "--debug", "copy", f"--authfile={access.credentials}", f"--digestfile={pushed}",
+                f"--dest-tls-verify={str(access.tls).lower()}", "--dest-compress-format=zstd",
+                f"--dest-compress-level={level}", f"oci:{layout.path}", f"docker://{name}"]  # fmt: skip
+        started, whole = list[str](), sum(layout.sizes.values())
+
+        def on_line(line: str) -> None:
+            if sent := SENT.search(line):
+                moves.moved.add(sent[1])
+            if blob := STARTED.match(line):
+                moves.on_move(sum(layout.sizes.get(digest, 0) for digest in started), whole)
+                started.append(blob[1])
+
+        try:
+            stream(argv, log=Path(os.devnull), on_line=on_line, env=self.env)
+        except CommandFailedError as error:
+            raise _refusal(error) from error
+        moves.on_move(whole, whole)
+        moves.digest = pushed.read_text(encoding="ascii").strip()
+
+    def manifest(self, name: str, access: Access) -> str:
+        """The manifest that the registry has under a name, byte by byte; raises PublishError."""
+        argv = [*self.command, "inspect", "--raw", f"--authfile={access.credentials}",
+                f"--tls-verify={str(access.tls).lower()}", f"docker://{name}"]  # fmt: skip
+        try:
+            return capture(argv, env=self.env)
+        except CommandFailedError as error:
+            raise _refusal(error) from error
+
+
+def open_skopeo(store: Store, env: Mapping[str, str]) -> Skopeo:
+    """The skopeo of the store, fetched from the host's Debian mirror when it is not there, or not sound.
+
+    What it learns of blobs stays in the store; policy.json, registries.conf and auth.json of this machine do not count.
+    Raises EngineError (no apt, mirror or signature wrong) and UsageError (no mirror is known).
+    """
+    with store.locked("skopeo"):
+        folder = store.entry("engine", f"skopeo-{platform.machine()}")
+        if not _sound(folder):
+            store.replace(folder, lambda out: _unpack(store, env, out))
+    home = store.entry("engine", "skopeo")
+    (home / "registries.d").mkdir(parents=True, exist_ok=True)
+    (home / "registries.conf").touch()
+    lib = folder / "lib"
+    loader = next(lib.glob("ld-linux-*.so.*"))
+    command = (str(loader), "--library-path", str(lib), str(folder / "skopeo"), "--insecure-policy",
+               f"--registries.d={home / 'registries.d'}", f"--registries-conf={home / 'registries.conf'}",
+               f"--tmpdir={home}")  # fmt: skip
+    bundle = ca_bundle(env)
+    # Only as somebody else than root does it ask XDG_DATA_HOME where to keep what it knows of blobs, not /var/lib.
+    own = {"HOME": str(home), "XDG_DATA_HOME": str(home), "XDG_CONFIG_HOME": str(home), "_CONTAINERS_ROOTLESS_UID": "1"}
+    return Skopeo(command=command, env={**env, **own, **({"SSL_CERT_FILE": str(bundle)} if bundle else {})})
+
+
+def _sound(folder: Path) -> bool:
+    """Whether every file is what was unpacked."""
+    record = folder / RECORD
+    sha256 = json.loads(record.read_text(encoding="utf-8"))["sha256"] if record.is_file() else {"": ""}
+    return all((folder / name).is_file() and file_sha256(folder / name) == found for name, found in sha256.items())
+
+
+def _unpack(store: Store, env: Mapping[str, str], out: Path) -> None:
+    try:
+        with fetch_packages(store, env, PACKAGES) as debs:
+            versions = dict(_take(debs, out / "tree"))
+    except EngineError as error:
+        raise EngineError(error.message, where=error.where, hint=WITHOUT) from error
+    (out / "tree/usr/bin/skopeo").rename(out / "skopeo")
+    (out / "lib").mkdir()
+    for path in (out / "tree/usr/lib").glob("*-linux-gnu/*.so*"):
+        path.rename(out / "lib" / path.name)
+    rmtree(out / "tree")
+    sha256 = {str(path.relative_to(out)): file_sha256(path) for path in sorted(out.rglob("*")) if path.is_file()}
+    record = json.dumps({"versions": versions, "sha256": sha256}, indent=2, sort_keys=True)
+    (out / RECORD).write_text(f"{record}\n", encoding="utf-8")
+
+
+def _take(debs: Sequence[Path], tree: Path) -> list[tuple[str, str]]:
+    """Unpack the packages; their names and versions."""
+    with explained("skopeo cannot be unpacked", hint="see whether the store's disk is full, and run again"):
+        for deb in debs:
+            capture(["dpkg-deb", "--extract", str(deb), str(tree)])
+        fields = [capture(["dpkg-deb", "--show", "--showformat", "${Package} ${Version}", str(deb)]) for deb in debs]
+    return [(name, version) for name, _, version in (field.partition(" ") for field in fields)]
+
+
+def _refusal(error: CommandFailedError) -> PublishError:
+    """What skopeo says last, in its own words."""
+    fatal = FATAL.search(error.tail)
+    reason = fatal[1].replace('\\"', '"') if fatal else error.tail.strip().rpartition("\n")[2] or str(error)
+    return PublishError(reason, hint=LOGIN if any(word in reason for word in UNKNOWN) else None)

@@ -1,0 +1,151 @@
+"""Downloads by content: resumed when broken off, hashed while written, renamed only when the sha256 is right."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.util.retry import Retry
+
+from gb10.errors import FetchError, UsageError
+from gb10.host.artifact import Artifact
+from gb10.host.store import Store, file_sha256, note_use
+
+CHUNK = 1 << 20
+SYSTEM_CA = Path("/etc/ssl/certs/ca-certificates.crt")
+CA_VARIABLES = ("GB10_CA_BUNDLE", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE")
+# The first match wins: requests derives its proxy, certificate and connect-timeout errors from its connection error.
+NETWORK_HINTS: Final = (
+    (requests.exceptions.SSLError, "the server's certificate is not trusted",
+     "set SSL_CERT_FILE to the CA bundle that your network uses"),
+    (requests.exceptions.ProxyError, "the proxy does not answer", "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"),
+    (requests.exceptions.Timeout, "the server does not answer in time", "run the command again: it resumes"),
+    (requests.exceptions.ConnectionError, "the server cannot be reached",
+     "check the network; behind a proxy set HTTPS_PROXY; run again: it resumes"),
+)  # fmt: skip
+
+
+def ca_bundle(env: Mapping[str, str]) -> Path | None:
+    """The CA bundle the user's own settings name, else the system's, else None (the library's). Raises UsageError."""
+    for name in CA_VARIABLES:
+        if env.get(name):
+            if not Path(env[name]).exists():
+                raise UsageError(f"{name} names a CA bundle that does not exist", where=env[name])
+            return Path(env[name])
+    return SYSTEM_CA if SYSTEM_CA.exists() else None
+
+
+def open_session(env: Mapping[str, str]) -> requests.Session:
+    """An HTTP session with the user's proxies, netrc and CA, retrying what is worth retrying."""
+    session = requests.Session()
+    retry = Retry(total=4, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504))
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, HTTPAdapter(max_retries=retry, pool_maxsize=16))
+    bundle = ca_bundle(env)
+    if bundle:
+        session.verify = str(bundle)
+    return session
+
+
+def stored(store: Store, artifact: Artifact) -> Path:
+    """Where the store keeps an artifact, present or not."""
+    return store.entry("downloads", artifact.sha256) / artifact.filename
+
+
+def download(
+    session: requests.Session,
+    store: Store,
+    artifact: Artifact,
+    url: Callable[[], str],
+    on_bytes: Callable[[int], None] = lambda count: None,
+) -> Path:
+    """The artifact's file in the store; ``url`` is asked only when it is absent. Raises FetchError."""
+    final = stored(store, artifact)
+    if final.exists():
+        return final
+    with store.locked(f"download-{artifact.sha256}"):
+        if not final.exists():
+            part = store.root / "tmp" / f"{artifact.sha256}.part"
+            part.parent.mkdir(parents=True, exist_ok=True)
+            _transfer(session, url(), part, artifact, on_bytes)
+            accept(part, artifact, final)
+    return final
+
+
+def _transfer(
+    session: requests.Session, url: str, part: Path, artifact: Artifact, on_bytes: Callable[[int], None]
+) -> None:
+    have = part.stat().st_size if part.exists() else 0
+    if have == artifact.size:
+        return
+    # Compressed on the way, neither the range nor the size would be the file's.
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if 0 < have < artifact.size else {})
+    try:
+        with session.get(url, headers=headers, stream=True, timeout=60, verify=session.verify) as reply:
+            reply.raise_for_status()
+            with part.open("ab" if reply.status_code == 206 else "wb") as out:
+                for block in reply.iter_content(CHUNK):
+                    out.write(block)
+                    on_bytes(len(block))
+    except requests.RequestException as error:
+        raise network_error(error, f"cannot download {artifact.filename}") from error
+
+
+def network_error(error: requests.RequestException, message: str) -> FetchError:
+    """The one clear text for each way in which a network says no: certificate, proxy, time, name, status."""
+    url = redact(str(error.request.url)) if error.request is not None and error.request.url else ""
+    reply = error.response
+    for kind, about, hint in NETWORK_HINTS:
+        if isinstance(error, kind):
+            return FetchError(f"{message}: {about}", where=url or None, hint=hint)
+    status = f"the server answered {reply.status_code} {reply.reason}" if reply is not None else str(error)
+    return FetchError(f"{message}: {status}", where=url or None, hint="run the command again: it resumes")
+
+
+def redact(url: str) -> str:
+    """The URL without the user name and password that it may hold."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def accept(part: Path, artifact: Artifact, final: Path) -> None:
+    """Move a file to its place in the store; raises FetchError, and removes it, when it is not the locked one."""
+    found = file_sha256(part)
+    if found != artifact.sha256:
+        part.unlink()
+        raise FetchError(
+            f"{artifact.filename} is not the file that was locked",
+            where=f"expected sha256 {artifact.sha256}\n   found sha256 {found}",
+            hint="the mirror or a proxy changed it; run again, or point to another index or mirror",
+        )
+    final.parent.mkdir(parents=True, exist_ok=True)
+    part.replace(final)
+
+
+def intact(store: Store, artifact: Artifact, damaged: Callable[[Path], None]) -> bool:
+    """Re-hash what the store holds; a damaged file is told to ``damaged`` and removed, so that it is fetched again."""
+    path = stored(store, artifact)
+    if not path.exists():
+        return False
+    if _is_whole(path, artifact):
+        return True
+    with store.locked(f"download-{artifact.sha256}"):
+        # Another run may have fetched it anew while we hashed or waited.
+        if _is_whole(path, artifact):
+            return True
+        if path.exists():
+            damaged(path)
+            path.unlink()
+    return False
+
+
+def _is_whole(path: Path, artifact: Artifact) -> bool:
+    try:
+        whole = path.stat().st_size == artifact.size and file_sha256(path) == artifact.sha256
+        if whole:
+            note_use(path)
+        return whole
+    except FileNotFoundError:
+        return False

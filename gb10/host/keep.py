@@ -1,0 +1,135 @@
+"""What the store keeps: its entries with size, age and reason; removing some, re-hashing all."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gb10.host.store import SEAL, Store, file_sha256
+
+ROOMS: Final = {
+    "checkouts": "checkout",
+    "downloads": "download",
+    "programs": "program",
+    "proofs": "image",
+    "resolved": "resolved",
+    "rootfss": "rootfs",
+    "scans": "image",
+    "trees": "tree",
+    "wheels": "wheel",
+}
+"""The rooms whose entries can be made or fetched again, and the word that begins the name of an entry's lock; ``image``
+is the lock itself: a build holds it from its first step to its last."""
+BUILDS: Final = "image"
+IN_USE: Final = 3600.0
+"""Seconds: what was read or written so lately may be part of a build that runs now."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One entry: ``size`` in bytes on disk, ``used`` the last time (Unix) at which a file of it was read or written."""
+
+    room: str
+    key: str
+    path: Path
+    size: int
+    used: float
+    why: str
+
+    @property
+    def what(self) -> str:
+        """Its largest file, by name."""
+        sizes = [(stat.st_size, name) for name, stat in _stats(self.path) if Path(name).name != SEAL]
+        return Path(max(sizes)[1]).name if sizes else self.key
+
+
+def entries(store: Store, reasons: Mapping[tuple[str, str], str]) -> tuple[Entry, ...]:
+    """Every entry as they would go: what ``reasons`` (by room and key) does not name first, then by last use."""
+    found = [_entry(path, reasons) for room in ROOMS for path in _folders(store.root / room)]
+    return tuple(sorted(found, key=lambda entry: (bool(entry.why), entry.used)))
+
+
+def choose(found: tuple[Entry, ...], total: int, *, keep: int | None, age: float | None, now: float) -> list[Entry]:
+    """What goes: all that is unused for ``age`` seconds, then in its order until ``total`` bytes are ``keep``."""
+    chosen, younger = list[Entry](), list[Entry]()
+    for entry in found:
+        unused = now - entry.used
+        if unused >= IN_USE:
+            (chosen if age is not None and unused > age else younger).append(entry)
+    total -= sum(entry.size for entry in chosen)
+    for entry in younger:
+        if keep is None or total <= keep:
+            break
+        chosen.append(entry)
+        total -= entry.size
+    return chosen
+
+
+def drop(store: Store, entry: Entry, still: Callable[[Entry], bool] = lambda entry: True) -> bool:
+    """Remove an entry, whole, if ``still`` says so once nobody else can change it; False when it stays."""
+    word = ROOMS[entry.room]
+    with store.tried(word if word == BUILDS else f"{word}-{entry.key}") as free:
+        gone = free and still(entry)
+        if gone:
+            store.discard(entry.path)
+    return gone
+
+
+def idle(entry: Entry) -> bool:
+    """Whether an entry is unused as we speak: another run may have come to use it since it was listed."""
+    return time.time() - _used(_stats(entry.path)) >= IN_USE
+
+
+def damaged(entry: Entry) -> bool | None:
+    """Whether an entry is not what its name or its seal says; None for one that has neither. Is no use of it."""
+    mark = entry.path / SEAL
+    files = [Path(name) for name, _ in _stats(entry.path) if Path(name).name != SEAL]
+    if not files or (entry.room != "downloads" and not mark.exists()):
+        return None
+    try:
+        found = {_hash(path).encode() for path in files}
+        return found != {entry.key.encode()} if entry.room == "downloads" else mark.read_bytes() not in found
+    except FileNotFoundError:  # removed, or made anew, meanwhile
+        return None
+
+
+def disk(path: Path) -> int:
+    """Bytes on disk below a path, each hard link once."""
+    return _size(_stats(path))
+
+
+def _entry(path: Path, reasons: Mapping[tuple[str, str], str]) -> Entry:
+    room, key, stats = path.parent.name, path.name, list(_stats(path))
+    return Entry(room=room, key=key, path=path, size=_size(stats), used=min(_used(stats), time.time()),
+                 why=reasons.get((room, key), ""))  # fmt: skip
+
+
+def _size(stats: Iterable[tuple[str, os.stat_result]]) -> int:
+    return sum({(stat.st_dev, stat.st_ino): stat.st_blocks * 512 for _, stat in stats}.values())
+
+
+def _used(stats: Iterable[tuple[str, os.stat_result]]) -> float:
+    return max((max(stat.st_atime, stat.st_mtime) for _, stat in stats), default=0.0)
+
+
+def _hash(path: Path) -> str:
+    """A file's sha256; its times stay what they were."""
+    stat = path.stat()
+    found = file_sha256(path)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    return found
+
+
+def _folders(room: Path) -> Iterator[Path]:
+    yield from (path for path in (room.iterdir() if room.is_dir() else ()) if path.is_dir())
+
+
+def _stats(path: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Every file below a path that is there now; an engine has hundreds of thousands, and removes some meanwhile."""
+    for folder, _, files in os.walk(path):
+        for name in files:
+            with suppress(FileNotFoundError):
+                yield f"{folder}/{name}", os.lstat(f"{folder}/{name}")

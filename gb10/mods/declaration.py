@@ -1,0 +1,79 @@
+"""What a mod says of itself: ``mod.yaml``, and whether it is for a release. Pure."""
+
+from typing import Annotated, Final
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+from pydantic import AfterValidator, Field
+
+from gb10.errors import UsageError
+from gb10.recipe.document import parse_document
+from gb10.recipe.fields import Model, Name, Sentence
+
+RECORD: Final = "mod.yaml"
+
+
+def _releases(text: str) -> str:
+    try:
+        SpecifierSet(text)
+    except InvalidSpecifier as error:
+        raise ValueError(f"{text!r} names no releases: write for example '>=0.24,<0.34'") from error
+    return text
+
+
+def _release(text: str) -> str:
+    try:
+        Version(text)
+    except InvalidVersion as error:
+        raise ValueError(f"{text!r} is no release: write for example '0.24.0'") from error
+    return text
+
+
+Releases = Annotated[str, AfterValidator(_releases)]
+Release = Annotated[str, AfterValidator(_release)]
+
+
+class ModRecord(Model):
+    """What a mod does, why, for which releases of which engines, and when it can go."""
+
+    what: Sentence
+    why: Sentence
+    upstream: str | None = None
+    engines: dict[Name, Releases]
+    fixed: dict[Name, Release] = Field(default_factory=dict)
+    """By engine, the first release that needs the mod no more."""
+    network: bool = False
+    untuned: bool = False
+    """It brings numbers that nobody has measured on a GB10: safe, not fast."""
+    delete_when: Sentence
+
+
+def parse_record(text: str, where: str) -> ModRecord:
+    """The record of a mod; raises UsageError with file:line:col for every mistake."""
+    return parse_document(text, ModRecord, where=where, what="record of a mod")
+
+
+def unfit(record: ModRecord, engine: str, version: str) -> str | None:
+    """Why a mod is not for a release, None when it is; a local version (``+gb10.…``) is the release it came from."""
+    release = Version(Version(version).public)
+    if engine in record.fixed and release >= Version(record.fixed[engine]):
+        return f"already upstream: {engine} {version} does not need it (fixed in {engine} {record.fixed[engine]})"
+    if engine not in record.engines:
+        return f"it is for {_spell(record)}, not for {engine}"
+    if not SpecifierSet(record.engines[engine], prereleases=True).contains(release):
+        return f"it is for {_spell(record)}, the image has {engine} {version}"
+    return None
+
+
+def require_fit(record: ModRecord, name: str, engine: str, version: str) -> None:
+    """Raise UsageError for a mod that is not for this release."""
+    reason = unfit(record, engine, version)
+    if reason:
+        hint = f"leave it out, or widen engines in its {RECORD} once you have tried it"
+        if reason.startswith("already upstream"):
+            hint = f"leave out --mod {name}: nothing was changed"
+        raise UsageError(f"the mod {name} is not for {engine} {version}", where=reason, hint=hint)
+
+
+def _spell(record: ModRecord) -> str:
+    return " and ".join(f"{engine} {releases}" for engine, releases in sorted(record.engines.items()))

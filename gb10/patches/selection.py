@@ -1,0 +1,230 @@
+"""What is patched in a build: chosen by series, release and --patch when planned, applied strictly when it runs."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from packaging.utils import parse_sdist_filename, parse_wheel_filename
+from packaging.version import Version
+
+from gb10.errors import PatchError, UsageError
+from gb10.patches.foreign import Applied, Foreign, apply_foreign, find_foreign, load_foreign
+from gb10.patches.places import harmless, installed, placed
+from gb10.patches.release_files import load_releases
+from gb10.patches.releases import PINS, Releases, told_version
+from gb10.patches.series import Patch, load_series
+from gb10.patches.status import refuse, series_root
+from gb10.patches.tree import Below, Changed, Tree, open_tree
+from gb10.patches.verdict import changes_of, judge_series, variants_for
+from gb10.plan.inputs import used_sources
+from gb10.plan.options import PatchUse
+from gb10.recipe.fields import Architecture
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.locked import Lock
+from gb10.workshop import Workshop
+
+AGAIN = "run the command again"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where an image's lock has a source: a project's files, or the folder in which a compiled archive bundles it."""
+
+    project: str
+    version: Version
+    folder: str = ""
+
+
+def plan_patches(
+    shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, by_hand: Sequence[str]
+) -> tuple[PatchUse, ...]:
+    """The patches of a build: of the recipe's series those for the locked releases, then those given by hand.
+
+    A bundled source's series is for wheels that are compiled over it: without one it is not planned.
+
+    Raises PatchError and UsageError for a series or a diff that is none, or is for nothing in the image.
+    """
+    lock = used_sources(recipe, lock)
+    locked = locked_releases(lock, target)
+    releases = load_releases(shop)
+    places = {source: find_place(releases, source, lock, locked) for source in recipe.patches}
+    series = [use for source, place in places.items() for use in _from_series(shop, source, lock, place)]
+    over = {recipe.project(wheel.cutlass_source) for wheel in recipe.built.values() if wheel.method != "aot"}
+    projects = {recipe.project(name) for wheel in recipe.built.values() if wheel.method == "source"
+                for name in (wheel.source, *wheel.handed_in)}  # fmt: skip
+    hand = tuple(
+        replace(use, compiled=use.compiled and use.project in projects)
+        for text in by_hand
+        for use in _by_hand(releases, text, lock, locked)
+    )
+    _check_compiled(hand, over)
+    _check_used(hand, {recipe.project(wheel.source) for wheel in recipe.built.values() if wheel.method == "aot"})
+    return (*(use for use in series if not use.folder or use.project in over), *hand)
+
+
+def _check_compiled(uses: Sequence[PatchUse], over: Collection[str]) -> None:
+    """Raise UsageError for a patch of a bundled source that nothing is compiled over: it would change nothing."""
+    for use in uses:
+        if use.folder and use.project not in over:
+            raise UsageError(f"{use.source} lies in the archive of {use.project}, and nothing is compiled over it here",
+                             hint=f"do not patch {use.source}, or add a wheel of method extension")  # fmt: skip
+
+
+def _check_used(uses: Sequence[PatchUse], compiled_whole: Collection[str]) -> None:
+    """Raise UsageError for a diff that would change nothing here, and be recorded all the same."""
+    for use in uses:
+        if not (use.installable or use.compiled or use.folder or use.project in compiled_whole):
+            raise UsageError(f"{use.name} changes nothing that the image of {use.project} takes from its wheel",
+                             where=use.path,
+                             hint="what is compiled is patched there: name its targets, --targets")  # fmt: skip
+
+
+def locked_releases(lock: Lock, target: Architecture) -> dict[str, Version]:
+    """Project -> its locked release; raises UsageError when its wheel and its source archive are of two."""
+    wheels = {wheel.name: Version(wheel.version) for wheel in lock.wheels.image[target]}
+    sdists = {sdist.name: Version(sdist.version) for sdist in lock.sdists.values()}
+    two = [name for name, version in sdists.items() if wheels.get(name, version).public != version.public]
+    if two:
+        raise UsageError(f"{two[0]} is locked as the wheel {wheels[two[0]]} and as the source {sdists[two[0]]}",
+                         hint="patches are for one release: name the same in requirements and sources")  # fmt: skip
+    return wheels | sdists
+
+
+def find_place(releases: Releases, source: str, lock: Lock, locked: Mapping[str, Version]) -> Place | None:
+    """None for a source of which the image has nothing; raises UsageError when no pin says what an archive bundles."""
+    known = releases.source(source)
+    if source in lock.sdists:
+        return Place(project=source, version=locked[source])
+    if known.projects:
+        project = next((name for name in known.projects if name in locked), None)
+        return Place(project=project, version=locked[project]) if project else None
+    for sdist in lock.sdists.values():
+        if found := known.bundled(sdist.sha256):
+            return Place(project=sdist.name, version=found[0], folder=found[1])
+    archives = ", ".join(sdist.filename for sdist in lock.sdists.values()) or "none"
+    raise UsageError(f"no pin says that a source archive of this image bundles {source}",
+                     where=f"source archives: {archives}",
+                     hint=f"name one as a release of {source} in patches/{PINS}, or do not patch it")  # fmt: skip
+
+
+def _from_series(shop: Workshop, source: str, lock: Lock, place: Place | None) -> Iterator[PatchUse]:
+    """Of a project that is there as a wheel alone, and not compiled, only what a wheel holds."""
+    patches = load_series(series_root(shop), source)
+    for patch in variants_for(patches, place.version) if place else ():
+        if place and patch.applies_to(place.version) and (patch.installable or place.project in lock.sdists):
+            yield PatchUse(source=source, project=place.project, name=patch.name, sha256=patch.sha256,
+                           installable=patch.installable and not place.folder, compiled=not patch.installable,
+                           folder=place.folder)  # fmt: skip
+
+
+def _by_hand(releases: Releases, text: str, lock: Lock, locked: Mapping[str, Version]) -> Iterator[PatchUse]:
+    """``FILE``, ``DIR``, or ``SOURCE=FILE`` where the paths in it do not tell whose it is."""
+    if "://" in text:
+        raise UsageError(f"--patch {text} is a URL", hint="download it, read it, and give the file")
+    source, _, place = text.partition("=") if "=" in text and not Path(text).exists() else ("", "", text)
+    if source:
+        releases.source(source)
+    for file in find_foreign(Path(place)):
+        patch = load_foreign(file, source or None)
+        at = find_place(releases, patch.source, lock, locked)
+        if at is None:
+            raise UsageError(f"{file} changes {patch.source}, which is not in this image",
+                             hint="choose the engine whose package it changes: --engine")  # fmt: skip
+        paths = [diff.path for diff in patch.diffs if not harmless(diff.path)]
+        wheel = any(installed(placed(path, patch.source, wheel=True)) for path in paths)
+        compiled = not all(installed(placed(path, patch.source, wheel=False)) for path in paths)
+        yield PatchUse(source=patch.source, project=at.project, name=patch.name, sha256=patch.sha256,
+                       path=str(file.absolute()), installable=wheel and not at.folder,
+                       compiled=compiled, folder=at.folder)  # fmt: skip
+
+
+def patched_files(
+    shop: Workshop, source: Path, uses: Sequence[PatchUse], *, tell: Callable[[str], None] | None = None
+) -> Mapping[str, bytes | None]:
+    """What the patches change in a wheel or a source archive; each is told. Raises PatchError."""
+    tree = open_tree(source)
+    changes: dict[str, bytes | None] = {}
+    for folder in dict.fromkeys(use.folder for use in uses):
+        own = [use for use in uses if use.folder == folder]
+        part = _part(shop, Changed(tree, changes), source.name, own[0])
+        start = f"{folder}/" if folder else ""
+        changes |= {start + path: content for path, content in _changes(shop, part, own, tell or shop.talk.say).items()}
+    return changes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Part:
+    """Files that are patched as one release: all of an archive or a wheel, or what it bundles in a folder."""
+
+    tree: Tree
+    version: Version
+    label: str
+
+
+def _part(shop: Workshop, tree: Tree, file: str, use: PatchUse) -> _Part:
+    """The part that a patch is for; raises PatchError when what is bundled does not tell its release."""
+    if not use.folder:
+        sdist = f"{file.removesuffix('.gz')}.gz"  # what comes from git is a plain tar
+        version = (parse_wheel_filename(file) if tree.installed else parse_sdist_filename(sdist))[1]
+        return _Part(tree=tree, version=version, label=file)
+    told = load_releases(shop).source(use.source).told
+    if told is None:
+        raise PatchError(f"patches/{PINS} changed while it was used", hint=AGAIN)
+    below, label = Below(tree, use.folder), f"{file}, {use.folder}"
+    return _Part(tree=below, version=told_version(use.source, told, below, label), label=label)
+
+
+def _changes(
+    shop: Workshop, part: _Part, uses: Sequence[PatchUse], tell: Callable[[str], None]
+) -> dict[str, bytes | None]:
+    """The changed files of one part, by their paths in it."""
+    verdicts = judge_series(_planned(shop, uses), part.version, part.tree)
+    refuse(verdicts, part.version)
+    for verdict in verdicts:
+        tell(f"{verdict.patch.place}: applied to {part.label}{_moved(verdict.offsets)}")
+    changes = changes_of(verdicts)
+    for use in uses:
+        if use.path is not None:
+            applied = _apply(use, Changed(part.tree, changes))
+            for line in (f"{use.taken.path if use.taken else use.path}: applied to {part.label}", *applied.notes):
+                tell(line)
+            changes |= applied.changes
+    return changes
+
+
+def _apply(use: PatchUse, tree: Tree) -> Applied:
+    """One diff by hand on what the patches before it left. Raises PatchError."""
+    try:
+        return apply_foreign(_unchanged(use), tree, halved=use.compiled)
+    except PatchError as error:
+        if use.taken is None:
+            raise
+        raise PatchError(f"{use.taken.path} changes what patches of this build change, too", where=error.where,
+                         hint=f"the series of {use.source} is applied first: take back in the checkout what it does\n"
+                              f"./build.py patches status --source {use.source} lists it") from error  # fmt: skip
+
+
+def _planned(shop: Workshop, uses: Sequence[PatchUse]) -> list[Patch]:
+    """The very patches of the series that were planned; raises PatchError when one is not what it was."""
+    ours = [use for use in uses if use.path is None]
+    series = {source: load_series(series_root(shop), source) for source in {use.source for use in ours}}
+    found = []
+    for use in ours:
+        patch = next((patch for patch in series[use.source] if patch.name == use.name), None)
+        if patch is None or patch.sha256 != use.sha256:
+            raise PatchError(f"patches/{use.source}/{use.name} changed while it was used", hint=AGAIN)
+        found.append(patch)
+    return found
+
+
+def _moved(offsets: Mapping[str, tuple[int, ...]]) -> str:
+    parts = [f"{path} at {', '.join(f'{offset:+}' for offset in found)} lines" for path, found in offsets.items()]
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def _unchanged(use: PatchUse) -> Foreign:
+    """The diff that was planned; raises PatchError when the file has changed since."""
+    patch = load_foreign(Path(use.path or ""), use.source)
+    if patch.sha256 != use.sha256:
+        raise PatchError(f"{use.name} changed while it was used", where=use.path, hint=AGAIN)
+    return patch

@@ -1,1 +1,0 @@
-"""The pipeline: plan, fetch, compile, assemble, prove; each module is one phase."""

@@ -1,0 +1,72 @@
+"""The catalog: what the checkout holds (recipes, templates, stage scripts, kernels), read once and digested."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from gb10.errors import UsageError
+from gb10.plan.values import Toolkit
+from gb10.recipe.kernel_sets import read_sets
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The checkout's own files that decide bytes."""
+
+    root: Path
+
+    def recipe(self, engine: str) -> Path:
+        """The image recipe of an engine (``vllm``) or a recipe file; raises UsageError that lists the engines."""
+        direct = Path(engine)
+        if direct.suffix in {".yaml", ".yml"} and direct.exists():
+            return direct
+        path = self.root / "recipes/images" / f"{engine}.yaml"
+        if not path.exists():
+            raise UsageError(f"no image recipe {engine!r}", where=str(path), hint=f"known: {', '.join(self.engines())}")
+        return path
+
+    def engines(self) -> tuple[str, ...]:
+        """The engines that have an image recipe."""
+        return tuple(sorted(path.stem for path in (self.root / "recipes/images").glob("*.yaml")))
+
+    @cached_property
+    def templates(self) -> Mapping[str, str]:
+        """Template name -> text."""
+        folder = self.root / "templates"
+        return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.j2"))}
+
+    @cached_property
+    def contents(self) -> Mapping[str, bytes]:
+        """Every file of ours that a stage may read, unpacks a base or patches a file, named as the plan names them."""
+        rooms = {"inside/": self.root / "gb10/inside", "debian/": self.root / "gb10/debian",
+                 "patches/": self.root / "gb10/patches", "kernels/": self.root / "recipes/kernels",
+                 "units/": self.root / "kernels", "benches/": self.root / "benches"}  # fmt: skip
+        return {prefix + path.relative_to(folder).as_posix(): path.read_bytes()
+                for prefix, folder in rooms.items() for path in _files(folder)}  # fmt: skip
+
+    @cached_property
+    def toolkit(self) -> Toolkit:
+        """What keys are made of: digests of the very bytes of ``contents``, the templates, the kernel sets."""
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in self.contents.items()}
+        return Toolkit(digests=digests, templates=self.templates, kernel_sets=read_sets(self.contents))
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def tree_digest(folder: Path) -> str:
+    """Digest of a directory's names, modes, links and contents; times and owners do not matter."""
+    lines = []
+    for path in sorted(folder.rglob("*")):
+        content = path.readlink().as_posix() if path.is_symlink() else _sha256(path) if path.is_file() else "dir"
+        lines.append(f"{path.relative_to(folder).as_posix()} {path.lstat().st_mode:o} {content}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -1,0 +1,138 @@
+"""The step of a wheel that is compiled: its key is over everything that decides a byte of it. Pure."""
+
+import datetime
+import difflib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from gb10.errors import UsageError
+from gb10.host.digest import digest
+from gb10.plan.inputs import wheel_inputs
+from gb10.plan.options import Options
+from gb10.plan.render import wheel_dockerfile
+from gb10.plan.values import Plan, Step, Toolkit
+from gb10.recipe.builds import WheelBuild
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.kernel_sets import KernelSet, content, target_wheels
+
+BLANK: Final = "0" * 64
+NO_DAY: Final = datetime.date(1980, 1, 1)
+INSTALLER: Final = "inside/install.py"
+# What a compile stage finds in its /inside, by method; a folder stands for every file below it, as in Toolkit.of.
+# All take the compile cache's settings from aot.py, and write their archive by pack_wheel.py.
+COMPILE_SCRIPTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "aot": tuple(f"inside/{name}" for name in (
+        "aot.py", "cuda_home.py", "jit_cache.py", "launch.py", "pack_wheel.py", "stub_torch")),
+    "extension": tuple(f"inside/{name}" for name in (
+        "aot.py", "cuda_home.py", "extension.py", "gb10_kernels.py", "launch.py", "pack_extension.py",
+        "pack_wheel.py")),
+    "source": tuple(f"inside/{name}" for name in (
+        "aot.py", "cmake_manifest.py", "cmake_nested.py", "cmake_targets.py", "cuda_home.py", "extension.py",
+        "launch.py", "pack_targets.py", "pack_wheel.py")),
+}  # fmt: skip
+PATCHER: Final = tuple(
+    f"patches/{name}.py" for name in ("apply", "diff", "foreign", "graft", "parse", "places", "verdict")
+)
+UNPACKER: Final = tuple(
+    f"debian/{name}.py"
+    for name in (
+        "accounts",
+        "alternatives",
+        "configure",
+        "database",
+        "linker",
+        "package",
+        "rootfs",
+        "stanza",
+        "tree",
+    )
+)
+
+
+def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
+    """A compiled wheel. Neither the day of the lock nor the number of jobs decides a byte of it."""
+    lock, options, build = draft.lock, draft.options, draft.recipe.wheels[name]
+    inputs = wheel_inputs(draft, name)
+    needs = (tools.name, *(base for base in inputs.bases if base not in tools.needs))
+    kernels = kernel_set(build, toolkit)
+    _check_release(draft.recipe, build, kernels)
+    step = Step(name=name, kind="wheel", key=BLANK, needs=needs, files=inputs.files, about=_about(build, options),
+                kernels=kernels)  # fmt: skip
+    undated = replace(draft, lock=lock.model_copy(update={"created": NO_DAY}))
+    text = wheel_dockerfile(undated, step, toolkit.templates)
+    _check_units(build, toolkit)
+    compilers = [[deb.sha256 for deb in lock.debs.build[options.build]], [file.sha256 for file in tools.files]]
+    own = [toolkit.of(INSTALLER, *compile_files(build), *UNPACKER), content(kernels) if kernels else None]
+    uses = [[use.sha256, use.folder] for origin in inputs.origins for use in origin.patches]
+    patched = [uses, toolkit.of(*PATCHER)] if uses else []
+    files = [file.sha256 for file in inputs.files]
+    return replace(step, key=digest(["wheel", text, files, compilers, own, *_python(draft, build), *patched]))
+
+
+def _about(build: WheelBuild, options: Options) -> str:
+    compiled = f", compiled as {options.arch.kernels}" if options.arch.kernels != str(options.arch) else ""
+    what = ", ".join(build.targets) if build.method == "source" else build.kernels
+    return f"{build.method} {what} for {options.arch}{', as its CMake chooses' if build.targets else compiled}"
+
+
+def _python(draft: Plan, build: WheelBuild) -> list[str]:
+    """The target's Python headers, which an engine's project is compiled with: of the image's base they alone."""
+    if build.method != "source":
+        return []
+    name = f"libpython{draft.recipe.python}-dev"
+    found = [deb.sha256 for deb in draft.lock.debs.image[draft.options.target] if deb.name == name]
+    if not found:
+        raise UsageError(f"the image has no {name}, whose headers {build.source} is compiled with",
+                         hint="add python3-dev to base.packages.image in the recipe")  # fmt: skip
+    return found
+
+
+def compile_files(build: WheelBuild) -> tuple[str, ...]:
+    """What the compile stage of a wheel reads of ours, as Toolkit.of takes it."""
+    units = (f"units/{build.kernels}",) if build.method == "extension" else ()
+    return (*COMPILE_SCRIPTS[build.method], *units)
+
+
+def kernel_set(build: WheelBuild, toolkit: Toolkit) -> KernelSet | None:
+    """The kernel set of a wheel, None for a project's targets; raises UsageError for one that is not there."""
+    if build.kernels is None:
+        return None
+    owner = f"{_owner(build)}-"
+    known = [name.removeprefix(owner) for name in sorted(toolkit.kernel_sets) if name.startswith(owner)]
+    if build.kernels not in known:
+        closest = difflib.get_close_matches(build.kernels, known, n=1, cutoff=0.0)
+        hint = f"known: {', '.join(known)}; closest is {closest[0]}" if closest else "write it: nothing is there yet"
+        raise UsageError(f"the source {_owner(build)} has no kernel set {build.kernels!r}",
+                         where=f"recipes/kernels/{owner}{build.kernels}.toml", hint=hint)  # fmt: skip
+    return toolkit.kernel_sets[owner + build.kernels]
+
+
+def with_headers(recipe: Recipe, toolkit: Toolkit) -> Recipe:
+    """The recipe whose wheels read what their kernel sets need of the target, too; raises UsageError as kernel_set."""
+    wheels = dict(recipe.wheels)
+    for name in recipe.built:
+        headers = dict.fromkeys((*wheels[name].headers, *target_wheels(kernel_set(wheels[name], toolkit) or {})))
+        wheels[name] = wheels[name].model_copy(update={"headers": tuple(headers)})
+    return recipe.model_copy(update={"wheels": wheels})
+
+
+def _owner(build: WheelBuild) -> str:
+    """Whose kernels they are: a source's, or ours."""
+    return "gb10" if build.method == "extension" else build.source
+
+
+def _check_release(recipe: Recipe, build: WheelBuild, kernels: KernelSet | None) -> None:
+    """Raise UsageError when a set was not held against the release: names and factories change with them."""
+    release = (recipe.sources[build.source].sdist or "").partition("==")[2]
+    releases = (kernels or {}).get("flashinfer", [release])
+    if release not in releases:
+        raise UsageError(f"the kernel set {build.kernels} is for FlashInfer {', '.join(releases)}, not {release}",
+                         where=f"recipes/kernels/{_owner(build)}-{build.kernels}.toml",
+                         hint="hold the set against that release, then add it there")  # fmt: skip
+
+
+def _check_units(build: WheelBuild, toolkit: Toolkit) -> None:
+    if not all(toolkit.of(name) for name in compile_files(build)):
+        raise UsageError(f"the kernel set {build.kernels} has no units", where=f"kernels/{build.kernels}",
+                         hint="put its .cu and .cpp files there")  # fmt: skip

@@ -1,0 +1,114 @@
+"""What decides an image beside its recipe and lock: the arch, the patches, what the command line adds. Pure."""
+
+from dataclasses import dataclass, replace
+
+from gb10.errors import UsageError
+from gb10.recipe.arch import Arch
+from gb10.recipe.fields import Architecture
+from gb10.recipe.machine import MACHINES
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Overlay:
+    """A directory copied over the image's root as its last layer."""
+
+    path: str
+    digest: str
+
+
+def short_label(name: str, sha256: str) -> str:
+    """``name@sha256``, the digest cut to 12 digits."""
+    return f"{name}@{sha256[:12]}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """Whose work a patch is: a local checkout at ``path``. ``commit`` is empty where git knows none.
+
+    It tells people where a change came from, and is in no key: the patch's content alone decides.
+    """
+
+    path: str
+    commit: str = ""
+    dirty: bool = False
+
+    @property
+    def label(self) -> str:
+        """As labels name it."""
+        return f"{self.commit or 'no-commit'}{'-dirty' if self.dirty else ''}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PatchUse:
+    """A patch that is applied to a locked file of ``project``; ``path`` is where one given by hand was read.
+
+    ``folder``: where the project's source archive bundles the patched source; empty for the project itself.
+    """
+
+    source: str
+    project: str
+    name: str
+    sha256: str
+    path: str | None = None
+    installable: bool = True
+    """Whether a wheel holds what it changes; else only a source archive that is compiled does."""
+    compiled: bool = False
+    """Whether it changes what an engine's own project compiles; a diff given by hand may do both."""
+    folder: str = ""
+    taken: Taken | None = None
+    """The checkout that it was made from, where it is no file of the user's."""
+
+    @property
+    def label(self) -> str:
+        """As labels name it."""
+        return short_label(self.name, self.sha256)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mod:
+    """A folder with ``run.sh`` that changes the image so far; ``path`` is where it lies, ``digest`` what it holds."""
+
+    name: str
+    path: str
+    digest: str
+    network: bool = False
+
+    @property
+    def label(self) -> str:
+        """As labels name it."""
+        return short_label(self.name, self.digest)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """What the command line decides; ``build`` is the architecture of the building machine."""
+
+    arch: Arch
+    platform: str
+    build: Architecture
+    overlay: Overlay | None = None
+    patches: tuple[PatchUse, ...] = ()
+    mods: tuple[Mod, ...] = ()
+    targets: tuple[str, ...] = ()
+    """Targets of the engine's own project that the command line names, and not the recipe."""
+    kernels: str | None = None
+    """The kernel set of the engine's kernels that the command line names, and not the recipe."""
+    refs: tuple[str, ...] = ()
+    """Sources of which the command line names another release than the recipe."""
+
+    def patches_of(self, project: str) -> tuple[PatchUse, ...]:
+        """The patches for one project's files, in order."""
+        return tuple(use for use in self.patches if use.project == project)
+
+    @property
+    def nameless(self) -> "Options":
+        """The options without whose work the patches are: what keys are made of."""
+        return replace(self, patches=tuple(replace(use, taken=None) for use in self.patches))
+
+    @property
+    def target(self) -> Architecture:
+        """The image's architecture, in Debian's and OCI's spelling."""
+        for name in MACHINES:
+            if self.platform == f"linux/{name}":
+                return name
+        raise UsageError(f"unsupported platform {self.platform!r}", hint="valid: linux/arm64, linux/amd64")

@@ -1,0 +1,169 @@
+"""Rendering: a plan becomes Dockerfile text, bake JSON, labels and environment. Pure."""
+
+import calendar
+import json
+from collections.abc import Mapping
+
+from jinja2 import DictLoader, Environment, StrictUndefined
+
+from gb10.plan.inputs import CUTLASS_FOLDER, program_inputs, wheel_inputs
+from gb10.plan.options import PatchUse
+from gb10.plan.values import Plan, Program, Step
+from gb10.recipe.arch import Arch, parse_arch
+from gb10.recipe.builds import WheelBuild
+from gb10.recipe.machine import MACHINES, glibc, uv_platform
+
+# 1980-01-01, in seconds: our wheels have one date, so that a new lock of the same files keeps their keys.
+OLDEST_ZIP = 315_532_800
+NAMESPACE = "io.github.gb10"
+
+
+def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
+    """The image's Dockerfile."""
+    recipe, options = plan.recipe, plan.options
+    return _render(
+        templates, "image.Dockerfile.j2", plan, platform=options.platform,
+        layers=[step.name for step in plan.of_kind("layer")],
+        built=[step.name for step in plan.of_kind("layer") if not step.files],
+        grafts=[(step.name, _below(plan, step)) for step in plan.of_kind("graft")],
+        overlay=bool(options.overlay),
+        mods=list(zip((step.name for step in plan.of_kind("mod")), options.mods, strict=True)),
+        scanned=scanned(plan),
+        env=environment(plan), labels=sorted(labels(plan).items()),
+        user=recipe.user, workdir=recipe.workdir, entrypoint=recipe.entrypoint, command=recipe.command,
+    )  # fmt: skip
+
+
+def scanned(plan: Plan) -> list[str]:
+    """The stages whose files are the image's layers, lowest first; the plan's record above them is no program."""
+    return [
+        "base",
+        *(step.name for step in plan.of_kind("layer")),
+        *(step.name for step in plan.of_kind("graft")),
+        "settings",
+        *(["overlay"] if plan.options.overlay else []),
+        *(step.name for step in plan.of_kind("mod")),
+    ]
+
+
+def _below(plan: Plan, graft: Step) -> str:
+    """The layer that holds upstream's wheel."""
+    return next(step.name for step in plan.of_kind("layer") if graft.files[0] in step.files)
+
+
+def wheel_dockerfile(
+    plan: Plan, step: Step, templates: Mapping[str, str], *, jobs: str = "", shared: bool = False
+) -> str:
+    """The Dockerfile that compiles one wheel.
+
+    ``jobs``, in words of the stage's shell, and a ``shared`` compile cache are in no key: it is over the text without.
+    """
+    arch, build = plan.options.arch, plan.recipe.wheels[step.name]
+    return _render(
+        templates, "targets.Dockerfile.j2" if build.method == "source" else "wheel.Dockerfile.j2", plan,
+        step=step, wheel=build, oldest_zip=OLDEST_ZIP, python=plan.recipe.python, jobs=jobs, shared=shared,
+        arch=arch, compiled=parse_arch(arch.kernels), machine=MACHINES[plan.options.target],
+        origins=wheel_inputs(plan, step.name).origins, cutlass=_cutlass(plan, build),
+        version=plan.recipe.version,
+    )  # fmt: skip
+
+
+def _cutlass(plan: Plan, build: WheelBuild) -> str:
+    """Below the archive that brings it: the folder that bundles it, or nothing when the archive is it."""
+    return "" if plan.recipe.sources[build.cutlass_source].git else f"/{CUTLASS_FOLDER}"
+
+
+def program_dockerfile(
+    plan: Plan, program: Program, step: Step, templates: Mapping[str, str], *, jobs: str = "", shared: bool = False
+) -> str:
+    """The Dockerfile that compiles a program, and runs what the build machine can check of it."""
+    return _render(
+        templates, "program.Dockerfile.j2", plan,
+        step=step, program=program, python=plan.recipe.python, jobs=jobs, shared=shared, arch=plan.options.arch,
+        compiled=parse_arch(plan.options.arch.kernels), machine=MACHINES[plan.options.target],
+        origins=program_inputs(plan, program).origins, cutlass=CUTLASS_FOLDER,
+        native=plan.options.build == plan.options.target,
+    )  # fmt: skip
+
+
+def scan_dockerfile(plan: Plan, reference: str, platform: str, templates: Mapping[str, str]) -> str:
+    """The Dockerfile that scans an image of the engine, of whatever platform, on the build platform."""
+    return _render(templates, "scan.Dockerfile.j2", plan, reference=reference, platform=platform)
+
+
+def _render(templates: Mapping[str, str], name: str, plan: Plan, **values: object) -> str:
+    jinja = Environment(loader=DictLoader(dict(templates)), undefined=StrictUndefined, keep_trailing_newline=True,
+                        autoescape=False)  # fmt: skip
+    jinja.filters["quoted"] = json.dumps
+    jinja.filters["json"] = lambda value: json.dumps(list(value))
+    return jinja.get_template(name).render(
+        title=plan.tags[0], key12=plan.key[:12], build=plan.options.build,
+        uv_platform=uv_platform(plan.options.target, glibc(plan.recipe.base.suite)), epoch=epoch(plan),
+        cc=compiler(plan, "gcc"), cxx=compiler(plan, "g++"), **values,
+    )  # fmt: skip
+
+
+def compiler(plan: Plan, name: str) -> str:
+    """The build platform's compiler for the image's machine: the plain one, or the cross one."""
+    if plan.options.build == plan.options.target:
+        return name
+    return f"{MACHINES[plan.options.target]}-linux-gnu-{name}"
+
+
+def epoch(plan: Plan) -> int:
+    """SOURCE_DATE_EPOCH in seconds: midnight UTC of the day the lock was made."""
+    return calendar.timegm(plan.lock.created.timetuple())
+
+
+def environment(plan: Plan) -> list[tuple[str, str]]:
+    """The image's environment: the recipe's, and what the arch decides."""
+    arch: Arch = plan.options.arch
+    derived = {"TORCH_CUDA_ARCH_LIST": arch.torch, "FLASHINFER_CUDA_ARCH_LIST": arch.flashinfer}
+    return sorted({**derived, **plan.recipe.env}.items())
+
+
+def labels(plan: Plan) -> dict[str, str]:
+    """OCI labels; ``created`` is the lock's date, so that a commit that changes no byte changes no image."""
+    recipe, options = plan.recipe, plan.options
+    return {
+        "org.opencontainers.image.created": f"{plan.lock.created.isoformat()}T00:00:00Z",
+        "org.opencontainers.image.title": f"{recipe.engine} {recipe.version} for {options.arch}",
+        "org.opencontainers.image.version": recipe.version,
+        f"{NAMESPACE}.arch": str(options.arch),
+        f"{NAMESPACE}.cuda": recipe.cuda,
+        f"{NAMESPACE}.plan.key": plan.key,
+        f"{NAMESPACE}.lock.digest": plan.lock.input_digest,
+        **{f"{NAMESPACE}.wheel.{step.name}": step.key for step in plan.of_kind("wheel")},
+        **_patch_labels(options.patches),
+        **{f"{NAMESPACE}.source.{use.source}": use.taken.label for use in options.patches if use.taken},
+        **{f"{NAMESPACE}.mod.{number}": mod.label for number, mod in enumerate(options.mods, 1)},
+    }
+
+
+def _patch_labels(patches: tuple[PatchUse, ...]) -> dict[str, str]:
+    """By source, what was applied in its order."""
+    sources = dict.fromkeys(use.source for use in patches)
+    applied = {name: dict.fromkeys(use.label for use in patches if use.source == name) for name in sources}
+    return {f"{NAMESPACE}.patches.{name}": " ".join(uses) for name, uses in applied.items()}
+
+
+def bake(plan: Plan) -> dict[str, object]:
+    """The plan as a docker-bake.json document, for the directory that ``image --context DIR`` leaves."""
+    contexts = {
+        f"{step.name}-wheels": f"contexts/{step.name}-wheels" for step in (*plan.of_kind("layer"), plan.step("tools"))
+    }
+    if plan.options.overlay:
+        contexts["overlay"] = "contexts/overlay"
+    changed = (*plan.of_kind("graft"), *plan.of_kind("mod"))
+    contexts |= {f"{step.name}-files": f"contexts/{step.name}-files" for step in changed}
+    target: dict[str, object] = {"context": "main", "dockerfile": "Dockerfile", "contexts": contexts,
+                                 "args": {"SOURCE_DATE_EPOCH": str(epoch(plan))}}  # fmt: skip
+    if any(mod.network for mod in plan.options.mods):
+        target["network"] = "default"
+    return {
+        "group": {"default": {"targets": ["image"]}},
+        "target": {
+            "proof": {**target, "target": "proof", "output": ["type=local,dest=proof"]},
+            "image": {**target, "target": "image", "platforms": [plan.options.platform], "tags": [plan.tags[-1]]},
+        },
+    }

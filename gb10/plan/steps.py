@@ -1,0 +1,158 @@
+"""The steps of a plan but the compiled wheels: each with the key of its result, over all that decides a byte. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Final
+
+from gb10.errors import UsageError
+from gb10.host.artifact import Artifact
+from gb10.host.digest import digest
+from gb10.plan.compiles import INSTALLER, PATCHER, UNPACKER
+from gb10.plan.inputs import artifacts, build_tools
+from gb10.plan.options import Options
+from gb10.plan.render import dockerfile, environment
+from gb10.plan.values import Plan, Step, Toolkit
+from gb10.recipe.image_recipe import Layer, Recipe
+from gb10.recipe.locked import Lock, LockedDeb, LockedWheel
+from gb10.recipe.machine import glibc, uv_platform
+
+USER_NAME: Final = "gb10"
+USER_HOME: Final = "/home/gb10"
+SETTINGS: Final = "inside/settings.py"
+MOD_RUNNER: Final = "inside/mod.py"
+GRAFTER: Final = "inside/grafted.py"
+
+
+def rootfs(name: str, debs: tuple[LockedDeb, ...], lock: Lock, toolkit: Toolkit, *, user: int | None = None) -> Step:
+    account = None if user is None else [user, USER_NAME, USER_HOME]
+    return Step(
+        name=f"base-{name}",
+        kind="rootfs",
+        key=digest(["rootfs", _shas(debs), account, lock.created.isoformat(), toolkit.of(*UNPACKER)]),
+        files=tuple(Artifact(deb.filename, deb.sha256, deb.size) for deb in debs),
+        about=f"{len(debs)} Debian packages",
+    )  # fmt: skip
+
+
+def tools_step(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options, base: Step) -> Step:
+    files = build_tools(recipe, lock, options.build)
+    return Step(
+        name="tools",
+        kind="tools",
+        key=digest(["tools", base.key, [file.sha256 for file in files], toolkit.of(INSTALLER)]),
+        needs=(base.name,),
+        files=files,
+        about=f"{len(files)} wheels for the build stages",
+    )
+
+
+def layer_step(name: str, wheels: tuple[LockedWheel, ...], draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
+    recipe = draft.recipe
+    platform = [recipe.python, uv_platform(draft.options.target, glibc(recipe.base.suite))]
+    return Step(
+        name=f"layer-{name}",
+        kind="layer",
+        key=digest(["layer", tools.key, _shas(wheels), platform, toolkit.of(INSTALLER)]),
+        needs=(tools.name,),
+        files=artifacts(recipe, wheels),
+        about=f"{len(wheels)} wheels",
+    )
+
+
+def built_layer(wheel: Step, toolkit: Toolkit, tools: Step) -> Step:
+    return Step(
+        name=f"layer-{wheel.name}",
+        kind="layer",
+        key=digest(["layer", tools.key, wheel.key, toolkit.of(INSTALLER)]),
+        needs=(tools.name, wheel.name),
+        about="the wheel built here",
+    )
+
+
+def graft_steps(
+    draft: Plan, toolkit: Toolkit, layers: tuple[Step, ...], compiled: tuple[Step, ...]
+) -> tuple[Step, ...]:
+    """A step per locked wheel that is changed here: the grafted wheel, and the layer of what differs from upstream's.
+
+    Patches change it, and libraries that ``compiled`` steps made of its own project.
+    """
+    image = {wheel.name: wheel for wheel in draft.lock.wheels.image[draft.options.target]}
+    wheels = {draft.recipe.project(draft.recipe.wheels[step.name].source): step for step in compiled}
+    made = []
+    for project in dict.fromkeys((*(use.project for use in draft.options.patches), *wheels)):
+        uses = [use for use in draft.options.patches_of(project) if use.installable]
+        libraries = [wheels[project]] if project in wheels else []
+        if project not in image or not (uses or libraries):
+            continue
+        files = artifacts(draft.recipe, (image[project],))
+        below = next(step for step in layers if files[0] in step.files)
+        own = toolkit.of(GRAFTER, *PATCHER)
+        added = [[step.key for step in libraries]] if libraries else []
+        made.append(Step(
+            name=f"graft-{project}", kind="graft", needs=(below.name, *(step.name for step in libraries)),
+            files=files, project=project,
+            key=digest(["graft", below.key, files[0].sha256, [use.sha256 for use in uses], own, *added]),
+            about=", ".join((*(use.name.removesuffix(".patch") for use in uses),
+                             *(target for step in libraries for target in draft.recipe.wheels[step.name].targets))),
+        ))  # fmt: skip
+    return tuple(made)
+
+
+def mod_steps(draft: Plan, toolkit: Toolkit, below: tuple[Step, ...]) -> tuple[Step, ...]:
+    """A step per mod, each on the one before it: a change moves its own key and those above."""
+    options, made = draft.options, list[Step]()
+    overlay = options.overlay.digest if options.overlay else None
+    under = digest([[step.key for step in below], toolkit.of(SETTINGS), overlay, environment(draft)])
+    for number, mod in enumerate(options.mods, 1):
+        under = digest(["mod", under, mod.name, mod.digest, mod.network, draft.recipe.workdir, toolkit.of(MOD_RUNNER)])
+        needs = (made[-1].name,) if made else tuple(step.name for step in below)
+        network = ", with the network" if mod.network else ""
+        made.append(Step(name=f"mod-{number}", kind="mod", key=under, needs=needs, about=f"{mod.label}{network}"))
+    return tuple(made)
+
+
+def image_step(draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...]) -> Step:
+    """The image: its Dockerfile, and the record of the plan that lies in it, with the keys of all other steps.
+
+    Both say whose work a patch is, the key does not: the same content committed by another is the same image.
+    """
+    recipe, options = draft.recipe, draft.options
+    draft = replace(draft, options=options.nameless)
+    overlay = options.overlay.digest if options.overlay else None
+    own = toolkit.of(SETTINGS, *([MOD_RUNNER] if options.mods else []))
+    return Step(
+        name="image",
+        kind="image",
+        key=digest(["image", dockerfile(draft, toolkit.templates), draft.record(), own, overlay]),
+        needs=tuple(step.name for step in needs),
+        about=f"{recipe.engine} {recipe.version} {options.platform}",
+    )
+
+
+def churn(recipe: Recipe, lock: Lock, options: Options) -> dict[str, tuple[LockedWheel, ...]]:
+    """Each locked wheel in the first layer that matches its name, else in the one that takes the rest."""
+    classes: dict[str, list[LockedWheel]] = {layer.name: [] for layer in recipe.layers}
+    for wheel in sorted(lock.wheels.image[options.target], key=lambda wheel: wheel.name):
+        classes[_class_of(wheel.name, recipe.layers)].append(wheel)
+    empty = [name for name, wheels in classes.items() if not wheels]
+    if empty:
+        raise UsageError(f"layers without a wheel: {', '.join(empty)}", hint="remove them from the recipe's layers")
+    return {name: tuple(wheels) for name, wheels in classes.items()}
+
+
+def _class_of(name: str, layers: Iterable[Layer]) -> str:
+    rest = None
+    for layer in layers:
+        if any(fnmatchcase(name, pattern) for pattern in layer.packages):
+            return layer.name
+        rest = layer.name if layer.rest else rest
+    if rest is None:
+        raise UsageError(
+            f"no layer takes {name}", hint="name it in one of the recipe's layers, or add rest: true to one"
+        )
+    return rest
+
+
+def _shas(files: Iterable[LockedDeb | LockedWheel]) -> list[str]:
+    return [file.sha256 for file in files]

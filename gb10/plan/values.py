@@ -1,0 +1,177 @@
+"""The plan as values: steps with keys, the DAG of one image. Pure; gb10.plan makes them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal
+
+from gb10.host.artifact import Artifact
+from gb10.plan.options import Options, PatchUse
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.kernel_sets import KernelSet
+from gb10.recipe.locked import Lock, LockedWheel
+
+Kind = Literal["rootfs", "tools", "wheel", "layer", "graft", "mod", "image", "proof", "program"]
+SCHEMA: Final = "gb10/plan/v1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Toolkit:
+    """Our own files that decide bytes: digests of stage scripts and the unpacker; templates as text; kernel sets."""
+
+    digests: Mapping[str, str]
+    templates: Mapping[str, str]
+    kernel_sets: Mapping[str, KernelSet] = field(default_factory=dict)
+
+    def of(self, *names: str) -> dict[str, str]:
+        """The digests of these files; a folder's name means every file below it."""
+        return {
+            file: value
+            for file, value in self.digests.items()
+            if any(file == name or file.startswith(f"{name}/") for name in names)
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """One unit of work; ``key`` names its result, ``files`` are the locked files it consumes."""
+
+    name: str
+    kind: Kind
+    key: str
+    needs: tuple[str, ...] = ()
+    files: tuple[Artifact, ...] = ()
+    about: str = ""
+    project: str | None = None
+    """Of a graft: whose wheel it changes."""
+    kernels: KernelSet | None = field(default=None, repr=False)
+    """Of a wheel of kernels: which modules it holds."""
+
+    @property
+    def download(self) -> int:
+        """Bytes of locked files, compressed as they travel."""
+        return sum(file.size for file in self.files)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """An archive that is compiled, with its patches; ``context`` names where the stage finds it.
+
+    ``nested``: as which of the projects that the engine's own fetches from git it is handed in.
+    """
+
+    context: str
+    file: Artifact
+    patches: tuple[PatchUse, ...] = ()
+    nested: str = ""
+
+    @property
+    def patched(self) -> str:
+        """The context of the files that the patches change."""
+        return f"{self.context}-patched"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inputs:
+    """What a compile stage reads of locked files: archives, wheels by context, bases by step."""
+
+    origins: tuple[Origin, ...]
+    wheels: Mapping[str, tuple[Artifact, ...]]
+    bases: tuple[str, ...] = ("base-build",)
+
+    @property
+    def files(self) -> tuple[Artifact, ...]:
+        """All of them but the bases."""
+        return (*(origin.file for origin in self.origins), *(file for part in self.wheels.values() for file in part))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Program:
+    """A program of ours with kernels: its units, and whose archive brings the CUTLASS that they are written on.
+
+    ``units`` and ``include`` as the toolkit names folders; ``headers`` are wheels of the image, for the target.
+    """
+
+    name: str
+    source: str
+    units: str
+    include: tuple[str, ...]
+    headers: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """Every step of one image, in an order in which they can run.
+
+    ``tags`` ends with the one that holds the key and never moves. The one that moves stands before it, except in a
+    plan with an overlay, mods, targets or releases of its own: what one user made of an image is not what its version
+    and arch promise to others.
+    """
+
+    recipe: Recipe
+    lock: Lock
+    options: Options
+    steps: tuple[Step, ...]
+    tags: tuple[str, ...]
+    key: str
+
+    @property
+    def torch(self) -> LockedWheel | None:
+        """The torch of the image, if there is one."""
+        return next((wheel for wheel in self.lock.wheels.image[self.options.target] if wheel.name == "torch"), None)
+
+    def step(self, name: str) -> Step:
+        """The step of that name; raises KeyError."""
+        return next(step for step in self.steps if step.name == name)
+
+    def of_kind(self, kind: Kind) -> tuple[Step, ...]:
+        """The steps of one kind, in order."""
+        return tuple(step for step in self.steps if step.kind == kind)
+
+    def wheels_only(self) -> "Plan":
+        """The part of the plan that the wheels need."""
+        wanted = {name for step in self.of_kind("wheel") for name in (step.name, *self._closure(step))}
+        compiled = {step.name for step in self.of_kind("wheel")}
+        alone = {step.name: replace(step, needs=tuple(need for need in step.needs if need in compiled))
+                 for step in self.of_kind("graft")}  # fmt: skip
+        steps = (alone.get(step.name, step) for step in self.steps if step.name in {*wanted, *alone})
+        return replace(self, steps=tuple(steps))
+
+    def _closure(self, step: Step) -> set[str]:
+        return {name for need in step.needs for name in (need, *self._closure(self.step(need)))}
+
+    def record(self) -> dict[str, object]:
+        """What the image itself holds of its plan: the document without the proof, which decides no byte of it."""
+        return replace(self, steps=tuple(step for step in self.steps if step.kind != "proof")).document()
+
+    def document(self) -> dict[str, object]:
+        """The plan as data (docs/schemas/plan-v1.schema.json); neither machine nor time decides anything in it."""
+        return {
+            "schema": SCHEMA,
+            "engine": self.recipe.engine,
+            "version": self.recipe.version,
+            "arch": str(self.options.arch),
+            "platform": self.options.platform,
+            "build": f"linux/{self.options.build}",
+            "lock": self.lock.input_digest,
+            "key": self.key,
+            "tags": list(self.tags),
+            "patches": [
+                {"source": use.source, "project": use.project, "name": use.name, "sha256": use.sha256}
+                | ({"folder": use.folder} if use.folder else {})
+                | ({"checkout": {"commit": use.taken.commit, "dirty": use.taken.dirty}} if use.taken else {})
+                for use in self.options.patches
+            ],
+            "mods": [{"name": mod.name, "sha256": mod.digest, "network": mod.network} for mod in self.options.mods],
+            "steps": [_step_document(step) for step in self.steps],
+        }
+
+
+def _step_document(step: Step) -> dict[str, object]:
+    return {
+        "name": step.name,
+        "kind": step.kind,
+        "key": step.key,
+        "needs": list(step.needs),
+        "about": step.about,
+        "files": [{"filename": file.filename, "sha256": file.sha256, "size": file.size} for file in step.files],
+    }

@@ -1,0 +1,117 @@
+"""What a GPU of one compute capability would do with the code that a scan found. Pure.
+
+Rules: CUDA C++ programming guide, "Binary compatibility", "PTX compatibility" and "Family-specific features".
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gb10.inside.scan import Binary, Codes, Scan
+from gb10.recipe.arch import Arch
+
+REMOVED = "removed"  # as gb10/inside/changed.py writes it
+CODE = re.compile(r"(sm|compute|lto|kind[0-9]+)_([0-9]+)([af]?)")
+
+
+class Fit(StrEnum):
+    """How well code fits a capability, best first; a binary is called by the best of its units."""
+
+    NATIVE = "native"  # SASS of exactly this capability
+    FAMILY = "family"  # family SASS (120f on 12.1), with the family's tensor-core instructions
+    COMPATIBLE = "compatible"  # plain SASS of an earlier minor (120 on 12.1), without them
+    PTX = "ptx"  # the driver compiles it on first use
+    NOTHING = "nothing"  # code for other GPUs only: a launch fails
+    NONE = "none"  # no GPU code
+    DAMAGED = "damaged"  # unknown: the file contradicts itself or cannot be read
+
+
+MEANING = {
+    Fit.NATIVE: "SASS of exactly this capability",
+    Fit.FAMILY: "SASS of the family, loaded as it is",
+    Fit.COMPATIBLE: "plain SASS of an earlier minor, loaded as it is",
+    Fit.PTX: "PTX only: compiled by the driver on first use",
+    Fit.NOTHING: "code for other GPUs only: cannot be launched",
+    Fit.NONE: "no GPU code",
+    Fit.DAMAGED: "unreadable",
+}
+UNIT_FITS = (Fit.NATIVE, Fit.FAMILY, Fit.COMPATIBLE, Fit.PTX, Fit.NOTHING)
+RANK = {fit: rank for rank, fit in enumerate(Fit)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """A binary, its best fit, and how many of its units (fatbins, about one per translation unit) have which."""
+
+    binary: Binary
+    fit: Fit
+    units: dict[Fit, int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Verdict:
+    """Every binary of a scan, judged for one arch."""
+
+    arch: Arch
+    root: str
+    judged: tuple[Judged, ...]
+
+    @property
+    def damaged(self) -> tuple[Binary, ...]:
+        """The binaries that contradict themselves or cannot be read."""
+        return tuple(item.binary for item in self.judged if item.fit is Fit.DAMAGED)
+
+    @property
+    def counts(self) -> dict[Fit, int]:
+        """How many binaries have which best fit; every fit is named."""
+        found = Counter(item.fit for item in self.judged)
+        return {fit: found[fit] for fit in Fit}
+
+
+def judge(scan: Scan, arch: Arch) -> Verdict:
+    """What the arch's GPU would load; only the capability decides, the suffix is what was asked for."""
+    judged = tuple(judge_binary(binary, arch.capability) for binary in scan.binaries)
+    return Verdict(arch=arch, root=scan.root, judged=judged)
+
+
+def judge_binary(binary: Binary, capability: str) -> Judged:
+    """One binary on one capability."""
+    units: Counter[Fit] = Counter()
+    for unit in binary.units:
+        units[unit_fit(unit.codes, capability)] += unit.count
+    best = min(units, key=RANK.__getitem__, default=Fit.NONE)
+    return Judged(
+        binary=binary,
+        fit=Fit.DAMAGED if binary.error else best,
+        units={fit: units[fit] for fit in UNIT_FITS},
+    )
+
+
+def unit_fit(codes: Codes, capability: str) -> Fit:
+    """The best that one unit offers."""
+    return min((code_fit(code, capability) for code in codes), key=RANK.__getitem__, default=Fit.NONE)
+
+
+def code_fit(code: str, capability: str) -> Fit:
+    """``sm_120f`` on ``12.1`` -> family. Link-time IR (``lto_…``) is nothing to the driver."""
+    match = CODE.fullmatch(code)
+    if not match:
+        return Fit.NOTHING
+    kind, number, suffix = match[1], int(match[2]), match[3]
+    wanted = int(capability.replace(".", ""))
+    same, earlier = number == wanted, number < wanted
+    sibling = earlier and number // 10 == wanted // 10
+    if kind == "sm":
+        if same:
+            return Fit.NATIVE
+        return {"f": Fit.FAMILY, "": Fit.COMPATIBLE}.get(suffix, Fit.NOTHING) if sibling else Fit.NOTHING
+    runs = same or {"f": sibling, "": earlier, "a": False}[suffix]
+    return Fit.PTX if kind == "compute" and runs else Fit.NOTHING
+
+
+def merge_layers(root: str, scans: Sequence[Scan]) -> Scan:
+    """One Scan of an image's layers, lowest first: a path in a later layer hides the earlier ones, or removes them."""
+    top: dict[str, Binary] = {binary.path: binary for scan in scans for binary in scan.binaries}
+    return Scan(root=root, binaries=tuple(top[path] for path in sorted(top) if top[path].kind != REMOVED))

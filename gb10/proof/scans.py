@@ -1,0 +1,175 @@
+"""The proof: what every ELF of an image holds, read back layer by layer, and held against what was declared."""
+
+import json
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gb10.engine.connection import Engine
+from gb10.engine.images import find_image
+from gb10.errors import VerifyError
+from gb10.host.digest import digest
+from gb10.inside.scan import Scan
+from gb10.plan.render import scanned
+from gb10.plan.values import Plan
+from gb10.proof.claims import check_declared, refuse
+from gb10.proof.fit import Verdict, judge, merge_layers
+from gb10.proof.reading import read_scan, scan_path
+from gb10.recipe.arch import parse_arch
+from gb10.workshop import Workshop
+
+MANIFEST = "manifest.json"
+SCAN = "scan.json"
+IMAGE = "image.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """Which image a proof speaks of: the engine's id, and the digest of the image's config."""
+
+    id: str
+    config: str
+
+
+def proof_path(shop: Workshop, plan: Plan) -> Path:
+    """Where the scans of a plan's image lie."""
+    return shop.store.entry("proofs", plan.step("proof").key)
+
+
+def read_record(shop: Workshop, plan: Plan) -> Record | None:
+    """The image that a plan's proof speaks of, or None when there is no whole proof."""
+    return _record(proof_path(shop, plan) / IMAGE)
+
+
+def proven(shop: Workshop, image_id: str) -> Record | None:
+    """The record of an image, whatever plan it is of, or None when no proof here speaks of it."""
+    records = map(_record, (shop.store.root / "proofs").glob(f"*/{IMAGE}"))
+    return next((record for record in records if record and record.id == image_id), None)
+
+
+def _record(path: Path) -> Record | None:
+    try:
+        return Record(**json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+
+
+def write_record(shop: Workshop, plan: Plan, record: Record) -> None:
+    """Bind a proof to the image that was exported from the same stages."""
+    shop.store.write_text(proof_path(shop, plan) / IMAGE, _text(record))
+
+
+def write_record_in(folder: Path, record: Record) -> None:
+    """The record among fresh scans."""
+    (folder / IMAGE).write_text(_text(record), encoding="utf-8")
+
+
+def _text(record: Record) -> str:
+    return json.dumps(asdict(record)) + "\n"
+
+
+def forget_record(shop: Workshop, plan: Plan) -> None:
+    """The plan has no verified image until one is built."""
+    (proof_path(shop, plan) / IMAGE).unlink(missing_ok=True)
+
+
+def known(shop: Workshop, engine: Engine, plan: Plan) -> Record | None:
+    """The record of the plan's verified image, if the engine still has exactly that one, and the store its wheels."""
+    wheels = all(shop.store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel"))
+    record = read_record(shop, plan) if wheels else None
+    image = find_image(engine, plan.tags[-1]) if record else None
+    return record if record and image and image.id == record.id else None
+
+
+def read_manifest(wheel: Path) -> dict[str, list[str]]:
+    """File name -> the cubins it must hold, as the compile stage wrote it into the wheel itself."""
+    package, manifest = _manifest(wheel)
+    return {entry.get("file", f"{package}/modules/{module}/{module}.so"): [_sm(cubin) for cubin in entry["cubins"]]
+            for module, entry in manifest["modules"].items()}  # fmt: skip
+
+
+def read_left_out(wheel: Path) -> dict[str, str]:
+    """What was asked for and is not compiled in the wheel -> why, as its compile stage wrote it; empty for most."""
+    left_out: dict[str, str] = _manifest(wheel)[1].get("left-out", {})
+    return left_out
+
+
+def _manifest(wheel: Path) -> tuple[str, dict[str, Any]]:
+    """The package that the wheel's manifest lies in, and the manifest."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(filter(_is_manifest, archive.namelist()))
+        return name.partition("/")[0], json.loads(archive.read(name))
+
+
+def declares(wheel: Path) -> bool:
+    """Whether a wheel says what it must hold: it was compiled by us, where a graft and upstream's say nothing."""
+    if not zipfile.is_zipfile(wheel):
+        return False
+    with zipfile.ZipFile(wheel) as archive:
+        return any(map(_is_manifest, archive.namelist()))
+
+
+def _is_manifest(name: str) -> bool:
+    """``<package>/manifest.json``, at the top alone: upstream's packages may have one deeper down."""
+    return name.count("/") == 1 and name.endswith(f"/{MANIFEST}")
+
+
+def _sm(cubin: str) -> str:
+    """``sm_121f`` of an arch as users write it; an engine's own project names what it compiles so already."""
+    return cubin if cubin.startswith("sm_") else parse_arch(cubin).sm
+
+
+def prove_wheel(wheel: Path) -> None:
+    """Raise VerifyError unless every module of the wheel holds exactly what it declares."""
+    if not declares(wheel):
+        raise VerifyError(f"{wheel.name} does not declare what it holds", hint="only what we compile is a wheel here")
+    refuse(check_declared(read_manifest(wheel), [scan_path(wheel)]))
+
+
+def prove_layers(folder: Path, plan: Plan, manifests: Iterable[Mapping[str, list[str]]]) -> Verdict:
+    """The verdict over the scans in ``folder``; raises VerifyError when a module or an ELF is not what it should be."""
+    scan = read_layers(folder, plan)
+    verdict = judge(scan, plan.options.arch)
+    if verdict.damaged:
+        raise VerifyError(f"{len(verdict.damaged)} files of the image are damaged",
+                          where="\n".join(f"{binary.path}: {binary.error}" for binary in verdict.damaged),
+                          hint="./build.py image again; if it stays, the upstream wheel itself is damaged")  # fmt: skip
+    merged = {name: cubins for manifest in manifests for name, cubins in manifest.items()}
+    refuse(check_declared(merged, [scan]))
+    return verdict
+
+
+def read_layers(folder: Path, plan: Plan) -> Scan:
+    """One scan of the image from its layers' scans, lowest first."""
+    return merge_layers(plan.tags[0], [_read(folder / f"{name}.json") for name in scanned(plan)])
+
+
+def remember_layers(shop: Workshop, plan: Plan, diff_ids: Sequence[str]) -> None:
+    """Keep each layer's scan under its diffID, so that any image that shares the layer is verified in seconds.
+
+    The layers beyond the scanned stages are the plan's record and WORKDIR's, which hold no ELF.
+    """
+    names = scanned(plan)
+    texts = [(proof_path(shop, plan) / f"{name}.json").read_text(encoding="utf-8") for name in names]
+    texts += [Scan(root="no binary", binaries=()).to_json()] * (len(diff_ids) - len(names))
+    for text, diff_id in zip(texts, diff_ids, strict=True):
+        shop.store.write_text(_kept(shop, diff_id), text)
+
+
+def known_layers(shop: Workshop, reference: str, diff_ids: Sequence[str]) -> Scan | None:
+    """The scan of an image all of whose layers this version of the scanner has read before."""
+    try:
+        return merge_layers(reference, [_read(_kept(shop, diff_id)) for diff_id in diff_ids])
+    except (FileNotFoundError, VerifyError):
+        return None
+
+
+def _kept(shop: Workshop, diff_id: str) -> Path:
+    scanner = shop.catalog.toolkit.digests["inside/scan.py"]
+    return shop.store.entry("scans", digest([diff_id, scanner])) / SCAN
+
+
+def _read(path: Path) -> Scan:
+    return read_scan(path.read_text(encoding="utf-8"), str(path))

@@ -1,0 +1,120 @@
+"""A model's kernels: what its config.json says of heads, windows and quantization, as a kernel set. Pure.
+
+FlashInfer names its modules by these shapes (flashinfer.aot.gen_fa2); which of its operators an engine asks for on
+capability 12.x is read from vLLM 0.33.0 and SGLang 0.5.23. Fields of a config are those of transformers.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from gb10.errors import UsageError
+from gb10.recipe.kernel_sets import KernelSet
+
+Config = Mapping[str, Any]
+Entry = dict[str, Any]
+
+DTYPES: Final = ("bfloat16", "float16")
+SMALL_CACHE: Final = "float8_e4m3fn"
+LATENT: Final = ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
+LARGEST: Final = 4096
+EXPERTS: Final = ("num_experts", "n_routed_experts", "num_local_experts")
+CASCADE: Final = {"name": "cascade", "factory": "flashinfer.jit.cascade:gen_cascade_module"}
+FUSED_MOE: Final = {"name": "fused_moe_120", "wheels": ["nvidia-cuda-nvrtc"],
+                    "factory": "flashinfer.jit.fused_moe:gen_cutlass_fused_moe_sm120_module"}  # fmt: skip
+SPARSE_MLA: Final = {"name": "sparse_mla_sm120", "factory": "flashinfer.jit.mla:gen_sparse_mla_sm120_module"}
+GEMM: Final = {
+    "nvfp4": {"name": "fp4_gemm_cutlass_sm120",
+              "factory": "flashinfer.jit.gemm.core:gen_gemm_sm120_module_cutlass_fp4"},
+    "mxfp8": {"name": "mxfp8_gemm_cutlass_sm120",
+              "factory": "flashinfer.jit.gemm.core:gen_gemm_sm120_module_cutlass_mxfp8"},
+}  # fmt: skip
+"""The dense GEMM by scheme; other schemes ask FlashInfer for none."""
+FUSED: Final = ("nvfp4", "fp8-tensor")
+"""Whose experts run in FlashInfer's fused kernel."""
+
+
+def set_name(model: str) -> str:
+    """``for-qwen-qwen3-30b-a3b`` of ``Qwen/Qwen3-30B-A3B``."""
+    return "for-" + re.sub(r"[^a-z0-9.]+", "-", model.lower()).strip("-.")
+
+
+def model_set(config: Config, model: str, releases: Sequence[str]) -> KernelSet:
+    """The set of one model, on top of ``core``; raises UsageError for a config that is no decoder's."""
+    text = {**config, **(config.get("text_config") or {})}
+    dtype = str(text.get("dtype") or text.get("torch_dtype")).removeprefix("torch.")
+    if dtype not in DTYPES or not {"head_dim", "num_attention_heads"} & text.keys():
+        raise UsageError(f"no kernels can be read from the config of {model}", where=f"dtype {dtype}",
+                         hint="name the config.json of a decoder in bfloat16 or float16")  # fmt: skip
+    latent = "kv_lora_rank" in text
+    return {"name": set_name(model), "includes": ["core"], "flashinfer": list(releases),
+            "group": list(_latent(text, dtype) if latent else _heads(text, dtype)),
+            "module": [CASCADE, *_quantized(text), *([SPARSE_MLA] if latent and text.get("index_topk") else [])],
+            }  # fmt: skip
+
+
+def _heads(text: Config, dtype: str) -> Iterator[Entry]:
+    """Prefill and decode, for a cache of the model's own type and for one of FP8."""
+    size = _size(text, "head_dim") if text.get("head_dim") else (
+        _size(text, "hidden_size", 1 << 20) // _size(text, "num_attention_heads"))  # fmt: skip
+    cap = bool(text.get("attn_logit_softcapping"))
+    for window in _windows(text):
+        for cache in (dtype, SMALL_CACHE):
+            yield _fa2(dtype, cache, (size, size), window=window, cap=cap)
+
+
+def _latent(text: Config, dtype: str) -> Iterator[Entry]:
+    """Multi-head latent attention: decode over the latent, prefill over the heads that it stands for."""
+    latent, rope, rest, value = (_size(text, name) for name in LATENT)
+    yield {"name": f"attention-{dtype}-latent-{latent}-{rope}",
+           "factory": "flashinfer.jit.attention:gen_batch_mla_module",
+           "arguments": ["fa2", *[f"torch.{dtype}"] * 3, "torch.int32", latent, rope, False]}  # fmt: skip
+    heads = _fa2(dtype, dtype, (rest + rope, value), window=False, cap=False)
+    yield {**heads, "arguments": [*heads["arguments"], True]}  # prefill only
+
+
+def _size(text: Config, name: str, largest: int = LARGEST) -> int:
+    """A whole number of a config: it becomes a word of C++, so nothing else will do. Raises UsageError."""
+    value = text.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= largest:
+        raise UsageError(f"the config's {name} is {value!r}, not a whole number up to {largest}",
+                         hint="name the config.json of a decoder")  # fmt: skip
+    return value
+
+
+def _fa2(dtype: str, cache: str, sizes: tuple[int, int], *, window: bool, cap: bool) -> Entry:
+    marks = "".join(mark for mark, there in (("-window", window), ("-cap", cap)) if there)
+    return {"name": f"attention-{dtype}-{cache}-{sizes[0]}-{sizes[1]}{marks}", "cost": "attention",
+            "factory": "flashinfer.aot:gen_fa2",
+            "arguments": [f"torch.{dtype}", f"torch.{cache}", *sizes, window, cap]}  # fmt: skip
+
+
+def _windows(text: Config) -> tuple[bool, ...]:
+    """Whether layers see all that came before, a window of it, or some this and some that."""
+    if not text.get("sliding_window") or text.get("use_sliding_window") is False:
+        return (False,)
+    layers = text.get("layer_types")
+    return tuple(sorted({layer == "sliding_attention" for layer in layers})) if layers else (False, True)
+
+
+def _quantized(text: Config) -> Iterator[Entry]:
+    """The GEMMs of the weights' scheme, and with experts the fused one."""
+    scheme = _scheme(text.get("quantization_config") or {})
+    if scheme in GEMM:
+        yield GEMM[scheme]
+    if scheme in FUSED and any(text.get(name) for name in EXPERTS):
+        yield FUSED_MOE
+
+
+def _scheme(told: Config) -> str:
+    """``nvfp4``, ``mxfp8``, ``fp8-tensor`` (one static scale for activations), or what the config calls it."""
+    told = {**told, **(told.get("quantization") or {})}  # as hf_quant_config.json has it
+    words = f"{told.get('quant_algo', '')} {told.get('quant_method', '')} {told.get('format', '')}".lower()
+    named = next((name for name in GEMM if name in words), None)
+    if named:
+        return named
+    groups = told.get("config_groups") or {}
+    inputs = next((group.get("input_activations") for group in groups.values()), None) or {}
+    static = inputs.get("strategy") == "tensor" and inputs.get("dynamic") is False and inputs.get("num_bits") == 8
+    static = static or ("fp8" in words and told.get("activation_scheme") == "static")
+    return "fp8-tensor" if static or str(told.get("quant_algo")).upper() == "FP8" else words.strip()

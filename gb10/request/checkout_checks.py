@@ -1,0 +1,166 @@
+"""Whether a checkout is of the locked release, what of it cannot count, and what is said about it."""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from packaging.version import InvalidVersion, Version
+
+from gb10.errors import PatchError, UsageError
+from gb10.patches.compare import Difference
+from gb10.patches.releases import Told, check_told
+from gb10.patches.selection import Place
+from gb10.patches.tree import Folder, Tree
+from gb10.recipe.image_recipe import Recipe
+from gb10.request.checkout_files import Worktree
+from gb10.request.refs import PROJECTS
+
+MOST_DIFFERENT: Final = 300
+"""Files of a release that a checkout of it may have otherwise: more, and it is of another release."""
+TELLING: Final = {"PKG-INFO": r"(?m)^Version: (\S+)$", "version.txt": r"\A\s*(\S+)\s*\Z"}
+TAG: Final = re.compile(r"v?(\d+\.\d[^-]*)(-\d+-g[0-9a-f]+)?")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Released:
+    """A source as the image's lock has it.
+
+    ``bundled`` are folders of other sources in it, and whose they are; ``told`` is where a tree must say its version.
+    """
+
+    source: str
+    place: Place
+    tree: Tree
+    bundled: Mapping[str, str]
+    told: Told | None = None
+
+    def __str__(self) -> str:
+        return f"{self.source} {self.place.version}"
+
+
+def check_said(released: Released, checkout: Worktree) -> None:
+    """Raise UsageError for a checkout that names another release: in a file of it, or by git's nearest tag.
+
+    PatchError where a source has one file that must tell it, and that file does not.
+    """
+    tree = Folder(checkout.root)
+    if released.told:
+        check_told(released.source, released.told, tree, released.place.version, str(checkout.root))
+        return
+    for said in (*_files_say(checkout, tree), *_tag_says(checkout)):
+        if Version(said.public) != Version(released.place.version.public):
+            raise _stranger(released, checkout, f"it says that it is {said}")
+
+
+def check_difference(
+    recipe: Recipe, released: Released, checkout: Worktree, found: Difference, given: Collection[str]
+) -> None:
+    """Raise UsageError for a checkout of another release, and for changes that this build would not take in.
+
+    PatchError for what no diff can hold; ``given`` are the sources that the user named.
+    """
+    _check_near(released, checkout, found)
+    _check_changes(released, checkout, found)
+    _check_bundled(released, checkout, found, given)
+    _check_compiled(recipe, released, checkout, found)
+
+
+def _files_say(checkout: Worktree, tree: Tree) -> Iterable[Version]:
+    for name, pattern in TELLING.items():
+        text = (tree.read(name) or b"").decode("utf-8", "replace") if name in checkout.files else ""
+        if found := re.search(pattern, text):
+            yield from _version(found[1])
+
+
+def _tag_says(checkout: Worktree) -> Iterable[Version]:
+    if found := TAG.fullmatch(checkout.described):
+        yield from _version(found[1])
+
+
+def _version(text: str) -> Iterable[Version]:
+    """The version that a text is, if it is one: a fork's own tags are none."""
+    try:
+        yield Version(text)
+    except InvalidVersion:
+        return
+
+
+def _check_near(released: Released, checkout: Worktree, found: Difference) -> None:
+    """Raise UsageError when so much differs that the checkout is of another release."""
+    if len(found.differ) > MOST_DIFFERENT:
+        many = f"{len(found.differ):,} of {found.known:,} files differ or are missing: {_some(found.differ)}"
+        raise _stranger(released, checkout, many)
+
+
+def _stranger(released: Released, checkout: Worktree, why: str) -> UsageError:
+    git = f"git -C {checkout.root} switch --detach v{released.place.version}" if checkout.git else "unpack that release"
+    ref = f"\nor build on its release: --{released.source}-ref VERSION" if released.source in PROJECTS else ""
+    at = f"\nit is at {_at(checkout)}" if checkout.git else ""
+    return UsageError(f"{checkout.root} is no checkout of {released}, the release that is locked", where=f"{why}{at}",
+                      hint=f"{git}, and carry your changes over to it{ref}")  # fmt: skip
+
+
+def _check_changes(released: Released, checkout: Worktree, found: Difference) -> None:
+    """Raise PatchError for what cannot be a change here: a file that is gone, one that is no text."""
+    if found.gone:
+        raise PatchError(f"{checkout.root} lacks files of {released}", where=_listed(found.gone),
+                         hint="a layer above upstream's takes no file away: keep it, or leave it empty")  # fmt: skip
+    changed = {**found.installed, **found.compiled}
+    binary = [path for path, both in changed.items() if any(b"\0" in (side or b"") for side in both)]
+    if binary:
+        raise PatchError(f"{checkout.root} changes files of {released} that are no text", where=_listed(binary),
+                         hint="take them back, or lay yours in by --overlay DIR")  # fmt: skip
+
+
+def _check_bundled(released: Released, checkout: Worktree, found: Difference, given: Collection[str]) -> None:
+    """Raise UsageError for changes to a source that this one bundles, and that is not given by its own name."""
+    for folder, source in released.bundled.items():
+        theirs = [path for path in found.elsewhere if path.startswith(f"{folder}/")]
+        if theirs and source not in given:
+            raise UsageError(f"{checkout.root} changes {source}, which {released} bundles", where=_listed(theirs),
+                             hint=f"name it, too: --source {source}={checkout.root / folder}")  # fmt: skip
+
+
+def _check_compiled(recipe: Recipe, released: Released, checkout: Worktree, found: Difference) -> None:
+    """Raise UsageError for changes to what is compiled, when nothing of the source is compiled in this build."""
+    project = released.place.project
+    here = {recipe.project(wheel.source) for wheel in recipe.built.values() if wheel.method != "extension"}
+    if not found.compiled or released.place.folder or project in here:
+        return
+    could = project in {recipe.project(wheel.source) for wheel in recipe.wheels.values()}
+    hint = "name the CMake targets to compile: --targets A,B" if could else "take these changes back in the checkout"
+    raise UsageError(f"{checkout.root} changes what {released.source} compiles, and nothing of it is compiled here",
+                     where=_listed([*found.compiled]), hint=hint)  # fmt: skip
+
+
+def told(released: Released, checkout: Worktree, found: Difference) -> Iterable[str]:
+    changed = sorted({**found.installed, **found.compiled})
+    if changed:
+        yield f"{released}: {checkout.root} ({_at(checkout)}) changes {len(changed):,} of its files: {_some(changed)}"
+    else:
+        yield f"{released}: {checkout.root} ({_at(checkout)}) is that release where it counts: nothing to plan"
+    lines = {
+        "left out, nothing here reads them": found.unread,
+        "left out, new and no text (--overlay DIR can lay them in)": found.binary,
+        "not compared, the wheel that is locked has none of them": found.outside,
+        "not compared, submodules (the release's are taken)": checkout.modules,
+    }
+    yield from (f"{released}: {text}: {len(paths):,} ({_some(paths)})" for text, paths in lines.items() if paths)
+
+
+def _at(checkout: Worktree) -> str:
+    if not checkout.git:
+        return "a plain folder"
+    commit = f"commit {checkout.commit[:12]}" if checkout.commit else "no commit yet"
+    named = f", {checkout.described}" if checkout.described and checkout.described not in checkout.commit else ""
+    return f"{commit}{named}{', with changes that are not committed' if checkout.dirty else ''}"
+
+
+def _listed(paths: Sequence[str], most: int = 10) -> str:
+    more = [f"and {len(paths) - most} more"] if len(paths) > most else []
+    return "\n".join((*paths[:most], *more))
+
+
+def _some(paths: Sequence[str], most: int = 3) -> str:
+    return ", ".join(paths[:most]) + (", …" if len(paths) > most else "")

@@ -1,0 +1,123 @@
+"""``--source NAME=PATH``: what a local checkout changes of the locked release, as diffs that enter the plan."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from gb10.errors import UsageError
+from gb10.host.store import note_use
+from gb10.patches.compare import Both, compare, diff_text
+from gb10.patches.diff import check_size
+from gb10.patches.release_files import load_releases, open_stored
+from gb10.patches.selection import find_place, locked_releases
+from gb10.patches.tree import Below
+from gb10.plan.inputs import artifacts, source_archive
+from gb10.plan.options import PatchUse, Taken
+from gb10.recipe.fields import Architecture
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.locked import Lock
+from gb10.request.checkout_checks import Released, check_difference, check_said, told
+from gb10.request.checkout_files import Files, ignored, open_worktree
+from gb10.sources.locked_files import fetch_locked, store_paths
+from gb10.workshop import Workshop
+
+ROOM: Final = "checkouts"
+INSTALLED, COMPILED = "checkout.patch", "checkout-compiled.patch"
+"""Two diffs: what is only installed is no reason to compile anything anew."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OwnSource:
+    """A source with changes of the user's: the diffs, as they lie in the store, and where they come from."""
+
+    source: str
+    diffs: tuple[Path, ...]
+    taken: Taken
+
+    @property
+    def by_hand(self) -> tuple[str, ...]:
+        """As ``--patch`` takes them."""
+        return tuple(f"{self.source}={path}" for path in self.diffs)
+
+
+def own_sources(
+    shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, named: Sequence[str]
+) -> tuple[OwnSource, ...]:
+    """What each ``NAME=PATH`` changes of its locked release; told. Keeps the diffs in the store, changes nothing else.
+
+    Raises UsageError for a checkout of something else, PatchError for a change that no diff can hold, FetchError.
+    """
+    given = _given(named)
+    released = {source: _released(shop, recipe, lock, target, source) for source in given}
+    return tuple(_own(shop, recipe, released[source], given) for source in given)
+
+
+def marked(uses: Iterable[PatchUse], own: Iterable[OwnSource]) -> tuple[PatchUse, ...]:
+    """The patches, those that come from a checkout with its name."""
+    taken = {str(path): one.taken for one in own for path in one.diffs}
+    return tuple(replace(use, taken=taken.get(use.path or "")) for use in uses)
+
+
+def _given(named: Sequence[str]) -> dict[str, Path]:
+    given: dict[str, Path] = {}
+    for text in named:
+        source, _, path = text.partition("=")
+        if not source or not path:
+            raise UsageError(f"--source {text}: it takes a source and a folder", hint="--source vllm=../vllm")
+        if source in given:
+            raise UsageError(f"--source {source} is given twice", where=f"{given[source]}\n{path}")
+        given[source] = Path(path)
+    return given
+
+
+def _own(shop: Workshop, recipe: Recipe, released: Released, given: Mapping[str, Path]) -> OwnSource:
+    checkout = open_worktree(given[released.source], shop.env)
+    check_said(released, checkout)
+    found = compare(released.source, released.tree, Files(checkout.root), checkout.files,
+                    bundled=(*released.bundled, *checkout.modules))  # fmt: skip
+    found = replace(found, gone=tuple(sorted({*found.gone} - ignored(checkout, shop.env, found.gone))))
+    check_difference(recipe, released, checkout, found, given)
+    for line in told(released, checkout, found):
+        shop.talk.say(line)
+    parts = ((INSTALLED, found.installed), (COMPILED, found.compiled))
+    return OwnSource(
+        source=released.source,
+        diffs=tuple(_kept(shop, name, changed) for name, changed in parts if changed),
+        taken=Taken(path=str(checkout.root), commit=checkout.commit, dirty=checkout.dirty),
+    )
+
+
+def _released(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, source: str) -> Released:
+    """The release that the lock has: its source archive, else the image's wheel. Raises UsageError, FetchError."""
+    releases = load_releases(shop)
+    place = find_place(releases, source, lock, locked_releases(lock, target))
+    if place is None:
+        raise UsageError(f"--source {source}: the {recipe.engine} image has nothing of {source}",
+                         hint="choose the engine whose source it is: --engine")  # fmt: skip
+    named = next((name for name in recipe.sources if recipe.project(name) == place.project), None)
+    wheels = artifacts(recipe, (wheel for wheel in lock.wheels.image[target] if wheel.name == place.project))
+    file = source_archive(named, recipe, lock) if named else wheels[0]
+    fetch_locked(shop, [file])
+    tree = open_stored(shop, store_paths(shop, [file])[0], file)
+    others = ((name, known.bundled(file.sha256)) for name, known in releases.sources.items() if name != source)
+    bundled = {found[1]: name for name, found in others if found and not place.folder}
+    tree = Below(tree, place.folder) if place.folder else tree
+    return Released(source=source, place=place, tree=tree, bundled=bundled, told=releases.source(source).told)
+
+
+def _kept(shop: Workshop, name: str, changed: Mapping[str, Both]) -> Path:
+    """The diff in the store, by its content; raises PatchError for one that no person reads."""
+    text = diff_text(changed)
+    check_size(len(text), name)
+    entry = shop.store.entry(ROOM, hashlib.sha256(text).hexdigest())
+
+    def write(work: Path) -> None:
+        (work / name).write_bytes(text)
+
+    with shop.store.locked(f"checkout-{entry.name}"):
+        if not entry.exists():
+            shop.store.replace(entry, write)
+        note_use(entry / name)
+    return entry / name

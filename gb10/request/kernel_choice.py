@@ -1,0 +1,88 @@
+"""Which kernels of FlashInfer a build compiles: the recipe's set, another by name, or what a model asks for."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from gb10.errors import FetchError, UsageError
+from gb10.plan.values import Toolkit
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.kernel_sets import entries, merged
+from gb10.recipe.model_kernels import model_set, set_name
+from gb10.workshop import Workshop
+
+CONFIG: Final = "config.json"
+QUANTIZED: Final = "hf_quant_config.json"
+"""ModelOpt's own, where the config does not say it."""
+
+
+def with_set(recipe: Recipe, kernels: str) -> Recipe:
+    """The recipe with another set of its engine's kernels; raises UsageError when it compiles none."""
+    name = _wheel(recipe)
+    wheel = recipe.wheels[name].model_copy(update={"kernels": kernels})
+    return recipe.model_copy(update={"wheels": {**recipe.wheels, name: wheel}})
+
+
+def with_model(shop: Workshop, recipe: Recipe, toolkit: Toolkit, model: str) -> tuple[Recipe, Toolkit]:
+    """The recipe with the set of a model, and the toolkit that holds it; what was chosen is said.
+
+    Raises UsageError, FetchError.
+    """
+    short = Path(model).resolve().name.removesuffix(".json") if Path(model).exists() else model.partition("@")[0]
+    source = recipe.wheels[_wheel(recipe)].source
+    name, releases = f"{source}-{set_name(short)}", toolkit.kernel_sets[f"{source}-core"]["flashinfer"]
+    own = model_set(read_config(shop, model), short, releases)
+    shop.talk.say(f"kernels for {short}: core, {', '.join(entry['name'] for entry in entries(own))}")
+    sets = {**toolkit.kernel_sets, name: merged(name, {**toolkit.kernel_sets, name: own})}
+    return with_set(recipe, set_name(short)), replace(toolkit, kernel_sets=sets)
+
+
+def _wheel(recipe: Recipe) -> str:
+    """The wheel of FlashInfer's kernels."""
+    name = next((name for name, wheel in recipe.wheels.items() if wheel.method == "aot"), None)
+    if name is None:
+        raise UsageError(f"the {recipe.engine} recipe compiles no kernels of FlashInfer",
+                         hint="add a wheel of method aot to its wheels")  # fmt: skip
+    return name
+
+
+def read_config(shop: Workshop, model: str) -> Mapping[str, Any]:
+    """A model's config, and how it is quantized when a file of its own says so. Raises UsageError, FetchError."""
+    texts = _of_folder(Path(model)) if Path(model).exists() else _of_hub(shop, model)
+    try:
+        config, quantized = (json.loads(text) if text is not None else {} for text in texts)
+    except ValueError as error:
+        raise UsageError(f"the config of {model} is no JSON", where=str(error)) from error
+    if not isinstance(config, dict) or not isinstance(quantized, dict):
+        raise UsageError(f"the config of {model} is no JSON object")
+    return config if "quantization_config" in config else {**config, "quantization_config": quantized}
+
+
+def _of_folder(path: Path) -> tuple[str, str | None]:
+    """The texts of a folder's two files, or of one file alone; raises UsageError for a folder without a config."""
+    file, quantized = (path / CONFIG, path / QUANTIZED) if path.is_dir() else (path, path.parent / QUANTIZED)
+    if not file.is_file():
+        raise UsageError(f"{path} has no {CONFIG}", hint="name the folder of a model, or its name on the hub")
+    return file.read_text(encoding="utf-8"), quantized.read_text(encoding="utf-8") if quantized.is_file() else None
+
+
+def _of_hub(shop: Workshop, model: str) -> tuple[str, str | None]:
+    """The texts of a model of the hub, at a commit (``NAME@COMMIT``) or at the newest, which is said."""
+    from gb10.sources.hub import open_hub  # noqa: PLC0415 - a third of a second, for this alone
+
+    name, _, commit = model.partition("@")
+    if "/" not in name or name.startswith((".", "/")):
+        raise UsageError(f"there is no {model}", hint="name a folder, a config.json, or OWNER/NAME of the hub")
+    hub = open_hub(name, shop.env)
+    head = commit or hub.head()
+    with shop.store.folder("hub") as work:
+        config, quantized = (hub.fetch(file, head, work) for file in (CONFIG, QUANTIZED))
+        if config is None:
+            raise FetchError(
+                f"{name} has no {CONFIG}", where=f"at {head}", hint="name another model, or a local folder"
+            )
+        if not commit:
+            shop.talk.say(f"{CONFIG} of {name}@{head}: write it so to get the same kernels again")
+        return config.read_text(encoding="utf-8"), quantized.read_text(encoding="utf-8") if quantized else None

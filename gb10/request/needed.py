@@ -1,0 +1,48 @@
+"""Keeping: why the store has what it has, as far as this checkout's recipes, locks and patches say."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from gb10.errors import Gb10Error
+from gb10.patches.release_files import load_releases
+from gb10.plan.programs import GEMM, plan_program
+from gb10.plan.values import Kind, Plan
+from gb10.recipe.arch import ARCHES
+from gb10.request.planning import Request, make_plan
+from gb10.workshop import Workshop
+
+PLACES: Final[dict[Kind, str]] = {
+    "graft": "wheels", "program": "programs", "proof": "proofs", "rootfs": "rootfss", "wheel": "wheels"
+}  # fmt: skip
+"""The store's room for the result of a step."""
+Reasons = dict[tuple[str, str], str]
+"""By room and key, who needs the entry."""
+
+
+def reasons(shop: Workshop) -> Reasons:
+    """Who needs what: images of this checkout (every arch), and the releases that patches are held against."""
+    found: Reasons = {}
+    for source, pinned in load_releases(shop).sources.items():
+        for version, release in pinned.releases.items():
+            for room in ("downloads", "trees"):
+                found[room, release.sha256] = f"patches, {source} {version}"
+    for label, plan in _plans(shop):
+        for step in plan.steps:
+            for file in step.files:
+                found.setdefault(("downloads", file.sha256), label)
+            if step.kind in PLACES:
+                found.setdefault((PLACES[step.kind], step.key), label)
+    return found
+
+
+def _plans(shop: Workshop) -> Iterator[tuple[str, Plan]]:
+    """Every image and program that the checkout builds; a recipe that has no plan now is told."""
+    for engine in shop.catalog.engines():
+        try:
+            plans = [make_plan(shop, Request(engine=engine, arch=str(arch))) for arch in ARCHES]
+        except Gb10Error as error:
+            shop.talk.say(f"{engine} has no plan now, so what it needs is not known: {error.message}")
+            continue
+        yield from ((f"{engine} {plan.recipe.version}", plan) for plan in plans)
+        if GEMM.source in plans[0].recipe.sources:
+            yield from (("bench gemm", plan_program(GEMM, plan, shop.catalog.toolkit)) for plan in plans)

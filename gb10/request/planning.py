@@ -1,0 +1,127 @@
+"""Planning: read recipe and lock, refuse a stale lock, plan."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from gb10.errors import UsageError
+from gb10.lock.lockfile import check_lock, load_lock, load_recipe, lock_path
+from gb10.mods.declaration import require_fit
+from gb10.mods.lookup import find_mod
+from gb10.patches.selection import plan_patches
+from gb10.plan.catalog import tree_digest
+from gb10.plan.dag import plan_image
+from gb10.plan.options import Mod, Options, Overlay
+from gb10.plan.values import Plan, Toolkit
+from gb10.recipe.arch import parse_arch
+from gb10.recipe.builds import WheelBuild
+from gb10.recipe.image_recipe import Recipe
+from gb10.request.checkouts import marked, own_sources
+from gb10.request.kernel_choice import with_model, with_set
+from gb10.request.refs import lock_refs, with_refs
+from gb10.workshop import Workshop, build_architecture
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What the user asked for, as written."""
+
+    engine: str
+    arch: str
+    platform: str | None = None
+    overlay: Path | None = None
+    patches: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+    """``NAME=PATH``: local checkouts whose changes count."""
+    refs: Mapping[str, str] = field(default_factory=dict)
+    """Other releases than the recipe's, by source."""
+    mods: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    """CMake targets of the engine's own project; what the recipe says when empty."""
+    kernels: str | None = None
+    """A kernel set instead of the recipe's."""
+    model: str | None = None
+    """A model whose kernels are wanted instead of the recipe's: a folder, a config.json, or a name on the hub."""
+    mod_network: bool = False
+    """Whether mods that bring no mod.yaml, and so cannot declare it, get the network."""
+
+
+def make_plan(shop: Workshop, request: Request) -> Plan:
+    """The plan of a request. Only other releases than the recipe's are resolved here, once.
+
+    Raises UsageError for a bad recipe or arch, LockStaleError for a stale lock.
+    """
+    arch = parse_arch(request.arch)
+    path = shop.catalog.recipe(request.engine)
+    recipe = load_recipe(path)
+    lock = load_lock(lock_path(path))
+    check_lock(recipe, lock, path)
+    if request.refs:
+        recipe = with_refs(recipe, request.refs)
+        lock = lock_refs(shop, recipe, lock, request.refs)
+    recipe = with_targets(recipe, request.targets)
+    recipe, toolkit = _with_kernels(shop, request, recipe)
+    options = Options(arch=arch, platform=request.platform or arch.platform, build=build_architecture(),
+                      overlay=_overlay(request.overlay), mods=_mods(shop, request, recipe),
+                      targets=request.targets, refs=tuple(request.refs),
+                      kernels=request.kernels or request.model)  # fmt: skip
+    own = own_sources(shop, recipe, lock, options.target, request.sources)
+    by_hand = [*(text for source in own for text in source.by_hand), *request.patches]
+    patches = marked(plan_patches(shop, recipe, lock, options.target, by_hand), own)
+    options = replace(options, patches=patches)
+    return plan_image(recipe, lock, toolkit, options)
+
+
+def _with_kernels(shop: Workshop, request: Request, recipe: Recipe) -> tuple[Recipe, Toolkit]:
+    """Recipe and toolkit with the kernels that were asked for."""
+    toolkit = shop.catalog.toolkit
+    if request.kernels and request.model:
+        raise UsageError("--kernels and --for-model both choose the kernels", hint="choose one of them")
+    if request.model:
+        return with_model(shop, recipe, toolkit, request.model)
+    return with_set(recipe, request.kernels) if request.kernels else recipe, toolkit
+
+
+def with_targets(recipe: Recipe, targets: tuple[str, ...]) -> Recipe:
+    """The recipe with these targets of its engine's project; raises UsageError when it does not say how."""
+    if not targets:
+        return recipe
+    name = next((name for name, wheel in recipe.wheels.items() if wheel.method == "source"), None)
+    if name is None:
+        raise UsageError(f"--targets: the {recipe.engine} recipe compiles no project of its engine",
+                         hint="add a wheel of method source to its wheels")  # fmt: skip
+    wheel = recipe.wheels[name]
+    try:
+        wheel = WheelBuild(**{**dict(wheel), "targets": tuple(sorted(targets))})
+    except ValidationError as error:
+        raise UsageError(f"--targets {','.join(targets)}: {error.errors()[0]['msg']}",
+                         hint="name CMake targets, separated by commas") from error  # fmt: skip
+    return recipe.model_copy(update={"wheels": {**recipe.wheels, name: wheel}})
+
+
+def _mods(shop: Workshop, request: Request, recipe: Recipe) -> tuple[Mod, ...]:
+    """The mods of a request, in its order; raises UsageError for one that is no mod, or not for this release."""
+    found = [find_mod(shop.catalog.root / "mods", name) for name in request.mods]
+    for index, mod in enumerate(found):
+        if mod.name in [other.name for other in found[:index]]:
+            raise UsageError(f"two mods are called {mod.name}", where=f"both would lie in /workspace/mods/{mod.name}",
+                             hint="leave one out, or give it another folder name")  # fmt: skip
+        if mod.record:
+            require_fit(mod.record, mod.name, recipe.engine, recipe.version)
+    asked = request.mod_network
+    return tuple(Mod(name=mod.name, path=str(mod.path), digest=mod.digest,
+                     network=mod.network or (asked and mod.record is None)) for mod in found)  # fmt: skip
+
+
+def _overlay(path: Path | None) -> Overlay | None:
+    if path is None:
+        return None
+    if path == Path():  # what an unset variable becomes
+        raise UsageError("the overlay is the current directory", hint="name it by its path, if that is what you mean")
+    if not path.is_dir():
+        raise UsageError(
+            f"the overlay {path} is not a directory", hint="give a directory that mirrors the image's root"
+        )
+    return Overlay(path=str(path.absolute()), digest=tree_digest(path))

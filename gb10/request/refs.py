@@ -1,0 +1,119 @@
+"""``--vllm-ref VERSION`` and its like: a recipe with other releases, locked on the fly and kept in the store."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from gb10.errors import UsageError
+from gb10.host.digest import digest
+from gb10.host.store import note_use
+from gb10.lock.lockfile import check_lock, input_digest, load_lock, write_lock
+from gb10.lock.relock import main_index, own_index, resolve_lock
+from gb10.lock.resolver import MISFIT
+from gb10.patches.release_files import version_of
+from gb10.recipe.builds import Source
+from gb10.recipe.fields import requirement_name
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.locked import Lock
+from gb10.sources.index.page import Link
+from gb10.workshop import Workshop
+
+PROJECTS: Final = {"vllm": "vllm", "sglang": "sglang", "flashinfer": "flashinfer-python"}
+"""What the index calls them."""
+ROOM, FILE = "resolved", "lock.json"
+NEWEST = 5
+
+
+def with_refs(recipe: Recipe, refs: Mapping[str, str]) -> Recipe:
+    """The recipe with these releases, by source; raises UsageError for what is no release, or is not required here."""
+    wanted = {PROJECTS[source]: _release(source, text) for source, text in refs.items()}
+    required = {requirement_name(text) for text in recipe.requirements}
+    for source in refs:
+        if PROJECTS[source] not in required:
+            raise UsageError(f"--{source}-ref: the {recipe.engine} recipe requires no {PROJECTS[source]}",
+                             hint=f"it requires: {', '.join(sorted(required))}")  # fmt: skip
+    changes = {
+        "version": wanted.get(recipe.engine, recipe.version),
+        "requirements": tuple(_other(text, wanted) for text in recipe.requirements),
+        "sources": {
+            name: Source(sdist=_other(source.sdist, wanted)) if source.sdist else source
+            for name, source in recipe.sources.items()
+        },
+    }
+    return recipe.model_copy(update=changes)
+
+
+def _release(source: str, text: str) -> str:
+    try:
+        return str(Version(text))
+    except InvalidVersion as error:
+        raise UsageError(f"--{source}-ref {text} is no release of the package index",
+                         hint="a branch or a commit is built from a checkout, its changes carried over to the locked "
+                              f"release:\n--source {source}=DIR") from error  # fmt: skip
+
+
+def _other(requirement: str, wanted: Mapping[str, str]) -> str:
+    name = str(canonicalize_name(requirement_name(requirement)))
+    return f"{name}=={wanted[name]}" if name in wanted else requirement
+
+
+def lock_refs(shop: Workshop, recipe: Recipe, base: Lock, refs: Mapping[str, str]) -> Lock:
+    """The lock of a recipe with other releases: from the store, else resolved now; told. The recipe's own stays.
+
+    It keeps what ``base`` locks where that fits, and its day. Raises UsageError when nothing fits together, FetchError.
+    """
+    named = ", ".join(f"{source} {text}" for source, text in refs.items())
+    entry = shop.store.entry(ROOM, digest([input_digest(recipe), base.model_dump(mode="json")]))
+    with shop.store.locked(f"resolved-{entry.name}", lambda: shop.talk.say(f"{named} is being locked: waiting")):
+        there = (entry / FILE).exists()
+        if not there:
+            with shop.talk.task(f"resolve {named}"):
+                made = _resolved(shop, recipe, base, refs, named)
+            shop.store.replace(entry, lambda work: _keep(work, made))
+        lock = load_lock(entry / FILE)
+        note_use(entry / FILE)
+    check_lock(recipe, lock, entry / FILE)
+    wheels = len(lock.wheels.image["arm64"])
+    how = "as locked on the fly before" if there else "locked on the fly"
+    shop.talk.say(f"{how}: {named}, {wheels} wheels, kept in the store; the recipe and its lock are unchanged")
+    return lock
+
+
+def _keep(work: Path, lock: Lock) -> None:
+    write_lock(work / FILE, lock)
+
+
+def require_release(links: Iterable[Link], source: str, text: str) -> None:
+    """Raise UsageError, with the newest releases, for one of which the index has no file, or only withdrawn ones."""
+    found = [(version, link) for link in links if (version := version_of(link))]
+    asked = [link for version, link in found if SpecifierSet(f"=={text}").contains(version, prereleases=True)]
+    if any(not link.yanked for link in asked):
+        return
+    good = sorted({version for version, link in found if not link.yanked and not version.is_prerelease}, reverse=True)
+    problem = (
+        f"{source} {text} was yanked: those who published it took it back"
+        if asked
+        else f"the package index has no {source} {text}"
+    )
+    raise UsageError(problem, where=f"newest: {', '.join(map(str, good[:NEWEST])) or 'none'}",
+                     hint=f"name one that it has with --{source}-ref")  # fmt: skip
+
+
+def _resolved(shop: Workshop, recipe: Recipe, base: Lock, refs: Mapping[str, str], named: str) -> Lock:
+    index = main_index(shop.env)
+    for source, text in refs.items():
+        require_release(own_index(recipe, PROJECTS[source], index).links(PROJECTS[source]), source, text)
+    try:
+        made = resolve_lock(recipe, base, store=shop.store, env=shop.env)
+    except UsageError as error:
+        if not error.message.startswith(MISFIT):
+            raise
+        raise UsageError(f"{named}: {error.message}", where=error.where,
+                         hint="name the releases that fit together (--flashinfer-ref beside --vllm-ref); what else "
+                              "must move is a recipe of\nyour own: copy it, change it, "
+                              "./build.py lock --engine FILE.yaml") from error  # fmt: skip
+    return made.model_copy(update={"created": base.created})

@@ -1,0 +1,1 @@
+"""Move results: push and pull proven images, share compiled wheels."""

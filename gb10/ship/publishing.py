@@ -1,0 +1,96 @@
+"""Publishing: what was proven, and nothing else, pushed under its names; the one that moves comes last."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gb10.build.stage import ready_engine
+from gb10.engine.connection import Engine
+from gb10.engine.images import find_image, tag_image
+from gb10.engine.reference import check_reference, split_reference
+from gb10.engine.registry.transfer import Moves, push, resolve
+from gb10.errors import PublishError, UsageError
+from gb10.proof.scans import proven
+from gb10.ship.compressing import OTHERS, compressor
+from gb10.ship.retries import not_published, patiently
+from gb10.workshop import Workshop
+
+KEYED = re.compile(r"-[0-9a-f]{12}$")
+BUILD = "./build.py image builds one, and proves it"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Published:
+    """A name in a registry; ``digest`` is the manifest's, ``config`` the image's own, ``bytes`` travelled."""
+
+    reference: str
+    digest: str
+    config: str
+    there: int
+    moved: int
+    bytes: int
+
+
+def publish(shop: Workshop, reference: str, targets: Sequence[str], zstd: int | None = None) -> tuple[Published, ...]:
+    """Push the proven image ``reference`` to each target; a target without a tag gets the image's own tags.
+
+    The engine compresses its layers, or zstd of the level ``zstd``: the image is the same, its manifest is not.
+
+    Raises UsageError (no such image, no tags), PublishError (it was not proven; the registry refuses, or holds
+    another manifest than the one that was pushed).
+    """
+    engine = ready_engine(shop)
+    image = find_image(engine, reference)
+    if image is None:
+        raise UsageError(f"the engine has no image {reference}", hint=BUILD)
+    record = proven(shop, image.id)
+    if record is None:
+        raise PublishError(f"{reference} was not proven here, so it is not published", where=image.id, hint=BUILD)
+    names = names_in(targets, reference, image.tags)
+    if zstd is not None:
+        with compressor(shop, engine, image, record.config, zstd) as send:
+            return tuple(_published(name, record.config, send(name)) for name in names)
+    tag_image(engine, reference, names)
+    return tuple(_published(name, record.config, _send(shop, engine, name)) for name in names)
+
+
+def names_in(targets: Sequence[str], reference: str, tags: Sequence[str]) -> tuple[str, ...]:
+    """What to push for the image ``reference``, which has these tags, in order; raises UsageError. Pure."""
+    own = own_tags(reference, tags)
+    return tuple(name for target in targets for name in _names(target, own))
+
+
+def own_tags(reference: str, tags: Sequence[str]) -> list[str]:
+    """Of an image's tags in its repository those that `image` gave it: with the key, and the one that moves.
+
+    The one with the key comes first: should a push break off, no tag that moves names a half. Pure.
+    """
+    repository = split_reference(reference)[0]
+    here = [tag for place, tag in map(split_reference, tags) if place == repository]
+    keyed = [tag for tag in here if KEYED.search(tag)]
+    return keyed + [tag for tag in here if any(KEYED.sub("", other) == tag for other in keyed)]
+
+
+def _names(target: str, own: Sequence[str]) -> list[str]:
+    """What to push for a target: itself, or, without a tag, the image's own tags there."""
+    if ":" in target.rpartition("/")[2]:
+        return [check_reference(target)]
+    if not own:
+        raise UsageError(f"{target} names no tag, and the image has none of its own", hint=f"write {target}:TAG")
+    return [check_reference(f"{target}:{tag}") for tag in own]
+
+
+def _send(shop: Workshop, engine: Engine, name: str) -> Moves:
+    """The moves of a push by the engine itself, after which the registry holds what was pushed."""
+    with shop.talk.task(name) as task, not_published(name):
+        moves = patiently(shop, task, lambda moves: push(engine, name, moves))
+    found = resolve(engine, name)
+    if found.digest != moves.digest:
+        raise PublishError(f"{name} is not what was pushed", where=f"pushed {moves.digest}\nfound  {found.digest}",
+                           hint=OTHERS)  # fmt: skip
+    return moves
+
+
+def _published(name: str, config: str, moves: Moves) -> Published:
+    return Published(reference=name, digest=moves.digest, config=config, there=len(moves.there),
+                     moved=len(moves.moved), bytes=moves.bytes)  # fmt: skip

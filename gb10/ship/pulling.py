@@ -1,0 +1,164 @@
+"""Pulling: one image to several engines at once; only missing layers travel, and it is the same one everywhere."""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from gb10.build.stage import ready_engine
+from gb10.engine.connection import Engine
+from gb10.engine.images import engine_machine, find_image, require_image, tag_image
+from gb10.engine.node import reached
+from gb10.engine.reference import split_digest, split_reference
+from gb10.engine.registry.holding import Holder, holder, layers_in, remote_config
+from gb10.engine.registry.transfer import Moves, Remote, pull, resolve
+from gb10.errors import EngineError, Gb10Error, PublishError
+from gb10.host.talk import Task
+from gb10.recipe.machine import ARCHITECTURES
+from gb10.ship.retries import FULL, patiently, tells
+from gb10.workshop import Workshop
+
+LOCAL = "this machine"
+ROOM = "make room there (docker system df shows what takes it); what had arrived was given back"
+AWAY = "see whether that machine is up and Docker runs there"
+AGAIN = "run the command again: only missing layers travel"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pulled:
+    """A node that has the image; ``id`` as its engine names it, ``bytes`` that travelled, compressed."""
+
+    host: str
+    id: str
+    there: int
+    moved: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """One manifest: ``name`` by its digest, as it was asked for, and the platform asked for, if any."""
+
+    name: str
+    reference: str
+    tagged: bool
+    """Whether it was asked for by a tag, which each node then gives it."""
+    remote: Remote
+    platform: str | None
+
+
+def pull_everywhere(
+    shop: Workshop, reference: str, hosts: Sequence[str], platform: str | None
+) -> tuple[Remote, tuple[Pulled, ...]]:
+    """The image of ``reference`` on every node (this machine without any), the same digest on all of them.
+
+    The reference is asked once, so a tag that moves meanwhile divides nobody. Raises PublishError that names the nodes
+    that failed: the others have the image.
+    """
+    nodes = tuple(hosts) or (LOCAL,)
+    with _engine(shop, nodes[0]) as first:
+        wanted = _wanted(shop, first, reference, platform)
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        running = {host: pool.submit(_pull_one, shop, host, wanted) for host in nodes}
+    _check(running)
+    done = tuple(work.result() for work in running.values())
+    ids = {node.id for node in done}
+    if len(ids) > 1:
+        raise PublishError("the nodes do not have the same image",
+                           where="\n".join(f"{node.host}: {node.id}" for node in done),
+                           hint="do they keep images in the same kind of store? docker info: driver-type")  # fmt: skip
+    return wanted.remote, done
+
+
+def _wanted(shop: Workshop, first: Engine, reference: str, platform: str | None) -> Wanted:
+    repository, digest = split_digest(reference)
+    if not digest:
+        repository, tag = split_reference(reference)
+        reference = f"{repository}:{tag}"
+    remote = resolve(first, reference)
+    if not remote.platforms:
+        config = remote_config(shop.store, shop.env, f"{repository}@{remote.digest}")
+        remote = replace(remote, platforms=(f"{config['os']}/{config['architecture']}",))
+    return Wanted(name=f"{repository}@{remote.digest}", reference=reference, tagged=not digest, remote=remote,
+                  platform=platform)  # fmt: skip
+
+
+@contextmanager
+def _engine(shop: Workshop, host: str) -> Iterator[Engine]:
+    if host == LOCAL:
+        yield ready_engine(shop)
+        return
+    with reached(host) as engine:
+        yield engine
+
+
+def _pull_one(shop: Workshop, host: str, wanted: Wanted) -> Pulled:
+    with _engine(shop, host) as engine, shop.talk.task(host) as task:
+        platform = wanted.platform or _platform(engine)
+        if platform not in wanted.remote.platforms:
+            raise PublishError(f"{wanted.reference} is for {', '.join(wanted.remote.platforms)}, {host} is {platform}",
+                               hint=f"--platform {wanted.remote.platforms[0]} takes it all the same")  # fmt: skip
+        moves = _moved(shop, engine, task, platform, wanted)
+        image = require_image(engine, wanted.name)
+        if wanted.tagged:
+            tag_image(engine, wanted.name, (wanted.reference,))
+    return Pulled(host=host, id=image.id, there=len(moves.there), moved=len(moves.moved), bytes=moves.bytes,
+                  seconds=round(task.elapsed(), 1))  # fmt: skip
+
+
+def _moved(shop: Workshop, engine: Engine, task: Task, platform: str, wanted: Wanted) -> Moves:
+    """Pull; what arrived is held until all of it has, and given back when the disk is full."""
+    holding = _holder(shop, engine, task, platform, wanted)
+    try:
+        moves = patiently(shop, task, lambda moves: pull(engine, wanted.name, platform, moves),
+                          lambda count: _hold(shop, task, holding, count))  # fmt: skip
+        holding.drop()
+    except PublishError as error:
+        if not tells(error, FULL):
+            raise
+        holding.drop()
+        raise PublishError(f"the disk of {task.name} is full", where=error.message, hint=ROOM) from error
+    except EngineError as error:
+        raise PublishError("its engine, or the way to it, broke off", where=error.where, hint=AWAY) from error
+    return moves
+
+
+def _holder(shop: Workshop, engine: Engine, task: Task, platform: str, wanted: Wanted) -> Holder:
+    """What holds the layers that arrive, or holds none where the engine keeps them itself or has them all."""
+    layers: tuple[str, ...] = ()
+    if not engine.containerd and find_image(engine, wanted.name) is None:
+        try:
+            layers = layers_in(remote_config(shop.store, shop.env, wanted.name), platform)
+        except EngineError as error:
+            shop.talk.say(f"{task.name}: should this pull break off, the next one begins anew: {error.message}, "
+                          f"{error.where}")  # fmt: skip
+    return holder(engine, wanted.remote.digest, platform, layers)
+
+
+def _hold(shop: Workshop, task: Task, holding: Holder, count: int) -> None:
+    try:
+        holding.hold(count)
+    except EngineError as error:
+        shop.talk.say(f"{task.name}: the layers that arrived cannot be held: {error.where}")
+
+
+def _platform(engine: Engine) -> str:
+    """What images the node's machine runs without an emulator."""
+    machine = engine_machine(engine)
+    return f"linux/{ARCHITECTURES.get(machine, machine)}"
+
+
+def _check(running: dict[str, Future[Pulled]]) -> None:
+    """Raise PublishError that names every node that failed; bugs are raised as they are."""
+    failed = {host: work.exception() for host, work in running.items() if work.exception()}
+    for error in failed.values():
+        if error and not isinstance(error, Gb10Error):
+            raise error
+    if not failed:
+        return
+    lines = [f"{host}: {error.message}" + (f" ({error.where})" if error.where else "")
+             for host, error in failed.items() if isinstance(error, Gb10Error)]  # fmt: skip
+    hints = {error.hint for error in failed.values() if isinstance(error, Gb10Error) and error.hint}
+    raise PublishError(f"{len(failed)} of {len(running)} nodes do not have the image", where="\n".join(lines),
+                       hint="\n".join((*sorted(hints), AGAIN)))  # fmt: skip

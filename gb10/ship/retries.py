@@ -1,0 +1,55 @@
+"""Patience: a transfer that broke off is tried again after a pause that is said, unless the engine did that already."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from gb10.engine.registry.transfer import Moves
+from gb10.errors import PublishError
+from gb10.host.talk import Task
+from gb10.workshop import Workshop
+
+PAUSES = (2.0, 4.0)  # seconds before the second and the third try
+FULL = ("no space left on device", "disk quota exceeded")
+REFUSED = ("denied", "unauthorized", "authentication required", "no basic auth credentials", "not found",
+           "manifest unknown", "name unknown", "name invalid", "registry refused")  # fmt: skip
+AGAIN = "publish it again: layers that the registry has are not sent again"
+
+
+@contextmanager
+def not_published(name: str) -> Iterator[None]:
+    """A transfer that failed for good is told as the error of the name that was to be published."""
+    try:
+        yield
+    except PublishError as error:
+        where = "\n".join(filter(None, (error.message, error.where)))
+        raise PublishError(f"{name} is not published", where=where, hint=error.hint or AGAIN) from error
+
+
+def patiently(
+    shop: Workshop, task: Task, transfer: Callable[[Moves], None], on_whole: Callable[[int], None] = lambda _: None
+) -> Moves:
+    """The moves of a transfer that succeeded at last: what arrived stays. Raises PublishError.
+
+    What another try cannot mend is not tried again, nor a layer that the engine gave up after pauses of its own.
+    """
+    pauses = list(PAUSES)
+    while True:
+        moves = Moves(on_move=partial(shop.talk.update, task), on_whole=on_whole,
+                      on_pause=lambda text: shop.talk.say(f"{task.name}: {text}"))  # fmt: skip
+        try:
+            transfer(moves)
+            return moves
+        except PublishError as error:
+            if not pauses or moves.retried or tells(error, FULL + REFUSED):
+                raise
+            pause = pauses.pop(0)
+            shop.talk.say(f"{task.name}: {error.message}; trying again in {pause:.0f} s")
+        time.sleep(pause)
+
+
+def tells(error: PublishError, words: tuple[str, ...]) -> bool:
+    """Whether the error speaks of any of these."""
+    text = f"{error.message}\n{error.where or ''}".lower()
+    return any(word in text for word in words)

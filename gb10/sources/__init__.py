@@ -1,0 +1,1 @@
+"""Where locked bytes come from: package index, git, Debian's archive, the Hugging Face Hub."""

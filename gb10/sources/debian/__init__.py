@@ -1,0 +1,1 @@
+"""Debian's archive: which mirror, which packages, and their files by hash."""

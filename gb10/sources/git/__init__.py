@@ -1,0 +1,1 @@
+"""Trees from git: one commit with its submodules as one tar."""

@@ -1,0 +1,141 @@
+"""Sources from git: the files of a tag or a commit as one tar, the same bytes wherever the commit comes from."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from gb10.errors import FetchError
+from gb10.host.artifact import Artifact, Checkout
+from gb10.host.fetch import accept, ca_bundle, redact, stored
+from gb10.host.proc import CommandFailedError, capture
+from gb10.host.store import Store, file_sha256
+from gb10.sources.git.submodules import Entry, Tree
+
+ALONE: Final = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1",
+                "XDG_CONFIG_HOME": "/nonexistent", "GIT_CONFIG_COUNT": "0", "GIT_CONFIG_PARAMETERS": ""}  # fmt: skip
+"""For what decides bytes: a user's line endings and attributes do not. Asking a server, their settings count."""
+REPOSITORY: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR",
+                     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_SHALLOW_FILE", "GIT_PREFIX",
+                     "GIT_ATTR_SOURCE")  # fmt: skip
+NOBODY: Final = {f"GIT_{who}_{what}": "gb10" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+INIT: Final = ("git", "init", "--quiet", "--bare", "--object-format=sha1", "--template=")
+"""SHA-1, as the hosts have it, and no attributes of the user's, whatever GIT_DEFAULT_HASH and GIT_TEMPLATE_DIR say."""
+
+
+def resolve(store: Store, env: Mapping[str, str], filename: str, wanted: Checkout) -> Artifact:
+    """The tar of what a tag stands for now, or of a commit, kept in the store. Raises FetchError."""
+    with _made(store, env, filename, wanted) as (tar, commit):
+        found = Artifact(filename, file_sha256(tar), tar.stat().st_size, replace(wanted, commit=commit))
+        accept(tar, found, stored(store, found))
+    return found
+
+
+def fetch_checkout(store: Store, env: Mapping[str, str], locked: Artifact, checkout: Checkout) -> None:
+    """The tar that was locked, made anew. Raises FetchError, also when the tag stands for another commit by now."""
+    with _made(store, env, locked.filename, checkout) as (tar, commit):
+        if commit != checkout.commit:
+            raise FetchError(f"{checkout.what} is not the commit that was locked",
+                             where=f"{redact(checkout.url)}\nlocked {checkout.commit}\n found {commit}",
+                             hint="read what changed upstream; ./build.py lock takes it")  # fmt: skip
+        with store.locked(f"download-{locked.sha256}"):
+            accept(tar, locked, stored(store, locked))
+
+
+@contextmanager
+def _made(store: Store, env: Mapping[str, str], filename: str, wanted: Checkout) -> Iterator[tuple[Path, str]]:
+    """A tar of the files below ``<name>-<version>/``, gone afterwards, and the commit."""
+    work = store.scratch("checkout")
+    tar, git = work / filename, _Git(work / "git", env)
+    try:
+        capture([*INIT, str(git.repository)], env=git.asking | ALONE)
+        commit = git.fetch(wanted.url, wanted.ref)
+        whole = _with_submodules(git, wanted, commit) if wanted.submodules else commit
+        git.alone("archive", f"--output={tar}", f"--prefix={tar.stem}/", whole, "--", *wanted.paths)
+        yield tar, commit
+    except CommandFailedError as error:
+        raise _failed(error, wanted, filename) from error
+    finally:
+        shutil.rmtree(work)
+
+
+@dataclass(frozen=True, slots=True)
+class _Git:
+    """A bare repository that is asked for, and filled with, what becomes one tar."""
+
+    repository: Path
+    env: Mapping[str, str]
+
+    @property
+    def asking(self) -> dict[str, str]:
+        """The user's environment, where git asks a server; it never asks the user."""
+        bundle = ca_bundle(self.env)
+        return {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes", **outside(self.env), "GIT_TERMINAL_PROMPT": "0",
+                "LC_ALL": "C", **({"GIT_SSL_CAINFO": str(bundle)} if bundle else {})}  # fmt: skip
+
+    def fetch(self, url: str, ref: str) -> str:
+        """The commit of a ref, with its files; a commit is its own ref."""
+        self._run("fetch", "--quiet", "--depth", "1", "--no-tags", url, ref, env=self.asking)
+        return self._run("rev-parse", "FETCH_HEAD^{commit}", env=self.asking).strip()
+
+    def alone(self, *arguments: str, stdin: str | None = None, **more: str) -> str:
+        """What no setting of the user's decides."""
+        return self._run(*arguments, env={**self.asking, **ALONE, **more}, stdin=stdin)
+
+    def _run(self, *arguments: str, env: Mapping[str, str], stdin: str | None = None) -> str:
+        argv = ["git", "-c", "tar.umask=0022", f"--git-dir={self.repository}", *arguments]
+        return capture(argv, env=env, stdin=stdin)
+
+
+def _with_submodules(git: _Git, wanted: Checkout, commit: str) -> str:
+    """A commit of the same time whose tree holds the submodules' files, each at the commit that its parent names."""
+    git.alone("read-tree", commit)
+    for path in sorted(wanted.submodules):  # a parent before what lies in it
+        tree = Tree(wanted, _entries(git), lambda name: _modules(git, name))
+        found = tree.commit(path)
+        _fetch_submodule(git, wanted, path, tree.url(path), found)
+        below = ("-C", str(git.repository), "--work-tree=.")  # these two ask for a work tree, and touch none
+        git.alone(*below, "update-index", "--force-remove", "--", path)
+        git.alone(*below, "read-tree", f"--prefix={path}/", found)
+    time = git.alone("show", "--no-patch", "--format=%ct +0000", commit).strip()
+    dates = {"GIT_AUTHOR_DATE": time, "GIT_COMMITTER_DATE": time}
+    return git.alone("commit-tree", git.alone("write-tree").strip(), stdin=commit, **NOBODY, **dates).strip()
+
+
+def _fetch_submodule(git: _Git, wanted: Checkout, path: str, url: str, commit: str) -> None:
+    try:
+        git.fetch(url, commit)
+    except CommandFailedError as error:
+        raise FetchError(f"cannot take the submodule {path} from git, the commit {commit}",
+                         where=f"{redact(url)}\nof {redact(wanted.url)}\n{error.tail.strip()}",
+                         hint="check the network, and that this host still has the commit; a tree that does not need "
+                              f"it: leave {path} out of submodules in the recipe") from error  # fmt: skip
+
+
+def _entries(git: _Git) -> dict[str, Entry]:
+    """What lies in the tree so far, by path."""
+    lines = git.alone("ls-files", "--stage", "-z").rstrip("\0").split("\0")
+    rows = [(*head.split(" "), path) for head, _, path in (line.partition("\t") for line in lines)]
+    return {path: Entry(mode=mode, object=name) for mode, name, _, path in rows}
+
+
+def _modules(git: _Git, name: str) -> str:
+    """The settings of a .gitmodules, by the object's name: a name, or a path, may hold blanks."""
+    return git.alone("config", "--blob", name, "--list", "-z")
+
+
+def outside(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the repository that a hook, or a rebase, may be running in."""
+    return {name: value for name, value in env.items() if name not in REPOSITORY}
+
+
+def _failed(error: CommandFailedError, wanted: Checkout, filename: str) -> FetchError:
+    if error.returncode == 127:
+        return FetchError("git is not installed, and a source of the recipe comes from git", where=redact(wanted.url),
+                          hint="apt-get install git, or name a source archive that bundles it")  # fmt: skip
+    kind = "commit" if wanted.ref == wanted.pin else "tag"
+    return FetchError(f"cannot take {wanted.what} from git: {filename}",
+                      where=f"{redact(wanted.url)}\n{error.tail.strip()}",
+                      hint=f"check the URL, the {kind}, the paths and the network")  # fmt: skip

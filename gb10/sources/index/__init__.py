@@ -1,0 +1,1 @@
+"""The package index that the user's own pip settings name."""

@@ -1,0 +1,162 @@
+"""One index asked: project pages, sizes, and where a locked file lies; local folders answer like an index."""
+
+import io
+import mimetypes
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import requests
+from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPResponse
+
+from gb10.errors import FetchError
+from gb10.host.artifact import Artifact
+from gb10.host.fetch import network_error, open_session, redact
+from gb10.host.store import file_sha256
+from gb10.sources.index.page import ACCEPT, Link, parse_page
+from gb10.sources.index.pip_settings import IndexSettings
+
+FOUND = 200
+NOT_FOUND = 404
+TIMEOUT_S = 60
+
+
+class FileAdapter(HTTPAdapter):
+    """``file://`` for requests: a folder is its index.html, as a web server has it."""
+
+    def send(self, request: requests.PreparedRequest, *_: object, **__: object) -> requests.Response:
+        """Answer 200 with the file, or 404."""
+        path = local_path(request.url or "")
+        path = path / "index.html" if path.is_dir() else path
+        body = path.open("rb") if path.is_file() else io.BytesIO()
+        headers = {"Content-Type": mimetypes.guess_type(path.name)[0] or "application/octet-stream"}
+        status = FOUND if path.is_file() else NOT_FOUND
+        return self.build_response(
+            request, HTTPResponse(body=body, headers=headers, status=status, preload_content=False)
+        )
+
+
+class Index:
+    """One simple-API index; ``url`` is its root."""
+
+    def __init__(self, session: requests.Session, url: str) -> None:
+        self.session = session
+        self.url = url.rstrip("/")
+
+    @property
+    def local(self) -> bool:
+        """Whether asking costs no network."""
+        return self.url.startswith("file:")
+
+    def links(self, project: str) -> tuple[Link, ...]:
+        """Every file of a project, none when the index does not know it. Raises FetchError."""
+        return read_page(self.session, f"{self.url}/{canonicalize_name(project)}/")
+
+
+class Folder:
+    """pip's find-links: a folder of files, or a page of links."""
+
+    local = True
+
+    def __init__(self, session: requests.Session, place: str) -> None:
+        self.session = session
+        self.url = place
+
+    def links(self, project: str) -> tuple[Link, ...]:
+        """Every file there, whatever its project. Raises FetchError."""
+        folder = local_path(self.url)
+        if folder.is_dir():
+            return tuple(Link(filename=path.name, url=path.absolute().as_uri()) for path in sorted(folder.iterdir()))
+        return read_page(self.session, self.url) if "://" in self.url else ()
+
+
+def open_index_session(env: Mapping[str, str]) -> requests.Session:
+    """A session that also reads ``file://`` indexes."""
+    session = open_session(env)
+    session.mount("file://", FileAdapter())
+    return session
+
+
+def sources(session: requests.Session, settings: IndexSettings) -> tuple[Index | Folder, ...]:
+    """Every place that may hold a locked file, those that cost no network first."""
+    urls = (*((settings.url,) if settings.url else ()), *settings.extra_urls)
+    places: list[Index | Folder] = [
+        *(Folder(session, place) for place in settings.find_links),
+        *(Index(session, url) for url in urls),
+    ]
+    return tuple(sorted(places, key=lambda place: not place.local))
+
+
+def locate(places: Iterable[Index | Folder], artifact: Artifact) -> str:
+    """The URL of the very file that was locked. Raises FetchError."""
+    project, asked = project_of(artifact.filename), []
+    for place in places:
+        for link in place.links(project):
+            if _is(link, artifact):
+                return link.url
+        asked.append(redact(place.url))
+    where = "\n".join([f"sha256 {artifact.sha256}", *(f"asked {url}" for url in asked)])
+    again = f"pin another file:\n./build.py lock --upgrade {project}"
+    if artifact.index:
+        raise FetchError(f"{artifact.filename} is not on the index that the recipe names for {project}", where=where,
+                         hint=f"no other is asked for it: correct indexes in the recipe, or {again}")  # fmt: skip
+    raise FetchError(f"{artifact.filename} is on none of the package indexes", where=where,
+                     hint=f"point PIP_INDEX_URL to an index that has it, or {again}")  # fmt: skip
+
+
+def _is(link: Link, artifact: Artifact) -> bool:
+    """By hash; a link without one is taken by name, and checked here if it is local, else by the download."""
+    if link.sha256:
+        return link.sha256 == artifact.sha256
+    if link.filename != artifact.filename:
+        return False
+    return not link.url.startswith("file:") or file_sha256(local_path(link.url)) == artifact.sha256
+
+
+def project_of(filename: str) -> str:
+    """The project of a wheel or source archive, from its file name; raises packaging's InvalidWheelFilename."""
+    if filename.endswith(".whl"):
+        return str(parse_wheel_filename(filename)[0])
+    return str(parse_sdist_filename(filename)[0])
+
+
+def local_path(url: str) -> Path:
+    """The path of a ``file://`` URL, or of what is a path already."""
+    return Path(unquote(urlsplit(url).path) if url.startswith("file:") else url)
+
+
+def read_page(session: requests.Session, url: str) -> tuple[Link, ...]:
+    """The links of one page, none when it does not exist. Raises FetchError."""
+    message = f"cannot read the package index at {urlsplit(url).hostname or url}"
+    try:
+        reply = session.get(url, headers={"Accept": ACCEPT}, timeout=TIMEOUT_S, verify=session.verify)
+        if reply.status_code == NOT_FOUND:
+            return ()
+        reply.raise_for_status()
+        return parse_page(reply.text, reply.headers.get("Content-Type", ""), reply.url)
+    except requests.RequestException as error:
+        raise network_error(error, message) from error
+    except (ValueError, KeyError) as error:
+        raise FetchError(f"{message}: its page is no project page", where=redact(url)) from error
+
+
+def size_of(session: requests.Session, link: Link) -> int:
+    """Bytes of a file: what the index says, else what its server says. Raises FetchError."""
+    if link.size is not None:
+        return link.size
+    try:
+        reply = session.head(
+            link.url,
+            allow_redirects=True,
+            timeout=TIMEOUT_S,
+            headers={"Accept-Encoding": "identity"},
+            verify=session.verify,
+        )
+        reply.raise_for_status()
+        return int(reply.headers["Content-Length"])
+    except requests.RequestException as error:
+        raise network_error(error, f"cannot ask for the size of {link.filename}") from error
+    except (KeyError, ValueError) as error:
+        raise FetchError(f"the index does not say the size of {link.filename}", where=redact(link.url)) from error

@@ -1,0 +1,57 @@
+"""Locked files in the store: wheels and source archives, from the index or from git, each accepted by its hash."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+from gb10.host.artifact import Artifact
+from gb10.host.fetch import intact, stored
+from gb10.plan.values import Step
+from gb10.sources.git.archive import fetch_checkout
+from gb10.sources.index.downloads import fetch_all
+from gb10.workshop import Workshop, cores
+
+
+def fetch_files(shop: Workshop, steps: Iterable[Step], stop: Event | None = None) -> None:
+    """The wheels and source archives of these steps: hashed where they are there, downloaded where they are not.
+
+    Raises FetchError; ends early when another thread sets ``stop``.
+    """
+    fetch_locked(shop, tuple({file.sha256: file for step in steps for file in step.files}.values()), stop)
+
+
+def fetch_locked(shop: Workshop, files: Sequence[Artifact], stop: Event | None = None) -> None:
+    """The same for files of the lock that no step names."""
+    absent = absent_files(shop, files)
+    for file in absent:
+        if file.checkout:
+            with shop.talk.task(f"git {file.filename}"):
+                fetch_checkout(shop.store, shop.env, file, file.checkout)
+    listed = [file for file in absent if not file.checkout]
+    if not listed:
+        return
+
+    def arrived(count: int) -> None:
+        if stop is not None and stop.is_set():
+            raise CancelledError
+        shop.talk.advance(task, count)
+
+    with shop.talk.task(f"download {len(listed)} files", sum(file.size for file in listed)) as task:
+        fetch_all(listed, shop.store, shop.env, arrived)
+
+
+def absent_files(shop: Workshop, files: Sequence[Artifact]) -> list[Artifact]:
+    """The files that the store does not hold whole: each is hashed before it is used."""
+
+    def damaged(path: Path) -> None:
+        shop.talk.say(f"{path.name} is damaged in the store: fetching it again")
+
+    with ThreadPoolExecutor(cores()) as pool:
+        good = pool.map(lambda file: intact(shop.store, file, damaged), files)
+        return [file for file, whole in zip(files, good, strict=True) if not whole]
+
+
+def store_paths(shop: Workshop, files: Iterable[Artifact]) -> list[Path]:
+    """Where the store keeps these files."""
+    return [stored(shop.store, file) for file in files]

@@ -1,1 +1,0 @@
-"""Verify: a result is what it claims to be, read out of its bytes, or it is not tagged."""

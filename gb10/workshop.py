@@ -1,0 +1,58 @@
+"""The workshop: what every phase needs from the machine, opened once per command."""
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gb10.errors import UsageError
+from gb10.host.config import with_settings
+from gb10.host.store import Store, open_store
+from gb10.host.talk import Talk
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.recipe.fields import Architecture
+from gb10.recipe.machine import ARCHITECTURES
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workshop:
+    """Environment, store, talk and checkout."""
+
+    env: Mapping[str, str]
+    store: Store
+    talk: Talk
+    catalog: Catalog
+    builder: str | None = None
+    """A buildx builder of the user's that builds instead of the engine."""
+    cache_from: tuple[str, ...] = ()
+    cache_to: tuple[str, ...] = ()
+    """External build caches of an image, as buildx takes them."""
+
+
+def open_workshop(env: Mapping[str, str], *, verbosity: int) -> Workshop:
+    """The workshop of this machine; raises UsageError when settings or store are unusable."""
+    settings = with_settings(env)
+    talk = Talk(settings, verbosity=verbosity)
+    return Workshop(env=settings, store=open_store(settings), talk=talk, catalog=Catalog(ROOT))
+
+
+def build_architecture() -> Architecture:
+    """The architecture of this machine, in Debian's spelling."""
+    machine = platform.machine()
+    if machine not in ARCHITECTURES:
+        raise UsageError(f"cannot build on {machine}", hint=f"supported build machines: {', '.join(ARCHITECTURES)}")
+    return ARCHITECTURES[machine]
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def memory() -> int:
+    """Bytes of memory that are available now (Linux's own estimate)."""
+    with open("/proc/meminfo", encoding="ascii") as lines:  # noqa: PTH123
+        for line in lines:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
