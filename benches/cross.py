@@ -50,8 +50,20 @@ def small_recipe(folder: Path) -> Path:
 
 def compile_once(recipe: Path, platform: str) -> float:
     """CPU seconds of one real compile, as the compile stage measured them."""
-    argv = [sys.executable, str(ROOT / "build.py"), "wheels", "--engine", str(recipe), "--arch", "12.1f",
-            "--platform", platform, "--rebuild-flashinfer", "--json", "--quiet"]  # fmt: skip
+    argv = [
+        sys.executable,
+        str(ROOT / "build.py"),
+        "wheels",
+        "--engine",
+        str(recipe),
+        "--arch",
+        "12.1f",
+        "--platform",
+        platform,
+        "--rebuild-flashinfer",
+        "--json",
+        "--quiet",
+    ]
     document: dict[str, Any] = json.loads(capture(argv, env=os.environ))
     measured = Path(document["wheels"][0]["path"]).with_name("measured.json")
     modules: dict[str, dict[str, float]] = json.loads(measured.read_text(encoding="utf-8"))

@@ -125,8 +125,14 @@ def second_machine(recipe: str, folder: Path) -> Result:
     """``wheels`` on a store that has nothing but what the first one pushed to a Hub and signed."""
     with fake_hub() as hub:
         hub.repositories[REPO] = Repository()
-        env = {**os.environ, "PATH": ssh_keygen(open_store(os.environ), folder / "ssh"), "HF_ENDPOINT": hub.url,
-               "HF_TOKEN": TOKEN, "HF_HUB_DISABLE_XET": "1", "GB10_WHEEL_CACHE": REPO}  # fmt: skip
+        env = {
+            **os.environ,
+            "PATH": ssh_keygen(open_store(os.environ), folder / "ssh"),
+            "HF_ENDPOINT": hub.url,
+            "HF_TOKEN": TOKEN,
+            "HF_HUB_DISABLE_XET": "1",
+            "GB10_WHEEL_CACHE": REPO,
+        }
         env |= make_signer(folder, "me", env)
         gb10 = [sys.executable, "-m", "gb10"]  # not build.py: a new store would have to get this Python's environment
         capture([*gb10, "cache", "push", "--engine", recipe, "--json", "--quiet"], env=env)
@@ -137,8 +143,9 @@ def second_machine(recipe: str, folder: Path) -> Result:
 def killed(recipe: str, patch: str, longest: float) -> End:
     """A compile of a new key killed at a random moment, then finished, then held against one that was left alone."""
     moment = round(random.uniform(0, longest), 1)  # noqa: S311
-    running = subprocess.Popen(command(recipe, "--patch", patch), stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
+    running = subprocess.Popen(
+        command(recipe, "--patch", patch), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     time.sleep(moment)
     late = running.poll() is not None
     with suppress(ProcessLookupError):  # it had ended

@@ -99,8 +99,10 @@ def the_script(script: Path, folder: Path, refs: tuple[str, ...]) -> dict[str, d
     (folder / "autodiscover.sh").touch()  # finds other nodes
     lay_prebuilt(folder / ".wheel-cache")
     env = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
-    return {step.name: asked(folder, env, (*refs, *(REQUEST if step.changed else ()), "--gpu-arch", step.arch))
-            for step in STEPS}  # fmt: skip
+    return {
+        step.name: asked(folder, env, (*refs, *(REQUEST if step.changed else ()), "--gpu-arch", step.arch))
+        for step in STEPS
+    }
 
 
 def lay_prebuilt(cache: Path) -> None:
@@ -128,8 +130,10 @@ def ours(folder: Path) -> dict[str, dict[str, int]]:
     for changed in (False, True):
         (folder / str(changed)).mkdir()
         patches[changed] = changed_header(folder / str(changed), READ)
-    return {step.name: {"flashinfer": wheels(recipe, "--patch", patches[step.changed], "--arch", step.arch).units}
-            for step in STEPS}  # fmt: skip
+    return {
+        step.name: {"flashinfer": wheels(recipe, "--patch", patches[step.changed], "--arch", step.arch).units}
+        for step in STEPS
+    }
 
 
 if __name__ == "__main__":

@@ -15,9 +15,16 @@ from gb10.host.store import Store, file_sha256
 PIP = CHECKOUT / "bootstrap" / "pip-26.3-py3-none-any.whl"
 PIP_SHA256 = "f3b60b20ffaadd4415ed7957212a38ac63fa4c5fa375bd0f4a797777940fad13"
 PIP_OPTIONS = (
-    "--quiet", "--no-input", "--disable-pip-version-check", "--no-user", "--no-warn-script-location",
-    "--require-hashes", "--only-binary", ":all:", "--no-deps",
-)  # fmt: skip
+    "--quiet",
+    "--no-input",
+    "--disable-pip-version-check",
+    "--no-user",
+    "--no-warn-script-location",
+    "--require-hashes",
+    "--only-binary",
+    ":all:",
+    "--no-deps",
+)
 PIP_TAIL = 8
 
 
@@ -33,18 +40,37 @@ class Cause:
 
 # The first that matches wins: pip ends in "no matching distribution" also when it could not reach the index.
 CAUSES = (
-    Cause(("DO NOT MATCH THE HASHES",), FetchError, "a package is not the one that was locked",
-          "an index, a mirror or a proxy changed it; point pip to another index and run again"),
-    Cause(("CERTIFICATE_VERIFY_FAILED", "SSLError", "SSLCertVerificationError"), FetchError,
-          "the package index's certificate is not trusted",
-          "name your CA bundle in PIP_CERT or SSL_CERT_FILE, or in pip's configuration"),
-    Cause(("No space left on device", "Disk quota exceeded"), UsageError, "no room for the tool's environment",
-          "set GB10_CACHE_DIR to a directory on a disk with room"),
-    Cause(("Retrying (", "Connection", "ProxyError", "timed out"), FetchError, "cannot reach the package index",
-          "check the network, the proxy and pip's configuration (pip reads it as always); run again"),
-    Cause(("No matching distribution",), FetchError, "the package index has no wheel that was locked and fits here",
-          "use an index that mirrors the public one in full, and CPython 3.11 to 3.14 on Linux, x86_64 or aarch64"),
-)  # fmt: skip
+    Cause(
+        ("DO NOT MATCH THE HASHES",),
+        FetchError,
+        "a package is not the one that was locked",
+        "an index, a mirror or a proxy changed it; point pip to another index and run again",
+    ),
+    Cause(
+        ("CERTIFICATE_VERIFY_FAILED", "SSLError", "SSLCertVerificationError"),
+        FetchError,
+        "the package index's certificate is not trusted",
+        "name your CA bundle in PIP_CERT or SSL_CERT_FILE, or in pip's configuration",
+    ),
+    Cause(
+        ("No space left on device", "Disk quota exceeded"),
+        UsageError,
+        "no room for the tool's environment",
+        "set GB10_CACHE_DIR to a directory on a disk with room",
+    ),
+    Cause(
+        ("Retrying (", "Connection", "ProxyError", "timed out"),
+        FetchError,
+        "cannot reach the package index",
+        "check the network, the proxy and pip's configuration (pip reads it as always); run again",
+    ),
+    Cause(
+        ("No matching distribution",),
+        FetchError,
+        "the package index has no wheel that was locked and fits here",
+        "use an index that mirrors the public one in full, and CPython 3.11 to 3.14 on Linux, x86_64 or aarch64",
+    ),
+)
 OTHER = Cause((), FetchError, "cannot install the tool's packages", "mend what pip says and run again")
 
 

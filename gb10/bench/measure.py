@@ -77,9 +77,14 @@ def sort_lines(lines: Sequence[Line]) -> Measured:
 def judge(measured: Measured, program: BuiltProgram, *, require_gpu: bool) -> None:
     """Raise VerifyError when a check is wrong, or when there is no GPU and one is required."""
     if measured.wrong:
-        raise VerifyError(f"{len(measured.wrong)} of {len(measured.checks)} checks of {program.name} are wrong",
-                          where="\n".join(json.dumps(line) for line in measured.wrong),
-                          hint="a bug of the kernel, the compiler or the driver: please report it")  # fmt: skip
+        raise VerifyError(
+            f"{len(measured.wrong)} of {len(measured.checks)} checks of {program.name} are wrong",
+            where="\n".join(json.dumps(line) for line in measured.wrong),
+            hint="a bug of the kernel, the compiler or the driver: please report it",
+        )
     if require_gpu and measured.why_not:
-        raise VerifyError(f"{program.name} took no times, and --require-gpu asks for them", where=measured.why_not,
-                          hint="run it on a machine with a GPU of the arch, or leave --require-gpu out")  # fmt: skip
+        raise VerifyError(
+            f"{program.name} took no times, and --require-gpu asks for them",
+            where=measured.why_not,
+            hint="run it on a machine with a GPU of the arch, or leave --require-gpu out",
+        )

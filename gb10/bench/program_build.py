@@ -59,8 +59,17 @@ def read_lines(text: str) -> tuple[Line, ...]:
 
 def _compile(shop: Workshop, engine: Engine, plan: Plan, program: Program, work: Path) -> None:
     step = plan.step(program.name)
-    compile_step(shop, engine, plan, step, work, target="program", inputs=program_inputs(plan, program),
-                 files=_files(shop, plan, program, step), build_args={})  # fmt: skip
+    compile_step(
+        shop,
+        engine,
+        plan,
+        step,
+        work,
+        target="program",
+        inputs=program_inputs(plan, program),
+        files=_files(shop, plan, program, step),
+        build_args={},
+    )
     _prove(work, plan, step)
 
 

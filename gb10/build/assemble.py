@@ -20,8 +20,13 @@ from gb10.workshop import Workshop
 def image_files(shop: Workshop, plan: Plan) -> dict[str, Path | bytes]:
     """The files of the main context; the bases are in the store by now."""
     own = shop.catalog.contents
-    scripts = ["install.py", "settings.py", "scan.py", *(["grafted.py"] if plan.of_kind("graft") else []),
-               *(["mod.py", "changed.py"] if plan.options.mods else [])]  # fmt: skip
+    scripts = [
+        "install.py",
+        "settings.py",
+        "scan.py",
+        *(["grafted.py"] if plan.of_kind("graft") else []),
+        *(["mod.py", "changed.py"] if plan.options.mods else []),
+    ]
     return {
         "Dockerfile": dockerfile(plan, shop.catalog.templates).encode(),
         "plan.json": (json.dumps(plan.record(), indent=1) + "\n").encode(),
@@ -46,7 +51,7 @@ def image_folders(shop: Workshop, plan: Plan, built: Iterable[Wheel]) -> dict[st
         **{f"{step.name}-files": tree(graft_files(shop, step)) for step in plan.of_kind("graft")},
         **({"overlay": overlay_files(options.overlay)} if options.overlay else {}),
         **{f"{step.name}-files": mod_files(mod) for step, mod in mods},
-    }  # fmt: skip
+    }
 
 
 def upstream_request(plan: Plan, context: BuildContext, engine: Engine) -> BuildRequest:

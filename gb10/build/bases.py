@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from gb10.debian.accounts import User
-from gb10.debian.rootfs import write_rootfs
 from gb10.host.fetch import open_session
 from gb10.host.store import is_sealed, seal
 from gb10.plan.render import epoch
 from gb10.plan.steps import USER_HOME, USER_NAME
 from gb10.plan.values import Plan, Step
+from gb10.rootfs.accounts import User
+from gb10.rootfs.unpack import write_rootfs
 from gb10.sources.debian.debs import fetch_debs
 from gb10.sources.locked_files import absent_files
 from gb10.workshop import Workshop

@@ -107,9 +107,12 @@ def fetch_nested(shop: Workshop, inputs: Inputs) -> None:
             try:
                 fetch_locked(shop, [origin.file])
             except FetchError as error:
-                raise FetchError(f"{origin.nested}: {error.message}", where=error.where,
-                                 hint=f"{error.hint}\nor build without it: leave its targets out of --targets, or "
-                                      f"{origin.nested} out of nested in the recipe") from error  # fmt: skip
+                raise FetchError(
+                    f"{origin.nested}: {error.message}",
+                    where=error.where,
+                    hint=f"{error.hint}\nor build without it: leave its targets out of --targets, or "
+                    f"{origin.nested} out of nested in the recipe",
+                ) from error
 
 
 def _origin(shop: Workshop, origin: Origin) -> dict[str, Lay]:
@@ -124,8 +127,11 @@ def patched_source(shop: Workshop, origin: Origin) -> Mapping[str, Path | bytes]
     changes = patched_files(shop, archive, origin.patches)
     kept: dict[str, Path | bytes] = {path: content for path, content in changes.items() if content is not None}
     if len(kept) < len(changes):
-        raise PatchError("a patch deletes files of a source that is compiled", where="\n".join(changes.keys() - kept),
-                         hint="empty them instead")  # fmt: skip
+        raise PatchError(
+            "a patch deletes files of a source that is compiled",
+            where="\n".join(changes.keys() - kept),
+            hint="empty them instead",
+        )
     return kept
 
 

@@ -40,11 +40,17 @@ def _refused(log: Path, unit: str, said: list[str]) -> BuildError:
     """The complaint, the line of source that it is about, the mark below."""
     verb = "link" if unit.endswith(".so") else "compile"
     below = [line for line in said[1:] if line.startswith(" ")]
-    return BuildError(f"{unit} does not {verb}: {said[0]}", where="\n".join([*below, f"log: {log}"]),
-                      hint=f"correct what it names, in your patch or checkout if it is theirs; {KEPT}")  # fmt: skip
+    return BuildError(
+        f"{unit} does not {verb}: {said[0]}",
+        where="\n".join([*below, f"log: {log}"]),
+        hint=f"correct what it names, in your patch or checkout if it is theirs; {KEPT}",
+    )
 
 
 def _killed(log: Path, unit: str) -> BuildError:
     hint = "stop other programs, or compile fewer units at once: GB10_JOBS=1\nthe largest unit takes 15 GB; "
-    return BuildError(f"the compiler of {unit} was killed, as Linux does when memory runs out", where=f"log: {log}",
-                      hint=f"{hint}where that is too much, --builder names another machine\n{KEPT}")  # fmt: skip
+    return BuildError(
+        f"the compiler of {unit} was killed, as Linux does when memory runs out",
+        where=f"log: {log}",
+        hint=f"{hint}where that is too much, --builder names another machine\n{KEPT}",
+    )

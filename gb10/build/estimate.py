@@ -76,8 +76,10 @@ def unpacked(steps: Iterable[Step]) -> int:
 def check_room(shop: Workshop, needed: Needs, engine: Engine | None) -> None:
     """Say what the work needs; raises BuildError before it starts when a disk or the memory is too small."""
     free = shutil.disk_usage(shop.store.root).free
-    shop.talk.say(f"needs {needed.disk / 1e9:.1f} GB of disk ({free / 1e9:.1f} GB free), "
-                  f"{needed.download / 1e9:.1f} GB to download, about {needed.seconds / 60:.0f} min")  # fmt: skip
+    shop.talk.say(
+        f"needs {needed.disk / 1e9:.1f} GB of disk ({free / 1e9:.1f} GB free), "
+        f"{needed.download / 1e9:.1f} GB to download, about {needed.seconds / 60:.0f} min"
+    )
     for folder, wanted in _disks(shop.store.root, engine.data if engine else None, needed).items():
         if wanted > shutil.disk_usage(folder).free:
             raise BuildError(

@@ -75,8 +75,9 @@ def graft_files(shop: Workshop, step: Step) -> dict[str, Path | bytes]:
         zipfile.ZipFile(wheel_file(shop.store.entry("wheels", step.key))) as after,
     ):
         same = {(entry.filename, entry.CRC, entry.file_size) for entry in before.infolist()}
-        changed = [entry.filename for entry in after.infolist()
-                   if (entry.filename, entry.CRC, entry.file_size) not in same]  # fmt: skip
+        changed = [
+            entry.filename for entry in after.infolist() if (entry.filename, entry.CRC, entry.file_size) not in same
+        ]
         return {name: after.read(name) for name in changed if ".dist-info/" not in name or name.endswith("/METADATA")}
 
 

@@ -74,9 +74,17 @@ def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: st
         record = there or _build(shop, engine, plan, rebuild)
         image = require_image(engine, plan.tags[-1])
         tag_image(engine, plan.tags[-1], tags)
-    return Verified(digest=record.config, id=image.id, host=engine.endpoint.host,
-                    proof=str(proof_path(shop, plan)), tags=tags, size=image.size, layers=len(image.diff_ids),
-                    verdict=verdict_of(shop, plan), hit=there is not None)  # fmt: skip
+    return Verified(
+        digest=record.config,
+        id=image.id,
+        host=engine.endpoint.host,
+        proof=str(proof_path(shop, plan)),
+        tags=tags,
+        size=image.size,
+        layers=len(image.diff_ids),
+        verdict=verdict_of(shop, plan),
+        hit=there is not None,
+    )
 
 
 def _build(shop: Workshop, engine: Engine, plan: Plan, rebuild: Collection[str]) -> Record:

@@ -27,8 +27,9 @@ def scan_image(shop: Workshop, reference: str) -> Scan:
     engine = find(shop.env, shop.store)
     image = find_image(engine, reference)
     if image is None:
-        raise UsageError(f"neither a path nor an image of the engine: {reference!r}",
-                         hint="pull the image first, or check the path")  # fmt: skip
+        raise UsageError(
+            f"neither a path nor an image of the engine: {reference!r}", hint="pull the image first, or check the path"
+        )
     kept = known_layers(shop, reference, image.diff_ids)
     if kept:
         return kept
@@ -45,8 +46,13 @@ def _scan(shop: Workshop, engine: Engine, plan: Plan, reference: str, platform: 
     out = shop.store.scratch("scan")
     try:
         with build_context(shop, files, {}) as context, shop.talk.task(f"scan {reference}"):
-            request = BuildRequest(dockerfile=context.folder / "Dockerfile", target="result", context=context.folder,
-                                   platform=f"linux/{plan.options.build}", out=out)  # fmt: skip
+            request = BuildRequest(
+                dockerfile=context.folder / "Dockerfile",
+                target="result",
+                context=context.folder,
+                platform=f"linux/{plan.options.build}",
+                out=out,
+            )
             run_build(shop, engine, request, plan.step("proof"), lambda event: None)
         return (out / "scan.json").read_text(encoding="utf-8")
     finally:

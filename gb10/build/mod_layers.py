@@ -46,8 +46,12 @@ def index_variables(env: Mapping[str, str]) -> dict[str, str]:
     """The proxies of here, and the index that pip is configured for, as pip and uv take it; no folder of here."""
     settings = read_settings(env)
     extra = " ".join(url for url in settings.extra_urls if not url.startswith("file:"))
-    found = {"PIP_INDEX_URL": settings.url, "UV_DEFAULT_INDEX": settings.url,
-             "PIP_EXTRA_INDEX_URL": extra, "UV_INDEX": extra}  # fmt: skip
+    found = {
+        "PIP_INDEX_URL": settings.url,
+        "UV_DEFAULT_INDEX": settings.url,
+        "PIP_EXTRA_INDEX_URL": extra,
+        "UV_INDEX": extra,
+    }
     found |= {name: value for name, value in env.items() if name.lower() in PROXIES}
     return {name: value for name, value in found.items() if value}
 
@@ -88,5 +92,6 @@ def _failed(plan: Plan, error: BuildError) -> Mod | None:
     if not error.message.startswith("build step failed: ["):
         return None
     stage = error.message.partition("[")[2].partition("]")[0].split()
-    return next((mod for step, mod in zip(plan.of_kind("mod"), plan.options.mods, strict=True) if step.name in stage),
-                None)  # fmt: skip
+    return next(
+        (mod for step, mod in zip(plan.of_kind("mod"), plan.options.mods, strict=True) if step.name in stage), None
+    )

@@ -32,10 +32,12 @@ def ready_engine(shop: Workshop) -> Engine:
 def check_caches(shop: Workshop, engine: Engine) -> None:
     """Raise EngineError where a cache cannot be exported."""
     if shop.cache_to and not (engine.containerd or engine.builder):
-        raise EngineError("an engine with Docker's classic image store exports no build cache (--cache-to)",
-                          where=engine.endpoint.host,
-                          hint="name a builder (--builder), or an engine with containerd's image store; --cache-from "
-                          "works with either")  # fmt: skip
+        raise EngineError(
+            "an engine with Docker's classic image store exports no build cache (--cache-to)",
+            where=engine.endpoint.host,
+            hint="name a builder (--builder), or an engine with containerd's image store; --cache-from "
+            "works with either",
+        )
 
 
 def check_builder(shop: Workshop, engine: Engine) -> Engine:
@@ -44,9 +46,11 @@ def check_builder(shop: Workshop, engine: Engine) -> Engine:
         return engine
     found = require_builder(engine, shop.env, shop.store, f"linux/{build_architecture()}")
     if found.driver == "docker":  # buildx itself refuses a context by this name
-        raise EngineError(f"the builder {engine.builder} is an engine of its own, which keeps what it builds",
-                          hint=f"without --builder, by DOCKER_CONTEXT={engine.builder}; --builder is for the drivers "
-                          "remote, kubernetes and docker-container")  # fmt: skip
+        raise EngineError(
+            f"the builder {engine.builder} is an engine of its own, which keeps what it builds",
+            hint=f"without --builder, by DOCKER_CONTEXT={engine.builder}; --builder is for the drivers "
+            "remote, kubernetes and docker-container",
+        )
     return engine
 
 

@@ -99,8 +99,17 @@ def wheel_file(entry: Path) -> Path:
 
 def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path, *, rebuild: bool) -> None:
     build_args = {"REBUILD": uuid.uuid4().hex} if rebuild else {}
-    compile_step(shop, engine, plan, step, work, target="wheel", inputs=wheel_inputs(plan, step.name),
-                 files=_files(shop, plan, step), build_args=build_args)  # fmt: skip
+    compile_step(
+        shop,
+        engine,
+        plan,
+        step,
+        work,
+        target="wheel",
+        inputs=wheel_inputs(plan, step.name),
+        files=_files(shop, plan, step),
+        build_args=build_args,
+    )
     _seal(work)
 
 
@@ -144,8 +153,10 @@ def selected(plan: Plan, names: Collection[str]) -> frozenset[str]:
     for name in names:
         if name not in chosen.values():
             known = ", ".join(sorted(set(chosen.values())))
-            raise UsageError(f"--rebuild-{name}: the recipe builds no wheel from {name}",
-                             hint=f"it builds from: {known}{_idle(plan, name)}")  # fmt: skip
+            raise UsageError(
+                f"--rebuild-{name}: the recipe builds no wheel from {name}",
+                hint=f"it builds from: {known}{_idle(plan, name)}",
+            )
     return frozenset(wheel for wheel, source in chosen.items() if source in names)
 
 

@@ -111,9 +111,17 @@ def of_wheels(
     """What decides the wheels."""
     refs = {"vllm": vllm_ref, "sglang": sglang_ref, "flashinfer": flashinfer_ref}
     named = tuple(part.strip() for part in targets.split(",")) if targets is not None else ()
-    return Request(engine=engine, arch=arch, platform=platform, patches=tuple(patch or ()),
-                   sources=tuple(source or ()), refs={name: ref for name, ref in refs.items() if ref is not None},
-                   targets=named, kernels=kernels, model=for_model)  # fmt: skip
+    return Request(
+        engine=engine,
+        arch=arch,
+        platform=platform,
+        patches=tuple(patch or ()),
+        sources=tuple(source or ()),
+        refs={name: ref for name, ref in refs.items() if ref is not None},
+        targets=named,
+        kernels=kernels,
+        model=for_model,
+    )
 
 
 @asks_for(of_wheels)

@@ -21,7 +21,7 @@ from gb10.cli.common import (
     print_json,
     verb_app,
     workshop,
-)  # fmt: skip
+)
 from gb10.cli.show import print_plan
 from gb10.errors import VerifyError
 from gb10.plan.programs import GEMM, plan_program

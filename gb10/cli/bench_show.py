@@ -36,8 +36,14 @@ def sizes_table(measured: Measured) -> Table:
     for line in measured.checks:
         if line["kind"] == "size":
             found = errors.get(line["kernel"])
-            table.add_row(line["kernel"], f"{line['bytes']:,}", f"{line['limit']:,}", str(line["stages"]),
-                          str(line["threads"]), _result(found))  # fmt: skip
+            table.add_row(
+                line["kernel"],
+                f"{line['bytes']:,}",
+                f"{line['limit']:,}",
+                str(line["stages"]),
+                str(line["threads"]),
+                _result(found),
+            )
     return table
 
 

@@ -48,9 +48,15 @@ def ls(
     shop = workshop()
     found, engine = entries(shop.store, reasons(shop)), _private(shop)
     if as_json:
-        print_json({"schema": "gb10/cache/v1", "root": str(shop.store.root), "entries": list(map(document, found)),
-                    "engine_bytes": disk(shop.store.root / "engine"),
-                    "build_cache_bytes": build_cache(engine) if engine else None})  # fmt: skip
+        print_json(
+            {
+                "schema": "gb10/cache/v1",
+                "root": str(shop.store.root),
+                "entries": list(map(document, found)),
+                "engine_bytes": disk(shop.store.root / "engine"),
+                "build_cache_bytes": build_cache(engine) if engine else None,
+            }
+        )
         return
     table = Table(box=None, pad_edge=False)
     for name in ("room", "entries", "size", "not needed here", "longest unused"):
@@ -89,12 +95,21 @@ def gc(
     freed = sum(entry.size for entry in gone)
     pruned = _prune(engine, room, age, own - freed) if engine and not dry_run else 0
     if as_json:
-        print_json({"schema": "gb10/cache-gc/v1", "dry_run": dry_run, "removed": list(map(document, gone)),
-                    "freed_bytes": freed, "build_cache_freed_bytes": pruned})  # fmt: skip
+        print_json(
+            {
+                "schema": "gb10/cache-gc/v1",
+                "dry_run": dry_run,
+                "removed": list(map(document, gone)),
+                "freed_bytes": freed,
+                "build_cache_freed_bytes": pruned,
+            }
+        )
         return
     fresh = sum(time.time() - entry.used < IN_USE for entry in found)
-    print(f"{'would free' if dry_run else 'freed'} {decimal(freed)}: {len(gone)} entries of {len(found)}, "
-          f"{fresh} are of the last hour and stay")  # fmt: skip
+    print(
+        f"{'would free' if dry_run else 'freed'} {decimal(freed)}: {len(gone)} entries of {len(found)}, "
+        f"{fresh} are of the last hour and stay"
+    )
     print(_about_engine(engine, cache, pruned, dry_run=dry_run))
 
 
@@ -108,18 +123,29 @@ def verify(*, as_json: JsonOption = False) -> None:
         for entry in found:
             states.append(damaged(entry))
             shop.talk.advance(task, entry.size)
-    wrong = {entry: f"{entry.room}/{entry.key[:12]}  {entry.what}"
-             for entry, state in zip(found, states, strict=True) if state}  # fmt: skip
+    wrong = {
+        entry: f"{entry.room}/{entry.key[:12]}  {entry.what}"
+        for entry, state in zip(found, states, strict=True)
+        if state
+    }
     removed = [entry for entry in wrong if drop(shop.store, entry, lambda entry: damaged(entry) is True)]
     if as_json:
-        print_json({"schema": "gb10/cache-verify/v1", "whole": states.count(False),
-                    "without_hash": states.count(None), "damaged": list(map(document, wrong))})  # fmt: skip
+        print_json(
+            {
+                "schema": "gb10/cache-verify/v1",
+                "whole": states.count(False),
+                "without_hash": states.count(None),
+                "damaged": list(map(document, wrong)),
+            }
+        )
     else:
         print(f"{states.count(False)} entries are whole, {states.count(None)} have no hash of their own")
     if wrong:
-        raise VerifyError(f"{len(wrong)} entries were damaged, {len(removed)} of them are removed",
-                          where="\n".join(wrong.values()),
-                          hint="run what you need: they are fetched or made again; and check the disk")  # fmt: skip
+        raise VerifyError(
+            f"{len(wrong)} entries were damaged, {len(removed)} of them are removed",
+            where="\n".join(wrong.values()),
+            hint="run what you need: they are fetched or made again; and check the disk",
+        )
 
 
 app.command()(push)

@@ -85,8 +85,7 @@ def _named(shop: Workshop, asked: Request) -> Mapping[str, str]:
 def _signing(shop: Workshop, key: Path | None) -> Path:
     found = key or shop.env.get(variable("wheel-cache-key"))
     if not found:
-        raise UsageError("no key is named to sign with",
-                         hint="--key ~/.ssh/id_ed25519, or set wheel-cache-key")  # fmt: skip
+        raise UsageError("no key is named to sign with", hint="--key ~/.ssh/id_ed25519, or set wheel-cache-key")
     return Path(found)
 
 
@@ -98,7 +97,9 @@ def _print(shop: Workshop, done: Exchange, verb: str, as_json: bool) -> None:
     moved = [wheel for wheel in done.wheels if wheel.moved]
     way = "sent" if verb == "push" else "came"
     size = sum(wheel.size for wheel in moved) / 1e6
-    shop.talk.say(f"{done.repo}: {len(moved)} of {len(done.wheels)} wheels {way} ({size:,.1f} MB), "
-                  f"the others were there; commit {done.commit[:12]}")  # fmt: skip
+    shop.talk.say(
+        f"{done.repo}: {len(moved)} of {len(done.wheels)} wheels {way} ({size:,.1f} MB), "
+        f"the others were there; commit {done.commit[:12]}"
+    )
     for wheel in done.wheels:
         print(f"{wheel.key}  {wheel.file}")

@@ -63,8 +63,14 @@ QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing bu
 
 def verb_app(help_text: str, *, group: bool = False) -> typer.Typer:
     """A Typer for one verb; a group's own verbs follow it, and alone it shows its help."""
-    return typer.Typer(help=help_text, no_args_is_help=group, rich_markup_mode=None, pretty_exceptions_enable=False,
-                       add_completion=False, context_settings=SETTINGS)  # fmt: skip
+    return typer.Typer(
+        help=help_text,
+        no_args_is_help=group,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        context_settings=SETTINGS,
+    )
 
 
 def workshop(

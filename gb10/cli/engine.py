@@ -52,8 +52,11 @@ def status(*, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(document)
         return
-    print(f"used      Docker {used.version} ({used.kind}, {used.endpoint.host})" if used
-          else f"used      none runs now; {_private(shop.env)}")  # fmt: skip
+    print(
+        f"used      Docker {used.version} ({used.kind}, {used.endpoint.host})"
+        if used
+        else f"used      none runs now; {_private(shop.env)}"
+    )
     print(f"private   {'pid ' + str(own.pid) if own.pid else 'not running'}, data in {own.data}")
     for name, version in sorted(own.versions.items()):
         print(f"          {name} {version}")

@@ -48,8 +48,10 @@ def list_mods(*, as_json: JsonOption = False) -> None:
     for name in ("mod", "sha256", "here", "what"):
         table.add_column(name, no_wrap=name != "what")
     for mod in found:
-        here = [f"{engine}: {'fits' if reason == FITS else reason.partition(':')[0]}"
-                for engine, reason in fit(shop, mod.record).items()]  # fmt: skip
+        here = [
+            f"{engine}: {'fits' if reason == FITS else reason.partition(':')[0]}"
+            for engine, reason in fit(shop, mod.record).items()
+        ]
         table.add_row(mod.name, mod.digest[:12], "\n".join(here), mod.record.what if mod.record else "")
     terminal(shop.env, stderr=False).print(table)
 
@@ -88,8 +90,15 @@ def check(
 def document(shop: Workshop, mod: FoundMod) -> dict[str, object]:
     """A mod as data."""
     record = mod.record.model_dump(mode="json", by_alias=True) if mod.record else None
-    return {"name": mod.name, "sha256": mod.digest, "path": str(mod.path), "network": mod.network, "record": record,
-            "fit": fit(shop, mod.record), "files": sorted(mod.files)}  # fmt: skip
+    return {
+        "name": mod.name,
+        "sha256": mod.digest,
+        "path": str(mod.path),
+        "network": mod.network,
+        "record": record,
+        "fit": fit(shop, mod.record),
+        "files": sorted(mod.files),
+    }
 
 
 def lines(shop: Workshop, mod: FoundMod) -> list[str]:
@@ -108,8 +117,9 @@ def fit(shop: Workshop, record: ModRecord | None) -> dict[str, str]:
     if record is None:
         return {}
     recipes = [load_recipe(shop.catalog.recipe(engine)) for engine in shop.catalog.engines()]
-    return {f"{recipe.engine} {recipe.version}": unfit(record, recipe.engine, recipe.version) or FITS
-            for recipe in recipes}  # fmt: skip
+    return {
+        f"{recipe.engine} {recipe.version}": unfit(record, recipe.engine, recipe.version) or FITS for recipe in recipes
+    }
 
 
 def _text(value: object) -> str:

@@ -70,8 +70,11 @@ def check(*, source: SourceOption = None, verbose: VerboseOption = 0, quiet: Qui
     rows = _rows(shop, source, [], None)
     found = troubles(rows)
     if found:
-        raise PatchError(f"{len(found)} cells of the matrix are wrong", where="\n".join(found),
-                         hint="./build.py patches status shows all of it")  # fmt: skip
+        raise PatchError(
+            f"{len(found)} cells of the matrix are wrong",
+            where="\n".join(found),
+            hint="./build.py patches status shows all of it",
+        )
     shop.talk.say(f"{sum(len(row.verdicts) for row in rows)} cells over {len(rows)} releases are right")
 
 

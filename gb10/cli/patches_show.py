@@ -10,10 +10,23 @@ from gb10.patches.series import Patch
 from gb10.patches.status import Row
 from gb10.workshop import Workshop
 
-SHORT = {"applies": "applies", "not-applicable": "-", "already-upstream": "upstream", "superseded": "superseded",
-         "conflict": "CONFLICT", "unknown-shape": "UNKNOWN", "overdue": "NEEDED"}  # fmt: skip
-STYLES = {"applies": "green", "not-applicable": "dim", "already-upstream": "yellow", "superseded": "yellow",
-          "conflict": "bold red", "unknown-shape": "bold red"}  # fmt: skip
+SHORT = {
+    "applies": "applies",
+    "not-applicable": "-",
+    "already-upstream": "upstream",
+    "superseded": "superseded",
+    "conflict": "CONFLICT",
+    "unknown-shape": "UNKNOWN",
+    "overdue": "NEEDED",
+}
+STYLES = {
+    "applies": "green",
+    "not-applicable": "dim",
+    "already-upstream": "yellow",
+    "superseded": "yellow",
+    "conflict": "bold red",
+    "unknown-shape": "bold red",
+}
 
 
 def print_rows(shop: Workshop, rows: Sequence[Row]) -> None:
@@ -56,11 +69,24 @@ def reasons(rows: Iterable[Row], name: str) -> list[str]:
 
 def rows_document(rows: Iterable[Row]) -> dict[str, object]:
     """The matrix as data, schema gb10/patches/v1."""
-    return {"schema": "gb10/patches/v1", "cells": [
-        {"source": row.source, "release": str(row.version), "pinned": row.pinned, "patch": verdict.patch.id,
-         "file": verdict.patch.name, "outcome": verdict.outcome, "probe": verdict.probe.answer, "why": verdict.why,
-         "sha256": verdict.patch.sha256}
-        for row in rows for verdict in row.verdicts]}  # fmt: skip
+    return {
+        "schema": "gb10/patches/v1",
+        "cells": [
+            {
+                "source": row.source,
+                "release": str(row.version),
+                "pinned": row.pinned,
+                "patch": verdict.patch.id,
+                "file": verdict.patch.name,
+                "outcome": verdict.outcome,
+                "probe": verdict.probe.answer,
+                "why": verdict.why,
+                "sha256": verdict.patch.sha256,
+            }
+            for row in rows
+            for verdict in row.verdicts
+        ],
+    }
 
 
 def print_patches(patches: Sequence[Patch], *, as_json: bool) -> None:
@@ -76,7 +102,13 @@ def print_patches(patches: Sequence[Patch], *, as_json: bool) -> None:
 
 
 def _described(patch: Patch) -> dict[str, object]:
-    return {"patch": patch.place, "subject": patch.header.subject, "sha256": patch.sha256,
-            **dict(patch.header.trailers), "defect": patch.record.defect, "fix": patch.record.fix,
-            "proven": patch.record.proven,
-            "files": [diff.path for diff in patch.diffs] + sorted(patch.files)}  # fmt: skip
+    return {
+        "patch": patch.place,
+        "subject": patch.header.subject,
+        "sha256": patch.sha256,
+        **dict(patch.header.trailers),
+        "defect": patch.record.defect,
+        "fix": patch.record.fix,
+        "proven": patch.record.proven,
+        "files": [diff.path for diff in patch.diffs] + sorted(patch.files),
+    }

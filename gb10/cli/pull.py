@@ -40,10 +40,18 @@ def pull(
     shop = workshop(verbose, quiet)
     remote, nodes = pull_everywhere(shop, reference, tuple(dict.fromkeys(host or ())), platform)
     if as_json:
-        print_json({"schema": "gb10/pull/v1", "reference": reference, "digest": remote.digest,
-                    "nodes": [asdict(node) for node in nodes]})  # fmt: skip
+        print_json(
+            {
+                "schema": "gb10/pull/v1",
+                "reference": reference,
+                "digest": remote.digest,
+                "nodes": [asdict(node) for node in nodes],
+            }
+        )
         return
     for node in nodes:
-        shop.talk.say(f"{node.host}: {node.moved} layers came ({node.bytes / 1e6:,.1f} MB), {node.there} were there, "
-                      f"{node.seconds:.1f} s")  # fmt: skip
+        shop.talk.say(
+            f"{node.host}: {node.moved} layers came ({node.bytes / 1e6:,.1f} MB), {node.there} were there, "
+            f"{node.seconds:.1f} s"
+        )
     print(f"{reference.partition('@')[0]}@{remote.digest}")

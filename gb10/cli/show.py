@@ -33,8 +33,10 @@ def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = 
         return
     terminal(shop.env, stderr=False).print(_plan_table(shop, plan, found))
     needed = found.needs
-    print(f"to download {needed.download / 1e6:,.0f} MB; disk {needed.disk / 1e9:.1f} GB, "
-          f"memory {needed.memory / 1e9:.1f} GB for the largest unit; about {needed.seconds / 60:.0f} min")  # fmt: skip
+    print(
+        f"to download {needed.download / 1e6:,.0f} MB; disk {needed.disk / 1e9:.1f} GB, "
+        f"memory {needed.memory / 1e9:.1f} GB for the largest unit; about {needed.seconds / 60:.0f} min"
+    )
     for name in push:
         print(f"to push {name}")
     cache = wheel_cache(shop.env)
@@ -106,8 +108,15 @@ def keep_receipt(shop: Workshop, path: Path, verified: Verified) -> None:
     """Keep the answer that the same command will give while nothing changes."""
     same = replace(verified, hit=True)
     document = {**image_document(shop, same), "timings": []}
-    receipt = Receipt(host=same.host, id=same.id, tags=same.tags, proof=same.proof, digest=same.digest,
-                      summary=tuple(summary(same)), document=document)  # fmt: skip
+    receipt = Receipt(
+        host=same.host,
+        id=same.id,
+        tags=same.tags,
+        proof=same.proof,
+        digest=same.digest,
+        summary=tuple(summary(same)),
+        document=document,
+    )
     write_receipt(path, receipt)
 
 

@@ -56,8 +56,10 @@ def verify(
     ]
     problems += check_claim(wanted, scan, "--claim") if claim else []
     verdict = judge(scan, wanted)
-    problems += [Problem(file=binary.path, expected="a whole ELF", found=f"damaged: {binary.error}")
-                 for binary in verdict.damaged]  # fmt: skip
+    problems += [
+        Problem(file=binary.path, expected="a whole ELF", found=f"damaged: {binary.error}")
+        for binary in verdict.damaged
+    ]
     if not as_json:
         terminal(shop.env, stderr=False).print(render_table(verdict))
         refuse(problems)

@@ -19,6 +19,7 @@ def prune(engine: Engine, *, keep: int | None, age: float | None) -> int:
     """Let go of what was unused for ``age`` seconds, or of the longest unused down to ``keep`` bytes; bytes freed."""
     hours = None if age is None else f"{max(int(age) // HOUR, 1)}h"
     with asking(engine) as sdk:
-        freed: Mapping[str, Any] = sdk.api.prune_builds(filters={"until": hours} if hours else {}, keep_storage=keep,
-                                                        all=True)  # fmt: skip
+        freed: Mapping[str, Any] = sdk.api.prune_builds(
+            filters={"until": hours} if hours else {}, keep_storage=keep, all=True
+        )
     return int(freed.get("SpaceReclaimed") or 0)

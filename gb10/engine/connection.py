@@ -75,8 +75,11 @@ def asking(engine: Engine) -> Iterator[docker.DockerClient]:
         with closing(client(engine)) as sdk:
             yield sdk
     except (DockerException, requests.RequestException, HTTPError, OSError) as error:
-        raise EngineError(f"the container engine at {engine.endpoint.host} failed", where=_reason(error),
-                          hint="look at ./build.py engine status, then run the command again")  from error  # fmt: skip
+        raise EngineError(
+            f"the container engine at {engine.endpoint.host} failed",
+            where=_reason(error),
+            hint="look at ./build.py engine status, then run the command again",
+        ) from error
 
 
 def ping(endpoint: Endpoint) -> tuple[str, str]:
@@ -112,9 +115,14 @@ def probe(endpoint: Endpoint, kind: Literal["user", "embedded"]) -> Engine:
     if info["OSType"] != "linux":
         raise UnreachableError(f"it runs {info['OSType']} containers")
     drivers = dict(info.get("DriverStatus") or ())
-    return Engine(kind=kind, endpoint=endpoint, version=str(version["Version"]), api=api,
-                  containerd=drivers.get("driver-type", "").startswith("io.containerd"),
-                  data=_data(endpoint, Path(info["DockerRootDir"])))  # fmt: skip
+    return Engine(
+        kind=kind,
+        endpoint=endpoint,
+        version=str(version["Version"]),
+        api=api,
+        containerd=drivers.get("driver-type", "").startswith("io.containerd"),
+        data=_data(endpoint, Path(info["DockerRootDir"])),
+    )
 
 
 def _data(endpoint: Endpoint, root: Path) -> Path | None:

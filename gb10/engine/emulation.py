@@ -54,21 +54,28 @@ def register(store: Store, env: Mapping[str, str], architecture: str, mod: str) 
     """
     lacking = missing_capability()
     if lacking:
-        raise EngineError(f"the mod {mod} runs programs of {architecture}, this machine is {platform.machine()}",
-                          where=f"no emulator is registered with the kernel, and {lacking}", hint=WAYS_OUT)  # fmt: skip
+        raise EngineError(
+            f"the mod {mod} runs programs of {architecture}, this machine is {platform.machine()}",
+            where=f"no emulator is registered with the kernel, and {lacking}",
+            hint=WAYS_OUT,
+        )
     program, magic = PROGRAMS[architecture]
     mounted = _mount()
     if emulated(architecture):
         return None
     path = fetch_emulator(store, env, program)
     if not mounted:
-        raise EngineError(f"the mod {mod} runs programs of {architecture}, and the kernel has no binfmt_misc here",
-                          where=str(BINFMT), hint=WAYS_OUT)  # fmt: skip
+        raise EngineError(
+            f"the mod {mod} runs programs of {architecture}, and the kernel has no binfmt_misc here",
+            where=str(BINFMT),
+            hint=WAYS_OUT,
+        )
     try:
         (BINFMT / "register").write_bytes(line(f"gb10-{program}", magic, path))
     except OSError as error:
-        raise EngineError(f"the kernel does not take {program}", where=f"{path}: {error.strerror}",
-                          hint=WAYS_OUT) from error  # fmt: skip
+        raise EngineError(
+            f"the kernel does not take {program}", where=f"{path}: {error.strerror}", hint=WAYS_OUT
+        ) from error
     return program
 
 
@@ -87,9 +94,10 @@ def fetch_emulator(store: Store, env: Mapping[str, str], program: str) -> Path:
     key = digest([PACKAGE, program, platform.machine()])[:16]
 
     def make(out: Path) -> None:
-        with fetch_packages(store, env, (PACKAGE,)) as debs, explained(
-            f"{debs[0].name} cannot be unpacked", hint="see whether the store's disk is full, and run again"
-        ):  # fmt: skip
+        with (
+            fetch_packages(store, env, (PACKAGE,)) as debs,
+            explained(f"{debs[0].name} cannot be unpacked", hint="see whether the store's disk is full, and run again"),
+        ):
             capture(["dpkg-deb", "--extract", str(debs[0]), str(out / "tree")])
         (out / "tree/usr/bin" / program).rename(out / program)
         shutil.rmtree(out / "tree")

@@ -31,16 +31,19 @@ def find_image(engine: Engine, reference: str) -> ImageInfo | None:
             return None
     layers = tuple(found["RootFS"].get("Layers") or ())
     platform = "/".join(filter(None, (found["Os"], found["Architecture"], found.get("Variant"))))
-    return ImageInfo(id=found["Id"], size=found["Size"], diff_ids=layers, platform=platform,
-                     tags=tuple(found.get("RepoTags") or ()))  # fmt: skip
+    return ImageInfo(
+        id=found["Id"], size=found["Size"], diff_ids=layers, platform=platform, tags=tuple(found.get("RepoTags") or ())
+    )
 
 
 def require_image(engine: Engine, reference: str) -> ImageInfo:
     """The image of a reference that was just built; raises EngineError when the engine does not have it."""
     image = find_image(engine, reference)
     if image is None:
-        raise EngineError(f"the engine took the image and does not have it: {reference}",
-                          hint="look at ./build.py engine status, then run the command again")  # fmt: skip
+        raise EngineError(
+            f"the engine took the image and does not have it: {reference}",
+            hint="look at ./build.py engine status, then run the command again",
+        )
     return image
 
 

@@ -35,16 +35,27 @@ def reached(host: str) -> Iterator[Engine]:
             while not local.exists() and alive() and time.monotonic() < deadline:
                 time.sleep(0.05)
             if not local.exists():
-                raise EngineError(f"{host} cannot be reached", where=log.read_text(encoding="utf-8").strip(),
-                                  hint=KEYS.format(name=found["name"]))  # fmt: skip
+                raise EngineError(
+                    f"{host} cannot be reached",
+                    where=log.read_text(encoding="utf-8").strip(),
+                    hint=KEYS.format(name=found["name"]),
+                )
             yield _asked(host, Endpoint(host=f"unix://{local}", origin=f"node {host}"))
 
 
 def _argv(found: re.Match[str], local: Path | str) -> list[str]:
     """OpenSSH, with the user's own configuration and keys; it asks nothing."""
     port = ["-p", found["port"]] if found["port"] else []
-    options = ["-o", "BatchMode=yes", "-o", "ExitOnForwardFailure=yes", "-o", "ConnectTimeout=15",
-               "-o", "ServerAliveInterval=15"]  # fmt: skip
+    options = [
+        "-o",
+        "BatchMode=yes",
+        "-o",
+        "ExitOnForwardFailure=yes",
+        "-o",
+        "ConnectTimeout=15",
+        "-o",
+        "ServerAliveInterval=15",
+    ]
     return ["ssh", "-N", "-T", *options, *port, "-L", f"{local}:{found['socket'] or SOCKET}", found["name"]]
 
 
@@ -52,5 +63,8 @@ def _asked(host: str, endpoint: Endpoint) -> Engine:
     try:
         return probe(endpoint, "user")
     except UnreachableError as error:
-        raise EngineError(f"the container engine of {host} does not answer", where=str(error),
-                          hint="is Docker running there, and may that user use it?") from error  # fmt: skip
+        raise EngineError(
+            f"the container engine of {host} does not answer",
+            where=str(error),
+            hint="is Docker running there, and may that user use it?",
+        ) from error

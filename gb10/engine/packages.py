@@ -100,8 +100,10 @@ def _record(store: Store) -> Path:
 def _fetch(store: Store, env: Mapping[str, str]) -> Programs:
     missing = [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool, path=env.get("PATH")) is None]
     if missing:
-        raise EngineError(f"the embedded engine is unpacked by apt, and {' and '.join(missing)} is not here",
-                          hint="install Docker and point to it by DOCKER_HOST")  # fmt: skip
+        raise EngineError(
+            f"the embedded engine is unpacked by apt, and {' and '.join(missing)} is not here",
+            hint="install Docker and point to it by DOCKER_HOST",
+        )
     work = store.scratch("apt")
     try:
         packages = {name: _runc_suite() if name == "runc" else SUITE for name in PROGRAMS}
@@ -122,8 +124,10 @@ def fetch_packages(store: Store, env: Mapping[str, str], names: Sequence[str]) -
     """Packages of the suite for this machine, accepted by apt's signatures; gone afterwards. Raises EngineError."""
     missing = [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool, path=env.get("PATH")) is None]
     if missing:
-        raise EngineError(f"{' and '.join(names)} is fetched by apt, and {' and '.join(missing)} is not here",
-                          hint=f"install {' and '.join(names)} by your system's own means")  # fmt: skip
+        raise EngineError(
+            f"{' and '.join(names)} is fetched by apt, and {' and '.join(missing)} is not here",
+            hint=f"install {' and '.join(names)} by your system's own means",
+        )
     work = store.scratch("apt")
     try:
         yield _download(work, env, dict.fromkeys(names, SUITE), ", ".join(names))
@@ -161,8 +165,10 @@ def _runc_suite() -> str:
     for least, suite in RUNC_SUITES:
         if have >= least:
             return suite
-    raise EngineError(f"the embedded engine needs glibc 2.34 or newer, here is {name} {text}",
-                      hint="install Docker and point to it by DOCKER_HOST")  # fmt: skip
+    raise EngineError(
+        f"the embedded engine needs glibc 2.34 or newer, here is {name} {text}",
+        hint="install Docker and point to it by DOCKER_HOST",
+    )
 
 
 def _version(deb: Path) -> tuple[str, str]:

@@ -18,9 +18,26 @@ from urllib.parse import quote
 CHECKOUT = Path(__file__).resolve().parents[2]
 READ = ("gb10", "templates", "recipes", "patches", "kernels")
 CHOICES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "GB10_CACHE_DIR")
-OTHER_WORK = ("--cache-to", "--for-model", "--overlay", "--patch", "--source", "--mod", "--mod-network", "--context",
-              "--push", "--rebuild-flashinfer", "--rebuild-kernels", "--rebuild-vllm", "--vllm-ref", "--sglang-ref",
-              "--flashinfer-ref", "--dry-run", "--help", "-h")  # fmt: skip
+OTHER_WORK = (
+    "--cache-to",
+    "--for-model",
+    "--overlay",
+    "--patch",
+    "--source",
+    "--mod",
+    "--mod-network",
+    "--context",
+    "--push",
+    "--rebuild-flashinfer",
+    "--rebuild-kernels",
+    "--rebuild-vllm",
+    "--vllm-ref",
+    "--sglang-ref",
+    "--flashinfer-ref",
+    "--dry-run",
+    "--help",
+    "-h",
+)
 DEFAULT_SOCKET = Path("/var/run/docker.sock")
 TIMEOUT = 5  # seconds
 

@@ -38,11 +38,19 @@ def _context(folder: Path, name: str) -> Endpoint:
     meta = folder / "contexts/meta" / digest / "meta.json"
     endpoint = _read(meta).get("Endpoints", {}).get("docker", {})
     if not endpoint.get("Host"):
-        raise EngineError(f"the docker context {name!r} does not exist or names no host", where=str(meta),
-                          hint="choose another: docker context use NAME, or set DOCKER_HOST")  # fmt: skip
+        raise EngineError(
+            f"the docker context {name!r} does not exist or names no host",
+            where=str(meta),
+            hint="choose another: docker context use NAME, or set DOCKER_HOST",
+        )
     tls = folder / "contexts/tls" / digest / "docker"
-    return Endpoint(host=endpoint["Host"], origin=f"context {name}", context=name,
-                    certificates=tls if tls.is_dir() else None, verify=not endpoint.get("SkipTLSVerify"))  # fmt: skip
+    return Endpoint(
+        host=endpoint["Host"],
+        origin=f"context {name}",
+        context=name,
+        certificates=tls if tls.is_dir() else None,
+        verify=not endpoint.get("SkipTLSVerify"),
+    )
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -117,5 +117,6 @@ def _read(path: Path) -> dict[str, str]:
 def _refuse_unknown(name: str, path: Path) -> None:
     if name not in SETTINGS:
         close = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.0)[0]
-        raise UsageError(f"unknown setting {name!r}", where=str(path),
-                         hint=f"did you mean {close!r}? valid: {', '.join(SETTINGS)}")  # fmt: skip
+        raise UsageError(
+            f"unknown setting {name!r}", where=str(path), hint=f"did you mean {close!r}? valid: {', '.join(SETTINGS)}"
+        )

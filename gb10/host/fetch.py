@@ -18,13 +18,19 @@ SYSTEM_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 CA_VARIABLES = ("GB10_CA_BUNDLE", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE")
 # The first match wins: requests derives its proxy, certificate and connect-timeout errors from its connection error.
 NETWORK_HINTS: Final = (
-    (requests.exceptions.SSLError, "the server's certificate is not trusted",
-     "set SSL_CERT_FILE to the CA bundle that your network uses"),
+    (
+        requests.exceptions.SSLError,
+        "the server's certificate is not trusted",
+        "set SSL_CERT_FILE to the CA bundle that your network uses",
+    ),
     (requests.exceptions.ProxyError, "the proxy does not answer", "check HTTPS_PROXY, HTTP_PROXY and NO_PROXY"),
     (requests.exceptions.Timeout, "the server does not answer in time", "run the command again: it resumes"),
-    (requests.exceptions.ConnectionError, "the server cannot be reached",
-     "check the network; behind a proxy set HTTPS_PROXY; run again: it resumes"),
-)  # fmt: skip
+    (
+        requests.exceptions.ConnectionError,
+        "the server cannot be reached",
+        "check the network; behind a proxy set HTTPS_PROXY; run again: it resumes",
+    ),
+)
 
 
 def ca_bundle(env: Mapping[str, str]) -> Path | None:

@@ -103,8 +103,14 @@ def disk(path: Path) -> int:
 
 def _entry(path: Path, reasons: Mapping[tuple[str, str], str]) -> Entry:
     room, key, stats = path.parent.name, path.name, list(_stats(path))
-    return Entry(room=room, key=key, path=path, size=_size(stats), used=min(_used(stats), time.time()),
-                 why=reasons.get((room, key), ""))  # fmt: skip
+    return Entry(
+        room=room,
+        key=key,
+        path=path,
+        size=_size(stats),
+        used=min(_used(stats), time.time()),
+        why=reasons.get((room, key), ""),
+    )
 
 
 def _size(stats: Iterable[tuple[str, os.stat_result]]) -> int:

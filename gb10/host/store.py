@@ -185,8 +185,11 @@ def store_root(env: Mapping[str, str]) -> Path:
     """Where the store lies, without touching it."""
     if env.get("GB10_CACHE_DIR"):
         if not Path(env["GB10_CACHE_DIR"]).is_absolute():
-            raise UsageError("GB10_CACHE_DIR is no absolute path", where=env["GB10_CACHE_DIR"],
-                             hint="the store must not depend on where a command is run")  # fmt: skip
+            raise UsageError(
+                "GB10_CACHE_DIR is no absolute path",
+                where=env["GB10_CACHE_DIR"],
+                hint="the store must not depend on where a command is run",
+            )
         return Path(env["GB10_CACHE_DIR"])
     if env.get("XDG_CACHE_HOME"):
         return Path(env["XDG_CACHE_HOME"]) / "gb10"

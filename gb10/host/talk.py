@@ -21,8 +21,9 @@ def terminal(env: Mapping[str, str], *, stderr: bool) -> Console:
     """A console that obeys NO_COLOR over FORCE_COLOR over the terminal."""
     piped = None if (sys.stderr if stderr else sys.stdout).isatty() else PIPED_WIDTH
     forced = True if env.get("FORCE_COLOR") and not env.get("NO_COLOR") else None
-    return Console(stderr=stderr, no_color=bool(env.get("NO_COLOR")) or None, force_terminal=forced, highlight=False,
-                   width=piped)  # fmt: skip
+    return Console(
+        stderr=stderr, no_color=bool(env.get("NO_COLOR")) or None, force_terminal=forced, highlight=False, width=piped
+    )
 
 
 @dataclass(frozen=True, slots=True)

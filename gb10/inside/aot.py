@@ -30,8 +30,14 @@ TORCH = Path(__file__).with_name("stub_torch")
 # flashinfer.compilation_context compiles no plain 12.x target.
 PLAIN = {"12.0": "12.0f", "12.1": "12.1a"}
 # What nvcc and the host compiler run or read: ccache itself looks only at the two drivers.
-DEVICE_COMPILER = ("bin/cudafe++", "bin/fatbinary", "bin/nvcc.profile", "bin/ptxas", "nvvm/bin/cicc",
-                   "nvvm/libdevice/libdevice.10.bc")  # fmt: skip
+DEVICE_COMPILER = (
+    "bin/cudafe++",
+    "bin/fatbinary",
+    "bin/nvcc.profile",
+    "bin/ptxas",
+    "nvvm/bin/cicc",
+    "nvvm/libdevice/libdevice.10.bc",
+)
 HOST_COMPILER = ("as", "cc1plus")
 WHOLE = "flashinfer.aot:gen_all_modules"
 """All that FlashInfer compiles ahead of time for an arch, for its own choice of data types and head sizes."""

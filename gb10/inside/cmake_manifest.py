@@ -36,8 +36,11 @@ def codes_of(options: argparse.Namespace, target: str) -> list[str]:
     A device runs SASS of its own capability and of earlier minors of its major (CUDA C++ programming guide, "Binary
     compatibility").
     """
-    found = {match[1]: (int(match[2]), int(match[3]))
-             for command in compile_commands(options.work, target) for match in CODE.finditer(command)}  # fmt: skip
+    found = {
+        match[1]: (int(match[2]), int(match[3]))
+        for command in compile_commands(options.work, target)
+        for match in CODE.finditer(command)
+    }
     major, minor = (int(part) for part in options.arch.rstrip("af").split("."))
     if found and not any(code[0] == major and code[1] <= minor for code in found.values()):
         raise SystemExit(

@@ -63,11 +63,15 @@ def hand_in(options: argparse.Namespace) -> tuple[dict[str, str], list[Nested]]:
 def check_pin(nested: Nested, pin: str) -> None:
     """Raise SystemExit unless what is handed in is what the engine's own file names."""
     if not (nested.pin and nested.variable):
-        raise SystemExit(f"{FOLDER}/{nested.name}.cmake names no GIT_TAG, or reads no *_SRC_DIR, as it is read here: "
-                         f"{nested.name} cannot be handed in")  # fmt: skip
+        raise SystemExit(
+            f"{FOLDER}/{nested.name}.cmake names no GIT_TAG, or reads no *_SRC_DIR, as it is read here: "
+            f"{nested.name} cannot be handed in"
+        )
     if not meets(pin, nested.pin):
-        raise SystemExit(f"the engine names {nested.name} {nested.pin}, the source brings {pin}: name the engine's in "
-                         f"the recipe's source {nested.name}, then ./build.py lock")  # fmt: skip
+        raise SystemExit(
+            f"the engine names {nested.name} {nested.pin}, the source brings {pin}: name the engine's in "
+            f"the recipe's source {nested.name}, then ./build.py lock"
+        )
 
 
 def meets(pin: str, named: str) -> bool:
@@ -117,8 +121,10 @@ def why_absent(target: str, nested: list[Nested], options: argparse.Namespace) -
     if owner is None:
         return ""
     if owner.name in {name for name, _, _ in options.nested}:
-        return (f"\n{target} is a target of {owner.name}, not compiled by CMake for {options.arch}: leave it out of "
-                "--targets, upstream's wheel has what there is")  # fmt: skip
+        return (
+            f"\n{target} is a target of {owner.name}, not compiled by CMake for {options.arch}: leave it out of "
+            "--targets, upstream's wheel has what there is"
+        )
     inner = ", ".join(owner.submodules or ())
     told = "not named: CMake would fetch all there are" if owner.submodules is None else inner or "none"
     sort = kind(owner.pin)
@@ -146,7 +152,10 @@ def left_out(compiled: list[str], nested: list[Nested], options: argparse.Namesp
     told: dict[str, str] = {}
     for one in nested:
         why = f"not compiled by CMake for {options.arch}" if one.name in handed else "not handed in"
-        told |= {target: f"of {one.name}, {why}: upstream's wheel has what there is"
-                 for target in one.targets if target not in compiled}  # fmt: skip
+        told |= {
+            target: f"of {one.name}, {why}: upstream's wheel has what there is"
+            for target in one.targets
+            if target not in compiled
+        }
     rust = sorted(path.parent.name for path in options.source.glob("*/Cargo.toml"))
     return told | dict.fromkeys(rust, "Rust, no target of CMake's: from upstream's wheel")

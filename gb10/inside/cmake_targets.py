@@ -56,8 +56,14 @@ def parse() -> argparse.Namespace:
     for name in ("targets", "wheel", "arch", "cc", "cxx", "machine"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--accepted", default="", help="the release that the project names, where CUTLASS is another")
-    parser.add_argument("--nested", nargs=3, action="append", default=[], metavar=("NAME", "PIN", "DIR"),
-                        help="a nested project that lies in DIR, and its tag or commit")  # fmt: skip
+    parser.add_argument(
+        "--nested",
+        nargs=3,
+        action="append",
+        default=[],
+        metavar=("NAME", "PIN", "DIR"),
+        help="a nested project that lies in DIR, and its tag or commit",
+    )
     parser.add_argument("--jobs", type=int, required=True)
     return parser.parse_args()
 
@@ -211,8 +217,9 @@ def cmake(options: argparse.Namespace, *arguments: str) -> None:
 
 def known_targets(work: Path) -> set[str]:
     """The project's targets that are modules: ninja makes ``NAME.abi3.so`` of them."""
-    listed = subprocess.run(["ninja", "-C", str(work), "-t", "targets", "all"], check=True, capture_output=True,
-                            text=True)  # fmt: skip
+    listed = subprocess.run(
+        ["ninja", "-C", str(work), "-t", "targets", "all"], check=True, capture_output=True, text=True
+    )
     return set(re.findall(r"(?m)^([A-Za-z_]\w*)(?:\.[\w-]+)*\.so: ", listed.stdout))
 
 

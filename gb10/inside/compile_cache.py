@@ -89,8 +89,10 @@ def ask_http(url: SplitResult) -> str | None:
 def counted(log: str) -> str:
     """A statistics log of ccache in words: per call the source's name after ``#``, then what happened, a line each."""
     calls = [set(call.splitlines()[1:]) for call in f"\n{log}".split("\n# ")[1:]]
-    found = Counter("here" if "local_storage_hit" in call else "server" if "remote_storage_hit" in call else "compiled"
-                    for call in calls)  # fmt: skip
+    found = Counter(
+        "here" if "local_storage_hit" in call else "server" if "remote_storage_hit" in call else "compiled"
+        for call in calls
+    )
     text = f"units: {found['here']} from this builder, {found['server']} from the server, "
     failed = sum(not call.isdisjoint(FAILED) for call in calls)
     return f"{text}{found['compiled']} compiled" + (f"; the server failed for {failed}" if failed else "")

@@ -24,8 +24,12 @@ from typing import Any
 
 LAUNCHER = Path(__file__).with_name("launch.py")
 COMPARE: dict[str, Callable[[list[int], list[int]], bool]] = {
-    ">=": operator.ge, "<=": operator.le, "==": operator.eq, "<": operator.lt, ">": operator.gt
-}  # fmt: skip
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "<": operator.lt,
+    ">": operator.gt,
+}
 FLAGS = ("-std=c++17", "-O3", "-DNDEBUG", "-DUSE_CUDA")
 # Hidden: else a template's static variables are one for the whole process, other libraries' CUTLASS included.
 HOST = ("-fPIC", "-fvisibility=hidden")
@@ -84,8 +88,10 @@ def defined_version(header: Path, prefix: str) -> str:
     text = header.read_text(encoding="utf-8") if header.exists() else ""
     parts = [re.search(rf"(?m)^#define {prefix}_{part}\s+(\d+)\s*$", text) for part in ("MAJOR", "MINOR", "PATCH")]
     if not all(parts):
-        raise SystemExit(f"{header} is not there, or defines no {prefix}_MAJOR, _MINOR and _PATCH: "
-                         "the recipe names another source or other headers than the units need")  # fmt: skip
+        raise SystemExit(
+            f"{header} is not there, or defines no {prefix}_MAJOR, _MINOR and _PATCH: "
+            "the recipe names another source or other headers than the units need"
+        )
     return ".".join(part[1] for part in parts if part)
 
 
@@ -98,8 +104,10 @@ def check_cutlass(kernels: dict[str, Any], version: str, tree: Path) -> None:
         )
     absent = [header for header in kernels.get("headers", ()) if not (tree / "include" / header).is_file()]
     if absent:
-        raise SystemExit(f"CUTLASS {version} lacks {', '.join(absent)}, which the kernel set {kernels['name']} needs: "
-                         "name cutlass among the recipe's patches")  # fmt: skip
+        raise SystemExit(
+            f"CUTLASS {version} lacks {', '.join(absent)}, which the kernel set {kernels['name']} needs: "
+            "name cutlass among the recipe's patches"
+        )
 
 
 def holds(version: str, condition: str) -> bool:
@@ -150,9 +158,14 @@ def check_markers(library: Path, module: dict[str, Any]) -> None:
 def ninja_file(units: Iterable[Path], name: str, library: Path, options: argparse.Namespace) -> str:
     """One object per unit, and the library."""
     launch = f"{sys.executable} -IS {LAUNCHER}"
-    include = (f"-I{options.cutlass}/include", f"-I{options.cutlass}/tools/util/include",
-               *(f"-isystem {path}" for path in (options.torch / "include", options.cuda_home / "include",
-                                                 options.cuda_home / "include/cccl")))  # fmt: skip
+    include = (
+        f"-I{options.cutlass}/include",
+        f"-I{options.cutlass}/tools/util/include",
+        *(
+            f"-isystem {path}"
+            for path in (options.torch / "include", options.cuda_home / "include", options.cuda_home / "include/cccl")
+        ),
+    )
     nvcc = (f"{options.cuda_home}/bin/nvcc", f"-ccbin {options.cxx}", f"-gencode={options.gencode}", *DEVICE)
     search = (f"-L{options.torch}/lib", f"-L{options.cuda_home}/lib64")
     commands = {
@@ -176,8 +189,7 @@ def write_manifest(
         "units": units,
         "sha256": hashlib.sha256(library.read_bytes()).hexdigest(),
     }
-    manifest = {"version": kernels["version"], **versions, "arch": options.arch,
-                "modules": {module["name"]: built}}  # fmt: skip
+    manifest = {"version": kernels["version"], **versions, "arch": options.arch, "modules": {module["name"]: built}}
     (options.out / "manifest.json").write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 

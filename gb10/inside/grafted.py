@@ -63,8 +63,13 @@ def compile_file(root: Path, name: Path) -> Path:
     """Bytecode as install.py makes it; raises SystemExit with Python's own words when the patched file is no Python."""
     cached = Path(cache_from_source(str(name)))
     try:
-        py_compile.compile(str(root / name), str(root / cached), f"/{name}", doraise=True,
-                           invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)  # fmt: skip
+        py_compile.compile(
+            str(root / name),
+            str(root / cached),
+            f"/{name}",
+            doraise=True,
+            invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+        )
     except py_compile.PyCompileError as error:
         raise SystemExit(f"a patched file is no Python: {error.msg}") from None
     return cached

@@ -59,9 +59,29 @@ def find_uv(wheels: Path) -> str:
 def install(uv: str, wheels: Path, site: Path, platform: str | None) -> None:
     """Unpack every wheel into ``site``; hashes are checked again, nothing is resolved, no network."""
     scratch = site / ".uv"  # on the same file system, so that files are linked and not copied
-    argv = [uv, "pip", "install", "--offline", "--no-index", "--no-deps", "--require-hashes", "--link-mode", "hardlink",
-            "--cache-dir", str(scratch), "--only-binary", ":all:", "--python", f"/usr/bin/{PYTHON}",
-            "--find-links", str(wheels), "--target", str(site), "-r", str(wheels / "requirements.txt")]  # fmt: skip
+    argv = [
+        uv,
+        "pip",
+        "install",
+        "--offline",
+        "--no-index",
+        "--no-deps",
+        "--require-hashes",
+        "--link-mode",
+        "hardlink",
+        "--cache-dir",
+        str(scratch),
+        "--only-binary",
+        ":all:",
+        "--python",
+        f"/usr/bin/{PYTHON}",
+        "--find-links",
+        str(wheels),
+        "--target",
+        str(site),
+        "-r",
+        str(wheels / "requirements.txt"),
+    ]
     if platform:
         argv += ["--python-platform", platform]
     subprocess.run(argv, check=True)

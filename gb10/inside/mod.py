@@ -28,8 +28,15 @@ HERE = Path("/run/gb10")
 MODS = Path("/workspace/mods")
 COMMON = Path("/usr/local/lib/python3.12")
 CA_VARIABLES = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO")
-QUIET = {"PYTHONDONTWRITEBYTECODE": "1", "PIP_NO_CACHE_DIR": "1", "UV_NO_CACHE": "1", "PIP_ROOT_USER_ACTION": "ignore",
-         "PIP_BREAK_SYSTEM_PACKAGES": "1", "UV_BREAK_SYSTEM_PACKAGES": "1", "UV_SYSTEM_PYTHON": "1"}  # fmt: skip
+QUIET = {
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PIP_NO_CACHE_DIR": "1",
+    "UV_NO_CACHE": "1",
+    "PIP_ROOT_USER_ACTION": "ignore",
+    "PIP_BREAK_SYSTEM_PACKAGES": "1",
+    "UV_BREAK_SYSTEM_PACKAGES": "1",
+    "UV_SYSTEM_PYTHON": "1",
+}
 CLOCK_TICK = 0.05  # seconds, more than the kernel's steps in file times
 
 
@@ -136,8 +143,13 @@ def compile_again(root: Path, path: Path) -> None:
     if not is_regular(path):
         return
     try:
-        py_compile.compile(str(path), str(cached), f"/{path.relative_to(root)}", True,
-                           invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)  # fmt: skip
+        py_compile.compile(
+            str(path),
+            str(cached),
+            f"/{path.relative_to(root)}",
+            True,
+            invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+        )
     except (py_compile.PyCompileError, SyntaxError, ValueError) as error:
         print(f"left as source, it does not parse: {path}: {error}", file=sys.stderr)
 

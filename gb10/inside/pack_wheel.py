@@ -74,8 +74,12 @@ def main() -> None:
         tag=f"py3-none-manylinux_2_{glibc}_{options.machine}",
     )
     options.out.mkdir(parents=True, exist_ok=True)
-    pack(options.out / wheel.filename, contents(wheel, manifest["flashinfer"], options.built, libraries), wheel,
-         epoch=options.epoch)  # fmt: skip
+    pack(
+        options.out / wheel.filename,
+        contents(wheel, manifest["flashinfer"], options.built, libraries),
+        wheel,
+        epoch=options.epoch,
+    )
     print(wheel.filename, flush=True)
 
 

@@ -76,8 +76,14 @@ def ninja_file(units: list[Path], options: argparse.Namespace) -> str:
     objects = {f"{options.name}/{unit.name}.o": unit for unit in units}
     edges = [f"build {made}: {unit.suffix[1:]} {unit}\n" for made, unit in objects.items()]
     program = f"build {options.out / options.name}: link {' '.join(objects)}\n"
-    checks = (f"build {options.name}/checks.o: alone {options.units / CHECKS}\n"
-              f"build {options.name}/checks: host {options.name}/checks.o\n") if options.host_cxx else ""  # fmt: skip
+    checks = (
+        (
+            f"build {options.name}/checks.o: alone {options.units / CHECKS}\n"
+            f"build {options.name}/checks: host {options.name}/checks.o\n"
+        )
+        if options.host_cxx
+        else ""
+    )
     return "".join((*rules, *edges, program, checks))
 
 

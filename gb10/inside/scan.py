@@ -221,9 +221,15 @@ class Elf:
             kind, units = "elf", [unit for start, end in self.loaded for unit in units_in(self.buffer, start, end)]
         needed, soname, versions = self.dynamic()
         return Binary(
-            path=name, kind=kind, size=len(self.buffer), machine=MACHINES.get(self.machine, "other"),
-            soname=soname, needed=needed, versions=versions, units=alike(units),
-        )  # fmt: skip
+            path=name,
+            kind=kind,
+            size=len(self.buffer),
+            machine=MACHINES.get(self.machine, "other"),
+            soname=soname,
+            needed=needed,
+            versions=versions,
+            units=alike(units),
+        )
 
     @property
     def loaded(self) -> list[tuple[int, int]]:

@@ -15,8 +15,12 @@ import sys
 from pathlib import Path
 
 CUDA = Path(f"usr/local/lib/python3.{sys.version_info.minor}/dist-packages/nvidia/cu13")
-LINKS = {"libcudart.so": "libcudart.so.13", "libcublas.so": "libcublas.so.13", "libcublasLt.so": "libcublasLt.so.13",
-         "libnvrtc.so": "libnvrtc.so.13"}  # fmt: skip
+LINKS = {
+    "libcudart.so": "libcudart.so.13",
+    "libcublas.so": "libcublas.so.13",
+    "libcublasLt.so": "libcublasLt.so.13",
+    "libnvrtc.so": "libnvrtc.so.13",
+}
 
 
 def main() -> None:
@@ -46,9 +50,21 @@ def toolchain(root: Path, cc: str) -> None:
     (root / CUDA / "lib64").symlink_to("lib")
     (root / "usr/local/cuda").symlink_to(Path("/") / CUDA)
     subprocess.run(
-        [cc, "-shared", "-fPIC", "-nostdlib", "-Wl,-soname,libcuda.so.1", "-Wl,--build-id=none", "-x", "c", "/dev/null",
-         "-o", str(stubs / "libcuda.so")], check=True,
-    )  # fmt: skip
+        [
+            cc,
+            "-shared",
+            "-fPIC",
+            "-nostdlib",
+            "-Wl,-soname,libcuda.so.1",
+            "-Wl,--build-id=none",
+            "-x",
+            "c",
+            "/dev/null",
+            "-o",
+            str(stubs / "libcuda.so"),
+        ],
+        check=True,
+    )
 
 
 def compile_library(base: Path, out: Path) -> None:
@@ -57,8 +73,9 @@ def compile_library(base: Path, out: Path) -> None:
     for source in sorted((base / library).rglob("*.py")):
         name = source.relative_to(base)
         cached = out / importlib.util.cache_from_source(str(name))
-        py_compile.compile(str(source), str(cached), f"/{name}", True,
-                           invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)  # fmt: skip
+        py_compile.compile(
+            str(source), str(cached), f"/{name}", True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+        )
 
 
 def owned(path: Path, user: int) -> None:

@@ -70,8 +70,10 @@ def lock_wheels(
     for entry in entries:
         check_origin(named, entry.name, entry.link)
     sizes = _sizes(session, (entry.link for entry in entries), _known_sizes(old))
-    image = {name: _wheels(sets["image"][name], sizes, _cuda(resolver, name, sets["image"][name], old))
-             for name in ARCHITECTURES}  # fmt: skip
+    image = {
+        name: _wheels(sets["image"][name], sizes, _cuda(resolver, name, sets["image"][name], old))
+        for name in ARCHITECTURES
+    }
     return LockedWheels(image=image, tools={name: _wheels(sets["tools"][name], sizes) for name in ARCHITECTURES})
 
 

@@ -86,8 +86,11 @@ def check_lock(recipe: Recipe, lock: Lock, path: Path) -> None:
     wanted = {name: source_digest(source) for name, source in recipe.sources.items() if source.git}
     changed = sorted(name for name in {*checkouts, *wanted} if checkouts.get(name) != wanted.get(name))
     if changed:
-        raise LockStaleError(f"the sources from git of the recipe {path.name} changed since they were locked",
-                             where=f"{', '.join(changed)}: not what was locked", hint=relock(path))  # fmt: skip
+        raise LockStaleError(
+            f"the sources from git of the recipe {path.name} changed since they were locked",
+            where=f"{', '.join(changed)}: not what was locked",
+            hint=relock(path),
+        )
     if lock.input_digest != input_digest(recipe):
         raise LockStaleError(
             f"the recipe {path.name} changed since it was locked on {lock.created}",

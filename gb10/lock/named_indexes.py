@@ -25,9 +25,15 @@ def bound(recipe: Recipe, named: tuple[str, ...]) -> str:
     """
     projects = {requirement_name(text) for text in named}
     sources = {project: name for name, index in recipe.indexes.items() for project in index.packages}
-    lines = ["[project]", 'name = "the-recipe"', 'version = "0"',
-             f'requires-python = ">={recipe.python}"', f"dependencies = {json.dumps(named)}", "[tool.uv.sources]",
-             *(f'{project} = {{index = "{sources[project]}"}}' for project in sorted(projects))]  # fmt: skip
+    lines = [
+        "[project]",
+        'name = "the-recipe"',
+        'version = "0"',
+        f'requires-python = ">={recipe.python}"',
+        f"dependencies = {json.dumps(named)}",
+        "[tool.uv.sources]",
+        *(f'{project} = {{index = "{sources[project]}"}}' for project in sorted(projects)),
+    ]
     for name in sorted({sources[project] for project in projects}):
         lines += [
             "[[tool.uv.index]]",
@@ -47,11 +53,17 @@ def offered(session: requests.Session, recipe: Recipe) -> dict[str, frozenset[Li
             try:
                 links = Index(session, index.url).links(project)
             except FetchError as error:
-                raise FetchError(f"the index {name} of the recipe: {error.message}", where=error.where,
-                                 hint=f"{error.hint}\n{alone}" if error.hint else alone) from error  # fmt: skip
+                raise FetchError(
+                    f"the index {name} of the recipe: {error.message}",
+                    where=error.where,
+                    hint=f"{error.hint}\n{alone}" if error.hint else alone,
+                ) from error
             if not links:
-                raise FetchError(f"the index {name} of the recipe has no {project}", where=index.url,
-                                 hint=f"correct indexes in the recipe; {alone}")  # fmt: skip
+                raise FetchError(
+                    f"the index {name} of the recipe has no {project}",
+                    where=index.url,
+                    hint=f"correct indexes in the recipe; {alone}",
+                )
             found[project] = frozenset(links)
     return found
 

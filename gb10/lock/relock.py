@@ -46,8 +46,9 @@ def resolve_lock(
     index = main_index(env)
     keep_base = old and old.base_digest == base_digest(recipe) and BASE not in upgrade
     sdists: dict[str, LockedSdist | LockedCheckout] = {
-        **lock_sdists(recipe, index), **lock_checkouts(recipe, old, store, env)
-    }  # fmt: skip
+        **lock_sdists(recipe, index),
+        **lock_checkouts(recipe, old, store, env),
+    }
     wheels = lock_wheels(Resolver(store, env, index.url, recipe), index.session, old, upgrade)
     lock = Lock(
         input_digest=input_digest(recipe),
@@ -147,9 +148,12 @@ def _sdist(pinned: str, index: Index) -> LockedSdist:
                 sha256=sha256_of(link),
                 size=size_of(index.session, link),
             )
-    raise UsageError(f"the index has no source archive {pinned}", where=redact(index.url),
-                     hint="what is compiled or patched needs one: correct it under sources in the recipe, or take the "
-                     "release from git\n({git: URL, tag: vX.Y.Z})")  # fmt: skip
+    raise UsageError(
+        f"the index has no source archive {pinned}",
+        where=redact(index.url),
+        hint="what is compiled or patched needs one: correct it under sources in the recipe, or take the "
+        "release from git\n({git: URL, tag: vX.Y.Z})",
+    )
 
 
 def lock_debs(recipe: Recipe, store: Store, env: Mapping[str, str]) -> LockedDebs:

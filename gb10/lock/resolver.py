@@ -96,13 +96,35 @@ class Resolver:
     def _argv(self, platform: Platform) -> list[str]:
         newest = self.recipe.exclude_newer
         return [
-            uv.find_uv_bin(), "pip", "compile", "requirements.txt", "--no-config", "--no-progress", "--color", "never",
-            "--constraints", "constraints.txt", "--overrides", "overrides.txt",
-            "--format", "pylock.toml", "--output-file", "pylock.toml", "--no-header",
-            "--default-index", self.index_url, "--only-binary", ":all:", "--python", sys.executable,
-            "--python-version", self.recipe.python, "--python-platform", platform.uv_name,
+            uv.find_uv_bin(),
+            "pip",
+            "compile",
+            "requirements.txt",
+            "--no-config",
+            "--no-progress",
+            "--color",
+            "never",
+            "--constraints",
+            "constraints.txt",
+            "--overrides",
+            "overrides.txt",
+            "--format",
+            "pylock.toml",
+            "--output-file",
+            "pylock.toml",
+            "--no-header",
+            "--default-index",
+            self.index_url,
+            "--only-binary",
+            ":all:",
+            "--python",
+            sys.executable,
+            "--python-version",
+            self.recipe.python,
+            "--python-platform",
+            platform.uv_name,
             *(["--exclude-newer", newest.isoformat()] if newest else []),
-        ]  # fmt: skip
+        ]
 
     def _env(self) -> dict[str, str]:
         bundle = ca_bundle(self.env)

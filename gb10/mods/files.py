@@ -97,8 +97,11 @@ def _put(found: dict[str, ModFile], name: PurePosixPath, file: ModFile, path: Pa
     for place, wanted in (*folders, (name, file)):
         there = found.setdefault(place.as_posix(), wanted)
         if there is not wanted and (there.kind, wanted.kind) != ("folder", "folder"):
-            raise UsageError(f"{path} holds {place} twice", where=f"as a {there.kind} and as a {wanted.kind}",
-                             hint="make the zip anew, with one of them")  # fmt: skip
+            raise UsageError(
+                f"{path} holds {place} twice",
+                where=f"as a {there.kind} and as a {wanted.kind}",
+                hint="make the zip anew, with one of them",
+            )
 
 
 def _kind(mode: int) -> Kind:
@@ -111,21 +114,30 @@ def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> byt
     try:
         return archive.read(info)
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
-        raise UsageError(f"{path} cannot be unpacked", where=f"{info.filename}: {error}",
-                         hint="make the zip anew, without a password")  from error  # fmt: skip
+        raise UsageError(
+            f"{path} cannot be unpacked",
+            where=f"{info.filename}: {error}",
+            hint="make the zip anew, without a password",
+        ) from error
 
 
 def _check_name(name: str, path: Path) -> None:
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or "\\" in name or ".." in parts or ":" in parts[0]:
-        raise UsageError(f"{path} would write outside of its folder", where=name,
-                         hint="a zip of a mod holds relative paths without `..`")  # fmt: skip
+        raise UsageError(
+            f"{path} would write outside of its folder",
+            where=name,
+            hint="a zip of a mod holds relative paths without `..`",
+        )
 
 
 def _take(room: int, size: int, count: int, path: Path) -> int:
     if size > room or count >= MOST:
-        raise UsageError(f"{path} is too large for a mod", where=f"more than {LARGEST >> 20} MiB or {MOST} files",
-                         hint="let run.sh fetch what is large (network: true), or use --overlay")  # fmt: skip
+        raise UsageError(
+            f"{path} is too large for a mod",
+            where=f"more than {LARGEST >> 20} MiB or {MOST} files",
+            hint="let run.sh fetch what is large (network: true), or use --overlay",
+        )
     return room - size
 
 

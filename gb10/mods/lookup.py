@@ -34,8 +34,11 @@ def find_mod(root: Path, name: str) -> FoundMod:
     if name not in known:
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
         guess = f"did you mean {close[0]!r}? " if close else ""
-        raise UsageError(f"no mod {name!r}", where=str(root / name),
-                         hint=f"{guess}known: {', '.join(known)}; a folder of yours: ./{name}")  # fmt: skip
+        raise UsageError(
+            f"no mod {name!r}",
+            where=str(root / name),
+            hint=f"{guess}known: {', '.join(known)}; a folder of yours: ./{name}",
+        )
     return load_mod(root / name)
 
 

@@ -4,7 +4,7 @@ As with ``git apply``, a hunk may stand elsewhere than its header says, but one 
 Unlike with it, not when several places would do. What is applied here, git applies to the same bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gb10.patches.diff import FileDiff, Hunk, split
@@ -39,6 +39,25 @@ class Applied:
 
     content: bytes | None
     offsets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The files that a patch changes, by path (None: gone), and by how many lines hunks had moved."""
+
+    files: Mapping[str, bytes | None]
+    offsets: Mapping[str, tuple[int, ...]]
+
+
+def apply_patch(diffs: Iterable[FileDiff], added: Mapping[str, bytes], read: Callable[[str], bytes | None]) -> Changes:
+    """A whole patch on the files that ``read`` returns; ``added`` are whole new files. Raises ConflictError."""
+    applied = {diff.path: apply_diff(diff, read(diff.path)) for diff in diffs}
+    for path in added:
+        if read(path) is not None:
+            raise ConflictError(Conflict(path=path, line=0, why="the file to add is already there"))
+    files = {path: result.content for path, result in applied.items()}
+    offsets = {path: result.offsets for path, result in applied.items() if any(result.offsets)}
+    return Changes(files | dict(added), offsets)
 
 
 def apply_diff(diff: FileDiff, content: bytes | None) -> Applied:
@@ -107,8 +126,13 @@ def _mismatch(path: str, lines: Sequence[bytes], hunk: Hunk, start: int) -> Conf
     last = max(start, len(lines) - len(hunk.old))
     best = max(range(start, last + 1), key=lambda at: (_equal(lines, hunk, at), -abs(at - _told(hunk))))
     index = next((i for i, line in enumerate(hunk.old) if _at(lines, best + i) != line), 0)
-    return Conflict(path=path, line=best + index + 1, why="the context changed",
-                    expected=_show(hunk.old[index]), found=_show(_at(lines, best + index)))  # fmt: skip
+    return Conflict(
+        path=path,
+        line=best + index + 1,
+        why="the context changed",
+        expected=_show(hunk.old[index]),
+        found=_show(_at(lines, best + index)),
+    )
 
 
 def _equal(lines: Sequence[bytes], hunk: Hunk, at: int) -> int:

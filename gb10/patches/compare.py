@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from gb10.patches.places import harmless, installed, placed
-from gb10.patches.tree import Tree
+from gb10.patches.source_tree import Tree
 from gb10.patches.write import file_diff
 
 COMPILED: Final = ("CMakeLists.txt", "cmake/", "csrc/", "include/", "3rdparty/", "tools/util/include/")

@@ -11,7 +11,7 @@ from gb10.patches.apply import ConflictError, apply_diff
 from gb10.patches.diff import FileDiff, check_size
 from gb10.patches.parse import parse_diff
 from gb10.patches.places import PACKAGES, harmless, installed, placed
-from gb10.patches.tree import Tree
+from gb10.patches.source_tree import Tree
 
 COMPILED: Final = "a wheel holds what is installed: what is compiled can only be patched in a source archive"
 REBASE: Final = "rebase it on the release that the recipe names; nothing was changed"
@@ -50,8 +50,9 @@ def load_foreign(path: Path, source: str | None = None) -> Foreign:
     check_size(path.stat().st_size, path.name)
     text = path.read_bytes()
     diffs = parse_diff(text, path.name)
-    return Foreign(name=path.name, sha256=hashlib.sha256(text).hexdigest(), source=source or _owner(diffs, path.name),
-                   diffs=diffs)  # fmt: skip
+    return Foreign(
+        name=path.name, sha256=hashlib.sha256(text).hexdigest(), source=source or _owner(diffs, path.name), diffs=diffs
+    )
 
 
 def _owner(diffs: Iterable[FileDiff], name: str) -> str:
@@ -61,8 +62,9 @@ def _owner(diffs: Iterable[FileDiff], name: str) -> str:
         return owners.pop()
     what = f"changes {' and '.join(sorted(owners))}" if owners else "changes no package that we know"
     known = ", ".join(dict.fromkeys(PACKAGES.values()))
-    raise PatchError(f"{name} {what}", where="\n".join(paths[:10]),
-                     hint=f"say whose it is: --patch SOURCE=FILE (SOURCE: {known})")  # fmt: skip
+    raise PatchError(
+        f"{name} {what}", where="\n".join(paths[:10]), hint=f"say whose it is: --patch SOURCE=FILE (SOURCE: {known})"
+    )
 
 
 def apply_foreign(patch: Foreign, tree: Tree, *, halved: bool = False) -> Applied:

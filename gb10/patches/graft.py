@@ -120,12 +120,18 @@ def _check(wheel: zipfile.ZipFile, changes: Mapping[str, bytes | None], path: Pa
     top = {name.split("/")[0] for name in wheel.namelist()}
     foreign = [name for name in changes if name.split("/")[0] not in top]
     if foreign:
-        raise PatchError(f"{path.name} has no place for {foreign[0]}", where="\n".join(foreign),
-                         hint="a wheel holds what is installed, not what is compiled")  # fmt: skip
+        raise PatchError(
+            f"{path.name} has no place for {foreign[0]}",
+            where="\n".join(foreign),
+            hint="a wheel holds what is installed, not what is compiled",
+        )
     gone = [name for name, content in changes.items() if content is None]
     if gone:
-        raise PatchError(f"the patch deletes {gone[0]}", where="\n".join(gone),
-                         hint="patched files are a layer of their own: it cannot take one away")  # fmt: skip
+        raise PatchError(
+            f"the patch deletes {gone[0]}",
+            where="\n".join(gone),
+            hint="patched files are a layer of their own: it cannot take one away",
+        )
 
 
 def _info_folder(wheel: zipfile.ZipFile, path: Path) -> str:

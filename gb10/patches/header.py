@@ -45,8 +45,11 @@ def parse_header(text: str, source: str, name: str) -> Header:
     problems += [] if subject else ["it has no Subject"]
     problems += _wrong(found)
     if problems or not subject:
-        raise PatchError(f"{name}: the header is not one of ours", where="\n".join(problems),
-                         hint=f"the message ends with the trailers {', '.join(REQUIRED)}")  # fmt: skip
+        raise PatchError(
+            f"{name}: the header is not one of ours",
+            where="\n".join(problems),
+            hint=f"the message ends with the trailers {', '.join(REQUIRED)}",
+        )
     releases = _releases(found["X-Applies-To"], source, name)
     return Header(subject=" ".join(subject[1].split()), trailers=trailers, releases=releases)
 
@@ -79,5 +82,8 @@ def _releases(text: str, source: str, name: str) -> SpecifierSet:
             return releases
     except InvalidSpecifier:
         pass
-    raise PatchError(f"{name}: X-Applies-To does not name releases of {source}", where=f"X-Applies-To: {text}",
-                     hint=f"X-Applies-To: {source} >=1.0,<2.0 (bounds: {', '.join(BOUNDS)})")  # fmt: skip
+    raise PatchError(
+        f"{name}: X-Applies-To does not name releases of {source}",
+        where=f"X-Applies-To: {text}",
+        hint=f"X-Applies-To: {source} >=1.0,<2.0 (bounds: {', '.join(BOUNDS)})",
+    )

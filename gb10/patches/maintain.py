@@ -12,8 +12,8 @@ from gb10.patches.apply import ConflictError
 from gb10.patches.release_files import load_releases, open_release
 from gb10.patches.releases import PINS
 from gb10.patches.series import NAME, Patch, check_whole, load_series
+from gb10.patches.source_tree import Changed, Tree, open_tree
 from gb10.patches.status import series_root
-from gb10.patches.tree import Changed, Tree, open_tree
 from gb10.patches.verdict import Verdict, changes_of, judge_series
 from gb10.patches.write import carry_over, file_diff
 from gb10.workshop import Workshop
@@ -96,8 +96,11 @@ def _base(shop: Workshop, patch: Patch) -> tuple[Tree, Verdict]:
         number = next(index for index, verdict in enumerate(verdicts) if verdict.patch.id == patch.id)
         if verdicts[number].outcome == "applies":
             return Changed(tree, changes_of(verdicts[:number])), verdicts[number]
-    raise PatchError(f"{patch.place} applies to no pinned release of its range", where=str(patch.header.releases),
-                     hint=f"pin one in patches/{PINS}")  # fmt: skip
+    raise PatchError(
+        f"{patch.place} applies to no pinned release of its range",
+        where=str(patch.header.releases),
+        hint=f"pin one in patches/{PINS}",
+    )
 
 
 def _moved(path: str, tree: Tree) -> str:
@@ -106,8 +109,11 @@ def _moved(path: str, tree: Tree) -> str:
         return path
     found = [other for other in tree.paths() if other.rsplit("/", 1)[-1] == path.rsplit("/", 1)[-1]]
     if len(found) != 1:
-        raise PatchError(f"the tree has no {path}", where="\n".join(found) or "and no other file of that name",
-                         hint="carry it over by hand, then ./build.py patches new")  # fmt: skip
+        raise PatchError(
+            f"the tree has no {path}",
+            where="\n".join(found) or "and no other file of that name",
+            hint="carry it over by hand, then ./build.py patches new",
+        )
     return found[0]
 
 
@@ -139,8 +145,11 @@ def _changed(before: Tree, after: Tree, tree: Path) -> list[str]:
     left = [path for path in after.paths() if "__pycache__" not in path]
     gone = set(before.paths()) - set(left)
     if len(gone) > MOST_GONE:
-        raise PatchError(f"{len(gone)} files of the release are not in {tree}", where="\n".join(sorted(gone)[:5]),
-                         hint="give the whole tree: unpack the release and edit it there")  # fmt: skip
+        raise PatchError(
+            f"{len(gone)} files of the release are not in {tree}",
+            where="\n".join(sorted(gone)[:5]),
+            hint="give the whole tree: unpack the release and edit it there",
+        )
     changed = [path for path in sorted({*left, *gone}) if before.read(path) != after.read(path)]
     binary = next((path for path in changed if b"\0" in (after.read(path) or b"")), None)
     if not changed or binary:

@@ -117,8 +117,9 @@ class _Parser:
             raise self.error(f"it holds {what}", "a patch may only change, add and delete lines of text")
         mode = line.split()[-1].decode("ascii", "replace")
         if line.startswith(MADE) and mode != "100644":
-            raise self.error(f"it adds a file that is not a plain one (mode {mode})",
-                             "a patch adds plain files only (mode 100644)")  # fmt: skip
+            raise self.error(
+                f"it adds a file that is not a plain one (mode {mode})", "a patch adds plain files only (mode 100644)"
+            )
         if (line.startswith(GONE) or (line.startswith(INDEX) and len(line.split()) > 2)) and mode[:3] != "100":
             raise self.error(f"it touches what is not a plain file (mode {mode})", "a link or a submodule is no text")
 

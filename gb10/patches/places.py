@@ -2,8 +2,13 @@
 
 from typing import Final
 
-PACKAGES: Final = {"vllm/": "vllm", "python/sglang/": "sglang", "sglang/": "sglang", "flashinfer/": "flashinfer",
-                   "nvidia_cutlass_dsl/": "cutlass-dsl"}  # fmt: skip
+PACKAGES: Final = {
+    "vllm/": "vllm",
+    "python/sglang/": "sglang",
+    "sglang/": "sglang",
+    "flashinfer/": "flashinfer",
+    "nvidia_cutlass_dsl/": "cutlass-dsl",
+}
 """What the sources install; everything else of them is compiled, or read by people."""
 MOVED: Final = {"sglang": {"python/sglang/": "sglang/"}}
 """Where an engine's repository keeps what its archives keep elsewhere."""

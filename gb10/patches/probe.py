@@ -5,7 +5,7 @@ from typing import Literal
 
 from gb10.patches.condition import count_ast, count_regex, glob_regex, scope_text
 from gb10.patches.record import Answer, Condition, Record
-from gb10.patches.tree import Tree
+from gb10.patches.source_tree import Tree
 
 
 @dataclass(frozen=True, slots=True)

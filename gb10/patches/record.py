@@ -91,5 +91,6 @@ class Record(Model):
     def why_left(self, version: Version) -> str | None:
         """Why a release with the defect gets no patch; None when that is an oversight."""
         release = Version(version.public)
-        return next((why for text, why in self.left.items() if SpecifierSet(text, prereleases=True).contains(release)),
-                    None)  # fmt: skip
+        return next(
+            (why for text, why in self.left.items() if SpecifierSet(text, prereleases=True).contains(release)), None
+        )

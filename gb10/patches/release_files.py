@@ -13,7 +13,7 @@ from gb10.host.artifact import Artifact
 from gb10.host.fetch import intact
 from gb10.host.store import is_sealed, seal
 from gb10.patches.releases import PINS, Release, Releases, check_told, parse_releases
-from gb10.patches.tree import Below, Repacked, Sdist, Tree, Wheel, open_tree
+from gb10.patches.source_tree import Below, Repacked, Sdist, Tree, Wheel, open_tree
 from gb10.sources.index.client import open_index_session, size_of, sources
 from gb10.sources.index.downloads import fetch_all
 from gb10.sources.index.page import Link
@@ -108,9 +108,11 @@ def _ask(shop: Workshop, releases: Releases, source: str, version: Version) -> R
     """The release's best file on the index, by the hash the index gives it now."""
     known = releases.source(source)
     if not known.projects:
-        raise UsageError(f"{source} {version} is not pinned, and {source} is on no package index",
-                         where=f"pinned: {', '.join(known.releases)}",
-                         hint=f"give its files: --tree DIR --ref {version}")  # fmt: skip
+        raise UsageError(
+            f"{source} {version} is not pinned, and {source} is on no package index",
+            where=f"pinned: {', '.join(known.releases)}",
+            hint=f"give its files: --tree DIR --ref {version}",
+        )
     session = open_index_session(shop.env)
     for project in known.projects:
         links = [link for place in sources(session, read_settings(shop.env)) for link in place.links(project)]
@@ -118,9 +120,11 @@ def _ask(shop: Workshop, releases: Releases, source: str, version: Version) -> R
         if best and best.sha256:
             shop.talk.say(f"{best.filename} is not pinned: taken from the index with sha256 {best.sha256[:12]}")
             return Release(filename=best.filename, sha256=best.sha256, size=size_of(session, best))
-    raise FetchError(f"the package index has no {source} {version}",
-                     where=f"asked for {', '.join(known.projects)}",
-                     hint="give another release with --ref, or its files with --tree DIR --ref VERSION")  # fmt: skip
+    raise FetchError(
+        f"the package index has no {source} {version}",
+        where=f"asked for {', '.join(known.projects)}",
+        hint="give another release with --ref, or its files with --tree DIR --ref VERSION",
+    )
 
 
 def _best(links: list[Link]) -> Link | None:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from gb10.errors import PatchError, UsageError
 from gb10.host.artifact import Artifact
 from gb10.patches.condition import check_glob, check_regex
-from gb10.patches.tree import Tree
+from gb10.patches.source_tree import Tree
 from gb10.recipe.fields import Filename, Model, Name, Sha256, Size
 
 PINS = "releases.lock.json"
@@ -105,8 +105,9 @@ def told_version(source: str, told: Told, tree: Tree, where: str) -> Version:
     found = list(re.finditer(told.number, content, re.MULTILINE))
     if len(found) != 1:
         what = "tells several versions" if found else "tells no version"
-        raise PatchError(f"no {source} tree: {told.file} {what}", where=where,
-                         hint=f"give a folder whose {told.file} is upstream's")  # fmt: skip
+        raise PatchError(
+            f"no {source} tree: {told.file} {what}", where=where, hint=f"give a folder whose {told.file} is upstream's"
+        )
     return Version(".".join(found[0].groups()))
 
 
@@ -114,5 +115,8 @@ def check_told(source: str, told: Told, tree: Tree, version: Version, where: str
     """Raise PatchError for a tree that is of another version than the one it is to stand for."""
     found = told_version(source, told, tree, where)
     if found != Version(version.public):
-        raise PatchError(f"stale tree: {told.file} says {source} {found}, {version} is wanted", where=where,
-                         hint=f"take the tree of {version}, or name it {found}")  # fmt: skip
+        raise PatchError(
+            f"stale tree: {told.file} says {source} {found}, {version} is wanted",
+            where=where,
+            hint=f"take the tree of {version}, or name it {found}",
+        )

@@ -13,8 +13,8 @@ from gb10.patches.places import harmless, installed, placed
 from gb10.patches.release_files import load_releases
 from gb10.patches.releases import PINS, Releases, told_version
 from gb10.patches.series import Patch, load_series
+from gb10.patches.source_tree import Below, Changed, Tree, open_tree
 from gb10.patches.status import refuse, series_root
-from gb10.patches.tree import Below, Changed, Tree, open_tree
 from gb10.patches.verdict import changes_of, judge_series, variants_for
 from gb10.plan.inputs import used_sources
 from gb10.plan.options import PatchUse
@@ -50,8 +50,12 @@ def plan_patches(
     places = {source: find_place(releases, source, lock, locked) for source in recipe.patches}
     series = [use for source, place in places.items() for use in _from_series(shop, source, lock, place)]
     over = {recipe.project(wheel.cutlass_source) for wheel in recipe.built.values() if wheel.method != "aot"}
-    projects = {recipe.project(name) for wheel in recipe.built.values() if wheel.method == "source"
-                for name in (wheel.source, *wheel.handed_in)}  # fmt: skip
+    projects = {
+        recipe.project(name)
+        for wheel in recipe.built.values()
+        if wheel.method == "source"
+        for name in (wheel.source, *wheel.handed_in)
+    }
     hand = tuple(
         replace(use, compiled=use.compiled and use.project in projects)
         for text in by_hand
@@ -66,17 +70,21 @@ def _check_compiled(uses: Sequence[PatchUse], over: Collection[str]) -> None:
     """Raise UsageError for a patch of a bundled source that nothing is compiled over: it would change nothing."""
     for use in uses:
         if use.folder and use.project not in over:
-            raise UsageError(f"{use.source} lies in the archive of {use.project}, and nothing is compiled over it here",
-                             hint=f"do not patch {use.source}, or add a wheel of method extension")  # fmt: skip
+            raise UsageError(
+                f"{use.source} lies in the archive of {use.project}, and nothing is compiled over it here",
+                hint=f"do not patch {use.source}, or add a wheel of method extension",
+            )
 
 
 def _check_used(uses: Sequence[PatchUse], compiled_whole: Collection[str]) -> None:
     """Raise UsageError for a diff that would change nothing here, and be recorded all the same."""
     for use in uses:
         if not (use.installable or use.compiled or use.folder or use.project in compiled_whole):
-            raise UsageError(f"{use.name} changes nothing that the image of {use.project} takes from its wheel",
-                             where=use.path,
-                             hint="what is compiled is patched there: name its targets, --targets")  # fmt: skip
+            raise UsageError(
+                f"{use.name} changes nothing that the image of {use.project} takes from its wheel",
+                where=use.path,
+                hint="what is compiled is patched there: name its targets, --targets",
+            )
 
 
 def locked_releases(lock: Lock, target: Architecture) -> dict[str, Version]:
@@ -85,8 +93,10 @@ def locked_releases(lock: Lock, target: Architecture) -> dict[str, Version]:
     sdists = {sdist.name: Version(sdist.version) for sdist in lock.sdists.values()}
     two = [name for name, version in sdists.items() if wheels.get(name, version).public != version.public]
     if two:
-        raise UsageError(f"{two[0]} is locked as the wheel {wheels[two[0]]} and as the source {sdists[two[0]]}",
-                         hint="patches are for one release: name the same in requirements and sources")  # fmt: skip
+        raise UsageError(
+            f"{two[0]} is locked as the wheel {wheels[two[0]]} and as the source {sdists[two[0]]}",
+            hint="patches are for one release: name the same in requirements and sources",
+        )
     return wheels | sdists
 
 
@@ -102,9 +112,11 @@ def find_place(releases: Releases, source: str, lock: Lock, locked: Mapping[str,
         if found := known.bundled(sdist.sha256):
             return Place(project=sdist.name, version=found[0], folder=found[1])
     archives = ", ".join(sdist.filename for sdist in lock.sdists.values()) or "none"
-    raise UsageError(f"no pin says that a source archive of this image bundles {source}",
-                     where=f"source archives: {archives}",
-                     hint=f"name one as a release of {source} in patches/{PINS}, or do not patch it")  # fmt: skip
+    raise UsageError(
+        f"no pin says that a source archive of this image bundles {source}",
+        where=f"source archives: {archives}",
+        hint=f"name one as a release of {source} in patches/{PINS}, or do not patch it",
+    )
 
 
 def _from_series(shop: Workshop, source: str, lock: Lock, place: Place | None) -> Iterator[PatchUse]:
@@ -112,9 +124,15 @@ def _from_series(shop: Workshop, source: str, lock: Lock, place: Place | None) -
     patches = load_series(series_root(shop), source)
     for patch in variants_for(patches, place.version) if place else ():
         if place and patch.applies_to(place.version) and (patch.installable or place.project in lock.sdists):
-            yield PatchUse(source=source, project=place.project, name=patch.name, sha256=patch.sha256,
-                           installable=patch.installable and not place.folder, compiled=not patch.installable,
-                           folder=place.folder)  # fmt: skip
+            yield PatchUse(
+                source=source,
+                project=place.project,
+                name=patch.name,
+                sha256=patch.sha256,
+                installable=patch.installable and not place.folder,
+                compiled=not patch.installable,
+                folder=place.folder,
+            )
 
 
 def _by_hand(releases: Releases, text: str, lock: Lock, locked: Mapping[str, Version]) -> Iterator[PatchUse]:
@@ -128,14 +146,23 @@ def _by_hand(releases: Releases, text: str, lock: Lock, locked: Mapping[str, Ver
         patch = load_foreign(file, source or None)
         at = find_place(releases, patch.source, lock, locked)
         if at is None:
-            raise UsageError(f"{file} changes {patch.source}, which is not in this image",
-                             hint="choose the engine whose package it changes: --engine")  # fmt: skip
+            raise UsageError(
+                f"{file} changes {patch.source}, which is not in this image",
+                hint="choose the engine whose package it changes: --engine",
+            )
         paths = [diff.path for diff in patch.diffs if not harmless(diff.path)]
         wheel = any(installed(placed(path, patch.source, wheel=True)) for path in paths)
         compiled = not all(installed(placed(path, patch.source, wheel=False)) for path in paths)
-        yield PatchUse(source=patch.source, project=at.project, name=patch.name, sha256=patch.sha256,
-                       path=str(file.absolute()), installable=wheel and not at.folder,
-                       compiled=compiled, folder=at.folder)  # fmt: skip
+        yield PatchUse(
+            source=patch.source,
+            project=at.project,
+            name=patch.name,
+            sha256=patch.sha256,
+            path=str(file.absolute()),
+            installable=wheel and not at.folder,
+            compiled=compiled,
+            folder=at.folder,
+        )
 
 
 def patched_files(
@@ -199,9 +226,12 @@ def _apply(use: PatchUse, tree: Tree) -> Applied:
     except PatchError as error:
         if use.taken is None:
             raise
-        raise PatchError(f"{use.taken.path} changes what patches of this build change, too", where=error.where,
-                         hint=f"the series of {use.source} is applied first: take back in the checkout what it does\n"
-                              f"./build.py patches status --source {use.source} lists it") from error  # fmt: skip
+        raise PatchError(
+            f"{use.taken.path} changes what patches of this build change, too",
+            where=error.where,
+            hint=f"the series of {use.source} is applied first: take back in the checkout what it does\n"
+            f"./build.py patches status --source {use.source} lists it",
+        ) from error
 
 
 def _planned(shop: Workshop, uses: Sequence[PatchUse]) -> list[Patch]:

@@ -69,8 +69,9 @@ def load_series(root: Path, source: str) -> tuple[Patch, ...]:
     """The patches of a source, in order; raises PatchError for what is missing, double or malformed."""
     folder = root / source
     if not (folder / "series").is_file():
-        raise UsageError(f"no series for {source!r}", where=str(folder / "series"),
-                         hint=f"sources: {', '.join(sources(root))}")  # fmt: skip
+        raise UsageError(
+            f"no series for {source!r}", where=str(folder / "series"), hint=f"sources: {', '.join(sources(root))}"
+        )
     names = read_series((folder / "series").read_text(encoding="utf-8"), f"patches/{source}/series")
     patches = tuple(load_patch(folder, source, name) for name in names)
     _check_variants(patches)
@@ -85,8 +86,11 @@ def read_series(text: str, where: str) -> tuple[str, ...]:
         if not name:
             continue
         if not NAME.fullmatch(name):
-            raise PatchError(f"{name!r} is not the name of a patch", where=f"{where}:{number}",
-                             hint="NNNN-slug.patch, NNNN-slug@variant.patch or NNNN-slug/; always -p1")  # fmt: skip
+            raise PatchError(
+                f"{name!r} is not the name of a patch",
+                where=f"{where}:{number}",
+                hint="NNNN-slug.patch, NNNN-slug@variant.patch or NNNN-slug/; always -p1",
+            )
         if name in names:
             raise PatchError(f"{name} is listed twice", where=f"{where}:{number}")
         names.append(name)
@@ -122,8 +126,11 @@ def load_patch(folder: Path, source: str, name: str) -> Patch:
 def check_whole(what: str, source: str, paths: Iterable[str]) -> None:
     """Raise PatchError when a wheel holds a part of what a patch changes: in a wheel it would be applied by half."""
     if source != WHOLE and len({installed(path) for path in paths}) > 1:
-        raise PatchError(f"{what} changes what a wheel holds and what it does not", where="\n".join(paths),
-                         hint="split it: a patch for either, both named in the series")  # fmt: skip
+        raise PatchError(
+            f"{what} changes what a wheel holds and what it does not",
+            where="\n".join(paths),
+            hint="split it: a patch for either, both named in the series",
+        )
 
 
 def _identity(text: bytes, files: Mapping[str, bytes]) -> str:
@@ -151,9 +158,11 @@ def _check_variants(patches: Iterable[Patch]) -> None:
         for version in probes:
             inside = [patch for patch in variants if patch.applies_to(version)]
             if len(inside) > 1:
-                raise PatchError(f"two variants are for {inside[0].source} {version}",
-                                 where="\n".join(patch.place for patch in inside),
-                                 hint="their X-Applies-To ranges may not overlap")  # fmt: skip
+                raise PatchError(
+                    f"two variants are for {inside[0].source} {version}",
+                    where="\n".join(patch.place for patch in inside),
+                    hint="their X-Applies-To ranges may not overlap",
+                )
 
 
 def _bounds(patch: Patch) -> list[str]:

@@ -43,8 +43,11 @@ def status(shop: Workshop, source: str, versions: Sequence[Version], tree: Path 
     """The rows of a source: the pinned releases, or those asked for. Raises PatchError, FetchError, UsageError."""
     patches = load_series(series_root(shop), source)
     if not patches:
-        raise EmptySelectionError(f"the series of {source} is empty", where=f"patches/{source}/series",
-                                  hint="a README.md beside it says why nothing is carried")  # fmt: skip
+        raise EmptySelectionError(
+            f"the series of {source} is empty",
+            where=f"patches/{source}/series",
+            hint="a README.md beside it says why nothing is carried",
+        )
     releases = load_releases(shop)
     if tree is not None:
         return tuple(_row(patches, open_folder(tree, releases, source, version)) for version in versions)

@@ -6,11 +6,11 @@ from typing import Literal
 
 from packaging.version import Version
 
-from gb10.patches.apply import Conflict, ConflictError, apply_diff
+from gb10.patches.apply import ConflictError, apply_diff, apply_patch
 from gb10.patches.diff import FileDiff
 from gb10.patches.probe import Answered, ask
 from gb10.patches.series import Patch
-from gb10.patches.tree import Changed, Tree
+from gb10.patches.source_tree import Changed, Tree
 
 Outcome = Literal["applies", "not-applicable", "already-upstream", "superseded", "conflict", "unknown-shape"]
 
@@ -46,8 +46,13 @@ def judge(patch: Patch, version: Version, tree: Tree) -> Verdict:
     answered = ask(patch.record, tree)
     if not patch.applies_to(version):
         left = patch.record.why_left(version)
-        return Verdict(patch=patch, outcome="not-applicable", probe=answered, why=_outside(patch, answered, left),
-                       left=left is not None)  # fmt: skip
+        return Verdict(
+            patch=patch,
+            outcome="not-applicable",
+            probe=answered,
+            why=_outside(patch, answered, left),
+            left=left is not None,
+        )
     if tree.installed and not patch.installable:
         return Verdict(
             patch=patch, outcome="not-applicable", probe=answered, why="a wheel does not hold what it changes"
@@ -100,20 +105,17 @@ def _outside(patch: Patch, answered: Answered, left: str | None) -> str:
 
 def _try(patch: Patch, answered: Answered, tree: Tree) -> Verdict:
     try:
-        applied = {diff.path: apply_diff(diff, tree.read(diff.path)) for diff in patch.diffs}
-        _check_new(patch, tree)
+        changes = apply_patch(patch.diffs, patch.files, tree.read)
     except ConflictError as error:
         return Verdict(patch=patch, outcome="conflict", probe=answered, why=str(error.conflict))
-    changes: dict[str, bytes | None] = {path: result.content for path, result in applied.items()}
-    offsets = {path: result.offsets for path, result in applied.items() if any(result.offsets)}
-    return Verdict(patch=patch, outcome="applies", probe=answered, why=answered.why,
-                   changes=changes | dict(patch.files), offsets=offsets)  # fmt: skip
-
-
-def _check_new(patch: Patch, tree: Tree) -> None:
-    for path in patch.files:
-        if tree.read(path) is not None:
-            raise ConflictError(Conflict(path=path, line=0, why="the file to add is already there"))
+    return Verdict(
+        patch=patch,
+        outcome="applies",
+        probe=answered,
+        why=answered.why,
+        changes=changes.files,
+        offsets=changes.offsets,
+    )
 
 
 def _is_there(patch: Patch, tree: Tree) -> bool:

@@ -17,9 +17,12 @@ def file_diff(path: str, before: bytes | None, after: bytes | None) -> bytes:
     head = [f"diff --git {old} {new}\n".encode()]
     head += [b"new file mode 100644\n"] if before is None else [b"deleted file mode 100644\n"] if after is None else []
     lines = difflib.diff_bytes(
-        difflib.unified_diff, split(before or b""), split(after or b""),
-        b"/dev/null" if before is None else old.encode(), b"/dev/null" if after is None else new.encode(),
-    )  # fmt: skip
+        difflib.unified_diff,
+        split(before or b""),
+        split(after or b""),
+        b"/dev/null" if before is None else old.encode(),
+        b"/dev/null" if after is None else new.encode(),
+    )
     return b"".join([*head, *(line if line.endswith(b"\n") else line + b"\n" + CUT for line in lines)])
 
 
@@ -59,8 +62,15 @@ def _place(path: str, old: Sequence[bytes], lines: Sequence[bytes], same: dict[i
         return start + first - needed[0]
     near = next(same[i] + 1 for i in range(lost - 1, -2, -1) if i in same)
     what = "that the patch changes" if first < last else "between which the patch adds some"
-    raise ConflictError(Conflict(path=path, line=near + 1, why=f"upstream changed the lines {what}",
-                                 expected=_show(old, lost), found=_show(lines, near)))  # fmt: skip
+    raise ConflictError(
+        Conflict(
+            path=path,
+            line=near + 1,
+            why=f"upstream changed the lines {what}",
+            expected=_show(old, lost),
+            found=_show(lines, near),
+        )
+    )
 
 
 def _show(lines: Sequence[bytes], index: int) -> str:

@@ -42,11 +42,17 @@ class Catalog:
     @cached_property
     def contents(self) -> Mapping[str, bytes]:
         """Every file of ours that a stage may read, unpacks a base or patches a file, named as the plan names them."""
-        rooms = {"inside/": self.root / "gb10/inside", "debian/": self.root / "gb10/debian",
-                 "patches/": self.root / "gb10/patches", "kernels/": self.root / "recipes/kernels",
-                 "units/": self.root / "kernels", "benches/": self.root / "benches"}  # fmt: skip
-        return {prefix + path.relative_to(folder).as_posix(): path.read_bytes()
-                for prefix, folder in rooms.items() for path in _files(folder)}  # fmt: skip
+        rooms = {
+            **{f"{room}/": self.root / "gb10" / room for room in ("inside", "rootfs", "patches", "sources/debian")},
+            "kernels/": self.root / "recipes/kernels",
+            "units/": self.root / "kernels",
+            "benches/": self.root / "benches",
+        }
+        return {
+            prefix + path.relative_to(folder).as_posix(): path.read_bytes()
+            for prefix, folder in rooms.items()
+            for path in _files(folder)
+        }
 
     @cached_property
     def toolkit(self) -> Toolkit:

@@ -22,32 +22,58 @@ INSTALLER: Final = "inside/install.py"
 # What a compile stage finds in its /inside, by method; a folder stands for every file below it, as in Toolkit.of.
 # All take the compile cache's settings from aot.py, and write their archive by pack_wheel.py.
 COMPILE_SCRIPTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "aot": tuple(f"inside/{name}" for name in (
-        "aot.py", "cuda_home.py", "jit_cache.py", "launch.py", "pack_wheel.py", "stub_torch")),
-    "extension": tuple(f"inside/{name}" for name in (
-        "aot.py", "cuda_home.py", "extension.py", "gb10_kernels.py", "launch.py", "pack_extension.py",
-        "pack_wheel.py")),
-    "source": tuple(f"inside/{name}" for name in (
-        "aot.py", "cmake_manifest.py", "cmake_nested.py", "cmake_targets.py", "cuda_home.py", "extension.py",
-        "launch.py", "pack_targets.py", "pack_wheel.py")),
-}  # fmt: skip
+    "aot": tuple(
+        f"inside/{name}"
+        for name in ("aot.py", "cuda_home.py", "jit_cache.py", "launch.py", "pack_wheel.py", "stub_torch")
+    ),
+    "extension": tuple(
+        f"inside/{name}"
+        for name in (
+            "aot.py",
+            "cuda_home.py",
+            "extension.py",
+            "gb10_kernels.py",
+            "launch.py",
+            "pack_extension.py",
+            "pack_wheel.py",
+        )
+    ),
+    "source": tuple(
+        f"inside/{name}"
+        for name in (
+            "aot.py",
+            "cmake_manifest.py",
+            "cmake_nested.py",
+            "cmake_targets.py",
+            "cuda_home.py",
+            "extension.py",
+            "launch.py",
+            "pack_targets.py",
+            "pack_wheel.py",
+        )
+    ),
+}
 PATCHER: Final = tuple(
-    f"patches/{name}.py" for name in ("apply", "diff", "foreign", "graft", "parse", "places", "verdict")
+    f"patches/{name}.py" for name in ("added", "apply", "diff", "foreign", "graft", "parse", "places", "source_tree")
 )
-UNPACKER: Final = tuple(
-    f"debian/{name}.py"
-    for name in (
-        "accounts",
-        "alternatives",
-        "configure",
-        "database",
-        "linker",
-        "package",
-        "rootfs",
-        "stanza",
-        "tree",
-    )
+"""What writes a patched file. Which patches apply is decided elsewhere, and is in the key as their sha256."""
+UNPACKER: Final = (
+    *(
+        f"rootfs/{name}.py"
+        for name in (
+            "accounts",
+            "alternatives",
+            "configure",
+            "database",
+            "linker",
+            "package",
+            "root_tar",
+            "unpack",
+        )
+    ),
+    "sources/debian/stanza.py",
 )
+"""What writes a base."""
 
 
 def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
@@ -57,8 +83,15 @@ def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
     needs = (tools.name, *(base for base in inputs.bases if base not in tools.needs))
     kernels = kernel_set(build, toolkit)
     _check_release(draft.recipe, build, kernels)
-    step = Step(name=name, kind="wheel", key=BLANK, needs=needs, files=inputs.files, about=_about(build, options),
-                kernels=kernels)  # fmt: skip
+    step = Step(
+        name=name,
+        kind="wheel",
+        key=BLANK,
+        needs=needs,
+        files=inputs.files,
+        about=_about(build, options),
+        kernels=kernels,
+    )
     undated = replace(draft, lock=lock.model_copy(update={"created": NO_DAY}))
     text = wheel_dockerfile(undated, step, toolkit.templates)
     _check_units(build, toolkit)
@@ -83,8 +116,10 @@ def _python(draft: Plan, build: WheelBuild) -> list[str]:
     name = f"libpython{draft.recipe.python}-dev"
     found = [deb.sha256 for deb in draft.lock.debs.image[draft.options.target] if deb.name == name]
     if not found:
-        raise UsageError(f"the image has no {name}, whose headers {build.source} is compiled with",
-                         hint="add python3-dev to base.packages.image in the recipe")  # fmt: skip
+        raise UsageError(
+            f"the image has no {name}, whose headers {build.source} is compiled with",
+            hint="add python3-dev to base.packages.image in the recipe",
+        )
     return found
 
 
@@ -103,8 +138,11 @@ def kernel_set(build: WheelBuild, toolkit: Toolkit) -> KernelSet | None:
     if build.kernels not in known:
         closest = difflib.get_close_matches(build.kernels, known, n=1, cutoff=0.0)
         hint = f"known: {', '.join(known)}; closest is {closest[0]}" if closest else "write it: nothing is there yet"
-        raise UsageError(f"the source {_owner(build)} has no kernel set {build.kernels!r}",
-                         where=f"recipes/kernels/{owner}{build.kernels}.toml", hint=hint)  # fmt: skip
+        raise UsageError(
+            f"the source {_owner(build)} has no kernel set {build.kernels!r}",
+            where=f"recipes/kernels/{owner}{build.kernels}.toml",
+            hint=hint,
+        )
     return toolkit.kernel_sets[owner + build.kernels]
 
 
@@ -127,12 +165,17 @@ def _check_release(recipe: Recipe, build: WheelBuild, kernels: KernelSet | None)
     release = (recipe.sources[build.source].sdist or "").partition("==")[2]
     releases = (kernels or {}).get("flashinfer", [release])
     if release not in releases:
-        raise UsageError(f"the kernel set {build.kernels} is for FlashInfer {', '.join(releases)}, not {release}",
-                         where=f"recipes/kernels/{_owner(build)}-{build.kernels}.toml",
-                         hint="hold the set against that release, then add it there")  # fmt: skip
+        raise UsageError(
+            f"the kernel set {build.kernels} is for FlashInfer {', '.join(releases)}, not {release}",
+            where=f"recipes/kernels/{_owner(build)}-{build.kernels}.toml",
+            hint="hold the set against that release, then add it there",
+        )
 
 
 def _check_units(build: WheelBuild, toolkit: Toolkit) -> None:
     if not all(toolkit.of(name) for name in compile_files(build)):
-        raise UsageError(f"the kernel set {build.kernels} has no units", where=f"kernels/{build.kernels}",
-                         hint="put its .cu and .cpp files there")  # fmt: skip
+        raise UsageError(
+            f"the kernel set {build.kernels} has no units",
+            where=f"kernels/{build.kernels}",
+            hint="put its .cu and .cpp files there",
+        )

@@ -28,20 +28,39 @@ from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
 from gb10.recipe.machine import MACHINES
 
-__all__ = ("COMPILE_SCRIPTS", "MACHINES", "UNPACKER", "USER_HOME", "USER_NAME", "Mod", "Options", "Overlay",
-           "PatchUse", "Plan", "Step", "Toolkit", "compile_files", "image_tag", "plan_image",
-           "target_headers", "torch_problem")  # fmt: skip
+__all__ = (
+    "COMPILE_SCRIPTS",
+    "MACHINES",
+    "UNPACKER",
+    "USER_HOME",
+    "USER_NAME",
+    "Mod",
+    "Options",
+    "Overlay",
+    "PatchUse",
+    "Plan",
+    "Step",
+    "Toolkit",
+    "compile_files",
+    "image_tag",
+    "plan_image",
+    "target_headers",
+    "torch_problem",
+)
 
 
 def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -> Plan:
     """The whole DAG of one image; raises UsageError when recipe, lock and options do not fit each other."""
     _check_cuda(recipe, options)
     recipe = with_headers(recipe, toolkit)
-    bases = (rootfs("build", lock.debs.build[options.build], lock, toolkit),
-             rootfs("image", lock.debs.image[options.target], lock, toolkit, user=recipe.user))  # fmt: skip
+    bases = (
+        rootfs("build", lock.debs.build[options.build], lock, toolkit),
+        rootfs("image", lock.debs.image[options.target], lock, toolkit, user=recipe.user),
+    )
     tools = tools_step(recipe, lock, toolkit, options, bases[0])
-    draft = Plan(recipe=recipe, lock=lock, options=options, steps=(*bases, tools), key=BLANK,
-                 tags=_tags(recipe, options, BLANK))  # fmt: skip
+    draft = Plan(
+        recipe=recipe, lock=lock, options=options, steps=(*bases, tools), key=BLANK, tags=_tags(recipe, options, BLANK)
+    )
     wheels = tuple(wheel_step(name, draft, toolkit, tools) for name in sorted(recipe.built))
     projects = tuple(wheel for wheel in wheels if recipe.wheels[wheel.name].method == "source")
     layers = tuple(
@@ -54,8 +73,13 @@ def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -
     draft = replace(draft, steps=(*draft.steps, *mods))
     image = image_step(draft, toolkit, (bases[1], *layers, *grafts, *mods))
     scanners = ("inside/scan.py", "inside/changed.py") if mods else ("inside/scan.py",)
-    proof = Step(name="proof", kind="proof", needs=("image",), about="GPU code of every ELF",
-                 key=digest([image.key, toolkit.of(*scanners)]))  # fmt: skip
+    proof = Step(
+        name="proof",
+        kind="proof",
+        needs=("image",),
+        about="GPU code of every ELF",
+        key=digest([image.key, toolkit.of(*scanners)]),
+    )
     return replace(draft, steps=(*draft.steps, image, proof), key=image.key, tags=_tags(recipe, options, image.key))
 
 

@@ -24,22 +24,35 @@ def wheel_inputs(plan: Plan, name: str) -> Inputs:
     wheels = {"target-wheels": artifacts(recipe, target_headers(build.headers, lock, options))}
     if build.cutlass is None:
         return Inputs(origins=(origin,), wheels=wheels)
-    cutlass = Origin(context="cutlass", file=source_archive(build.cutlass_source, recipe, lock),
-                     patches=_of_cutlass(plan, build))  # fmt: skip
-    nested = (Origin(context=f"nested-{name}", file=source_archive(name, recipe, lock), nested=name,
-                     patches=options.patches_of(recipe.project(name))) for name in build.handed_in)  # fmt: skip
+    cutlass = Origin(
+        context="cutlass", file=source_archive(build.cutlass_source, recipe, lock), patches=_of_cutlass(plan, build)
+    )
+    nested = (
+        Origin(
+            context=f"nested-{name}",
+            file=source_archive(name, recipe, lock),
+            nested=name,
+            patches=options.patches_of(recipe.project(name)),
+        )
+        for name in build.handed_in
+    )
     own = {requirement_name(tool) for tool in build.tools}
     tools = tuple(wheel for wheel in lock.wheels.tools[options.build] if canonicalize_name(wheel.name) in own)
-    return Inputs(origins=(origin, cutlass, *nested), wheels={**wheels, "own-tools-wheels": artifacts(recipe, tools)},
-                  bases=("base-build", "base-image"))  # fmt: skip
+    return Inputs(
+        origins=(origin, cutlass, *nested),
+        wheels={**wheels, "own-tools-wheels": artifacts(recipe, tools)},
+        bases=("base-build", "base-image"),
+    )
 
 
 def program_inputs(plan: Plan, program: Program) -> Inputs:
     """What a program is compiled from; the plan has only the patches of its CUTLASS."""
     archive = source_archive(program.source, plan.recipe, plan.lock)
     headers = artifacts(plan.recipe, target_headers(program.headers, plan.lock, plan.options))
-    return Inputs(origins=(Origin(context="source", file=archive, patches=plan.options.patches),),
-                  wheels={"target-wheels": headers})  # fmt: skip
+    return Inputs(
+        origins=(Origin(context="source", file=archive, patches=plan.options.patches),),
+        wheels={"target-wheels": headers},
+    )
 
 
 def patches_for(plan: Plan, build: WheelBuild) -> tuple[PatchUse, ...]:
@@ -92,8 +105,10 @@ def target_headers(names: Iterable[str], lock: Lock, options: Options) -> tuple[
     image = {wheel.name: wheel for wheel in lock.wheels.image[options.target]}
     unknown = [name for name in names if name not in image]
     if unknown:
-        raise UsageError(f"headers from wheels that the image does not hold: {', '.join(unknown)}",
-                         hint="name wheels of the lock in the recipe's wheels section")  # fmt: skip
+        raise UsageError(
+            f"headers from wheels that the image does not hold: {', '.join(unknown)}",
+            hint="name wheels of the lock in the recipe's wheels section",
+        )
     return tuple(image[name] for name in names)
 
 

@@ -27,14 +27,20 @@ SCRIPTS: Final = tuple(
 def plan_program(program: Program, image: Plan, toolkit: Toolkit) -> Plan:
     """The plan of one program: of an image's plan the compilers, and the patches of the CUTLASS that it bundles."""
     if program.source not in image.recipe.sources:
-        raise UsageError(f"the recipe {image.recipe.engine} has no source {program.source!r}, whose archive holds "
-                         f"the CUTLASS that {program.name} is compiled with",
-                         hint="name a recipe that has it: --engine")  # fmt: skip
+        raise UsageError(
+            f"the recipe {image.recipe.engine} has no source {program.source!r}, whose archive holds "
+            f"the CUTLASS that {program.name} is compiled with",
+            hint="name a recipe that has it: --engine",
+        )
     project = image.recipe.project(program.source)
     patches = tuple(use for use in image.options.patches_of(project) if use.folder)
     compilers = (image.step("base-build"), image.step("tools"))
-    draft = replace(image, steps=compilers, tags=(f"{program.name} for {image.options.arch}",),
-                    options=replace(image.options, patches=patches, overlay=None, mods=()))  # fmt: skip
+    draft = replace(
+        image,
+        steps=compilers,
+        tags=(f"{program.name} for {image.options.arch}",),
+        options=replace(image.options, patches=patches, overlay=None, mods=()),
+    )
     step = _step(program, draft, toolkit)
     return replace(draft, steps=(*compilers, step), key=step.key)
 
@@ -43,8 +49,14 @@ def _step(program: Program, draft: Plan, toolkit: Toolkit) -> Step:
     """Like a compiled wheel's key: neither the day of the lock nor the number of jobs decides a byte."""
     lock, options = draft.lock, draft.options
     files = program_inputs(draft, program).files
-    step = Step(name=program.name, kind="program", key=BLANK, needs=("tools",), files=files,
-                about=f"{program.units} for {options.arch} on {options.platform}")  # fmt: skip
+    step = Step(
+        name=program.name,
+        kind="program",
+        key=BLANK,
+        needs=("tools",),
+        files=files,
+        about=f"{program.units} for {options.arch} on {options.platform}",
+    )
     undated = replace(draft, key=BLANK, lock=lock.model_copy(update={"created": NO_DAY}))
     text = program_dockerfile(undated, program, step, toolkit.templates)
     own = toolkit.of(program.units, *program.include, INSTALLER, *SCRIPTS, *UNPACKER)

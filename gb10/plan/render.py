@@ -22,16 +22,23 @@ def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
     """The image's Dockerfile."""
     recipe, options = plan.recipe, plan.options
     return _render(
-        templates, "image.Dockerfile.j2", plan, platform=options.platform,
+        templates,
+        "image.Dockerfile.j2",
+        plan,
+        platform=options.platform,
         layers=[step.name for step in plan.of_kind("layer")],
         built=[step.name for step in plan.of_kind("layer") if not step.files],
         grafts=[(step.name, _below(plan, step)) for step in plan.of_kind("graft")],
         overlay=bool(options.overlay),
         mods=list(zip((step.name for step in plan.of_kind("mod")), options.mods, strict=True)),
         scanned=scanned(plan),
-        env=environment(plan), labels=sorted(labels(plan).items()),
-        user=recipe.user, workdir=recipe.workdir, entrypoint=recipe.entrypoint, command=recipe.command,
-    )  # fmt: skip
+        env=environment(plan),
+        labels=sorted(labels(plan).items()),
+        user=recipe.user,
+        workdir=recipe.workdir,
+        entrypoint=recipe.entrypoint,
+        command=recipe.command,
+    )
 
 
 def scanned(plan: Plan) -> list[str]:
@@ -60,12 +67,22 @@ def wheel_dockerfile(
     """
     arch, build = plan.options.arch, plan.recipe.wheels[step.name]
     return _render(
-        templates, "targets.Dockerfile.j2" if build.method == "source" else "wheel.Dockerfile.j2", plan,
-        step=step, wheel=build, oldest_zip=OLDEST_ZIP, python=plan.recipe.python, jobs=jobs, shared=shared,
-        arch=arch, compiled=parse_arch(arch.kernels), machine=MACHINES[plan.options.target],
-        origins=wheel_inputs(plan, step.name).origins, cutlass=_cutlass(plan, build),
+        templates,
+        "targets.Dockerfile.j2" if build.method == "source" else "wheel.Dockerfile.j2",
+        plan,
+        step=step,
+        wheel=build,
+        oldest_zip=OLDEST_ZIP,
+        python=plan.recipe.python,
+        jobs=jobs,
+        shared=shared,
+        arch=arch,
+        compiled=parse_arch(arch.kernels),
+        machine=MACHINES[plan.options.target],
+        origins=wheel_inputs(plan, step.name).origins,
+        cutlass=_cutlass(plan, build),
         version=plan.recipe.version,
-    )  # fmt: skip
+    )
 
 
 def _cutlass(plan: Plan, build: WheelBuild) -> str:
@@ -78,12 +95,21 @@ def program_dockerfile(
 ) -> str:
     """The Dockerfile that compiles a program, and runs what the build machine can check of it."""
     return _render(
-        templates, "program.Dockerfile.j2", plan,
-        step=step, program=program, python=plan.recipe.python, jobs=jobs, shared=shared, arch=plan.options.arch,
-        compiled=parse_arch(plan.options.arch.kernels), machine=MACHINES[plan.options.target],
-        origins=program_inputs(plan, program).origins, cutlass=CUTLASS_FOLDER,
+        templates,
+        "program.Dockerfile.j2",
+        plan,
+        step=step,
+        program=program,
+        python=plan.recipe.python,
+        jobs=jobs,
+        shared=shared,
+        arch=plan.options.arch,
+        compiled=parse_arch(plan.options.arch.kernels),
+        machine=MACHINES[plan.options.target],
+        origins=program_inputs(plan, program).origins,
+        cutlass=CUTLASS_FOLDER,
         native=plan.options.build == plan.options.target,
-    )  # fmt: skip
+    )
 
 
 def scan_dockerfile(plan: Plan, reference: str, platform: str, templates: Mapping[str, str]) -> str:
@@ -92,15 +118,21 @@ def scan_dockerfile(plan: Plan, reference: str, platform: str, templates: Mappin
 
 
 def _render(templates: Mapping[str, str], name: str, plan: Plan, **values: object) -> str:
-    jinja = Environment(loader=DictLoader(dict(templates)), undefined=StrictUndefined, keep_trailing_newline=True,
-                        autoescape=False)  # fmt: skip
+    jinja = Environment(
+        loader=DictLoader(dict(templates)), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
+    )
     jinja.filters["quoted"] = json.dumps
     jinja.filters["json"] = lambda value: json.dumps(list(value))
     return jinja.get_template(name).render(
-        title=plan.tags[0], key12=plan.key[:12], build=plan.options.build,
-        uv_platform=uv_platform(plan.options.target, glibc(plan.recipe.base.suite)), epoch=epoch(plan),
-        cc=compiler(plan, "gcc"), cxx=compiler(plan, "g++"), **values,
-    )  # fmt: skip
+        title=plan.tags[0],
+        key12=plan.key[:12],
+        build=plan.options.build,
+        uv_platform=uv_platform(plan.options.target, glibc(plan.recipe.base.suite)),
+        epoch=epoch(plan),
+        cc=compiler(plan, "gcc"),
+        cxx=compiler(plan, "g++"),
+        **values,
+    )
 
 
 def compiler(plan: Plan, name: str) -> str:
@@ -156,8 +188,12 @@ def bake(plan: Plan) -> dict[str, object]:
         contexts["overlay"] = "contexts/overlay"
     changed = (*plan.of_kind("graft"), *plan.of_kind("mod"))
     contexts |= {f"{step.name}-files": f"contexts/{step.name}-files" for step in changed}
-    target: dict[str, object] = {"context": "main", "dockerfile": "Dockerfile", "contexts": contexts,
-                                 "args": {"SOURCE_DATE_EPOCH": str(epoch(plan))}}  # fmt: skip
+    target: dict[str, object] = {
+        "context": "main",
+        "dockerfile": "Dockerfile",
+        "contexts": contexts,
+        "args": {"SOURCE_DATE_EPOCH": str(epoch(plan))},
+    }
     if any(mod.network for mod in plan.options.mods):
         target["network"] = "default"
     return {

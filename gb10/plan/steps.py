@@ -32,7 +32,7 @@ def rootfs(name: str, debs: tuple[LockedDeb, ...], lock: Lock, toolkit: Toolkit,
         key=digest(["rootfs", _shas(debs), account, lock.created.isoformat(), toolkit.of(*UNPACKER)]),
         files=tuple(Artifact(deb.filename, deb.sha256, deb.size) for deb in debs),
         about=f"{len(debs)} Debian packages",
-    )  # fmt: skip
+    )
 
 
 def tools_step(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options, base: Step) -> Step:
@@ -89,13 +89,22 @@ def graft_steps(
         below = next(step for step in layers if files[0] in step.files)
         own = toolkit.of(GRAFTER, *PATCHER)
         added = [[step.key for step in libraries]] if libraries else []
-        made.append(Step(
-            name=f"graft-{project}", kind="graft", needs=(below.name, *(step.name for step in libraries)),
-            files=files, project=project,
-            key=digest(["graft", below.key, files[0].sha256, [use.sha256 for use in uses], own, *added]),
-            about=", ".join((*(use.name.removesuffix(".patch") for use in uses),
-                             *(target for step in libraries for target in draft.recipe.wheels[step.name].targets))),
-        ))  # fmt: skip
+        made.append(
+            Step(
+                name=f"graft-{project}",
+                kind="graft",
+                needs=(below.name, *(step.name for step in libraries)),
+                files=files,
+                project=project,
+                key=digest(["graft", below.key, files[0].sha256, [use.sha256 for use in uses], own, *added]),
+                about=", ".join(
+                    (
+                        *(use.name.removesuffix(".patch") for use in uses),
+                        *(target for step in libraries for target in draft.recipe.wheels[step.name].targets),
+                    )
+                ),
+            )
+        )
     return tuple(made)
 
 

@@ -131,8 +131,10 @@ class Plan:
         """The part of the plan that the wheels need."""
         wanted = {name for step in self.of_kind("wheel") for name in (step.name, *self._closure(step))}
         compiled = {step.name for step in self.of_kind("wheel")}
-        alone = {step.name: replace(step, needs=tuple(need for need in step.needs if need in compiled))
-                 for step in self.of_kind("graft")}  # fmt: skip
+        alone = {
+            step.name: replace(step, needs=tuple(need for need in step.needs if need in compiled))
+            for step in self.of_kind("graft")
+        }
         steps = (alone.get(step.name, step) for step in self.steps if step.name in {*wanted, *alone})
         return replace(self, steps=tuple(steps))
 

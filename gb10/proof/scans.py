@@ -86,8 +86,10 @@ def known(shop: Workshop, engine: Engine, plan: Plan) -> Record | None:
 def read_manifest(wheel: Path) -> dict[str, list[str]]:
     """File name -> the cubins it must hold, as the compile stage wrote it into the wheel itself."""
     package, manifest = _manifest(wheel)
-    return {entry.get("file", f"{package}/modules/{module}/{module}.so"): [_sm(cubin) for cubin in entry["cubins"]]
-            for module, entry in manifest["modules"].items()}  # fmt: skip
+    return {
+        entry.get("file", f"{package}/modules/{module}/{module}.so"): [_sm(cubin) for cubin in entry["cubins"]]
+        for module, entry in manifest["modules"].items()
+    }
 
 
 def read_left_out(wheel: Path) -> dict[str, str]:
@@ -133,9 +135,11 @@ def prove_layers(folder: Path, plan: Plan, manifests: Iterable[Mapping[str, list
     scan = read_layers(folder, plan)
     verdict = judge(scan, plan.options.arch)
     if verdict.damaged:
-        raise VerifyError(f"{len(verdict.damaged)} files of the image are damaged",
-                          where="\n".join(f"{binary.path}: {binary.error}" for binary in verdict.damaged),
-                          hint="./build.py image again; if it stays, the upstream wheel itself is damaged")  # fmt: skip
+        raise VerifyError(
+            f"{len(verdict.damaged)} files of the image are damaged",
+            where="\n".join(f"{binary.path}: {binary.error}" for binary in verdict.damaged),
+            hint="./build.py image again; if it stays, the upstream wheel itself is damaged",
+        )
     merged = {name: cubins for manifest in manifests for name, cubins in manifest.items()}
     refuse(check_declared(merged, [scan]))
     return verdict

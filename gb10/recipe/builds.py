@@ -29,8 +29,10 @@ class Source(Model):
         pins = (self.tag is not None) + (self.commit is not None)
         of_git = pins + len(self.paths) + len(self.submodules)
         if bool(self.sdist) == bool(self.git) or pins != bool(self.git) or (self.sdist and of_git):
-            raise ValueError("needs either sdist: NAME==VERSION, or git: URL with tag: vX.Y.Z or commit: <40 hex> "
-                             "(and paths: [...], submodules: [...])")  # fmt: skip
+            raise ValueError(
+                "needs either sdist: NAME==VERSION, or git: URL with tag: vX.Y.Z or commit: <40 hex> "
+                "(and paths: [...], submodules: [...])"
+            )
         return self
 
     @property

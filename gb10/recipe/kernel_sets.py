@@ -26,8 +26,11 @@ def merged(name: str, raw: Mapping[str, KernelSet], above: tuple[str, ...] = ())
     for short in own.pop("includes", ()):
         other = f"{name.removesuffix(own['name'])}{short}"
         if other not in raw or other in (*above, name):
-            raise UsageError(f"the kernel set {own['name']} includes {short!r}", where=f"recipes/{ROOM}{name}.toml",
-                             hint=f"known: {', '.join(sorted(raw))}")  # fmt: skip
+            raise UsageError(
+                f"the kernel set {own['name']} includes {short!r}",
+                where=f"recipes/{ROOM}{name}.toml",
+                hint=f"known: {', '.join(sorted(raw))}",
+            )
         below = merged(other, raw, (*above, name))
         own["flashinfer"] = [release for release in own["flashinfer"] if release in below["flashinfer"]]
         for part in ("module", "group"):

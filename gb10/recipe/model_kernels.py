@@ -20,15 +20,22 @@ LATENT: Final = ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head
 LARGEST: Final = 4096
 EXPERTS: Final = ("num_experts", "n_routed_experts", "num_local_experts")
 CASCADE: Final = {"name": "cascade", "factory": "flashinfer.jit.cascade:gen_cascade_module"}
-FUSED_MOE: Final = {"name": "fused_moe_120", "wheels": ["nvidia-cuda-nvrtc"],
-                    "factory": "flashinfer.jit.fused_moe:gen_cutlass_fused_moe_sm120_module"}  # fmt: skip
+FUSED_MOE: Final = {
+    "name": "fused_moe_120",
+    "wheels": ["nvidia-cuda-nvrtc"],
+    "factory": "flashinfer.jit.fused_moe:gen_cutlass_fused_moe_sm120_module",
+}
 SPARSE_MLA: Final = {"name": "sparse_mla_sm120", "factory": "flashinfer.jit.mla:gen_sparse_mla_sm120_module"}
 GEMM: Final = {
-    "nvfp4": {"name": "fp4_gemm_cutlass_sm120",
-              "factory": "flashinfer.jit.gemm.core:gen_gemm_sm120_module_cutlass_fp4"},
-    "mxfp8": {"name": "mxfp8_gemm_cutlass_sm120",
-              "factory": "flashinfer.jit.gemm.core:gen_gemm_sm120_module_cutlass_mxfp8"},
-}  # fmt: skip
+    "nvfp4": {
+        "name": "fp4_gemm_cutlass_sm120",
+        "factory": "flashinfer.jit.gemm.core:gen_gemm_sm120_module_cutlass_fp4",
+    },
+    "mxfp8": {
+        "name": "mxfp8_gemm_cutlass_sm120",
+        "factory": "flashinfer.jit.gemm.core:gen_gemm_sm120_module_cutlass_mxfp8",
+    },
+}
 """The dense GEMM by scheme; other schemes ask FlashInfer for none."""
 FUSED: Final = ("nvfp4", "fp8-tensor")
 """Whose experts run in FlashInfer's fused kernel."""
@@ -44,19 +51,28 @@ def model_set(config: Config, model: str, releases: Sequence[str]) -> KernelSet:
     text = {**config, **(config.get("text_config") or {})}
     dtype = str(text.get("dtype") or text.get("torch_dtype")).removeprefix("torch.")
     if dtype not in DTYPES or not {"head_dim", "num_attention_heads"} & text.keys():
-        raise UsageError(f"no kernels can be read from the config of {model}", where=f"dtype {dtype}",
-                         hint="name the config.json of a decoder in bfloat16 or float16")  # fmt: skip
+        raise UsageError(
+            f"no kernels can be read from the config of {model}",
+            where=f"dtype {dtype}",
+            hint="name the config.json of a decoder in bfloat16 or float16",
+        )
     latent = "kv_lora_rank" in text
-    return {"name": set_name(model), "includes": ["core"], "flashinfer": list(releases),
-            "group": list(_latent(text, dtype) if latent else _heads(text, dtype)),
-            "module": [CASCADE, *_quantized(text), *([SPARSE_MLA] if latent and text.get("index_topk") else [])],
-            }  # fmt: skip
+    return {
+        "name": set_name(model),
+        "includes": ["core"],
+        "flashinfer": list(releases),
+        "group": list(_latent(text, dtype) if latent else _heads(text, dtype)),
+        "module": [CASCADE, *_quantized(text), *([SPARSE_MLA] if latent and text.get("index_topk") else [])],
+    }
 
 
 def _heads(text: Config, dtype: str) -> Iterator[Entry]:
     """Prefill and decode, for a cache of the model's own type and for one of FP8."""
-    size = _size(text, "head_dim") if text.get("head_dim") else (
-        _size(text, "hidden_size", 1 << 20) // _size(text, "num_attention_heads"))  # fmt: skip
+    size = (
+        _size(text, "head_dim")
+        if text.get("head_dim")
+        else (_size(text, "hidden_size", 1 << 20) // _size(text, "num_attention_heads"))
+    )
     cap = bool(text.get("attn_logit_softcapping"))
     for window in _windows(text):
         for cache in (dtype, SMALL_CACHE):
@@ -66,9 +82,11 @@ def _heads(text: Config, dtype: str) -> Iterator[Entry]:
 def _latent(text: Config, dtype: str) -> Iterator[Entry]:
     """Multi-head latent attention: decode over the latent, prefill over the heads that it stands for."""
     latent, rope, rest, value = (_size(text, name) for name in LATENT)
-    yield {"name": f"attention-{dtype}-latent-{latent}-{rope}",
-           "factory": "flashinfer.jit.attention:gen_batch_mla_module",
-           "arguments": ["fa2", *[f"torch.{dtype}"] * 3, "torch.int32", latent, rope, False]}  # fmt: skip
+    yield {
+        "name": f"attention-{dtype}-latent-{latent}-{rope}",
+        "factory": "flashinfer.jit.attention:gen_batch_mla_module",
+        "arguments": ["fa2", *[f"torch.{dtype}"] * 3, "torch.int32", latent, rope, False],
+    }
     heads = _fa2(dtype, dtype, (rest + rope, value), window=False, cap=False)
     yield {**heads, "arguments": [*heads["arguments"], True]}  # prefill only
 
@@ -77,16 +95,21 @@ def _size(text: Config, name: str, largest: int = LARGEST) -> int:
     """A whole number of a config: it becomes a word of C++, so nothing else will do. Raises UsageError."""
     value = text.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= largest:
-        raise UsageError(f"the config's {name} is {value!r}, not a whole number up to {largest}",
-                         hint="name the config.json of a decoder")  # fmt: skip
+        raise UsageError(
+            f"the config's {name} is {value!r}, not a whole number up to {largest}",
+            hint="name the config.json of a decoder",
+        )
     return value
 
 
 def _fa2(dtype: str, cache: str, sizes: tuple[int, int], *, window: bool, cap: bool) -> Entry:
     marks = "".join(mark for mark, there in (("-window", window), ("-cap", cap)) if there)
-    return {"name": f"attention-{dtype}-{cache}-{sizes[0]}-{sizes[1]}{marks}", "cost": "attention",
-            "factory": "flashinfer.aot:gen_fa2",
-            "arguments": [f"torch.{dtype}", f"torch.{cache}", *sizes, window, cap]}  # fmt: skip
+    return {
+        "name": f"attention-{dtype}-{cache}-{sizes[0]}-{sizes[1]}{marks}",
+        "cost": "attention",
+        "factory": "flashinfer.aot:gen_fa2",
+        "arguments": [f"torch.{dtype}", f"torch.{cache}", *sizes, window, cap],
+    }
 
 
 def _windows(text: Config) -> tuple[bool, ...]:

@@ -11,7 +11,7 @@ from gb10.errors import PatchError, UsageError
 from gb10.patches.compare import Difference
 from gb10.patches.releases import Told, check_told
 from gb10.patches.selection import Place
-from gb10.patches.tree import Folder, Tree
+from gb10.patches.source_tree import Folder, Tree
 from gb10.recipe.image_recipe import Recipe
 from gb10.request.checkout_files import Worktree
 from gb10.request.refs import PROJECTS
@@ -97,20 +97,29 @@ def _stranger(released: Released, checkout: Worktree, why: str) -> UsageError:
     git = f"git -C {checkout.root} switch --detach v{released.place.version}" if checkout.git else "unpack that release"
     ref = f"\nor build on its release: --{released.source}-ref VERSION" if released.source in PROJECTS else ""
     at = f"\nit is at {_at(checkout)}" if checkout.git else ""
-    return UsageError(f"{checkout.root} is no checkout of {released}, the release that is locked", where=f"{why}{at}",
-                      hint=f"{git}, and carry your changes over to it{ref}")  # fmt: skip
+    return UsageError(
+        f"{checkout.root} is no checkout of {released}, the release that is locked",
+        where=f"{why}{at}",
+        hint=f"{git}, and carry your changes over to it{ref}",
+    )
 
 
 def _check_changes(released: Released, checkout: Worktree, found: Difference) -> None:
     """Raise PatchError for what cannot be a change here: a file that is gone, one that is no text."""
     if found.gone:
-        raise PatchError(f"{checkout.root} lacks files of {released}", where=_listed(found.gone),
-                         hint="a layer above upstream's takes no file away: keep it, or leave it empty")  # fmt: skip
+        raise PatchError(
+            f"{checkout.root} lacks files of {released}",
+            where=_listed(found.gone),
+            hint="a layer above upstream's takes no file away: keep it, or leave it empty",
+        )
     changed = {**found.installed, **found.compiled}
     binary = [path for path, both in changed.items() if any(b"\0" in (side or b"") for side in both)]
     if binary:
-        raise PatchError(f"{checkout.root} changes files of {released} that are no text", where=_listed(binary),
-                         hint="take them back, or lay yours in by --overlay DIR")  # fmt: skip
+        raise PatchError(
+            f"{checkout.root} changes files of {released} that are no text",
+            where=_listed(binary),
+            hint="take them back, or lay yours in by --overlay DIR",
+        )
 
 
 def _check_bundled(released: Released, checkout: Worktree, found: Difference, given: Collection[str]) -> None:
@@ -118,8 +127,11 @@ def _check_bundled(released: Released, checkout: Worktree, found: Difference, gi
     for folder, source in released.bundled.items():
         theirs = [path for path in found.elsewhere if path.startswith(f"{folder}/")]
         if theirs and source not in given:
-            raise UsageError(f"{checkout.root} changes {source}, which {released} bundles", where=_listed(theirs),
-                             hint=f"name it, too: --source {source}={checkout.root / folder}")  # fmt: skip
+            raise UsageError(
+                f"{checkout.root} changes {source}, which {released} bundles",
+                where=_listed(theirs),
+                hint=f"name it, too: --source {source}={checkout.root / folder}",
+            )
 
 
 def _check_compiled(recipe: Recipe, released: Released, checkout: Worktree, found: Difference) -> None:
@@ -130,8 +142,11 @@ def _check_compiled(recipe: Recipe, released: Released, checkout: Worktree, foun
         return
     could = project in {recipe.project(wheel.source) for wheel in recipe.wheels.values()}
     hint = "name the CMake targets to compile: --targets A,B" if could else "take these changes back in the checkout"
-    raise UsageError(f"{checkout.root} changes what {released.source} compiles, and nothing of it is compiled here",
-                     where=_listed([*found.compiled]), hint=hint)  # fmt: skip
+    raise UsageError(
+        f"{checkout.root} changes what {released.source} compiles, and nothing of it is compiled here",
+        where=_listed([*found.compiled]),
+        hint=hint,
+    )
 
 
 def told(released: Released, checkout: Worktree, found: Difference) -> Iterable[str]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from gb10.errors import UsageError
 from gb10.host.proc import CommandFailedError, capture
-from gb10.patches.tree import Folder
+from gb10.patches.source_tree import Folder
 from gb10.sources.git.archive import outside
 
 LEFT_BY_PYTHON: Final = ("__pycache__/", ".egg-info/")
@@ -100,7 +100,12 @@ def _capture(root: Path, env: Mapping[str, str], *arguments: str, stdin: str | N
 
 def _refused(root: Path, error: CommandFailedError) -> UsageError:
     if error.returncode == 127:
-        return UsageError(f"git is not installed, and {root} is a git checkout",
-                          hint="apt-get install git, or give a plain copy of it without .git")  # fmt: skip
-    return UsageError(f"git cannot read the checkout {root}", where=error.tail.strip(),
-                      hint="mend what git says, or give a plain copy of it without .git")  # fmt: skip
+        return UsageError(
+            f"git is not installed, and {root} is a git checkout",
+            hint="apt-get install git, or give a plain copy of it without .git",
+        )
+    return UsageError(
+        f"git cannot read the checkout {root}",
+        where=error.tail.strip(),
+        hint="mend what git says, or give a plain copy of it without .git",
+    )

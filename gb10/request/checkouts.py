@@ -12,7 +12,7 @@ from gb10.patches.compare import Both, compare, diff_text
 from gb10.patches.diff import check_size
 from gb10.patches.release_files import load_releases, open_stored
 from gb10.patches.selection import find_place, locked_releases
-from gb10.patches.tree import Below
+from gb10.patches.source_tree import Below
 from gb10.plan.inputs import artifacts, source_archive
 from gb10.plan.options import PatchUse, Taken
 from gb10.recipe.fields import Architecture
@@ -75,8 +75,13 @@ def _given(named: Sequence[str]) -> dict[str, Path]:
 def _own(shop: Workshop, recipe: Recipe, released: Released, given: Mapping[str, Path]) -> OwnSource:
     checkout = open_worktree(given[released.source], shop.env)
     check_said(released, checkout)
-    found = compare(released.source, released.tree, Files(checkout.root), checkout.files,
-                    bundled=(*released.bundled, *checkout.modules))  # fmt: skip
+    found = compare(
+        released.source,
+        released.tree,
+        Files(checkout.root),
+        checkout.files,
+        bundled=(*released.bundled, *checkout.modules),
+    )
     found = replace(found, gone=tuple(sorted({*found.gone} - ignored(checkout, shop.env, found.gone))))
     check_difference(recipe, released, checkout, found, given)
     for line in told(released, checkout, found):
@@ -94,8 +99,10 @@ def _released(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, 
     releases = load_releases(shop)
     place = find_place(releases, source, lock, locked_releases(lock, target))
     if place is None:
-        raise UsageError(f"--source {source}: the {recipe.engine} image has nothing of {source}",
-                         hint="choose the engine whose source it is: --engine")  # fmt: skip
+        raise UsageError(
+            f"--source {source}: the {recipe.engine} image has nothing of {source}",
+            hint="choose the engine whose source it is: --engine",
+        )
     named = next((name for name in recipe.sources if recipe.project(name) == place.project), None)
     wheels = artifacts(recipe, (wheel for wheel in lock.wheels.image[target] if wheel.name == place.project))
     file = source_archive(named, recipe, lock) if named else wheels[0]

@@ -43,8 +43,10 @@ def _wheel(recipe: Recipe) -> str:
     """The wheel of FlashInfer's kernels."""
     name = next((name for name, wheel in recipe.wheels.items() if wheel.method == "aot"), None)
     if name is None:
-        raise UsageError(f"the {recipe.engine} recipe compiles no kernels of FlashInfer",
-                         hint="add a wheel of method aot to its wheels")  # fmt: skip
+        raise UsageError(
+            f"the {recipe.engine} recipe compiles no kernels of FlashInfer",
+            hint="add a wheel of method aot to its wheels",
+        )
     return name
 
 

@@ -12,8 +12,12 @@ from gb10.request.planning import Request, make_plan
 from gb10.workshop import Workshop
 
 PLACES: Final[dict[Kind, str]] = {
-    "graft": "wheels", "program": "programs", "proof": "proofs", "rootfs": "rootfss", "wheel": "wheels"
-}  # fmt: skip
+    "graft": "wheels",
+    "program": "programs",
+    "proof": "proofs",
+    "rootfs": "rootfss",
+    "wheel": "wheels",
+}
 """The store's room for the result of a step."""
 Reasons = dict[tuple[str, str], str]
 """By room and key, who needs the entry."""

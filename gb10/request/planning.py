@@ -63,10 +63,16 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
         lock = lock_refs(shop, recipe, lock, request.refs)
     recipe = with_targets(recipe, request.targets)
     recipe, toolkit = _with_kernels(shop, request, recipe)
-    options = Options(arch=arch, platform=request.platform or arch.platform, build=build_architecture(),
-                      overlay=_overlay(request.overlay), mods=_mods(shop, request, recipe),
-                      targets=request.targets, refs=tuple(request.refs),
-                      kernels=request.kernels or request.model)  # fmt: skip
+    options = Options(
+        arch=arch,
+        platform=request.platform or arch.platform,
+        build=build_architecture(),
+        overlay=_overlay(request.overlay),
+        mods=_mods(shop, request, recipe),
+        targets=request.targets,
+        refs=tuple(request.refs),
+        kernels=request.kernels or request.model,
+    )
     own = own_sources(shop, recipe, lock, options.target, request.sources)
     by_hand = [*(text for source in own for text in source.by_hand), *request.patches]
     patches = marked(plan_patches(shop, recipe, lock, options.target, by_hand), own)
@@ -90,14 +96,17 @@ def with_targets(recipe: Recipe, targets: tuple[str, ...]) -> Recipe:
         return recipe
     name = next((name for name, wheel in recipe.wheels.items() if wheel.method == "source"), None)
     if name is None:
-        raise UsageError(f"--targets: the {recipe.engine} recipe compiles no project of its engine",
-                         hint="add a wheel of method source to its wheels")  # fmt: skip
+        raise UsageError(
+            f"--targets: the {recipe.engine} recipe compiles no project of its engine",
+            hint="add a wheel of method source to its wheels",
+        )
     wheel = recipe.wheels[name]
     try:
         wheel = WheelBuild(**{**dict(wheel), "targets": tuple(sorted(targets))})
     except ValidationError as error:
-        raise UsageError(f"--targets {','.join(targets)}: {error.errors()[0]['msg']}",
-                         hint="name CMake targets, separated by commas") from error  # fmt: skip
+        raise UsageError(
+            f"--targets {','.join(targets)}: {error.errors()[0]['msg']}", hint="name CMake targets, separated by commas"
+        ) from error
     return recipe.model_copy(update={"wheels": {**recipe.wheels, name: wheel}})
 
 
@@ -106,13 +115,18 @@ def _mods(shop: Workshop, request: Request, recipe: Recipe) -> tuple[Mod, ...]:
     found = [find_mod(shop.catalog.root / "mods", name) for name in request.mods]
     for index, mod in enumerate(found):
         if mod.name in [other.name for other in found[:index]]:
-            raise UsageError(f"two mods are called {mod.name}", where=f"both would lie in /workspace/mods/{mod.name}",
-                             hint="leave one out, or give it another folder name")  # fmt: skip
+            raise UsageError(
+                f"two mods are called {mod.name}",
+                where=f"both would lie in /workspace/mods/{mod.name}",
+                hint="leave one out, or give it another folder name",
+            )
         if mod.record:
             require_fit(mod.record, mod.name, recipe.engine, recipe.version)
     asked = request.mod_network
-    return tuple(Mod(name=mod.name, path=str(mod.path), digest=mod.digest,
-                     network=mod.network or (asked and mod.record is None)) for mod in found)  # fmt: skip
+    return tuple(
+        Mod(name=mod.name, path=str(mod.path), digest=mod.digest, network=mod.network or (asked and mod.record is None))
+        for mod in found
+    )
 
 
 def _overlay(path: Path | None) -> Overlay | None:

@@ -34,8 +34,10 @@ def with_refs(recipe: Recipe, refs: Mapping[str, str]) -> Recipe:
     required = {requirement_name(text) for text in recipe.requirements}
     for source in refs:
         if PROJECTS[source] not in required:
-            raise UsageError(f"--{source}-ref: the {recipe.engine} recipe requires no {PROJECTS[source]}",
-                             hint=f"it requires: {', '.join(sorted(required))}")  # fmt: skip
+            raise UsageError(
+                f"--{source}-ref: the {recipe.engine} recipe requires no {PROJECTS[source]}",
+                hint=f"it requires: {', '.join(sorted(required))}",
+            )
     changes = {
         "version": wanted.get(recipe.engine, recipe.version),
         "requirements": tuple(_other(text, wanted) for text in recipe.requirements),
@@ -51,9 +53,11 @@ def _release(source: str, text: str) -> str:
     try:
         return str(Version(text))
     except InvalidVersion as error:
-        raise UsageError(f"--{source}-ref {text} is no release of the package index",
-                         hint="a branch or a commit is built from a checkout, its changes carried over to the locked "
-                              f"release:\n--source {source}=DIR") from error  # fmt: skip
+        raise UsageError(
+            f"--{source}-ref {text} is no release of the package index",
+            hint="a branch or a commit is built from a checkout, its changes carried over to the locked "
+            f"release:\n--source {source}=DIR",
+        ) from error
 
 
 def _other(requirement: str, wanted: Mapping[str, str]) -> str:
@@ -99,8 +103,11 @@ def require_release(links: Iterable[Link], source: str, text: str) -> None:
         if asked
         else f"the package index has no {source} {text}"
     )
-    raise UsageError(problem, where=f"newest: {', '.join(map(str, good[:NEWEST])) or 'none'}",
-                     hint=f"name one that it has with --{source}-ref")  # fmt: skip
+    raise UsageError(
+        problem,
+        where=f"newest: {', '.join(map(str, good[:NEWEST])) or 'none'}",
+        hint=f"name one that it has with --{source}-ref",
+    )
 
 
 def _resolved(shop: Workshop, recipe: Recipe, base: Lock, refs: Mapping[str, str], named: str) -> Lock:
@@ -112,8 +119,11 @@ def _resolved(shop: Workshop, recipe: Recipe, base: Lock, refs: Mapping[str, str
     except UsageError as error:
         if not error.message.startswith(MISFIT):
             raise
-        raise UsageError(f"{named}: {error.message}", where=error.where,
-                         hint="name the releases that fit together (--flashinfer-ref beside --vllm-ref); what else "
-                              "must move is a recipe of\nyour own: copy it, change it, "
-                              "./build.py lock --engine FILE.yaml") from error  # fmt: skip
+        raise UsageError(
+            f"{named}: {error.message}",
+            where=error.where,
+            hint="name the releases that fit together (--flashinfer-ref beside --vllm-ref); what else "
+            "must move is a recipe of\nyour own: copy it, change it, "
+            "./build.py lock --engine FILE.yaml",
+        ) from error
     return made.model_copy(update={"created": base.created})

@@ -101,8 +101,9 @@ def compressor(
     skopeo = open_skopeo(shop.store, shop.env)
     with ExitStack() as cleanup:
         saved = cache(lambda: _save(shop, engine, image, config, cleanup.enter_context(shop.store.folder("layout"))))
-        yield Compressor(shop=shop, engine=engine, image=image, config=config, level=level, skopeo=skopeo,
-                         saved=saved).send  # fmt: skip
+        yield Compressor(
+            shop=shop, engine=engine, image=image, config=config, level=level, skopeo=skopeo, saved=saved
+        ).send
 
 
 def _save(shop: Workshop, engine: Engine, image: ImageInfo, config: str, folder: Path) -> Layout:

@@ -38,9 +38,11 @@ def read_listing(text: str) -> Mapping[str, Listed]:
         return _Listing.model_validate_json(text).wheels
     except ValidationError as error:
         first = error.errors()[0]
-        raise VerifyError("the listing is not one that this version reads",
-                          where=f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
-                          hint="a newer version of the tool pushed it: update this one") from error  # fmt: skip
+        raise VerifyError(
+            "the listing is not one that this version reads",
+            where=f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
+            hint="a newer version of the tool pushed it: update this one",
+        ) from error
 
 
 def write_listing(wheels: Mapping[str, Listed]) -> str:

@@ -86,11 +86,18 @@ def _send(shop: Workshop, engine: Engine, name: str) -> Moves:
         moves = patiently(shop, task, lambda moves: push(engine, name, moves))
     found = resolve(engine, name)
     if found.digest != moves.digest:
-        raise PublishError(f"{name} is not what was pushed", where=f"pushed {moves.digest}\nfound  {found.digest}",
-                           hint=OTHERS)  # fmt: skip
+        raise PublishError(
+            f"{name} is not what was pushed", where=f"pushed {moves.digest}\nfound  {found.digest}", hint=OTHERS
+        )
     return moves
 
 
 def _published(name: str, config: str, moves: Moves) -> Published:
-    return Published(reference=name, digest=moves.digest, config=config, there=len(moves.there),
-                     moved=len(moves.moved), bytes=moves.bytes)  # fmt: skip
+    return Published(
+        reference=name,
+        digest=moves.digest,
+        config=config,
+        there=len(moves.there),
+        moved=len(moves.moved),
+        bytes=moves.bytes,
+    )

@@ -65,9 +65,11 @@ def pull_everywhere(
     done = tuple(work.result() for work in running.values())
     ids = {node.id for node in done}
     if len(ids) > 1:
-        raise PublishError("the nodes do not have the same image",
-                           where="\n".join(f"{node.host}: {node.id}" for node in done),
-                           hint="do they keep images in the same kind of store? docker info: driver-type")  # fmt: skip
+        raise PublishError(
+            "the nodes do not have the same image",
+            where="\n".join(f"{node.host}: {node.id}" for node in done),
+            hint="do they keep images in the same kind of store? docker info: driver-type",
+        )
     return wanted.remote, done
 
 
@@ -80,8 +82,9 @@ def _wanted(shop: Workshop, first: Engine, reference: str, platform: str | None)
     if not remote.platforms:
         config = remote_config(shop.store, shop.env, f"{repository}@{remote.digest}")
         remote = replace(remote, platforms=(f"{config['os']}/{config['architecture']}",))
-    return Wanted(name=f"{repository}@{remote.digest}", reference=reference, tagged=not digest, remote=remote,
-                  platform=platform)  # fmt: skip
+    return Wanted(
+        name=f"{repository}@{remote.digest}", reference=reference, tagged=not digest, remote=remote, platform=platform
+    )
 
 
 @contextmanager
@@ -97,22 +100,34 @@ def _pull_one(shop: Workshop, host: str, wanted: Wanted) -> Pulled:
     with _engine(shop, host) as engine, shop.talk.task(host) as task:
         platform = wanted.platform or _platform(engine)
         if platform not in wanted.remote.platforms:
-            raise PublishError(f"{wanted.reference} is for {', '.join(wanted.remote.platforms)}, {host} is {platform}",
-                               hint=f"--platform {wanted.remote.platforms[0]} takes it all the same")  # fmt: skip
+            raise PublishError(
+                f"{wanted.reference} is for {', '.join(wanted.remote.platforms)}, {host} is {platform}",
+                hint=f"--platform {wanted.remote.platforms[0]} takes it all the same",
+            )
         moves = _moved(shop, engine, task, platform, wanted)
         image = require_image(engine, wanted.name)
         if wanted.tagged:
             tag_image(engine, wanted.name, (wanted.reference,))
-    return Pulled(host=host, id=image.id, there=len(moves.there), moved=len(moves.moved), bytes=moves.bytes,
-                  seconds=round(task.elapsed(), 1))  # fmt: skip
+    return Pulled(
+        host=host,
+        id=image.id,
+        there=len(moves.there),
+        moved=len(moves.moved),
+        bytes=moves.bytes,
+        seconds=round(task.elapsed(), 1),
+    )
 
 
 def _moved(shop: Workshop, engine: Engine, task: Task, platform: str, wanted: Wanted) -> Moves:
     """Pull; what arrived is held until all of it has, and given back when the disk is full."""
     holding = _holder(shop, engine, task, platform, wanted)
     try:
-        moves = patiently(shop, task, lambda moves: pull(engine, wanted.name, platform, moves),
-                          lambda count: _hold(shop, task, holding, count))  # fmt: skip
+        moves = patiently(
+            shop,
+            task,
+            lambda moves: pull(engine, wanted.name, platform, moves),
+            lambda count: _hold(shop, task, holding, count),
+        )
         holding.drop()
     except PublishError as error:
         if not tells(error, FULL):
@@ -131,8 +146,9 @@ def _holder(shop: Workshop, engine: Engine, task: Task, platform: str, wanted: W
         try:
             layers = layers_in(remote_config(shop.store, shop.env, wanted.name), platform)
         except EngineError as error:
-            shop.talk.say(f"{task.name}: should this pull break off, the next one begins anew: {error.message}, "
-                          f"{error.where}")  # fmt: skip
+            shop.talk.say(
+                f"{task.name}: should this pull break off, the next one begins anew: {error.message}, {error.where}"
+            )
     return holder(engine, wanted.remote.digest, platform, layers)
 
 
@@ -157,8 +173,14 @@ def _check(running: dict[str, Future[Pulled]]) -> None:
             raise error
     if not failed:
         return
-    lines = [f"{host}: {error.message}" + (f" ({error.where})" if error.where else "")
-             for host, error in failed.items() if isinstance(error, Gb10Error)]  # fmt: skip
+    lines = [
+        f"{host}: {error.message}" + (f" ({error.where})" if error.where else "")
+        for host, error in failed.items()
+        if isinstance(error, Gb10Error)
+    ]
     hints = {error.hint for error in failed.values() if isinstance(error, Gb10Error) and error.hint}
-    raise PublishError(f"{len(failed)} of {len(running)} nodes do not have the image", where="\n".join(lines),
-                       hint="\n".join((*sorted(hints), AGAIN)))  # fmt: skip
+    raise PublishError(
+        f"{len(failed)} of {len(running)} nodes do not have the image",
+        where="\n".join(lines),
+        hint="\n".join((*sorted(hints), AGAIN)),
+    )

@@ -12,8 +12,17 @@ from gb10.workshop import Workshop
 
 PAUSES = (2.0, 4.0)  # seconds before the second and the third try
 FULL = ("no space left on device", "disk quota exceeded")
-REFUSED = ("denied", "unauthorized", "authentication required", "no basic auth credentials", "not found",
-           "manifest unknown", "name unknown", "name invalid", "registry refused")  # fmt: skip
+REFUSED = (
+    "denied",
+    "unauthorized",
+    "authentication required",
+    "no basic auth credentials",
+    "not found",
+    "manifest unknown",
+    "name unknown",
+    "name invalid",
+    "registry refused",
+)
 AGAIN = "publish it again: layers that the registry has are not sent again"
 
 
@@ -36,8 +45,11 @@ def patiently(
     """
     pauses = list(PAUSES)
     while True:
-        moves = Moves(on_move=partial(shop.talk.update, task), on_whole=on_whole,
-                      on_pause=lambda text: shop.talk.say(f"{task.name}: {text}"))  # fmt: skip
+        moves = Moves(
+            on_move=partial(shop.talk.update, task),
+            on_whole=on_whole,
+            on_pause=lambda text: shop.talk.say(f"{task.name}: {text}"),
+        )
         try:
             transfer(moves)
             return moves

@@ -47,8 +47,11 @@ def take_missing(shop: Workshop, plan: Plan, rebuild: Collection[str]) -> None:
     """
     if not shop.env.get(REPO):
         return
-    absent = {step.key: step.name for step in plan.of_kind("wheel")
-              if step.name not in rebuild and sealed_wheel(shop, step.key) is None}  # fmt: skip
+    absent = {
+        step.key: step.name
+        for step in plan.of_kind("wheel")
+        if step.name not in rebuild and sealed_wheel(shop, step.key) is None
+    }
     cache = wheel_cache(shop.env) if absent else None
     if cache is None:
         return
@@ -71,8 +74,11 @@ def pull(shop: Workshop, cache: WheelCache, wanted: Mapping[str, str] | None) ->
     wheels = tuple(_take(shop, shelf, key) for key in keys if key in shelf.wheels)
     absent = [f"{name}  {key}" for key, name in (wanted or {}).items() if key not in shelf.wheels]
     if absent:
-        raise FetchError(f"{cache.repo} does not list {len(absent)} of {len(keys)} wheels", where="\n".join(absent),
-                         hint="./build.py wheels compiles them, cache push shares them")  # fmt: skip
+        raise FetchError(
+            f"{cache.repo} does not list {len(absent)} of {len(keys)} wheels",
+            where="\n".join(absent),
+            hint="./build.py wheels compiles them, cache push shares them",
+        )
     return Exchange(repo=cache.repo, commit=shelf.head, wheels=wheels)
 
 
@@ -157,9 +163,11 @@ def _fetch(shelf: Shelf, key: str, work: Path) -> None:
         raise FetchError(f"{shelf.hub.repo} lists {listed.file}, and does not have it", where=listed.path(key))
     sha256 = file_sha256(found)
     if sha256 != listed.sha256:
-        raise FetchError(f"{listed.file} of {shelf.hub.repo} is not the file that was signed",
-                         where=f"expected sha256 {listed.sha256}\n   found sha256 {sha256}",
-                         hint="it was changed after it was pushed: do not use it, and ask its owner")  # fmt: skip
+        raise FetchError(
+            f"{listed.file} of {shelf.hub.repo} is not the file that was signed",
+            where=f"expected sha256 {listed.sha256}\n   found sha256 {sha256}",
+            hint="it was changed after it was pushed: do not use it, and ask its owner",
+        )
     wheel = found.rename(work / listed.file)
     shutil.rmtree(work / "hub")
     prove_wheel(wheel)

@@ -43,9 +43,11 @@ def wheel_cache(env: Mapping[str, str], repo: str | None = None) -> WheelCache |
     if not name:
         return None
     if not signers or not Path(signers).is_file():
-        raise UsageError(f"it is not said who may sign the wheels of {name}",
-                         where=f"wheel-cache-signers: {f'{signers} is no file' if signers else 'not set'}",
-                         hint=f"set it, or {SIGNERS}, to an allowed_signers file (man ssh-keygen)")  # fmt: skip
+        raise UsageError(
+            f"it is not said who may sign the wheels of {name}",
+            where=f"wheel-cache-signers: {f'{signers} is no file' if signers else 'not set'}",
+            hint=f"set it, or {SIGNERS}, to an allowed_signers file (man ssh-keygen)",
+        )
     return WheelCache(repo=name, signers=Path(signers))
 
 
@@ -71,11 +73,15 @@ def read_shelf(shop: Workshop, cache: WheelCache, *, may_be_new: bool = False) -
         if listing is None and may_be_new:
             return Shelf(cache=cache, hub=hub, head=head, signer="", wheels={})
         if listing is None:
-            raise FetchError(f"{cache.repo} lists no wheels", where=f"it has no {LISTING}",
-                             hint="./build.py cache push adds some")  # fmt: skip
+            raise FetchError(
+                f"{cache.repo} lists no wheels", where=f"it has no {LISTING}", hint="./build.py cache push adds some"
+            )
         if signature is None:
-            raise VerifyError(f"the listing of {cache.repo} is not signed", where=f"it has no {SIGNATURE}",
-                              hint="do not use it, and ask its owner")  # fmt: skip
+            raise VerifyError(
+                f"the listing of {cache.repo} is not signed",
+                where=f"it has no {SIGNATURE}",
+                hint="do not use it, and ask its owner",
+            )
         text = listing.read_text(encoding="ascii", errors="replace")
         signer = trusted(shop, cache, text, signature)
     return Shelf(cache=cache, hub=hub, head=head, signer=signer, wheels=read_listing(text))
@@ -86,5 +92,6 @@ def trusted(shop: Workshop, cache: WheelCache, text: str, signature: Path) -> st
     try:
         return verify(text, signature, cache.signers, shop.env)
     except VerifyError as error:
-        raise VerifyError(f"the listing of {cache.repo} is not trusted: {error.message}", where=error.where,
-                          hint=error.hint) from error  # fmt: skip
+        raise VerifyError(
+            f"the listing of {cache.repo} is not trusted: {error.message}", where=error.where, hint=error.hint
+        ) from error

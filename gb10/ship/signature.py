@@ -20,8 +20,11 @@ def sign(text: str, key: Path, env: Mapping[str, str]) -> str:
     try:
         return _keygen("sign", "-f", str(key), "-n", NAMESPACE, stdin=text, env=env)
     except CommandFailedError as error:
-        raise UsageError(f"cannot sign with {key}", where=error.tail,
-                         hint="name a private ssh key, or the public half of one in ssh-agent") from error  # fmt: skip
+        raise UsageError(
+            f"cannot sign with {key}",
+            where=error.tail,
+            hint="name a private ssh key, or the public half of one in ssh-agent",
+        ) from error
 
 
 def verify(text: str, signature: Path, signers: Path, env: Mapping[str, str]) -> str:
@@ -30,13 +33,19 @@ def verify(text: str, signature: Path, signers: Path, env: Mapping[str, str]) ->
     try:
         signer = _keygen("find-principals", *named, env=env).splitlines()[0]
     except CommandFailedError as error:
-        raise VerifyError(f"it is signed by nobody whom {signers} names", where=error.tail,
-                          hint="if you trust the key, add it there: its owner, then the key") from error  # fmt: skip
+        raise VerifyError(
+            f"it is signed by nobody whom {signers} names",
+            where=error.tail,
+            hint="if you trust the key, add it there: its owner, then the key",
+        ) from error
     try:
         _keygen("verify", *named, "-I", signer, "-n", NAMESPACE, stdin=text, env=env)
     except CommandFailedError as error:
-        raise VerifyError(f"the signature in {signer}'s name is of something else", where=error.tail,
-                          hint="it was changed after it was signed: ask its owner") from error  # fmt: skip
+        raise VerifyError(
+            f"the signature in {signer}'s name is of something else",
+            where=error.tail,
+            hint="it was changed after it was signed: ask its owner",
+        ) from error
     return signer
 
 
@@ -46,6 +55,7 @@ def _keygen(act: str, *options: str, env: Mapping[str, str], stdin: str = "") ->
         return capture(argv, env=env, stdin=stdin)
     except CommandFailedError as error:
         if error.returncode == NO_PROGRAM:
-            raise UsageError("there is no ssh-keygen here, which makes and checks signatures",
-                             hint="apt install openssh-client") from error  # fmt: skip
+            raise UsageError(
+                "there is no ssh-keygen here, which makes and checks signatures", hint="apt install openssh-client"
+            ) from error
         raise

@@ -71,8 +71,9 @@ class Hub:
         adding = [CommitOperationAdd(path, file) for path, file in files.items()]
         with self._answers(PublishError, "was not changed"):
             try:
-                return self.api.create_commit(self.repo, adding, commit_message=message, revision=BRANCH,
-                                              parent_commit=head).oid  # fmt: skip
+                return self.api.create_commit(
+                    self.repo, adding, commit_message=message, revision=BRANCH, parent_commit=head
+                ).oid
             except HfHubHTTPError as error:
                 if error.response.status_code in MOVED:
                     return None
@@ -101,8 +102,15 @@ def open_hub(repo: str, env: Mapping[str, str]) -> Hub:
         trusted = ssl.create_default_context(cafile=bundle)
         set_client_factory(lambda: httpx2.Client(verify=trusted, follow_redirects=True, timeout=SECONDS))
     disable_progress_bars()
-    return Hub(repo, HfApi(endpoint=env.get("HF_ENDPOINT") or None, token=env.get("HF_TOKEN") or None,
-                           library_name="gb10", library_version=__version__))  # fmt: skip
+    return Hub(
+        repo,
+        HfApi(
+            endpoint=env.get("HF_ENDPOINT") or None,
+            token=env.get("HF_TOKEN") or None,
+            library_name="gb10",
+            library_version=__version__,
+        ),
+    )
 
 
 def _explained(error: Exception) -> tuple[str, str]:

@@ -18,9 +18,17 @@ LADDER = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3
 # Experts, and their intermediate size on one GPU: shapes for which vLLM ships files for other GPUs, and that of
 # Qwen3-235B-A22B on one (128, 1536).
 SHAPES = (
-    (128, 384), (128, 704), (128, 768), (128, 1536), (160, 384), (256, 256), (256, 512), (256, 1024),
-    (512, 256), (512, 512),
-)  # fmt: skip
+    (128, 384),
+    (128, 704),
+    (128, 768),
+    (128, 1536),
+    (160, 384),
+    (256, 256),
+    (256, 512),
+    (256, 1024),
+    (512, 256),
+    (512, 512),
+)
 
 
 @dataclass(frozen=True)
@@ -85,8 +93,11 @@ def package(name: str) -> Path | None:
 
 def names(space: str) -> list[tuple[str, Numbers]]:
     """Every file's name as an engine spells it."""
-    return [(f"E={experts},N={size},device_name={DEVICE}{tags(kind, space)}.json", kind)
-            for experts, size in SHAPES for kind in KINDS]  # fmt: skip
+    return [
+        (f"E={experts},N={size},device_name={DEVICE}{tags(kind, space)}.json", kind)
+        for experts, size in SHAPES
+        for kind in KINDS
+    ]
 
 
 def tags(kind: Numbers, space: str) -> str:
@@ -105,8 +116,14 @@ def config(batch: int, kind: Numbers) -> dict[str, int]:
     rows = 16 if batch <= 64 else 32 if batch <= 256 else 64
     columns = 64 if batch <= 256 else 128
     depth = kind.block or 128 // kind.size
-    made = {"BLOCK_SIZE_M": rows, "BLOCK_SIZE_N": columns, "BLOCK_SIZE_K": depth,
-            "GROUP_SIZE_M": 1 if batch <= 256 else 16, "num_warps": 4, "num_stages": 3}  # fmt: skip
+    made = {
+        "BLOCK_SIZE_M": rows,
+        "BLOCK_SIZE_N": columns,
+        "BLOCK_SIZE_K": depth,
+        "GROUP_SIZE_M": 1 if batch <= 256 else 16,
+        "num_warps": 4,
+        "num_stages": 3,
+    }
     if shared(made, kind) > SHARED or rows * columns > ACCUMULATORS * 32 * made["num_warps"]:
         sys.exit(f"a tile does not fit: {made}")
     return made

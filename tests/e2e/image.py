@@ -41,9 +41,14 @@ def run_python(
     shown = {emulator: "/qemu", **(files or {})}
     with closing(client(engine)) as sdk:
         output: bytes = sdk.containers.run(
-            tag, ["/usr/bin/python3", *arguments], entrypoint=["/qemu"], platform="linux/arm64", remove=True,
-            network_mode="none", volumes={str(path): {"bind": inside, "mode": "ro"} for path, inside in shown.items()},
-        )  # fmt: skip
+            tag,
+            ["/usr/bin/python3", *arguments],
+            entrypoint=["/qemu"],
+            platform="linux/arm64",
+            remove=True,
+            network_mode="none",
+            volumes={str(path): {"bind": inside, "mode": "ro"} for path, inside in shown.items()},
+        )
     return output.decode()
 
 

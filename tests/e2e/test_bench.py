@@ -49,7 +49,13 @@ def test_the_program_needs_nothing_but_the_system(document: dict[str, Any]) -> N
     path = Path(document["path"])
     (binary,) = scan_path(path).binaries
     assert {name.partition(".so")[0] for name in binary.needed} <= {
-        "libc", "libdl", "libm", "libpthread", "librt", "ld-linux-aarch64"}  # fmt: skip
+        "libc",
+        "libdl",
+        "libm",
+        "libpthread",
+        "librt",
+        "ld-linux-aarch64",
+    }
     assert path.stat().st_mode & stat.S_IXUSR
     assert tuple(map(int, binary.versions["GLIBC"].split("."))) <= OLDEST_GLIBC
 

@@ -10,8 +10,13 @@ from tests.e2e.image import build, run_python
 
 pytestmark = pytest.mark.e2e
 SCRIPT = Path(__file__).parent / "inside/no_jit.py"
-CONFIG = {"model_type": "qwen3", "torch_dtype": "bfloat16", "head_dim": 128, "num_attention_heads": 32,
-          "num_key_value_heads": 8}  # fmt: skip
+CONFIG = {
+    "model_type": "qwen3",
+    "torch_dtype": "bfloat16",
+    "head_dim": 128,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+}
 
 
 @pytest.fixture(scope="module")

@@ -27,8 +27,10 @@ from tests.integration.test_targets import plan_of
 pytestmark = pytest.mark.e2e
 
 TARGETS = ("_C_stable_libtorch", "_moe_C_stable_libtorch")
-OTHERS = {f"_C::{name}" for name in ("beam_allreduce", "beam_allreduce_norm", "kimi_k3_attn_res",
-                                     "mxfp4_experts_quant_supported")}  # fmt: skip
+OTHERS = {
+    f"_C::{name}"
+    for name in ("beam_allreduce", "beam_allreduce_norm", "kimi_k3_attn_res", "mxfp4_experts_quant_supported")
+}
 """What vLLM's own CMake compiles for 9.0 and 10.x alone; its Python asks for them on such devices."""
 SCRIPT = Path(__file__).parent / "inside/compiled_ops.py"
 NESTED, LOADED = "_qutlass_C", Path(__file__).parent / "inside/loaded_ops.py"
@@ -140,8 +142,10 @@ def test_upstreams_holds_nothing_that_gb10_can_launch_and_ours_nothing_else(
     plan = make_plan(shop, Request(engine="vllm", arch="12.1f", targets=(NESTED,)))
     assert qutlass["tags"][-1].endswith(plan.key[:12])
     fetch_files(shop, [plan.step("graft-vllm")])  # a graft that is there already fetches nothing
-    wheels = {"upstream": store_paths(shop, plan.step("graft-vllm").files)[0],
-              "ours": wheel_file(store.entry("wheels", plan.step("vllm").key))}  # fmt: skip
+    wheels = {
+        "upstream": store_paths(shop, plan.step("graft-vllm").files)[0],
+        "ours": wheel_file(store.entry("wheels", plan.step("vllm").key)),
+    }
     codes = {}
     for name, wheel in wheels.items():
         with zipfile.ZipFile(wheel) as archive:

@@ -29,8 +29,13 @@ def main() -> int:
     """Compile one program per tile, run all, sum up; 1 when a case is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cutlass", type=Path, required=True, help="a tree of CUTLASS >= 4.6, or 4.5 as patched")
-    parser.add_argument("--check", action="append", default=[], choices=["memcheck", "racecheck", "synccheck"],
-                        help="also under this tool of compute-sanitizer, the smallest cases")  # fmt: skip
+    parser.add_argument(
+        "--check",
+        action="append",
+        default=[],
+        choices=["memcheck", "racecheck", "synccheck"],
+        help="also under this tool of compute-sanitizer, the smallest cases",
+    )
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--random", type=int, default=12, help="how many random cases")
     parser.add_argument("--tile", default="", help="tiles whose name holds this")
@@ -82,8 +87,20 @@ def build(tile: Sequence[str], cutlass: Path, includes: list[Path], target: str,
     unit.write_text(f'#define GB10_ONLY(X) X({",".join(tile)})\n#include "{Path(__file__).with_name("numerics.cu")}"\n')
     compute = target.replace("sm_", "compute_")
     folders = [*includes, cutlass / "include", cutlass / "tools/util/include", KERNELS]
-    argv = ["nvcc", "-std=c++17", "-O3", "-DNDEBUG", "--expt-relaxed-constexpr", "-w", *(f"-I{at}" for at in folders),
-            f"-gencode=arch={compute},code={target}", str(unit), "-lcuda", "-o", str(work / name)]  # fmt: skip
+    argv = [
+        "nvcc",
+        "-std=c++17",
+        "-O3",
+        "-DNDEBUG",
+        "--expt-relaxed-constexpr",
+        "-w",
+        *(f"-I{at}" for at in folders),
+        f"-gencode=arch={compute},code={target}",
+        str(unit),
+        "-lcuda",
+        "-o",
+        str(work / name),
+    ]
     subprocess.run(argv, check=True)
     return work / name
 

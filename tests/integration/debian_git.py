@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gb10.debian.rootfs import write_rootfs
 from gb10.host.fetch import open_session
 from gb10.host.proc import capture
 from gb10.host.store import Store
+from gb10.rootfs.unpack import write_rootfs
 from gb10.sources.debian.debs import fetch_debs
 from gb10.sources.debian.resolve import resolve_set
 

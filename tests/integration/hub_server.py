@@ -141,8 +141,11 @@ class Handler(BaseHTTPRequestHandler):
         content = self.hub.blobs[tree[path]]
         about = {"X-Repo-Commit": revision, "ETag": f'"{tree[path]}"'}
         if path.endswith(".whl"):
-            about |= {"X-Linked-Etag": f'"{tree[path]}"', "X-Linked-Size": str(len(content)),
-                      "Location": f"{self.hub.storage}/storage/{tree[path]}"}  # fmt: skip
+            about |= {
+                "X-Linked-Etag": f'"{tree[path]}"',
+                "X-Linked-Size": str(len(content)),
+                "Location": f"{self.hub.storage}/storage/{tree[path]}",
+            }
             self.reply(HTTPStatus.FOUND, b"", about)
         else:
             self.reply(HTTPStatus.OK, content, about)
@@ -165,9 +168,14 @@ class Handler(BaseHTTPRequestHandler):
 
     def preupload(self, body: bytes, repo: str) -> None:
         if self.repository(repo):
-            files = [{"path": file["path"], "shouldIgnore": False,
-                      "uploadMode": "lfs" if file["path"].endswith(".whl") else "regular"}
-                     for file in json.loads(body)["files"]]  # fmt: skip
+            files = [
+                {
+                    "path": file["path"],
+                    "shouldIgnore": False,
+                    "uploadMode": "lfs" if file["path"].endswith(".whl") else "regular",
+                }
+                for file in json.loads(body)["files"]
+            ]
             self.reply(HTTPStatus.OK, {"files": files})
 
     def batch(self, body: bytes, repo: str) -> None:
@@ -195,16 +203,21 @@ class Handler(BaseHTTPRequestHandler):
             return
         values = {line["value"]["path"]: (line["key"], line["value"]) for line in lines[1:]}
         self.hub.put(repo, {path: self.content(*value) for path, value in values.items()})
-        self.reply(HTTPStatus.OK, {"commitUrl": f"{self.hub.url}/{repo}/commit/{found.sha()}",
-                                   "commitOid": found.sha(), "success": True})  # fmt: skip
+        self.reply(
+            HTTPStatus.OK,
+            {"commitUrl": f"{self.hub.url}/{repo}/commit/{found.sha()}", "commitOid": found.sha(), "success": True},
+        )
 
     def content(self, kind: str, value: dict[str, Any]) -> bytes:
         return self.hub.blobs[value["oid"]] if kind == "lfsFile" else base64.b64decode(value["content"])
 
     def reply(
-        self, status: HTTPStatus, content: bytes | object, headers: dict[str, str] | None = None,
+        self,
+        status: HTTPStatus,
+        content: bytes | object,
+        headers: dict[str, str] | None = None,
         sent: int | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         data = content if isinstance(content, bytes) else json.dumps(content).encode()
         self.send_response(status)
         for name, value in {"Content-Length": str(len(data)), **(headers or {})}.items():

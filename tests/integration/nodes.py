@@ -21,7 +21,6 @@ from typing import Any
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
-from gb10.debian.rootfs import write_rootfs
 from gb10.engine.connection import Engine, client
 from gb10.engine.embedded.daemon import Place, down, up
 from gb10.engine.embedded.namespace import mount_points
@@ -29,6 +28,7 @@ from gb10.engine.packages import unpack
 from gb10.host.fetch import open_session
 from gb10.host.proc import background, capture
 from gb10.host.store import Store, open_store
+from gb10.rootfs.unpack import write_rootfs
 from gb10.sources.debian.debs import fetch_debs
 from gb10.sources.debian.resolve import resolve_set
 from gb10.workshop import build_architecture
@@ -45,8 +45,24 @@ HTPASSWD = """\
 auth: {{htpasswd: {{realm: test, path: "{path}"}}}}
 """
 MANIFESTS = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
-SSHD = ("-D", "-e", "-f", "/dev/null", "-o", "UsePAM=no", "-o", "PermitRootLogin=yes", "-o", "StrictModes=no", "-o",
-        "AuthorizedKeysFile=/keys/user.pub", "-o", "HostKey=/keys/host", "-o", "PidFile=none")  # fmt: skip
+SSHD = (
+    "-D",
+    "-e",
+    "-f",
+    "/dev/null",
+    "-o",
+    "UsePAM=no",
+    "-o",
+    "PermitRootLogin=yes",
+    "-o",
+    "StrictModes=no",
+    "-o",
+    "AuthorizedKeysFile=/keys/user.pub",
+    "-o",
+    "HostKey=/keys/host",
+    "-o",
+    "PidFile=none",
+)
 SSH = ("-F", "none", "-i", "/keys/user", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null")
 
 
@@ -273,8 +289,12 @@ def ssh_server(store: Store, folder: Path) -> Iterator[tuple[int, Path]]:
         users.write("sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n")
     (root / "keys").mkdir(mode=0o700)
     enter = folder / "enter"
-    lines = [f"mount --bind {root} {root}", f"mount --make-private {root}",
-             *(f"mount --rbind {place} {root}{place}" for place in SEEN), f'exec chroot {root} "$@"']  # fmt: skip
+    lines = [
+        f"mount --bind {root} {root}",
+        f"mount --make-private {root}",
+        *(f"mount --rbind {place} {root}{place}" for place in SEEN),
+        f'exec chroot {root} "$@"',
+    ]
     enter.write_text("\n".join(("#!/bin/sh", "set -e", *lines, "")), encoding="utf-8")
     enter.chmod(0o755)
     # In a plain chroot "/" is no mount point, whose propagation could be set; what then gets out is undone below.

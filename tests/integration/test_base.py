@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from gb10.debian.accounts import User
-from gb10.debian.rootfs import is_dropped, merged, write_rootfs
 from gb10.errors import FetchError, UsageError
 from gb10.host.fetch import open_session
 from gb10.host.proc import capture
 from gb10.host.store import Store, file_sha256
 from gb10.recipe.locked import LockedDeb
+from gb10.rootfs.accounts import User
+from gb10.rootfs.unpack import is_dropped, merged, write_rootfs
 from gb10.sources.debian.debs import fetch_debs
 from gb10.sources.debian.resolve import resolve_set
 
@@ -259,8 +259,14 @@ def program(root: Path, name: str) -> str:
 
 
 def test_a_mirror_that_dropped_a_version_names_both_remedies(store: Store) -> None:
-    gone = LockedDeb(name="bash", version="1.0-1", architecture=HOST, path="pool/main/b/bash/bash_1.0-1_none.deb",
-                     sha256="0" * 64, size=1)  # fmt: skip
+    gone = LockedDeb(
+        name="bash",
+        version="1.0-1",
+        architecture=HOST,
+        path="pool/main/b/bash/bash_1.0-1_none.deb",
+        sha256="0" * 64,
+        size=1,
+    )
     with open_session(os.environ) as session, pytest.raises(FetchError, match="no longer has bash") as error:
         fetch_debs(session, store, os.environ, [gone])
     assert "lock --upgrade base" in str(error.value)

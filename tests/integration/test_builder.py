@@ -82,8 +82,10 @@ def test_a_builder_that_is_not_there_is_told(farm: Workshop) -> None:
 
 def test_a_context_is_no_builder(farm: Workshop, other: Engine) -> None:
     programs = unpack(farm.store, farm.env)
-    capture([str(programs.bin / "docker"), "context", "create", "elsewhere", "--docker", f"host={other.endpoint.host}"],
-            env=farm.env)  # fmt: skip
+    capture(
+        [str(programs.bin / "docker"), "context", "create", "elsewhere", "--docker", f"host={other.endpoint.host}"],
+        env=farm.env,
+    )
     one = replace(farm, builder="elsewhere")
     with pytest.raises(EngineError, match="keeps what it builds") as caught:
         check_builder(one, ready_engine(one))

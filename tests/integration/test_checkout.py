@@ -49,11 +49,21 @@ def commit(root: Path) -> Callable[[str], None]:
         (root / "upstream/include/version.h").write_text(text, encoding="utf-8")
         (root / "upstream/README.md").write_text("left out", encoding="utf-8")
         name = ["-c", "user.name=a", "-c", "user.email=a@b.invalid"]
-        for words in (["init", "--quiet"], ["add", "."], [*name, "commit", "--quiet", "--message", "release"],
-                      [*name, "tag", "--force", "--annotate", "--message", "release", "v4.5.0"]):  # fmt: skip
-            capture(["chroot", str(root), "git", "-C", "/upstream", *words],
-                    env={"PATH": "/usr/sbin:/usr/bin", "HOME": "/", "GIT_COMMITTER_DATE": "2026-01-02T03:04:05Z",
-                         "GIT_AUTHOR_DATE": "2026-01-02T03:04:05Z"})  # fmt: skip
+        for words in (
+            ["init", "--quiet"],
+            ["add", "."],
+            [*name, "commit", "--quiet", "--message", "release"],
+            [*name, "tag", "--force", "--annotate", "--message", "release", "v4.5.0"],
+        ):
+            capture(
+                ["chroot", str(root), "git", "-C", "/upstream", *words],
+                env={
+                    "PATH": "/usr/sbin:/usr/bin",
+                    "HOME": "/",
+                    "GIT_COMMITTER_DATE": "2026-01-02T03:04:05Z",
+                    "GIT_AUTHOR_DATE": "2026-01-02T03:04:05Z",
+                },
+            )
 
     make("4.5.0\n")
     return make

@@ -307,8 +307,10 @@ def test_a_build_tells_steps_lines_and_cache_hits(site: Site) -> None:
 
 def test_both_forms_of_progress_tell_the_same(site: Site) -> None:
     run = "RUN echo one; sleep 1; echo two"
-    told = [replace(site, buildx=replace(site.buildx, version=version)).build(f"{fresh()}{run}")
-            for version in ((0, 12), (0, 13))]  # fmt: skip
+    told = [
+        replace(site, buildx=replace(site.buildx, version=version)).build(f"{fresh()}{run}")
+        for version in ((0, 12), (0, 13))
+    ]
     assert _lines(told[0]) == _lines(told[1]) == ["one", "two"]
     ended = [{event.step for event in events if isinstance(event, StepDone) and "RUN" in event.step} for events in told]
     assert ended[0] == ended[1] != set()

@@ -62,8 +62,23 @@ def installed(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
     tag = wheel.stem.rsplit("-", 1)[1]
     assert tag.startswith("manylinux_2_")
     assert int(tag.split("_")[2]) <= 41  # the image's glibc
-    capture([sys.executable, "-I", str(PIP / "pip"), "install", "--quiet", "--no-deps", "--no-compile",
-             "--only-binary=:all:", "--platform", tag, "--target", str(target), str(wheel)])  # fmt: skip
+    capture(
+        [
+            sys.executable,
+            "-I",
+            str(PIP / "pip"),
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-compile",
+            "--only-binary=:all:",
+            "--platform",
+            tag,
+            "--target",
+            str(target),
+            str(wheel),
+        ]
+    )
     return target
 
 

@@ -38,8 +38,13 @@ def test_the_config_of_a_model_of_the_hub_names_its_kernels(hub: FakeHub) -> Non
 
 
 def test_a_commit_is_taken_and_a_quantization_of_its_own_counts(hub: FakeHub) -> None:
-    hub.put(MODEL, {"config.json": json.dumps(CONFIG).encode(),
-                    "hf_quant_config.json": b'{"quantization": {"quant_algo": "NVFP4"}}'})  # fmt: skip
+    hub.put(
+        MODEL,
+        {
+            "config.json": json.dumps(CONFIG).encode(),
+            "hf_quant_config.json": b'{"quantization": {"quant_algo": "NVFP4"}}',
+        },
+    )
     commit = hub.repositories[MODEL].sha()
     hub.put(MODEL, {"config.json": b"{}"})
     assert planned(hub, "--for-model", f"{MODEL}@{commit}")["flashinfer-jit-cache"] == "aot for-org-model-8b for 12.1f"

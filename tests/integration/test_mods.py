@@ -28,7 +28,7 @@ from gb10.errors import BuildError
 from gb10.host.proc import CommandFailedError, capture
 from gb10.mods.lookup import load_mod
 from gb10.patches.release_files import load_releases, open_release
-from gb10.patches.tree import Tree
+from gb10.patches.source_tree import Tree
 from gb10.plan.catalog import ROOT
 from gb10.plan.dag import plan_image
 from gb10.plan.options import Mod, Options
@@ -93,8 +93,12 @@ def text_of(shop: Workshop, image: Verified, path: str) -> str:
 
 def test_a_mod_runs_as_the_contract_says(shop: Workshop, image: Verified) -> None:
     assert text_of(shop, image, "/found").splitlines() == [
-        "0", "/workspace/mods/first", "/workspace/vllm", ".hidden run.sh ", "lo ",
-    ]  # fmt: skip
+        "0",
+        "/workspace/mods/first",
+        "/workspace/vllm",
+        ".hidden run.sh ",
+        "lo ",
+    ]
 
 
 def test_the_second_mod_sees_the_first_and_the_bytecode_follows_the_source(shop: Workshop, image: Verified) -> None:
@@ -241,8 +245,11 @@ def test_fixed_memory_reserves_what_is_asked(release: Callable[..., Path], versi
 
 def function(path: Path, name: str) -> Callable[..., int]:
     """One function of a module that cannot be imported here, its annotations left out."""
-    found = next(node for node in ast.parse(path.read_text(encoding="utf-8")).body
-                 if isinstance(node, ast.FunctionDef) and node.name == name)  # fmt: skip
+    found = next(
+        node
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef) and node.name == name
+    )
     for argument in found.args.args:
         argument.annotation = None
     names: dict[str, Any] = {"math": __import__("math"), "format_gib": lambda size: f"{size / 2**30:.2f}"}
@@ -271,8 +278,12 @@ def test_autoround_hands_transformers_a_set(release: Callable[..., Path], versio
     after = [path.read_text(encoding="utf-8") for path in files]
     assert said.count("is a set now") == (2 if needed else 0)
     assert (before != after) == needed
-    keys = [node.value for text in after for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Assign)
-            and "ignore_keys_at_rope_validation" in ast.unparse(node.targets[0])]  # fmt: skip
+    keys = [
+        node.value
+        for text in after
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Assign) and "ignore_keys_at_rope_validation" in ast.unparse(node.targets[0])
+    ]
     assert [type(key) for key in keys] == [ast.Set, ast.Set]
     assert run_mod("qwen3.5-autoround", site).count("already") == 2
 
@@ -280,8 +291,9 @@ def test_autoround_hands_transformers_a_set(release: Callable[..., Path], versio
 SHARED_MEMORY = 101_376
 
 
-@pytest.mark.parametrize(("engine", "version"), [("vllm", "0.24.0"), ("vllm", "0.33.0"), ("sglang", "0.5.10"),
-                                                 ("sglang", "0.5.23")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("engine", "version"), [("vllm", "0.24.0"), ("vllm", "0.33.0"), ("sglang", "0.5.10"), ("sglang", "0.5.23")]
+)
 def test_moe_configs_lie_where_the_engine_looks_and_fit(
     release: Callable[..., Path], engine: str, version: str
 ) -> None:
@@ -341,7 +353,7 @@ SAME = {
         {"role": "assistant", "content": "x", "reasoning_content": "y"},
         {"role": "user", "content": "<tool_response>\nz\n</tool_response>"},
     ],
-}  # fmt: skip
+}
 REFUSED = {
     "late system": [{"role": "user", "content": "1"}, {"role": "system", "content": "new rule"}],
     "two systems": [{"role": "system", "content": c} for c in ("a", "b")] + [{"role": "user", "content": "1"}],

@@ -141,8 +141,10 @@ def test_a_named_project_comes_from_its_index_alone_and_nothing_else_does(
 
 
 def test_without_an_index_of_its_own_torch_comes_from_the_main_one(tmp_path: Path, served: dict[str, Served]) -> None:
-    recipe = recipe_for(served["vendor"].url, RECIPE[RECIPE.index("indexes:") : RECIPE.index("layers:")]
-                        .replace("URL", served["vendor"].url))  # fmt: skip
+    recipe = recipe_for(
+        served["vendor"].url,
+        RECIPE[RECIPE.index("indexes:") : RECIPE.index("layers:")].replace("URL", served["vendor"].url),
+    )
     assert (of(locked(tmp_path, served, recipe), "torch").version, served["vendor"].asked) == ("2.9.1", set())
     torch = of(locked(tmp_path, served, recipe), "torch")
     assert torch.cuda == "none"
@@ -195,11 +197,14 @@ def test_a_withdrawn_release_is_refused_unless_the_recipe_says_why(tmp_path: Pat
 @pytest.mark.parametrize(
     ("wanted", "sentence"),
     [
-        ("torch==2.8]", "all versions of serving depend on torch==2.9.1 and the-recipe depends on serving==1; "
-                        "and the-recipe depends on torch==2.8"),
+        (
+            "torch==2.8]",
+            "all versions of serving depend on torch==2.9.1 and the-recipe depends on serving==1; "
+            "and the-recipe depends on torch==2.8",
+        ),
         ("torch==2.9.1, helper==7]", "there is no version of helper==7 and the-recipe depends on helper==7"),
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_one_sentence(
     tmp_path: Path, served: dict[str, Served], wanted: str, sentence: str
 ) -> None:

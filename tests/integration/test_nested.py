@@ -71,8 +71,12 @@ def project(root: Path) -> str:
     cutlass = commit(
         root, "/hub/cutlass.git", {"include/cutlass.h": "4", "docs/a": ""}, {"lib/deep": ("../deep.git", deep)}
     )
-    links = {"third/cutlass": ("../cutlass.git", cutlass), "third/gone": ("../gone.git", "3" * 40),
-             "third/lost": ("../deep.git", "4" * 40), "third/odd": ("ext::sh -c true", deep)}  # fmt: skip
+    links = {
+        "third/cutlass": ("../cutlass.git", cutlass),
+        "third/gone": ("../gone.git", "3" * 40),
+        "third/lost": ("../deep.git", "4" * 40),
+        "third/odd": ("ext::sh -c true", deep),
+    }
     wanted = commit(root, "/hub/project.git", {"csrc/a.cu": "a", "README.md": ""}, links)
     commit(root, "/hub/project.git", {"csrc/a.cu": "newer"}, {})
     return wanted
@@ -95,8 +99,14 @@ def test_a_commit_and_the_submodules_that_are_named_are_one_tree(
     assert names(store, alone) == {"csrc/a.cu", "README.md", ".gitmodules"}
     assert alone.checkout
     assert alone.checkout.commit == wanted.pin
-    one = {"csrc/a.cu", "README.md", ".gitmodules", "third/cutlass/include/cutlass.h", "third/cutlass/docs/a",
-           "third/cutlass/.gitmodules"}  # fmt: skip
+    one = {
+        "csrc/a.cu",
+        "README.md",
+        ".gitmodules",
+        "third/cutlass/include/cutlass.h",
+        "third/cutlass/docs/a",
+        "third/cutlass/.gitmodules",
+    }
     assert names(store, resolve(store, env, NAME, wanted)) == one
     both = replace(wanted, submodules=("third/cutlass/lib/deep", "third/cutlass"))
     assert names(store, resolve(store, env, NAME, both)) == {*one, "third/cutlass/lib/deep/deep.h"}
@@ -165,9 +175,14 @@ def recipe_of(tmp_path: Path, commit: str, submodules: str = "[third/cutlass]") 
 
 def lock_of(recipe: Recipe, store: Store, env: dict[str, str], old: Lock | None = None) -> Lock:
     """A lock of nothing but the sources from git."""
-    return Lock(input_digest=input_digest(recipe), base_digest=base_digest(recipe), created=datetime.date(2026, 1, 2),
-                debs=LockedDebs(image={}, build={}), wheels=LockedWheels(image={}, tools={}),
-                sdists={**lock_checkouts(recipe, old, store, env)})  # fmt: skip
+    return Lock(
+        input_digest=input_digest(recipe),
+        base_digest=base_digest(recipe),
+        created=datetime.date(2026, 1, 2),
+        debs=LockedDebs(image={}, build={}),
+        wheels=LockedWheels(image={}, tools={}),
+        sdists={**lock_checkouts(recipe, old, store, env)},
+    )
 
 
 def test_a_commit_that_is_locked_is_not_asked_for_again(

@@ -18,7 +18,7 @@ from gb10.engine.reach import find
 from gb10.errors import BuildError, PatchError
 from gb10.lock.lockfile import load_lock, lock_path
 from gb10.patches.selection import plan_patches
-from gb10.patches.tree import open_tree
+from gb10.patches.source_tree import open_tree
 from gb10.patches.write import file_diff
 from gb10.plan.dag import plan_image
 from gb10.plan.options import PatchUse

@@ -179,10 +179,21 @@ def test_the_same_again_builds_nothing(shop: Workshop, image: Verified) -> None:
 
 
 def test_a_receipt_holds_only_while_the_engine_has_that_image_under_every_tag(image: Verified, tmp_path: Path) -> None:
-    receipt = Receipt(host=image.host, id=image.id, tags=image.tags, proof=image.proof, digest=image.digest,
-                      summary=("unchanged",), document={"hit": True})  # fmt: skip
-    others = (replace(receipt, id="sha256:0"), replace(receipt, tags=(*image.tags, "gb10/test:none")),
-              replace(receipt, host="unix:///nowhere"), replace(receipt, proof=str(tmp_path / "none")))  # fmt: skip
+    receipt = Receipt(
+        host=image.host,
+        id=image.id,
+        tags=image.tags,
+        proof=image.proof,
+        digest=image.digest,
+        summary=("unchanged",),
+        document={"hit": True},
+    )
+    others = (
+        replace(receipt, id="sha256:0"),
+        replace(receipt, tags=(*image.tags, "gb10/test:none")),
+        replace(receipt, host="unix:///nowhere"),
+        replace(receipt, proof=str(tmp_path / "none")),
+    )
     for one, found in ((receipt, receipt), *((other, None) for other in others)):
         write_receipt(tmp_path / "receipt", one)
         assert read_receipt(tmp_path / "receipt") == found

@@ -40,8 +40,9 @@ NOWHERE = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0"}
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     env = dict(os.environ)
-    return Workshop(env=env, store=Store(tmp_path_factory.mktemp("store")), talk=Talk(env, verbosity=0),
-                    catalog=Catalog(ROOT))  # fmt: skip
+    return Workshop(
+        env=env, store=Store(tmp_path_factory.mktemp("store")), talk=Talk(env, verbosity=0), catalog=Catalog(ROOT)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +52,15 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Recipe, Lock
     path.write_text(RECIPE, encoding="utf-8")
     recipe, none = load_recipe(path), {"arm64": (), "amd64": ()}
     lock = Lock.model_validate(
-        {"input_digest": input_digest(recipe), "base_digest": base_digest(recipe), "created": datetime.date(2026, 1, 2),
-         "debs": {"image": none, "build": none}, "wheels": {"image": none, "tools": none}, "sdists": {}}
-    )  # fmt: skip
+        {
+            "input_digest": input_digest(recipe),
+            "base_digest": base_digest(recipe),
+            "created": datetime.date(2026, 1, 2),
+            "debs": {"image": none, "build": none},
+            "wheels": {"image": none, "tools": none},
+            "sdists": {},
+        }
+    )
     return path, recipe, lock
 
 

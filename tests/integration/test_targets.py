@@ -27,11 +27,16 @@ from tests.integration.debian_git import put_on_path
 pytestmark = pytest.mark.integration
 
 TARGETS = {
-    "deepgemm": ("_deep_gemm_C",), "deepselect": ("_deepselect_C",), "flashkda": ("_flashkda_C",),
-    "flashmla": ("_flashmla_C", "_flashmla_extension_C"), "fmha_sm100": ("fmha_sm100",), "qutlass": ("_qutlass_C",),
-    "tml_fa4": ("tml_fa4",), "triton_kernels": ("triton_kernels",),
+    "deepgemm": ("_deep_gemm_C",),
+    "deepselect": ("_deepselect_C",),
+    "flashkda": ("_flashkda_C",),
+    "flashmla": ("_flashmla_C", "_flashmla_extension_C"),
+    "fmha_sm100": ("fmha_sm100",),
+    "qutlass": ("_qutlass_C",),
+    "tml_fa4": ("tml_fa4",),
+    "triton_kernels": ("triton_kernels",),
     "vllm_flash_attn": ("_vllm_fa4_cutedsl_C", "_vllm_fa2_C", "_vllm_fa3_C"),
-}  # fmt: skip
+}
 SMALL = ("spinloop", "fs_io_C")  # no GPU code: the whole way in seconds of compiling
 
 

@@ -101,7 +101,9 @@ def test_what_was_edited_is_what_is_grafted_and_compiled(machine: Workshop, chec
     plan = planned(machine, f"vllm={checkout}")
     uses = [use for use in plan.options.patches_of("vllm") if use.taken]
     assert [(use.name, use.installable, use.compiled) for use in uses] == [
-        ("checkout.patch", True, False), ("checkout-compiled.patch", False, True)]  # fmt: skip
+        ("checkout.patch", True, False),
+        ("checkout-compiled.patch", False, True),
+    ]
     tree = opened("vllm", "0.33.0").tree
     with zipfile.ZipFile(tmp_path / WHEEL, "w") as wheel:
         for name in ("vllm/envs.py", "vllm/__init__.py"):

@@ -205,8 +205,12 @@ def test_credentials_are_those_of_dockers_own_stores(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with registry(shop.store, tmp_path, USERS) as asking:
         written = {"auth": b64encode(f"me:{PASSWORD}".encode()).decode()}
-        configs: tuple[dict[str, object], ...] = ({}, {"auths": {asking.host: written}}, {"credsStore": "gb10-test"},
-                   {"credHelpers": {asking.host: "gb10-test"}})  # fmt: skip
+        configs: tuple[dict[str, object], ...] = (
+            {},
+            {"auths": {asking.host: written}},
+            {"credsStore": "gb10-test"},
+            {"credHelpers": {asking.host: "gb10-test"}},
+        )
         for number, config in enumerate(configs):
             (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
             mine = replace(shop, env={**shop.env, "DOCKER_CONFIG": str(tmp_path)})

@@ -33,8 +33,10 @@ SIZE = '{"kind": "size", "kernel": "k", "bytes": 76000, "limit": 101376, "stages
 RIGHT = '{"kind": "result", "kernel": "k", "error": 1.7e-03, "limit": 1e-02, "said": "", "ok": true}\n'
 WRONG = '{"kind": "result", "kernel": "k", "error": 1.0e+30, "limit": 1e-02, "said": "no launch", "ok": false}\n'
 GPU = '{"kind": "gpu", "name": "A GPU", "capability": "12.1", "multiprocessors": 48, "gb10": true}\n'
-TIME = ('{"kind": "time", "kernel": "k", "shape": "dense", "m": 1, "n": 2, "k": 3, "experts": 1, "ms": 2.5, '
-        '"tflops": 100.0, "of_peak": 0.2, "published": 200.0}\n')  # fmt: skip
+TIME = (
+    '{"kind": "time", "kernel": "k", "shape": "dense", "m": 1, "n": 2, "k": 3, "experts": 1, "ms": 2.5, '
+    '"tflops": 100.0, "of_peak": 0.2, "published": 200.0}\n'
+)
 NO_GPU = '{"kind": "not-run", "what": "results and times", "why": "there is no GPU"}\n'
 PROGRAM = BuiltProgram(name="gemm", key="0" * 64, path=Path("/store/gemm"), checks=(), hit=False)
 
@@ -128,7 +130,11 @@ def test_a_program_takes_the_compilers_and_the_patches_of_cutlass_alone() -> Non
     assert [step.name for step in plan.steps] == ["base-build", "tools", "gemm"]
     assert plan.options.patches == PATCHES[:1]
     assert {file.filename.split("-")[0] for file in plan.step("gemm").files} == {
-        "flashinfer_python", "nvidia_cuda_cccl", "nvidia_cuda_crt", "nvidia_cuda_runtime"}  # fmt: skip
+        "flashinfer_python",
+        "nvidia_cuda_cccl",
+        "nvidia_cuda_crt",
+        "nvidia_cuda_runtime",
+    }
 
 
 def test_the_key_moves_with_what_is_compiled_and_with_nothing_else() -> None:

@@ -29,8 +29,14 @@ Labels:
 
 
 def engine(builder: str | None, *, containerd: bool = False, kind: Literal["user", "embedded"] = "embedded") -> Engine:
-    return Engine(kind=kind, endpoint=Endpoint(host="unix:///x", origin=kind), version="26", api="1.45",
-                  containerd=containerd, builder=builder)  # fmt: skip
+    return Engine(
+        kind=kind,
+        endpoint=Endpoint(host="unix:///x", origin=kind),
+        version="26",
+        api="1.45",
+        containerd=containerd,
+        builder=builder,
+    )
 
 
 def test_every_node_of_a_builder_counts() -> None:

@@ -63,9 +63,13 @@ def test_a_file_is_read_without_its_comments(tmp_path: Path) -> None:
     path = tmp_path / "flashkda.cmake"
     path.write_text(PLAIN, encoding="utf-8")
     assert cmake_nested.read(path) == Nested(
-        name="flashkda", url="https://git.invalid/FlashKDA.git", pin=SHA, submodules=("cutlass", "third-party/deep"),
-        variable="FLASH_KDA_SRC_DIR", targets=("_flashkda_C",)
-    )  # fmt: skip
+        name="flashkda",
+        url="https://git.invalid/FlashKDA.git",
+        pin=SHA,
+        submodules=("cutlass", "third-party/deep"),
+        variable="FLASH_KDA_SRC_DIR",
+        targets=("_flashkda_C",),
+    )
 
 
 def test_variables_are_followed_and_what_is_for_rocm_is_not(tmp_path: Path) -> None:
@@ -144,10 +148,19 @@ def test_a_pin_is_named_as_the_schema_takes_it_and_by_nothing_else(pin: str) -> 
                 Source.model_validate({"git": "https://git.invalid/a", name: pin})
 
 
-@pytest.mark.parametrize(("pin", "named", "fits"), [
-    (SHA, SHA, True), (SHA, SHA[:12], True), (OTHER, SHA[:12], False), (SHA, "main", True), (SHA, "v1.0-rc1", True),
-    ("v1.0", "main", False), (SHA, "v1.0", False), ("v1.0", "v1.0", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pin", "named", "fits"),
+    [
+        (SHA, SHA, True),
+        (SHA, SHA[:12], True),
+        (OTHER, SHA[:12], False),
+        (SHA, "main", True),
+        (SHA, "v1.0-rc1", True),
+        ("v1.0", "main", False),
+        (SHA, "v1.0", False),
+        ("v1.0", "v1.0", True),
+    ],
+)
 def test_a_full_commit_is_what_a_short_one_or_a_branch_names(pin: str, named: str, fits: bool) -> None:
     assert cmake_nested.meets(pin, named) == fits
 
@@ -169,9 +182,11 @@ def test_what_is_left_out_of_all_is_told_with_its_reason(tmp_path: Path) -> None
     asked = project(tmp_path, ("flashkda", SHA, "/n"), flashkda=PLAIN, triton_kernels=BY_VARIABLE)
     nested = cmake_nested.hand_in(asked)[1]
     assert cmake_nested.left_out(["_C", "_flashkda_C"], nested, asked) == {
-        **dict.fromkeys(("triton_kernels", "_fa2_C", "_fa3_C"),
-                        "of triton_kernels, not handed in: upstream's wheel has what there is"),
+        **dict.fromkeys(
+            ("triton_kernels", "_fa2_C", "_fa3_C"),
+            "of triton_kernels, not handed in: upstream's wheel has what there is",
+        ),
         "rust": "Rust, no target of CMake's: from upstream's wheel",
-    }  # fmt: skip
+    }
     why = cmake_nested.left_out(["_C"], nested, asked)["_flashkda_C"]
     assert why.startswith("of flashkda, not compiled by CMake for 12.1f: ")

@@ -70,8 +70,16 @@ def asked_for(tmp_path: Path, targets: str) -> argparse.Namespace:
 @pytest.fixture
 def nested() -> list[Nested]:
     """A project that is not handed in."""
-    return [Nested(name="flashkda", url="https://git.invalid/a", pin="1a" * 20, submodules=(), variable="A_SRC_DIR",
-                   targets=("_flashkda_C",))]  # fmt: skip
+    return [
+        Nested(
+            name="flashkda",
+            url="https://git.invalid/a",
+            pin="1a" * 20,
+            submodules=(),
+            variable="A_SRC_DIR",
+            targets=("_flashkda_C",),
+        )
+    ]
 
 
 def test_all_is_every_target_that_cmake_compiles_and_what_is_left_out_is_told(

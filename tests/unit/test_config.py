@@ -68,9 +68,21 @@ def test_a_compile_cache_that_ccache_can_ask(value: str) -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["secret", "file:///secret", "rediss://secret@h", "https://secret@h", "redis+unix:///secret", "redis://a:secret!@h",
-     "redis://h|secret", "redis://h secret", "redis://h\nsecret = 1", "redis://", "http://${secret}", "redis://h:99999"],
-)  # fmt: skip
+    [
+        "secret",
+        "file:///secret",
+        "rediss://secret@h",
+        "https://secret@h",
+        "redis+unix:///secret",
+        "redis://a:secret!@h",
+        "redis://h|secret",
+        "redis://h secret",
+        "redis://h\nsecret = 1",
+        "redis://",
+        "http://${secret}",
+        "redis://h:99999",
+    ],
+)
 def test_another_compile_cache_is_refused_and_not_repeated(value: str) -> None:
     with pytest.raises(UsageError, match="compile-cache must be") as caught:
         with_settings({"GB10_COMPILE_CACHE": value})

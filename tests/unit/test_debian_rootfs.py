@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gb10.debian.accounts import User
-from gb10.debian.linker import ENTRY, HEADER, Library, render_cache, version_key
-from gb10.debian.rootfs import is_dropped, merged, write_rootfs
-from gb10.debian.stanza import parse, render
 from gb10.errors import BuildError, FetchError
+from gb10.rootfs.accounts import User
+from gb10.rootfs.linker import ENTRY, HEADER, Library, render_cache, version_key
+from gb10.rootfs.unpack import is_dropped, merged, write_rootfs
+from gb10.sources.debian.stanza import parse, render
 
 EPOCH = 1_700_000_000
 Files = Mapping[str, str]
@@ -110,9 +110,13 @@ def test_documents_are_dropped_but_for_licences(tmp_path: Path) -> None:
 
 def test_database_says_installed_with_conffiles_scripts_and_triggers(tmp_path: Path) -> None:
     package = deb(
-        tmp_path, "svc", {"etc/svc": "hello"}, conffiles="/etc/svc\n", postinst="#!/bin/sh\n",
+        tmp_path,
+        "svc",
+        {"etc/svc": "hello"},
+        conffiles="/etc/svc\n",
+        postinst="#!/bin/sh\n",
         triggers="# none\ninterest-noawait /usr/lib32\ninterest ldconfig\n",
-    )  # fmt: skip
+    )
     rootfs(tmp_path, package)
     status = next(one for one in parse(text(tmp_path, "var/lib/dpkg/status")) if one["Package"] == "svc")
     assert status["Status"] == "install ok installed"

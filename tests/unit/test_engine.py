@@ -110,5 +110,13 @@ def _request(
     output: str | None = None,
     out: Path | None = None,
 ) -> BuildRequest:
-    return BuildRequest(dockerfile=Path("/D"), target="final", platform="linux/arm64", contexts=contexts or {},
-                        secrets=secrets or {}, tags=tags, output=output, out=out)  # fmt: skip
+    return BuildRequest(
+        dockerfile=Path("/D"),
+        target="final",
+        platform="linux/arm64",
+        contexts=contexts or {},
+        secrets=secrets or {},
+        tags=tags,
+        output=output,
+        out=out,
+    )

@@ -27,10 +27,28 @@ def test_a_reference_is_completed(written: str, whole: str) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        "", ":1", "x:", "x:-1", f"x:{'a' * 129}", "My-Vllm", "a//b", "/a", "a/", "a b", "x:a:b", "-reg.example/x",
-        "reg:port/x", "x@sha256:" + "0" * 64, "0" * 64, "a___b", "a" * 256, "x\n", "x:1\n", "https://reg.example/x",
+        "",
+        ":1",
+        "x:",
+        "x:-1",
+        f"x:{'a' * 129}",
+        "My-Vllm",
+        "a//b",
+        "/a",
+        "a/",
+        "a b",
+        "x:a:b",
+        "-reg.example/x",
+        "reg:port/x",
+        "x@sha256:" + "0" * 64,
+        "0" * 64,
+        "a___b",
+        "a" * 256,
+        "x\n",
+        "x:1\n",
+        "https://reg.example/x",
     ],
-)  # fmt: skip
+)
 def test_what_the_engine_would_refuse_is_refused_with_a_hint(wrong: str) -> None:
     with pytest.raises(UsageError) as caught:
         check_reference(wrong)

@@ -5,8 +5,18 @@ import pytest
 from gb10 import errors
 from gb10.errors import ERRORS, Gb10Error
 
-CODES = {1: "bug", 2: "usage", 3: "empty", 4: "lock", 5: "fetch", 6: "patch", 7: "engine", 8: "build", 9: "verify",
-         10: "publish"}  # fmt: skip
+CODES = {
+    1: "bug",
+    2: "usage",
+    3: "empty",
+    4: "lock",
+    5: "fetch",
+    6: "patch",
+    7: "engine",
+    8: "build",
+    9: "verify",
+    10: "publish",
+}
 
 
 def test_each_error_has_a_code_and_a_kind_of_its_own() -> None:

@@ -66,9 +66,14 @@ def moved(before: Plan, after: Plan) -> set[str]:
 
 @pytest.mark.parametrize(
     "file",
-    ["units/moe/a-new-one.cu", "units/moe/ops.cpp", "inside/extension.py",
-     "inside/gb10_kernels.py", "inside/pack_extension.py"],
-)  # fmt: skip
+    [
+        "units/moe/a-new-one.cu",
+        "units/moe/ops.cpp",
+        "inside/extension.py",
+        "inside/gb10_kernels.py",
+        "inside/pack_extension.py",
+    ],
+)
 def test_a_file_of_our_kernels_moves_their_wheel_alone(recipe: Recipe, lock: Lock, file: str) -> None:
     toolkit = Catalog(ROOT).toolkit
     changed = replace(toolkit, digests={**toolkit.digests, file: "0" * 64})
@@ -104,8 +109,10 @@ def test_a_cutlass_from_git_is_a_source_of_its_own(recipe: Recipe, lock: Lock) -
 
 
 def test_the_torch_that_we_link_against_moves_ours(recipe: Recipe, lock: Lock) -> None:
-    files = tuple(wheel.model_copy(update={"sha256": "0" * 64}) if wheel.name == "torch" else wheel
-                  for wheel in lock.wheels.image["arm64"])  # fmt: skip
+    files = tuple(
+        wheel.model_copy(update={"sha256": "0" * 64}) if wheel.name == "torch" else wheel
+        for wheel in lock.wheels.image["arm64"]
+    )
     after = lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": {"arm64": files}})})
     assert moved(make(recipe, lock), make(recipe, after)) == {*MOVED, "layer-torch"}
 
@@ -142,9 +149,15 @@ def test_each_flag_rebuilds_its_own_wheel(recipe: Recipe, lock: Lock) -> None:
 
 @pytest.mark.parametrize(
     ("condition", "version", "answer"),
-    [(">=4.5", "4.5.0", True), (">=4.5", "4.4.2", False), (">=4.5", "4.10.0", True), ("<4.6", "4.6.0", False),
-     ("==4.5", "4.5.0", True), (" <= 4.5", "4.5.1", False)],
-)  # fmt: skip
+    [
+        (">=4.5", "4.5.0", True),
+        (">=4.5", "4.4.2", False),
+        (">=4.5", "4.10.0", True),
+        ("<4.6", "4.6.0", False),
+        ("==4.5", "4.5.0", True),
+        (" <= 4.5", "4.5.1", False),
+    ],
+)
 def test_conditions_on_a_version(condition: str, version: str, answer: bool) -> None:
     assert extension.holds(version, condition) is answer
 
@@ -184,8 +197,9 @@ def test_gpu_code_is_compiled_first_and_headers_are_no_units(tmp_path: Path) -> 
 
 
 def test_one_object_a_unit_and_no_undefined_symbol(tmp_path: Path) -> None:
-    options = argparse.Namespace(cutlass="/c", torch=Path("/t"), cuda_home=Path("/cuda"), cxx="g++",
-                                 gencode="arch=compute_121f,code=sm_121f")  # fmt: skip
+    options = argparse.Namespace(
+        cutlass="/c", torch=Path("/t"), cuda_home=Path("/cuda"), cxx="g++", gencode="arch=compute_121f,code=sm_121f"
+    )
     text = extension.ninja_file([Path("/u/b.cu"), Path("/u/a.cpp")], "m", tmp_path / "m.so", options)
     assert "build m/b.cu.o: cu /u/b.cu\nbuild m/a.cpp.o: cpp /u/a.cpp\n" in text
     assert f"build {tmp_path}/m.so: link m/b.cu.o m/a.cpp.o\n" in text
@@ -198,8 +212,19 @@ def pack(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, manifest: Mapping[str,
     library.parent.mkdir(parents=True, exist_ok=True)
     library.write_bytes(Path(sys.executable).resolve().read_bytes())
     (tmp_path / "built/manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    argv = ["pack_extension.py", "--built", tmp_path / "built", "--key", "0123abcd", "--machine", platform.machine(),
-            "--epoch", 315_532_800, "--out", tmp_path / "out"]  # fmt: skip
+    argv = [
+        "pack_extension.py",
+        "--built",
+        tmp_path / "built",
+        "--key",
+        "0123abcd",
+        "--machine",
+        platform.machine(),
+        "--epoch",
+        315_532_800,
+        "--out",
+        tmp_path / "out",
+    ]
     monkeypatch.setattr(sys, "argv", [str(word) for word in argv])
     monkeypatch.syspath_prepend(ROOT / "gb10/inside")  # where a stage's scripts find each other
     pack_extension.main()

@@ -55,8 +55,10 @@ def store(tmp_path: Path) -> Store:
 
 def states(store: Store) -> dict[str, list[bool | None]]:
     found = entries(store, {})
-    return {room: sorted((damaged(one) for one in found if one.room == room), key=str)
-            for room in ("downloads", "wheels", "scans")}  # fmt: skip
+    return {
+        room: sorted((damaged(one) for one in found if one.room == room), key=str)
+        for room in ("downloads", "wheels", "scans")
+    }
 
 
 def test_damage_is_found_by_name_and_by_seal(store: Store) -> None:

@@ -23,8 +23,11 @@ from gb10.recipe.locked import Lock
 from gb10.request.planning import with_targets
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
-WHEELS = {"flashinfer-jit-cache": "wheel.Dockerfile.j2", "gb10-kernels": "wheel.Dockerfile.j2",
-          "vllm": "targets.Dockerfile.j2"}  # fmt: skip
+WHEELS = {
+    "flashinfer-jit-cache": "wheel.Dockerfile.j2",
+    "gb10-kernels": "wheel.Dockerfile.j2",
+    "vllm": "targets.Dockerfile.j2",
+}
 BLANK = "0" * 64
 
 Inputs = tuple[Recipe, Lock, Toolkit, Options]
@@ -56,8 +59,9 @@ def locked(part: str, machine: str, name: str) -> Change:
         room, kind = part.split(".")
         files = getattr(getattr(lock, room), kind)
         assert name in [file.name for file in files[machine]]
-        other = tuple(file.model_copy(update={"sha256": BLANK}) if file.name == name else file
-                      for file in files[machine])  # fmt: skip
+        other = tuple(
+            file.model_copy(update={"sha256": BLANK}) if file.name == name else file for file in files[machine]
+        )
         moved = getattr(lock, room).model_copy(update={kind: {**files, machine: other}})
         return recipe, lock.model_copy(update={room: moved}), toolkit, options
 
@@ -110,8 +114,11 @@ ALL = {AOT, OURS, PROJECT}
         pytest.param(source("flashinfer-python"), ALL, id="source"),  # of all: it brings the CUTLASS, too
         pytest.param(source("vllm"), {PROJECT}, id="engine's source"),
         pytest.param(patch(source="flashinfer", project="flashinfer-python"), {AOT}, id="patch of FlashInfer"),
-        pytest.param(patch(source="cutlass", project="flashinfer-python", folder="3rdparty/cutlass"), {OURS, PROJECT},
-                     id="patch of CUTLASS"),
+        pytest.param(
+            patch(source="cutlass", project="flashinfer-python", folder="3rdparty/cutlass"),
+            {OURS, PROJECT},
+            id="patch of CUTLASS",
+        ),
         pytest.param(patch(source="vllm", project="vllm", compiled=True), {PROJECT}, id="patch of vLLM"),
         pytest.param(arch("12.1a"), ALL, id="arch"),
         pytest.param(locked("wheels.tools", "amd64", "nvidia-cuda-nvcc"), ALL, id="CUDA compiler"),
@@ -134,7 +141,7 @@ ALL = {AOT, OURS, PROJECT}
         pytest.param(template("stages.j2"), ALL, id="template of the stages"),
         pytest.param(template("image.Dockerfile.j2"), set(), id="template of the image"),
     ],
-)  # fmt: skip
+)
 def test_an_input_moves_what_is_compiled_with_it(
     inputs: Inputs, before: dict[str, str], change: Change, moves: set[str]
 ) -> None:
@@ -157,11 +164,23 @@ def test_neither_place_nor_time_nor_locale_nor_jobs_nor_order_moves_a_key(tmp_pa
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, target)
         os.utime(target, (0, 86_400))
-    other = planned(copy, TZ="Asia/Kolkata", LC_ALL="tr_TR.UTF-8", USER="somebody", LOGNAME="somebody", GB10_JOBS="7",
-                    PYTHONHASHSEED="7", SOURCE_DATE_EPOCH="1", XDG_CACHE_HOME=str(tmp_path / "cache"))  # fmt: skip
+    other = planned(
+        copy,
+        TZ="Asia/Kolkata",
+        LC_ALL="tr_TR.UTF-8",
+        USER="somebody",
+        LOGNAME="somebody",
+        GB10_JOBS="7",
+        PYTHONHASHSEED="7",
+        SOURCE_DATE_EPOCH="1",
+        XDG_CACHE_HOME=str(tmp_path / "cache"),
+    )
     assert other == planned(ROOT, PYTHONHASHSEED="1")
 
 
 def _ours(path: Path) -> bool:
-    return path.relative_to(ROOT).parts[0] in ("gb10", "recipes", "templates", "patches", "kernels", "benches", "mods",
-                                                "bootstrap") and "__pycache__" not in path.parts  # fmt: skip
+    return (
+        path.relative_to(ROOT).parts[0]
+        in ("gb10", "recipes", "templates", "patches", "kernels", "benches", "mods", "bootstrap")
+        and "__pycache__" not in path.parts
+    )

@@ -25,24 +25,36 @@ def names(config: dict[str, Any]) -> list[str]:
     [
         (PLAIN, ["cascade", *BOTH]),
         ({"text_config": PLAIN, "model_type": "a-vision-model"}, ["cascade", *BOTH]),
-        (PLAIN | {"head_dim": 256, "dtype": "float16"},
-         ["cascade", "attention-float16-float16-256-256", "attention-float16-float8_e4m3fn-256-256"]),
+        (
+            PLAIN | {"head_dim": 256, "dtype": "float16"},
+            ["cascade", "attention-float16-float16-256-256", "attention-float16-float8_e4m3fn-256-256"],
+        ),
         (PLAIN | {"quantization_config": NVFP4}, ["cascade", "fp4_gemm_cutlass_sm120", *BOTH]),
-        (PLAIN | {"quantization_config": NVFP4, "num_experts": 128},
-         ["cascade", "fp4_gemm_cutlass_sm120", "fused_moe_120", *BOTH]),
+        (
+            PLAIN | {"quantization_config": NVFP4, "num_experts": 128},
+            ["cascade", "fp4_gemm_cutlass_sm120", "fused_moe_120", *BOTH],
+        ),
         (PLAIN | {"quantization_config": STATIC, "num_local_experts": 8}, ["cascade", "fused_moe_120", *BOTH]),
-        (PLAIN | {"quantization_config": {"quant_method": "fp8", "activation_scheme": "static"}, "num_experts": 8},
-         ["cascade", "fused_moe_120", *BOTH]),
-        (PLAIN | {"quantization_config": {"producer": {}, "quantization": {"quant_algo": "NVFP4"}}},
-         ["cascade", "fp4_gemm_cutlass_sm120", *BOTH]),
+        (
+            PLAIN | {"quantization_config": {"quant_method": "fp8", "activation_scheme": "static"}, "num_experts": 8},
+            ["cascade", "fused_moe_120", *BOTH],
+        ),
+        (
+            PLAIN | {"quantization_config": {"producer": {}, "quantization": {"quant_algo": "NVFP4"}}},
+            ["cascade", "fp4_gemm_cutlass_sm120", *BOTH],
+        ),
         (PLAIN | {"text_config": None}, ["cascade", *BOTH]),
-        (PLAIN | {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}, "num_experts": 8},
-         ["cascade", *BOTH]),
+        (
+            PLAIN | {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}, "num_experts": 8},
+            ["cascade", *BOTH],
+        ),
         (PLAIN | LATENT, ["cascade", "attention-bfloat16-latent-512-64", "attention-bfloat16-bfloat16-192-128"]),
-        (PLAIN | LATENT | {"index_topk": 2048}, ["cascade", "sparse_mla_sm120", "attention-bfloat16-latent-512-64",
-                                                  "attention-bfloat16-bfloat16-192-128"]),
+        (
+            PLAIN | LATENT | {"index_topk": 2048},
+            ["cascade", "sparse_mla_sm120", "attention-bfloat16-latent-512-64", "attention-bfloat16-bfloat16-192-128"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_a_config_asks_for(config: dict[str, Any], expected: list[str]) -> None:
     assert names(config) == expected
 

@@ -97,8 +97,13 @@ def test_a_command_with_mods_has_no_receipt() -> None:
 
 
 def engine(kind: str) -> Engine:
-    return Engine(kind="embedded" if kind == "embedded" else "user", endpoint=Endpoint(host="unix:///x", origin=kind),
-                  version="26", api="1.44", containerd=False)  # fmt: skip
+    return Engine(
+        kind="embedded" if kind == "embedded" else "user",
+        endpoint=Endpoint(host="unix:///x", origin=kind),
+        version="26",
+        api="1.44",
+        containerd=False,
+    )
 
 
 def test_only_a_declared_network_is_given() -> None:
@@ -111,8 +116,11 @@ def test_only_a_declared_network_is_given() -> None:
 
 
 def test_the_index_is_pips_and_folders_of_this_machine_stay_here() -> None:
-    env = {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "https://i.invalid/simple",
-           "PIP_EXTRA_INDEX_URL": "https://e.invalid/simple file:///opt/simple"}  # fmt: skip
+    env = {
+        "PIP_CONFIG_FILE": "/dev/null",
+        "PIP_INDEX_URL": "https://i.invalid/simple",
+        "PIP_EXTRA_INDEX_URL": "https://e.invalid/simple file:///opt/simple",
+    }
     found = index_variables(env)
     assert found["PIP_INDEX_URL"] == found["UV_DEFAULT_INDEX"] == "https://i.invalid/simple"
     assert found["PIP_EXTRA_INDEX_URL"] == "https://e.invalid/simple"
@@ -120,8 +128,13 @@ def test_the_index_is_pips_and_folders_of_this_machine_stay_here() -> None:
 
 def test_the_proxies_of_this_machine_go_with_the_index() -> None:
     proxies = {"HTTP_PROXY": "http://u:p@a.invalid", "https_proxy": "http://b.invalid", "NO_PROXY": "c.invalid"}
-    env = {"PIP_CONFIG_FILE": "/dev/null", "PIP_INDEX_URL": "https://i.invalid/simple", **proxies, "http_proxy": "",
-           "HOME": "/home/x"}  # fmt: skip
+    env = {
+        "PIP_CONFIG_FILE": "/dev/null",
+        "PIP_INDEX_URL": "https://i.invalid/simple",
+        **proxies,
+        "http_proxy": "",
+        "HOME": "/home/x",
+    }
     found = index_variables(env)
     assert {name: value for name, value in found.items() if not name.startswith(("PIP_", "UV_"))} == proxies
 

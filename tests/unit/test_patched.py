@@ -59,8 +59,15 @@ def from_git(recipe: Recipe, lock: Lock, version: str) -> tuple[Recipe, Lock]:
     source = Source(git="https://git.invalid/cutlass", tag=f"v{version}", paths=("include", "tools/util/include"))
     wheel = recipe.wheels["gb10-kernels"].model_copy(update={"source": "cutlass"})
     changes = {"sources": {**recipe.sources, "cutlass": source}, "wheels": {**recipe.wheels, "gb10-kernels": wheel}}
-    file = LockedCheckout(name="cutlass", version=version, filename=f"cutlass-{version}.tar", size=1,
-                          sha256=version[2] * 64, commit="2" * 40, input_digest="3" * 64)  # fmt: skip
+    file = LockedCheckout(
+        name="cutlass",
+        version=version,
+        filename=f"cutlass-{version}.tar",
+        size=1,
+        sha256=version[2] * 64,
+        commit="2" * 40,
+        input_digest="3" * 64,
+    )
     return recipe.model_copy(update=changes), lock.model_copy(update={"sdists": {**lock.sdists, "cutlass": file}})
 
 

@@ -22,8 +22,12 @@ NOTE = b"\\ No newline at end of file\n"
 
 def diff_of(before: bytes, after: bytes, path: str = "pkg/file.py", context: int = 3) -> bytes:
     lines = difflib.unified_diff(
-        before.decode().splitlines(keepends=True), after.decode().splitlines(keepends=True),
-        f"a/{path}", f"b/{path}", n=context)  # fmt: skip
+        before.decode().splitlines(keepends=True),
+        after.decode().splitlines(keepends=True),
+        f"a/{path}",
+        f"b/{path}",
+        n=context,
+    )
     ended = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
     return "".join(ended).encode()
 

@@ -7,7 +7,7 @@ import pytest
 from gb10.errors import Gb10Error, PatchError
 from gb10.patches.foreign import apply_foreign, find_foreign, load_foreign
 from gb10.patches.places import placed
-from gb10.patches.tree import Changed, open_tree
+from gb10.patches.source_tree import Changed, open_tree
 
 
 def diff(path: str, old: str = "a", new: str = "b") -> str:

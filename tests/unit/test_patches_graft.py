@@ -15,10 +15,16 @@ from gb10.errors import PatchError
 from gb10.patches.graft import graft, local_version
 
 KEY = "0123abcd" * 8
-FILES = {"demo/a.py": b"a = 1\n", "demo/b, c.py": b"b = 2\n" * 500, "demo/c.so": bytes(range(256)) * 40,
-         "demo-1.0.data/scripts/run": b"#!python\n", "demo-1.0.dist-info/licenses/MIT, too": b"free\n",
-         "demo/tool.sh": b"#!/bin/sh\n", "demo-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\n",
-         "demo-1.0.dist-info/METADATA": b"Name: demo\nVersion: 1.0\n\nVersion: of the text\n"}  # fmt: skip
+FILES = {
+    "demo/a.py": b"a = 1\n",
+    "demo/b, c.py": b"b = 2\n" * 500,
+    "demo/c.so": bytes(range(256)) * 40,
+    "demo-1.0.data/scripts/run": b"#!python\n",
+    "demo-1.0.dist-info/licenses/MIT, too": b"free\n",
+    "demo/tool.sh": b"#!/bin/sh\n",
+    "demo-1.0.dist-info/WHEEL": b"Wheel-Version: 1.0\n",
+    "demo-1.0.dist-info/METADATA": b"Name: demo\nVersion: 1.0\n\nVersion: of the text\n",
+}
 
 
 @pytest.fixture

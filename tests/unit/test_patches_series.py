@@ -7,7 +7,7 @@ from packaging.version import Version
 
 from gb10.errors import Gb10Error, PatchError
 from gb10.patches.series import Patch, load_series, read_series
-from gb10.patches.tree import Changed, open_tree
+from gb10.patches.source_tree import Changed, open_tree
 from gb10.patches.verdict import judge, judge_series
 
 PATCH = """From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
@@ -108,8 +108,14 @@ def test_a_defect_outside_every_range_is_told(tmp_path: Path) -> None:
 def test_a_series_is_judged_one_on_top_of_the_other(tmp_path: Path) -> None:
     second = PATCH.replace("empty", "zeros").replace("+    x = zeros(3)", "+    x = zeros(9)")
     record = RECORD.replace("empty(_)", "zeros(3)").replace("zeros(...)", "zeros(9)")
-    patches = series(tmp_path, **{"series": "0001-zeros.patch # why\n\n0002-nine.patch\n",
-                                  "0002-nine.patch": second, "0002-nine.yaml": record})  # fmt: skip
+    patches = series(
+        tmp_path,
+        **{
+            "series": "0001-zeros.patch # why\n\n0002-nine.patch\n",
+            "0002-nine.patch": second,
+            "0002-nine.yaml": record,
+        },
+    )
     tree = Changed(open_tree(tmp_path), {"demo/a.py": SOURCE.encode()})
     verdicts = judge_series(patches, Version("1.0"), tree)
     assert [verdict.outcome for verdict in verdicts] == ["applies", "applies"]
@@ -127,8 +133,15 @@ def test_variants_may_not_overlap_and_the_right_one_is_taken(tmp_path: Path) -> 
 
 
 def test_a_folder_adds_files_and_refuses_those_that_are_there(tmp_path: Path) -> None:
-    (patch,) = series(tmp_path, **{"series": "0002-kernel/\n", "0002-kernel/wiring.patch": PATCH,
-                                   "0002-kernel/probe.yaml": RECORD, "0002-kernel/files/demo/k.cu": "k\n"})  # fmt: skip
+    (patch,) = series(
+        tmp_path,
+        **{
+            "series": "0002-kernel/\n",
+            "0002-kernel/wiring.patch": PATCH,
+            "0002-kernel/probe.yaml": RECORD,
+            "0002-kernel/files/demo/k.cu": "k\n",
+        },
+    )
     tree = Changed(open_tree(tmp_path / "patches"), {"demo/a.py": SOURCE.encode()})
     verdict = judge(patch, Version("1.0"), tree)
     assert (verdict.outcome, verdict.changes["demo/k.cu"]) == ("applies", b"k\n")
@@ -142,8 +155,15 @@ def with_kernels(root: Path, adds: str) -> Patch:
         (root / "kernels/demo").mkdir(parents=True, exist_ok=True)
         (root / "kernels/demo" / name).write_text(f"{name}\n", encoding="utf-8")
     record = RECORD.replace("probe:\n", f"adds: {adds}\nprobe:\n")
-    (patch,) = series(root, **{"series": "0002-kernel/\n", "0002-kernel/wiring.patch": PATCH,
-                               "0002-kernel/probe.yaml": record, "0002-kernel/files/demo/k.cu": "k\n"})  # fmt: skip
+    (patch,) = series(
+        root,
+        **{
+            "series": "0002-kernel/\n",
+            "0002-kernel/wiring.patch": PATCH,
+            "0002-kernel/probe.yaml": record,
+            "0002-kernel/files/demo/k.cu": "k\n",
+        },
+    )
     return patch
 
 

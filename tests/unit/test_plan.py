@@ -2,7 +2,7 @@
 
 import ast
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +11,11 @@ import pytest
 from gb10.errors import UsageError
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT, Catalog
-from gb10.plan.compiles import COMPILE_SCRIPTS, UNPACKER
+from gb10.plan.compiles import COMPILE_SCRIPTS, INSTALLER, PATCHER, UNPACKER
 from gb10.plan.dag import plan_image, torch_problem
 from gb10.plan.options import Options, Overlay, PatchUse
 from gb10.plan.render import dockerfile, labels, wheel_dockerfile
+from gb10.plan.steps import GRAFTER, MOD_RUNNER, SETTINGS
 from gb10.plan.values import Plan, Toolkit
 from gb10.recipe.arch import parse_arch
 from gb10.recipe.builds import Source
@@ -108,8 +109,11 @@ def test_the_python_and_the_suite_move_what_is_installed_for_them(
 
 
 def _merged(old: dict[str, object], new: Mapping[str, object]) -> dict[str, object]:
-    nested = {key: {**old[key], **value} for key, value in new.items()  # type: ignore[dict-item]
-              if isinstance(value, dict)}  # fmt: skip
+    nested = {
+        key: {**old[key], **value}  # type: ignore[dict-item]
+        for key, value in new.items()
+        if isinstance(value, dict)
+    }
     return {**old, **new, **nested}
 
 
@@ -150,7 +154,7 @@ def test_the_proof_is_no_part_of_the_record(recipe: Recipe, lock: Lock) -> None:
         ("inside/stub_torch/torch/__init__.py", COMPILED),
         ("inside/settings.py", {"image", "proof"}),
         ("inside/scan.py", {"proof"}),
-        ("debian/__init__.py", set()),
+        ("sources/debian/mirror.py", set()),
     ],
 )
 def test_a_file_of_ours_moves_exactly_the_steps_it_decides(
@@ -173,7 +177,7 @@ def test_a_kernel_set_moves_the_wheel_that_it_lists(recipe: Recipe, lock: Lock, 
     assert not moved(make(recipe, lock), make(recipe, lock, toolkit=other)) - steps - {"image", "proof"}
 
 
-@pytest.mark.parametrize("file", ["inside/install.py", "debian/rootfs.py"])
+@pytest.mark.parametrize("file", ["inside/install.py", "rootfs/unpack.py"])
 def test_the_installer_and_the_unpacker_move_what_stands_on_them(recipe: Recipe, lock: Lock, file: str) -> None:
     toolkit, before = Catalog(ROOT).toolkit, make(recipe, lock)
     other = replace(toolkit, digests={**toolkit.digests, file: "0" * 64})
@@ -195,22 +199,54 @@ def test_a_template_moves_the_steps_whose_dockerfile_it_is(
     assert moved(make(recipe, lock), make(recipe, lock, toolkit=other)) == steps
 
 
+SCANNERS = ("inside/scan.py", "inside/changed.py")
+
+
 def test_what_the_keys_name_is_there_and_whole() -> None:
     assert all(Catalog(ROOT).toolkit.of(name) for names in COMPILE_SCRIPTS.values() for name in names)
-    assert set(UNPACKER) == _imported("rootfs")
 
 
-def _imported(module: str) -> set[str]:
-    """The modules of gb10.debian that one of them runs."""
-    found, waiting = set[str](), [module]
+@pytest.mark.parametrize(
+    ("own", "roots"),
+    [
+        (UNPACKER, ["rootfs/unpack.py"]),
+        (PATCHER, ["patches/added.py", "patches/apply.py", "patches/foreign.py", "patches/graft.py"]),
+    ],
+)
+def test_a_steps_own_scripts_are_all_that_they_import(own: tuple[str, ...], roots: list[str]) -> None:
+    assert set(own) == closure(roots, "gb10")
+
+
+@pytest.mark.parametrize(
+    "own", [*COMPILE_SCRIPTS.values(), (INSTALLER,), (SETTINGS,), (MOD_RUNNER,), (GRAFTER,), SCANNERS]
+)
+def test_a_stages_scripts_are_all_that_they_import(own: tuple[str, ...]) -> None:
+    names = {name for name in own if name.endswith(".py")}
+    assert closure(names, "") == names
+
+
+def closure(roots: Iterable[str], package: str) -> set[str]:
+    """The files that these run, errors left out: they decide no byte. Without a package: siblings in inside/."""
+    found, waiting = set[str](), list(roots)
     while waiting:
         name = waiting.pop()
-        found.add(f"debian/{name}.py")
-        for node in ast.walk(ast.parse((ROOT / f"gb10/debian/{name}.py").read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("gb10.debian."):
-                other = str(node.module).removeprefix("gb10.debian.")
-                waiting += [] if f"debian/{other}.py" in found else [other]
+        if name not in found:
+            found.add(name)
+            waiting += imported(ROOT / "gb10" / name, package)
     return found
+
+
+def imported(path: Path, package: str) -> list[str]:
+    """The files of ours that one file imports, named as the plan names them."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    own = [name.removeprefix(f"{package}.") for name in names if name.startswith(package)]
+    files = [f"{'' if package else 'inside/'}{name.replace('.', '/')}.py" for name in own]
+    return [file for file in files if file != "errors.py" and (ROOT / "gb10" / file).is_file()]
 
 
 @pytest.mark.parametrize(
@@ -396,15 +432,28 @@ def test_a_patch_of_what_is_compiled_moves_the_compiled_wheel(recipe: Recipe, lo
 
 
 def test_a_patch_of_what_an_archive_bundles_moves_the_kernels_of_ours_alone(recipe: Recipe, lock: Lock) -> None:
-    use = PatchUse(source="cutlass", project="flashinfer-python", name="0001-a", sha256="a" * 64, installable=False,
-                   folder="3rdparty/cutlass")  # fmt: skip
+    use = PatchUse(
+        source="cutlass",
+        project="flashinfer-python",
+        name="0001-a",
+        sha256="a" * 64,
+        installable=False,
+        folder="3rdparty/cutlass",
+    )
     after = patched(recipe, lock, use)
     ours = {"gb10-kernels", "layer-gb10-kernels", "image", "proof"}
     assert moved(make(recipe, lock), after) == ours
     assert moved(patched(recipe, lock, replace(use, folder="other")), after) == ours
     assert labels(after)["io.github.gb10.patches.cutlass"] == f"0001-a@{'a' * 12}"
-    assert after.record()["patches"] == [{"source": "cutlass", "project": "flashinfer-python", "name": "0001-a",
-                                          "sha256": "a" * 64, "folder": "3rdparty/cutlass"}]  # fmt: skip
+    assert after.record()["patches"] == [
+        {
+            "source": "cutlass",
+            "project": "flashinfer-python",
+            "name": "0001-a",
+            "sha256": "a" * 64,
+            "folder": "3rdparty/cutlass",
+        }
+    ]
 
 
 def test_a_patch_by_hand_moves_no_tag_of_others(recipe: Recipe, lock: Lock) -> None:

@@ -14,10 +14,21 @@ BASE = ("image", "--engine", "vllm")
 
 @pytest.mark.parametrize(
     "arguments",
-    [(), ("plan",), ("image", "--dry-run"), ("image", "--overlay", "x"), ("image", "--overlay=x"),
-     ("image", "--rebuild-flashinfer"), ("image", "--rebuild-kernels"), ("image", "--rebuild-vllm"),
-     ("image", "--push=h/a"), ("image", "--engine", "mine.yaml"), ("image", "--engine=mine.yml"), ("image", "-h")],
-)  # fmt: skip
+    [
+        (),
+        ("plan",),
+        ("image", "--dry-run"),
+        ("image", "--overlay", "x"),
+        ("image", "--overlay=x"),
+        ("image", "--rebuild-flashinfer"),
+        ("image", "--rebuild-kernels"),
+        ("image", "--rebuild-vllm"),
+        ("image", "--push=h/a"),
+        ("image", "--engine", "mine.yaml"),
+        ("image", "--engine=mine.yml"),
+        ("image", "-h"),
+    ],
+)
 def test_other_work_has_no_receipt(arguments: tuple[str, ...], tmp_path: Path) -> None:
     assert receipt_path(tmp_path, arguments, {}, ()) is None
 
@@ -45,8 +56,11 @@ def test_every_folder_of_the_plan_is_in_the_digest(tmp_path: Path, monkeypatch: 
 
 def test_every_choice_has_a_receipt_of_its_own(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
-    paths = [receipt_path(tmp_path, BASE, {}, (config,)), receipt_path(tmp_path, (*BASE, "--json"), {}, (config,)),
-             receipt_path(tmp_path, BASE, {"DOCKER_HOST": "unix:///x"}, (config,))]  # fmt: skip
+    paths = [
+        receipt_path(tmp_path, BASE, {}, (config,)),
+        receipt_path(tmp_path, (*BASE, "--json"), {}, (config,)),
+        receipt_path(tmp_path, BASE, {"DOCKER_HOST": "unix:///x"}, (config,)),
+    ]
     config.write_text("{}", encoding="utf-8")
     paths.append(receipt_path(tmp_path, BASE, {}, (config,)))
     assert len(set(paths)) == 4

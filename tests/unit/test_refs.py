@@ -23,7 +23,9 @@ def test_requirement_source_and_version_move_together() -> None:
     assert made.version == "0.34.0"
     assert made.requirements == ("vllm==0.34.0", "torch==2.14.0", "flashinfer-python==0.8", "pip")
     assert {name: source.sdist for name, source in made.sources.items() if source.sdist} == {
-        "flashinfer": "flashinfer-python==0.8", "vllm": "vllm==0.34.0"}  # fmt: skip
+        "flashinfer": "flashinfer-python==0.8",
+        "vllm": "vllm==0.34.0",
+    }
     assert made.sources["qutlass"] == recipe.sources["qutlass"]
     assert Recipe(**dict(made)) == made  # still one that its schema takes
     assert input_digest(made) != input_digest(recipe)

@@ -84,10 +84,14 @@ def test_its_exit_code_is_the_compilers(opened: Path) -> None:
 
 @pytest.mark.parametrize(
     ("made", "mib"),
-    [("/build/cached_ops/large/a.cuda.o", 1024), ("CMakeFiles/large.dir/csrc/a.cu.o", 1024),
-     ("/build/small/large.o", 256), ("CMakeFiles/cmTC_1.dir/a.o", 512),
-     ("CMakeFiles/large.dir/csrc/small/a.cu.o", 1024)],
-)  # fmt: skip
+    [
+        ("/build/cached_ops/large/a.cuda.o", 1024),
+        ("CMakeFiles/large.dir/csrc/a.cu.o", 1024),
+        ("/build/small/large.o", 256),
+        ("CMakeFiles/cmTC_1.dir/a.o", 512),
+        ("CMakeFiles/large.dir/csrc/small/a.cu.o", 1024),
+    ],
+)
 def test_a_family_is_a_folder_of_the_object(made: str, mib: int) -> None:
     assert room.wanted(PEAKS, 512, ["nvcc", "-c", "a.cu", "-o", made]) == mib
 

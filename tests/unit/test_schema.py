@@ -49,9 +49,15 @@ def test_a_requirement_may_come_twice_under_two_markers() -> None:
     assert len({requirement_name(text) for text in markers}) == 1
     recipe = Recipe.model_validate(
         {
-            "engine": "e", "version": "1", "repository": "r", "python": "3.13", "cuda": "13.0", "workdir": "/w",
-            "base": {"suite": "trixie", "packages": {"image": ()}}, "requirements": markers,
+            "engine": "e",
+            "version": "1",
+            "repository": "r",
+            "python": "3.13",
+            "cuda": "13.0",
+            "workdir": "/w",
+            "base": {"suite": "trixie", "packages": {"image": ()}},
+            "requirements": markers,
             "layers": ({"name": "all", "rest": True},),
         }
-    )  # fmt: skip
+    )
     assert recipe.requirements == markers

@@ -56,11 +56,16 @@ def test_a_parent_from_elsewhere_names_no_place_on_this_machine(parent: str, sai
 
 
 def test_nor_does_a_submodule_that_a_parent_on_this_machine_takes_from_elsewhere() -> None:
-    entries = {"lib": Entry(mode=LINK, object="1a" * 20), ".gitmodules": Entry(mode="100644", object="top"),
-               "lib/.gitmodules": Entry(mode="100644", object="lib"),
-               "lib/deep": Entry(mode=LINK, object="3c" * 20)}  # fmt: skip
-    said = {"top": "submodule.l.path\nlib\0submodule.l.url\nhttps://h.invalid/lib\0",
-            "lib": "submodule.d.path\ndeep\0submodule.d.url\nfile:///home/user/secret\0"}  # fmt: skip
+    entries = {
+        "lib": Entry(mode=LINK, object="1a" * 20),
+        ".gitmodules": Entry(mode="100644", object="top"),
+        "lib/.gitmodules": Entry(mode="100644", object="lib"),
+        "lib/deep": Entry(mode=LINK, object="3c" * 20),
+    }
+    said = {
+        "top": "submodule.l.path\nlib\0submodule.l.url\nhttps://h.invalid/lib\0",
+        "lib": "submodule.d.path\ndeep\0submodule.d.url\nfile:///home/user/secret\0",
+    }
     tree = Tree(Checkout("file:///hub/a", "v1.0", submodules=("lib", "lib/deep")), entries, said.__getitem__)
     with pytest.raises(FetchError, match="the submodule lib/deep names a place on this machine"):
         tree.url("lib/deep")

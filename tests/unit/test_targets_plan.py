@@ -22,8 +22,14 @@ from tests.unit.test_plan import moved
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 IMAGE = {"graft-vllm", "image", "proof"}
 OURS = PatchUse(source="vllm", project="vllm", name="0001-a", sha256="1" * 64, installable=False, compiled=True)
-CUTLASS = PatchUse(source="cutlass", project="flashinfer-python", name="0001-b", sha256="2" * 64, installable=False,
-                   folder="3rdparty/cutlass")  # fmt: skip
+CUTLASS = PatchUse(
+    source="cutlass",
+    project="flashinfer-python",
+    name="0001-b",
+    sha256="2" * 64,
+    installable=False,
+    folder="3rdparty/cutlass",
+)
 
 
 @pytest.fixture(scope="module")
@@ -113,8 +119,12 @@ def test_a_nested_project_is_read_only_when_a_target_of_it_is_compiled(recipe: R
     plain = load_recipe(RECIPE)
     without = plain.model_copy(update={"sources": {k: v for k, v in plain.sources.items() if v.sdist}})
     assert make(plain, lock).key == make(without, lock).key
-    for made, there in ((plain, False), (recipe, False), (with_targets(plain, ("_qutlass_C",)), True),
-                        (with_targets(plain, ("all",)), True)):  # fmt: skip
+    for made, there in (
+        (plain, False),
+        (recipe, False),
+        (with_targets(plain, ("_qutlass_C",)), True),
+        (with_targets(plain, ("all",)), True),
+    ):
         plan = make(made, lock)
         asked = {file.filename for step in plan.steps for file in step.files if file.checkout}
         assert asked == ({lock.sdists["qutlass"].filename} if there else set())

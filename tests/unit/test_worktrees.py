@@ -44,8 +44,16 @@ class AsWheel(Files):
     installed = True
 
 
-RELEASE = Files({"vllm/a.py": b"a = 1\n", "vllm/_version.py": b"1", "csrc/a.py": b"# a\n", "PKG-INFO": b"Version: 1\n",
-                 "tests/test_a.py": b"1\n", "setup.py": b"1\n"})  # fmt: skip
+RELEASE = Files(
+    {
+        "vllm/a.py": b"a = 1\n",
+        "vllm/_version.py": b"1",
+        "csrc/a.py": b"# a\n",
+        "PKG-INFO": b"Version: 1\n",
+        "tests/test_a.py": b"1\n",
+        "setup.py": b"1\n",
+    }
+)
 
 
 def found(**changes: bytes | None) -> Difference:
@@ -62,8 +70,15 @@ def test_what_is_equal_is_nothing() -> None:
 
 
 def test_what_counts_what_nothing_reads_and_what_is_no_text() -> None:
-    made = found(vllm__a=b"a = 2\n", vllm__new=b"", csrc__a=b"", tests__test_a=b"2\n", setup=b"2\n",
-                 notes=b"mine", vllm__data=b"\0")  # fmt: skip
+    made = found(
+        vllm__a=b"a = 2\n",
+        vllm__new=b"",
+        csrc__a=b"",
+        tests__test_a=b"2\n",
+        setup=b"2\n",
+        notes=b"mine",
+        vllm__data=b"\0",
+    )
     assert [*made.installed] == ["vllm/a.py", "vllm/new.py"]
     assert [*made.compiled] == ["csrc/a.py"]
     assert made.unread == ("notes.py", "setup.py", "tests/test_a.py")
@@ -94,7 +109,9 @@ def test_a_repository_is_held_against_the_wheel_that_is_its_release() -> None:
 def test_the_diff_is_one_that_is_read_again() -> None:
     changed = found(vllm__a=b"a = 2\n", vllm__new=b"").installed
     assert [(diff.path, diff.kind) for diff in parse_diff(diff_text(changed), "x")] == [
-        ("vllm/a.py", "change"), ("vllm/new.py", "add")]  # fmt: skip
+        ("vllm/a.py", "change"),
+        ("vllm/new.py", "add"),
+    ]
 
 
 def released(tree: Files = RELEASE) -> Released:

@@ -18,8 +18,10 @@ CONFIG, OTHER = (f"sha256:{digit * 64}" for digit in "01")
 
 
 def manifest(config: str = CONFIG, *kinds: str) -> str:
-    layers = [{"mediaType": f"application/vnd.oci.image.layer.v1.{kind}", "digest": f"sha256:{number}", "size": 10}
-              for number, kind in enumerate(kinds)]  # fmt: skip
+    layers = [
+        {"mediaType": f"application/vnd.oci.image.layer.v1.{kind}", "digest": f"sha256:{number}", "size": 10}
+        for number, kind in enumerate(kinds)
+    ]
     return json.dumps({"config": {"digest": config}, "layers": layers})
 
 

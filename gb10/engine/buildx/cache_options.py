@@ -22,12 +22,15 @@ def check_cache(direction: Direction, text: str) -> str:
     try:
         fields = dict(field.partition("=")[::2] for field in next(csv.reader([text], strict=True), []))
     except csv.Error as error:
-        raise UsageError(f"{option} is no list of name=value", where=str(error),
-                         hint=f"write {option} type=registry,ref=…") from error  # fmt: skip
+        raise UsageError(
+            f"{option} is no list of name=value", where=str(error), hint=f"write {option} type=registry,ref=…"
+        ) from error
     kind = fields.get("type", "")
     if kind not in known:
-        raise UsageError(f"{option}: no type of cache that can be used in {_shown(fields)}",
-                         hint=f"write {option} type=registry,ref=… ; types: {', '.join(known)}")  # fmt: skip
+        raise UsageError(
+            f"{option}: no type of cache that can be used in {_shown(fields)}",
+            hint=f"write {option} type=registry,ref=… ; types: {', '.join(known)}",
+        )
     absent = [name for name in known[kind] if not fields.get(name)]
     if absent:
         raise UsageError(f"{option} type={kind} needs {absent[0]}=…", hint=f"given: {_shown(fields)}")

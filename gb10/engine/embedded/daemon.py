@@ -129,9 +129,15 @@ def status(store: Store) -> Status:
     place = Place(store)
     programs = unpacked(store)
     pids = [pid for pid, program in place.daemons().items() if program == "dockerd"]
-    return Status(engine=answering(place), pid=pids[0] if pids else None, host=place.endpoint.host, log=place.log,
-                  data=place.data, versions=programs.versions if programs else {},
-                  programs=programs.bin if programs else None)  # fmt: skip
+    return Status(
+        engine=answering(place),
+        pid=pids[0] if pids else None,
+        host=place.endpoint.host,
+        log=place.log,
+        data=place.data,
+        versions=programs.versions if programs else {},
+        programs=programs.bin if programs else None,
+    )
 
 
 def answering(place: Place) -> Engine | None:
@@ -149,8 +155,14 @@ def _asked(place: Place) -> Engine:
         if program not in running:
             raise UnreachableError(f"its {program} does not run")
     version, api = ping(place.endpoint)
-    return Engine(kind="embedded", endpoint=place.endpoint, version=version, api=api, data=place.data,
-                  containerd=CONFIGURATION["features"]["containerd-snapshotter"])  # fmt: skip
+    return Engine(
+        kind="embedded",
+        endpoint=place.endpoint,
+        version=version,
+        api=api,
+        data=place.data,
+        containerd=CONFIGURATION["features"]["containerd-snapshotter"],
+    )
 
 
 def _awaited(place: Place, patience: float) -> Engine | None:
@@ -204,8 +216,11 @@ def _end(place: Place) -> bool:
     left = [*place.daemons(), *processes.members(place.cgroup)]
     stuck = processes.end(left, signal.SIGKILL, STOP_SECONDS)
     if stuck:
-        raise EngineError(f"the embedded engine does not end: processes {', '.join(map(str, stuck))}",
-                          where=str(place.log), hint="they hang in the kernel; restart the machine")  # fmt: skip
+        raise EngineError(
+            f"the embedded engine does not end: processes {', '.join(map(str, stuck))}",
+            where=str(place.log),
+            hint="they hang in the kernel; restart the machine",
+        )
     leave(place.run)
     shutil.rmtree(place.run / "exec", ignore_errors=True)
     for name in ("docker.sock", "pid", "daemon.json", "bin"):
@@ -218,5 +233,4 @@ def _end(place: Place) -> bool:
 
 def _failure(place: Place, what: str, hint: str) -> EngineError:
     text = place.log.read_text(encoding="utf-8", errors="replace") if place.log.exists() else ""
-    return EngineError(f"the embedded engine {what}", where=f"{last_lines(text, 12)}\nlog: {place.log}",
-                       hint=hint)  # fmt: skip
+    return EngineError(f"the embedded engine {what}", where=f"{last_lines(text, 12)}\nlog: {place.log}", hint=hint)

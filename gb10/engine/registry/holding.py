@@ -86,8 +86,13 @@ def _archive(tag: str, platform: str, layers: Sequence[str]) -> bytes:
     """What ``docker save`` would write of an image with these layers, without them."""
     system, _, machine = platform.partition("/")
     rootfs = {"type": "layers", "diff_ids": list(layers)}
-    config = {"os": system, "architecture": machine.partition("/")[0], "config": {}, "rootfs": rootfs,
-              "created": datetime.now(UTC).isoformat(timespec="seconds")}  # fmt: skip
+    config = {
+        "os": system,
+        "architecture": machine.partition("/")[0],
+        "config": {},
+        "rootfs": rootfs,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
     entry = {"Config": "config.json", "RepoTags": [tag], "Layers": [f"{number}.tar" for number in range(len(layers))]}
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:

@@ -43,12 +43,16 @@ def check_saving_room(engine: Engine, folder: Path, size: int) -> None:
     for place in places:
         device = place.stat().st_dev
         needs[device] = needs.get(device, (place, 0))[0], needs.get(device, (place, 0))[1] + need
-    lacking = [(place, wanted, free) for place, wanted in needs.values()
-               if (free := shutil.disk_usage(place).free) < wanted]  # fmt: skip
+    lacking = [
+        (place, wanted, free) for place, wanted in needs.values() if (free := shutil.disk_usage(place).free) < wanted
+    ]
     if lacking:
         lines = (f"{place}: {wanted / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free" for place, wanted, free in lacking)
-        raise PublishError("the image cannot be saved, to be compressed by zstd: too little room on the disk",
-                           where="\n".join(lines), hint=f"./build.py cache gc makes room; or\n{WITHOUT}")  # fmt: skip
+        raise PublishError(
+            "the image cannot be saved, to be compressed by zstd: too little room on the disk",
+            where="\n".join(lines),
+            hint=f"./build.py cache gc makes room; or\n{WITHOUT}",
+        )
 
 
 def save_layout(engine: Engine, image_id: str, config: str, into: Path, on_bytes: Callable[[int], None]) -> Layout:
@@ -62,8 +66,11 @@ def save_layout(engine: Engine, image_id: str, config: str, into: Path, on_bytes
         raise PublishError(f"Docker {engine.version} saves no OCI layout", hint=f"Docker 25 or newer does; {WITHOUT}")
     found = [one for one in _manifests(into, _read(into / "index.json")) if one["config"]["digest"] == config]
     if not found:
-        raise PublishError("the engine saved another image than the one that was proven",
-                           where=f"no config among what it saved is {config}", hint=WITHOUT)  # fmt: skip
+        raise PublishError(
+            "the engine saved another image than the one that was proven",
+            where=f"no config among what it saved is {config}",
+            hint=WITHOUT,
+        )
     _keep_only(into, as_oci(found[0]))
     return Layout(path=into, sizes={layer["digest"]: layer["size"] for layer in found[0]["layers"]})
 
@@ -85,14 +92,18 @@ def _write(content: IO[bytes], path: Path, on_bytes: Callable[[int], None]) -> N
                 out.write(block)
                 on_bytes(len(block))
     except OSError as error:
-        raise PublishError("the saved image cannot be written", where=f"{path}: {error.strerror}",
-                           hint=f"see whether the store's disk is full; {WITHOUT}") from error  # fmt: skip
+        raise PublishError(
+            "the saved image cannot be written",
+            where=f"{path}: {error.strerror}",
+            hint=f"see whether the store's disk is full; {WITHOUT}",
+        ) from error
 
 
 def as_oci(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """A manifest in OCI's words, which containerd's store need not use: skopeo would write another config. Pure."""
-    layers = [{**layer, "mediaType": OCI_LAYERS.get(layer["mediaType"], layer["mediaType"])}
-              for layer in manifest["layers"]]  # fmt: skip
+    layers = [
+        {**layer, "mediaType": OCI_LAYERS.get(layer["mediaType"], layer["mediaType"])} for layer in manifest["layers"]
+    ]
     config = {**manifest["config"], "mediaType": f"{OCI}.config.v1+json"}
     return {"schemaVersion": 2, "mediaType": f"{OCI}.manifest.v1+json", "config": config, "layers": layers}
 

@@ -49,9 +49,18 @@ class Skopeo:
         Tells ``moves`` what of the unpacked layers was read, notes what was sent. Raises PublishError.
         """
         pushed = layout.path / "pushed"
-        argv = [*self.command, "--debug", "copy", f"--authfile={access.credentials}", f"--digestfile={pushed}",
-                f"--dest-tls-verify={str(access.tls).lower()}", "--dest-compress-format=zstd",
-                f"--dest-compress-level={level}", f"oci:{layout.path}", f"docker://{name}"]  # fmt: skip
+        argv = [
+            *self.command,
+            "--debug",
+            "copy",
+            f"--authfile={access.credentials}",
+            f"--digestfile={pushed}",
+            f"--dest-tls-verify={str(access.tls).lower()}",
+            "--dest-compress-format=zstd",
+            f"--dest-compress-level={level}",
+            f"oci:{layout.path}",
+            f"docker://{name}",
+        ]
         started, whole = list[str](), sum(layout.sizes.values())
 
         def on_line(line: str) -> None:
@@ -70,8 +79,14 @@ class Skopeo:
 
     def manifest(self, name: str, access: Access) -> str:
         """The manifest that the registry has under a name, byte by byte; raises PublishError."""
-        argv = [*self.command, "inspect", "--raw", f"--authfile={access.credentials}",
-                f"--tls-verify={str(access.tls).lower()}", f"docker://{name}"]  # fmt: skip
+        argv = [
+            *self.command,
+            "inspect",
+            "--raw",
+            f"--authfile={access.credentials}",
+            f"--tls-verify={str(access.tls).lower()}",
+            f"docker://{name}",
+        ]
         try:
             return capture(argv, env=self.env)
         except CommandFailedError as error:
@@ -93,9 +108,16 @@ def open_skopeo(store: Store, env: Mapping[str, str]) -> Skopeo:
     (home / "registries.conf").touch()
     lib = folder / "lib"
     loader = next(lib.glob("ld-linux-*.so.*"))
-    command = (str(loader), "--library-path", str(lib), str(folder / "skopeo"), "--insecure-policy",
-               f"--registries.d={home / 'registries.d'}", f"--registries-conf={home / 'registries.conf'}",
-               f"--tmpdir={home}")  # fmt: skip
+    command = (
+        str(loader),
+        "--library-path",
+        str(lib),
+        str(folder / "skopeo"),
+        "--insecure-policy",
+        f"--registries.d={home / 'registries.d'}",
+        f"--registries-conf={home / 'registries.conf'}",
+        f"--tmpdir={home}",
+    )
     bundle = ca_bundle(env)
     # Only as somebody else than root does it ask XDG_DATA_HOME where to keep what it knows of blobs, not /var/lib.
     own = {"HOME": str(home), "XDG_DATA_HOME": str(home), "XDG_CONFIG_HOME": str(home), "_CONTAINERS_ROOTLESS_UID": "1"}

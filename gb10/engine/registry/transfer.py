@@ -133,5 +133,6 @@ def _registry(engine: Engine, reference: str) -> Iterator[docker.APIClient]:
         try:
             yield sdk.api
         except APIError as error:
-            raise PublishError(f"the registry refused {reference}", where=str(error.explanation or error),
-                               hint=LOGIN) from error  # fmt: skip
+            raise PublishError(
+                f"the registry refused {reference}", where=str(error.explanation or error), hint=LOGIN
+            ) from error

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gb10.debian.stanza import parse
 from gb10.errors import UsageError
+from gb10.sources.debian.stanza import parse
 
 SETTING = "GB10_DEBIAN_MIRROR"
 APT = Path("/etc/apt")

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
-from gb10.debian.stanza import parse
 from gb10.errors import FetchError, UsageError
 from gb10.host.fetch import redact
 from gb10.host.proc import CommandFailedError, capture
 from gb10.host.store import Store
 from gb10.recipe.locked import LockedDeb
 from gb10.sources.debian.mirror import SETTING, archive_keyring, mirror_url
+from gb10.sources.debian.stanza import parse
 
 URI_LINE = re.compile(r"^'[^']+' (?P<name>[^_ ]+)_(?P<version>[^_ ]+)_(?P<architecture>[^_ ]+)\.deb ", re.MULTILINE)
 CONFIGURATION = """\

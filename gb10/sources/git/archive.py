@@ -14,12 +14,27 @@ from gb10.host.proc import CommandFailedError, capture
 from gb10.host.store import Store, file_sha256
 from gb10.sources.git.submodules import Entry, Tree
 
-ALONE: Final = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "GIT_ATTR_NOSYSTEM": "1",
-                "XDG_CONFIG_HOME": "/nonexistent", "GIT_CONFIG_COUNT": "0", "GIT_CONFIG_PARAMETERS": ""}  # fmt: skip
+ALONE: Final = {
+    "GIT_CONFIG_GLOBAL": "/dev/null",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "XDG_CONFIG_HOME": "/nonexistent",
+    "GIT_CONFIG_COUNT": "0",
+    "GIT_CONFIG_PARAMETERS": "",
+}
 """For what decides bytes: a user's line endings and attributes do not. Asking a server, their settings count."""
-REPOSITORY: Final = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR",
-                     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_NAMESPACE", "GIT_SHALLOW_FILE", "GIT_PREFIX",
-                     "GIT_ATTR_SOURCE")  # fmt: skip
+REPOSITORY: Final = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_COMMON_DIR",
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_NAMESPACE",
+    "GIT_SHALLOW_FILE",
+    "GIT_PREFIX",
+    "GIT_ATTR_SOURCE",
+)
 NOBODY: Final = {f"GIT_{who}_{what}": "gb10" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 INIT: Final = ("git", "init", "--quiet", "--bare", "--object-format=sha1", "--template=")
 """SHA-1, as the hosts have it, and no attributes of the user's, whatever GIT_DEFAULT_HASH and GIT_TEMPLATE_DIR say."""
@@ -37,9 +52,11 @@ def fetch_checkout(store: Store, env: Mapping[str, str], locked: Artifact, check
     """The tar that was locked, made anew. Raises FetchError, also when the tag stands for another commit by now."""
     with _made(store, env, locked.filename, checkout) as (tar, commit):
         if commit != checkout.commit:
-            raise FetchError(f"{checkout.what} is not the commit that was locked",
-                             where=f"{redact(checkout.url)}\nlocked {checkout.commit}\n found {commit}",
-                             hint="read what changed upstream; ./build.py lock takes it")  # fmt: skip
+            raise FetchError(
+                f"{checkout.what} is not the commit that was locked",
+                where=f"{redact(checkout.url)}\nlocked {checkout.commit}\n found {commit}",
+                hint="read what changed upstream; ./build.py lock takes it",
+            )
         with store.locked(f"download-{locked.sha256}"):
             accept(tar, locked, stored(store, locked))
 
@@ -72,8 +89,13 @@ class _Git:
     def asking(self) -> dict[str, str]:
         """The user's environment, where git asks a server; it never asks the user."""
         bundle = ca_bundle(self.env)
-        return {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes", **outside(self.env), "GIT_TERMINAL_PROMPT": "0",
-                "LC_ALL": "C", **({"GIT_SSL_CAINFO": str(bundle)} if bundle else {})}  # fmt: skip
+        return {
+            "GIT_SSH_COMMAND": "ssh -oBatchMode=yes",
+            **outside(self.env),
+            "GIT_TERMINAL_PROMPT": "0",
+            "LC_ALL": "C",
+            **({"GIT_SSL_CAINFO": str(bundle)} if bundle else {}),
+        }
 
     def fetch(self, url: str, ref: str) -> str:
         """The commit of a ref, with its files; a commit is its own ref."""
@@ -108,10 +130,12 @@ def _fetch_submodule(git: _Git, wanted: Checkout, path: str, url: str, commit: s
     try:
         git.fetch(url, commit)
     except CommandFailedError as error:
-        raise FetchError(f"cannot take the submodule {path} from git, the commit {commit}",
-                         where=f"{redact(url)}\nof {redact(wanted.url)}\n{error.tail.strip()}",
-                         hint="check the network, and that this host still has the commit; a tree that does not need "
-                              f"it: leave {path} out of submodules in the recipe") from error  # fmt: skip
+        raise FetchError(
+            f"cannot take the submodule {path} from git, the commit {commit}",
+            where=f"{redact(url)}\nof {redact(wanted.url)}\n{error.tail.strip()}",
+            hint="check the network, and that this host still has the commit; a tree that does not need "
+            f"it: leave {path} out of submodules in the recipe",
+        ) from error
 
 
 def _entries(git: _Git) -> dict[str, Entry]:
@@ -133,9 +157,14 @@ def outside(env: Mapping[str, str]) -> dict[str, str]:
 
 def _failed(error: CommandFailedError, wanted: Checkout, filename: str) -> FetchError:
     if error.returncode == 127:
-        return FetchError("git is not installed, and a source of the recipe comes from git", where=redact(wanted.url),
-                          hint="apt-get install git, or name a source archive that bundles it")  # fmt: skip
+        return FetchError(
+            "git is not installed, and a source of the recipe comes from git",
+            where=redact(wanted.url),
+            hint="apt-get install git, or name a source archive that bundles it",
+        )
     kind = "commit" if wanted.ref == wanted.pin else "tag"
-    return FetchError(f"cannot take {wanted.what} from git: {filename}",
-                      where=f"{redact(wanted.url)}\n{error.tail.strip()}",
-                      hint=f"check the URL, the {kind}, the paths and the network")  # fmt: skip
+    return FetchError(
+        f"cannot take {wanted.what} from git: {filename}",
+        where=f"{redact(wanted.url)}\n{error.tail.strip()}",
+        hint=f"check the URL, the {kind}, the paths and the network",
+    )

@@ -58,22 +58,33 @@ class Tree:
         found = joined(parent, said)
         scheme, local = urlsplit(found).scheme, urlsplit(parent).scheme == HERE
         if scheme == HERE and not local:
-            raise FetchError(f"the submodule {path} names a place on this machine: {found}",
-                             where=f"in .gitmodules of {redact(parent)}",
-                             hint=f"only a file:// parent may: leave {path} out of submodules in the recipe, or name a "
-                                  "clone of the parent there, by its file:// URL")  # fmt: skip
+            raise FetchError(
+                f"the submodule {path} names a place on this machine: {found}",
+                where=f"in .gitmodules of {redact(parent)}",
+                hint=f"only a file:// parent may: leave {path} out of submodules in the recipe, or name a "
+                "clone of the parent there, by its file:// URL",
+            )
         if scheme not in (*SCHEMES, HERE):
             known = ", ".join(f"{name}://" for name in ((*SCHEMES, HERE) if local else SCHEMES))
-            raise FetchError(f"the submodule {path} has no URL that is taken: {redact(found) or 'none'}",
-                             where=redact(parent), hint=f".gitmodules there must name one of {known}")  # fmt: skip
+            raise FetchError(
+                f"the submodule {path} has no URL that is taken: {redact(found) or 'none'}",
+                where=redact(parent),
+                hint=f".gitmodules there must name one of {known}",
+            )
         return found
 
 
 def _url_of(modules: str, path: str) -> str:
     """The URL that a .gitmodules has for a path: its settings each end in a NUL, a line break behind the key."""
     settings = dict(setting.partition("\n")[::2] for setting in modules.split("\0"))
-    named = next((key.removesuffix(".path") for key, value in settings.items()
-                  if key.startswith("submodule.") and key.endswith(".path") and value == path), "")  # fmt: skip
+    named = next(
+        (
+            key.removesuffix(".path")
+            for key, value in settings.items()
+            if key.startswith("submodule.") and key.endswith(".path") and value == path
+        ),
+        "",
+    )
     return settings.get(f"{named}.url", "")
 
 

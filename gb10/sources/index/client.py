@@ -100,10 +100,16 @@ def locate(places: Iterable[Index | Folder], artifact: Artifact) -> str:
     where = "\n".join([f"sha256 {artifact.sha256}", *(f"asked {url}" for url in asked)])
     again = f"pin another file:\n./build.py lock --upgrade {project}"
     if artifact.index:
-        raise FetchError(f"{artifact.filename} is not on the index that the recipe names for {project}", where=where,
-                         hint=f"no other is asked for it: correct indexes in the recipe, or {again}")  # fmt: skip
-    raise FetchError(f"{artifact.filename} is on none of the package indexes", where=where,
-                     hint=f"point PIP_INDEX_URL to an index that has it, or {again}")  # fmt: skip
+        raise FetchError(
+            f"{artifact.filename} is not on the index that the recipe names for {project}",
+            where=where,
+            hint=f"no other is asked for it: correct indexes in the recipe, or {again}",
+        )
+    raise FetchError(
+        f"{artifact.filename} is on none of the package indexes",
+        where=where,
+        hint=f"point PIP_INDEX_URL to an index that has it, or {again}",
+    )
 
 
 def _is(link: Link, artifact: Artifact) -> bool:

@@ -46,8 +46,11 @@ def _default_url(env: Mapping[str, str]) -> str:
     try:
         text = proc.capture([*argv, "--python", sys.executable], env=uv_env(env), stdin="")
     except proc.CommandFailedError as error:
-        raise FetchError("uv does not say which package index is the default", where=f"{error}\n{error.tail}",
-                         hint="set PIP_INDEX_URL")  from error  # fmt: skip
+        raise FetchError(
+            "uv does not say which package index is the default",
+            where=f"{error}\n{error.tail}",
+            hint="set PIP_INDEX_URL",
+        ) from error
     found = re.search(r"^--index-url (\S+)$", text, re.MULTILINE)
     if not found:
         raise FetchError("no package index is configured", hint="set PIP_INDEX_URL")

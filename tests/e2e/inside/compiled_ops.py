@@ -17,8 +17,12 @@ CAPABILITIES = (80, 89, 90, 100, 103, 110, 120, 121, 130)
 
 files = [importlib.import_module(f"vllm.{name}").__file__ for name in ("_C_stable_libtorch", "_moe_C_stable_libtorch")]
 asked = torch.ops._C.cutlass_group_gemm_supported
-print(json.dumps({
-    "files": {Path(file).name: Path(file).stat().st_size for file in files},
-    "operators": sorted(set(torch._C._dispatch_get_all_op_names()) - BEFORE),
-    "grouped": [capability for capability in CAPABILITIES if asked(capability)],
-}))  # fmt: skip
+print(
+    json.dumps(
+        {
+            "files": {Path(file).name: Path(file).stat().st_size for file in files},
+            "operators": sorted(set(torch._C._dispatch_get_all_op_names()) - BEFORE),
+            "grouped": [capability for capability in CAPABILITIES if asked(capability)],
+        }
+    )
+)

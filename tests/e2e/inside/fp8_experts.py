@@ -106,10 +106,18 @@ def some_layer() -> Any:
     from vllm.model_executor.layers.fused_moe.config import FusedMoEConfig, FusedMoEParallelConfig, RoutingMethodType
 
     return FusedMoEConfig(
-        num_experts=8, num_local_experts=8, num_logical_experts=8, experts_per_token=2, hidden_dim=4096,
-        intermediate_size=14336, activation=MoEActivation.SILU, device="cuda", in_dtype=torch.bfloat16,
-        routing_method=RoutingMethodType.Renormalize, moe_parallel_config=FusedMoEParallelConfig.make_no_parallel(),
-    )  # fmt: skip
+        num_experts=8,
+        num_local_experts=8,
+        num_logical_experts=8,
+        experts_per_token=2,
+        hidden_dim=4096,
+        intermediate_size=14336,
+        activation=MoEActivation.SILU,
+        device="cuda",
+        in_dtype=torch.bfloat16,
+        routing_method=RoutingMethodType.Renormalize,
+        moe_parallel_config=FusedMoEParallelConfig.make_no_parallel(),
+    )
 
 
 if __name__ == "__main__":

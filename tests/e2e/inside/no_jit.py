@@ -24,8 +24,14 @@ def attention(size: int, cache: torch.dtype) -> list[object]:
 
 
 def main() -> None:
-    modules = [norm.get_norm_module(), rope.get_rope_module(), page.get_page_module(), cascade.get_cascade_module(),
-               sampling.get_sampling_module(), activation.get_act_and_mul_module("silu")]  # fmt: skip
+    modules = [
+        norm.get_norm_module(),
+        rope.get_rope_module(),
+        page.get_page_module(),
+        cascade.get_cascade_module(),
+        sampling.get_sampling_module(),
+        activation.get_act_and_mul_module("silu"),
+    ]
     found = len(modules) + sum(len(attention(128, cache)) for cache in CACHES)
     try:
         attention(192, torch.bfloat16)

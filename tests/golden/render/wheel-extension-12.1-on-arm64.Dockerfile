@@ -29,7 +29,7 @@ export GB10_CCACHE=/room/ccache
 python3 /inside/extension.py --units /units --kernels /kernels.json --cutlass /source/3rdparty/cutlass \
     --torch /target/$SITE/torch --arch 12.1a -gencode=arch=compute_121a,code=sm_121a --cuda-home /cuda --cxx g++ \
     --work /build --out /built --jobs 2
-python3 /inside/pack_extension.py --built /built --key 37733779 --machine aarch64 --epoch 315532800 --out /wheel
+python3 /inside/pack_extension.py --built /built --key <key> --machine aarch64 --epoch 315532800 --out /wheel
 cp /built/manifest.json /build/measured.json /wheel/
 ccache --show-stats
 COMPILE

@@ -29,7 +29,7 @@ export GB10_CCACHE=/room/ccache
 python3 /inside/extension.py --units /units --kernels /kernels.json --cutlass /source/3rdparty/cutlass \
     --torch /target/$SITE/torch --arch 12.1f -gencode=arch=compute_121f,code=sm_121f --cuda-home /cuda --cxx aarch64-linux-gnu-g++ \
     --work /build --out /built --jobs 2
-python3 /inside/pack_extension.py --built /built --key 62974641 --machine aarch64 --epoch 315532800 --out /wheel
+python3 /inside/pack_extension.py --built /built --key <key> --machine aarch64 --epoch 315532800 --out /wheel
 cp /built/manifest.json /build/measured.json /wheel/
 ccache --show-stats
 COMPILE

@@ -7,8 +7,8 @@ from gb10.errors import UsageError
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.patches.probe import ask
 from gb10.patches.selection import patched_files, plan_patches
+from gb10.patches.source_tree import Below, Changed, Repacked
 from gb10.patches.status import status
-from gb10.patches.tree import Below, Changed, Repacked
 from gb10.patches.verdict import judge
 from gb10.plan.catalog import ROOT
 from tests.integration.patches.releases import opened, shop, variants

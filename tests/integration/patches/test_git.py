@@ -16,8 +16,8 @@ from gb10.patches.apply import ConflictError, apply_diff
 from gb10.patches.diff import split
 from gb10.patches.parse import parse_diff
 from gb10.patches.series import load_series
+from gb10.patches.source_tree import Changed
 from gb10.patches.status import series_root
-from gb10.patches.tree import Changed
 from gb10.patches.verdict import Verdict, changes_of, judge_series
 from tests.integration.debian_git import unpack_git
 from tests.integration.patches.releases import opened, rows_of, shop

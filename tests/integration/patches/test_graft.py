@@ -43,8 +43,27 @@ def test_pip_takes_a_patched_wheel_and_nothing_else_changed(tmp_path: Path) -> N
 def installed(wheel: Path, target: Path) -> dict[str, str]:
     """Every file that pip installs, by its sha256; pip checks names, metadata and RECORD on the way."""
     pip = next((Path(__file__).parents[3] / "bootstrap").glob("pip-*.whl"))
-    argv = ["python3", f"{pip}/pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile",
-            "--platform", "manylinux_2_34_aarch64", "--python-version", "3.13", "--abi", "cp313",
-            "--only-binary", ":all:", "--root-user-action", "ignore", "--target", str(target), str(wheel)]  # fmt: skip
+    argv = [
+        "python3",
+        f"{pip}/pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--no-compile",
+        "--platform",
+        "manylinux_2_34_aarch64",
+        "--python-version",
+        "3.13",
+        "--abi",
+        "cp313",
+        "--only-binary",
+        ":all:",
+        "--root-user-action",
+        "ignore",
+        "--target",
+        str(target),
+        str(wheel),
+    ]
     capture(argv)
     return {str(path.relative_to(target)): file_sha256(path) for path in sorted(target.rglob("*")) if path.is_file()}

@@ -19,8 +19,8 @@ import pytest
 
 from gb10.patches.probe import ask
 from gb10.patches.series import load_series
+from gb10.patches.source_tree import Changed
 from gb10.patches.status import series_root
-from gb10.patches.tree import Changed
 from gb10.patches.verdict import judge, variants_for
 from tests.integration.patches.cut import both, find, run
 from tests.integration.patches.releases import opened, original, shop

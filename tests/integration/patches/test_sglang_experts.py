@@ -127,12 +127,16 @@ def fp8_moe(text: str, ids: Sequence[Sequence[int]], index_garbage: int) -> list
     }
     arguments = find(text, "cutlass_fused_experts_fp8").args  # type: ignore[union-attr]
     required = [argument.arg for argument in arguments.args[: -len(arguments.defaults)]]
-    given = dict.fromkeys(required) | weights | {
-        "a": tensor(VALUES),
-        "topk_weights": tensor(WEIGHTS),
-        "topk_ids": tensor(ids, "int32"),
-        "expert_offsets": offsets,
-    }  # fmt: skip
+    given = (
+        dict.fromkeys(required)
+        | weights
+        | {
+            "a": tensor(VALUES),
+            "topk_weights": tensor(WEIGHTS),
+            "topk_ids": tensor(ids, "int32"),
+            "expert_offsets": offsets,
+        }
+    )
     return list(function(**given))
 
 
@@ -142,16 +146,29 @@ def fp4_moe(text: str, ids: Sequence[Sequence[int]], index_garbage: int) -> list
     helper = find(text, "_give_dropped_slots_a_zero_row")
     function = run([helper, find(text, "cutlass_moe_fp4")], kernels(index_garbage, offsets))["cutlass_moe_fp4"]
     made = function(
-        a=tensor(VALUES), a1_gscale=None, a2_gscale=None, w1_alphas=None, w2_alphas=None,
-        w1_fp4=Tensor([], (EXPERTS, 2 * WIDTH, WIDTH // 2), "uint8"), w1_blockscale=Tensor([], (1, 1, 1)),
-        w2_fp4=Tensor([], (EXPERTS, WIDTH, WIDTH // 2), "uint8"), w2_blockscale=Tensor([], (1, 1, 1)),
-        topk_weights=tensor(WEIGHTS), topk_ids=tensor(ids, "int32"),
+        a=tensor(VALUES),
+        a1_gscale=None,
+        a2_gscale=None,
+        w1_alphas=None,
+        w2_alphas=None,
+        w1_fp4=Tensor([], (EXPERTS, 2 * WIDTH, WIDTH // 2), "uint8"),
+        w1_blockscale=Tensor([], (1, 1, 1)),
+        w2_fp4=Tensor([], (EXPERTS, WIDTH, WIDTH // 2), "uint8"),
+        w2_blockscale=Tensor([], (1, 1, 1)),
+        topk_weights=tensor(WEIGHTS),
+        topk_ids=tensor(ids, "int32"),
         params=SimpleNamespace(
-            num_experts=EXPERTS, hidden_size=WIDTH, intermediate_size_per_partition=WIDTH, expert_offsets=offsets,
-            problem_sizes1=None, problem_sizes2=None, blockscale_offsets=None,
-            to_gemm1_args=lambda: None, to_gemm2_args=lambda: None,
+            num_experts=EXPERTS,
+            hidden_size=WIDTH,
+            intermediate_size_per_partition=WIDTH,
+            expert_offsets=offsets,
+            problem_sizes1=None,
+            problem_sizes2=None,
+            blockscale_offsets=None,
+            to_gemm1_args=lambda: None,
+            to_gemm2_args=lambda: None,
         ),
-    )  # fmt: skip
+    )
     return list(made)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gb10.host.proc import capture
 from gb10.patches.probe import ask
-from gb10.patches.tree import Changed, open_tree
+from gb10.patches.source_tree import Changed, open_tree
 from gb10.patches.verdict import Verdict, judge
 from gb10.plan.catalog import ROOT
 from tests.integration.patches.releases import opened, original, variants

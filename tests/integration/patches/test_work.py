@@ -81,8 +81,7 @@ def test_a_new_patch_from_an_edited_tree(tmp_path: Path) -> None:
     patch = load_series(tmp_path / "patches", "vllm")[-1]
     release = opened("vllm", "0.33.0")
     assert judge(patch, release.version, release.tree).outcome == "applies"
-    assert {diff.path: diff.kind for diff in patch.diffs} == {
-        GATE: "change", GONE: "delete", "vllm/empty.py": "add"}  # fmt: skip
+    assert {diff.path: diff.kind for diff in patch.diffs} == {GATE: "change", GONE: "delete", "vllm/empty.py": "add"}
     (tree / "vllm/picture.png").write_bytes(b"\x89PNG\0")
     with pytest.raises(PatchError, match=r"picture\.png is no text"):
         new_patch(other, "vllm", "more", Version("0.33.0"), tree, today=today)

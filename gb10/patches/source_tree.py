@@ -45,15 +45,21 @@ class Folder:
         """A file's bytes; None when there is none. Raises PatchError for a link out of the tree or in a circle."""
         inside = Path(os.path.realpath(self.root / path))
         if not inside.is_relative_to(self.root):
-            raise PatchError(f"{path} leads out of the tree", where=f"{self.root / path} -> {inside}",
-                             hint="a patch is applied only to files that lie in the tree itself")  # fmt: skip
+            raise PatchError(
+                f"{path} leads out of the tree",
+                where=f"{self.root / path} -> {inside}",
+                hint="a patch is applied only to files that lie in the tree itself",
+            )
         try:
             return inside.read_bytes() if stat.S_ISREG(inside.stat().st_mode) else None
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise PatchError(f"{path} cannot be read: {error.strerror}", where=str(self.root / path),
-                             hint="mend or remove it: a tree holds readable files")  from error  # fmt: skip
+            raise PatchError(
+                f"{path} cannot be read: {error.strerror}",
+                where=str(self.root / path),
+                hint="mend or remove it: a tree holds readable files",
+            ) from error
 
 
 class Sdist:
@@ -77,8 +83,11 @@ class Sdist:
         """The file that a hard link names: it stands before the link."""
         target = _below_top(member.linkname)
         if target not in self.files:
-            raise PatchError(f"{member.name} is a hard link to {member.linkname}, which is no file before it",
-                             where=str(path), hint="fetch or pack the archive anew")  # fmt: skip
+            raise PatchError(
+                f"{member.name} is a hard link to {member.linkname}, which is no file before it",
+                where=str(path),
+                hint="fetch or pack the archive anew",
+            )
         return self.files[target]
 
     def paths(self) -> tuple[str, ...]:
@@ -108,8 +117,11 @@ class Wheel:
         try:
             return self.archive.read(path) if path in self.names else None
         except DAMAGED as error:
-            raise PatchError(f"{path} cannot be read: {error}", where=self.archive.filename,
-                             hint="the archive is damaged: fetch or build it anew")  from error  # fmt: skip
+            raise PatchError(
+                f"{path} cannot be read: {error}",
+                where=self.archive.filename,
+                hint="the archive is damaged: fetch or build it anew",
+            ) from error
 
 
 class Repacked(Wheel):
@@ -167,5 +179,8 @@ def open_tree(path: Path) -> Tree:
     try:
         return Wheel(path) if path.suffix == ".whl" else Sdist(path)
     except DAMAGED as error:
-        raise PatchError(f"{path} is no source tree: {error}", where=str(path),
-                         hint="give a directory, a wheel or a source archive (.tar.gz)") from error  # fmt: skip
+        raise PatchError(
+            f"{path} is no source tree: {error}",
+            where=str(path),
+            hint="give a directory, a wheel or a source archive (.tar.gz)",
+        ) from error

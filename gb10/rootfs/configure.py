@@ -7,10 +7,10 @@ Debian's diversions for upgrades from before the merged /usr.
 
 import re
 
-from gb10.debian.accounts import User, write_accounts
-from gb10.debian.alternatives import write_alternatives
-from gb10.debian.linker import write_linker_cache
-from gb10.debian.tree import Tree
+from gb10.rootfs.accounts import User, write_accounts
+from gb10.rootfs.alternatives import write_alternatives
+from gb10.rootfs.linker import write_linker_cache
+from gb10.rootfs.root_tar import Tree
 
 MAIL_GID, UTMP_GID = 8, 43
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gb10.debian.tree import Tree
+from gb10.rootfs.root_tar import Tree
 
 ADMIN = "var/lib/dpkg/alternatives"
 

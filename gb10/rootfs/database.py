@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gb10.debian.package import Package
-from gb10.debian.stanza import render
-from gb10.debian.tree import Tree
+from gb10.rootfs.package import Package
+from gb10.rootfs.root_tar import Tree
+from gb10.sources.debian.stanza import render
 
 DPKG = "var/lib/dpkg"
 EXCLUDES = "etc/dpkg/dpkg.cfg.d/gb10-dropped"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gb10.debian.tree import Tree
+from gb10.rootfs.root_tar import Tree
 
 USERS = "usr/share/base-passwd/passwd.master"
 GROUPS = "usr/share/base-passwd/group.master"

@@ -8,12 +8,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from gb10.debian.accounts import User
-from gb10.debian.configure import configure
-from gb10.debian.database import Installed, register
-from gb10.debian.package import Package, read_package, unpack_data
-from gb10.debian.tree import Tree
 from gb10.errors import BuildError
+from gb10.rootfs.accounts import User
+from gb10.rootfs.configure import configure
+from gb10.rootfs.database import Installed, register
+from gb10.rootfs.package import Package, read_package, unpack_data
+from gb10.rootfs.root_tar import Tree
 
 MERGED = ("bin", "sbin", "lib", "lib64")
 DROPPED = (

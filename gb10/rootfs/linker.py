@@ -9,7 +9,7 @@ import struct
 import tarfile
 from dataclasses import dataclass
 
-from gb10.debian.tree import Tree
+from gb10.rootfs.root_tar import Tree
 
 CACHE = "etc/ld.so.cache"
 MAGIC = b"glibc-ld.so.cache1.1"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from gb10.debian.stanza import parse
 from gb10.errors import FetchError
+from gb10.sources.debian.stanza import parse
 
 MAGIC = b"!<arch>\n"
 HEADER = 60
