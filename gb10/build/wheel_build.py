@@ -20,7 +20,7 @@ from gb10.proof.scans import prove_wheel, read_left_out
 from gb10.sources.locked_files import fetch_files
 from gb10.workshop import Workshop
 
-OURS = "kernels"  # as --rebuild-kernels names the wheels of our own kernels
+OURS = "kernels"  # as --rebuild names the wheels of our own kernels
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,23 +147,26 @@ def _seal(work: Path) -> None:
 
 
 def selected(plan: Plan, names: Collection[str]) -> frozenset[str]:
-    """The wheel steps that ``--rebuild-<source>`` and ``--rebuild-kernels`` (ours) name; raises UsageError for none."""
+    """The wheel steps that ``--rebuild NAME`` names, by wheel, by source, or as our own kernels.
+
+    Raises UsageError for a name that stands for none.
+    """
     builds = {step.name: plan.recipe.wheels[step.name] for step in plan.of_kind("wheel")}
-    chosen = {name: OURS if build.method == "extension" else build.source for name, build in builds.items()}
+    known = {wheel: {wheel, OURS if build.method == "extension" else build.source} for wheel, build in builds.items()}
     for name in names:
-        if name not in chosen.values():
-            known = ", ".join(sorted(set(chosen.values())))
+        if not any(name in own for own in known.values()):
+            listed = ", ".join(sorted(set().union(*known.values())))
             raise UsageError(
-                f"--rebuild-{name}: the recipe builds no wheel from {name}",
-                hint=f"it builds from: {known}{_idle(plan, name)}",
+                f"--rebuild {name}: the recipe builds no wheel from {name}",
+                hint=f"valid: {listed or 'none'}{_idle(plan, name)}",
             )
-    return frozenset(wheel for wheel, source in chosen.items() if source in names)
+    return frozenset(wheel for wheel, own in known.items() if own & {*names})
 
 
 def _idle(plan: Plan, name: str) -> str:
     """The way to a wheel from a source none of whose targets is asked for."""
     idle = [wheel for one, wheel in plan.recipe.wheels.items() if one not in plan.recipe.built]
-    return f"; from {name}, too, when --targets names some" if name in {wheel.source for wheel in idle} else ""
+    return f"; {name}, too, when --targets names some" if name in {wheel.source for wheel in idle} else ""
 
 
 def show_in_checkout(shop: Workshop, wheel: Wheel) -> None:

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Final
 
+from gb10.cli.spelling import respelled
 from gb10.cli.unchanged import answered
 from gb10.errors import INTERRUPTED, BuildError, Gb10Error, UsageError, interrupted
 
@@ -41,7 +42,7 @@ def _run(arguments: Sequence[str], *, as_json: bool) -> int:
     from gb10.cli.app import app  # noqa: PLC0415 - the loader of verbs, the one import that waits for its use
 
     try:
-        outcome = app(args=list(arguments), prog_name="build.py", standalone_mode=False)
+        outcome = app(args=respelled(arguments), prog_name="build.py", standalone_mode=False)
         sys.stdout.flush()
     except ClickException as error:
         error.show()

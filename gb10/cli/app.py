@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 VERBS: Final = {
     "image": "Build a proven image: image --engine vllm --arch 12.1f",
-    "wheels": "Compile the wheels only: wheels --rebuild-flashinfer",
+    "wheels": "Compile the wheels only: wheels --rebuild flashinfer",
     "plan": "Show every step, its key, and whether its result is already there",
     "lock": "Resolve a recipe into its lock (the only verb that writes one)",
     "patches": "Hold the patches against any release: patches status",
@@ -34,7 +34,7 @@ HELP: Final = """Container images for NVIDIA GB10 (DGX Spark), built from a lock
 
 \b
 ./build.py image --engine vllm --arch 12.1f      the whole image
-./build.py wheels --rebuild-flashinfer           only the kernels, really rebuilt
+./build.py wheels --rebuild flashinfer           only the kernels, really rebuilt
 ./build.py plan --engine vllm                    what would happen, without doing it
 ./build.py verify gb10/vllm:0.33.0-cu130-sm121f  what an image really holds
 

@@ -1,6 +1,6 @@
 """What a plan is of, asked on a command line: the options of every verb that makes a plan, written once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
 from inspect import Signature, signature
@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from gb10.cli.common import ArchOption, EngineOption
+from gb10.errors import UsageError
 from gb10.request.planning import Request
 
 T = TypeVar("T")
@@ -37,15 +38,13 @@ SourceOption = Annotated[
         help="A local checkout of a source's locked release; what it changes counts.\nRepeatable: vllm=../vllm.",
     ),
 ]
-VllmRefOption = Annotated[
-    str | None, typer.Option("--vllm-ref", metavar="VERSION", help="Another release of vLLM, locked on the fly.")
-]
-SglangRefOption = Annotated[
-    str | None, typer.Option("--sglang-ref", metavar="VERSION", help="Another release of SGLang, locked on the fly.")
-]
-FlashinferRefOption = Annotated[
-    str | None,
-    typer.Option("--flashinfer-ref", metavar="VERSION", help="Another release of FlashInfer, locked on the fly."),
+RefOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ref",
+        metavar="NAME=VERSION",
+        help="Another release of a source, locked on the fly; repeatable.\n`--NAME-ref VERSION` is the same.",
+    ),
 ]
 ModOption = Annotated[
     list[str] | None,
@@ -94,6 +93,18 @@ def asks_for(ask: Callable[..., Request]) -> Callable[[Callable[..., T]], Callab
     return decorate
 
 
+def releases(texts: Sequence[str]) -> dict[str, str]:
+    """``NAME=VERSION`` by name; raises UsageError for anything else, and for a name that comes twice."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, _, version = text.partition("=")
+        if not name or not version or name in found:
+            problem = f"names {name} twice" if name in found else "needs a source and its release"
+            raise UsageError(f"--ref {text} {problem}", hint="write --ref NAME=VERSION, for example --ref vllm=0.34.0")
+        found[name] = version
+    return found
+
+
 def of_wheels(
     *,
     engine: EngineOption = "vllm",
@@ -101,15 +112,12 @@ def of_wheels(
     platform: PlatformOption = None,
     patch: PatchOption = None,
     source: SourceOption = None,
-    vllm_ref: VllmRefOption = None,
-    sglang_ref: SglangRefOption = None,
-    flashinfer_ref: FlashinferRefOption = None,
+    ref: RefOption = None,
     targets: TargetsOption = None,
     kernels: KernelsOption = None,
     for_model: ForModelOption = None,
 ) -> Request:
     """What decides the wheels."""
-    refs = {"vllm": vllm_ref, "sglang": sglang_ref, "flashinfer": flashinfer_ref}
     named = tuple(part.strip() for part in targets.split(",")) if targets is not None else ()
     return Request(
         engine=engine,
@@ -117,7 +125,7 @@ def of_wheels(
         platform=platform,
         patches=tuple(patch or ()),
         sources=tuple(source or ()),
-        refs={name: ref for name, ref in refs.items() if ref is not None},
+        refs=releases(ref or ()),
         targets=named,
         kernels=kernels,
         model=for_model,

@@ -20,14 +20,14 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 EngineOption = Annotated[str, typer.Option("--engine", help="Serving engine, or an image recipe file.")]
 ArchOption = Annotated[str, typer.Option("--arch", help="GPU target: 12.1f, 12.1a, 12.1, 12.0f, 12.0a, 12.0.")]
-RebuildFlashinferOption = Annotated[
-    bool, typer.Option("--rebuild-flashinfer", help="Compile FlashInfer's kernels anew, whatever the store holds.")
-]
-RebuildKernelsOption = Annotated[
-    bool, typer.Option("--rebuild-kernels", help="Compile our own kernels anew, whatever the store holds.")
-]
-RebuildVllmOption = Annotated[
-    bool, typer.Option("--rebuild-vllm", help="Compile vLLM's targets anew, whatever the store holds.")
+RebuildOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rebuild",
+        metavar="NAME",
+        help="Compile the wheels of this source again, even on a cache hit; repeatable.\n"
+        "A source, a wheel, or kernels (our own). `--rebuild-NAME` is the same.",
+    ),
 ]
 BuilderOption = Annotated[
     str | None,
@@ -100,11 +100,6 @@ def zstd_level(compression: str | None) -> int | None:
     if found is None:
         raise UsageError(f"--compression {compression!r} is not known", hint="zstd, or zstd:1 to zstd:20")
     return int(found[1] or ZSTD_LEVEL)
-
-
-def rebuilds(**asked: bool) -> tuple[str, ...]:
-    """What the ``--rebuild-…`` flags of a command line name."""
-    return tuple(name for name, really in asked.items() if really)
 
 
 def print_json(document: object) -> None:

@@ -23,11 +23,8 @@ from gb10.cli.common import (
     JsonOption,
     PushOption,
     QuietOption,
-    RebuildFlashinferOption,
-    RebuildKernelsOption,
-    RebuildVllmOption,
+    RebuildOption,
     VerboseOption,
-    rebuilds,
     verb_app,
     workshop,
     zstd_level,
@@ -64,9 +61,7 @@ def image(
     ] = None,
     push: PushOption = None,
     compression: CompressionOption = None,
-    rebuild_flashinfer: RebuildFlashinferOption = False,
-    rebuild_kernels: RebuildKernelsOption = False,
-    rebuild_vllm: RebuildVllmOption = False,
+    rebuild: RebuildOption = None,
     builder: BuilderOption = None,
     cache_from: CacheFromOption = None,
     cache_to: CacheToOption = None,
@@ -84,19 +79,19 @@ def image(
     extra = check_reference(tag) if tag else None
     plan = make_plan(shop, asked)
     names = names_in(push or (), plan.tags[-1], plan.tags)
-    rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))
+    again = selected(plan, rebuild or ())
     require_torch(shop, plan)
     if not dry_run:
         wake_engine(shop)
-        take_missing(shop, plan, rebuild)  # first: what is taken needs no compiler, nor its memory
-    found = survey(shop, plan, rebuild)
+        take_missing(shop, plan, again)  # first: what is taken needs no compiler, nor its memory
+    found = survey(shop, plan, again)
     if dry_run:
         try_patches(shop, plan)
         print_plan(shop, plan, found, names, as_json=as_json)
         return
     if not found.there["image"]:
         check_room(shop, found.needs, found.engine)
-    verified = build_image(shop, plan, rebuild=rebuild, tag=extra)
+    verified = build_image(shop, plan, rebuild=again, tag=extra)
     if context:
         leave_context(shop, plan, ready_engine(shop), context)
     if receipt and receipt == own_receipt(sys.argv[1:]):

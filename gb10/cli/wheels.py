@@ -11,12 +11,9 @@ from gb10.cli.common import (
     DryRunOption,
     JsonOption,
     QuietOption,
-    RebuildFlashinferOption,
-    RebuildKernelsOption,
-    RebuildVllmOption,
+    RebuildOption,
     VerboseOption,
     print_json,
-    rebuilds,
     verb_app,
     workshop,
 )
@@ -28,8 +25,8 @@ app = verb_app("""Compile the wheels of an image recipe: real SASS for the arch 
 
 \b
 ./build.py wheels                          what is not in the store yet, nor in the wheel cache
-./build.py wheels --rebuild-flashinfer     really compiled again, whatever the store holds
-./build.py wheels --rebuild-kernels        the same for kernels of our own
+./build.py wheels --rebuild flashinfer     really compiled again, whatever the store holds
+./build.py wheels --rebuild kernels        the same for kernels of our own
 ./build.py wheels --arch 12.1a             lives beside the 12.1f one
 ./build.py wheels --for-model Qwen/Qwen3-30B-A3B
                                            FlashInfer's kernels for the heads, windows and formats of one model
@@ -45,9 +42,7 @@ Each wheel lies in the store under its key and is linked into wheels/; its path 
 def wheels(
     *,
     asked: Request,
-    rebuild_flashinfer: RebuildFlashinferOption = False,
-    rebuild_kernels: RebuildKernelsOption = False,
-    rebuild_vllm: RebuildVllmOption = False,
+    rebuild: RebuildOption = None,
     builder: BuilderOption = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
@@ -57,10 +52,10 @@ def wheels(
     """Compile the wheels only."""
     shop = workshop(verbose, quiet, builder)
     plan = make_plan(shop, asked).wheels_only()
-    rebuild = selected(plan, rebuilds(flashinfer=rebuild_flashinfer, kernels=rebuild_kernels, vllm=rebuild_vllm))
+    again = selected(plan, rebuild or ())
     if not dry_run:
-        take_missing(shop, plan, rebuild)  # first: what is taken needs no compiler, nor its memory
-    found = survey(shop, plan, rebuild)
+        take_missing(shop, plan, again)  # first: what is taken needs no compiler, nor its memory
+    found = survey(shop, plan, again)
     if dry_run:
         try_patches(shop, plan)
         print_plan(shop, plan, found, as_json=as_json)
@@ -69,7 +64,7 @@ def wheels(
         check_room(shop, found.needs, found.engine)
     grafts = early_grafts(shop, plan)  # first: a patch that does not fit stops before anything is compiled
     check_sources(shop, plan)
-    compiled = build_wheels(shop, plan, lambda: check_builder(shop, ready_engine(shop)), rebuild=rebuild)
+    compiled = build_wheels(shop, plan, lambda: check_builder(shop, ready_engine(shop)), rebuild=again)
     built = (*installable(plan, compiled), *grafts, *late_grafts(shop, plan))
     for wheel in built:
         show_in_checkout(shop, wheel)

@@ -31,6 +31,8 @@ OTHER_WORK = (
     "--rebuild-flashinfer",
     "--rebuild-kernels",
     "--rebuild-vllm",
+    "--ref",
+    "--rebuild",
     "--vllm-ref",
     "--sglang-ref",
     "--flashinfer-ref",

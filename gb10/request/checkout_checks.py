@@ -14,7 +14,6 @@ from gb10.patches.selection import Place
 from gb10.patches.source_tree import Folder, Tree
 from gb10.recipe.image_recipe import Recipe
 from gb10.request.checkout_files import Worktree
-from gb10.request.refs import PROJECTS
 
 MOST_DIFFERENT: Final = 300
 """Files of a release that a checkout of it may have otherwise: more, and it is of another release."""
@@ -34,6 +33,8 @@ class Released:
     tree: Tree
     bundled: Mapping[str, str]
     told: Told | None = None
+    required: bool = False
+    """Whether the recipe requires it by name, so that ``--ref`` takes another release."""
 
     def __str__(self) -> str:
         return f"{self.source} {self.place.version}"
@@ -95,7 +96,7 @@ def _check_near(released: Released, checkout: Worktree, found: Difference) -> No
 
 def _stranger(released: Released, checkout: Worktree, why: str) -> UsageError:
     git = f"git -C {checkout.root} switch --detach v{released.place.version}" if checkout.git else "unpack that release"
-    ref = f"\nor build on its release: --{released.source}-ref VERSION" if released.source in PROJECTS else ""
+    ref = f"\nor build on its release: --ref {released.source}=VERSION" if released.required else ""
     at = f"\nit is at {_at(checkout)}" if checkout.git else ""
     return UsageError(
         f"{checkout.root} is no checkout of {released}, the release that is locked",

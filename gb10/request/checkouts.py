@@ -15,7 +15,7 @@ from gb10.patches.selection import find_place, locked_releases
 from gb10.patches.source_tree import Below
 from gb10.plan.inputs import artifacts, source_archive
 from gb10.plan.options import PatchUse, Taken
-from gb10.recipe.fields import Architecture
+from gb10.recipe.fields import Architecture, requirement_name
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
 from gb10.request.checkout_checks import Released, check_difference, check_said, told
@@ -111,7 +111,9 @@ def _released(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, 
     others = ((name, known.bundled(file.sha256)) for name, known in releases.sources.items() if name != source)
     bundled = {found[1]: name for name, found in others if found and not place.folder}
     tree = Below(tree, place.folder) if place.folder else tree
-    return Released(source=source, place=place, tree=tree, bundled=bundled, told=releases.source(source).told)
+    required = not place.folder and place.project in {requirement_name(text) for text in recipe.requirements}
+    told = releases.source(source).told
+    return Released(source=source, place=place, tree=tree, bundled=bundled, told=told, required=required)
 
 
 def _kept(shop: Workshop, name: str, changed: Mapping[str, Both]) -> Path:

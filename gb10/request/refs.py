@@ -1,8 +1,7 @@
-"""``--vllm-ref VERSION`` and its like: a recipe with other releases, locked on the fly and kept in the store."""
+"""``--ref NAME=VERSION``: a recipe with other releases, locked on the fly and kept in the store."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -22,22 +21,13 @@ from gb10.recipe.locked import Lock
 from gb10.sources.index.page import Link
 from gb10.workshop import Workshop
 
-PROJECTS: Final = {"vllm": "vllm", "sglang": "sglang", "flashinfer": "flashinfer-python"}
-"""What the index calls them."""
 ROOM, FILE = "resolved", "lock.json"
 NEWEST = 5
 
 
 def with_refs(recipe: Recipe, refs: Mapping[str, str]) -> Recipe:
     """The recipe with these releases, by source; raises UsageError for what is no release, or is not required here."""
-    wanted = {PROJECTS[source]: _release(source, text) for source, text in refs.items()}
-    required = {requirement_name(text) for text in recipe.requirements}
-    for source in refs:
-        if PROJECTS[source] not in required:
-            raise UsageError(
-                f"--{source}-ref: the {recipe.engine} recipe requires no {PROJECTS[source]}",
-                hint=f"it requires: {', '.join(sorted(required))}",
-            )
+    wanted = {project_of(recipe, source): _release(source, text) for source, text in refs.items()}
     changes = {
         "version": wanted.get(recipe.engine, recipe.version),
         "requirements": tuple(_other(text, wanted) for text in recipe.requirements),
@@ -49,12 +39,30 @@ def with_refs(recipe: Recipe, refs: Mapping[str, str]) -> Recipe:
     return recipe.model_copy(update=changes)
 
 
+def project_of(recipe: Recipe, name: str) -> str:
+    """What the index calls a source of the recipe, its engine, or a project that it requires by that very name.
+
+    Raises UsageError for what the recipe does not require, and for a source from git.
+    """
+    project = recipe.project(name) if name in recipe.sources else name
+    required = {requirement_name(text) for text in recipe.requirements}
+    if project in required:
+        return project
+    if name in recipe.sources:
+        raise UsageError(
+            f"--ref {name}: the {recipe.engine} recipe takes it from git, by commit",
+            hint="copy the recipe, change the commit, then lock the copy: ./build.py lock --engine FILE.yaml",
+        )
+    valid = sorted({recipe.engine, *(source for source in recipe.sources if recipe.sources[source].sdist), *required})
+    raise UsageError(f"--ref {name}: the {recipe.engine} recipe requires no {name}", hint=f"valid: {', '.join(valid)}")
+
+
 def _release(source: str, text: str) -> str:
     try:
         return str(Version(text))
     except InvalidVersion as error:
         raise UsageError(
-            f"--{source}-ref {text} is no release of the package index",
+            f"--ref {source}={text} is no release of the package index",
             hint="a branch or a commit is built from a checkout, its changes carried over to the locked "
             f"release:\n--source {source}=DIR",
         ) from error
@@ -106,14 +114,15 @@ def require_release(links: Iterable[Link], source: str, text: str) -> None:
     raise UsageError(
         problem,
         where=f"newest: {', '.join(map(str, good[:NEWEST])) or 'none'}",
-        hint=f"name one that it has with --{source}-ref",
+        hint=f"name one that it has: --ref {source}=VERSION",
     )
 
 
 def _resolved(shop: Workshop, recipe: Recipe, base: Lock, refs: Mapping[str, str], named: str) -> Lock:
     index = main_index(shop.env)
     for source, text in refs.items():
-        require_release(own_index(recipe, PROJECTS[source], index).links(PROJECTS[source]), source, text)
+        project = project_of(recipe, source)
+        require_release(own_index(recipe, project, index).links(project), source, text)
     try:
         made = resolve_lock(recipe, base, store=shop.store, env=shop.env)
     except UsageError as error:
@@ -122,7 +131,7 @@ def _resolved(shop: Workshop, recipe: Recipe, base: Lock, refs: Mapping[str, str
         raise UsageError(
             f"{named}: {error.message}",
             where=error.where,
-            hint="name the releases that fit together (--flashinfer-ref beside --vllm-ref); what else "
+            hint="name the releases that fit together (--ref NAME=VERSION for each); what else "
             "must move is a recipe of\nyour own: copy it, change it, "
             "./build.py lock --engine FILE.yaml",
         ) from error

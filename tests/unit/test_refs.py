@@ -1,10 +1,11 @@
-"""``--vllm-ref`` and its like: what of a recipe becomes another release, and what is refused."""
+"""``--ref`` and its earlier spellings: what of a recipe becomes another release, and what is refused."""
 
 from dataclasses import replace
 
 import pytest
 
 from gb10.cli.asking import of_wheels
+from gb10.cli.spelling import respelled
 from gb10.errors import UsageError
 from gb10.lock.lockfile import input_digest, load_recipe
 from gb10.plan.catalog import ROOT
@@ -36,9 +37,10 @@ def test_requirement_source_and_version_move_together() -> None:
 @pytest.mark.parametrize(
     ("refs", "said"),
     [
-        ({"vllm": "main"}, "--vllm-ref main is no release of the package index"),
-        ({"flashinfer": "1f2e3d4c"}, "--flashinfer-ref 1f2e3d4c is no release of the package index"),
-        ({"sglang": "0.5.22"}, "--sglang-ref: the vllm recipe requires no sglang"),
+        ({"vllm": "main"}, "--ref vllm=main is no release of the package index"),
+        ({"flashinfer": "1f2e3d4c"}, "--ref flashinfer=1f2e3d4c is no release of the package index"),
+        ({"qutlass": "1"}, "--ref qutlass: the vllm recipe takes it from git, by commit"),
+        ({"sglang": "0.5.22"}, "--ref sglang: the vllm recipe requires no sglang"),
     ],
 )
 def test_what_is_no_release_or_not_of_this_image(refs: dict[str, str], said: str) -> None:
@@ -56,7 +58,7 @@ def test_an_image_of_another_release_moves_no_tag() -> None:
 
 
 def test_the_request_has_what_was_named() -> None:
-    asked = of_wheels(source=["vllm=../vllm"], flashinfer_ref="0.7.2")
+    asked = of_wheels(source=["vllm=../vllm"], ref=["flashinfer=0.7.2"])
     assert (asked.refs, asked.sources) == ({"flashinfer": "0.7.2"}, ("vllm=../vllm",))
 
 
@@ -76,7 +78,7 @@ def test_a_release_that_the_index_has_not_is_told_with_the_newest() -> None:
             require_release(links, "vllm", text)
         assert caught.value.message == words
         assert caught.value.where == "newest: 0.33.0, 0.32.0, 0.30.0, 0.9.2"
-        assert caught.value.hint == "name one that it has with --vllm-ref"
+        assert caught.value.hint == "name one that it has: --ref vllm=VERSION"
 
 
 def test_a_release_with_a_label_of_its_index_is_the_release() -> None:
@@ -86,3 +88,28 @@ def test_a_release_with_a_label_of_its_index_is_the_release() -> None:
 
 def test_a_release_of_which_one_file_was_yanked_is_there() -> None:
     require_release([link("vllm-1.tar.gz", yanked=True), link("vllm-1-py3-none-any.whl")], "vllm", "1")
+
+
+@pytest.mark.parametrize("texts", [["vllm"], ["=1"], ["vllm="], ["vllm=1", "vllm=2"]])
+def test_a_ref_is_a_name_and_a_release(texts: list[str]) -> None:
+    with pytest.raises(UsageError, match=r"^error: --ref"):
+        of_wheels(ref=texts)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now"),
+    [
+        (["plan", "--vllm-ref", "0.34.0"], ["plan", "--ref", "vllm=0.34.0"]),
+        (["plan", "--vllm-ref=0.34.0", "--json"], ["plan", "--ref", "vllm=0.34.0", "--json"]),
+        (["plan", "--vllm-ref"], ["plan", "--ref", "vllm="]),
+        (
+            ["wheels", "--rebuild-flashinfer", "--rebuild-kernels"],
+            ["wheels", "--rebuild", "flashinfer", "--rebuild", "kernels"],
+        ),
+        (["wheels", "--rebuild-flashinfer-jit-cache"], ["wheels", "--rebuild", "flashinfer-jit-cache"]),
+        (["patches", "status", "--ref", "0.33.0"], ["patches", "status", "--ref", "0.33.0"]),
+        (["verify", "--", "--vllm-ref", "x"], ["verify", "--", "--vllm-ref", "x"]),
+    ],
+)
+def test_earlier_spellings_mean_the_same(earlier: list[str], now: list[str]) -> None:
+    assert respelled(earlier) == now

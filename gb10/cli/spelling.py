@@ -1,0 +1,26 @@
+"""Earlier spellings of two options: ``--vllm-ref V`` is ``--ref vllm=V``, ``--rebuild-vllm`` is ``--rebuild vllm``."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+REF: Final = re.compile(r"--([a-z0-9][a-z0-9-]*)-ref(?:=(.*))?", re.DOTALL)
+REBUILD: Final = re.compile(r"--rebuild-([a-z0-9][a-z0-9-]*)")
+
+
+def respelled(arguments: Sequence[str]) -> list[str]:
+    """The command line with ``--ref`` and ``--rebuild`` for whatever name an earlier spelling holds."""
+    return list(_respelled(iter(arguments)))
+
+
+def _respelled(words: Iterator[str]) -> Iterator[str]:
+    for word in words:
+        if word == "--":
+            yield word
+            yield from words
+        elif ref := REF.fullmatch(word):
+            yield from ("--ref", f"{ref[1]}={next(words, '') if ref[2] is None else ref[2]}")
+        elif rebuild := REBUILD.fullmatch(word):
+            yield from ("--rebuild", rebuild[1])
+        else:
+            yield word
