@@ -1,4 +1,4 @@
-"""Benchmarks: a program of ours run where it can be, and its lines judged."""
+"""Run a benchmark program where this machine can, and judge its output."""
 
 import json
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Measured:
 
 
 def measure(shop: Workshop, plan: Plan, program: BuiltProgram) -> Measured:
-    """Run the program when it is one for this machine; else what the compile stage checked, and why no more."""
+    """Run the program if it is built for this machine; else return the compile stage's checks and the reason."""
     if plan.options.build == plan.options.target:
         built = [line for line in program.checks if line["kind"] == "instructions"]
         return sort_lines([*built, *run(shop, program)])
@@ -40,7 +40,7 @@ def measure(shop: Workshop, plan: Plan, program: BuiltProgram) -> Measured:
 
 
 def run(shop: Workshop, program: BuiltProgram) -> tuple[Line, ...]:
-    """The lines of a whole run; raises BuildError when it broke off."""
+    """The output lines of a complete run. Raises BuildError when the program fails."""
     log = shop.store.root / "logs" / f"bench-{program.name}-{program.key[:12]}.log"
     found: list[Line] = []
     with shop.talk.task(f"run {program.name}") as task:
@@ -55,9 +55,9 @@ def run(shop: Workshop, program: BuiltProgram) -> tuple[Line, ...]:
         except CommandFailedError as error:
             if error.returncode != WRONG or not sort_lines(found).wrong:
                 raise BuildError(
-                    f"{program.name} broke off with {error.returncode}",
+                    f"{program.name} failed with exit code {error.returncode}",
                     where=f"{error.tail}\nlog: {log}",
-                    hint="its words are above; it needs glibc 2.38 (Ubuntu 24.04, Debian 13) and a driver that works",
+                    hint="its output is above; it needs glibc 2.38 (Ubuntu 24.04, Debian 13) and a driver that works",
                 ) from error
     return tuple(found)
 
@@ -84,7 +84,7 @@ def judge(measured: Measured, program: BuiltProgram, *, require_gpu: bool) -> No
         )
     if require_gpu and measured.why_not:
         raise VerifyError(
-            f"{program.name} took no times, and --require-gpu asks for them",
+            f"{program.name} measured nothing, and --require-gpu needs measurements",
             where=measured.why_not,
-            hint="run it on a machine with a GPU of the arch, or leave --require-gpu out",
+            hint="run it on a machine with a GPU of the arch, or omit --require-gpu",
         )

@@ -1,4 +1,4 @@
-"""Programs of ours: each compiled in a BuildKit stage, proven, kept in the store under its key."""
+"""Benchmark programs: compiled in a BuildKit stage, proven, and kept in the store under their keys."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ CHECKS = "checks.jsonl"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuiltProgram:
-    """A program in the store, and what the compile stage checked of it."""
+    """A program in the store, with the checks of its compile stage."""
 
     name: str
     key: str
@@ -37,10 +37,12 @@ class BuiltProgram:
 
 
 def build_program(shop: Workshop, engine: Callable[[], Engine], plan: Plan, program: Program) -> BuiltProgram:
-    """The program of a plan: from the store, or compiled now. Raises BuildError, VerifyError."""
+    """The program of a plan, from the store or compiled now. Raises BuildError, VerifyError."""
     step = plan.step(program.name)
     final = shop.store.entry("programs", step.key)
-    with shop.store.locked(f"program-{step.key}", lambda: shop.talk.say(f"{step.name} is being made: waiting")):
+    with shop.store.locked(
+        f"program-{step.key}", lambda: shop.talk.say(f"{step.name} is being compiled by another run: waiting")
+    ):
         hit = is_sealed(final / program.name)
         if hit:
             shop.talk.hit(step.name)
@@ -83,7 +85,7 @@ def _files(shop: Workshop, plan: Plan, program: Program, step: Step) -> dict[str
 
 
 def _prove(work: Path, plan: Plan, step: Step) -> None:
-    """Raise VerifyError unless the program holds GPU code of the arch, and of no other; then seal it."""
+    """Seal the program. Raises VerifyError unless it holds GPU code of exactly this arch."""
     compiled = parse_arch(plan.options.arch.kernels)
     refuse(check_declared({step.name: [compiled.sm]}, [scan_path(work / step.name)]))
     seal(work / step.name)

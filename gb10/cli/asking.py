@@ -43,7 +43,7 @@ RefOption = Annotated[
     typer.Option(
         "--ref",
         metavar="NAME=VERSION",
-        help="Another release of a source, locked on the fly; repeatable.\n`--NAME-ref VERSION` is the same.",
+        help="Another release of a source, resolved once; repeatable.\n`--NAME-ref VERSION` is the same.",
     ),
 ]
 ModOption = Annotated[

@@ -1,4 +1,4 @@
-"""The catalog: what the checkout holds (recipes, templates, stage scripts, kernels), read once and digested."""
+"""The catalog: recipes, templates, stage scripts and kernels of the checkout, read once, with their digests."""
 
 import hashlib
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Catalog:
-    """The checkout's own files that decide bytes."""
+    """The checkout's files that decide bytes of a result."""
 
     root: Path
 
@@ -41,7 +41,7 @@ class Catalog:
 
     @cached_property
     def contents(self) -> Mapping[str, bytes]:
-        """Every file of ours that a stage may read, unpacks a base or patches a file, named as the plan names them."""
+        """Content of every file that a key may cover, by the name that the plan uses for it."""
         rooms = {
             **{f"{room}/": self.root / "gb10" / room for room in ("inside", "rootfs", "patches", "sources/debian")},
             "kernels/": self.root / "recipes/kernels",
@@ -56,7 +56,7 @@ class Catalog:
 
     @cached_property
     def toolkit(self) -> Toolkit:
-        """What keys are made of: digests of the very bytes of ``contents``, the templates, the kernel sets."""
+        """The inputs of keys: digests of ``contents``, template texts, kernel sets."""
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in self.contents.items()}
         return Toolkit(digests=digests, templates=self.templates, kernel_sets=read_sets(self.contents))
 

@@ -1,4 +1,4 @@
-"""The step of a wheel that is compiled: its key is over everything that decides a byte of it. Pure."""
+"""Compile steps: one per wheel that is compiled. The key covers everything that decides a byte of the wheel. Pure."""
 
 import datetime
 import difflib
@@ -77,7 +77,7 @@ UNPACKER: Final = (
 
 
 def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
-    """A compiled wheel. Neither the day of the lock nor the number of jobs decides a byte of it."""
+    """A compiled wheel's step. The lock's date and the number of jobs are not part of the key."""
     lock, options, build = draft.lock, draft.options, draft.recipe.wheels[name]
     inputs = wheel_inputs(draft, name)
     needs = (tools.name, *(base for base in inputs.bases if base not in tools.needs))
@@ -110,7 +110,7 @@ def _about(build: WheelBuild, options: Options) -> str:
 
 
 def _python(draft: Plan, build: WheelBuild) -> list[str]:
-    """The target's Python headers, which an engine's project is compiled with: of the image's base they alone."""
+    """sha256 of the target's Python headers, the only part of the image's base that such a compile reads."""
     if build.method != "source":
         return []
     name = f"libpython{draft.recipe.python}-dev"
@@ -124,13 +124,13 @@ def _python(draft: Plan, build: WheelBuild) -> list[str]:
 
 
 def compile_files(build: WheelBuild) -> tuple[str, ...]:
-    """What the compile stage of a wheel reads of ours, as Toolkit.of takes it."""
+    """The names of our files that the compile stage of a wheel reads, for ``Toolkit.of``."""
     units = (f"units/{build.kernels}",) if build.method == "extension" else ()
     return (*COMPILE_SCRIPTS[build.method], *units)
 
 
 def kernel_set(build: WheelBuild, toolkit: Toolkit) -> KernelSet | None:
-    """The kernel set of a wheel, None for a project's targets; raises UsageError for one that is not there."""
+    """The kernel set of a wheel, None for method ``source``. Raises UsageError when the set does not exist."""
     if build.kernels is None:
         return None
     owner = f"{_owner(build)}-"
@@ -147,7 +147,7 @@ def kernel_set(build: WheelBuild, toolkit: Toolkit) -> KernelSet | None:
 
 
 def with_headers(recipe: Recipe, toolkit: Toolkit) -> Recipe:
-    """The recipe whose wheels read what their kernel sets need of the target, too; raises UsageError as kernel_set."""
+    """The recipe, with the headers that kernel sets need added to its wheels. Raises UsageError as ``kernel_set``."""
     wheels = dict(recipe.wheels)
     for name in recipe.built:
         headers = dict.fromkeys((*wheels[name].headers, *target_wheels(kernel_set(wheels[name], toolkit) or {})))
@@ -156,12 +156,12 @@ def with_headers(recipe: Recipe, toolkit: Toolkit) -> Recipe:
 
 
 def _owner(build: WheelBuild) -> str:
-    """Whose kernels they are: a source's, or ours."""
+    """The prefix of the set's file name: the source, or ``gb10`` for our own kernels."""
     return "gb10" if build.method == "extension" else build.source
 
 
 def _check_release(recipe: Recipe, build: WheelBuild, kernels: KernelSet | None) -> None:
-    """Raise UsageError when a set was not held against the release: names and factories change with them."""
+    """Raise UsageError when the set was not checked against this release: module names change between releases."""
     release = (recipe.sources[build.source].sdist or "").partition("==")[2]
     releases = (kernels or {}).get("flashinfer", [release])
     if release not in releases:

@@ -1,7 +1,7 @@
 """The plan: recipe + lock + options -> a frozen, sorted DAG of steps, each with a key. Pure.
 
-A key is over everything that decides the bytes of a step's result: digests of what goes in, our own scripts, and the
-text of the Dockerfile that runs them, rendered with ``BLANK`` where the key itself will stand.
+A key covers everything that decides the bytes of a step's result: digests of the inputs, our scripts, and the text of
+the Dockerfile that runs them, with ``BLANK`` in place of the key itself.
 """
 
 from dataclasses import replace
@@ -50,7 +50,7 @@ __all__ = (
 
 
 def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -> Plan:
-    """The whole DAG of one image; raises UsageError when recipe, lock and options do not fit each other."""
+    """The whole DAG of one image. Raises UsageError when recipe, lock and options contradict each other."""
     _check_cuda(recipe, options)
     recipe = with_headers(recipe, toolkit)
     bases = (
@@ -84,14 +84,14 @@ def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -
 
 
 def image_tag(recipe: Recipe, options: Options) -> str:
-    """``<repository>:<version>-cu130-sm121f``, the tag that moves; ``-amd64`` follows where the arch means arm64."""
+    """``<repository>:<version>-cu130-sm121f``, the tag that moves. A platform other than the arch's own is appended."""
     version = recipe.version.replace("+", "-")  # a tag may not hold "+"
     tag = f"{recipe.repository}:{version}-cu{recipe.cuda.replace('.', '')}-sm{options.arch.digits}"
     return tag if options.platform == options.arch.platform else f"{tag}-{options.target}"
 
 
 def _tags(recipe: Recipe, options: Options, key: str) -> tuple[str, ...]:
-    """The tags of an image, as Plan tells."""
+    """The tags of an image; see ``Plan``."""
     moving = image_tag(recipe, options)
     unmoving = f"{moving}-{key[:12]}"
     chosen = options.overlay or options.mods or options.targets or options.kernels or options.refs
@@ -109,9 +109,9 @@ def _check_cuda(recipe: Recipe, options: Options) -> None:
 
 
 def torch_problem(plan: Plan) -> UsageError | None:
-    """What is wrong with the image's torch: it would see no GPU, or bring libraries of another CUDA than the recipe's.
+    """An error when torch is built without CUDA, or for another CUDA than the recipe's; else None.
 
-    Recipe, lock and patches can be worked on all the same, and wheels of kernels compiled; an image cannot be made.
+    Only ``image`` stops for it: plans, patches and wheels of kernels do not need torch.
     """
     recipe, torch = plan.recipe, plan.torch
     if torch is None or torch.cuda in (None, recipe.cuda):

@@ -1,4 +1,4 @@
-"""What a compile reads of an image's lock: archives and their patches, wheels, bases. Pure."""
+"""Inputs of a compile: the locked archives with their patches, wheels and bases. Pure."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ CUTLASS_FOLDER = "3rdparty/cutlass"
 
 
 def wheel_inputs(plan: Plan, name: str) -> Inputs:
-    """What one wheel of the recipe is compiled from; raises UsageError when the lock lacks it."""
+    """The inputs of one wheel. Raises UsageError when the lock lacks one of them."""
     recipe, lock, options, build = plan.recipe, plan.lock, plan.options, plan.recipe.wheels[name]
     origin = Origin(context="source", file=source_archive(build.source, recipe, lock), patches=patches_for(plan, build))
     wheels = {"target-wheels": artifacts(recipe, target_headers(build.headers, lock, options))}
@@ -46,7 +46,7 @@ def wheel_inputs(plan: Plan, name: str) -> Inputs:
 
 
 def program_inputs(plan: Plan, program: Program) -> Inputs:
-    """What a program is compiled from; the plan has only the patches of its CUTLASS."""
+    """The inputs of a program. Its plan holds only the patches of CUTLASS."""
     archive = source_archive(program.source, plan.recipe, plan.lock)
     headers = artifacts(plan.recipe, target_headers(program.headers, plan.lock, plan.options))
     return Inputs(
@@ -56,10 +56,10 @@ def program_inputs(plan: Plan, program: Program) -> Inputs:
 
 
 def patches_for(plan: Plan, build: WheelBuild) -> tuple[PatchUse, ...]:
-    """The patches of the source that a wheel is compiled from: of all of it, or of the folder that kernels of ours use.
+    """The patches of the source that a wheel is compiled from.
 
-    A folder is a source of its own, bundled: a change to CUTLASS moves the kernels that are written on it alone. Of an
-    engine's own project it is what is compiled; what is only installed is laid over the wheel afterwards.
+    CUTLASS in a folder of an archive is a source of its own: its patches move only the kernels that include it.
+    For an engine's own project, only patches of compiled files count; the graft applies the others to the wheel.
     """
     if build.method == "extension":
         return _of_cutlass(plan, build)
@@ -68,13 +68,13 @@ def patches_for(plan: Plan, build: WheelBuild) -> tuple[PatchUse, ...]:
 
 
 def _of_cutlass(plan: Plan, build: WheelBuild) -> tuple[PatchUse, ...]:
-    """The patches of the CUTLASS that a source bundles, or is."""
+    """The patches of the CUTLASS in a source, or of CUTLASS as the source."""
     uses = plan.options.patches_of(plan.recipe.project(build.cutlass_source))
     return tuple(use for use in uses if use.folder or plan.recipe.sources[build.cutlass_source].git)
 
 
 def build_tools(recipe: Recipe, lock: Lock, build: Architecture) -> tuple[Artifact, ...]:
-    """The wheels for every build stage: those that are for one wheel's alone are not among them."""
+    """The wheels of all build stages, without those that a single wheel asks for."""
     own = {requirement_name(tool) for wheel in recipe.wheels.values() for tool in wheel.tools}
     own -= {requirement_name(tool) for tool in recipe.tools}
     kept = (wheel for wheel in lock.wheels.tools[build] if canonicalize_name(wheel.name) not in own)
@@ -82,14 +82,14 @@ def build_tools(recipe: Recipe, lock: Lock, build: Architecture) -> tuple[Artifa
 
 
 def used_sources(recipe: Recipe, lock: Lock) -> Lock:
-    """The lock with the archives of wheels that are built alone: patches of others are not for this build."""
+    """The lock with only the source archives that this build compiles."""
     projects = {recipe.project(name) for wheel in recipe.built.values() for name in wheel.sources}
     used = {name: file for name, file in lock.sdists.items() if name in projects}
     return lock.model_copy(update={"sdists": used})
 
 
 def source_archive(source: str, recipe: Recipe, lock: Lock) -> Artifact:
-    """The one file that brings a source; raises UsageError when the lock has none."""
+    """The locked file of a source. Raises UsageError when the lock has none."""
     name, told = recipe.project(source), recipe.sources[source]
     if name not in lock.sdists:
         raise UsageError(f"the lock holds no source archive of {name}", hint="lock it: ./build.py lock --engine …")
@@ -101,7 +101,7 @@ def source_archive(source: str, recipe: Recipe, lock: Lock) -> Artifact:
 
 
 def target_headers(names: Iterable[str], lock: Lock, options: Options) -> tuple[LockedWheel, ...]:
-    """The image's own wheels that a compile reads the target's headers and libraries from; raises UsageError."""
+    """The image's wheels with the target's headers and libraries. Raises UsageError for a name that is not locked."""
     image = {wheel.name: wheel for wheel in lock.wheels.image[options.target]}
     unknown = [name for name in names if name not in image]
     if unknown:
@@ -113,6 +113,6 @@ def target_headers(names: Iterable[str], lock: Lock, options: Options) -> tuple[
 
 
 def artifacts(recipe: Recipe, files: Iterable[IndexFile]) -> tuple[Artifact, ...]:
-    """Files of the index, by content; with the one that the recipe names for their project."""
+    """Files of the package index as artifacts; each with the index that the recipe names for its project."""
     own = recipe.index_of
     return tuple(Artifact(file.filename, file.sha256, file.size, index=own.get(file.name, "")) for file in files)

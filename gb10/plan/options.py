@@ -1,4 +1,4 @@
-"""What decides an image beside its recipe and lock: the arch, the patches, what the command line adds. Pure."""
+"""Options: what decides an image besides recipe and lock (arch, patches, mods, overlay, kernel set). Pure."""
 
 from dataclasses import dataclass, replace
 
@@ -17,15 +17,15 @@ class Overlay:
 
 
 def short_label(name: str, sha256: str) -> str:
-    """``name@sha256``, the digest cut to 12 digits."""
+    """``name@sha256`` with the first 12 digits."""
     return f"{name}@{sha256[:12]}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Taken:
-    """Whose work a patch is: a local checkout at ``path``. ``commit`` is empty where git knows none.
+    """The local checkout that a patch was made from. ``commit`` is empty outside git.
 
-    It tells people where a change came from, and is in no key: the patch's content alone decides.
+    For labels and records only: keys cover the patch's content.
     """
 
     path: str
@@ -40,9 +40,9 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PatchUse:
-    """A patch that is applied to a locked file of ``project``; ``path`` is where one given by hand was read.
+    """A patch for a locked file of ``project``. ``path`` is set for a patch from ``--patch`` or ``--source``.
 
-    ``folder``: where the project's source archive bundles the patched source; empty for the project itself.
+    ``folder``: the folder of the archive that bundles the patched source; empty for the project itself.
     """
 
     source: str
@@ -66,7 +66,7 @@ class PatchUse:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mod:
-    """A folder with ``run.sh`` that changes the image so far; ``path`` is where it lies, ``digest`` what it holds."""
+    """A folder with ``run.sh`` that changes the image. ``digest`` covers its files."""
 
     name: str
     path: str
@@ -102,7 +102,7 @@ class Options:
 
     @property
     def nameless(self) -> "Options":
-        """The options without whose work the patches are: what keys are made of."""
+        """The options without the origin of patches, as keys cover them."""
         return replace(self, patches=tuple(replace(use, taken=None) for use in self.patches))
 
     @property

@@ -1,4 +1,4 @@
-"""Programs: what of ours is compiled to neither a wheel nor an image, by the compilers of an image's lock. Pure."""
+"""Programs: benchmark programs, compiled by the compilers of an image's lock. Pure."""
 
 from dataclasses import replace
 from typing import Final
@@ -25,7 +25,7 @@ SCRIPTS: Final = tuple(
 
 
 def plan_program(program: Program, image: Plan, toolkit: Toolkit) -> Plan:
-    """The plan of one program: of an image's plan the compilers, and the patches of the CUTLASS that it bundles."""
+    """The plan of one program: the compilers of an image's plan, and the patches of its CUTLASS."""
     if program.source not in image.recipe.sources:
         raise UsageError(
             f"the recipe {image.recipe.engine} has no source {program.source!r}, whose archive holds "
@@ -46,7 +46,7 @@ def plan_program(program: Program, image: Plan, toolkit: Toolkit) -> Plan:
 
 
 def _step(program: Program, draft: Plan, toolkit: Toolkit) -> Step:
-    """Like a compiled wheel's key: neither the day of the lock nor the number of jobs decides a byte."""
+    """The step. As for wheels, the lock's date and the number of jobs are not part of the key."""
     lock, options = draft.lock, draft.options
     files = program_inputs(draft, program).files
     step = Step(

@@ -1,4 +1,4 @@
-"""The steps of a plan but the compiled wheels: each with the key of its result, over all that decides a byte. Pure."""
+"""Steps other than compiles: bases, tools, layers, grafts, mods, the image. Each has the key of its result. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -73,9 +73,9 @@ def built_layer(wheel: Step, toolkit: Toolkit, tools: Step) -> Step:
 def graft_steps(
     draft: Plan, toolkit: Toolkit, layers: tuple[Step, ...], compiled: tuple[Step, ...]
 ) -> tuple[Step, ...]:
-    """A step per locked wheel that is changed here: the grafted wheel, and the layer of what differs from upstream's.
+    """A step per locked wheel that changes: the grafted wheel, and the layer with the changed files.
 
-    Patches change it, and libraries that ``compiled`` steps made of its own project.
+    Patches change it, and so do libraries from ``compiled`` steps of its own project.
     """
     image = {wheel.name: wheel for wheel in draft.lock.wheels.image[draft.options.target]}
     wheels = {draft.recipe.project(draft.recipe.wheels[step.name].source): step for step in compiled}
@@ -109,7 +109,7 @@ def graft_steps(
 
 
 def mod_steps(draft: Plan, toolkit: Toolkit, below: tuple[Step, ...]) -> tuple[Step, ...]:
-    """A step per mod, each on the one before it: a change moves its own key and those above."""
+    """A step per mod. Each builds on the one before: a change moves its key and all later ones."""
     options, made = draft.options, list[Step]()
     overlay = options.overlay.digest if options.overlay else None
     under = digest([[step.key for step in below], toolkit.of(SETTINGS), overlay, environment(draft)])
@@ -122,9 +122,9 @@ def mod_steps(draft: Plan, toolkit: Toolkit, below: tuple[Step, ...]) -> tuple[S
 
 
 def image_step(draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...]) -> Step:
-    """The image: its Dockerfile, and the record of the plan that lies in it, with the keys of all other steps.
+    """The image step. Its key covers the Dockerfile and the plan record, which holds the keys of all other steps.
 
-    Both say whose work a patch is, the key does not: the same content committed by another is the same image.
+    The origin of a patch is not part of the key: the same content from another commit gives the same image.
     """
     recipe, options = draft.recipe, draft.options
     draft = replace(draft, options=options.nameless)
@@ -140,7 +140,7 @@ def image_step(draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...]) -> Step:
 
 
 def churn(recipe: Recipe, lock: Lock, options: Options) -> dict[str, tuple[LockedWheel, ...]]:
-    """Each locked wheel in the first layer that matches its name, else in the one that takes the rest."""
+    """Layer name -> its wheels. The first layer with a matching pattern wins; ``rest: true`` takes the others."""
     classes: dict[str, list[LockedWheel]] = {layer.name: [] for layer in recipe.layers}
     for wheel in sorted(lock.wheels.image[options.target], key=lambda wheel: wheel.name):
         classes[_class_of(wheel.name, recipe.layers)].append(wheel)

@@ -1,4 +1,4 @@
-"""The plan as values: steps with keys, the DAG of one image. Pure; gb10.plan makes them."""
+"""The plan as values: steps with keys, the DAG of one image. ``dag.py`` makes them. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,14 +16,14 @@ SCHEMA: Final = "gb10/plan/v1"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Toolkit:
-    """Our own files that decide bytes: digests of stage scripts and the unpacker; templates as text; kernel sets."""
+    """Our files that decide bytes: digests of scripts, template texts, kernel sets."""
 
     digests: Mapping[str, str]
     templates: Mapping[str, str]
     kernel_sets: Mapping[str, KernelSet] = field(default_factory=dict)
 
     def of(self, *names: str) -> dict[str, str]:
-        """The digests of these files; a folder's name means every file below it."""
+        """Digests of these files. A folder name means every file below it."""
         return {
             file: value
             for file, value in self.digests.items()
@@ -33,7 +33,7 @@ class Toolkit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """One unit of work; ``key`` names its result, ``files`` are the locked files it consumes."""
+    """One unit of work. ``key`` names its result; ``files`` are the locked files that it reads."""
 
     name: str
     kind: Kind
@@ -54,9 +54,9 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """An archive that is compiled, with its patches; ``context`` names where the stage finds it.
+    """An archive that is compiled, with its patches. ``context`` is its build context.
 
-    ``nested``: as which of the projects that the engine's own fetches from git it is handed in.
+    ``nested``: the nested project of the engine that this archive stands for, if any.
     """
 
     context: str
@@ -72,7 +72,7 @@ class Origin:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Inputs:
-    """What a compile stage reads of locked files: archives, wheels by context, bases by step."""
+    """The locked files that a compile stage reads: archives, wheels by context, bases by step."""
 
     origins: tuple[Origin, ...]
     wheels: Mapping[str, tuple[Artifact, ...]]
@@ -86,9 +86,9 @@ class Inputs:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Program:
-    """A program of ours with kernels: its units, and whose archive brings the CUTLASS that they are written on.
+    """A benchmark program: its units, and the source that brings its CUTLASS.
 
-    ``units`` and ``include`` as the toolkit names folders; ``headers`` are wheels of the image, for the target.
+    ``units`` and ``include`` are folder names of the toolkit; ``headers`` are wheels of the image.
     """
 
     name: str
@@ -102,9 +102,8 @@ class Program:
 class Plan:
     """Every step of one image, in an order in which they can run.
 
-    ``tags`` ends with the one that holds the key and never moves. The one that moves stands before it, except in a
-    plan with an overlay, mods, targets or releases of its own: what one user made of an image is not what its version
-    and arch promise to others.
+    The last of ``tags`` holds the key and never moves. A moving tag comes before it, but only for a plan without
+    overlay, mods, targets, or other releases: a moving tag promises the plain recipe.
     """
 
     recipe: Recipe
@@ -142,11 +141,11 @@ class Plan:
         return {name for need in step.needs for name in (need, *self._closure(self.step(need)))}
 
     def record(self) -> dict[str, object]:
-        """What the image itself holds of its plan: the document without the proof, which decides no byte of it."""
+        """The plan record inside the image: the document without the proof step."""
         return replace(self, steps=tuple(step for step in self.steps if step.kind != "proof")).document()
 
     def document(self) -> dict[str, object]:
-        """The plan as data (docs/schemas/plan-v1.schema.json); neither machine nor time decides anything in it."""
+        """The plan as data (docs/schemas/plan-v1.schema.json), the same on every machine at any time."""
         return {
             "schema": SCHEMA,
             "engine": self.recipe.engine,

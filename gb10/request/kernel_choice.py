@@ -1,4 +1,4 @@
-"""Which kernels of FlashInfer a build compiles: the recipe's set, another by name, or what a model asks for."""
+"""The kernel set of a build: the recipe's, another by name (``--kernels``), or a model's (``--for-model``)."""
 
 import json
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ QUANTIZED: Final = "hf_quant_config.json"
 
 
 def with_set(recipe: Recipe, kernels: str) -> Recipe:
-    """The recipe with another set of its engine's kernels; raises UsageError when it compiles none."""
+    """The recipe with another kernel set. Raises UsageError when the recipe compiles no kernels."""
     name = _wheel(recipe)
     wheel = recipe.wheels[name].model_copy(update={"kernels": kernels})
     return recipe.model_copy(update={"wheels": {**recipe.wheels, name: wheel}})
 
 
 def with_model(shop: Workshop, recipe: Recipe, toolkit: Toolkit, model: str) -> tuple[Recipe, Toolkit]:
-    """The recipe with the set of a model, and the toolkit that holds it; what was chosen is said.
+    """The recipe with a model's kernel set, and the toolkit with that set. Prints the chosen modules.
 
     Raises UsageError, FetchError.
     """
@@ -40,7 +40,7 @@ def with_model(shop: Workshop, recipe: Recipe, toolkit: Toolkit, model: str) -> 
 
 
 def _wheel(recipe: Recipe) -> str:
-    """The wheel of FlashInfer's kernels."""
+    """The name of the wheel that method ``aot`` compiles."""
     name = next((name for name, wheel in recipe.wheels.items() if wheel.method == "aot"), None)
     if name is None:
         raise UsageError(
@@ -51,7 +51,7 @@ def _wheel(recipe: Recipe) -> str:
 
 
 def read_config(shop: Workshop, model: str) -> Mapping[str, Any]:
-    """A model's config, and how it is quantized when a file of its own says so. Raises UsageError, FetchError."""
+    """A model's config.json, with its quantization if that is in a file of its own. Raises UsageError, FetchError."""
     texts = _of_folder(Path(model)) if Path(model).exists() else _of_hub(shop, model)
     try:
         config, quantized = (json.loads(text) if text is not None else {} for text in texts)
@@ -63,7 +63,7 @@ def read_config(shop: Workshop, model: str) -> Mapping[str, Any]:
 
 
 def _of_folder(path: Path) -> tuple[str, str | None]:
-    """The texts of a folder's two files, or of one file alone; raises UsageError for a folder without a config."""
+    """The two files of a folder as text, or one file alone. Raises UsageError for a folder without config.json."""
     file, quantized = (path / CONFIG, path / QUANTIZED) if path.is_dir() else (path, path.parent / QUANTIZED)
     if not file.is_file():
         raise UsageError(f"{path} has no {CONFIG}", hint="name the folder of a model, or its name on the hub")
@@ -71,7 +71,7 @@ def _of_folder(path: Path) -> tuple[str, str | None]:
 
 
 def _of_hub(shop: Workshop, model: str) -> tuple[str, str | None]:
-    """The texts of a model of the hub, at a commit (``NAME@COMMIT``) or at the newest, which is said."""
+    """The two files from the hub as text, at ``NAME@COMMIT`` or at the newest commit, which is printed."""
     from gb10.sources.hub import open_hub  # noqa: PLC0415 - a third of a second, for this alone
 
     name, _, commit = model.partition("@")
@@ -86,5 +86,5 @@ def _of_hub(shop: Workshop, model: str) -> tuple[str, str | None]:
                 f"{name} has no {CONFIG}", where=f"at {head}", hint="name another model, or a local folder"
             )
         if not commit:
-            shop.talk.say(f"{CONFIG} of {name}@{head}: write it so to get the same kernels again")
+            shop.talk.say(f"{CONFIG} of {name}@{head}: use this name to get the same kernels again")
         return config.read_text(encoding="utf-8"), quantized.read_text(encoding="utf-8") if quantized else None

@@ -1,4 +1,4 @@
-"""Keeping: why the store has what it has, as far as this checkout's recipes, locks and patches say."""
+"""Which store entries this checkout's recipes, locks and patches need, and for what."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -24,7 +24,7 @@ Reasons = dict[tuple[str, str], str]
 
 
 def reasons(shop: Workshop) -> Reasons:
-    """Who needs what: images of this checkout (every arch), and the releases that patches are held against."""
+    """Why each entry is needed: by an image of any engine and arch, or by the check of patches against releases."""
     found: Reasons = {}
     for source, pinned in load_releases(shop).sources.items():
         for version, release in pinned.releases.items():
@@ -40,12 +40,12 @@ def reasons(shop: Workshop) -> Reasons:
 
 
 def _plans(shop: Workshop) -> Iterator[tuple[str, Plan]]:
-    """Every image and program that the checkout builds; a recipe that has no plan now is told."""
+    """The plans of every image and program. A recipe without a valid plan is reported and skipped."""
     for engine in shop.catalog.engines():
         try:
             plans = [make_plan(shop, Request(engine=engine, arch=str(arch))) for arch in ARCHES]
         except Gb10Error as error:
-            shop.talk.say(f"{engine} has no plan now, so what it needs is not known: {error.message}")
+            shop.talk.say(f"{engine} has no valid plan, so its needs are unknown: {error.message}")
             continue
         yield from ((f"{engine} {plan.recipe.version}", plan) for plan in plans)
         if GEMM.source in plans[0].recipe.sources:

@@ -1,4 +1,4 @@
-"""Planning: read recipe and lock, refuse a stale lock, plan."""
+"""Planning: read recipe and lock, refuse a stale lock, resolve what the command line asks for, plan."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -49,7 +49,7 @@ class Request:
 
 
 def make_plan(shop: Workshop, request: Request) -> Plan:
-    """The plan of a request. Only other releases than the recipe's are resolved here, once.
+    """The plan of a request. Only ``--ref`` resolves anything, once; the store keeps the result.
 
     Raises UsageError for a bad recipe or arch, LockStaleError for a stale lock.
     """
@@ -81,7 +81,7 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
 
 
 def _with_kernels(shop: Workshop, request: Request, recipe: Recipe) -> tuple[Recipe, Toolkit]:
-    """Recipe and toolkit with the kernels that were asked for."""
+    """Recipe and toolkit with the kernel set of the request."""
     toolkit = shop.catalog.toolkit
     if request.kernels and request.model:
         raise UsageError("--kernels and --for-model both choose the kernels", hint="choose one of them")
@@ -91,7 +91,7 @@ def _with_kernels(shop: Workshop, request: Request, recipe: Recipe) -> tuple[Rec
 
 
 def with_targets(recipe: Recipe, targets: tuple[str, ...]) -> Recipe:
-    """The recipe with these targets of its engine's project; raises UsageError when it does not say how."""
+    """The recipe with these CMake targets. Raises UsageError when it has no wheel of method ``source``."""
     if not targets:
         return recipe
     name = next((name for name, wheel in recipe.wheels.items() if wheel.method == "source"), None)
@@ -111,7 +111,7 @@ def with_targets(recipe: Recipe, targets: tuple[str, ...]) -> Recipe:
 
 
 def _mods(shop: Workshop, request: Request, recipe: Recipe) -> tuple[Mod, ...]:
-    """The mods of a request, in its order; raises UsageError for one that is no mod, or not for this release."""
+    """The mods of a request, in order. Raises UsageError for an invalid mod, or one for another release."""
     found = [find_mod(shop.catalog.root / "mods", name) for name in request.mods]
     for index, mod in enumerate(found):
         if mod.name in [other.name for other in found[:index]]:

@@ -1,4 +1,4 @@
-"""``--ref NAME=VERSION``: a recipe with other releases, locked on the fly and kept in the store."""
+"""``--ref NAME=VERSION``: the recipe with other releases, resolved once; the store keeps the lock."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -26,7 +26,7 @@ NEWEST = 5
 
 
 def with_refs(recipe: Recipe, refs: Mapping[str, str]) -> Recipe:
-    """The recipe with these releases, by source; raises UsageError for what is no release, or is not required here."""
+    """The recipe with these releases. Raises UsageError for an invalid release, or a name that the recipe lacks."""
     wanted = {project_of(recipe, source): _release(source, text) for source, text in refs.items()}
     changes = {
         "version": wanted.get(recipe.engine, recipe.version),
@@ -40,9 +40,9 @@ def with_refs(recipe: Recipe, refs: Mapping[str, str]) -> Recipe:
 
 
 def project_of(recipe: Recipe, name: str) -> str:
-    """What the index calls a source of the recipe, its engine, or a project that it requires by that very name.
+    """The index project of a source of the recipe, of its engine, or of a required project.
 
-    Raises UsageError for what the recipe does not require, and for a source from git.
+    Raises UsageError for any other name, and for a source from git.
     """
     project = recipe.project(name) if name in recipe.sources else name
     required = {requirement_name(text) for text in recipe.requirements}
@@ -74,13 +74,15 @@ def _other(requirement: str, wanted: Mapping[str, str]) -> str:
 
 
 def lock_refs(shop: Workshop, recipe: Recipe, base: Lock, refs: Mapping[str, str]) -> Lock:
-    """The lock of a recipe with other releases: from the store, else resolved now; told. The recipe's own stays.
+    """The lock of a recipe with other releases, from the store or resolved now. The recipe's own lock is unchanged.
 
-    It keeps what ``base`` locks where that fits, and its day. Raises UsageError when nothing fits together, FetchError.
+    It keeps versions of ``base`` that still fit, and its date. Raises UsageError when nothing fits, FetchError.
     """
     named = ", ".join(f"{source} {text}" for source, text in refs.items())
     entry = shop.store.entry(ROOM, digest([input_digest(recipe), base.model_dump(mode="json")]))
-    with shop.store.locked(f"resolved-{entry.name}", lambda: shop.talk.say(f"{named} is being locked: waiting")):
+    with shop.store.locked(
+        f"resolved-{entry.name}", lambda: shop.talk.say(f"{named} is being locked by another run: waiting")
+    ):
         there = (entry / FILE).exists()
         if not there:
             with shop.talk.task(f"resolve {named}"):
@@ -90,8 +92,8 @@ def lock_refs(shop: Workshop, recipe: Recipe, base: Lock, refs: Mapping[str, str
         note_use(entry / FILE)
     check_lock(recipe, lock, entry / FILE)
     wheels = len(lock.wheels.image["arm64"])
-    how = "as locked on the fly before" if there else "locked on the fly"
-    shop.talk.say(f"{how}: {named}, {wheels} wheels, kept in the store; the recipe and its lock are unchanged")
+    how = "locked before" if there else "locked now"
+    shop.talk.say(f"{how}: {named}, {wheels} wheels in the store; the recipe and its lock are unchanged")
     return lock
 
 
@@ -100,17 +102,13 @@ def _keep(work: Path, lock: Lock) -> None:
 
 
 def require_release(links: Iterable[Link], source: str, text: str) -> None:
-    """Raise UsageError, with the newest releases, for one of which the index has no file, or only withdrawn ones."""
+    """Raise UsageError, with the newest releases, when the index has no file of this one, or only yanked files."""
     found = [(version, link) for link in links if (version := version_of(link))]
     asked = [link for version, link in found if SpecifierSet(f"=={text}").contains(version, prereleases=True)]
     if any(not link.yanked for link in asked):
         return
     good = sorted({version for version, link in found if not link.yanked and not version.is_prerelease}, reverse=True)
-    problem = (
-        f"{source} {text} was yanked: those who published it took it back"
-        if asked
-        else f"the package index has no {source} {text}"
-    )
+    problem = f"{source} {text} was yanked by its publishers" if asked else f"the package index has no {source} {text}"
     raise UsageError(
         problem,
         where=f"newest: {', '.join(map(str, good[:NEWEST])) or 'none'}",

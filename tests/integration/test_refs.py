@@ -81,8 +81,8 @@ def test_another_release_is_resolved_once_and_then_needs_no_network(
     assert lock_refs(offline, other, lock, refs) == made
     said = capfd.readouterr().err
     count = len(versions)
-    assert f"locked on the fly: flashinfer 0.7.2, {count} wheels, kept in the store; the recipe and" in said
-    assert f"as locked on the fly before: flashinfer 0.7.2, {count} wheels" in said
+    assert f"locked now: flashinfer 0.7.2, {count} wheels in the store; the recipe and" in said
+    assert f"locked before: flashinfer 0.7.2, {count} wheels" in said
     assert path.read_text(encoding="utf-8") == RECIPE
     assert [entry.name for entry in path.parent.iterdir()] == ["small.yaml"]
 
