@@ -13,7 +13,7 @@ from gb10.host.fetch import stored
 from gb10.plan.values import Plan, Step
 from gb10.workshop import Workshop, cores, memory
 
-# Measured on two x86 cores (docs/design.md, "Measured"); bytes are those of the locked, compressed files.
+# Measured on two x86 cores (docs/measurements.md); bytes are those of the locked, compressed files.
 DOWNLOAD_RATE: Final = 60e6
 INSTALL_RATE: Final = 20e6  # a core
 UNPACKED_RATIO: Final = 2.4  # installed and byte-compiled, against the wheels' bytes

@@ -40,7 +40,7 @@ CONFIGURATION: Mapping[str, Any] = {
     "builder": {"gc": {"enabled": True, "policy": [{"keepStorage": "200GB", "all": True}]}},
 }
 """The classic image store: an image costs its size once on disk and 3 s a GB to export, in containerd's three times and
-15 s (docs/design.md, "Measured"). Docker's default collects cache mounts after two days: ours waits."""
+15 s (docs/measurements.md). Docker's default collects cache mounts after two days: ours waits."""
 
 
 @dataclass(frozen=True, slots=True)
