@@ -8,6 +8,7 @@ from pathlib import Path
 from gb10.build.bases import rootfs_path
 from gb10.build.contexts import BuildContext, Lay, mod_files, overlay_files, tree, wheels
 from gb10.build.grafts import graft_files
+from gb10.build.scanner import scanner_files
 from gb10.build.wheel_build import Wheel
 from gb10.engine.buildx.build import BuildRequest, image_output
 from gb10.engine.connection import Engine
@@ -23,15 +24,15 @@ def image_files(shop: Workshop, plan: Plan) -> dict[str, Path | bytes]:
     scripts = [
         "install.py",
         "settings.py",
-        "scan.py",
         *(["grafted.py"] if plan.of_kind("graft") else []),
-        *(["mod.py", "changed.py"] if plan.options.mods else []),
+        *(["mod.py"] if plan.options.mods else []),
     ]
     return {
         "Dockerfile": dockerfile(plan, shop.catalog.templates).encode(),
         "plan.json": (json.dumps(plan.record(), indent=1) + "\n").encode(),
         **{f"{step.name}.tar": rootfs_path(shop, step) for step in plan.of_kind("rootfs")},
         **{name: own[f"inside/{name}"] for name in scripts},
+        **scanner_files(own, mods=bool(plan.options.mods)),
     }
 
 

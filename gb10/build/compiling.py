@@ -26,8 +26,11 @@ from gb10.plan.values import Inputs, Origin, Plan, Step
 from gb10.sources.locked_files import fetch_files, fetch_locked, store_paths
 from gb10.workshop import Workshop
 
-UNKEYED = ("inside/markers.py", "inside/room.py", "inside/scan.py")
-"""They read GPU code back, or hold a compiler until there is memory: no byte of a wheel, nor its key, is of them.
+UNKEYED = ("inside/markers.py", "inside/room.py")
+MODULES = ("inside/elf.py", "inside/fatbin.py")
+"""They read GPU code back, or hold a compiler until there is memory: they decide no byte of a wheel, nor its key.
+
+markers.py imports the modules by their full name, so they lie in /inside/gb10.
 
 A program's key has markers.py, which checks it in its stage."""
 LEFT_OUT = "left out: "
@@ -83,8 +86,10 @@ def _compile_context(
         **{name: lay for origin in inputs.origins for name, lay in _origin(shop, origin).items()},
     }
     scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared_cache(shop) else ()))
+    modules = {f"inside/gb10/{name}": own[name] for name in MODULES}
     laid = {"install.py" if name == INSTALLER else name: own[name] for name in scripts}
-    return build_context(shop, {**files, **bases, **laid, "inside/peaks.json": peaks(shop, plan, step)}, folders)
+    laid |= {"inside/peaks.json": peaks(shop, plan, step)}
+    return build_context(shop, {**files, **bases, **laid, **modules}, folders)
 
 
 @contextmanager

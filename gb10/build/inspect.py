@@ -5,6 +5,7 @@ from pathlib import Path
 
 from gb10.build.bases import make_rootfs
 from gb10.build.contexts import build_context
+from gb10.build.scanner import scanner_files
 from gb10.build.stage import run_build
 from gb10.engine.buildx.build import BuildRequest
 from gb10.engine.connection import Engine
@@ -41,7 +42,7 @@ def _scan(shop: Workshop, engine: Engine, plan: Plan, reference: str, platform: 
     files: dict[str, Path | bytes] = {
         "Dockerfile": scan_dockerfile(plan, reference, platform, shop.catalog.templates).encode(),
         "base-build.tar": make_rootfs(shop, plan, plan.step("base-build")),
-        "scan.py": shop.catalog.contents["inside/scan.py"],
+        **scanner_files(shop.catalog.contents),
     }
     out = shop.store.scratch("scan")
     try:

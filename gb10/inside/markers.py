@@ -6,18 +6,19 @@ An instruction of SASS has 16 bytes since Volta, its opcode in the lowest 12 bit
 names on 12.x; the tests hold the counts to cuobjdump's. Code must lie in its fatbin as it is (nvcc --no-compress).
 """
 
-import importlib
 import json
 import struct
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-scan: Any = importlib.import_module("scan")  # lies beside us
+from gb10.inside.elf import ELF_MAGIC, EM_CUDA, Elf
+from gb10.inside.fatbin import CUBIN_KIND, FATBIN_MAGIC, entries, fatbin_size
+
 OPCODES = {0x27A: "QMMA", 0x47A: "QMMA.SF", 0x47F: "OMMA", 0x5B4: "UTMALDG", 0x95C: "BPT", 0x387: "STL", 0x983: "LDL"}
-ELF_KIND, PROGRAM = 2, 1  # of a fatbin entry; of a section
+PROGRAM = 1  # the type of a section
+NAME = 1 << 16
 WORD = struct.Struct("<I12x")
 
 
@@ -29,10 +30,9 @@ def kernels_of(buffer: bytes) -> dict[str, Counter[str]]:
     """Each kernel of a library, object or cubin with its marker instructions; raises CompressedError."""
     found: dict[str, Counter[str]] = {}
     for cubin in cubins_of(buffer):
-        elf = scan.Elf(cubin)
-        names = elf.sections[elf.names_index][4]
+        elf = Elf(cubin)
         for section in elf.sections:
-            name = elf.string(names + section[0]).decode()
+            name = elf.string(elf.names + section[0], NAME)
             if name.startswith(".text.") and section[1] == PROGRAM:
                 found[name.removeprefix(".text.")] = counted(cubin[section[4] : section[4] + section[5]])
     return found
@@ -46,28 +46,24 @@ def counted(code: bytes) -> Counter[str]:
 
 def cubins_of(buffer: bytes) -> Iterator[bytes]:
     """The cubin itself, or every cubin in the fatbins of a library; raises CompressedError."""
-    if scan.Elf(buffer).machine == scan.EM_CUDA:
+    if Elf(buffer).machine == EM_CUDA:
         yield buffer
         return
     at = 0
-    while (at := buffer.find(scan.FATBIN_MAGIC, at)) >= 0:
-        size = scan.fatbin_size(buffer, at, len(buffer))
-        yield from entries(buffer, at + 16, at + size) if size else ()
-        at += size or len(scan.FATBIN_MAGIC)
+    while (at := buffer.find(FATBIN_MAGIC, at)) >= 0:
+        size = fatbin_size(buffer, at, len(buffer))
+        yield from cubins_in_fatbin(buffer, at + 16, at + size) if size else ()
+        at += size or len(FATBIN_MAGIC)
 
 
-def entries(buffer: bytes, at: int, end: int) -> Iterator[bytes]:
-    """The cubins of one fatbin."""
-    while at < end:
-        kind, _, header, payload = struct.unpack_from("<HHIQ", buffer, at)
-        if header < scan.FATBIN_ENTRY_MIN or at + header + payload > end:
-            raise scan.DamagedError(f"the fatbin entry at {at:#x} does not fit: {header} + {payload} bytes")
-        if kind == ELF_KIND:
-            cubin = buffer[at + header : at + header + payload]
-            if not cubin.startswith(scan.ELF_MAGIC):
-                raise CompressedError(f"the code at {at:#x} is compressed: compile with nvcc --no-compress")
+def cubins_in_fatbin(buffer: bytes, at: int, end: int) -> Iterator[bytes]:
+    """The cubins of one fatbin; raises CompressedError."""
+    for entry in entries(buffer, at, end):
+        if entry.kind == CUBIN_KIND:
+            cubin = buffer[entry.start : entry.end]
+            if not cubin.startswith(ELF_MAGIC):
+                raise CompressedError(f"the code at {entry.at:#x} is compressed: compile with nvcc --no-compress")
             yield cubin
-        at += header + payload
 
 
 def missing(kernels: dict[str, Counter[str]], wanted: dict[str, list[str]]) -> list[str]:

@@ -12,6 +12,8 @@ from gb10.plan.compiles import BLANK, COMPILE_SCRIPTS, UNPACKER, compile_files, 
 from gb10.plan.inputs import target_headers
 from gb10.plan.options import Mod, Options, Overlay, PatchUse
 from gb10.plan.steps import (
+    CHANGED,
+    SCANNER,
     USER_HOME,
     USER_NAME,
     built_layer,
@@ -72,13 +74,12 @@ def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -
     mods = mod_steps(draft, toolkit, (bases[1], *layers, *grafts))
     draft = replace(draft, steps=(*draft.steps, *mods))
     image = image_step(draft, toolkit, (bases[1], *layers, *grafts, *mods))
-    scanners = ("inside/scan.py", "inside/changed.py") if mods else ("inside/scan.py",)
     proof = Step(
         name="proof",
         kind="proof",
         needs=("image",),
         about="GPU code of every ELF",
-        key=digest([image.key, toolkit.of(*scanners)]),
+        key=digest([image.key, toolkit.of(*(CHANGED if mods else SCANNER))]),
     )
     return replace(draft, steps=(*draft.steps, image, proof), key=image.key, tags=_tags(recipe, options, image.key))
 

@@ -18,7 +18,7 @@ GEMM: Final = Program(
     headers=("nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cuda-runtime"),
 )
 # program.py judges units as extension.py does, which takes the compile cache's settings from aot.py. markers.py reads
-# by scan.py, which decides no byte and is in no key.
+# by elf.py and fatbin.py, which decide no byte and are in no key.
 SCRIPTS: Final = tuple(
     f"inside/{name}.py" for name in ("aot", "cuda_home", "extension", "launch", "markers", "program")
 )

@@ -22,6 +22,9 @@ USER_HOME: Final = "/home/gb10"
 SETTINGS: Final = "inside/settings.py"
 MOD_RUNNER: Final = "inside/mod.py"
 GRAFTER: Final = "inside/grafted.py"
+SCANNER: Final = ("inside/elf.py", "inside/fatbin.py", "inside/scan.py")
+CHANGED: Final = (*SCANNER, "inside/changed.py")
+"""What reads GPU code back, and what does so for the files that a mod changed."""
 
 
 def rootfs(name: str, debs: tuple[LockedDeb, ...], lock: Lock, toolkit: Toolkit, *, user: int | None = None) -> Step:

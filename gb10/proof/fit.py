@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from gb10.inside.scan import Binary, Codes, Scan
+from gb10.inside.fatbin import Codes
+from gb10.inside.scan import Binary, Scan
 from gb10.recipe.arch import Arch
 
 REMOVED = "removed"  # as gb10/inside/changed.py writes it

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from gb10.errors import UsageError, VerifyError
-from gb10.inside.scan import ELF_MAGIC, FATBIN_MAGIC, SCHEMA, Binary, Scan, Unit, is_binary, scan_buffer, scan_tree
+from gb10.inside.elf import ELF_MAGIC
+from gb10.inside.fatbin import FATBIN_MAGIC
+from gb10.inside.scan import SCHEMA, Binary, Scan, Unit, is_binary, scan_buffer, scan_tree
 
 HINT = "name a .so, a cubin, a wheel, a directory or an image"
 

@@ -13,6 +13,7 @@ from gb10.errors import VerifyError
 from gb10.host.digest import digest
 from gb10.inside.scan import Scan
 from gb10.plan.render import scanned
+from gb10.plan.steps import SCANNER
 from gb10.plan.values import Plan
 from gb10.proof.claims import check_declared, refuse
 from gb10.proof.fit import Verdict, judge, merge_layers
@@ -171,7 +172,7 @@ def known_layers(shop: Workshop, reference: str, diff_ids: Sequence[str]) -> Sca
 
 
 def _kept(shop: Workshop, diff_id: str) -> Path:
-    scanner = shop.catalog.toolkit.digests["inside/scan.py"]
+    scanner = shop.catalog.toolkit.of(*SCANNER)
     return shop.store.entry("scans", digest([diff_id, scanner])) / SCAN
 
 

@@ -14,6 +14,7 @@ from gb10.engine.connection import Engine
 from gb10.errors import BuildError
 from gb10.host.proc import capture
 from gb10.host.store import Store
+from gb10.inside.markers import kernels_of
 from gb10.plan.catalog import ROOT
 from gb10.proof.reading import scan_path
 from gb10.request.planning import Request, make_plan
@@ -74,12 +75,8 @@ def test_they_are_a_fraction_of_upstreams(ours: dict[str, Any], upstreams: dict[
     assert all(ours["files"][name] < size / 2 for name, size in upstreams["files"].items())
 
 
-def test_no_kernel_of_ours_is_a_stub(
-    store: Store, compiled: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_kernel_of_ours_is_a_stub(store: Store, compiled: dict[str, Any], tmp_path: Path) -> None:
     """vLLM compresses its fatbins: NVIDIA's own tool takes the cubins out."""
-    monkeypatch.syspath_prepend(str(ROOT / "gb10/inside"))  # where a stage's scripts find each other
-    from gb10.inside.markers import kernels_of  # noqa: PLC0415 - it imports scan by that path
 
     plan = make_plan(open_workshop(os.environ, verbosity=-1), Request(engine="vllm", arch="12.1f", targets=TARGETS))
     assert compiled["tags"][-1].endswith(plan.key[:12])

@@ -14,6 +14,7 @@ from gb10.build.wheel_build import Wheel, build_wheels
 from gb10.engine.reach import find
 from gb10.errors import BuildError
 from gb10.host.proc import capture
+from gb10.inside.markers import OPCODES, kernels_of
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.patches.selection import plan_patches
 from gb10.plan.catalog import ROOT, Catalog
@@ -88,11 +89,7 @@ def test_nvidias_own_tool_reads_the_arch_back(installed: Path, cuda_tools: Path)
     assert {line.split("=")[1].strip() for line in text.splitlines() if line.startswith("arch =")} == {"sm_121f"}
 
 
-def test_nvidias_own_tool_counts_the_same_instructions(
-    installed: Path, cuda_tools: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "gb10/inside"))  # where a stage's scripts find each other
-    from gb10.inside.markers import OPCODES, kernels_of  # noqa: PLC0415 - it imports scan by that path
+def test_nvidias_own_tool_counts_the_same_instructions(installed: Path, cuda_tools: Path) -> None:
 
     library = installed / "gb10_kernels/modules/gb10_moe/gb10_moe.so"
     found: dict[str, Counter[str]] = {}

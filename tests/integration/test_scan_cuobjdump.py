@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from gb10.build.scanner import scanner_files
 from gb10.host.proc import capture
-from gb10.inside import scan
 from gb10.inside.scan import scan_file
+from gb10.plan.catalog import ROOT, Catalog
 from gb10.proof.reading import read_scan
 
 pytestmark = pytest.mark.integration
@@ -94,8 +95,10 @@ def test_a_library_of_nvidia(cuda_tools: Path) -> None:
     assert without_family(binary.codes) == listed(cuda_tools, library)
 
 
-def test_the_script_runs_alone(cuda_tools: Path) -> None:
-    text = capture([sys.executable, "-I", str(Path(scan.__file__)), str(cuda_tools)])
+def test_the_scanner_runs_as_one_file(cuda_tools: Path, tmp_path: Path) -> None:
+    script = tmp_path / "scan.py"
+    script.write_bytes(scanner_files(Catalog(ROOT).contents)[script.name])
+    text = capture([sys.executable, "-I", str(script), str(cuda_tools)])
     found = {binary.path: binary for binary in read_scan(text, "scan.py").binaries}
     assert found["lib/libnvjpeg.so.13"].soname == "libnvjpeg.so.13"
     assert not any(binary.error for binary in found.values())

@@ -6,51 +6,42 @@ The cubins are nvcc 13.0.88's, of kernels/moe/swapped_128x32x128.cu; cuobjdump's
 import gzip
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from gb10.plan.catalog import ROOT
+from gb10.inside import markers
 
 DATA = Path(__file__).parent / "data" / "markers"
 GEMM = {"GemmUniversal": ["QMMA", "UTMALDG"]}
-
-
-@pytest.fixture
-def markers(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(ROOT / "gb10/inside"))  # where a stage's scripts find each other
-    from gb10.inside import markers  # noqa: PLC0415 - it imports scan by that path
-
-    return markers
 
 
 def cubin(name: str) -> bytes:
     return gzip.decompress((DATA / f"{name}.cubin.gz").read_bytes())
 
 
-def test_a_real_kernel_has_what_cuobjdump_counts(markers: ModuleType) -> None:
+def test_a_real_kernel_has_what_cuobjdump_counts() -> None:
     gemms = [counts for name, counts in markers.kernels_of(cubin("121f")).items() if "GemmUniversal" in name]
     assert gemms == [Counter(QMMA=32, UTMALDG=2, STL=13, LDL=10)] * 2  # bf16 and fp16
     assert not markers.missing(markers.kernels_of(cubin("121f")), GEMM)
 
 
-def test_the_stub_of_a_plain_arch_is_told(markers: ModuleType) -> None:
+def test_the_stub_of_a_plain_arch_is_told() -> None:
     wrong = markers.missing(markers.kernels_of(cubin("plain-121")), GEMM)
     assert len(wrong) == 2
     assert all("no QMMA, UTMALDG: a stub, compiled for the wrong arch" in line for line in wrong)
 
 
-def test_a_kernel_that_is_not_there_is_told(markers: ModuleType) -> None:
+def test_a_kernel_that_is_not_there_is_told() -> None:
     assert markers.missing(markers.kernels_of(cubin("121f")), {"Conv": ["QMMA"]}) == ["no kernel is named Conv"]
 
 
-def test_a_kernel_that_works_and_traps_is_told(markers: ModuleType) -> None:
+def test_a_kernel_that_works_and_traps_is_told() -> None:
     (wrong,) = markers.missing({"GemmUniversal": Counter(QMMA=1, UTMALDG=1, BPT=2)}, GEMM)
     assert wrong == "GemmUniversal: 2 traps"
 
 
-def test_compressed_code_is_not_taken_for_no_code(markers: ModuleType) -> None:
+def test_compressed_code_is_not_taken_for_no_code() -> None:
     entry = (2).to_bytes(2, "little") + (0x101).to_bytes(2, "little") + (64).to_bytes(4, "little")
     entry += (16).to_bytes(8, "little") + bytes(48) + b"\x28\xb5\x2f\xfd" + bytes(12)
     with pytest.raises(markers.CompressedError, match="--no-compress"):
-        list(markers.entries(entry, 0, len(entry)))
+        list(markers.cubins_in_fatbin(entry, 0, len(entry)))

@@ -13,7 +13,6 @@ from py_compile import PycInvalidationMode
 import pytest
 
 from gb10.inside import changed, mod
-from gb10.plan.catalog import ROOT
 
 EPOCH = 1_000_000_000
 
@@ -190,14 +189,6 @@ def test_with_a_network_the_hosts_cas_and_index_are_named(tmp_path: Path) -> Non
     assert found["PIP_INDEX_URL"] == "https://i.invalid"
 
 
-@pytest.fixture
-def scanner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The scanner lies beside changed.py in a build stage."""
-    monkeypatch.syspath_prepend(str(ROOT / "gb10/inside"))
-    monkeypatch.delitem(sys.modules, "scan", raising=False)
-
-
-@pytest.mark.usefixtures("scanner")
 def test_only_what_changed_is_scanned_and_what_is_gone_is_said(tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()

@@ -15,7 +15,7 @@ from gb10.plan.compiles import COMPILE_SCRIPTS, INSTALLER, PATCHER, UNPACKER
 from gb10.plan.dag import plan_image, torch_problem
 from gb10.plan.options import Options, Overlay, PatchUse
 from gb10.plan.render import dockerfile, labels, wheel_dockerfile
-from gb10.plan.steps import GRAFTER, MOD_RUNNER, SETTINGS
+from gb10.plan.steps import CHANGED, GRAFTER, MOD_RUNNER, SCANNER, SETTINGS
 from gb10.plan.values import Plan, Toolkit
 from gb10.recipe.arch import parse_arch
 from gb10.recipe.builds import Source
@@ -154,6 +154,8 @@ def test_the_proof_is_no_part_of_the_record(recipe: Recipe, lock: Lock) -> None:
         ("inside/stub_torch/torch/__init__.py", COMPILED),
         ("inside/settings.py", {"image", "proof"}),
         ("inside/scan.py", {"proof"}),
+        ("inside/elf.py", {"proof"}),
+        ("inside/fatbin.py", {"proof"}),
         ("sources/debian/mirror.py", set()),
     ],
 )
@@ -199,9 +201,6 @@ def test_a_template_moves_the_steps_whose_dockerfile_it_is(
     assert moved(make(recipe, lock), make(recipe, lock, toolkit=other)) == steps
 
 
-SCANNERS = ("inside/scan.py", "inside/changed.py")
-
-
 def test_what_the_keys_name_is_there_and_whole() -> None:
     assert all(Catalog(ROOT).toolkit.of(name) for names in COMPILE_SCRIPTS.values() for name in names)
 
@@ -210,6 +209,8 @@ def test_what_the_keys_name_is_there_and_whole() -> None:
     ("own", "roots"),
     [
         (UNPACKER, ["rootfs/unpack.py"]),
+        (SCANNER, ["inside/scan.py"]),
+        (CHANGED, ["inside/changed.py"]),
         (PATCHER, ["patches/added.py", "patches/apply.py", "patches/foreign.py", "patches/graft.py"]),
     ],
 )
@@ -217,9 +218,7 @@ def test_a_steps_own_scripts_are_all_that_they_import(own: tuple[str, ...], root
     assert set(own) == closure(roots, "gb10")
 
 
-@pytest.mark.parametrize(
-    "own", [*COMPILE_SCRIPTS.values(), (INSTALLER,), (SETTINGS,), (MOD_RUNNER,), (GRAFTER,), SCANNERS]
-)
+@pytest.mark.parametrize("own", [*COMPILE_SCRIPTS.values(), (INSTALLER,), (SETTINGS,), (MOD_RUNNER,), (GRAFTER,)])
 def test_a_stages_scripts_are_all_that_they_import(own: tuple[str, ...]) -> None:
     names = {name for name in own if name.endswith(".py")}
     assert closure(names, "") == names

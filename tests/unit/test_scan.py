@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gb10.inside.scan import Binary, scan_buffer, scan_file, scan_tree, units_in
+from gb10.inside.fatbin import units_in
+from gb10.inside.scan import Binary, scan_buffer, scan_file, scan_tree
 from gb10.proof.reading import read_scan
 
 MADE = Path(__file__).parent / "data" / "scan"
@@ -125,4 +126,4 @@ def test_the_document_reads_back() -> None:
 def test_a_header_in_x86_code_is_no_fatbin() -> None:
     """Libraries that write fatbins hold magic number, version and size as one constant; code follows, no entry."""
     constant = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 40) + bytes.fromhex("488b45f84889c7e8") * 8
-    assert units_in(constant, 0, len(constant)) == []
+    assert list(units_in(constant, [(0, len(constant))])) == []

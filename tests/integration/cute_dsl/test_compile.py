@@ -10,6 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from gb10.host.proc import CommandFailedError
+from gb10.inside.markers import kernels_of
 from gb10.inside.scan import scan_file
 from gb10.lock.lockfile import load_lock, lock_path
 from gb10.plan.catalog import ROOT
@@ -61,9 +62,7 @@ def test_a_block_scaled_product_is_one_instruction_of_sm_121a(locked: Release, m
 
 
 @pytest.mark.parametrize("instruction", PRODUCTS)
-def test_it_is_counted(made: Path, instruction: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(ROOT / "gb10/inside"))  # where a stage's scripts find each other
-    from gb10.inside.markers import kernels_of  # noqa: PLC0415 - it imports scan by that path
+def test_it_is_counted(made: Path, instruction: str) -> None:
 
     (counts,) = kernels_of((made / f"{instruction}.cubin").read_bytes()).values()
     found = {name: count for name, count in counts.items() if "MMA" in name}

@@ -1,0 +1,169 @@
+"""Files that were made to cost time or memory: each is read, or called damaged, within its own size."""
+
+import os
+import resource
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gb10.inside import changed
+from gb10.inside.fatbin import BROKEN, CODES
+from gb10.inside.scan import Binary, scan_buffer, scan_tree
+
+SEGMENT, SECTION = struct.Struct("<IIQQQQQQ"), struct.Struct("<IIQQQQIIQQ")
+DYNAMIC, WHOLE = 2, 1
+MEBIBYTE = 1 << 20
+SECONDS, BYTES = 5, 64 * MEBIBYTE
+
+
+def elf(*segments: tuple[int, ...], body: bytes = b"", shoff: int = 0, shnum: int = 0, machine: int = 62) -> bytes:
+    """An ELF of these segments (type, offset, address, size), and what follows them."""
+    header = b"\x7fELF\x02\x01\x01" + bytes(9)
+    header += struct.pack("<HHIQQQIHHHHHH", 3, machine, 1, 0, 64, shoff, 0, 64, 56, len(segments), 64, shnum, 0)
+    return header + b"".join(SEGMENT.pack(kind, 4, at, at, at, size, size, 1) for kind, at, size in segments) + body
+
+
+def fatbin(*entries: bytes) -> bytes:
+    """A fatbin of these entries."""
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, sum(map(len, entries))) + b"".join(entries)
+
+
+def entry(kind: int, arch: int) -> bytes:
+    """An entry without a payload."""
+    return struct.pack("<HHIQ12xI8xQ", kind, 0x101, 48, 0, arch, 0)
+
+
+def overlapping_segments() -> bytes:
+    """Thousands of segments that each map the whole file, full of fatbins."""
+    body = fatbin(entry(1, 80)) * 4000
+    return elf(*[(WHOLE, 0, len(body))] * 4000, body=body)
+
+
+def names_without_end() -> bytes:
+    """A cubin of a hundred thousand sections whose names start in one string that never ends."""
+    count = 60_000
+    table = SECTION.pack(1, 3, 0, 0, 64, 10, 0, 0, 1, 0) * count
+    return elf(body=table, shoff=64, shnum=count, machine=190).replace(bytes([2, 1, 1, 0]), bytes([2, 1, 1, 65]), 1)
+
+
+def cubin_headers() -> bytes:
+    """Nothing but headers of cubins, each of which claims all that follows as its sections."""
+    one = bytearray(elf(machine=190, shnum=60_000, shoff=64))
+    one[7] = 65
+    return elf((WHOLE, 0, MEBIBYTE), body=bytes(one) * (MEBIBYTE // len(one)))
+
+
+def symbol_versions() -> bytes:
+    """Versions of versions that lead back to themselves."""
+    tags = [(5, 0), (0x6FFFFFFE, 512), (0x6FFFFFFF, 1 << 40), (0, 0)]
+    table = b"".join(struct.pack("<QQ", *tag) for tag in tags)
+    body = table.ljust(512 - 176, b"\0") + struct.pack("<HHIII", 1, 65535, 1, 0, 0x10) + bytes(7000)
+    return elf((WHOLE, 0, 7000), (DYNAMIC, 176, 64), body=body)
+
+
+def dynamic_entries() -> bytes:
+    """A dynamic section of a million libraries that are needed."""
+    return elf((WHOLE, 0, MEBIBYTE), (DYNAMIC, 176, MEBIBYTE), body=struct.pack("<QQ", 1, 0) * (MEBIBYTE // 16 + 12))
+
+
+def kinds_of_code() -> bytes:
+    """A fatbin in which every entry is for another GPU."""
+    return fatbin(*(entry(1, arch) for arch in range(20_000)))
+
+
+@pytest.mark.parametrize(
+    ("made", "error"),
+    [
+        (overlapping_segments, ""),
+        (names_without_end, ""),
+        (cubin_headers, f"more than {BROKEN} cubins"),
+        (symbol_versions, "symbol versions"),
+        (dynamic_entries, "dynamic section"),
+        (kinds_of_code, f"more than {CODES} different kinds"),
+        (lambda: elf(shoff=64, shnum=0, body=bytes(32) + struct.pack("<Q", 1 << 60) + bytes(64)), "the limit is"),
+        (lambda: elf(shoff=64, shnum=60_000, body=bytes(640)), "end after the file"),
+    ],
+)
+def test_a_hostile_file_costs_no_more_than_its_size(made, error: str) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
+    whole = made()
+    tracemalloc.start()
+    started = time.monotonic()
+    found = scan_buffer(whole, "k")
+    seconds, (_, peak) = time.monotonic() - started, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert error in found.error
+    assert bool(found.error) == bool(error)
+    assert (seconds < SECONDS, peak < BYTES) == (True, True), (seconds, peak)
+
+
+def test_a_fatbin_in_overlapping_segments_counts_once() -> None:
+    body = fatbin(entry(1, 80))
+    start = 64 + 3 * 56
+    whole = elf((WHOLE, 0, start + len(body)), (WHOLE, 0, 100), (WHOLE, start, len(body)), body=body)
+    assert scan_buffer(whole, "k").codes == {"compute_80": 1}
+
+
+def test_a_small_segment_within_a_large_one_hides_nothing() -> None:
+    body = bytes(64) + fatbin(entry(1, 80))
+    whole = elf((WHOLE, 0, 64 + 2 * 56 + len(body)), (WHOLE, 64, 8), body=body)
+    assert scan_buffer(whole, "k").codes == {"compute_80": 1}
+
+
+@pytest.fixture
+def deep() -> Iterator[Path]:
+    """A place for folders that Python's own rmtree cannot remove again, so pytest must not find them."""
+    folder = tempfile.mkdtemp()
+    yield Path(folder) / "deep"
+    subprocess.run(["rm", "-rf", folder], check=True)
+
+
+def nested(root: Path, depth: int, name: str) -> None:
+    """Folders within folders, with an ELF at the end."""
+    root.mkdir()
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=here)
+        inner = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    with os.fdopen(os.open("k.so", os.O_WRONLY | os.O_CREAT, dir_fd=here), "wb") as file:
+        file.write(elf())
+    os.close(here)
+
+
+def test_nested_folders_are_walked_without_recursion(deep: Path, tmp_path: Path) -> None:
+    nested(deep, 1500, "d")
+    (found,) = scan_tree(deep).binaries
+    assert (found.kind, found.path.count("/")) == ("elf", 1500)
+    (tmp_path / "none").mkdir()
+    assert len(changed.scan_changed(tmp_path / "none", deep).binaries) == 1
+
+
+def test_a_path_that_is_too_long_is_reported(deep: Path) -> None:
+    nested(deep, 40, "d" * 200)
+    found: tuple[Binary, ...] = scan_tree(deep).binaries
+    assert [binary.kind for binary in found] == ["unreadable"]
+    assert "File name too long" in found[0].error
+
+
+@pytest.mark.parametrize("made", [overlapping_segments, cubin_headers, names_without_end])
+def test_a_process_with_little_memory_reads_it(made, tmp_path: Path) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
+    (tmp_path / "k.so").write_bytes(made())
+    code = f"from gb10.inside.scan import scan_file; print(scan_file({str(tmp_path / 'k.so')!r}, 'k').path)"
+    limit = 512 * MEBIBYTE
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
+    assert done.stdout == "k\n"
