@@ -5,8 +5,11 @@ from typing import Annotated
 import typer
 
 from gb10.cli.common import EngineOption, QuietOption, VerboseOption, verb_app, workshop
+from gb10.host.digest import digest
 from gb10.lock.lockfile import check_lock, load_lock, load_recipe, lock_path, write_lock
 from gb10.lock.relock import lock_recipe
+
+WAITING = "another run locks this recipe; waiting for it"
 
 app = verb_app("""Resolve a recipe into its lock: every file by name and sha256, no host, no URL.
 
@@ -34,7 +37,8 @@ def lock(
         check_lock(load_recipe(path), load_lock(lock_path(path)), path)
         shop.talk.say(f"{lock_path(path).name} matches {path.name}")
         return
-    with shop.talk.task(f"resolve {path.name}"):
-        made = lock_recipe(path, store=shop.store, env=shop.env, upgrade=tuple(upgrade or ()))
-    write_lock(lock_path(path), made)
+    with shop.store.locked(f"lock-{digest(str(path.resolve()))}", lambda: shop.talk.say(WAITING)):
+        with shop.talk.task(f"resolve {path.name}"):
+            made = lock_recipe(path, store=shop.store, env=shop.env, upgrade=tuple(upgrade or ()))
+        write_lock(lock_path(path), made)
     print(lock_path(path))

@@ -10,7 +10,7 @@ from gb10.cli.common import JsonOption, print_json, verb_app, workshop
 from gb10.errors import EmptySelectionError
 from gb10.host.talk import terminal
 from gb10.lock.lockfile import load_recipe
-from gb10.mods.declaration import ModRecord, unfit
+from gb10.mods.declaration import RECORD, ModRecord, unfit
 from gb10.mods.lint import remarks_of
 from gb10.mods.lookup import FoundMod, find_mod, load_mod, mod_names
 from gb10.plan.options import short_label
@@ -82,6 +82,8 @@ def check(
         return
     for remark in remarks_of(found.files):
         shop.talk.say(f"remark: {remark}")
+    if found.network:
+        print(f"network: it asks for the network while it runs ({RECORD}: network: true)")
     for engine, reason in fit(shop, found.record).items():
         print(f"{engine}: {reason}")
     print(f"{short_label(found.name, found.digest)} keeps the contract")

@@ -1,5 +1,6 @@
 """The four sets of locked wheels: image and tools, for each architecture, with as few versions as fit."""
 
+import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from gb10.sources.index.client import size_of
 from gb10.sources.index.page import Link
 
 STREAMS = 8
+SHA256: Final = re.compile(r"[0-9a-f]{64}")
 # The image for arm64 decides first: what one set settles, the next ones prefer.
 ORDER: Final[tuple[Architecture, ...]] = ("arm64", "amd64")
 
@@ -123,7 +125,7 @@ def _wheels(found: Iterable[Resolved], sizes: Mapping[str, int], cuda: str | Non
 
 def sha256_of(link: Link) -> str:
     """The hash that the index gives; raises FetchError when it gives none."""
-    if link.sha256 is None:
+    if link.sha256 is None or not SHA256.fullmatch(link.sha256):
         raise FetchError(
             f"the index gives no sha256 for {link.filename}", hint="point PIP_INDEX_URL to an index that does"
         )

@@ -1,7 +1,10 @@
 """Recipe and lock as files: read strictly, compared by digest, written whole or not at all."""
 
+import contextlib
 import json
+import os
 import shlex
+import uuid
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -55,12 +58,17 @@ def load_lock(path: Path) -> Lock:
 
 
 def write_lock(path: Path, lock: Lock) -> None:
-    """Sorted JSON, a line for each file, whole or not at all. Raises UsageError."""
-    part = path.with_name(f".{path.name}.part")
+    """Write sorted JSON, a line for each file. A reader sees the old lock or the new one. Raises UsageError."""
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
-        part.write_text(lock_text(lock), encoding="utf-8")
+        with part.open("x", encoding="utf-8") as handle:
+            handle.write(lock_text(lock))
+            handle.flush()
+            os.fsync(handle.fileno())
         part.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
         raise UsageError(f"cannot write the lock {path}", where=str(error)) from error
 
 

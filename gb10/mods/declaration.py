@@ -1,36 +1,16 @@
 """What a mod says of itself: ``mod.yaml``, and whether it is for a release. Pure."""
 
-from typing import Annotated, Final
+from typing import Final
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from packaging.version import InvalidVersion, Version
-from pydantic import AfterValidator, Field
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+from pydantic import Field
 
 from gb10.errors import UsageError
 from gb10.recipe.document import parse_document
-from gb10.recipe.fields import Model, Name, Sentence
+from gb10.recipe.fields import Model, Name, Release, Releases, Sentence
 
 RECORD: Final = "mod.yaml"
-
-
-def _releases(text: str) -> str:
-    try:
-        SpecifierSet(text)
-    except InvalidSpecifier as error:
-        raise ValueError(f"{text!r} names no releases: write for example '>=0.24,<0.34'") from error
-    return text
-
-
-def _release(text: str) -> str:
-    try:
-        Version(text)
-    except InvalidVersion as error:
-        raise ValueError(f"{text!r} is no release: write for example '0.24.0'") from error
-    return text
-
-
-Releases = Annotated[str, AfterValidator(_releases)]
-Release = Annotated[str, AfterValidator(_release)]
 
 
 class ModRecord(Model):

@@ -6,9 +6,9 @@ from typing import Final
 
 from gb10.errors import UsageError
 from gb10.mods.declaration import RECORD, ModRecord, parse_record
-from gb10.mods.files import Files
+from gb10.mods.files import SCRIPT, Files
 
-SCRIPT: Final = "run.sh"
+LONGEST_LINK: Final = 1000
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 INTERPRETERS: Final = ("bash", "sh", "dash", "python3")
 
@@ -31,11 +31,17 @@ def problems_of(name: str, files: Files) -> list[str]:
         found.append(f"the name {name!r} cannot be a folder's name: letters, digits and . _ + -, at most 64")
     found += _script_problems(files)
     for path, file in files.items():
-        if file.kind == "link" and not _stays_inside(path, file.content.decode(errors="replace")):
-            found.append(f"the link {path} leads out of the mod, to {file.content.decode(errors='replace')}")
+        if file.kind == "link":
+            found += _link_problems(path, file.content.decode(errors="replace"))
         if any(files[above].kind == "link" for above in _above(path) if above in files):
             found.append(f"{path} lies behind a link")
     return found
+
+
+def _link_problems(path: str, target: str) -> list[str]:
+    if not target or not target.isprintable() or len(target) > LONGEST_LINK:
+        return [f"the link {path} names no usable path: {target[:LONGEST_LINK]!a}"]
+    return [] if _stays_inside(path, target) else [f"the link {path} leads out of the mod, to {target}"]
 
 
 def _script_problems(files: Files) -> list[str]:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from gb10.errors import UsageError
 from gb10.mods.declaration import ModRecord
-from gb10.mods.files import Files, files_digest, read_files
+from gb10.mods.files import Files, files_digest
 from gb10.mods.lint import check_mod
+from gb10.mods.read_mod import read_files
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,6 +5,9 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 from threading import Lock
+from typing import Annotated, Final
+
+from gb10.recipe.fields import accepted
 
 WILDCARD = "_"
 PARSING = Lock()
@@ -17,22 +20,24 @@ def check_glob(text: str) -> str:
     return text
 
 
-def check_regex(text: str) -> str:
-    """A regular expression of Python's; raises ValueError."""
-    try:
-        re.compile(text, re.MULTILINE)
-    except re.error as error:
-        raise ValueError(f"{text!r} is no regular expression: {error}") from error
-    return text
+def _regex(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.MULTILINE)
 
 
-def check_pattern(text: str) -> str:
-    """One Python expression or statement; raises ValueError."""
-    try:
-        _pattern(text)
-    except SyntaxError as error:
-        raise ValueError(f"{text!r} is no Python: {error.msg}") from error
-    return text
+def _pattern(text: str) -> ast.AST:
+    statement = parse(text.strip()).body
+    if len(statement) != 1:
+        raise SyntaxError("one expression or statement is wanted")
+    return statement[0].value if isinstance(statement[0], ast.Expr) else statement[0]
+
+
+DEEP: Final = (RecursionError, MemoryError)
+"""What Python raises for a text that nests too deeply."""
+Regex = Annotated[
+    str, accepted(_regex, (re.error, OverflowError, *DEEP), "{text} is not a regular expression: {reason}")
+]
+Pattern = Annotated[str, accepted(_pattern, (SyntaxError, *DEEP), "{text} is not Python: {reason}")]
+"""One Python expression or statement."""
 
 
 @lru_cache
@@ -80,13 +85,6 @@ def count_ast(text: str, pattern: str) -> int:
     """How many nodes look like the pattern; raises SyntaxError."""
     wanted = _pattern(pattern)
     return sum(_alike(wanted, node) for node in ast.walk(parse(text)))
-
-
-def _pattern(text: str) -> ast.AST:
-    statement = parse(text.strip()).body
-    if len(statement) != 1:
-        raise SyntaxError("one expression or statement is wanted")
-    return statement[0].value if isinstance(statement[0], ast.Expr) else statement[0]
 
 
 def _alike(wanted: object, found: object) -> bool:

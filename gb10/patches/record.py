@@ -4,12 +4,12 @@ import re
 from pathlib import PurePosixPath
 from typing import Annotated, Final, Literal, Self
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
-from gb10.patches.condition import check_glob, check_pattern, check_regex
-from gb10.recipe.fields import Model, Sentence
+from gb10.patches.condition import Pattern, Regex, check_glob
+from gb10.recipe.fields import Model, Releases, Sentence
 
 KERNELS: Final = re.compile(r"kernels(/[a-z0-9_-]+)+/[\w.*-]+")
 Answer = Literal["needed", "present", "superseded", "absent"]
@@ -20,8 +20,8 @@ class Condition(Model):
 
     file: Annotated[str, AfterValidator(check_glob)]
     scope: str | None = None
-    regex: Annotated[str, AfterValidator(check_regex)] | None = None
-    ast: Annotated[str, AfterValidator(check_pattern)] | None = None
+    regex: Regex | None = None
+    ast: Pattern | None = None
     exists: bool | None = None
     count: int | str = ">=1"
 
@@ -44,14 +44,6 @@ class Case(Model):
     answer: Answer
     why: Annotated[str, StringConstraints(min_length=3)]
     when: Annotated[tuple[Condition, ...], Field(min_length=1)]
-
-
-def _specifier(text: str) -> str:
-    try:
-        SpecifierSet(text)
-    except InvalidSpecifier as error:
-        raise ValueError(f"{text!r} is no range of releases, as <4.5 is") from error
-    return text
 
 
 def _folder(text: str) -> str:
@@ -85,7 +77,7 @@ class Record(Model):
     upstream: str | None = None
     proven: Sentence
     adds: dict[Place, Annotated[tuple[OurFile, ...], Field(min_length=1)]] = Field(default_factory=dict)
-    left: dict[Annotated[str, AfterValidator(_specifier)], Sentence] = Field(default_factory=dict)
+    left: dict[Releases, Sentence] = Field(default_factory=dict)
     probe: Annotated[tuple[Case, ...], Field(min_length=1)]
 
     def why_left(self, version: Version) -> str | None:

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from gb10.errors import PatchError, UsageError
 from gb10.host.artifact import Artifact
-from gb10.patches.condition import check_glob, check_regex
+from gb10.patches.condition import Regex, check_glob
 from gb10.patches.source_tree import Tree
 from gb10.recipe.fields import Filename, Model, Name, Sha256, Size
 
@@ -36,7 +36,7 @@ class Told(Model):
     """Where a tree says its own version: ``number`` matches once in ``file``, and its groups are the parts."""
 
     file: Annotated[str, AfterValidator(check_glob)]
-    number: Annotated[str, AfterValidator(check_regex)]
+    number: Regex
 
 
 class SourceReleases(Model):

@@ -10,9 +10,14 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from gb10.errors import UsageError
+from gb10.recipe.yaml_nodes import LARGEST, RefusedError, compose, scalar
 
 M = TypeVar("M", bound=BaseModel)
 Location = tuple[str | int, ...]
+MOST: Final = 100
+"""Problems of one document that are listed."""
+LONGEST: Final = 80
+"""Characters of a value or key that a problem quotes."""
 
 TYPES: Final = {
     "string_type": "text",
@@ -47,7 +52,7 @@ class Reader:
         if isinstance(node, yaml.SequenceNode):
             return tuple(self.value(item, (*at, index)) for index, item in enumerate(node.value))
         try:
-            return yaml.SafeLoader("").construct_object(node)
+            return scalar(node)
         except (yaml.YAMLError, ValueError) as error:
             self.problem(node.start_mark, f"this is not YAML: {getattr(error, 'problem', error)}")
             raise self.error() from error
@@ -61,7 +66,7 @@ class Reader:
             spot = (*at, key.value)
             if spot in self.keys:
                 first = self.keys[spot].line + 1
-                self.problem(key.start_mark, f"the key '{key.value}' is given twice (first in line {first})")
+                self.problem(key.start_mark, f"the key {shorten(key.value)} is given twice (first in line {first})")
                 continue
             self.keys[spot] = key.start_mark
             found[key.value] = self.value(child, spot)
@@ -83,11 +88,15 @@ class Reader:
 def parse_document(text: str, model: type[M], *, where: str, what: str) -> M:
     """The text as a model; ``where`` and ``what`` name it in errors. Raises UsageError. Pure."""
     reader = Reader(where, what)
+    if len(text) > LARGEST:
+        size = f"it has {len(text)} characters; the limit is {LARGEST}"
+        raise UsageError(f"{where} is not a valid {what}: it is too large", where=size)
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = compose(text)
     except yaml.MarkedYAMLError as error:
         if error.problem_mark:
-            reader.problem(error.problem_mark, f"this is not YAML: {error.problem}")
+            reason = "" if isinstance(error, RefusedError) else "this is not YAML: "
+            reader.problem(error.problem_mark, f"{reason}{error.problem}")
         raise reader.error() from error
     except yaml.YAMLError as error:
         raise UsageError(f"{where} is not a valid {what}: it is not YAML", where=str(error)) from error
@@ -97,11 +106,11 @@ def parse_document(text: str, model: type[M], *, where: str, what: str) -> M:
     try:
         parsed = model.model_validate(value)
     except ValidationError as error:
-        for detail in error.errors():
+        for detail in error.errors()[:MOST]:
             at = _location(detail)
             of_key = detail["type"] == "extra_forbidden" or "[key]" in detail["loc"]
-            mark = reader.keys[at] if of_key else reader.mark(at)
-            reader.problem(mark, _sentence(detail, at, model))
+            mark = reader.keys.get(at) if of_key else None
+            reader.problem(mark or reader.mark(at), _sentence(detail, at, model))
         raise reader.error() from error
     if reader.problems:
         raise reader.error()
@@ -137,8 +146,13 @@ def _found(value: object) -> str:
     if isinstance(value, tuple):
         return "a list"
     if isinstance(value, str):
-        return repr(value)
+        return shorten(value)
     return f"{yaml.safe_dump(value).splitlines()[0]} (for text, put it in quotes)"
+
+
+def shorten(text: str) -> str:
+    """A text as a problem quotes it: escaped, and cut when it is long."""
+    return repr(text if len(text) <= LONGEST else f"{text[:LONGEST]}…")
 
 
 def _spell(at: Location) -> str:
@@ -148,9 +162,9 @@ def _spell(at: Location) -> str:
 
 
 def _unknown_key(key: str, valid: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(key, valid, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(key[:LONGEST], valid, n=1, cutoff=0.5)
     guess = f"; did you mean '{close[0]}'?" if close else ";"
-    return f"unknown key '{key}'{guess} valid keys: {', '.join(valid)}"
+    return f"unknown key {shorten(key)}{guess} valid keys: {', '.join(valid)}"
 
 
 def valid_keys(model: type[BaseModel], at: Location) -> tuple[str, ...]:

@@ -5,12 +5,18 @@ from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic_core import PydanticCustomError
 
 Architecture = Literal["amd64", "arm64"]
 ARCHITECTURES: Final[tuple[Architecture, ...]] = ("amd64", "arm64")
+LONGEST: Final = 4096
+"""Characters of a requirement, a release or a pattern."""
+DEEPEST: Final = 16
+"""Parentheses in the marker of a requirement."""
 
 
 def requirement_name(text: str) -> str:
@@ -18,12 +24,28 @@ def requirement_name(text: str) -> str:
     return str(canonicalize_name(Requirement(text).name))
 
 
-def _requirement(text: str) -> str:
-    try:
-        Requirement(text)
-    except InvalidRequirement as error:
-        raise ValueError(f"{text!r} is no requirement: {str(error).splitlines()[0]}") from error
-    return text
+Errors = type[Exception] | tuple[type[Exception], ...]
+
+
+def accepted(read: Callable[[str], object], error: Errors, complaint: str) -> AfterValidator:
+    """Accept a text that ``read`` accepts; ``complaint`` is the error, with ``{text}`` and the ``{reason}`` in it."""
+
+    def check(text: str) -> str:
+        if len(text) > LONGEST:
+            raise ValueError(f"it has {len(text)} characters; the limit is {LONGEST}")
+        try:
+            read(text)
+        except error as reason:
+            raise ValueError(complaint.format(text=repr(text), reason=str(reason).partition("\n")[0])) from reason
+        return text
+
+    return AfterValidator(check)
+
+
+def _requirement(text: str) -> Requirement:
+    if text.count("(") > DEEPEST:  # packaging reads them by recursion
+        raise InvalidRequirement(f"it has more than {DEEPEST} parentheses")
+    return Requirement(text)
 
 
 def _pinned(text: str) -> str:
@@ -36,6 +58,12 @@ def _index_url(text: str) -> str:
     if not re.fullmatch(r"(https://[\w.-]+(:\d+)?|http://(localhost|127\.0\.0\.1)(:\d+)?)(/[\w.~%+/-]*)?", text):
         raise ValueError("an index is https://HOST/PATH without a password (http:// only on this machine itself)")
     return text
+
+
+def _below(path: str) -> str:
+    if not path.isprintable() or {"", ".", ".."} & {*path.split("/")}:
+        raise ValueError(f"{path!r} is not a plain path below the root")
+    return path
 
 
 def unique(what: str, identity: Callable[[Any], str]) -> AfterValidator:
@@ -64,11 +92,16 @@ Target = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Sentence = Annotated[str, StringConstraints(min_length=10)]
 Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Filename = Annotated[str, StringConstraints(pattern=r"^[^/\s]+$")]
-PoolPath = Annotated[str, StringConstraints(pattern=r"^[^/\s:][^\s:]*$")]
-Size = Annotated[int, Field(ge=0)]
+Filename = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+!~%-]*$", max_length=255)]
+PoolPath = Annotated[str, StringConstraints(pattern=r"^[^/\s:][^\s:]*$", max_length=1000), AfterValidator(_below)]
+Size = Annotated[int, Field(ge=0, le=1 << 50)]
 Cuda = Annotated[str, StringConstraints(pattern=r"^(none|\d+\.\d+)$")]
-RequirementText = Annotated[str, AfterValidator(_requirement)]
+RequirementText = Annotated[str, accepted(_requirement, InvalidRequirement, "{text} is not a requirement: {reason}")]
+Release = Annotated[str, accepted(Version, InvalidVersion, "{text} is not a release: write for example '0.24.0'")]
+Releases = Annotated[
+    str,
+    accepted(SpecifierSet, InvalidSpecifier, "{text} is not a range of releases: write for example '>=0.24,<0.34'"),
+]
 Pinned = Annotated[str, AfterValidator(_pinned)]
 IndexUrl = Annotated[str, AfterValidator(_index_url)]
 Requirements = Annotated[tuple[RequirementText, ...], unique("the requirement", _project)]

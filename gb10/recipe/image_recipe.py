@@ -74,7 +74,7 @@ class Recipe(Model):
     engine: Name
     version: str
     repository: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([._/-][a-z0-9]+)*$")]
-    python: Annotated[str, StringConstraints(pattern=r"^3\.\d+$")]
+    python: Annotated[str, StringConstraints(pattern=r"^3\.[0-9]{1,2}$")]
     cuda: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
     base: Base
     requirements: Requirements

@@ -4,9 +4,28 @@ A lock names files by content, never by host.
 """
 
 import datetime
-from typing import Literal
+from typing import Annotated, Any, Final, Literal
 
-from gb10.recipe.fields import Architecture, Commit, Cuda, Filename, Model, Name, PoolPath, Sha256, Size
+from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+from pydantic import AfterValidator
+
+from gb10.recipe.fields import (
+    ARCHITECTURES,
+    Architecture,
+    Commit,
+    Cuda,
+    Filename,
+    Model,
+    Name,
+    PoolPath,
+    Release,
+    Sha256,
+    Size,
+    accepted,
+)
+
+WHEEL: Final = "{text} is not the file name of a wheel"
+SDIST: Final = "{text} is not the file name of a source archive"
 
 
 class LockedDeb(Model):
@@ -29,7 +48,7 @@ class IndexFile(Model):
     """One file of the package index; ``size`` in bytes."""
 
     name: Name
-    version: str
+    version: Release
     filename: Filename
     sha256: Sha256
     size: Size
@@ -38,11 +57,14 @@ class IndexFile(Model):
 class LockedWheel(IndexFile):
     """One wheel, the best for its platform; of torch also the CUDA that it is built with, or ``none``."""
 
+    filename: Annotated[Filename, accepted(parse_wheel_filename, InvalidWheelFilename, WHEEL)]
     cuda: Cuda | None = None
 
 
 class LockedSdist(IndexFile):
     """One source archive."""
+
+    filename: Annotated[Filename, accepted(parse_sdist_filename, InvalidSdistFilename, SDIST)]
 
 
 class LockedCheckout(IndexFile):
@@ -55,18 +77,25 @@ class LockedCheckout(IndexFile):
     input_digest: Sha256
 
 
+def _both(sets: dict[Architecture, Any]) -> dict[Architecture, Any]:
+    absent = [name for name in ARCHITECTURES if name not in sets]
+    if absent:
+        raise ValueError(f"it holds nothing for {' and '.join(absent)}")
+    return sets
+
+
 class LockedDebs(Model):
     """Debian packages of the image by image architecture, of the build stages by build architecture."""
 
-    image: dict[Architecture, tuple[LockedDeb, ...]]
-    build: dict[Architecture, tuple[LockedDeb, ...]]
+    image: Annotated[dict[Architecture, tuple[LockedDeb, ...]], AfterValidator(_both)]
+    build: Annotated[dict[Architecture, tuple[LockedDeb, ...]], AfterValidator(_both)]
 
 
 class LockedWheels(Model):
     """Wheels of the image by image architecture, of the build tools by build architecture."""
 
-    image: dict[Architecture, tuple[LockedWheel, ...]]
-    tools: dict[Architecture, tuple[LockedWheel, ...]]
+    image: Annotated[dict[Architecture, tuple[LockedWheel, ...]], AfterValidator(_both)]
+    tools: Annotated[dict[Architecture, tuple[LockedWheel, ...]], AfterValidator(_both)]
 
 
 class Lock(Model):

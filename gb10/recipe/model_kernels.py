@@ -18,6 +18,10 @@ DTYPES: Final = ("bfloat16", "float16")
 SMALL_CACHE: Final = "float8_e4m3fn"
 LATENT: Final = ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
 LARGEST: Final = 4096
+LONGEST: Final = 80
+"""Characters of a value that an error quotes."""
+WIDEST: Final = 64
+"""Bits of a number that an error quotes."""
 EXPERTS: Final = ("num_experts", "n_routed_experts", "num_local_experts")
 CASCADE: Final = {"name": "cascade", "factory": "flashinfer.jit.cascade:gen_cascade_module"}
 FUSED_MOE: Final = {
@@ -48,8 +52,8 @@ def set_name(model: str) -> str:
 
 def model_set(config: Config, model: str, releases: Sequence[str]) -> KernelSet:
     """The set of one model, on top of ``core``; raises UsageError for a config that is no decoder's."""
-    text = {**config, **(config.get("text_config") or {})}
-    dtype = str(text.get("dtype") or text.get("torch_dtype")).removeprefix("torch.")
+    text = {**config, **_mapping(config, "text_config")}
+    dtype = str(text.get("dtype") or text.get("torch_dtype"))[:LONGEST].removeprefix("torch.")
     if dtype not in DTYPES or not {"head_dim", "num_attention_heads"} & text.keys():
         raise UsageError(
             f"no kernels can be read from the config of {model}",
@@ -68,11 +72,11 @@ def model_set(config: Config, model: str, releases: Sequence[str]) -> KernelSet:
 
 def _heads(text: Config, dtype: str) -> Iterator[Entry]:
     """Prefill and decode, for a cache of the model's own type and for one of FP8."""
-    size = (
-        _size(text, "head_dim")
-        if text.get("head_dim")
-        else (_size(text, "hidden_size", 1 << 20) // _size(text, "num_attention_heads"))
-    )
+    if text.get("head_dim"):
+        size = _size(text, "head_dim")
+    else:
+        hidden, heads = _size(text, "hidden_size", 1 << 20), _size(text, "num_attention_heads")
+        size = _size({"head_dim": hidden // heads}, "head_dim")
     cap = bool(text.get("attn_logit_softcapping"))
     for window in _windows(text):
         for cache in (dtype, SMALL_CACHE):
@@ -95,11 +99,33 @@ def _size(text: Config, name: str, largest: int = LARGEST) -> int:
     """A whole number of a config: it becomes a word of C++, so nothing else will do. Raises UsageError."""
     value = text.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= largest:
-        raise UsageError(
-            f"the config's {name} is {value!r}, not a whole number up to {largest}",
-            hint="name the config.json of a decoder",
-        )
+        raise _other(name, value, f"a whole number up to {largest}")
     return value
+
+
+def _word(config: Config, name: str) -> str:
+    """A word of a config, empty when it is absent or null. Raises UsageError."""
+    value = "" if config.get(name) is None else config[name]
+    if not isinstance(value, str):
+        raise _other(name, value, "text")
+    return value
+
+
+def _mapping(config: Config, name: str) -> Config:
+    """An object of a config, empty when it is absent or null. Raises UsageError."""
+    value = {} if config.get(name) is None else config[name]
+    if not isinstance(value, Mapping):
+        raise _other(name, value, "an object")
+    return value
+
+
+def _other(name: str, value: object, wanted: str) -> UsageError:
+    """A field that holds something else: a number of thousands of digits has no text, so its type is named."""
+    kind = type(value).__name__
+    found = ascii(value)[:LONGEST] if isinstance(value, str | float | bool | None) else kind
+    if isinstance(value, int) and abs(value) < 1 << WIDEST:
+        found = str(value)
+    return UsageError(f"the config's {name} is {found}, not {wanted}", hint="name the config.json of a decoder")
 
 
 def _fa2(dtype: str, cache: str, sizes: tuple[int, int], *, window: bool, cap: bool) -> Entry:
@@ -116,28 +142,30 @@ def _windows(text: Config) -> tuple[bool, ...]:
     """Whether layers see all that came before, a window of it, or some this and some that."""
     if not text.get("sliding_window") or text.get("use_sliding_window") is False:
         return (False,)
-    layers = text.get("layer_types")
+    layers = text.get("layer_types") or ()
+    if not isinstance(layers, list | tuple):
+        raise _other("layer_types", layers, "a list")
     return tuple(sorted({layer == "sliding_attention" for layer in layers})) if layers else (False, True)
 
 
 def _quantized(text: Config) -> Iterator[Entry]:
     """The GEMMs of the weights' scheme, and with experts the fused one."""
-    scheme = _scheme(text.get("quantization_config") or {})
+    scheme = _scheme(_mapping(text, "quantization_config"))
     if scheme in GEMM:
         yield GEMM[scheme]
     if scheme in FUSED and any(text.get(name) for name in EXPERTS):
         yield FUSED_MOE
 
 
-def _scheme(told: Config) -> str:
+def _scheme(config: Config) -> str:
     """``nvfp4``, ``mxfp8``, ``fp8-tensor`` (one static scale for activations), or what the config calls it."""
-    told = {**told, **(told.get("quantization") or {})}  # as hf_quant_config.json has it
-    words = f"{told.get('quant_algo', '')} {told.get('quant_method', '')} {told.get('format', '')}".lower()
+    told = {**config, **_mapping(config, "quantization")}  # as hf_quant_config.json has it
+    words = " ".join(_word(told, name) for name in ("quant_algo", "quant_method", "format")).lower()
     named = next((name for name in GEMM if name in words), None)
     if named:
         return named
-    groups = told.get("config_groups") or {}
-    inputs = next((group.get("input_activations") for group in groups.values()), None) or {}
+    groups = _mapping(told, "config_groups")
+    inputs = _mapping(_mapping(groups, next(iter(groups), "")), "input_activations")
     static = inputs.get("strategy") == "tensor" and inputs.get("dynamic") is False and inputs.get("num_bits") == 8
     static = static or ("fp8" in words and told.get("activation_scheme") == "static")
-    return "fp8-tensor" if static or str(told.get("quant_algo")).upper() == "FP8" else words.strip()
+    return "fp8-tensor" if static or _word(told, "quant_algo").upper() == "FP8" else words.strip()

@@ -14,6 +14,7 @@ from gb10.recipe.model_kernels import model_set, set_name
 from gb10.workshop import Workshop
 
 CONFIG: Final = "config.json"
+LARGEST: Final = 4 << 20  # bytes of a config
 QUANTIZED: Final = "hf_quant_config.json"
 """ModelOpt's own, where the config does not say it."""
 
@@ -55,10 +56,10 @@ def read_config(shop: Workshop, model: str) -> Mapping[str, Any]:
     texts = _of_folder(Path(model)) if Path(model).exists() else _of_hub(shop, model)
     try:
         config, quantized = (json.loads(text) if text is not None else {} for text in texts)
-    except ValueError as error:
-        raise UsageError(f"the config of {model} is no JSON", where=str(error)) from error
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the config of {model} is not JSON", where=str(error)) from error
     if not isinstance(config, dict) or not isinstance(quantized, dict):
-        raise UsageError(f"the config of {model} is no JSON object")
+        raise UsageError(f"the config of {model} is not a JSON object")
     return config if "quantization_config" in config else {**config, "quantization_config": quantized}
 
 
@@ -67,7 +68,19 @@ def _of_folder(path: Path) -> tuple[str, str | None]:
     file, quantized = (path / CONFIG, path / QUANTIZED) if path.is_dir() else (path, path.parent / QUANTIZED)
     if not file.is_file():
         raise UsageError(f"{path} has no {CONFIG}", hint="name the folder of a model, or its name on the hub")
-    return file.read_text(encoding="utf-8"), quantized.read_text(encoding="utf-8") if quantized.is_file() else None
+    return _text(file), _text(quantized) if quantized.is_file() else None
+
+
+def _text(path: Path) -> str:
+    """A config; raises UsageError for one that is larger than any model's, or not text."""
+    with path.open("rb") as handle:
+        raw = handle.read(LARGEST + 1)
+    if len(raw) > LARGEST:
+        raise UsageError(f"{path} is not the config of a model", where=f"it has more than {LARGEST >> 20} MiB")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not the config of a model", where=str(error)) from error
 
 
 def _of_hub(shop: Workshop, model: str) -> tuple[str, str | None]:
@@ -87,4 +100,4 @@ def _of_hub(shop: Workshop, model: str) -> tuple[str, str | None]:
             )
         if not commit:
             shop.talk.say(f"{CONFIG} of {name}@{head}: use this name to get the same kernels again")
-        return config.read_text(encoding="utf-8"), quantized.read_text(encoding="utf-8") if quantized else None
+        return _text(config), _text(quantized) if quantized else None

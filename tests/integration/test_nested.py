@@ -156,7 +156,7 @@ def test_other_bytes_than_the_locked_are_refused(wanted: Checkout, store: Store,
             r"^error: cannot take the submodule third/lost from git, the commit 4{40}\n"
             r"  file:///hub/deep\.git\n(  .*\n)*.*not our ref 4{40}",
         ),
-        ({"submodules": ("third/odd",)}, "third/odd has no URL that is taken: ext::sh -c true"),
+        ({"submodules": ("third/odd",)}, "third/odd has no URL that gb10 reads: ext::sh -c true"),
     ],
 )
 def test_what_cannot_be_had_is_told(

@@ -1,6 +1,7 @@
 """The lock as a file: what makes it stale, what does not, and what is refused."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,46 @@ def test_a_damaged_lock_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_place_that_cannot_be_written(tmp_path: Path, lock: Lock) -> None:
     with pytest.raises(UsageError, match="cannot write the lock"):
         write_lock(tmp_path / "absent" / "x.lock.json", lock)
+
+
+def changed(path: Path, old: str, new: str) -> Path:
+    text = lock_path(RECIPE).read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ('-none-any.whl"', '.whl"', "filename"),
+        ('"filename": "', '"filename": "../', "filename"),
+        ('"filename": "', '"filename": "\\u0000', "filename"),
+        ('"version": "2.14.0', '"version": "x.y-2.14.0', "version"),
+        ('"path": "pool/', '"path": "pool/../', "path"),
+        ('  "arm64": [', '  "arm65": [', "arm65"),
+    ],
+)
+def test_a_lock_that_names_no_file_is_refused(tmp_path: Path, old: str, new: str, place: str) -> None:
+    with pytest.raises(LockStaleError, match="not a lock") as caught:
+        load_lock(changed(tmp_path / "x.lock.json", old, new))
+    assert place in str(caught.value)
+
+
+def test_a_lock_holds_both_architectures(tmp_path: Path) -> None:
+    document = json.loads(lock_path(RECIPE).read_text(encoding="utf-8"))
+    del document["wheels"]["tools"]["arm64"]
+    (tmp_path / "x.lock.json").write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(LockStaleError) as caught:
+        load_lock(tmp_path / "x.lock.json")
+    assert "it holds nothing for arm64" in str(caught.value)
+
+
+def test_writers_at_the_same_time_leave_a_whole_lock(tmp_path: Path, lock: Lock) -> None:
+    other = lock.model_copy(update={"created": lock.created.replace(year=2031)})
+    path = tmp_path / "x.lock.json"
+    with ThreadPoolExecutor(4) as pool:
+        for turn in [pool.submit(write_lock, path, one) for one in [lock, other] * 20]:
+            turn.result()
+    assert load_lock(path) in (lock, other)
+    assert list(tmp_path.iterdir()) == [path]

@@ -136,3 +136,31 @@ def test_sets_that_include_each_other() -> None:
 def test_a_set_that_cannot_be_read(text: bytes, error: str) -> None:
     with pytest.raises(UsageError, match=error):
         read_sets({"kernels/flashinfer-x.toml": text})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"text_config": []},
+        {"text_config": "x"},
+        {"text_config": 1},
+        {"torch_dtype": ["bfloat16"]},
+        {"num_attention_heads": "32"},
+        {"num_attention_heads": 10**5000},
+        {"hidden_size": 1},
+        {"hidden_size": [4096]},
+        {"sliding_window": 1, "layer_types": 7},
+        {"sliding_window": 1, "layer_types": {"a": 1}},
+        {"quantization_config": ["fp8"]},
+        {"quantization_config": {"quant_method": ["fp8"]}},
+        {"quantization_config": {"quant_algo": {"a": 1}}},
+        {"quantization_config": {"quantization": [1]}},
+        {"quantization_config": {"config_groups": [1]}},
+        {"quantization_config": {"config_groups": {"a": [1]}}},
+        {"quantization_config": {"config_groups": {"a": {"input_activations": "x"}}}},
+    ],
+)
+def test_a_config_of_other_types_is_one_error(change: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as caught:
+        names(PLAIN | change)
+    assert len(str(caught.value)) < 500

@@ -8,9 +8,10 @@ import pytest
 
 from gb10.errors import UsageError
 from gb10.mods.declaration import ModRecord, parse_record, require_fit, unfit
-from gb10.mods.files import LARGEST, ModFile, files_digest, read_files, write_files
+from gb10.mods.files import LARGEST, ModFile, files_digest, write_files
 from gb10.mods.lint import problems_of, remarks_of
 from gb10.mods.lookup import find_mod, load_mod, mod_names
+from gb10.mods.read_mod import read_files
 from gb10.plan.catalog import ROOT
 
 SCRIPT = b"#!/usr/bin/env bash\ntrue\n"
@@ -184,8 +185,8 @@ def test_a_mod_that_is_not_for_the_release_is_exit_2_and_names_the_range() -> No
     ("right", "wrong", "said"),
     [
         ("engines:", "enginse:", "unknown key 'enginse'; did you mean 'engines'?"),
-        ('">=0.24,<0.34"', "newest", "'newest' names no releases"),
-        ('"0.30.0"', "soon", "'soon' is no release"),
+        ('">=0.24,<0.34"', "newest", "'newest' is not a range of releases"),
+        ('"0.30.0"', "soon", "'soon' is not a release"),
         ("delete-when:", "network: maybe\ndelete-when:", "'network' must be true or false"),
     ],
 )

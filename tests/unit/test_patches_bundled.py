@@ -162,5 +162,5 @@ def test_what_is_left_on_purpose_is_not_overdue(tmp_path: Path, patch: Patch) ->
 
 
 def test_left_names_ranges(patch: Patch) -> None:
-    with pytest.raises(ValueError, match=r"'4\.5 or so' is no range of releases"):
+    with pytest.raises(ValueError, match=r"'4\.5 or so' is not a range of releases"):
         Record.model_validate(patch.record.model_dump() | {"left": {"4.5 or so": "Because it is old."}})

@@ -72,7 +72,17 @@ def test_nor_does_a_submodule_that_a_parent_on_this_machine_takes_from_elsewhere
 
 
 @pytest.mark.parametrize("parent", ["https://h.invalid/a", "file:///hub/a"])
-def test_other_schemes_are_refused_with_those_that_are_taken(parent: str) -> None:
+def test_other_schemes_are_refused_with_those_that_are_read(parent: str) -> None:
     known = "https://, ssh://" + (", file://" if parent.startswith("file:") else "")
-    with pytest.raises(FetchError, match=f"has no URL that is taken: ext::sh -c true\n  {parent}\n.* one of {known}$"):
+    with pytest.raises(
+        FetchError, match=f"has no URL that gb10 reads: ext::sh -c true\n  {parent}\n.* one of {known}$"
+    ):
         url_of(parent, "ext::sh -c true")
+
+
+@pytest.mark.parametrize(
+    "url", ["https://[", "https://h.invalid/\x1b[31m", "./" * 200_000, "https://h.invalid/" + "a" * 3000]
+)
+def test_a_hostile_url_is_refused(url: str) -> None:
+    with pytest.raises(FetchError, match="no URL that gb10 reads"):
+        url_of("https://h.invalid/a", url)

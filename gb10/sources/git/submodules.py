@@ -11,6 +11,8 @@ from gb10.host.fetch import redact
 
 LINK: Final = "160000"
 """git's mode of an entry that stands for a commit of another repository."""
+LONGEST: Final = 2000
+"""Characters of a URL."""
 SCHEMES: Final = ("https", "ssh")
 HERE: Final = "file"
 """The scheme of what lies on the user's machine: a repository that comes from elsewhere may not name it."""
@@ -53,9 +55,9 @@ class Tree:
             return self.wanted.url
         owner = max(("", *(name for name in self.wanted.submodules if path.startswith(f"{name}/"))), key=len)
         modules = self.entries.get(f"{owner}/.gitmodules".lstrip("/"))
-        said = _url_of(self.read(modules.object), path.removeprefix(owner).lstrip("/")) if modules else ""
+        named = _url_of(self.read(modules.object), path.removeprefix(owner).lstrip("/")) if modules else ""
         parent = self.url(owner)
-        found = joined(parent, said)
+        found = joined(parent, named) if is_url(named) else ""
         scheme, local = urlsplit(found).scheme, urlsplit(parent).scheme == HERE
         if scheme == HERE and not local:
             raise FetchError(
@@ -67,7 +69,7 @@ class Tree:
         if scheme not in (*SCHEMES, HERE):
             known = ", ".join(f"{name}://" for name in ((*SCHEMES, HERE) if local else SCHEMES))
             raise FetchError(
-                f"the submodule {path} has no URL that is taken: {redact(found) or 'none'}",
+                f"the submodule {path} has no URL that gb10 reads: {redact(found) or ascii(named[:LONGEST])}",
                 where=redact(parent),
                 hint=f".gitmodules there must name one of {known}",
             )
@@ -88,13 +90,21 @@ def _url_of(modules: str, path: str) -> str:
     return settings.get(f"{named}.url", "")
 
 
-def joined(base: str, said: str) -> str:
-    """The URL that a parent means: ``./`` and ``../`` go from its own, as git has it."""
-    if not said.startswith(("./", "../")):
-        return said
+def is_url(text: str) -> bool:
+    """Whether a .gitmodules may name this: short, printable, and understood as a URL."""
+    try:
+        return bool(urlsplit(text)) and len(text) <= LONGEST and text.isprintable()
+    except ValueError:
+        return False
+
+
+def joined(base: str, url: str) -> str:
+    """The URL that a parent means: ``./`` and ``../`` start from its own, as in git."""
+    if not url.startswith(("./", "../")):
+        return url
     parts = urlsplit(base)
     path = parts.path.rstrip("/")
-    while said.startswith(("./", "../")):
-        word, _, said = said.partition("/")
+    while url.startswith(("./", "../")):
+        word, _, url = url.partition("/")
         path = path.rpartition("/")[0] if word == ".." else path
-    return urlunsplit(parts._replace(path=f"{path}/{said}"))
+    return urlunsplit(parts._replace(path=f"{path}/{url}"))

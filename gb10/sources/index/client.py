@@ -4,7 +4,7 @@ import io
 import mimetypes
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 import requests
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
@@ -15,12 +15,15 @@ from gb10.errors import FetchError
 from gb10.host.artifact import Artifact
 from gb10.host.fetch import network_error, open_session, redact
 from gb10.host.store import file_sha256
-from gb10.sources.index.page import ACCEPT, Link, parse_page
+from gb10.sources.index.page import ACCEPT, LONGEST, REMOTE, Link, is_json, parse_page
 from gb10.sources.index.pip_settings import IndexSettings
 
 FOUND = 200
 NOT_FOUND = 404
 TIMEOUT_S = 60
+BLOCK = 1 << 16
+LARGEST_JSON = 16 << 20  # bytes of a page
+LARGEST_HTML = 4 << 20
 
 
 class FileAdapter(HTTPAdapter):
@@ -76,7 +79,15 @@ def open_index_session(env: Mapping[str, str]) -> requests.Session:
     """A session that also reads ``file://`` indexes."""
     session = open_session(env)
     session.mount("file://", FileAdapter())
+    session.hooks["response"].append(refuse_local)
     return session
+
+
+def refuse_local(reply: requests.Response, **_: object) -> None:
+    """Raise InvalidSchema for a redirect that leads to a file of this machine."""
+    target = urljoin(reply.url, reply.headers.get("location", "").strip())
+    if reply.is_redirect and urlsplit(target).scheme not in REMOTE:
+        raise requests.exceptions.InvalidSchema(f"it redirects to {ascii(target)[:LONGEST]}", request=reply.request)
 
 
 def sources(session: requests.Session, settings: IndexSettings) -> tuple[Index | Folder, ...]:
@@ -118,7 +129,10 @@ def _is(link: Link, artifact: Artifact) -> bool:
         return link.sha256 == artifact.sha256
     if link.filename != artifact.filename:
         return False
-    return not link.url.startswith("file:") or file_sha256(local_path(link.url)) == artifact.sha256
+    path = local_path(link.url)
+    if not link.url.startswith("file:"):
+        return True
+    return path.is_file() and path.stat().st_size == artifact.size and file_sha256(path) == artifact.sha256
 
 
 def project_of(filename: str) -> str:
@@ -137,15 +151,28 @@ def read_page(session: requests.Session, url: str) -> tuple[Link, ...]:
     """The links of one page, none when it does not exist. Raises FetchError."""
     message = f"cannot read the package index at {urlsplit(url).hostname or url}"
     try:
-        reply = session.get(url, headers={"Accept": ACCEPT}, timeout=TIMEOUT_S, verify=session.verify)
-        if reply.status_code == NOT_FOUND:
-            return ()
-        reply.raise_for_status()
-        return parse_page(reply.text, reply.headers.get("Content-Type", ""), reply.url)
+        with session.get(
+            url, headers={"Accept": ACCEPT}, timeout=TIMEOUT_S, verify=session.verify, stream=True
+        ) as reply:
+            if reply.status_code == NOT_FOUND:
+                return ()
+            reply.raise_for_status()
+            kind = reply.headers.get("Content-Type", "")
+            return parse_page(_text(reply, LARGEST_JSON if is_json(kind) else LARGEST_HTML), kind, reply.url)
     except requests.RequestException as error:
         raise network_error(error, message) from error
-    except (ValueError, KeyError) as error:
-        raise FetchError(f"{message}: its page is no project page", where=redact(url)) from error
+    except ValueError as error:
+        raise FetchError(f"{message}: its page is not a project page", where=f"{redact(url)}: {error}") from error
+
+
+def _text(reply: requests.Response, largest: int) -> str:
+    """The page; raises ValueError for one that is larger when it is unpacked."""
+    whole = bytearray()
+    for block in reply.iter_content(BLOCK):
+        whole += block
+        if len(whole) > largest:
+            raise ValueError(f"it has more than {largest >> 20} MiB")
+    return whole.decode("utf-8", "replace")
 
 
 def size_of(session: requests.Session, link: Link) -> int:
