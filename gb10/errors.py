@@ -1,14 +1,12 @@
-"""Every error a user can meet: one class per remedy, each with its exit code.
-
-Exit codes: 0 ok, 1 bug, 2 usage, 3 empty selection, 4 lock stale, 5 fetch, 6 patch,
-7 container engine, 8 build, 9 verify, 10 publish, 130 interrupted.
-"""
+"""Every error a user can meet: one class per remedy, each with its exit code; ``exit_codes`` is the table."""
 
 import contextlib
 import sys
 from typing import ClassVar, Final
 
 INTERRUPTED: Final = 130
+CLOSED_PIPE: Final = 141
+"""As for a program that SIGPIPE ended: the reader of stdout wants no more."""
 
 
 class Gb10Error(Exception):
@@ -33,63 +31,63 @@ class Gb10Error(Exception):
 
 
 class UsageError(Gb10Error):
-    """A flag, a recipe or a setting is wrong: the user edits it."""
+    """An option, a recipe or a setting is wrong: correct it."""
 
     code = 2
     kind = "usage"
 
 
 class EmptySelectionError(Gb10Error):
-    """The selection matches nothing: the user widens it."""
+    """The selection matches nothing: widen it."""
 
     code = 3
     kind = "empty"
 
 
 class LockStaleError(Gb10Error):
-    """The lock does not match its recipe: the user runs ``lock``."""
+    """The lock does not match its recipe: run `lock`."""
 
     code = 4
     kind = "lock"
 
 
 class FetchError(Gb10Error):
-    """A byte we need could not be had, or is not the byte that was locked."""
+    """A file cannot be downloaded, or it is not the file that was locked."""
 
     code = 5
     kind = "fetch"
 
 
 class PatchError(Gb10Error):
-    """A patch does not apply: the user refreshes or retires it."""
+    """A patch does not apply: refresh it or retire it."""
 
     code = 6
     kind = "patch"
 
 
 class EngineError(Gb10Error):
-    """No usable container engine: the user starts or points to one."""
+    """No container engine can be used: start one, or choose another."""
 
     code = 7
     kind = "engine"
 
 
 class BuildError(Gb10Error):
-    """A build step failed: the user reads its log."""
+    """A build step failed, or the disk is full: read the log that the error names."""
 
     code = 8
     kind = "build"
 
 
 class VerifyError(Gb10Error):
-    """A result is not what it claims to be: it is not tagged."""
+    """A result is not what it claims to be; it gets no tag."""
 
     code = 9
     kind = "verify"
 
 
 class PublishError(Gb10Error):
-    """A registry, a node or a wheel cache did not take what was sent: the user retries."""
+    """A registry, a machine or a wheel cache refused, or the connection broke: run the command again."""
 
     code = 10
     kind = "publish"
@@ -109,8 +107,19 @@ ERRORS: tuple[type[Gb10Error], ...] = (
 )
 
 
+def exit_codes() -> dict[int, tuple[str, str]]:
+    """Every exit code with its kind and what it means: what ``--help`` and docs/reference.md print."""
+    return {
+        0: ("ok", "Success; a cache hit is a success, too."),
+        1: ("bug", "A bug in gb10: please report it with the traceback."),
+        **{error.code: (error.kind, error.__doc__ or "") for error in ERRORS[1:]},
+        INTERRUPTED: ("interrupted", "Ctrl-C or a signal: run the same command again to continue."),
+        CLOSED_PIPE: ("pipe", "The reader of stdout closed it, as `head` does."),
+    }
+
+
 def interrupted() -> int:
     """Say that a run was interrupted; returns its exit code."""
     with contextlib.suppress(OSError):  # the terminal may be what ended the run
-        print("interrupted; run the same command again to go on", file=sys.stderr)
+        print("interrupted; run the same command again to continue", file=sys.stderr)
     return INTERRUPTED

@@ -54,6 +54,12 @@ def check_builder(shop: Workshop, engine: Engine) -> Engine:
     return engine
 
 
+def check_named_builder(shop: Workshop) -> None:
+    """Check a builder that the user names before any work, also when nothing is left to build; raises EngineError."""
+    if shop.builder:
+        check_builder(shop, ready_engine(shop))
+
+
 def wake_engine(shop: Workshop) -> None:
     """Start the private engine when it has worked here before: all that a stopped one holds would count as missing."""
     if unpacked(shop.store):

@@ -3,72 +3,113 @@
 import difflib
 import importlib
 import sys
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from typer.core import TyperGroup
 
 from gb10 import __version__
-from gb10.errors import UsageError
+from gb10.cli.values import VALUED, stub
+from gb10.errors import UsageError, exit_codes
 
 if TYPE_CHECKING:
-    from typer._click.core import Command
+    from typer._click.core import Command, Context
     from typer._click.formatting import HelpFormatter
 
-VERBS: Final = {
-    "image": "Build a proven image: image --engine vllm --arch 12.1f",
-    "wheels": "Compile the wheels only: wheels --rebuild flashinfer",
-    "plan": "Show every step, its key, and whether its result is already there",
-    "lock": "Resolve a recipe into its lock (the only verb that writes one)",
-    "patches": "Hold the patches against any release: patches status",
-    "mods": "Look at the mods that image --mod bakes in: mods list",
-    "publish": "Push a proven image: publish gb10/vllm:0.33.0-cu130-sm121f registry.example/gb10/vllm",
-    "pull": "Pull one image to several machines: pull REF --host user@spark-1 --host user@spark-2",
-    "verify": "List the GPU code of a .so, a wheel, a directory or an image",
-    "bench": "Check and time our kernels on this machine's GPU: bench gemm",
-    "cache": "What the store keeps and why, and making room: cache gc --keep 50GB",
-    "engine": "Start, stop or look at the container engine",
-    "config": "Show the settings and where each one came from",
+SECTIONS: Final = {
+    "Build": {
+        "image": "Build an image, prove what it holds, tag it",
+        "wheels": "Compile only the wheels of an image",
+        "plan": "Show every build step and which results are cached",
+        "lock": "Pin every file of a recipe; no other verb writes a lock",
+    },
+    "Look inside": {
+        "verify": "List the GPU code of a .so, a wheel, a directory or an image",
+    },
+    "Patches and mods": {
+        "patches": "Show which release needs which patch, and maintain them",
+        "mods": "List and check the mods that `image --mod` applies",
+    },
+    "Ship": {
+        "publish": "Push a proven image to one or more registries",
+        "pull": "Pull one image to several machines at once",
+    },
+    "Machine": {
+        "engine": "Start, stop or show the container engine",
+        "cache": "Show what the store keeps, make room, share wheels",
+        "bench": "Check and time our kernels on this machine's GPU",
+        "config": "Show the settings and where each one comes from",
+    },
 }
-HELP: Final = """Container images for NVIDIA GB10 (DGX Spark), built from a lock and proven before they are tagged.
+"""The one-line summary of every verb, at most 62 characters, under the heading that ``--help`` prints."""
+VERBS: Final = dict(chain.from_iterable(section.items() for section in SECTIONS.values()))
+CODES: Final = ", ".join(f"{code} {kind}" for code, (kind, _) in exit_codes().items())
+START: Final = """gb10 builds container images for NVIDIA GB10 (DGX Spark).
+
+  ./build.py image             build the vLLM image for GB10
+  ./build.py pull REF          pull an image to this machine or to several
+  ./build.py plan              show what `image` would do, and change nothing
+  ./build.py verify IMAGE      list the GPU code that an image holds
+  ./build.py patches status    show which release needs which patch
+
+All verbs: ./build.py --help. One verb: ./build.py image --help."""
+HELP: Final = f"""Container images for NVIDIA GB10 (DGX Spark), built from a lock and proven before they are tagged.
 
 \b
-./build.py image --engine vllm --arch 12.1f      the whole image
-./build.py wheels --rebuild flashinfer           only the kernels, really rebuilt
-./build.py plan --engine vllm                    what would happen, without doing it
-./build.py verify gb10/vllm:0.33.0-cu130-sm121f  what an image really holds
+./build.py image --engine vllm --arch 12.1f      # build the whole image
+./build.py wheels --rebuild flashinfer           # compile only the kernels, even on a cache hit
+./build.py plan --engine vllm                    # show what would happen
+./build.py verify gb10/vllm:0.33.0-cu130-sm121f  # list the GPU code of an image
 
-Results go to stdout, talk to stderr. Exit codes: 0 ok, 1 bug, 2 usage, 3 nothing selected, 4 lock stale,
-5 fetch, 6 patch, 7 container engine, 8 build, 9 verify, 10 publish, 130 interrupted.
+stdout has the result, stderr the progress. Completion of verbs, options and values in bash, zsh or fish:
+./build.py --install-completion
+
+Exit codes: {CODES}
 """
 
 
 class Verbs(TyperGroup):
-    """A group that imports a verb when it is called; a misspelt one is answered with the closest."""
+    """A group that imports a verb when it is called; for a misspelt one the error names the closest."""
 
     def list_commands(self, ctx: object) -> list[str]:
         """The verbs in the order of the table."""
         return list(VERBS)
 
     def get_command(self, ctx: object, cmd_name: str) -> "Command | None":
-        """The verb, imported now; its help line is the table's."""
+        """The verb, imported now, with its summary."""
         if cmd_name not in VERBS:
-            close = difflib.get_close_matches(cmd_name, VERBS, n=1, cutoff=0.4)
-            hint = f"did you mean {close[0]!r}?" if close else "./build.py --help lists the verbs"
-            raise UsageError(f"no verb {cmd_name!r}", hint=hint)
+            raise UsageError(f"no verb {cmd_name!r}", hint=_closest(cmd_name))
         module = importlib.import_module(f"gb10.cli.{cmd_name}")
-        return typer.main.get_command(module.app)
+        found = typer.main.get_command(module.app)
+        found.name, found.short_help = cmd_name, VERBS[cmd_name]
+        return found
+
+    def resolve_command(self, ctx: "Context", args: list[str]) -> "tuple[str | None, Command | None, list[str]]":
+        """The verb; to complete the value of an option that several verbs share, none has to be imported."""
+        if ctx.resilient_parsing and args[-1] in VALUED:
+            return args[0], typer.main.get_command(stub), args[1:]
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: object, formatter: "HelpFormatter") -> None:
         """The table, without importing anything."""
-        with formatter.section("Verbs"):
-            formatter.write_dl(list(VERBS.items()))
+        width = max(map(len, VERBS))
+        for title, verbs in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{width}}", text) for name, text in verbs.items()])
+
+
+def _closest(name: str) -> str:
+    if name == "help":
+        return "./build.py --help lists the verbs, ./build.py VERB --help the options of one"
+    close = difflib.get_close_matches(name, VERBS, n=1, cutoff=0.4)
+    return f"did you mean {close[0]!r}?" if close else "./build.py --help lists the verbs"
 
 
 app = typer.Typer(
     cls=Verbs,
     help=HELP,
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -84,9 +125,13 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def root(
+    ctx: typer.Context,
     *,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options of the tool itself; the verbs do the work."""
+    """Without a verb: the ones to start with. Exit 2, so that a script with an empty verb does not go on."""
+    if ctx.invoked_subcommand is None:
+        print(START, file=sys.stderr)
+        raise typer.Exit(2)

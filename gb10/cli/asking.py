@@ -1,4 +1,4 @@
-"""What a plan is of, asked on a command line: the options of every verb that makes a plan, written once."""
+"""The options of every verb that makes a plan, written once, in one order."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,25 +9,22 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from gb10.cli.common import ArchOption, EngineOption
+from gb10.cli.values import ArchOption, EngineOption, KernelsOption, ModOption, PlatformOption
 from gb10.errors import UsageError
 from gb10.request.planning import Request
 
 T = TypeVar("T")
-PlatformOption = Annotated[
-    str | None,
-    typer.Option("--platform", help="Image platform; default: linux/arm64 for 12.1*, linux/amd64 for 12.0*."),
-]
 OverlayOption = Annotated[
-    Path | None, typer.Option("--overlay", help="Directory copied over the image's root as its last, small layer.")
+    Path | None,
+    typer.Option("--overlay", metavar="DIR", help="Copy this directory over the image's root, in a layer of its own."),
 ]
 PatchOption = Annotated[
     list[str] | None,
     typer.Option(
         "--patch",
         metavar="FILE|DIR",
-        help="A diff (as of a pull request), applied strictly; repeatable.\n"
-        "SOURCE=FILE where its paths do not tell whose it is.",
+        help="Apply a diff, for example of a pull request; no fuzz. Repeatable.\n"
+        "SOURCE=FILE names the source when the paths in the diff do not.",
     ),
 ]
 SourceOption = Annotated[
@@ -35,7 +32,7 @@ SourceOption = Annotated[
     typer.Option(
         "--source",
         metavar="NAME=DIR",
-        help="A local checkout of a source's locked release; what it changes counts.\nRepeatable: vllm=../vllm.",
+        help="Build from your checkout of a source: its changes against the locked release. Repeatable.",
     ),
 ]
 RefOption = Annotated[
@@ -43,51 +40,43 @@ RefOption = Annotated[
     typer.Option(
         "--ref",
         metavar="NAME=VERSION",
-        help="Another release of a source, resolved once; repeatable.\n`--NAME-ref VERSION` is the same.",
+        help="Use another release of a source, resolved once. Repeatable.\n`--NAME-ref VERSION` is the same.",
     ),
 ]
-ModOption = Annotated[
-    list[str] | None,
-    typer.Option("--mod", metavar="DIR|ZIP|NAME", help="A mod baked in as a layer of its own; repeatable, in order."),
-]
 ModNetworkOption = Annotated[
-    bool, typer.Option("--mod-network", help="Let mods without a mod.yaml use the network (recorded).")
+    bool, typer.Option("--mod-network", help="Give mods without a mod.yaml network access; the image records it.")
 ]
 TargetsOption = Annotated[
     str | None,
     typer.Option(
         "--targets",
         metavar="A,B",
-        help="CMake targets of the engine's own project to compile here, or `all`; the rest stays upstream's wheel.",
+        help="Compile these CMake targets of the engine, or `all`; the rest is upstream's wheel.",
     ),
-]
-KernelsOption = Annotated[
-    str | None,
-    typer.Option("--kernels", metavar="SET", help="FlashInfer's kernels to compile: core (the recipe's), moe, all."),
 ]
 ForModelOption = Annotated[
     str | None,
     typer.Option(
         "--for-model",
         metavar="NAME[@COMMIT]|DIR",
-        help="FlashInfer's kernels that this model asks for, by its config.json here or on the hub.",
+        help="FlashInfer kernels to compile: those that the config.json of this model needs.",
     ),
 ]
 
 
 def asks_for(ask: Callable[..., Request]) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Give a verb the options of ``ask`` before its own; it gets what they say as its parameter ``asked``."""
+    """Give a verb the options of ``ask`` before its own; it gets their values as its parameter ``asked``."""
     options = signature(ask).parameters
 
     def decorate(verb: Callable[..., T]) -> Callable[..., T]:
         @wraps(verb)
-        def run(**given: Any) -> T:  # noqa: ANN401 what a command line gives
+        def run(**given: Any) -> T:  # noqa: ANN401 - the values of a command line
             return verb(asked=ask(**{name: given.pop(name) for name in options}), **given)
 
         own = (parameter for name, parameter in signature(verb).parameters.items() if name != "asked")
-        told = Signature([*options.values(), *own])
-        run.__signature__ = told  # type: ignore[attr-defined]
-        run.__annotations__ = {name: parameter.annotation for name, parameter in told.parameters.items()}
+        merged = Signature([*options.values(), *own])
+        run.__signature__ = merged  # type: ignore[attr-defined]
+        run.__annotations__ = {name: parameter.annotation for name, parameter in merged.parameters.items()}
         return run
 
     return decorate
@@ -136,5 +125,5 @@ def of_wheels(
 def of_image(
     *, asked: Request, overlay: OverlayOption = None, mod: ModOption = None, mod_network: ModNetworkOption = False
 ) -> Request:
-    """What decides the image: its wheels, and what is laid over them."""
+    """What decides the image: its wheels, and the layers on top of them."""
     return replace(asked, overlay=overlay, mods=tuple(mod or ()), mod_network=mod_network)

@@ -12,9 +12,7 @@ from gb10.build.survey import survey
 from gb10.cli import report
 from gb10.cli.bench_show import document, print_measured
 from gb10.cli.common import (
-    ArchOption,
     DryRunOption,
-    EngineOption,
     JsonOption,
     QuietOption,
     VerboseOption,
@@ -23,17 +21,18 @@ from gb10.cli.common import (
     workshop,
 )
 from gb10.cli.show import print_plan
+from gb10.cli.values import ArchOption, EngineOption
 from gb10.errors import VerifyError
 from gb10.plan.programs import GEMM, plan_program
 from gb10.request.planning import Request, make_plan
 
 app = verb_app(
-    """What a GPU makes of kernels for SM12x: results checked, then timed, beside what others published.
+    """Check the results of our kernels on this machine's GPU, then time them beside published figures.
 
 \b
-./build.py bench gemm                    on a Spark: compile, check, time
+./build.py bench gemm                    # on a Spark: compile, check, time
 ./build.py bench gemm --json > gemm.json
-./build.py bench gemm --arch 12.0f       on an x86 machine with an RTX of the 50 series
+./build.py bench gemm --arch 12.0f       # on an x86 machine with an RTX of the 50 series
 """,
     group=True,
 )
@@ -47,24 +46,28 @@ def verbs() -> None:
 @app.command()
 def gemm(
     *,
-    arch: ArchOption = "12.1f",
     engine: EngineOption = "vllm",
-    require_gpu: Annotated[bool, typer.Option("--require-gpu", help="Exit 9 when there is no GPU to time on.")] = False,
+    arch: ArchOption = "12.1f",
+    require_gpu: Annotated[
+        bool, typer.Option("--require-gpu", help="Exit 9 when this machine has no GPU to time.")
+    ] = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = 0,
     quiet: QuietOption = False,
 ) -> None:
-    """Dense and grouped GEMMs in FP8 and NVFP4, by plain CUTLASS: 4096x14336x4096, and shapes of experts.
+    """Check and time CUTLASS GEMMs in FP8 and NVFP4.
 
-    The program is compiled as the wheels are: by the lock's compilers, without a network, with the CUTLASS of the
-    recipe's source and our patches of it. It is kept in the store, and needs nothing but the driver: on another
-    machine than the target, its path is printed, and what needs no GPU is checked here (shared memory and instructions
-    of every kernel, the formats and where their scales lie). Every result is held against the plainest kernel before
-    anything is timed.
+    \b
+    ./build.py bench gemm                    # compile, check, time
+    ./build.py bench gemm --require-gpu      # exit 9 when there is no GPU
 
-    A time is the median of 20 runs. The peak is 500 TFLOPS (FP4, dense); it and what others published are a GB10's, and
-    are left out of the table for another GPU. Exit 9 when a check is wrong.
+    Dense 4096x14336x4096, and grouped shapes of experts. The program is compiled by the lock's compilers, without a
+    network, from the patched CUTLASS of the recipe. The store keeps it; it needs only the driver. Without a GPU of the
+    arch, the command checks the rest (shared memory, instructions and formats) and prints the program's path.
+
+    Each result is compared with the simplest kernel before anything is timed; exit 9 when one is wrong. A time is the
+    median of 20 runs. The peak is 500 TFLOPS (FP4, dense) of a GB10; for another GPU the table omits it.
     """
     shop = workshop(verbose, quiet)
     plan = plan_program(GEMM, make_plan(shop, Request(engine=engine, arch=arch)), shop.catalog.toolkit)
@@ -84,4 +87,4 @@ def gemm(
     try:
         judge(measured, program, require_gpu=require_gpu)
     except VerifyError as error:
-        raise typer.Exit(report(error, as_json=False)) from error  # the document holds what is wrong
+        raise typer.Exit(report(error, as_json=False)) from error  # the document holds the problem

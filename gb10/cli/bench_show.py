@@ -17,14 +17,14 @@ def print_measured(shop: Workshop, program: BuiltProgram, measured: Measured) ->
     console = terminal(shop.env, stderr=False)
     console.print(sizes_table(measured))
     right = len(measured.checks) - len(measured.wrong)
-    print(f"{right} of {len(measured.checks)} checks are right")
+    print(f"{right} of {len(measured.checks)} checks passed")
     if measured.why_not:
-        print(f"no results, no times: {measured.why_not}")
+        print(f"not run on a GPU: {measured.why_not}")
         print(f"program: {program.path}")
         return
     console.print(times_table(measured))
     if any(line["published"] for line in measured.times):
-        print(f"published: {SOURCE}; only the dense shape is told in full there")
+        print(f"published: {SOURCE}; only the dense shape is documented in full there")
 
 
 def sizes_table(measured: Measured) -> Table:

@@ -1,4 +1,4 @@
-"""``cache``: look at what the store keeps, let go of some of it, hash it again, share its wheels."""
+"""``cache``: show what the store keeps, make room, check its hashes, share its wheels."""
 
 import re
 import time
@@ -10,7 +10,8 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from gb10.cli.cache_share import pull, push
-from gb10.cli.common import JsonOption, print_json, verb_app, workshop
+from gb10.cli.causes import shortened
+from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
 from gb10.engine.build_cache import build_cache, prune
 from gb10.engine.connection import Engine
 from gb10.engine.embedded.daemon import status as embedded_status
@@ -21,16 +22,16 @@ from gb10.request.needed import reasons
 from gb10.workshop import Workshop
 
 app = verb_app(
-    """The store: what it keeps and why, and how to make room. Nothing in it is the only copy of anything.
+    """The store: show what it keeps, make room, share wheels. Everything in it can be made or downloaded again.
 
 \b
-./build.py cache ls                                  rooms, sizes, and what no recipe here needs
-./build.py cache gc --keep 50GB --older-than 14d     what is not needed first, then the longest unused
-./build.py cache verify                              hash everything again
-./build.py cache push me/gb10-wheels                 compiled wheels to the Hugging Face Hub, signed
-./build.py cache pull me/gb10-wheels                 and from there: see wheel-cache in `config show`
+./build.py cache ls                                  # sizes, and what no recipe here needs
+./build.py cache gc --keep 50GB --older-than 14d     # remove the unneeded first, then the longest unused
+./build.py cache verify                              # check every hash again
+./build.py cache push me/gb10-wheels                 # upload signed wheels to the Hugging Face Hub
+./build.py cache pull me/gb10-wheels                 # download them; see wheel-cache in `config show`
 
-Your own engine's images and build cache are never touched; the private one's build cache is.
+`gc` also prunes the embedded engine's build cache. It never touches the images and build cache of your own Docker.
 """,
     group=True,
 )
@@ -42,11 +43,19 @@ AGES: Final = {"h": 3600, "d": DAY, "w": 7 * DAY}
 
 @app.command()
 def ls(
-    *, every: Annotated[bool, typer.Option("--all", help="Every entry.")] = False, as_json: JsonOption = False
+    *,
+    every: Annotated[bool, typer.Option("--all", help="List every entry.")] = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = 0,
+    quiet: QuietOption = False,
 ) -> None:
-    """Rooms with sizes and ages; what an image of this checkout, or a patch, needs, and what nothing needs."""
-    shop = workshop()
-    found, engine = entries(shop.store, reasons(shop)), _private(shop)
+    """List sizes and ages, and what nothing in this checkout needs.
+
+    \b
+    ./build.py cache ls --all
+    """
+    shop = workshop(verbose, quiet)
+    found, engine = entries(shop.store, reasons(shop)), _embedded(shop)
     if as_json:
         print_json(
             {
@@ -77,18 +86,30 @@ def ls(
 def gc(
     *,
     keep: Annotated[
-        str | None, typer.Option("--keep", metavar="SIZE", help="Down to this much, images left out: 50GB.")
+        str | None,
+        typer.Option("--keep", metavar="SIZE", help="Remove until this much is left, images not counted: 50GB."),
     ] = None,
-    older_than: Annotated[str | None, typer.Option("--older-than", metavar="AGE", help="Unused for: 14d.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; remove nothing.")] = False,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="AGE", help="Remove what was not used for this long: 14d.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would go; remove nothing.")] = False,
     as_json: JsonOption = False,
+    verbose: VerboseOption = 0,
+    quiet: QuietOption = False,
 ) -> None:
-    """Let go of what nothing here needs, then of the longest unused, then of the private engine's build cache."""
+    """Remove what nothing here needs, then the longest unused.
+
+    \b
+    ./build.py cache gc --keep 50GB --dry-run
+    ./build.py cache gc --older-than 14d
+
+    Last comes the build cache of the embedded engine. Entries used in the last hour stay.
+    """
     if keep is None and older_than is None:
         raise UsageError("cache gc needs --keep or --older-than", hint="./build.py cache gc --keep 50GB")
     room, age = _number(keep, SIZES, "--keep"), _number(older_than, AGES, "--older-than")
-    shop = workshop()
-    found, engine = entries(shop.store, reasons(shop)), _private(shop)
+    shop = workshop(verbose, quiet)
+    found, engine = entries(shop.store, reasons(shop)), _embedded(shop)
     own, cache = sum(entry.size for entry in found), build_cache(engine) if engine else 0
     chosen = choose(found, own + cache, keep=room, age=age, now=time.time())
     gone = chosen if dry_run else [entry for entry in chosen if _dropped(shop, entry)]
@@ -108,15 +129,21 @@ def gc(
     fresh = sum(time.time() - entry.used < IN_USE for entry in found)
     print(
         f"{'would free' if dry_run else 'freed'} {decimal(freed)}: {len(gone)} entries of {len(found)}, "
-        f"{fresh} are of the last hour and stay"
+        f"{fresh} stay: used in the last hour"
     )
     print(_about_engine(engine, cache, pruned, dry_run=dry_run))
 
 
 @app.command()
-def verify(*, as_json: JsonOption = False) -> None:
-    """Hash everything again; what is damaged is removed, to be fetched or made anew. Exit 9 when something was."""
-    shop = workshop()
+def verify(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet: QuietOption = False) -> None:
+    """Check every hash, remove damaged entries.
+
+    \b
+    ./build.py cache verify --json
+
+    Exit 9 when an entry was damaged.
+    """
+    shop = workshop(verbose, quiet)
     found = entries(shop.store, {})
     with shop.talk.task("verify", sum(entry.size for entry in found)) as task:
         states = []
@@ -139,12 +166,12 @@ def verify(*, as_json: JsonOption = False) -> None:
             }
         )
     else:
-        print(f"{states.count(False)} entries are whole, {states.count(None)} have no hash of their own")
+        print(f"{states.count(False)} entries are intact, {states.count(None)} have no hash")
     if wrong:
         raise VerifyError(
-            f"{len(wrong)} entries were damaged, {len(removed)} of them are removed",
+            f"{len(wrong)} entries were damaged; {len(removed)} of them were removed",
             where="\n".join(wrong.values()),
-            hint="run what you need: they are fetched or made again; and check the disk",
+            hint="the next build downloads or makes them again; check the disk",
         )
 
 
@@ -166,12 +193,12 @@ def document(entry: Entry) -> dict[str, object]:
 def _dropped(shop: Workshop, entry: Entry) -> bool:
     if drop(shop.store, entry, idle):
         return True
-    shop.talk.say(f"{entry.room}/{entry.key[:12]} is used by another run: kept")
+    shop.talk.say(f"{entry.room}/{entry.key[:12]} stays: another run uses it")
     return False
 
 
-def _private(shop: Workshop) -> Engine | None:
-    """The private engine while it runs."""
+def _embedded(shop: Workshop) -> Engine | None:
+    """The embedded engine while it runs."""
     return embedded_status(shop.store).engine
 
 
@@ -184,19 +211,21 @@ def _prune(engine: Engine, keep: int | None, age: float | None, entries_left: in
 
 def _about_engine(engine: Engine | None, cache: int, pruned: int, *, dry_run: bool) -> str:
     if engine is None:
-        return "the private engine does not run: its build cache, if it has one, stays"
+        return "the embedded engine is not running: its build cache, if any, stays"
     if dry_run:
-        return f"of the private engine's build cache, {decimal(cache)}, what is left over the size or the age would go"
-    return f"freed {decimal(pruned)} of the private engine's build cache, of {decimal(cache)}; its images stay"
+        return f"the embedded engine's build cache of {decimal(cache)} would be pruned to the same limits"
+    return f"freed {decimal(pruned)} of {decimal(cache)} in the embedded engine's build cache; its images stay"
 
 
 def _number(text: str | None, units: dict[str, int], option: str) -> int | None:
     """``50GB``, ``14d``: a number and a unit; raises UsageError."""
     if text is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", text)
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*([A-Za-z]+)", text)
     if not found or found[2] not in units:
-        raise UsageError(f"{option} {text!r} is no number with a unit", hint=f"units: {', '.join(units)}")
+        raise UsageError(
+            f"{option} needs a number with a unit, not {shortened(text)!r}", hint=f"units: {', '.join(units)}"
+        )
     return int(float(found[1]) * units[found[2]])
 
 

@@ -19,12 +19,13 @@ from gb10.ship.shelf import named_cache
 from gb10.workshop import Workshop
 
 RepoArgument = Annotated[
-    str | None, typer.Argument(metavar="OWNER/NAME", help="A model repository of the Hub; default: wheel-cache.")
+    str | None,
+    typer.Argument(metavar="OWNER/NAME", help="A model repository of the Hub. Default: the wheel-cache setting."),
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="Every compiled wheel, whatever a plan names.")]
+AllOption = Annotated[bool, typer.Option("--all", help="Every compiled wheel, not only those of one plan.")]
 KeyOption = Annotated[
     Path | None,
-    typer.Option("--key", metavar="FILE", help="The ssh key that signs, or its public half with ssh-agent."),
+    typer.Option("--key", metavar="FILE", help="The ssh key that signs, or its public key when ssh-agent has it."),
 ]
 
 
@@ -39,14 +40,14 @@ def push(
     verbose: VerboseOption = 0,
     quiet: QuietOption = False,
 ) -> None:
-    """Share compiled wheels: those that are missing there, and a listing of all that your ssh key signs.
+    """Upload compiled wheels and a listing that your ssh key signs.
 
     \b
     ./build.py cache push me/gb10-wheels --key ~/.ssh/id_ed25519
-    ./build.py cache push me/gb10-wheels --all            not only the wheels of one plan
+    ./build.py cache push me/gb10-wheels --all            # not only the wheels of one plan
 
-    Tokens are the Hub's own: HF_TOKEN, or what `hf auth login` left. The listing that is there must be signed by
-    somebody whom wheel-cache-signers names, and so must you be: ssh's allowed_signers (man ssh-keygen).
+    Only missing wheels are sent. The token is HF_TOKEN, or the one of `hf auth login`. Your key, and the key that
+    signed the present listing, must be in the file wheel-cache-signers (allowed_signers in man ssh-keygen).
     """
     shop = workshop(verbose, quiet)
     cache, signing = named_cache(shop.env, repo), _signing(shop, key)
@@ -63,14 +64,14 @@ def pull(
     verbose: VerboseOption = 0,
     quiet: QuietOption = False,
 ) -> None:
-    """Take shared wheels into the store, if somebody signed them who is trusted here, and prove them again.
+    """Download wheels with a trusted signature, and prove them again.
 
     \b
-    ./build.py cache pull me/gb10-wheels                  the wheels of vLLM for 12.1f
+    ./build.py cache pull me/gb10-wheels                  # the wheels of vLLM for 12.1f
     ./build.py cache pull me/gb10-wheels --all
 
-    Who is trusted says wheel-cache-signers, never the repository. With wheel-cache set, too, `image` and `wheels`
-    take what is missing by themselves.
+    The setting wheel-cache-signers names the trusted keys; the repository cannot. With wheel-cache set, too, `image`
+    and `wheels` download missing wheels by themselves.
     """
     shop = workshop(verbose, quiet)
     cache = named_cache(shop.env, repo)
@@ -85,21 +86,21 @@ def _named(shop: Workshop, asked: Request) -> Mapping[str, str]:
 def _signing(shop: Workshop, key: Path | None) -> Path:
     found = key or shop.env.get(variable("wheel-cache-key"))
     if not found:
-        raise UsageError("no key is named to sign with", hint="--key ~/.ssh/id_ed25519, or set wheel-cache-key")
+        raise UsageError("cache push needs a key to sign with", hint="--key ~/.ssh/id_ed25519, or set wheel-cache-key")
     return Path(found)
 
 
 def _print(shop: Workshop, done: Exchange, verb: str, as_json: bool) -> None:
-    """The wheels on stdout, how many of them travelled on stderr."""
+    """The wheels on stdout, the number that travelled on stderr."""
     if as_json:
         print_json({"schema": f"gb10/cache-{verb}/v1", **asdict(done)})
         return
     moved = [wheel for wheel in done.wheels if wheel.moved]
-    way = "sent" if verb == "push" else "came"
+    way = "uploaded" if verb == "push" else "downloaded"
     size = sum(wheel.size for wheel in moved) / 1e6
     shop.talk.say(
         f"{done.repo}: {len(moved)} of {len(done.wheels)} wheels {way} ({size:,.1f} MB), "
-        f"the others were there; commit {done.commit[:12]}"
+        f"the others were already there; commit {done.commit[:12]}"
     )
     for wheel in done.wheels:
         print(f"{wheel.key}  {wheel.file}")

@@ -1,69 +1,88 @@
-"""Options that several verbs share, and how results are printed."""
+"""Options that several verbs share, and how results are printed.
+
+Every verb has them in this order: what to build, how, then --dry-run, --json, -v and -q.
+"""
 
 import json
 import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.core import TyperGroup
 
 from gb10.engine.buildx.cache_options import check_cache
 from gb10.errors import UsageError
 from gb10.workshop import Workshop, open_workshop
+
+if TYPE_CHECKING:
+    from typer._click.core import Command, Context
 
 ZSTD = re.compile(r"zstd(?::([1-9]|1[0-9]|20))?")
 ZSTD_LEVEL = 3
 BUILDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
-EngineOption = Annotated[str, typer.Option("--engine", help="Serving engine, or an image recipe file.")]
-ArchOption = Annotated[str, typer.Option("--arch", help="GPU target: 12.1f, 12.1a, 12.1, 12.0f, 12.0a, 12.0.")]
 RebuildOption = Annotated[
     list[str] | None,
     typer.Option(
         "--rebuild",
         metavar="NAME",
-        help="Compile the wheels of this source again, even on a cache hit; repeatable.\n"
-        "A source, a wheel, or kernels (our own). `--rebuild-NAME` is the same.",
+        help="Compile the wheels of this source again, even on a cache hit. Repeatable.\n"
+        "NAME: a source, a wheel, or kernels (our own). `--rebuild-NAME` is the same.",
     ),
 ]
 BuilderOption = Annotated[
     str | None,
     typer.Option(
-        "--builder", metavar="NAME", help="Builder of `docker buildx ls` that builds; remote and Kubernetes, too."
+        "--builder", metavar="NAME", help="Build on this builder of `docker buildx ls`, remote or Kubernetes."
     ),
 ]
 CacheFromOption = Annotated[
     list[str] | None,
-    typer.Option("--cache-from", metavar="CACHE", help="Build cache to read, as buildx takes it; repeatable."),
+    typer.Option("--cache-from", metavar="CACHE", help="Build cache to read, in the syntax of buildx. Repeatable."),
 ]
 CacheToOption = Annotated[
     list[str] | None,
-    typer.Option("--cache-to", metavar="CACHE", help="Build cache to write: type=registry,ref=…,mode=max; repeatable."),
+    typer.Option("--cache-to", metavar="CACHE", help="Build cache to write: type=registry,ref=…,mode=max. Repeatable."),
 ]
 PushOption = Annotated[
     list[str] | None,
-    typer.Option("--push", metavar="REF", help="Publish the proven image there, as `publish` does; repeatable."),
+    typer.Option(
+        "--push", metavar="REF", help="Push the proven image to this registry, as `publish` does. Repeatable."
+    ),
 ]
 CompressionOption = Annotated[
     str | None,
     typer.Option(
         "--compression",
         metavar="zstd[:LEVEL]",
-        help="Compress pushed layers by zstd, 1 to 20; else by the engine: gzip.",
+        help="Compress pushed layers by zstd, level 1 to 20. Default: gzip.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop: the same code as `plan`.")]
-VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, help="Say more.")]
-QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but errors.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan, build nothing; the same as `plan`.")]
+VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, show_default=False, help="Print details.")]
+QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but the result and errors.")]
+
+
+class Subcommands(TyperGroup):
+    """A group that lists each subcommand with its whole first line: Typer cuts it."""
+
+    def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
+        """The subcommand with its summary."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            found.short_help = (found.help or "").partition("\n")[0]
+        return found
 
 
 def verb_app(help_text: str, *, group: bool = False) -> typer.Typer:
-    """A Typer for one verb; a group's own verbs follow it, and alone it shows its help."""
+    """A Typer for one verb; a group without a subcommand prints its help."""
     return typer.Typer(
+        cls=Subcommands if group else None,
         help=help_text,
         no_args_is_help=group,
         rich_markup_mode=None,
@@ -80,9 +99,9 @@ def workshop(
     cache_from: Sequence[str] | None = None,
     cache_to: Sequence[str] | None = None,
 ) -> Workshop:
-    """The workshop with the user's environment and verbosity; raises UsageError for what is no builder, no cache."""
+    """The workshop with the user's environment and verbosity; raises UsageError for a wrong builder or cache."""
     if builder is not None and BUILDER.fullmatch(builder) is None:
-        raise UsageError(f"{builder!r} is no name of a builder", hint="docker buildx ls lists yours")
+        raise UsageError(f"not a builder name: {builder!r}", hint="docker buildx ls lists your builders")
     opened = open_workshop(os.environ, verbosity=-1 if quiet else min(verbose, 1))
     return replace(
         opened,
@@ -98,10 +117,10 @@ def zstd_level(compression: str | None) -> int | None:
         return None
     found = ZSTD.fullmatch(compression)
     if found is None:
-        raise UsageError(f"--compression {compression!r} is not known", hint="zstd, or zstd:1 to zstd:20")
+        raise UsageError(f"unknown compression {compression!r}", hint="write zstd, or zstd:1 to zstd:20")
     return int(found[1] or ZSTD_LEVEL)
 
 
 def print_json(document: object) -> None:
     """One document on stdout."""
-    print(json.dumps(document, indent=2, ensure_ascii=False))
+    print(json.dumps(document, indent=2))

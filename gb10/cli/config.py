@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 
-from gb10.cli.common import JsonOption, print_json, verb_app
+from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app
 from gb10.errors import UsageError
 from gb10.host.config import SETTINGS, config_file, read_settings, without_login
 from gb10.host.fetch import ca_bundle
@@ -13,17 +13,25 @@ from gb10.sources.debian.mirror import mirror_url
 from gb10.workshop import cores
 
 app = verb_app(
-    """Show the settings and where each came from: GB10_* variables win over config.toml.
+    """Show the settings and where each comes from: GB10_* variables win over config.toml.
 
-Settings decide speed and place, never what goes into an image; that is the recipe's and the lock's.
+\b
+./build.py config show
+./build.py config show --json
+
+Settings change speed and places, never the content of an image: only the recipe and the lock do.
 """,
     group=True,
 )
 
 
 @app.command()
-def show(*, as_json: JsonOption = False) -> None:
-    """Print every setting, the value in effect, and its origin."""
+def show(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet: QuietOption = False) -> None:
+    """Print every setting, the value in effect, and its origin.
+
+    \b
+    ./build.py config show --json
+    """
     found = [replace(setting, value=shown(setting.name, setting.value)) for setting in read_settings(os.environ)]
     if as_json:
         values = {setting.name: {"value": setting.value, "origin": setting.origin} for setting in found}
@@ -31,18 +39,17 @@ def show(*, as_json: JsonOption = False) -> None:
         return
     print(f"file  {config_file(os.environ)}")
     for setting in found:
-        print(
-            f"\n{setting.name} = {setting.value or 'none found'}\n    from {setting.origin}: {SETTINGS[setting.name]}"
-        )
+        print(f"\n{setting.name} = {setting.value or 'not set'}\n    from {setting.origin}: {SETTINGS[setting.name]}")
 
 
 def shown(name: str, value: str | None) -> str | None:
-    """A setting's value, or what stands for it; no password."""
-    return without_login(value) if name == "compile-cache" and value else value or in_effect(name)
+    """A setting's value, or the default in effect; passwords of URLs are hidden."""
+    found = value or in_effect(name)
+    return without_login(found) if found else None
 
 
 def in_effect(name: str) -> str | None:
-    """What stands for a setting that nobody made; None when this machine offers nothing."""
+    """The default of a setting on this machine; None when it has none."""
     defaults: dict[str, Callable[[], object]] = {
         "cache-dir": lambda: store_root(os.environ),
         "debian-mirror": lambda: mirror_url(os.environ),

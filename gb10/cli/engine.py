@@ -1,47 +1,65 @@
-"""``engine``: start, stop or look at the container engine."""
+"""``engine``: start, stop or show the container engine."""
 
 from collections.abc import Mapping
 
-from gb10.cli.common import JsonOption, print_json, verb_app, workshop
+from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
 from gb10.engine.embedded.daemon import down as stop
 from gb10.engine.embedded.daemon import status as embedded_status
 from gb10.engine.embedded.privileges import missing_privilege
 from gb10.engine.reach import find, look
 
 app = verb_app(
-    """The container engine: yours when one is reachable, else a private one kept inside the store.
+    """The container engine: your Docker when it is reachable, else an embedded one in the store.
 
 \b
-./build.py engine up        start it (or say which one is used) and print its DOCKER_HOST
-./build.py engine status
-./build.py engine down      stop the private one; an engine of yours is never touched
+./build.py engine up        # start it when needed, print its DOCKER_HOST
+./build.py engine status    # show which engine builds
+./build.py engine down      # stop the embedded engine; your own Docker is never touched
 """,
     group=True,
 )
 
 
 @app.command()
-def up() -> None:
-    """Make an engine ready; print its DOCKER_HOST."""
-    shop = workshop()
+def up(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet: QuietOption = False) -> None:
+    """Start the engine when needed; print its DOCKER_HOST.
+
+    \b
+    eval "export $(./build.py engine up)"    # use it with your own docker commands
+    """
+    shop = workshop(verbose, quiet)
     engine = find(shop.env, shop.store)
     for note in engine.notes:
         shop.talk.say(note)
-    shop.talk.say(f"Docker {engine.version} ({engine.kind}, {engine.endpoint.origin})")
+    shop.talk.say(f"Docker {engine.version} ({', '.join(dict.fromkeys((engine.kind, engine.endpoint.origin)))})")
+    if as_json:
+        print_json({"schema": "gb10/engine-up/v1", "docker_host": engine.endpoint.host, "version": engine.version})
+        return
     print(f"DOCKER_HOST={engine.endpoint.host}")
 
 
 @app.command()
-def down() -> None:
-    """Stop the private engine; its data stays."""
-    shop = workshop()
-    shop.talk.say("stopped" if stop(shop.store) else "no private engine was running")
+def down(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet: QuietOption = False) -> None:
+    """Stop the embedded engine; its images stay.
+
+    \b
+    ./build.py engine down
+    """
+    shop = workshop(verbose, quiet)
+    stopped = stop(shop.store)
+    shop.talk.say("stopped" if stopped else "no embedded engine was running")
+    if as_json:
+        print_json({"schema": "gb10/engine-down/v1", "stopped": stopped})
 
 
 @app.command()
-def status(*, as_json: JsonOption = False) -> None:
-    """Say which engine would be used, and what the private one is doing."""
-    shop = workshop()
+def status(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet: QuietOption = False) -> None:
+    """Show which engine builds, and the state of the embedded one.
+
+    \b
+    ./build.py engine status --json
+    """
+    shop = workshop(verbose, quiet)
     used = look(shop.env, shop.store)
     own = embedded_status(shop.store)
     document = {
@@ -55,15 +73,15 @@ def status(*, as_json: JsonOption = False) -> None:
     print(
         f"used      Docker {used.version} ({used.kind}, {used.endpoint.host})"
         if used
-        else f"used      none runs now; {_private(shop.env)}"
+        else f"used      none is running; {_embedded(shop.env)}"
     )
-    print(f"private   {'pid ' + str(own.pid) if own.pid else 'not running'}, data in {own.data}")
+    print(f"embedded  {'pid ' + str(own.pid) if own.pid else 'not running'}, data in {own.data}")
     for name, version in sorted(own.versions.items()):
         print(f"          {name} {version}")
 
 
-def _private(env: Mapping[str, str]) -> str:
+def _embedded(env: Mapping[str, str]) -> str:
     lacking = missing_privilege(env)
     if lacking:
-        return f"the private one cannot run here ({lacking}): run as root, or start Docker and set DOCKER_HOST"
-    return "the private one is started when it is needed"
+        return f"the embedded one cannot run here ({lacking}): run as root, or start Docker and set DOCKER_HOST"
+    return "gb10 starts the embedded one when a build needs it"

@@ -1,4 +1,4 @@
-"""``image``: build a proven image."""
+"""``image``: build an image and prove what it holds."""
 
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ from gb10.build.estimate import check_room
 from gb10.build.gather import leave_context
 from gb10.build.grafts import try_patches
 from gb10.build.image_build import build_image, require_torch
-from gb10.build.stage import ready_engine, wake_engine
+from gb10.build.stage import check_named_builder, ready_engine, wake_engine
 from gb10.build.survey import survey
 from gb10.build.wheel_build import selected
 from gb10.cli.asking import asks_for, of_image
@@ -40,13 +40,14 @@ from gb10.ship.sharing import take_missing
 app = verb_app("""Build an image, prove what it holds, tag it.
 
 \b
-./build.py image --engine vllm --arch 12.1f
-./build.py image --engine vllm --arch 12.1a --tag my/vllm:test
-./build.py image --engine vllm --dry-run --json
-./build.py image --engine vllm --push registry.example/gb10/vllm
+./build.py image                                            # vLLM for GB10 (12.1f)
+./build.py image --engine sglang --tag my/sglang:test
+./build.py image --patch ~/fix.diff --mod moe-configs       # with your own changes
+./build.py image --dry-run                                  # print the plan only
+./build.py image --push registry.example/gb10/vllm
 
-Two tags: the first moves with each build, the second carries the plan's key and never moves.
-Nothing is tagged before every module compiled here was found to hold the GPU code it declares.
+The image gets two tags. The first moves with every build; the second holds the plan's key and never moves.
+No tag is set before every compiled module is proven to hold the GPU code that it declares.
 """)
 
 
@@ -55,9 +56,10 @@ Nothing is tagged before every module compiled here was found to hold the GPU co
 def image(
     *,
     asked: Request,
-    tag: Annotated[str | None, typer.Option("--tag", help="One more tag for the image.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", metavar="REF", help="Add this tag to the image.")] = None,
     context: Annotated[
-        Path | None, typer.Option("--context", help="Leave the build context here, for `docker buildx bake`.")
+        Path | None,
+        typer.Option("--context", metavar="DIR", help="Write the build context here, for `docker buildx bake`."),
     ] = None,
     push: PushOption = None,
     compression: CompressionOption = None,
@@ -70,20 +72,21 @@ def image(
     verbose: VerboseOption = 0,
     quiet: QuietOption = False,
 ) -> None:
-    """Build a proven image."""
+    """Build an image and prove it."""
     receipt = own_receipt(sys.argv[1:])
     shop = workshop(verbose, quiet, builder, cache_from, cache_to)
     zstd = zstd_level(compression)
     if compression and not push:
-        raise UsageError("--compression is for what is pushed", hint="name where to: --push REGISTRY/NAME")
+        raise UsageError("--compression needs --push", hint="name the registry: --push REGISTRY/NAME")
     extra = check_reference(tag) if tag else None
     plan = make_plan(shop, asked)
     names = names_in(push or (), plan.tags[-1], plan.tags)
     again = selected(plan, rebuild or ())
     require_torch(shop, plan)
     if not dry_run:
+        check_named_builder(shop)
         wake_engine(shop)
-        take_missing(shop, plan, again)  # first: what is taken needs no compiler, nor its memory
+        take_missing(shop, plan, again)  # first: a wheel from the cache needs no compiler, nor its memory
     found = survey(shop, plan, again)
     if dry_run:
         try_patches(shop, plan)

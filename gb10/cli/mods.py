@@ -1,4 +1,4 @@
-"""``mods``: look at the changes to an installed engine that ``image --mod`` bakes in."""
+"""``mods``: list, show and check the changes to an installed engine that ``image --mod`` applies."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from gb10.cli.common import JsonOption, print_json, verb_app, workshop
+from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
+from gb10.cli.values import completer, mods
 from gb10.errors import EmptySelectionError
 from gb10.host.talk import terminal
 from gb10.lock.lockfile import load_recipe
@@ -17,30 +18,39 @@ from gb10.plan.options import short_label
 from gb10.workshop import Workshop
 
 app = verb_app(
-    """Mods: folders or zips with a run.sh that change an installed engine; image --mod bakes them in. Nothing is run.
+    """Mods: a directory or zip with a run.sh that changes an installed engine. `image --mod` applies them in a build.
 
 \b
 ./build.py mods list
 ./build.py mods show moe-configs
-./build.py mods check ~/my-mod          exit 2 when it breaks the contract
+./build.py mods check ~/my-mod          # exit 2 when it breaks the contract
 ./build.py image --mod moe-configs --mod ~/my-mod --mod theirs.zip
 
-A community mod runs unchanged: its files in /workspace/mods/NAME, WORKSPACE_DIR set, run.sh as root, in order.
-It has no network unless its mod.yaml says network: true, or --mod-network for one without a mod.yaml.
+A community mod runs unchanged: its files lie in /workspace/mods/NAME, WORKSPACE_DIR is set, and run.sh runs as root.
+A mod has no network, unless its mod.yaml has `network: true`; for a mod without a mod.yaml, use --mod-network.
+These verbs run nothing of a mod.
 """,
     group=True,
 )
 
 FITS = "fits"
+ModArgument = Annotated[
+    str,
+    typer.Argument(metavar="DIR|ZIP|NAME", autocompletion=completer(mods), help="A path, or a mod of this checkout."),
+]
 
 
 @app.command("list")
-def list_mods(*, as_json: JsonOption = False) -> None:
-    """The mods of this checkout, and for which engine's recipe each is."""
-    shop = workshop()
+def list_mods(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet: QuietOption = False) -> None:
+    """List the mods of this checkout and the recipes that they fit.
+
+    \b
+    ./build.py mods list --json
+    """
+    shop = workshop(verbose, quiet)
     found = [find_mod(_root(shop), name) for name in mod_names(_root(shop))]
     if not found:
-        raise EmptySelectionError("there are no mods", where=str(_root(shop)))
+        raise EmptySelectionError("this checkout has no mods", where=str(_root(shop)))
     if as_json:
         print_json({"schema": "gb10/mods/v1", "mods": [document(shop, mod) for mod in found]})
         return
@@ -57,24 +67,44 @@ def list_mods(*, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def show(*, name: Annotated[str, typer.Argument(help="NAME, DIR or ZIP.")], as_json: JsonOption = False) -> None:
-    """What a mod does, why, for which releases, its files and its sha256."""
-    shop = workshop()
-    mod = find_mod(_root(shop), name)
+def show(
+    *,
+    mod: ModArgument,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = 0,
+    quiet: QuietOption = False,
+) -> None:
+    """Show what a mod changes, why, for which releases, and its files.
+
+    \b
+    ./build.py mods show moe-configs
+    ./build.py mods show ~/my-mod --json
+    """
+    shop = workshop(verbose, quiet)
+    found = find_mod(_root(shop), mod)
     if as_json:
-        print_json({"schema": "gb10/mod/v1", **document(shop, mod)})
+        print_json({"schema": "gb10/mod/v1", **document(shop, found)})
         return
-    for line in lines(shop, mod):
+    for line in lines(shop, found):
         print(line)
 
 
 @app.command()
 def check(
-    *, mod: Annotated[str, typer.Argument(metavar="DIR|ZIP|NAME", help="What to check.")], as_json: JsonOption = False
+    *,
+    mod: ModArgument,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = 0,
+    quiet: QuietOption = False,
 ) -> None:
-    """Hold a mod against the contract; exit 2 with everything that breaks it."""
-    shop = workshop()
-    # A bare name is one of the checkout's mods, or what lies here under that name.
+    """Check a mod against the contract; exit 2 with every violation.
+
+    \b
+    ./build.py mods check ~/my-mod
+    ./build.py mods check theirs.zip --json
+    """
+    shop = workshop(verbose, quiet)
+    # A bare name is one of the checkout's mods, or a directory of that name here.
     here = mod not in mod_names(_root(shop)) and Path(mod).exists()
     found = load_mod(Path(mod)) if here else find_mod(_root(shop), mod)
     if as_json:
@@ -107,15 +137,15 @@ def lines(shop: Workshop, mod: FoundMod) -> list[str]:
     """A mod for a person."""
     fields = {"mod": mod.name, "sha256": mod.digest}
     if mod.record:
-        told = mod.record.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-        fields |= {name: _text(value) for name, value in told.items()}
+        record = mod.record.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        fields |= {name: _text(value) for name, value in record.items()}
     fields |= {f"on {engine}": reason for engine, reason in fit(shop, mod.record).items()}
     files = [name for name, file in mod.files.items() if file.kind != "folder"]
     return [*(f"{name:12} {value}" for name, value in fields.items()), *(f"{'':12} {name}" for name in files)]
 
 
 def fit(shop: Workshop, record: ModRecord | None) -> dict[str, str]:
-    """By recipe (``vllm 0.33.0``): that a mod fits, or why it does not; one without a mod.yaml does not say."""
+    """By recipe (``vllm 0.33.0``): that a mod fits, or why it does not; empty for a mod without a mod.yaml."""
     if record is None:
         return {}
     recipes = [load_recipe(shop.catalog.recipe(engine)) for engine in shop.catalog.engines()]

@@ -1,4 +1,4 @@
-"""``patches``: hold every patch against any release in seconds, without a compiler."""
+"""``patches``: check every patch against any release, without a compiler."""
 
 import datetime
 import sys
@@ -10,6 +10,7 @@ import typer
 
 from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
 from gb10.cli.patches_show import print_patches, print_rows, rows_document
+from gb10.cli.values import completer, patched_sources, patches
 from gb10.errors import PatchError, UsageError
 from gb10.patches.maintain import new_patch
 from gb10.patches.maintain import refresh as refreshed
@@ -20,26 +21,47 @@ from gb10.patches.status import status as status_of
 from gb10.workshop import Workshop
 
 app = verb_app(
-    """The changes to sources: which release needs which patch, and whether it applies. Nothing is compiled or run.
+    """Patches of sources: which release needs which patch, and whether it applies. Nothing is compiled or run.
 
 \b
-./build.py patches status                               every source over its pinned releases
-./build.py patches status --source vllm --ref 0.32.1    a release that nobody pinned
-./build.py patches status --source vllm --ref 0.33.0 --tree ~/vllm    your own checkout
-./build.py patches check                                exit 6 when a patch drifted or a range is wrong
+./build.py patches status                               # every source, every pinned release
+./build.py patches status --source vllm --ref 0.32.0    # another release
+./build.py patches status --source vllm --ref 0.33.0 --tree ~/vllm    # your own checkout
+./build.py patches check                                # exit 6 when a patch or its range is wrong
 ./build.py patches show sglang/0001-jit-arch-suffix
-./build.py patches refresh vllm/0001-… --tree ~/vllm    the patch for a tree it no longer fits, as a diff
+./build.py patches refresh vllm/0001-… --tree ~/vllm    # merge the patch into a newer tree, print the diff
 ./build.py patches new vllm my-fix --ref 0.33.0 --tree ~/vllm
 
-applies: the defect is there and the patch fits · "-": outside its releases · upstream: fixed there · superseded:
-nothing reaches that code any more · NEEDED: outside its releases, and needed · CONFLICT, UNKNOWN: a build stops.
+\b
+applies     the release has the defect, and the patch applies
+-           the release is outside the patch's range
+upstream    the release has the fix
+superseded  nothing uses that code any more
+NEEDED      the release is outside the range but has the defect
+CONFLICT    the patch does not apply; a build stops
+UNKNOWN     the code looks different; a build stops
 """,
     group=True,
 )
 
-SourceOption = Annotated[str | None, typer.Option("--source", help="One source: vllm, sglang, flashinfer, …")]
-RefOption = Annotated[list[str] | None, typer.Option("--ref", help="A release; repeatable. Default: the pinned ones.")]
-TreeOption = Annotated[Path | None, typer.Option("--tree", help="A directory, wheel or source archive of your own.")]
+PatchArgument = Annotated[
+    str, typer.Argument(metavar="NAME", autocompletion=completer(patches), help="SOURCE/NNNN-slug, or NNNN-slug.")
+]
+SourceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        metavar="NAME",
+        autocompletion=completer(patched_sources),
+        help="Only this source: vllm, flashinfer, …",
+    ),
+]
+RefOption = Annotated[
+    list[str] | None, typer.Option("--ref", metavar="VERSION", help="A release. Repeatable. Default: the pinned ones.")
+]
+TreeOption = Annotated[
+    Path | None, typer.Option("--tree", metavar="PATH", help="Your own directory, wheel or source archive of it.")
+]
 
 
 @app.command()
@@ -52,7 +74,11 @@ def status(
     verbose: VerboseOption = 0,
     quiet: QuietOption = False,
 ) -> None:
-    """The matrix patch x release, with reasons."""
+    """Show the table of patches and releases, with reasons.
+
+    \b
+    ./build.py patches status --source vllm
+    """
     shop = workshop(verbose, quiet)
     started = time.monotonic()
     rows = _rows(shop, source, ref or [], tree)
@@ -64,63 +90,101 @@ def status(
 
 
 @app.command()
-def check(*, source: SourceOption = None, verbose: VerboseOption = 0, quiet: QuietOption = False) -> None:
-    """Exit 6 unless every patch does its work on every pinned release of its range, and no range is too small."""
+def check(
+    *,
+    source: SourceOption = None,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = 0,
+    quiet: QuietOption = False,
+) -> None:
+    """Exit 6 unless every patch applies to all releases of its range.
+
+    \b
+    ./build.py patches check --source vllm
+
+    Exit 6, too, for a range that leaves out a release with the defect.
+    """
     shop = workshop(verbose, quiet)
     rows = _rows(shop, source, [], None)
     found = troubles(rows)
     if found:
         raise PatchError(
-            f"{len(found)} cells of the matrix are wrong",
+            f"{len(found)} results are wrong",
             where="\n".join(found),
-            hint="./build.py patches status shows all of it",
+            hint="./build.py patches status shows all results",
         )
-    shop.talk.say(f"{sum(len(row.verdicts) for row in rows)} cells over {len(rows)} releases are right")
+    shop.talk.say(f"{sum(len(row.verdicts) for row in rows)} results over {len(rows)} releases are right")
+    if as_json:
+        print_json(rows_document(rows))
 
 
 @app.command()
 def show(
-    *, name: Annotated[str, typer.Argument(help="SOURCE/NNNN-slug, or NNNN-slug.")], as_json: JsonOption = False
+    *,
+    name: PatchArgument,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = 0,
+    quiet: QuietOption = False,
 ) -> None:
-    """What a patch is for, where it applies, its sha256 and its text."""
-    shop = workshop()
+    """Show what a patch is for, its range, sha256 and text.
+
+    \b
+    ./build.py patches show sglang/0001-jit-arch-suffix
+    """
+    shop = workshop(verbose, quiet)
     print_patches(find_patches(shop, name), as_json=as_json)
 
 
 @app.command()
 def refresh(
     *,
-    name: Annotated[str, typer.Argument(help="SOURCE/NNNN-slug, or NNNN-slug.")],
-    tree: Annotated[Path, typer.Option("--tree", help="The tree that it no longer fits.")],
+    name: PatchArgument,
+    tree: Annotated[Path, typer.Option("--tree", metavar="PATH", help="The tree that the patch no longer fits.")],
     verbose: VerboseOption = 0,
     quiet: QuietOption = False,
 ) -> None:
-    """Print the patch (of variants the last) for a tree that it no longer fits: a three-way merge, never a guess."""
+    """Merge a patch into a tree that it no longer fits; print the diff.
+
+    \b
+    ./build.py patches refresh vllm/0001-… --tree ~/vllm > new.patch
+
+    A three-way merge. Of several variants, the last one is taken.
+    """
     shop = workshop(verbose, quiet)
     sys.stdout.buffer.write(refreshed(shop, find_patches(shop, name)[-1], tree))
-    shop.talk.say("read it, then keep it as a variant with an X-Applies-To of its own")
+    shop.talk.say("review the diff, then add it as a variant with its own X-Applies-To")
 
 
 @app.command()
 def new(
     *,
-    source: Annotated[str, typer.Argument(help="vllm, sglang, flashinfer, …")],
-    slug: Annotated[str, typer.Argument(help="What it does, in words with hyphens.")],
-    ref: Annotated[str, typer.Option("--ref", help="The release that was edited.")],
-    tree: Annotated[Path, typer.Option("--tree", help="The edited tree.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", autocompletion=completer(patched_sources), help="vllm, flashinfer, …")
+    ],
+    slug: Annotated[str, typer.Argument(metavar="SLUG", help="A name of words with hyphens.")],
+    ref: Annotated[str, typer.Option("--ref", metavar="VERSION", help="The release that you edited.")],
+    tree: Annotated[Path, typer.Option("--tree", metavar="PATH", help="The edited tree.")],
+    as_json: JsonOption = False,
+    verbose: VerboseOption = 0,
+    quiet: QuietOption = False,
 ) -> None:
-    """Write a patch, its record and its line of the series from an edited tree; print its path."""
-    shop = workshop()
+    """Write a patch and its entry in the series from an edited tree.
+
+    \b
+    ./build.py patches new vllm my-fix --ref 0.33.0 --tree ~/vllm
+    """
+    shop = workshop(verbose, quiet)
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    print(new_patch(shop, source, slug, parse_version(ref), tree, today=today))
-    shop.talk.say("now write why, the range and the probe; ./build.py patches check tells what is missing")
+    path = new_patch(shop, source, slug, parse_version(ref), tree, today=today)
+    print_json({"schema": "gb10/patch-new/v1", "path": str(path)}) if as_json else print(path)
+    shop.talk.say("next, write the reason, the range and the probe; ./build.py patches check lists what is missing")
 
 
 def _rows(shop: Workshop, source: str | None, refs: list[str], tree: Path | None) -> tuple[Row, ...]:
     if (refs or tree) and source is None:
-        raise UsageError("--ref and --tree need to know whose release it is", hint="add --source vllm")
+        raise UsageError("--ref and --tree need --source", hint="add --source vllm")
     if tree is not None and len(refs) != 1:
-        raise UsageError("--tree needs the one release that it stands for", hint="add --ref VERSION")
+        raise UsageError("--tree needs one --ref: the release of that tree", hint="add --ref VERSION")
     versions = [parse_version(text) for text in refs]
     wanted = (
         [source] if source else [name for name in sources(series_root(shop)) if load_series(series_root(shop), name)]

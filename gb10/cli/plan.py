@@ -1,4 +1,4 @@
-"""``plan``: what would happen."""
+"""``plan``: what `image` would do."""
 
 from typing import Annotated
 
@@ -7,19 +7,20 @@ import typer
 from gb10.build.grafts import try_patches
 from gb10.build.survey import survey
 from gb10.cli.asking import asks_for, of_image
-from gb10.cli.common import JsonOption, print_json, verb_app, workshop
+from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
 from gb10.cli.show import print_plan
 from gb10.errors import UsageError
 from gb10.plan.render import bake, dockerfile
 from gb10.request.planning import Request, make_plan
 
-app = verb_app("""Show every step, its key, and whether its result is already there. Changes nothing.
+app = verb_app("""Show every build step, its key, and whether its result is cached. Builds nothing.
 
 \b
-./build.py plan                    a table
-./build.py plan --json             the same as data (schema: docs/schemas/plan-v1.schema.json)
-./build.py plan --dockerfile       the Dockerfile that would be built
-./build.py plan --bake             docker-bake.json
+./build.py plan                    # a table
+./build.py plan --json             # the same as data (schema: docs/schemas/plan-v1.schema.json)
+./build.py plan --dockerfile       # the Dockerfile of the image
+./build.py plan --bake             # a docker-bake.json
+./build.py plan --arch 12.0f       # for an RTX of the 50 series
 """)
 
 
@@ -28,14 +29,16 @@ app = verb_app("""Show every step, its key, and whether its result is already th
 def plan(
     *,
     asked: Request,
-    as_json: JsonOption = False,
     as_dockerfile: Annotated[bool, typer.Option("--dockerfile", help="Print the Dockerfile.")] = False,
     as_bake: Annotated[bool, typer.Option("--bake", help="Print docker-bake.json.")] = False,
+    as_json: JsonOption = False,
+    verbose: VerboseOption = 0,
+    quiet: QuietOption = False,
 ) -> None:
-    """Show what would happen."""
+    """Show what `image` would do."""
     if as_json + as_dockerfile + as_bake > 1:
-        raise UsageError("--json, --dockerfile and --bake are three different outputs", hint="choose one of them")
-    shop = workshop()
+        raise UsageError("--json, --dockerfile and --bake exclude each other", hint="choose one")
+    shop = workshop(verbose, quiet)
     made = make_plan(shop, asked)
     if as_dockerfile:
         print(dockerfile(made, shop.catalog.templates))

@@ -18,28 +18,28 @@ from gb10.cli.common import (
 from gb10.cli.show import print_published
 from gb10.ship.publishing import publish as push_proven
 
-app = verb_app("""Push an image that was proven here to one or more registries; what was not proven is refused.
+app = verb_app("""Push an image that was proven here to one or more registries; any other image is refused.
 
 \b
 ./build.py publish gb10/vllm:0.33.0-cu130-sm121f registry.example/gb10/vllm
 ./build.py publish gb10/vllm:0.33.0-cu130-sm121f registry.example/gb10/vllm:stable other.example/vllm
 ./build.py publish gb10/vllm:0.33.0-cu130-sm121f registry.example/gb10/vllm --compression zstd
 
-A target without a tag gets the image's own tags: first the one with the plan's key, which never moves, then the one
-that does. Layers that the registry has are not sent again. Credentials are Docker's own: docker login.
+A target without a tag gets both tags of the image: first the one with the plan's key, then the one that moves.
+The registry gets only the layers that it lacks. Log in with `docker login`.
 
-The engine compresses layers by gzip. By zstd they are smaller, and sooner there; the image is the same, down to its
-config's digest, and Docker 23 or newer pulls it. That needs Docker 25 here, 12 MB of Debian's packages (skopeo) once
-and, while it runs, room on the disk for the unpacked image, twice with the store's own engine. A tag under which the
-registry has the image by zstd, whatever the level, is left as it is.
+The default compression is gzip. zstd layers are smaller and arrive sooner; the image and its config digest are the
+same. Docker 23 or newer pulls them. zstd needs Docker 25 here, 12 MB of Debian packages (skopeo) once, and disk space
+for the unpacked image, twice that with the embedded engine. An image that the registry has with zstd, at any level,
+is not sent again.
 """)
 
 
 @app.command(help=app.info.help)
 def publish(
     *,
-    image: Annotated[str, typer.Argument(help="Reference of an image that `image` built.")],
-    targets: Annotated[list[str], typer.Argument(metavar="REF...", help="REGISTRY/NAME[:TAG], one or more.")],
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="A tag of an image that `image` built.")],
+    targets: Annotated[list[str], typer.Argument(metavar="REF", help="REGISTRY/NAME[:TAG], one or more.")],
     compression: CompressionOption = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = 0,

@@ -6,18 +6,20 @@ from typing import Annotated
 import typer
 
 from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
+from gb10.cli.values import completer, platforms
 from gb10.ship.pulling import pull_everywhere
 
-app = verb_app("""Pull an image to several machines at once: only missing layers travel, and all get the same digest.
+app = verb_app("""Pull an image to one or more machines at once; only missing layers travel.
+
 
 \b
 ./build.py pull registry.example/gb10/vllm:0.33.0-cu130-sm121f
 ./build.py pull registry.example/gb10/vllm:stable --host me@spark-1 --host me@spark-2
 
-Each machine pulls by itself, from its own engine, which ssh reaches with your own keys and configuration
-(user@name, ssh://user@name:PORT, with /path/to/docker.sock behind it where it is elsewhere). The tag is asked once:
-one that moves meanwhile divides nobody. A machine that failed is named; the same command again goes on where it was:
-layers that arrived are held there by an image, gb10/arriving, until all of them have.
+Each machine pulls with its own Docker, reached by ssh with your keys and configuration. A host is user@name or
+ssh://user@name:PORT; add /path/to/docker.sock when the socket is elsewhere. The tag is resolved once, so all machines
+get the same digest. When a machine fails, run the same command again: it keeps the layers that arrived (in an image
+named gb10/arriving) and fetches only the rest.
 """)
 
 
@@ -25,18 +27,24 @@ layers that arrived are held there by an image, gb10/arriving, until all of them
 def pull(
     *,
     reference: Annotated[str, typer.Argument(metavar="REF", help="REGISTRY/NAME[:TAG] or REGISTRY/NAME@sha256:…")],
+    platform: Annotated[
+        str | None,
+        typer.Option(
+            "--platform",
+            metavar="OS/ARCH",
+            autocompletion=completer(platforms),
+            help="Pull the image for this platform. Default: each machine's own.",
+        ),
+    ] = None,
     host: Annotated[
         list[str] | None,
-        typer.Option("--host", metavar="[USER@]NAME", help="A machine; repeatable. Default: this one."),
-    ] = None,
-    platform: Annotated[
-        str | None, typer.Option("--platform", help="Take the image for this platform, whatever the machines are.")
+        typer.Option("--host", metavar="[USER@]NAME", help="A machine that pulls. Repeatable. Default: this one."),
     ] = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = 0,
     quiet: QuietOption = False,
 ) -> None:
-    """Pull an image to several machines."""
+    """Pull an image to one or more machines."""
     shop = workshop(verbose, quiet)
     remote, nodes = pull_everywhere(shop, reference, tuple(dict.fromkeys(host or ())), platform)
     if as_json:
@@ -51,7 +59,7 @@ def pull(
         return
     for node in nodes:
         shop.talk.say(
-            f"{node.host}: {node.moved} layers came ({node.bytes / 1e6:,.1f} MB), {node.there} were there, "
+            f"{node.host}: {node.moved} layers pulled ({node.bytes / 1e6:,.1f} MB), {node.there} already there, "
             f"{node.seconds:.1f} s"
         )
     print(f"{reference.partition('@')[0]}@{remote.digest}")

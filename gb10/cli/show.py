@@ -41,9 +41,7 @@ def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = 
         print(f"to push {name}")
     cache = wheel_cache(shop.env)
     if cache and not all(found.there[step.name] for step in plan.of_kind("wheel")):
-        print(
-            f"wheels that miss are first looked up in {cache.repo}; it was not asked now, and the figures leave it out"
-        )
+        print(f"a build first looks for missing wheels in {cache.repo}; this plan does not")
 
 
 def _plan_table(shop: Workshop, plan: Plan, found: Survey) -> Table:
@@ -91,9 +89,11 @@ def print_image(shop: Workshop, verified: Verified, published: Sequence[Publishe
 
 
 def print_published(shop: Workshop, published: Sequence[Published]) -> None:
-    """What travelled on stderr, each reference with its manifest's digest on stdout."""
+    """Layers and bytes on stderr, each reference with its manifest's digest on stdout."""
     for one in published:
-        shop.talk.say(f"{one.reference}: {one.moved} layers sent ({one.bytes / 1e6:,.1f} MB), {one.there} were there")
+        shop.talk.say(
+            f"{one.reference}: {one.moved} layers pushed ({one.bytes / 1e6:,.1f} MB), {one.there} already there"
+        )
         print(f"{one.reference}@{one.digest}")
 
 

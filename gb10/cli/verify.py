@@ -7,7 +7,8 @@ import typer
 
 from gb10.build.inspect import scan_image
 from gb10.cli import report
-from gb10.cli.common import ArchOption, JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
+from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
+from gb10.cli.values import ArchOption
 from gb10.errors import UsageError, VerifyError
 from gb10.host.talk import terminal
 from gb10.proof.claims import Problem, check_claim, refuse
@@ -16,26 +17,33 @@ from gb10.proof.reading import read_markers, scan_path
 from gb10.proof.report import document, render_table
 from gb10.recipe.arch import parse_arch
 
-app = verb_app("""List which GPU code every ELF holds, and what a GPU of the arch would do with it.
+app = verb_app("""List the GPU code of every binary, and what a GPU of the arch does with it.
 
 \b
-./build.py verify wheels/some.whl                      a wheel, a .so, a cubin or a directory
-./build.py verify gb10/vllm:0.33.0-cu130-sm121f        an image of the container engine
-./build.py verify vllm.whl --claim --arch 12.1a        exit 9 unless every binary really holds sm_121a
+./build.py verify wheels/some.whl                      # a wheel, a .so, a cubin or a directory
+./build.py verify gb10/vllm:0.33.0-cu130-sm121f        # an image of the container engine
+./build.py verify vllm.whl --claim --arch 12.1a        # exit 9 unless every binary holds SASS for sm_121a
 
-native: SASS of this capability; family: 120f on 12.1; compatible: plain 120 on 12.1;
-ptx: compiled by the driver on first use; nothing: cannot be launched.
-A damaged ELF is exit 9, too. With --json the one document lists the problems too; the exit code is the same.
+\b
+native      SASS of this capability
+family      SASS of the family: 120f on 12.1
+compatible  SASS of an earlier minor version: 120 on 12.1
+ptx         PTX; the driver compiles it on first use
+nothing     code for other GPUs only; a launch fails
+
+A damaged ELF is exit 9, too. With --json the document holds the problems; the exit code is the same.
 """)
 
 
 @app.command(help=app.info.help)
 def verify(
     *,
-    target: Annotated[str, typer.Argument(help="Path, or reference of an image.")],
+    target: Annotated[
+        str, typer.Argument(metavar="PATH|IMAGE", help="A file, a directory, or an image of the container engine.")
+    ],
     arch: ArchOption = "12.1f",
     claim: Annotated[
-        bool, typer.Option("--claim", help="Exit 9 unless all GPU code includes SASS of the arch.")
+        bool, typer.Option("--claim", help="Exit 9 unless every binary with GPU code holds SASS of the arch.")
     ] = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = 0,

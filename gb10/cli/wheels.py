@@ -1,8 +1,8 @@
-"""``wheels``: compile the wheels only."""
+"""``wheels``: compile only the wheels of an image."""
 
 from gb10.build.estimate import check_room
 from gb10.build.grafts import early_grafts, late_grafts, try_patches
-from gb10.build.stage import check_builder, ready_engine
+from gb10.build.stage import check_builder, check_named_builder, ready_engine
 from gb10.build.survey import survey
 from gb10.build.wheel_build import build_wheels, check_sources, installable, selected, show_in_checkout
 from gb10.cli.asking import asks_for, of_wheels
@@ -21,19 +21,16 @@ from gb10.cli.show import print_plan, wheels_document
 from gb10.request.planning import Request, make_plan
 from gb10.ship.sharing import take_missing
 
-app = verb_app("""Compile the wheels of an image recipe: real SASS for the arch asked, cross-compiled where needed.
+app = verb_app("""Compile the wheels of an image recipe: SASS for the given arch, cross-compiled on another machine.
 
 \b
-./build.py wheels                          what is not in the store yet, nor in the wheel cache
-./build.py wheels --rebuild flashinfer     really compiled again, whatever the store holds
-./build.py wheels --rebuild kernels        the same for kernels of our own
-./build.py wheels --arch 12.1a             lives beside the 12.1f one
-./build.py wheels --for-model Qwen/Qwen3-30B-A3B
-                                           FlashInfer's kernels for the heads, windows and formats of one model
-./build.py wheels --targets _moe_C_stable_libtorch
-                                           vLLM's wheel, with this target of its CMake project compiled here
+./build.py wheels                                   # the wheels that no cache has
+./build.py wheels --rebuild flashinfer              # compile again, even on a cache hit
+./build.py wheels --arch 12.1a                      # beside the wheels for 12.1f
+./build.py wheels --for-model Qwen/Qwen3-30B-A3B    # the FlashInfer kernels that one model needs
+./build.py wheels --targets _moe_C_stable_libtorch  # vLLM's wheel with one CMake target compiled here
 
-Each wheel lies in the store under its key and is linked into wheels/; its path is printed.
+The store keeps each wheel under its key; wheels/ gets a link. stdout has the paths.
 """)
 
 
@@ -49,12 +46,13 @@ def wheels(
     verbose: VerboseOption = 0,
     quiet: QuietOption = False,
 ) -> None:
-    """Compile the wheels only."""
+    """Compile only the wheels."""
     shop = workshop(verbose, quiet, builder)
     plan = make_plan(shop, asked).wheels_only()
     again = selected(plan, rebuild or ())
     if not dry_run:
-        take_missing(shop, plan, again)  # first: what is taken needs no compiler, nor its memory
+        check_named_builder(shop)
+        take_missing(shop, plan, again)  # first: a wheel from the cache needs no compiler, nor its memory
     found = survey(shop, plan, again)
     if dry_run:
         try_patches(shop, plan)

@@ -13,8 +13,9 @@ from types import ModuleType
 
 import pytest
 
-from gb10.cli import machine_error, main
+from gb10.cli import main
 from gb10.cli.app import VERBS
+from gb10.cli.causes import machine_error
 from gb10.cli.common import verb_app
 from gb10.engine.embedded.daemon import Place
 from gb10.host.store import Store
@@ -42,7 +43,11 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) ->
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
+        ("start", []),
         ("help", ["--help"]),
+        ("help-as-a-verb", ["help"]),
+        ("argument-of-image", ["image", "vllm"]),
+        ("no-argument", ["publish", "gb10/vllm:a"]),
         ("image-help", ["image", "--help"]),
         ("verify-help", ["verify", "--help"]),
         ("lock-help", ["lock", "--help"]),
@@ -195,7 +200,7 @@ def test_interrupted_it_says_so_in_one_line(tmp_path: Path) -> None:
             time.sleep(0.02)
         run.send_signal(signal.SIGINT)
         _, err = run.communicate(timeout=60)
-    assert (run.returncode, err) == (130, "interrupted; run the same command again to go on\n")
+    assert (run.returncode, err) == (130, "interrupted; run the same command again to continue\n")
 
 
 def is_read(pipe: Path) -> bool:

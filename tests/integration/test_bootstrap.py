@@ -229,7 +229,7 @@ def test_interrupted_while_it_starts(checkout: Path, env: dict[str, str]) -> Non
         assert "making the environment" in run.stderr.readline()
         run.send_signal(signal.SIGINT)
         _, said = run.communicate()
-    assert (run.returncode, said) == (130, "interrupted; run the same command again to go on\n")
+    assert (run.returncode, said) == (130, "interrupted; run the same command again to continue\n")
 
 
 def cpu_seconds() -> float:

@@ -64,7 +64,7 @@ def test_what_a_builder_keeps_is_marked_as_its() -> None:
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "../a", "a/b"])
 def test_what_is_no_name_of_a_builder_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="is no name of a builder"):
+    with pytest.raises(UsageError, match="not a builder name"):
         workshop(builder=name)
 
 

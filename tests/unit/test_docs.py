@@ -16,6 +16,8 @@ from gb10.cli.spelling import respelled
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("README.md", "CONTRIBUTING.md", "kernels/README.md", "docs/*.md", "docs/decisions/*.md", "patches/*/README.md")
 PAGES = sorted(page for kind in KINDS for page in ROOT.glob(kind))
+GENERATED = "reference.md"
+"""Made from the command line itself, with its own words for what stands in a place."""
 FENCE = re.compile(r"^ *```.*?^ *```$", re.DOTALL | re.MULTILINE)
 SPAN = re.compile(r"`([^`]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"")
@@ -82,7 +84,7 @@ def test_paths_of_this_repository_exist(page: Path) -> None:
     assert gone == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != GENERATED], ids=name_of)
 def test_commands_are_what_the_tool_takes(page: Path) -> None:
     wrong = []
     for words in calls(page):

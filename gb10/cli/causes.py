@@ -1,0 +1,61 @@
+"""What an exception that no room raised on purpose means to the user."""
+
+import errno
+from typing import Final
+
+from gb10.errors import BuildError, Gb10Error, UsageError
+
+FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+DENIED: Final = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOLCK)
+WRONG_PATH: Final = (
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EISDIR,
+    errno.ENOTDIR,
+    errno.EIO,
+    errno.ENXIO,
+    errno.ENODEV,
+    errno.EINVAL,
+)
+SHOWN: Final = 200
+"""Characters of a path that an error repeats."""
+
+
+def known_cause(error: Exception) -> Gb10Error | None:
+    """The error that a user can act on; None for what only a bug explains."""
+    if isinstance(error, OSError):
+        return machine_error(error)
+    return name_error(error) if isinstance(error, UnicodeEncodeError) else None
+
+
+def machine_error(error: OSError) -> Gb10Error | None:
+    """What a full disk, a refused file or an odd path means; None for what only a bug explains."""
+    path = shortened(str(error.filename or "a file"))
+    if error.errno in FULL:
+        hint = "free some space, or set GB10_CACHE_DIR to a larger disk; then run the same command again"
+        return BuildError("the disk is full", where=f"{path}: {error.strerror}", hint=hint)
+    if error.errno in DENIED:
+        hint = "check its owner and mode, or set GB10_CACHE_DIR to a directory that you may write to"
+        return UsageError(f"cannot read or write {path}: {error.strerror}", hint=hint)
+    if error.errno in WRONG_PATH and error.filename:
+        return UsageError(f"cannot use {path}: {error.strerror}", hint="give the path of a regular file or directory")
+    return None
+
+
+def name_error(error: UnicodeEncodeError) -> Gb10Error | None:
+    """What a name that is not UTF-8 means: Python holds its bytes as lone surrogates."""
+    if not any("\udc80" <= sign <= "\udcff" for sign in error.object[error.start : error.end]):
+        return None
+    name = shortened(ascii(error.object))
+    return UsageError(f"a name is not UTF-8: {name}", hint="rename the file or directory, then run the command again")
+
+
+def shortened(text: str) -> str:
+    """A text that may be thousands of characters long, as a line can hold it."""
+    return text if len(text) <= SHOWN else f"{text[: SHOWN // 2]}…{text[-SHOWN // 4 :]}"
+
+
+def bug(error: Exception) -> Gb10Error:
+    """The error for what no room foresaw."""
+    hint = "the traceback above shows where; please report it together with the command line"
+    return Gb10Error(f"this is a bug in gb10: {type(error).__name__}: {error}", hint=hint)

@@ -1,0 +1,32 @@
+"""stdout and stderr made safe: no closed one, no character that stops a print, no result lost in silence."""
+
+import io
+import os
+import sys
+
+from gb10.errors import UsageError
+
+
+def ready_streams() -> None:
+    """Make both streams print anything; raises UsageError when stdout is closed.
+
+    A name that is not UTF-8 is printed with escapes. With stderr closed, its lines must not land in stdout.
+    """
+    if sys.stdin is None:
+        os.open(os.devnull, os.O_RDONLY)  # takes descriptor 0, before a file of ours does
+    closed = sys.stdout is None
+    if closed:
+        os.open(os.devnull, os.O_WRONLY)
+        sys.stdout = io.StringIO()
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - it stays open
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    if closed:
+        raise UsageError("stdout is closed: the result has no place to go", hint="to discard it: >/dev/null")
+
+
+def drop_stdout() -> None:
+    """What stdout still holds goes nowhere: its reader or its disk takes no more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,115 @@
+"""Options with a closed set of values, and how a shell completes them; light, so that completion is quick."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gb10.recipe.arch import PLATFORMS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def completer(values: Callable[[], list[str]]) -> Callable[[str], list[str]]:
+    """What Typer asks while a word is typed: the values that begin with it."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [value for value in values() if value.startswith(incomplete)]
+
+    return complete
+
+
+def engines() -> list[str]:
+    """The image recipes of the checkout."""
+    return sorted(path.stem for path in (ROOT / "recipes/images").glob("*.yaml"))
+
+
+def arches() -> list[str]:
+    """Every arch, the one for GB10 first."""
+    return [f"{capability}{suffix}" for capability in PLATFORMS for suffix in ("f", "a", "")]
+
+
+def platforms() -> list[str]:
+    """The image platforms."""
+    return sorted(PLATFORMS.values())
+
+
+def kernel_sets() -> list[str]:
+    """FlashInfer's kernel sets of the checkout."""
+    return sorted(path.stem.removeprefix("flashinfer-") for path in (ROOT / "recipes/kernels").glob("flashinfer-*"))
+
+
+def mods() -> list[str]:
+    """The mods of the checkout."""
+    return sorted(path.parent.name for path in (ROOT / "mods").glob("*/run.sh"))
+
+
+def patched_sources() -> list[str]:
+    """The sources that have a series of patches."""
+    return sorted(path.parent.name for path in (ROOT / "patches").glob("*/series"))
+
+
+def patches() -> list[str]:
+    """SOURCE/NNNN-slug of every patch."""
+    found = {path.with_suffix("") for path in (ROOT / "patches").glob("*/[0-9]*")}
+    return sorted(f"{path.parent.name}/{path.name}" for path in found)
+
+
+EngineOption = Annotated[
+    str,
+    typer.Option(
+        "--engine", metavar="NAME", autocompletion=completer(engines), help="Serving engine, or an image recipe file."
+    ),
+]
+ArchOption = Annotated[
+    str,
+    typer.Option(
+        "--arch", metavar="ARCH", autocompletion=completer(arches), help=f"GPU target: {', '.join(arches())}."
+    ),
+]
+PlatformOption = Annotated[
+    str | None,
+    typer.Option(
+        "--platform",
+        metavar="OS/ARCH",
+        autocompletion=completer(platforms),
+        help="Image platform. Default: linux/arm64 for 12.1*, linux/amd64 for 12.0*.",
+    ),
+]
+KernelsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--kernels",
+        metavar="SET",
+        autocompletion=completer(kernel_sets),
+        help="FlashInfer kernels to compile: core (the recipe's), moe or all.",
+    ),
+]
+ModOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mod",
+        metavar="DIR|ZIP|NAME",
+        autocompletion=completer(mods),
+        help="Apply this mod in a layer of its own. Repeatable; order counts.",
+    ),
+]
+
+stub = typer.Typer(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+"""A verb with these options alone: what completes one of their values, in place of the verb itself."""
+
+
+@stub.command()
+def valued(
+    *,
+    engine: EngineOption = "",
+    arch: ArchOption = "",
+    platform: PlatformOption = None,
+    kernels: KernelsOption = None,
+    mod: ModOption = None,
+) -> None:
+    """Never runs."""
+
+
+VALUED = ("--engine", "--arch", "--platform", "--kernels", "--mod")

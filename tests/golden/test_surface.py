@@ -1,0 +1,169 @@
+"""The command line as a whole: the order and presence of options, summaries that fit, completion, docs/reference.md."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer._click.core import Context
+from typer.cli import get_docs_for_click
+from typer.core import TyperCommand, TyperGroup, TyperOption
+
+from gb10.cli import main
+from gb10.cli.app import HELP, SECTIONS, VERBS, app
+from gb10.errors import ERRORS, exit_codes
+from gb10.host.config import SETTINGS, variable
+from gb10.plan.catalog import ROOT
+
+ORDER = (
+    *("--engine", "--arch", "--platform", "--patch", "--source", "--ref", "--targets", "--kernels", "--for-model"),
+    *("--overlay", "--mod", "--mod-network"),
+    "of the verb",
+    *("--rebuild", "--builder", "--cache-from", "--cache-to"),
+    *("--dry-run", "--json", "--verbose", "--quiet"),
+)
+"""What to build, options of one verb alone, how to build, how to print."""
+PRINTS_A_DIFF = "patches refresh"
+WIDTH = 80
+
+
+def commands(group: TyperGroup, path: str = "") -> Iterator[tuple[str, TyperCommand]]:
+    """Every verb and subcommand that runs, by the words that a user types."""
+    context = Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        words = f"{path} {name}".strip()
+        if isinstance(found, TyperGroup):
+            yield from commands(found, words)
+        elif isinstance(found, TyperCommand):
+            yield words, found
+
+
+def root() -> TyperGroup:
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup)
+    return group
+
+
+ALL = dict(commands(root()))
+
+
+def options(command: TyperCommand) -> list[str]:
+    return [max(param.opts, key=len) for param in command.params if isinstance(param, TyperOption)]
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_the_same_options_stand_in_the_same_order(words: str) -> None:
+    places = [ORDER.index(name if name in ORDER else "of the verb") for name in options(ALL[words])]
+    if not words.startswith("patches"):  # there, --source and --ref choose what is listed
+        assert places == sorted(places)
+    assert places[-2:] == [ORDER.index("--verbose"), ORDER.index("--quiet")]
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_every_verb_prints_json_and_has_an_example(words: str) -> None:
+    assert ("--json" in options(ALL[words])) == (words != PRINTS_A_DIFF)
+    assert f"./build.py {words}" in (ALL[words].help or "")
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_every_option_has_a_short_help_and_a_name_for_its_value(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for param in ALL[words].params:
+        text = getattr(param, "help", None) or ""
+        assert 0 < len(max(text.splitlines(), key=len)) <= 90, param.opts
+        assert text.endswith(".") or "…" in text, param.opts
+    main([*words.split(), "--help"])
+    assert not re.search(r"<(str|path|list\[str\])>", capsys.readouterr().out.partition("Options:")[2])
+
+
+@pytest.mark.parametrize(
+    "group", [[], *([name] for name in VERBS if any(words.startswith(f"{name} ") for words in ALL))]
+)
+def test_no_summary_is_cut(
+    group: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    main([*group, "--help"])
+    listing = re.split(r"^(?:Build|Commands):$", capsys.readouterr().out, flags=re.MULTILINE)[1]
+    assert "..." not in listing
+    rows = [line for line in listing.splitlines() if re.match(r"  [a-z]", line)]
+    assert len(rows) == (len(VERBS) if not group else sum(words.startswith(f"{group[0]} ") for words in ALL))
+    assert not re.search(r"^   ", listing, re.MULTILINE), "a summary takes two lines"
+
+
+def test_every_verb_stands_under_a_heading() -> None:
+    assert list(SECTIONS) == ["Build", "Look inside", "Patches and mods", "Ship", "Machine"]
+    assert {words.split()[0] for words in ALL} == set(VERBS)
+
+
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("build.py ", ["image", "pull", "verify"]),
+        ("build.py image --engine v", ["vllm"]),
+        ("build.py image --arch ", ["12.1f", "12.0"]),
+        ("build.py plan --platform ", ["linux/arm64"]),
+        ("build.py wheels --kernels ", ["core", "moe", "all"]),
+        ("build.py image --mod moe", ["moe-configs"]),
+        ("build.py mods show moe", ["moe-configs"]),
+        ("build.py patches show vllm/0001", ["vllm/0001-"]),
+        ("build.py patches status --source f", ["flashinfer"]),
+    ],
+)
+def test_a_shell_completes_verbs_and_values(line: str, values: list[str]) -> None:
+    words = line.split(" ")
+    env = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1), "_BUILD.PY_COMPLETE": "complete_bash"}
+    script = "import sys; from gb10.cli import main; main([]); print(*sys.modules, file=sys.stderr)"
+    run = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, check=True
+    )
+    for value in values:
+        assert value in run.stdout
+    if "--" in line and "patches" not in line:
+        assert not {"gb10.plan.values", "gb10.workshop", "rich", "docker"} & set(run.stderr.split()), (
+            "loaded to complete a value"
+        )
+
+
+def test_help_and_reference_name_every_exit_code() -> None:
+    assert [code for code in exit_codes() if code not in (0, 130, 141)] == [error.code for error in ERRORS]
+    for code, (kind, meaning) in exit_codes().items():
+        assert f"{code} {kind}" in " ".join(HELP.split())
+        assert meaning.endswith(".")
+
+
+def test_the_reference_is_what_the_command_line_has(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    path, text = ROOT / "docs/reference.md", reference()
+    if request.config.getoption("--update-golden"):
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text, "run pytest tests/golden --update-golden and read the diff"
+
+
+def reference() -> str:
+    """docs/reference.md: Typer's own document of the command line, then exit codes and settings."""
+    group = root()
+    made = get_docs_for_click(obj=group, ctx=typer.Context(group), name="./build.py", title="Reference of `./build.py`")
+    codes = [f"| {code} | {kind} | {meaning} |" for code, (kind, meaning) in exit_codes().items()]
+    settings = [f"| `{variable(name)}` | `{name}` | {cell(text)} |" for name, text in SETTINGS.items()]
+    parts = [
+        fenced(made).strip(),
+        "## Exit codes\n\n| code | kind | meaning |\n|---|---|---|\n" + "\n".join(codes),
+        "## Environment variables\n\nEach one wins over its setting in `config.toml` (`./build.py config show`).\n\n"
+        "| variable | setting | meaning |\n|---|---|---|\n" + "\n".join(settings),
+        "Also read: `DOCKER_HOST`, `DOCKER_CONTEXT`, `DOCKER_CONFIG`, `XDG_CACHE_HOME`, `XDG_CONFIG_HOME`,\n"
+        "`NO_COLOR`, `FORCE_COLOR`, `COLUMNS`, `HF_TOKEN`, and the proxy and index variables of pip.",
+    ]
+    return "<!-- Made from the command line: pytest tests/golden --update-golden -->\n" + "\n\n".join(parts) + "\n"
+
+
+def fenced(text: str) -> str:
+    """Paragraphs that Typer keeps as they are written, in fences."""
+    return re.sub(r"\x08\n((?:.+\n)+)", r"```console\n\1```\n", text)
+
+
+def cell(text: str) -> str:
+    return text.replace("|", r"\|")
