@@ -16,6 +16,7 @@ from gb10.mods.files import write_files
 from gb10.mods.lookup import load_mod
 from gb10.plan.catalog import tree_digest
 from gb10.plan.options import Mod, Overlay
+from gb10.proof.wheel_manifest import is_inside
 from gb10.workshop import Workshop
 
 MAIN, CONTEXTS = "main", "contexts"  # as render.bake names them
@@ -72,9 +73,13 @@ def keep_context(context: BuildContext, target: Path, bake: str) -> None:
 
 
 def write_tree(target: Path, files: Mapping[str, Path | bytes]) -> None:
-    """Files by name: contents written, store paths linked."""
+    """Files by name: contents written, store paths linked; raises UsageError for a name that leads out."""
     target.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
+        if not is_inside(name):
+            raise UsageError(
+                f"{name!r} leads out of its folder", hint="a file of a patch, mod or wheel lies below its root"
+            )
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, bytes):

@@ -11,7 +11,7 @@ from gb10.patches.graft import check_changes, graft
 from gb10.patches.selection import patched_files
 from gb10.plan.options import PatchUse
 from gb10.plan.values import Plan, Step
-from gb10.proof.scans import read_manifest
+from gb10.proof.wheel_manifest import read_manifest
 from gb10.sources.locked_files import fetch_files, store_paths
 from gb10.workshop import Workshop
 
@@ -96,7 +96,7 @@ def _libraries(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for path in _sources(shop, plan, step):
         with zipfile.ZipFile(path) as archive:
-            found |= {name: archive.read(name) for name in read_manifest(path)}
+            found |= {name: archive.read(name) for name in read_manifest(path).modules}
     return found
 
 

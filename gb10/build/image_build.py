@@ -1,6 +1,6 @@
 """The image: wheels, layers, proof, export, tags; in that order, so that nothing unproven is ever tagged."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,12 +22,12 @@ from gb10.proof.scans import (
     known,
     proof_path,
     prove_layers,
-    read_manifest,
     read_record,
     remember_layers,
     write_record,
     write_record_in,
 )
+from gb10.proof.wheel_manifest import read_manifest
 from gb10.workshop import Workshop
 
 
@@ -130,9 +130,9 @@ def verdict_of(shop: Workshop, plan: Plan) -> Verdict:
     return prove_layers(proof_path(shop, plan), plan, manifests(shop, plan))
 
 
-def manifests(shop: Workshop, plan: Plan) -> list[dict[str, list[str]]]:
+def manifests(shop: Workshop, plan: Plan) -> list[Mapping[str, Sequence[str]]]:
     """What the wheels built here declare."""
-    return [read_manifest(wheel) for wheel in _compiled(shop, plan)]
+    return [read_manifest(wheel).modules for wheel in _compiled(shop, plan)]
 
 
 def _compiled(shop: Workshop, plan: Plan) -> list[Path]:

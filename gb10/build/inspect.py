@@ -1,5 +1,6 @@
 """Inspecting: the scan of any image of the engine, from its layers' kept scans or by mounting it in a build stage."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from gb10.request.planning import Request, make_plan
 from gb10.workshop import Workshop
 
 DEFAULT_ENGINE = "vllm"
+PLATFORM = re.compile(r"[a-z0-9._-]+(?:/[a-z0-9._-]+){1,3}")
 
 
 def scan_image(shop: Workshop, reference: str) -> Scan:
@@ -31,11 +33,21 @@ def scan_image(shop: Workshop, reference: str) -> Scan:
         raise UsageError(
             f"neither a path nor an image of the engine: {reference!r}", hint="pull the image first, or check the path"
         )
+    check_platform(reference, image.platform)
     kept = known_layers(shop, reference, image.diff_ids)
     if kept:
         return kept
     plan = make_plan(shop, Request(engine=DEFAULT_ENGINE, arch="12.1f"))  # for its build base alone
     return read_scan(_scan(shop, engine, plan, reference, image.platform), reference)
+
+
+def check_platform(reference: str, platform: str) -> None:
+    """Raise UsageError for a platform that is more than a name: it becomes a word of a Dockerfile."""
+    if PLATFORM.fullmatch(platform) is None:
+        raise UsageError(
+            f"the image {reference} names a platform that cannot be one: {platform!r}",
+            hint="its author wrote that into the image: do not run it",
+        )
 
 
 def _scan(shop: Workshop, engine: Engine, plan: Plan, reference: str, platform: str) -> str:

@@ -16,7 +16,8 @@ from gb10.plan.compiles import compile_files
 from gb10.plan.inputs import wheel_inputs
 from gb10.plan.render import wheel_dockerfile
 from gb10.plan.values import Plan, Step
-from gb10.proof.scans import prove_wheel, read_left_out
+from gb10.proof.scans import prove_wheel
+from gb10.proof.wheel_manifest import read_manifest
 from gb10.sources.locked_files import fetch_files
 from gb10.workshop import Workshop
 
@@ -53,7 +54,7 @@ def build_wheel(shop: Workshop, engine: Callable[[], Engine], plan: Plan, step: 
 
 def say_left_out(shop: Workshop, wheel: Path) -> None:
     """Tell what a wheel was asked for and does not hold, as the stage that compiled it told it."""
-    for name, why in read_left_out(wheel).items():
+    for name, why in read_manifest(wheel).left_out.items():
         shop.talk.say(f"{LEFT_OUT}{name}: {why}")
 
 

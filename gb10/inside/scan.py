@@ -81,8 +81,8 @@ def scan_tree(root: Path) -> Scan:
     return Scan(root=str(root), binaries=tuple(sorted(binaries, key=lambda binary: binary.path)))
 
 
-def regular_files(root: str) -> Iterator[tuple[str, os.stat_result | OSError]]:
-    """Every regular file below a folder, symlinks not followed; a folder that cannot be read, with the error."""
+def regular_files(root: str, *, links: bool = False) -> Iterator[tuple[str, os.stat_result | OSError]]:
+    """Every regular file, and link if wanted, below a folder; a folder that cannot be read, with the error."""
     folders = [root]
     while folders:
         folder = folders.pop()
@@ -92,7 +92,7 @@ def regular_files(root: str) -> Iterator[tuple[str, os.stat_result | OSError]]:
                     found = entry.stat(follow_symlinks=False)
                     if stat.S_ISDIR(found.st_mode):
                         folders.append(entry.path)
-                    elif stat.S_ISREG(found.st_mode):
+                    elif stat.S_ISREG(found.st_mode) or (links and stat.S_ISLNK(found.st_mode)):
                         yield entry.path, found
         except OSError as error:
             yield folder, error

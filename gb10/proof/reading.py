@@ -1,57 +1,72 @@
 """Scans of what lies on this machine, a library, a wheel, a directory, and of what a build stage wrote."""
 
 import json
-import zipfile
-from collections.abc import Iterator
+import stat
 from pathlib import Path
 from typing import Any
 
 from gb10.errors import UsageError, VerifyError
-from gb10.inside.elf import ELF_MAGIC
-from gb10.inside.fatbin import FATBIN_MAGIC
-from gb10.inside.scan import SCHEMA, Binary, Scan, Unit, is_binary, scan_buffer, scan_tree
+from gb10.inside.scan import SCHEMA, Binary, Scan, Unit, is_binary, regular_files, scan_file, scan_tree
+from gb10.proof.wheel_archive import wheel_binaries
+from gb10.proof.wheel_manifest import Manifest, declares, read_manifest
 
 HINT = "name a .so, a cubin, a wheel, a directory or an image"
+AGAIN = "run the command again"
+LINE = 80
 
 
 def scan_path(path: Path) -> Scan:
     """The binaries of a file, of a wheel, or of a directory and the wheels in it; raises UsageError, VerifyError."""
-    if not path.exists():
-        raise UsageError(f"no file or directory {path}", hint=HINT)
-    if path.is_file() and path.suffix == ".whl":
-        return Scan(root=str(path), binaries=tuple(_wheel_binaries(path, "")))
-    if path.is_file() and not is_binary(path):
+    if is_directory(path):
+        wheels = [binary for name, wheel in wheels_in(path).items() for binary in wheel_binaries(wheel, f"{name}/")]
+        found = sorted((*scan_tree(path).binaries, *wheels), key=lambda binary: binary.path)
+    elif path.suffix == ".whl":
+        found = list(wheel_binaries(path))
+    elif is_binary(path):
+        found = [scan_file(path, path.name)]
+    else:
         raise UsageError(f"{path} is no ELF, fatbin, cubin or wheel", hint=HINT)
-    binaries = list(scan_tree(path).binaries)
-    for wheel in path.rglob("*.whl"):
-        binaries += _wheel_binaries(wheel, f"{wheel.relative_to(path)}/")
-    return Scan(root=str(path), binaries=tuple(sorted(binaries, key=lambda binary: binary.path)))
+    return Scan(root=str(path), binaries=tuple(found))
 
 
-def _wheel_binaries(wheel: Path, prefix: str) -> Iterator[Binary]:
-    """In memory, one member at a time; every byte is checked against the archive's CRC on the way."""
+def is_directory(path: Path) -> bool:
+    """Whether it is a directory, and not a file; raises UsageError for anything else."""
     try:
-        with zipfile.ZipFile(wheel) as archive:
-            for member in sorted(archive.infolist(), key=lambda member: member.filename):
-                with archive.open(member) as handle:
-                    head = handle.read(4)
-                    if head in (ELF_MAGIC, FATBIN_MAGIC):
-                        yield scan_buffer(head + handle.read(), prefix + member.filename)
-    except (zipfile.BadZipFile, OSError) as error:
-        raise VerifyError(f"{wheel} is damaged", where=str(error), hint="download or build it again") from error
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise UsageError(f"no file or directory {path}", hint=HINT) from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read", where=str(error), hint=HINT) from error
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise UsageError(f"{path} is neither a file nor a directory", hint=HINT)
+    return stat.S_ISDIR(mode)
+
+
+def wheels_in(folder: Path) -> dict[str, Path]:
+    """The wheels below a directory by their relative path; a link to a wheel counts."""
+    found = {}
+    for name, _ in regular_files(str(folder), links=True):
+        wheel = Path(name)
+        if wheel.suffix == ".whl" and wheel.is_file():
+            found[wheel.relative_to(folder).as_posix()] = wheel
+    return dict(sorted(found.items()))
+
+
+def read_manifests(path: Path) -> dict[str, Manifest]:
+    """What the wheel at a path, or each one in a directory, declares; keys begin the paths of what it holds."""
+    wheels = {f"{name}/": wheel for name, wheel in wheels_in(path).items()} if path.is_dir() else {"": path}
+    return {name: read_manifest(wheel) for name, wheel in wheels.items() if wheel.suffix == ".whl" and declares(wheel)}
 
 
 def read_scan(text: str, origin: str) -> Scan:
     """The Scan of a document that scan.py wrote in ``origin``; raises VerifyError when it is something else."""
     try:
         document: dict[str, Any] = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise VerifyError("a scan was cut short", where=f"{origin}: {error}", hint="run the command again") from error
-    if document.get("schema") != SCHEMA:
-        raise VerifyError(
-            f"not a {SCHEMA} document", where=f"{origin}: found {document.get('schema')}", hint="run the command again"
-        )
-    return Scan(root=document["root"], binaries=tuple(_binary(item) for item in document["binaries"]))
+        if document.get("schema") != SCHEMA:
+            raise VerifyError(f"not a {SCHEMA} document", where=f"{origin}: {document.get('schema')}", hint=AGAIN)
+        return Scan(root=document["root"], binaries=tuple(_binary(item) for item in document["binaries"]))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise VerifyError("a scan was cut short", where=f"{origin}: {error}", hint=AGAIN) from error
 
 
 def _binary(item: dict[str, Any]) -> Binary:
@@ -61,4 +76,10 @@ def _binary(item: dict[str, Any]) -> Binary:
 
 def read_markers(folder: Path) -> dict[str, str]:
     """Arch markers that build scripts leave beside wheels (``.vllm-arch``): file name to the arch it claims."""
-    return {marker.name: marker.read_text(encoding="utf-8").strip() for marker in sorted(folder.glob(".*-arch"))}
+    markers = (marker for marker in sorted(folder.glob(".*-arch")) if marker.is_file())
+    return {marker.name: _first_line(marker) for marker in markers}
+
+
+def _first_line(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.readline(LINE).strip()

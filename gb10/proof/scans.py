@@ -1,11 +1,9 @@
 """The proof: what every ELF of an image holds, read back layer by layer, and held against what was declared."""
 
 import json
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from gb10.engine.connection import Engine
 from gb10.engine.images import find_image
@@ -18,10 +16,9 @@ from gb10.plan.values import Plan
 from gb10.proof.claims import check_declared, refuse
 from gb10.proof.fit import Verdict, judge, merge_layers
 from gb10.proof.reading import read_scan, scan_path
-from gb10.recipe.arch import parse_arch
+from gb10.proof.wheel_manifest import read_manifest
 from gb10.workshop import Workshop
 
-MANIFEST = "manifest.json"
 SCAN = "scan.json"
 IMAGE = "image.json"
 
@@ -79,59 +76,26 @@ def forget_record(shop: Workshop, plan: Plan) -> None:
 def known(shop: Workshop, engine: Engine, plan: Plan) -> Record | None:
     """The record of the plan's verified image, if the engine still has exactly that one, and the store its wheels."""
     wheels = all(shop.store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel"))
-    record = read_record(shop, plan) if wheels else None
+    record = read_record(shop, plan) if wheels and _has_scans(shop, plan) else None
     image = find_image(engine, plan.tags[-1]) if record else None
     return record if record and image and image.id == record.id else None
 
 
-def read_manifest(wheel: Path) -> dict[str, list[str]]:
-    """File name -> the cubins it must hold, as the compile stage wrote it into the wheel itself."""
-    package, manifest = _manifest(wheel)
-    return {
-        entry.get("file", f"{package}/modules/{module}/{module}.so"): [_sm(cubin) for cubin in entry["cubins"]]
-        for module, entry in manifest["modules"].items()
-    }
-
-
-def read_left_out(wheel: Path) -> dict[str, str]:
-    """What was asked for and is not compiled in the wheel -> why, as its compile stage wrote it; empty for most."""
-    left_out: dict[str, str] = _manifest(wheel)[1].get("left-out", {})
-    return left_out
-
-
-def _manifest(wheel: Path) -> tuple[str, dict[str, Any]]:
-    """The package that the wheel's manifest lies in, and the manifest."""
-    with zipfile.ZipFile(wheel) as archive:
-        name = next(filter(_is_manifest, archive.namelist()))
-        return name.partition("/")[0], json.loads(archive.read(name))
-
-
-def declares(wheel: Path) -> bool:
-    """Whether a wheel says what it must hold: it was compiled by us, where a graft and upstream's say nothing."""
-    if not zipfile.is_zipfile(wheel):
+def _has_scans(shop: Workshop, plan: Plan) -> bool:
+    """Whether every scan of a plan's proof can be read: a crash may leave an empty file."""
+    try:
+        read_layers(proof_path(shop, plan), plan)
+    except (OSError, UnicodeDecodeError, VerifyError):
         return False
-    with zipfile.ZipFile(wheel) as archive:
-        return any(map(_is_manifest, archive.namelist()))
-
-
-def _is_manifest(name: str) -> bool:
-    """``<package>/manifest.json``, at the top alone: upstream's packages may have one deeper down."""
-    return name.count("/") == 1 and name.endswith(f"/{MANIFEST}")
-
-
-def _sm(cubin: str) -> str:
-    """``sm_121f`` of an arch as users write it; an engine's own project names what it compiles so already."""
-    return cubin if cubin.startswith("sm_") else parse_arch(cubin).sm
+    return True
 
 
 def prove_wheel(wheel: Path) -> None:
     """Raise VerifyError unless every module of the wheel holds exactly what it declares."""
-    if not declares(wheel):
-        raise VerifyError(f"{wheel.name} does not declare what it holds", hint="only what we compile is a wheel here")
-    refuse(check_declared(read_manifest(wheel), [scan_path(wheel)]))
+    refuse(check_declared(read_manifest(wheel).modules, [scan_path(wheel)]))
 
 
-def prove_layers(folder: Path, plan: Plan, manifests: Iterable[Mapping[str, list[str]]]) -> Verdict:
+def prove_layers(folder: Path, plan: Plan, manifests: Iterable[Mapping[str, Sequence[str]]]) -> Verdict:
     """The verdict over the scans in ``folder``; raises VerifyError when a module or an ELF is not what it should be."""
     scan = read_layers(folder, plan)
     verdict = judge(scan, plan.options.arch)
@@ -167,7 +131,7 @@ def known_layers(shop: Workshop, reference: str, diff_ids: Sequence[str]) -> Sca
     """The scan of an image all of whose layers this version of the scanner has read before."""
     try:
         return merge_layers(reference, [_read(_kept(shop, diff_id)) for diff_id in diff_ids])
-    except (FileNotFoundError, VerifyError):
+    except (OSError, UnicodeDecodeError, VerifyError):
         return None
 
 

@@ -13,7 +13,8 @@ from gb10.build.wheel_build import sealed_wheel
 from gb10.errors import EmptySelectionError, FetchError, PublishError, VerifyError
 from gb10.host.store import file_sha256, seal
 from gb10.plan.values import Plan
-from gb10.proof.scans import declares, prove_wheel
+from gb10.proof.scans import prove_wheel
+from gb10.proof.wheel_manifest import declares
 from gb10.ship.listing import LISTING, SIGNATURE, Listed, write_listing
 from gb10.ship.shelf import REPO, Shelf, WheelCache, read_shelf, trusted, wheel_cache
 from gb10.ship.signature import sign

@@ -13,7 +13,7 @@ from gb10.inside import cmake_manifest, cmake_targets
 from gb10.inside.cmake_nested import Nested
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT, Catalog
-from gb10.proof.scans import read_manifest
+from gb10.proof.wheel_manifest import read_manifest
 from gb10.request.planning import with_targets
 from gb10.workshop import Workshop
 from tests.unit.test_targets_plan import RECIPE, make
@@ -110,7 +110,7 @@ def test_what_is_left_out_is_in_the_wheel_and_told_on_a_hit(
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.write(built / "manifest.json", "vllm_targets/manifest.json")
     seal(wheel)
-    assert read_manifest(wheel) == {"vllm/_C.abi3.so": ["sm_120"]}
+    assert read_manifest(wheel).modules == {"vllm/_C.abi3.so": ("sm_120",)}
     assert build_wheel(shop, lambda: pytest.fail("an engine was asked for"), plan, step, rebuild=False).hit
     assert capfd.readouterr().err == "left out: _flashkda_C: of flashkda, not handed in\n"
 
