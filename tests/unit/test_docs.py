@@ -1,5 +1,6 @@
 """The pages are true: every link and path exists, every command shown is one that the tool takes."""
 
+import os
 import re
 import shlex
 from collections.abc import Iterator
@@ -26,11 +27,17 @@ CALL = re.compile(r"\./build\.py(?: .*)?$")
 
 
 def name_of(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+    return os.path.relpath(path, ROOT)
 
 
 def text_of(page: Path) -> str:
     return page.read_text(encoding="utf-8")
+
+
+def headings(page: Path) -> set[str]:
+    """The headings of a page, as links name them."""
+    found = re.findall(r"^#+ (.+)$", FENCE.sub("", text_of(page)), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
 def spans(page: Path) -> Iterator[str]:
@@ -67,8 +74,10 @@ def options(found: Command) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
     found = (first or second for first, second in LINK.findall(text_of(page)))
-    targets = (link.partition("#")[0] for link in found if not link.startswith(("https://", "#")))
-    assert [link for link in targets if not (page.parent / link).exists()] == []
+    links = [link.partition("#") for link in found if not link.startswith("https://")]
+    targets = [(page.parent / path if path else page, part) for path, _, part in links]
+    assert [name_of(path) for path, _ in targets if not path.exists()] == []
+    assert [(name_of(path), part) for path, part in targets if part and part not in headings(path)] == []
 
 
 def exists(path: str) -> bool:
