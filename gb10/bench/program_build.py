@@ -15,8 +15,10 @@ from gb10.plan.inputs import program_inputs
 from gb10.plan.programs import SCRIPTS
 from gb10.plan.render import program_dockerfile
 from gb10.plan.values import Plan, Program, Step
-from gb10.proof.claims import check_declared, refuse
+from gb10.proof.check import Subject
+from gb10.proof.checking import prove
 from gb10.proof.reading import scan_path
+from gb10.proof.wheel_manifest import Manifest
 from gb10.recipe.arch import parse_arch
 from gb10.workshop import Workshop
 
@@ -87,5 +89,6 @@ def _files(shop: Workshop, plan: Plan, program: Program, step: Step) -> dict[str
 def _prove(work: Path, plan: Plan, step: Step) -> None:
     """Seal the program. Raises VerifyError unless it holds GPU code of exactly this arch."""
     compiled = parse_arch(plan.options.arch.kernels)
-    refuse(check_declared({step.name: [compiled.sm]}, [scan_path(work / step.name)]))
+    declared = Manifest(file=step.name, arch=compiled.sm, modules={step.name: [compiled.sm]})
+    prove(Subject(scan=scan_path(work / step.name), manifests=[declared]))
     seal(work / step.name)

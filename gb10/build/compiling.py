@@ -29,9 +29,6 @@ from gb10.workshop import Workshop
 UNKEYED = ("inside/markers.py", "inside/room.py")
 MODULES = ("inside/elf.py", "inside/fatbin.py")
 """They read GPU code back, or hold a compiler until there is memory: they decide no byte of a wheel, nor its key.
-
-markers.py imports the modules by their full name, so they lie in /inside/gb10.
-
 A program's key has markers.py, which checks it in its stage."""
 LEFT_OUT = "left out: "
 """How a stage begins a line on what it was asked for, and does not compile."""
@@ -86,10 +83,14 @@ def _compile_context(
         **{name: lay for origin in inputs.origins for name, lay in _origin(shop, origin).items()},
     }
     scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared_cache(shop) else ()))
-    modules = {f"inside/gb10/{name}": own[name] for name in MODULES}
     laid = {"install.py" if name == INSTALLER else name: own[name] for name in scripts}
     laid |= {"inside/peaks.json": peaks(shop, plan, step)}
-    return build_context(shop, {**files, **bases, **laid, **modules}, folders)
+    return build_context(shop, {**files, **bases, **laid, **stage_modules(own)}, folders)
+
+
+def stage_modules(contents: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The modules that markers.py imports by their full name, where the scripts of /inside find them."""
+    return {f"inside/gb10/{name}": contents[name] for name in MODULES}
 
 
 @contextmanager

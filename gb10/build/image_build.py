@@ -1,6 +1,6 @@
 """The image: wheels, layers, proof, export, tags; in that order, so that nothing unproven is ever tagged."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from gb10.proof.scans import (
     write_record,
     write_record_in,
 )
-from gb10.proof.wheel_manifest import read_manifest
+from gb10.proof.wheel_manifest import Manifest, read_manifest
 from gb10.workshop import Workshop
 
 
@@ -130,9 +130,9 @@ def verdict_of(shop: Workshop, plan: Plan) -> Verdict:
     return prove_layers(proof_path(shop, plan), plan, manifests(shop, plan))
 
 
-def manifests(shop: Workshop, plan: Plan) -> list[Mapping[str, Sequence[str]]]:
+def manifests(shop: Workshop, plan: Plan) -> list[Manifest]:
     """What the wheels built here declare."""
-    return [read_manifest(wheel).modules for wheel in _compiled(shop, plan)]
+    return [read_manifest(wheel) for wheel in _compiled(shop, plan)]
 
 
 def _compiled(shop: Workshop, plan: Plan) -> list[Path]:

@@ -1,5 +1,7 @@
 """``verify``: list the GPU code of a file, a wheel, a directory or an image."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +13,13 @@ from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, 
 from gb10.cli.values import ArchOption
 from gb10.errors import UsageError, VerifyError
 from gb10.host.talk import terminal
-from gb10.proof.claims import Problem, check_claim, refuse
+from gb10.proof.check import Subject
+from gb10.proof.checking import all_checks, findings, refuse
 from gb10.proof.fit import judge
-from gb10.proof.reading import read_markers, scan_path
+from gb10.proof.reading import read_manifests, read_markers, scan_path
 from gb10.proof.report import document, render_table
-from gb10.recipe.arch import parse_arch
+from gb10.recipe.arch import Arch, parse_arch
+from gb10.workshop import Workshop
 
 app = verb_app("""List the GPU code of every binary, and what a GPU of the arch does with it.
 
@@ -23,6 +27,8 @@ app = verb_app("""List the GPU code of every binary, and what a GPU of the arch 
 ./build.py verify wheels/some.whl                      # a wheel, a .so, a cubin or a directory
 ./build.py verify gb10/vllm:0.33.0-cu130-sm121f        # an image of the container engine
 ./build.py verify vllm.whl --claim --arch 12.1a        # exit 9 unless every binary holds SASS for sm_121a
+./build.py verify vllm.whl --only --arch 12.1a         # ... and no code for another arch
+./build.py verify --checks                             # what is checked, and when it fails
 
 \b
 native      SASS of this capability
@@ -31,8 +37,19 @@ compatible  SASS of an earlier minor version: 120 on 12.1
 ptx         PTX; the driver compiles it on first use
 nothing     code for other GPUs only; a launch fails
 
-A damaged ELF is exit 9, too. With --json the document holds the problems; the exit code is the same.
+A library with code for 121f and 120 passes --claim for 12.1f and fails --only. If the wheel's manifest declares a
+module, that declaration counts instead: two FlashInfer modules are for 12.0f and 12.1a on purpose.
+
+A damaged file is exit 9, too, and so is a cubin for another arch than its fatbin entry names; a compressed cubin is
+not unpacked for that. With --json the document holds the problems; the exit code is the same.
 """)
+
+
+def _list_checks(wanted: bool) -> None:
+    if wanted:
+        for check in all_checks():
+            print(f"{check.name}\n  reads {check.reads}\n  fails when {check.fails}")
+        raise typer.Exit
 
 
 @app.command(help=app.info.help)
@@ -45,6 +62,12 @@ def verify(
     claim: Annotated[
         bool, typer.Option("--claim", help="Exit 9 unless every binary with GPU code holds SASS of the arch.")
     ] = False,
+    only: Annotated[
+        bool, typer.Option("--only", help="Like --claim, and exit 9 if one holds code for another arch, too.")
+    ] = False,
+    checks: Annotated[
+        bool, typer.Option("--checks", callback=_list_checks, is_eager=True, help="List the checks and exit.")
+    ] = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = 0,
     quiet: QuietOption = False,
@@ -52,28 +75,38 @@ def verify(
     """List the GPU code of a file, a wheel, a directory or an image."""
     shop = workshop(verbose, quiet)
     wanted = parse_arch(arch)
-    path = Path(target)
-    if path.is_symlink() and not path.exists():
-        raise UsageError(
-            f"{path} is a broken link", where=f"to {path.readlink()}", hint="build it again, or remove the link"
-        )
-    scan = scan_path(path) if path.exists() else scan_image(shop, target)
-    markers = read_markers(path) if path.is_dir() else {}
-    problems = [
-        problem for name, marked in sorted(markers.items()) for problem in check_claim(parse_arch(marked), scan, name)
-    ]
-    problems += check_claim(wanted, scan, "--claim") if claim else []
-    verdict = judge(scan, wanted)
-    problems += [
-        Problem(file=binary.path, expected="a whole ELF", found=f"damaged: {binary.error}")
-        for binary in verdict.damaged
-    ]
+    subject = _subject(shop, target, {"--only" if only else "--claim": wanted} if claim or only else {})
+    found = findings(replace(subject, only=wanted if only else None))
+    verdict = judge(subject.scan, wanted)
     if not as_json:
         terminal(shop.env, stderr=False).print(render_table(verdict))
-        refuse(problems)
+        refuse(found)
         return
-    print_json(document(verdict, problems))
+    print_json(document(verdict, found))
     try:
-        refuse(problems)
+        refuse(found)
     except VerifyError as error:
         raise typer.Exit(report(error, as_json=False)) from error  # the document holds the problems
+
+
+def _subject(shop: Workshop, target: str, claims: Mapping[str, Arch]) -> Subject:
+    """What a path or an image holds and declares, and what is claimed of it. Raises UsageError, VerifyError."""
+    path = Path(target)
+    if not _is_path(path, target):
+        return Subject(scan=scan_image(shop, target), claims=claims)
+    scan, manifests = scan_path(path), read_manifests(path)
+    markers = read_markers(path) if path.is_dir() else {}
+    marked = {name: parse_arch(text) for name, text in markers.items()}
+    return Subject(scan=scan, manifests=manifests, claims={**marked, **claims})
+
+
+def _is_path(path: Path, target: str) -> bool:
+    """Whether a target is a path and no image; raises UsageError for a broken link."""
+    try:
+        if path.is_symlink() and not path.exists():
+            raise UsageError(
+                f"{path} is a broken link", where=f"to {path.readlink()}", hint="build it again, or remove the link"
+            )
+        return path.exists() or target.startswith((".", "/", "~"))
+    except (OSError, ValueError) as error:  # longer than any path, a loop of links
+        raise UsageError(f"no file or directory {target[:100]!r}", where=str(error)[:200]) from error

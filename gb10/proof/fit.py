@@ -1,4 +1,4 @@
-"""What a GPU of one compute capability would do with the code that a scan found. Pure.
+"""What a GPU of one compute capability does with the code that a scan found. Pure.
 
 Rules: CUDA C++ programming guide, "Binary compatibility", "PTX compatibility" and "Family-specific features".
 """
@@ -18,7 +18,7 @@ CODE = re.compile(r"(sm|compute|lto|kind[0-9]+)_([0-9]+)([af]?)")
 
 
 class Fit(StrEnum):
-    """How well code fits a capability, best first; a binary is called by the best of its units."""
+    """How well code fits a capability, best first; a binary has the best fit of its units."""
 
     NATIVE = "native"  # SASS of exactly this capability
     FAMILY = "family"  # family SASS (120f on 12.1), with the family's tensor-core instructions
@@ -60,11 +60,6 @@ class Verdict:
     judged: tuple[Judged, ...]
 
     @property
-    def damaged(self) -> tuple[Binary, ...]:
-        """The binaries that contradict themselves or cannot be read."""
-        return tuple(item.binary for item in self.judged if item.fit is Fit.DAMAGED)
-
-    @property
     def counts(self) -> dict[Fit, int]:
         """How many binaries have which best fit; every fit is named."""
         found = Counter(item.fit for item in self.judged)
@@ -72,7 +67,7 @@ class Verdict:
 
 
 def judge(scan: Scan, arch: Arch) -> Verdict:
-    """What the arch's GPU would load; only the capability decides, the suffix is what was asked for."""
+    """What the arch's GPU would load; only its capability counts, not its suffix."""
     judged = tuple(judge_binary(binary, arch.capability) for binary in scan.binaries)
     return Verdict(arch=arch, root=scan.root, judged=judged)
 

@@ -52,10 +52,11 @@ def wheels_in(folder: Path) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def read_manifests(path: Path) -> dict[str, Manifest]:
-    """What the wheel at a path, or each one in a directory, declares; keys begin the paths of what it holds."""
+def read_manifests(path: Path) -> list[Manifest]:
+    """What the wheel at a path, or each one in a directory, declares; files are named as scan_path names them."""
     wheels = {f"{name}/": wheel for name, wheel in wheels_in(path).items()} if path.is_dir() else {"": path}
-    return {name: read_manifest(wheel) for name, wheel in wheels.items() if wheel.suffix == ".whl" and declares(wheel)}
+    found = ((prefix, wheel) for prefix, wheel in wheels.items() if wheel.suffix == ".whl" and declares(wheel))
+    return [read_manifest(wheel, prefix) for prefix, wheel in found]
 
 
 def read_scan(text: str, origin: str) -> Scan:

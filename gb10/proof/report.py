@@ -9,16 +9,20 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from gb10.proof.claims import Problem, counted
+from gb10.proof.check import counted, printable
+from gb10.proof.checking import Finding
 from gb10.proof.fit import MEANING, UNIT_FITS, Fit, Judged, Verdict
 
 SCHEMA = "gb10/verify/v1"
+NAMED, MOST = (Fit.NOTHING, Fit.DAMAGED), 12
 STYLES = {Fit.NATIVE: "green", Fit.FAMILY: "green", Fit.PTX: "yellow", Fit.NOTHING: "red", Fit.DAMAGED: "bold red"}
 
 
 def render_table(verdict: Verdict) -> RenderableType:
     """Every binary with GPU code, a damaged one too, then the counts; units are about one per translation unit."""
-    table = Table(title=escape(f"GPU code of {verdict.root} on {verdict.arch.capability}"), title_justify="left")
+    table = Table(
+        title=escape(f"GPU code of {printable(verdict.root)} on {verdict.arch.capability}"), title_justify="left"
+    )
     table.add_column("file", overflow="fold")
     table.add_column("best fit")
     for fit in UNIT_FITS:
@@ -31,18 +35,34 @@ def render_table(verdict: Verdict) -> RenderableType:
 
 
 def render_summary(verdict: Verdict) -> Text:
-    """One line per fit that occurs."""
-    lines = [f"{count:6}  {fit:10}  {MEANING[fit]}" for fit, count in verdict.counts.items() if count]
+    """One line per fit that occurs, with the names of the files that need a look."""
+    lines = [
+        f"{count:6}  {fit:10}  {MEANING[fit]}{_names(verdict, fit)}" for fit, count in verdict.counts.items() if count
+    ]
     return Text("\n".join(lines) or "no ELF, fatbin or cubin")
+
+
+def _names(verdict: Verdict, fit: Fit) -> str:
+    """The first files of a fit that no GPU of the arch can use."""
+    if fit not in NAMED:
+        return ""
+    names = [judged.binary.path.rpartition("/")[2] for judged in verdict.judged if judged.fit is fit]
+    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    return f": {printable(', '.join(names[:MOST]))}{more}"
 
 
 def _row(judged: Judged) -> list[str | Text]:
     fits = [str(judged.units[fit] or "") for fit in UNIT_FITS]
     holds = judged.binary.error or counted(judged.binary.codes)
-    return [Text(judged.binary.path), Text(judged.fit, STYLES.get(judged.fit, "")), *fits, Text(holds)]
+    return [
+        Text(printable(judged.binary.path)),
+        Text(judged.fit, STYLES.get(judged.fit, "")),
+        *fits,
+        Text(printable(holds)),
+    ]
 
 
-def document(verdict: Verdict, problems: Sequence[Problem] = ()) -> dict[str, Any]:
+def document(verdict: Verdict, found: Sequence[Finding] = ()) -> dict[str, Any]:
     """The verdict as data: counts of files by best fit, each binary with its codes and units, and the problems."""
     return {
         "schema": SCHEMA,
@@ -50,7 +70,7 @@ def document(verdict: Verdict, problems: Sequence[Problem] = ()) -> dict[str, An
         "arch": str(verdict.arch),
         "counts": {str(fit): count for fit, count in verdict.counts.items()},
         "binaries": [_entry(judged) for judged in verdict.judged],
-        "problems": [asdict(problem) for problem in problems],
+        "problems": [{"check": check.name, **asdict(problem)} for check, problem in found],
     }
 
 

@@ -1,7 +1,7 @@
-"""The proof: what every ELF of an image holds, read back layer by layer, and held against what was declared."""
+"""The proof: what every ELF of an image holds, read back layer by layer, and compared with what was declared."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -13,10 +13,11 @@ from gb10.inside.scan import Scan
 from gb10.plan.render import scanned
 from gb10.plan.steps import SCANNER
 from gb10.plan.values import Plan
-from gb10.proof.claims import check_declared, refuse
+from gb10.proof.check import Subject
+from gb10.proof.checking import prove
 from gb10.proof.fit import Verdict, judge, merge_layers
 from gb10.proof.reading import read_scan, scan_path
-from gb10.proof.wheel_manifest import read_manifest
+from gb10.proof.wheel_manifest import Manifest, read_manifest
 from gb10.workshop import Workshop
 
 SCAN = "scan.json"
@@ -25,24 +26,24 @@ IMAGE = "image.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """Which image a proof speaks of: the engine's id, and the digest of the image's config."""
+    """The image that a proof is of: the engine's id, and the digest of the image's config."""
 
     id: str
     config: str
 
 
 def proof_path(shop: Workshop, plan: Plan) -> Path:
-    """Where the scans of a plan's image lie."""
+    """The folder with the scans of a plan's image."""
     return shop.store.entry("proofs", plan.step("proof").key)
 
 
 def read_record(shop: Workshop, plan: Plan) -> Record | None:
-    """The image that a plan's proof speaks of, or None when there is no whole proof."""
+    """The image that a plan's proof is of, or None when there is no complete proof."""
     return _record(proof_path(shop, plan) / IMAGE)
 
 
 def proven(shop: Workshop, image_id: str) -> Record | None:
-    """The record of an image, whatever plan it is of, or None when no proof here speaks of it."""
+    """The record of an image, of any plan, or None when no proof in the store is of it."""
     records = map(_record, (shop.store.root / "proofs").glob(f"*/{IMAGE}"))
     return next((record for record in records if record and record.id == image_id), None)
 
@@ -92,22 +93,14 @@ def _has_scans(shop: Workshop, plan: Plan) -> bool:
 
 def prove_wheel(wheel: Path) -> None:
     """Raise VerifyError unless every module of the wheel holds exactly what it declares."""
-    refuse(check_declared(read_manifest(wheel).modules, [scan_path(wheel)]))
+    prove(Subject(scan=scan_path(wheel), manifests=[read_manifest(wheel)]))
 
 
-def prove_layers(folder: Path, plan: Plan, manifests: Iterable[Mapping[str, Sequence[str]]]) -> Verdict:
+def prove_layers(folder: Path, plan: Plan, manifests: Sequence[Manifest]) -> Verdict:
     """The verdict over the scans in ``folder``; raises VerifyError when a module or an ELF is not what it should be."""
     scan = read_layers(folder, plan)
-    verdict = judge(scan, plan.options.arch)
-    if verdict.damaged:
-        raise VerifyError(
-            f"{len(verdict.damaged)} files of the image are damaged",
-            where="\n".join(f"{binary.path}: {binary.error}" for binary in verdict.damaged),
-            hint="./build.py image again; if it stays, the upstream wheel itself is damaged",
-        )
-    merged = {name: cubins for manifest in manifests for name, cubins in manifest.items()}
-    refuse(check_declared(merged, [scan]))
-    return verdict
+    prove(Subject(scan=scan, manifests=manifests))
+    return judge(scan, plan.options.arch)
 
 
 def read_layers(folder: Path, plan: Plan) -> Scan:

@@ -17,8 +17,9 @@ REBUILD = "build it again: ./build.py wheels --rebuild NAME"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
-    """What a wheel declares: its arch, the cubins of each module (``sm_121f``), what was not compiled and why."""
+    """What a wheel declares in ``file``: its arch, each module's cubins (``sm_121f``), what was left out and why."""
 
+    file: str
     arch: str
     modules: Mapping[str, Sequence[str]]
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -32,27 +33,32 @@ def declares(wheel: Path) -> bool:
         return any(map(_is_manifest, archive.namelist()))
 
 
-def read_manifest(wheel: Path) -> Manifest:
-    """What the compile stage wrote into the wheel; raises VerifyError when there is none or it is malformed."""
+def read_manifest(wheel: Path, prefix: str = "") -> Manifest:
+    """What the compile stage wrote into the wheel; raises VerifyError when there is none or it is malformed.
+
+    ``prefix`` begins the name of every file, as in a scan of the wheel's folder.
+    """
     with open_wheel(wheel) as archive:
         names = [name for name in archive.namelist() if _is_manifest(name)]
         if not names:
             raise VerifyError(f"{wheel.name} does not declare what it holds", hint="only wheels compiled here do")
         text = read_text(archive, names[0])
     try:
-        return _parsed(json.loads(text), names[0].partition("/")[0])
+        return _parsed(json.loads(text), prefix, names[0])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UsageError) as error:
         raise VerifyError(f"the manifest of {wheel.name} is malformed", where=str(error), hint=REBUILD) from error
 
 
-def _parsed(document: dict[str, Any], package: str) -> Manifest:
+def _parsed(document: dict[str, Any], prefix: str, file: str) -> Manifest:
     """The values of a manifest; raises ValueError and the errors of a document of another shape."""
+    package = file.partition("/")[0]
     modules = {
-        _inside(entry.get("file", f"{package}/modules/{module}/{module}.so")): tuple(map(_sm, entry["cubins"]))
+        prefix + _inside(entry.get("file", f"{package}/modules/{module}/{module}.so")): tuple(map(_sm, entry["cubins"]))
         for module, entry in document["modules"].items()
     }
     left_out = {str(name): str(why) for name, why in document.get("left-out", {}).items()}
-    return Manifest(arch=_sm(document["arch"]) if "arch" in document else "", modules=modules, left_out=left_out)
+    arch = _sm(document["arch"]) if "arch" in document else ""
+    return Manifest(file=prefix + file, arch=arch, modules=modules, left_out=left_out)
 
 
 def _inside(name: str) -> str:

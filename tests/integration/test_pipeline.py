@@ -218,6 +218,14 @@ def test_an_image_whose_wheel_is_gone_is_no_hit_and_is_made_whole(shop: Workshop
     assert shop.store.entry("wheels", step.key).exists()
 
 
+def test_an_image_whose_scan_was_emptied_is_proven_again(shop: Workshop, image: Verified) -> None:
+    scan = Path(image.proof) / "base.json"
+    scan.write_text("")
+    assert not build_image(shop, small_plan(shop), rebuild=(), tag=None).hit
+    assert scan.stat().st_size > 0
+    assert build_image(shop, small_plan(shop), rebuild=(), tag=None).hit
+
+
 def test_an_image_of_known_layers_is_verified_without_a_build(shop: Workshop, image: Verified) -> None:
     scan = scan_image(shop, image.tags[0])
     assert {binary.path.rsplit("/", 1)[-1] for binary in scan.binaries if binary.codes} == {"silu_and_mul.so"}

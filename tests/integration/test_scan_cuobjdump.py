@@ -5,8 +5,10 @@ made with one is in tests/unit/data/scan.
 """
 
 import re
+import struct
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,10 @@ from gb10.build.scanner import scanner_files
 from gb10.host.proc import capture
 from gb10.inside.scan import scan_file
 from gb10.plan.catalog import ROOT, Catalog
-from gb10.proof.reading import read_scan
+from gb10.proof.check import Subject
+from gb10.proof.checking import findings
+from gb10.proof.reading import read_scan, scan_path
+from gb10.recipe.arch import parse_arch
 
 pytestmark = pytest.mark.integration
 
@@ -93,6 +98,51 @@ def test_a_library_of_nvidia(cuda_tools: Path) -> None:
     assert binary.codes["sm_121"] > 0
     assert binary.versions["GLIBC"]
     assert without_family(binary.codes) == listed(cuda_tools, library)
+
+
+@pytest.mark.parametrize("says", ["120", "121", "121a", "121f"])
+@pytest.mark.parametrize("holds", ["120", "121", "121a", "121f"])
+def test_a_fatbin_that_labels_a_cubin_for_another_arch(says: str, holds: str, cuda_tools: Path, tmp_path: Path) -> None:
+    """fatbinary checks the number alone, so a wrong suffix is real output; a wrong number is patched in."""
+    _, cubin = compiled(cuda_tools, tmp_path, holds)
+    fatbin, number = tmp_path / "k.fatbin", holds.rstrip("af")
+    label = number + says.lstrip("0123456789")
+    create = [str(cuda_tools / "bin" / "fatbinary"), f"--create={fatbin}", "-64", "--compress-mode=none"]
+    capture([*create, f"--image3=kind=elf,sm={label},file={cubin}"])
+    content = bytearray(fatbin.read_bytes())
+    struct.pack_into("<I", content, 16 + 28, int(says.rstrip("af")))
+    fatbin.write_bytes(content)
+    found = scan_path(fatbin).binaries[0]
+    assert found.codes == ({f"sm_{holds}": 1} if says == holds else {})
+    assert found.error == (
+        "" if says == holds else f"the fatbin entry at 0x10 says sm_{says}, its cubin says sm_{holds}"
+    )
+
+
+def test_compressed_cubins_with_another_label(cuda_tools: Path, tmp_path: Path) -> None:
+    """Of a compressed cubin only the ``a`` is compared, as the help of verify says."""
+    fatbin = tmp_path / "k.fatbin"
+    for holds, says, error in (("121a", "121f", "its cubin says sm_121a"), ("121f", "121", "")):
+        _, cubin = compiled(cuda_tools, tmp_path, holds)
+        cubin.write_bytes(cubin.read_bytes() + bytes(1 << 16))  # so that compression pays
+        create = [str(cuda_tools / "bin" / "fatbinary"), f"--create={fatbin}", "-64", "--compress-mode=size"]
+        capture([*create, f"--image3=kind=elf,sm={says},file={cubin}"])
+        assert fatbin.stat().st_size < cubin.stat().st_size / 2
+        assert scan_file(fatbin, "k").error.endswith(error)
+        assert bool(scan_file(fatbin, "k").error) == bool(error)
+
+
+def test_a_library_of_two_archs_bears_out_a_claim_and_is_not_only_that(cuda_tools: Path, tmp_path: Path) -> None:
+    images = []
+    for arch in ("120", "121f"):
+        _, cubin = compiled(cuda_tools, tmp_path, arch)
+        images.append(f"--image3=kind=elf,sm={arch},file={cubin}")
+    fatbin = tmp_path / "k.fatbin"
+    capture([str(cuda_tools / "bin" / "fatbinary"), f"--create={fatbin}", "-64", *images])
+    gb10 = parse_arch("12.1f")
+    subject = Subject(scan=scan_path(fatbin), claims={"--claim": gb10})
+    assert findings(subject) == []
+    assert [check.name for check, _ in findings(replace(subject, only=gb10))] == ["only"]
 
 
 def test_the_scanner_runs_as_one_file(cuda_tools: Path, tmp_path: Path) -> None:

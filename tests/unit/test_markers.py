@@ -4,12 +4,18 @@ The cubins are nvcc 13.0.88's, of kernels/moe/swapped_128x32x128.cu; cuobjdump's
 """
 
 import gzip
+import json
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from gb10.build.compiling import UNKEYED, stage_modules
+from gb10.build.contexts import write_tree
+from gb10.host.proc import capture
 from gb10.inside import markers
+from gb10.plan.catalog import ROOT, Catalog
 
 DATA = Path(__file__).parent / "data" / "markers"
 GEMM = {"GemmUniversal": ["QMMA", "UTMALDG"]}
@@ -45,3 +51,12 @@ def test_compressed_code_is_not_taken_for_no_code() -> None:
     entry += (16).to_bytes(8, "little") + bytes(48) + b"\x28\xb5\x2f\xfd" + bytes(12)
     with pytest.raises(markers.CompressedError, match="--no-compress"):
         list(markers.cubins_in_fatbin(entry, 0, len(entry)))
+
+
+def test_it_runs_where_a_compile_stage_lays_it(tmp_path: Path) -> None:
+    """The scripts of a stage lie in /inside, and the modules that markers.py imports in /inside/gb10."""
+    own = Catalog(ROOT).contents
+    write_tree(tmp_path, {**{name: own[name] for name in UNKEYED}, **stage_modules(own)})
+    (tmp_path / "k.cubin").write_bytes(cubin("121f"))
+    told = capture([sys.executable, str(tmp_path / "inside/markers.py"), str(tmp_path / "k.cubin")], cwd=tmp_path)
+    assert json.loads(told) == markers.kernels_of(cubin("121f"))

@@ -2,6 +2,8 @@
 
 import json
 import os
+import random
+import re
 import struct
 from pathlib import Path
 
@@ -127,3 +129,18 @@ def test_a_header_in_x86_code_is_no_fatbin() -> None:
     """Libraries that write fatbins hold magic number, version and size as one constant; code follows, no entry."""
     constant = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 40) + bytes.fromhex("488b45f84889c7e8") * 8
     assert list(units_in(constant, [(0, len(constant))])) == []
+
+
+@pytest.mark.parametrize("path", sorted(path for path in MADE.iterdir() if path.suffix != ".md"), ids=lambda p: p.name)
+def test_mutants_are_read_or_damaged(path: Path) -> None:
+    """Bytes of the headers, the fatbin entries and anywhere else, changed at random; some files are cut."""
+    whole, chance = path.read_bytes(), random.Random(path.name)  # noqa: S311 - the same mutants every time
+    starts = [0, *(match.start() for match in re.finditer(rb"\x50\xed\x55\xba|\x7fELF", whole))]
+    for _ in range(500):
+        mutant = bytearray(whole)
+        for _ in range(chance.randint(1, 8)):
+            near = chance.choice(starts) + chance.randrange(160)
+            at = min(chance.choice((near, chance.randrange(len(whole)))), len(whole) - 1)
+            mutant[at] = chance.choice((0, 1, 0xFF, chance.randrange(256)))
+        found = scan_buffer(bytes(mutant[: chance.choice((len(whole), chance.randrange(len(whole))))]), "k")
+        assert bool(found.error) == (found.kind == "damaged")

@@ -9,11 +9,13 @@ from rich.console import Console
 
 from gb10.errors import UsageError, VerifyError
 from gb10.inside.scan import Binary, Scan, Unit
-from gb10.proof.claims import check_claim, check_declared, refuse
+from gb10.proof.check import Subject
+from gb10.proof.checking import findings, prove
 from gb10.proof.fit import Fit, code_fit, judge, judge_binary, merge_layers
-from gb10.proof.reading import read_markers, read_scan, scan_path
-from gb10.proof.report import document, render_table
-from gb10.recipe.arch import Arch, parse_arch
+from gb10.proof.reading import read_scan, scan_path
+from gb10.proof.report import document, render_summary, render_table
+from gb10.proof.wheel_manifest import Manifest
+from gb10.recipe.arch import Arch
 
 MADE = Path(__file__).parent / "data" / "scan"
 GB10 = Arch("12.1", "f")
@@ -79,54 +81,6 @@ def test_a_later_layer_hides_an_earlier_one() -> None:
     assert merge_layers("image", [scan_of(low, binary("a.so")), scan_of(high)]).binaries == (binary("a.so"), high)
 
 
-@pytest.mark.parametrize(
-    ("module", "found"),
-    [
-        (binary("lib/k.so", (1, {"sm_120": 1})), "sm_120 x1"),
-        (binary("lib/k.so", (1, {"sm_121f": 1, "sm_120f": 1})), "sm_120f x1, sm_121f x1"),
-        (binary("lib/k.so", (3, {"sm_121f": 1}), (2, {"compute_121f": 1})), "2 units without any cubin"),
-        (binary("lib/k.so"), "no GPU code"),
-        (binary("lib/k.so", error="cut short"), "damaged: cut short"),
-        (binary("lib/other.so"), "no such file"),
-    ],
-)
-def test_a_module_that_is_not_what_it_declares(module: Binary, found: str) -> None:
-    [problem] = check_declared({"k.so": ["sm_121f"]}, [scan_of(module)])
-    assert problem.found == found
-
-
-def test_a_module_that_is_what_it_declares() -> None:
-    good = binary("lib/k.so", (3, {"sm_121f": 1, "compute_121f": 1}))
-    assert check_declared({"k.so": ["sm_121f"]}, [scan_of(binary("a.so")), scan_of(good)]) == []
-    assert check_declared({"libk.so": ["sm_121f"]}, [scan_path(MADE)]) == []
-
-
-def test_a_wheel_that_lies_is_caught(tmp_path: Path) -> None:
-    wheel = tmp_path / "vllm-1-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.write(MADE / "compressed.o", "vllm/_C.abi3.so")
-        archive.writestr("vllm/__init__.py", "")
-    (tmp_path / ".vllm-arch").write_text("12.1a\n")
-    [(marker, claimed)] = read_markers(tmp_path).items()
-    [problem] = check_claim(parse_arch(claimed), scan_path(wheel), marker)
-    assert (problem.file, problem.expected) == ("vllm/_C.abi3.so", "sm_121a, as .vllm-arch claims")
-    assert problem.found == "compute_120f x1, sm_120f x1"
-    assert check_claim(Arch("12.0", "f"), scan_path(tmp_path), "a tag") == []
-    assert check_claim(GB10, scan_of(binary("a.so")), "a tag")[0].found == "no GPU code"
-
-
-def test_the_error_says_file_expected_and_found() -> None:
-    problems = check_declared({"k.so": ["sm_121f"]}, [scan_of(binary("lib/k.so", (1, {"sm_120": 1})))])
-    with pytest.raises(VerifyError) as caught:
-        refuse(problems)
-    assert str(caught.value) == (
-        "error: 1 file does not hold the GPU code that it should\n"
-        "  lib/k.so\n    expected sm_121f\n    found    sm_120 x1\n"
-        "hint: rebuild it (wheels --rebuild-NAME); if the declaration is wrong, correct that"
-    )
-    refuse([])
-
-
 def test_wheels_in_a_directory_are_looked_into(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "k.whl", "w") as archive:
         archive.write(MADE / "libk.so", "k/libk.so")
@@ -163,8 +117,32 @@ def test_the_report() -> None:
     with console.capture() as captured:
         console.print(render_table(verdict))
     assert all(words in captured.get() for words in ("libk.so", "sm_121f x2", "native", "cannot be launched"))
-    report = document(verdict, check_declared({"libk.so": ["sm_121a"]}, [scan_path(MADE)]))
+    declared = Manifest(file="manifest.json", arch="sm_121a", modules={"libk.so": ["sm_121a"]})
+    report = document(verdict, findings(Subject(scan=scan_path(MADE), manifests=[declared])))
     assert (report["schema"], report["arch"], report["counts"]["damaged"]) == ("gb10/verify/v1", "12.1f", 0)
     [library] = [item for item in json.loads(json.dumps(report))["binaries"] if item["path"] == "libk.so"]
     assert (library["fit"], library["codes"], library["units"]["native"]) == ("native", {"sm_121f": 2}, 2)
-    assert report["problems"] == [{"file": "libk.so", "expected": "sm_121a", "found": "sm_121f x2"}]
+    assert report["problems"] == [
+        {"check": "declared", "file": "libk.so", "expected": "sm_121a", "found": "sm_121f x2"}
+    ]
+
+
+def test_the_summary_names_what_cannot_be_launched() -> None:
+    foreign = [binary(f"lib/k{number}.so", (1, {"sm_90a": 1})) for number in range(14)]
+    text = str(render_summary(judge(scan_of(*foreign, binary("cut.so", error="cut")), GB10)))
+    assert "k0.so, k1.so" in text
+    assert text.splitlines()[0].endswith("and 2 more")
+    assert text.splitlines()[1].endswith("unreadable: cut.so")
+
+
+def test_no_name_of_a_file_reaches_the_terminal_as_it_is() -> None:
+    odd = binary("\x1b]0;evil\x07\x9b2J\n\udc80.so", error="\x1b[2J")
+    console = Console(width=200, force_terminal=True, no_color=True)
+    with console.capture() as captured:
+        console.print(render_table(judge(Scan(root="\x1b[1m", binaries=(odd,)), GB10)))
+    shown = captured.get()
+    assert "\\x1b]0;evil\\x07\\x9b2J\\n\\udc80.so" in shown
+    assert not any(control in shown for control in ("\x1b]", "\x1b[2J", "\x07", "\x9b", "\udc80"))
+    with pytest.raises(VerifyError) as caught:
+        prove(Subject(scan=Scan(root="r", binaries=(odd,))))
+    assert all(one.isprintable() for line in str(caught.value).splitlines() for one in line)

@@ -1,0 +1,77 @@
+"""One check of a wheel or an image: what it looks at, what it may find, what its module offers. Pure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from gb10.inside.scan import Binary, Scan
+from gb10.proof.wheel_manifest import Manifest
+from gb10.recipe.arch import Arch
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subject:
+    """What is proven: the scan, the manifests of wheels that were compiled here, and what was claimed."""
+
+    scan: Scan
+    manifests: Sequence[Manifest] = ()
+    claims: Mapping[str, Arch] = field(default_factory=dict)
+    """Who claims it (``--claim``, the marker ``.vllm-arch``), and the arch that all GPU code then must include."""
+    only: Arch | None = None
+
+    @property
+    def declared(self) -> dict[str, Sequence[str]]:
+        """The end of a module's path -> the cubins that it must hold."""
+        return {file: cubins for manifest in self.manifests for file, cubins in manifest.modules.items()}
+
+    def named(self, file: str) -> list[Binary]:
+        """The binaries whose path ends with a declared one: a layer has it below a folder, a wheel at the top."""
+        return [binary for binary in self.scan.binaries if f"/{binary.path}".endswith(f"/{file}")]
+
+    @property
+    def undeclared(self) -> list[Binary]:
+        """The binaries with GPU code that no manifest declares."""
+        declared = {binary.path for file in self.declared for binary in self.named(file)}
+        return [binary for binary in self.scan.binaries if binary.codes and binary.path not in declared]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """One file that is not what it should be."""
+
+    file: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{printable(self.file)}\n  expected {self.expected}\n  found    {printable(self.found)}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Check:
+    """What a module of checks/ offers as ``CHECK``: its name, what it reads, when it fails, and what to do then."""
+
+    name: str
+    reads: str
+    fails: str
+    hint: str
+    judge: Callable[[Subject], list[Problem]]
+
+
+def described(binary: Binary) -> str:
+    """``sm_120 x50, compute_80 x19``, or why that is unknown."""
+    return f"{binary.kind}: {binary.error}" if binary.error else counted(binary.codes) or "no GPU code"
+
+
+def counted(codes: Mapping[str, int]) -> str:
+    """``sm_120 x50, compute_80 x19``."""
+    return ", ".join(f"{code} x{count}" for code, count in codes.items())
+
+
+def sass(codes: Mapping[str, int]) -> set[str]:
+    """The codes that a GPU runs as they are."""
+    return {code for code in codes if code.startswith("sm_")}
+
+
+def printable(text: str) -> str:
+    """Text of a file that we did not write, as a terminal may show it: control characters are spelt out."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -1,0 +1,1 @@
+"""The checks of a wheel or an image, one module each; ``CHECK`` is found by listing this folder."""
