@@ -1,11 +1,17 @@
 """What holds for every test: unit and golden tests touch no network."""
 
+import os
 import signal
 import socket
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
+Deep = Callable[[int, str, bytes], Path]
 MAY_CONNECT = ("integration", "e2e", "gpu")
 
 
@@ -27,3 +33,27 @@ def _no_network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket.socket, "connect_ex", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+@pytest.fixture
+def deep() -> Iterator[Deep]:
+    """Makes so many folders of a name within each other, with a file ``k`` in the last.
+
+    They do not lie in tmp_path: pytest's own removal recurses, fails, and fails again in every later run.
+    """
+    place = Path(tempfile.mkdtemp())
+
+    def make(depth: int, name: str, content: bytes) -> Path:
+        folder = os.open(place, os.O_RDONLY)
+        for inner in ("root", *[name] * depth):
+            os.mkdir(inner, dir_fd=folder)
+            below = os.open(inner, os.O_RDONLY, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        with os.fdopen(os.open("k", os.O_WRONLY | os.O_CREAT, dir_fd=folder), "wb") as file:
+            file.write(content)
+        os.close(folder)
+        return place / "root"
+
+    yield make
+    subprocess.run(["rm", "-rf", str(place)], check=True)

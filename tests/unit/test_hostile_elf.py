@@ -1,14 +1,11 @@
 """Files that were made to cost time or memory: each is read, or called damaged, within its own size."""
 
-import os
 import resource
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +13,7 @@ import pytest
 from gb10.inside import changed
 from gb10.inside.fatbin import BROKEN, CODES
 from gb10.inside.scan import Binary, scan_buffer, scan_tree
+from tests.conftest import Deep
 
 SEGMENT, SECTION = struct.Struct("<IIQQQQQQ"), struct.Struct("<IIQQQQIIQQ")
 DYNAMIC, WHOLE = 2, 1
@@ -116,39 +114,15 @@ def test_a_small_segment_within_a_large_one_hides_nothing() -> None:
     assert scan_buffer(whole, "k").codes == {"compute_80": 1}
 
 
-@pytest.fixture
-def deep() -> Iterator[Path]:
-    """A place for folders that Python's own rmtree cannot remove again, so pytest must not find them."""
-    folder = tempfile.mkdtemp()
-    yield Path(folder) / "deep"
-    subprocess.run(["rm", "-rf", folder], check=True)
-
-
-def nested(root: Path, depth: int, name: str) -> None:
-    """Folders within folders, with an ELF at the end."""
-    root.mkdir()
-    here = os.open(root, os.O_RDONLY)
-    for _ in range(depth):
-        os.mkdir(name, dir_fd=here)
-        inner = os.open(name, os.O_RDONLY, dir_fd=here)
-        os.close(here)
-        here = inner
-    with os.fdopen(os.open("k.so", os.O_WRONLY | os.O_CREAT, dir_fd=here), "wb") as file:
-        file.write(elf())
-    os.close(here)
-
-
-def test_nested_folders_are_walked_without_recursion(deep: Path, tmp_path: Path) -> None:
-    nested(deep, 1500, "d")
-    (found,) = scan_tree(deep).binaries
+def test_nested_folders_are_walked_without_recursion(deep: Deep, tmp_path: Path) -> None:
+    folder = deep(1500, "d", elf())
+    (found,) = scan_tree(folder).binaries
     assert (found.kind, found.path.count("/")) == ("elf", 1500)
-    (tmp_path / "none").mkdir()
-    assert len(changed.scan_changed(tmp_path / "none", deep).binaries) == 1
+    assert len(changed.scan_changed(tmp_path, folder).binaries) == 1
 
 
-def test_a_path_that_is_too_long_is_reported(deep: Path) -> None:
-    nested(deep, 40, "d" * 200)
-    found: tuple[Binary, ...] = scan_tree(deep).binaries
+def test_a_path_that_is_too_long_is_reported(deep: Deep) -> None:
+    found: tuple[Binary, ...] = scan_tree(deep(40, "d" * 200, elf())).binaries
     assert [binary.kind for binary in found] == ["unreadable"]
     assert "File name too long" in found[0].error
 

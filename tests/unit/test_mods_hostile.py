@@ -12,6 +12,7 @@ from gb10.errors import UsageError
 from gb10.mods.files import DEEPEST, MOST, ModFile, files_digest
 from gb10.mods.lint import problems_of
 from gb10.mods.lookup import load_mod
+from tests.conftest import Deep
 
 SCRIPT = b"#!/usr/bin/env bash\ntrue\n"
 CENTRAL = b"PK\x01\x02"
@@ -74,15 +75,8 @@ def test_a_folder_is_held_to_the_same_names(tmp_path: Path) -> None:
     assert "a name that cannot be used" in refusal(tmp_path / "m")
 
 
-def test_folders_without_an_end_are_refused(tmp_path: Path) -> None:
-    folder = os.open(tmp_path, os.O_RDONLY)
-    for _ in range(1200):
-        os.mkdir("m", dir_fd=folder)
-        deeper = os.open("m", os.O_RDONLY, dir_fd=folder)
-        os.close(folder)
-        folder = deeper
-    os.close(folder)
-    assert "a name that cannot be used" in refusal(tmp_path / "m")
+def test_folders_without_an_end_are_refused(deep: Deep) -> None:
+    assert "a name that cannot be used" in refusal(deep(1200, "m", b""))
 
 
 def test_a_fifo_is_refused_and_not_read(tmp_path: Path) -> None:
