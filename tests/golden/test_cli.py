@@ -68,6 +68,8 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) ->
         ("cache-push-help", ["cache", "push", "--help"]),
         ("cache-pull-help", ["cache", "pull", "--help"]),
         ("cache-pull-of-nobody", ["cache", "pull", "me/gb10-wheels"]),
+        ("verify-checks", ["verify", "--checks"]),
+        ("verify-nothing", ["verify", "../nowhere.whl", "--claim"]),
         ("wrong-verb", ["imgae"]),
         ("wrong-option", ["plan", "--arhc", "12.1f"]),
         ("wrong-option-json", ["plan", "--arhc", "12.1f", "--json"]),

@@ -17,7 +17,7 @@ from tests.conftest import Deep
 
 SEGMENT, SECTION = struct.Struct("<IIQQQQQQ"), struct.Struct("<IIQQQQIIQQ")
 DYNAMIC, WHOLE = 2, 1
-MEBIBYTE = 1 << 20
+MEBIBYTE, CUDA_13 = 1 << 20, 65
 SECONDS, BYTES = 5, 64 * MEBIBYTE
 
 
@@ -44,26 +44,29 @@ def overlapping_segments() -> bytes:
     return elf(*[(WHOLE, 0, len(body))] * 4000, body=body)
 
 
-def names_without_end() -> bytes:
-    """A cubin of a hundred thousand sections whose names start in one string that never ends."""
+def names_of_a_mebibyte() -> bytes:
+    """A cubin of 60,000 sections that share one name of a mebibyte."""
     count = 60_000
-    table = SECTION.pack(1, 3, 0, 0, 64, 10, 0, 0, 1, 0) * count
-    return elf(body=table, shoff=64, shnum=count, machine=190).replace(bytes([2, 1, 1, 0]), bytes([2, 1, 1, 65]), 1)
+    table = SECTION.pack(0, 3, 0, 0, 64 + SECTION.size * count, MEBIBYTE, 0, 0, 1, 0) * count
+    whole = bytearray(elf(body=table + b"A" * MEBIBYTE + b"\0", shoff=64, shnum=count, machine=190))
+    whole[7] = CUDA_13
+    return bytes(whole)
 
 
 def cubin_headers() -> bytes:
     """Nothing but headers of cubins, each of which claims all that follows as its sections."""
     one = bytearray(elf(machine=190, shnum=60_000, shoff=64))
-    one[7] = 65
+    one[7] = CUDA_13
     return elf((WHOLE, 0, MEBIBYTE), body=bytes(one) * (MEBIBYTE // len(one)))
 
 
 def symbol_versions() -> bytes:
-    """Versions of versions that lead back to themselves."""
-    tags = [(5, 0), (0x6FFFFFFE, 512), (0x6FFFFFFF, 1 << 40), (0, 0)]
+    """8 KB, in which hundreds of libraries want 65,535 versions each, all of them the same one."""
+    tags = [(5, 0), (0x6FFFFFFE, 512), (0x6FFFFFFF, 400), (0, 0)]
     table = b"".join(struct.pack("<QQ", *tag) for tag in tags)
-    body = table.ljust(512 - 176, b"\0") + struct.pack("<HHIII", 1, 65535, 1, 0, 0x10) + bytes(7000)
-    return elf((WHOLE, 0, 7000), (DYNAMIC, 176, 64), body=body)
+    wanted = b"".join(struct.pack("<HHIII", 1, 65535, 1, 7400 - at, 16) for at in range(512, 512 + 16 * 400, 16))
+    body = (table.ljust(512 - 176, b"\0") + wanted).ljust(8000, b"\0")
+    return elf((WHOLE, 0, 8000), (DYNAMIC, 176, 64), body=body)
 
 
 def dynamic_entries() -> bytes:
@@ -80,7 +83,7 @@ def kinds_of_code() -> bytes:
     ("made", "error"),
     [
         (overlapping_segments, ""),
-        (names_without_end, ""),
+        (names_of_a_mebibyte, ""),
         (cubin_headers, f"more than {BROKEN} cubins"),
         (symbol_versions, "symbol versions"),
         (dynamic_entries, "dynamic section"),
@@ -127,7 +130,7 @@ def test_a_path_that_is_too_long_is_reported(deep: Deep) -> None:
     assert "File name too long" in found[0].error
 
 
-@pytest.mark.parametrize("made", [overlapping_segments, cubin_headers, names_without_end])
+@pytest.mark.parametrize("made", [overlapping_segments, cubin_headers, names_of_a_mebibyte])
 def test_a_process_with_little_memory_reads_it(made, tmp_path: Path) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
     (tmp_path / "k.so").write_bytes(made())
     code = f"from gb10.inside.scan import scan_file; print(scan_file({str(tmp_path / 'k.so')!r}, 'k').path)"
