@@ -3,12 +3,13 @@ PYTHON ?= python3
 DEV := $(PYTHON) -m bootstrap -m
 
 .DEFAULT_GOAL := help
-.PHONY: help image test check e2e bench gpu-test format requirements
+.PHONY: help image test check soak e2e bench gpu-test format requirements
 
 help:
 	@echo "make image    the vLLM image for GB10"
 	@echo "make test     everything: lint, types, unit, golden and integration tests"
 	@echo "make check    the fast gates: no network, no container engine"
+	@echo "make soak     an hour of hostile inputs; what breaks a promise is kept in tests/fuzz/found (SECONDS=60 SEED=x)"
 	@echo "make e2e      the whole image, by the command that README names, and its kernels under qemu; other CuTe DSLs"
 	@echo "make bench    what a no-op and a small change cost, side by side with docker (needs the image)"
 	@echo "make gpu-test our kernels against fp64, on a machine with nvcc and a GPU of capability 12.x (or 9.0: see tests/gpu)"
@@ -23,6 +24,9 @@ test: lint
 
 check: lint
 	$(DEV) pytest tests/unit tests/golden
+
+soak:
+	$(PYTHON) -m bootstrap tests/fuzz/soak.py --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
 
 e2e:
 	$(DEV) pytest tests/e2e

@@ -3,13 +3,13 @@
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from gb10.engine.connection import Endpoint, Engine, UnreachableError, probe
 from gb10.errors import EngineError, UsageError
-from gb10.host.proc import background
+from gb10.host.proc import CommandFailedError, background
 
 SOCKET = "/var/run/docker.sock"
 SSH = re.compile(r"(?:ssh://)?(?P<name>(?:[^@/\s:-][^@/\s:]*@)?[^@/\s:-][^@/\s:]*)(?::(?P<port>\d+))?(?P<socket>/\S+)?")
@@ -28,19 +28,24 @@ def reached(host: str) -> Iterator[Engine]:
     found = SSH.fullmatch(host)
     if found is None:
         raise UsageError(f"{host!r} is no node", hint="write user@name, ssh://user@name:PORT, or unix:///path")
-    with TemporaryDirectory(prefix="gb10-") as folder:  # a socket's path has 108 bytes: the store's may be longer
+    # A socket's path has 108 bytes: the store's may be longer.
+    with TemporaryDirectory(prefix="gb10-") as folder, ExitStack() as running:
         local, log = Path(folder, "docker.sock"), Path(folder, "ssh.log")
-        with background(_argv(found, local), log=log) as alive:
-            deadline = time.monotonic() + PATIENCE
-            while not local.exists() and alive() and time.monotonic() < deadline:
-                time.sleep(0.05)
-            if not local.exists():
-                raise EngineError(
-                    f"{host} cannot be reached",
-                    where=log.read_text(encoding="utf-8").strip(),
-                    hint=KEYS.format(name=found["name"]),
-                )
-            yield _asked(host, Endpoint(host=f"unix://{local}", origin=f"node {host}"))
+        try:
+            alive = running.enter_context(background(_argv(found, local), log=log))
+        except CommandFailedError as error:
+            hint = "install it: apt-get install openssh-client"
+            raise EngineError(f"{host} cannot be reached: ssh does not start", where=error.tail, hint=hint) from error
+        deadline = time.monotonic() + PATIENCE
+        while not local.exists() and alive() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        if not local.exists():
+            raise EngineError(
+                f"{host} cannot be reached",
+                where=log.read_text(encoding="utf-8").strip(),
+                hint=KEYS.format(name=found["name"]),
+            )
+        yield _asked(host, Endpoint(host=f"unix://{local}", origin=f"node {host}"))
 
 
 def _argv(found: re.Match[str], local: Path | str) -> list[str]:

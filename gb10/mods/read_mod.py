@@ -50,5 +50,5 @@ def _walk(root: Path) -> Iterator[Path]:
             if path.name in {".git", "__pycache__"}:
                 continue
             yield path
-            if path.is_dir() and not path.is_symlink():
+            if stat.S_ISDIR(path.lstat().st_mode):
                 folders.append(path)

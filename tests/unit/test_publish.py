@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gb10.engine.node import SSH, _argv
+from gb10.engine.node import SSH, _argv, reached
 from gb10.engine.reference import split_digest
 from gb10.engine.registry.transfer import Moves
-from gb10.errors import PublishError, UsageError
+from gb10.errors import EngineError, PublishError, UsageError
 from gb10.ship.publishing import names_in, own_tags
 from gb10.ship.retries import PAUSES, patiently
 from gb10.workshop import Workshop, open_workshop
@@ -128,3 +128,9 @@ def test_how_a_node_is_written(host: str, tail: list[str]) -> None:
 @pytest.mark.parametrize("host", ["-oProxyCommand=x", "me@-x", "a b", ""])
 def test_a_name_cannot_become_an_option_of_ssh(host: str) -> None:
     assert SSH.fullmatch(host) is None
+
+
+def test_a_machine_without_ssh_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(EngineError, match="spark-1 cannot be reached: ssh does not start"), reached("spark-1"):
+        pass

@@ -1,0 +1,264 @@
+"""One fuzzer for each kind of input: real inputs of this repository, how they are changed, and what reads them."""
+
+import json
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from packaging.version import Version
+
+from gb10.inside.scan import scan_buffer
+from gb10.lock.lockfile import check_lock, load_lock, load_recipe
+from gb10.mods.declaration import ModRecord
+from gb10.mods.files import write_files
+from gb10.mods.lookup import load_mod
+from gb10.patches.diff import FileDiff
+from gb10.patches.foreign import apply_foreign, load_foreign
+from gb10.patches.record import Record
+from gb10.patches.source_tree import Changed, open_tree
+from gb10.plan.catalog import ROOT
+from gb10.proof.reading import scan_path
+from gb10.recipe.document import parse_document
+from gb10.recipe.fields import ARCHITECTURES
+from gb10.recipe.model_kernels import model_set
+from gb10.request.kernel_choice import read_config
+from gb10.sources.index.client import project_of
+from gb10.workshop import open_workshop
+from tests.fuzz import mutate
+from tests.fuzz.command_lines import run_command_line, some_command_line
+from tests.fuzz.folders import build_folder, some_folder
+from tests.fuzz.pages import HTML, JSON, read_as
+
+Mutate = Callable[[random.Random], bytes]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fuzzer:
+    """``count`` inputs of a kind are run with the tests; ``make soak`` goes on for as long as it is given."""
+
+    make: Mutate
+    read: Callable[[bytes, Path], None]
+    count: int
+
+    def input(self, seed: str, index: int) -> bytes:
+        """The input of a number: the same for the same seed."""
+        return self.make(random.Random(f"{seed} {index}"))  # noqa: S311 - repeatable on purpose
+
+
+def files(*patterns: str) -> tuple[bytes, ...]:
+    """The repository's own files, in order."""
+    return tuple(path.read_bytes() for pattern in patterns for path in sorted(ROOT.glob(pattern)))
+
+
+YAML_TOKENS: Final = (
+    b"&a ",
+    b"*a",
+    b"!!int ",
+    b"!!python/name:os.system",
+    b"<<: ",
+    b"? ",
+    b"- ",
+    b": ",
+    b"[",
+    b"{",
+    b"|\n",
+    b"\t",
+    b"---\n",
+    b"%YAML 1.1\n",
+    b'"\\UFFFFFFFF"',
+    b'"\\uD800"',
+    b"0x" + b"f" * 40,
+    b"1:59:59.5",
+    b"2026-13-45",
+    b".inf",
+    b"=",
+    b"((((",
+)
+JSON_TOKENS: Final = (b"null", b"[", b"{", b"1e999", b"-0", b'"\\ud800"', b'"\\u0000"', b"9" * 5000, b",", b'"":')
+HTML_TOKENS: Final = (
+    b'<a href="a-1.tar.gz">',
+    b'<base href="file:///">',
+    b"<!--",
+    b"<![foo[",
+    b"<!DOCTYPE",
+    b"&#xFFFFFFFFF;",
+    b"<script>",
+    b'href="https://["',
+    b'href="%00"',
+)
+DIFF_TOKENS: Final = (
+    b"@@ -1,999999999999 +1 @@\n",
+    b"@@ -0,0 +1 @@\n",
+    b"--- a/x\n+++ b/x\n",
+    b"diff --git a/x b/x\n",
+    b"GIT binary patch\n",
+    b"rename from a\n",
+    b"\\ No newline at end of file\n",
+    b"+++ b/../../x\n",
+    b'--- "a/\\303"\n',
+    b"new file mode 120000\n",
+    b"\xff\xfe",
+    b"-",
+    b"+",
+)
+
+
+@lru_cache
+def recipes() -> tuple[bytes, ...]:
+    """Recipes, and the records of mods and patches, each behind the letter of its kind."""
+    kinds = {"R": ("recipes/images/*.yaml",), "M": ("mods/*/mod.yaml",), "P": ("patches/*/*.yaml",)}
+    return tuple(kind.encode() + text for kind, patterns in kinds.items() for text in files(*patterns))
+
+
+def some_document(rng: random.Random) -> bytes:
+    """A YAML document with other values, or other bytes."""
+    if rng.randrange(3):
+        return mutate.of_bytes(rng, recipes(), YAML_TOKENS)
+    chosen = rng.choice(recipes())
+    value = mutate.of_value(rng, yaml.safe_load(chosen[1:]))
+    return chosen[:1] + yaml.safe_dump(value, allow_unicode=False).encode("utf-8", "replace")
+
+
+def read_document(data: bytes, room: Path) -> None:
+    """As what its first letter says."""
+    text = data[1:].decode("utf-8", "replace")
+    if data[:1] == b"M":
+        parse_document(text, ModRecord, where="x.yaml", what="record")
+    elif data[:1] == b"P":
+        parse_document(text, Record, where="x.yaml", what="record")
+    else:
+        (room / "x.yaml").write_bytes(data[1:])
+        load_recipe(room / "x.yaml")
+
+
+@lru_cache
+def locks() -> tuple[bytes, ...]:
+    """The repository's locks, with a few entries of each list."""
+    return tuple(json.dumps(_short(json.loads(text))).encode() for text in files("recipes/images/*.lock.json"))
+
+
+def _short(value: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, dict):
+        return {name: _short(below) for name, below in value.items()}
+    return [_short(below) for below in value[:4]] if isinstance(value, list) else value
+
+
+def read_lock(data: bytes, room: Path) -> None:
+    """The lock, and what its readers ask of each entry."""
+    (room / "x.lock.json").write_bytes(data)
+    lock = load_lock(room / "x.lock.json")
+    for wheels in (*lock.wheels.image.values(), *lock.wheels.tools.values()):
+        for wheel in wheels:
+            assert Version(wheel.version) >= Version("0a0.dev0")
+            assert project_of(wheel.filename)
+    for architecture in ARCHITECTURES:
+        assert (lock.debs.image[architecture], lock.wheels.tools[architecture]) is not None
+    check_lock(load_recipe(ROOT / "recipes/images/vllm.yaml"), lock, Path("x.yaml"))
+
+
+CONFIGS: Final = tuple(
+    json.dumps(config).encode()
+    for config in (
+        {"hidden_size": 4096, "num_attention_heads": 32, "torch_dtype": "bfloat16", "head_dim": 128},
+        {
+            "text_config": {"hidden_size": 2880, "num_attention_heads": 64, "dtype": "bfloat16"},
+            "sliding_window": 128,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "quantization_config": {"quant_method": "mxfp8", "config_groups": {"group_0": {"input_activations": {}}}},
+        },
+        {
+            "torch_dtype": "bfloat16",
+            "num_attention_heads": 128,
+            "kv_lora_rank": 512,
+            "qk_rope_head_dim": 64,
+            "qk_nope_head_dim": 128,
+            "v_head_dim": 128,
+            "index_topk": 2048,
+            "n_routed_experts": 256,
+            "quantization_config": {"quant_algo": "NVFP4", "quantization": {"quant_algo": "FP8"}},
+        },
+    )
+)
+
+
+def read_model(data: bytes, room: Path) -> None:
+    """A folder with a config.json, as ``--for-model`` reads it."""
+    (room / "config.json").write_bytes(data)
+    shop = open_workshop({"HOME": str(room), "GB10_CACHE_DIR": str(room / "store")}, verbosity=-1)
+    model_set(read_config(shop, str(room)), "x", ["0.7.2"])
+
+
+def read_mod_zip(data: bytes, room: Path) -> None:
+    """A mod from a zip, laid out as for a build."""
+    (room / "m.zip").write_bytes(data)
+    write_files(load_mod(room / "m.zip").files, room / "out")
+
+
+def read_mod_folder(data: bytes, room: Path) -> None:
+    """A mod from a folder, laid out as for a build."""
+    build_folder(data, room / "m")
+    write_files(load_mod(room / "m").files, room / "out")
+
+
+@lru_cache
+def binaries() -> tuple[bytes, ...]:
+    """Small ELFs, cubins and fatbins of nvcc's."""
+    return tuple(data for data in files("tests/unit/data/scan/*") if data[:4] in (b"\x7fELF", b"\x50\xed\x55\xba"))
+
+
+def some_binary(rng: random.Random) -> bytes:
+    """An ELF with other bytes, most of them in its headers."""
+    chosen = rng.choice(binaries())
+    head = mutate.of_bytes(rng, (chosen[:200],), (b"\xff" * 8, b"\0" * 8)) if rng.randrange(2) else chosen[:200]
+    return mutate.of_bytes(
+        rng, (head + chosen[200:],), (b"\xff" * 8, b"\0" * 8, b"\x50\xed\x55\xba", b"\x7fELF\x02\x01")
+    )
+
+
+def read_binary(data: bytes, _: Path) -> None:
+    """An ELF, as a scan reads it: damaged is a result."""
+    scan_buffer(data, "x")
+
+
+def read_wheel(data: bytes, room: Path) -> None:
+    """A wheel, as ``verify`` reads it."""
+    (room / "x-1-py3-none-any.whl").write_bytes(data)
+    scan_path(room / "x-1-py3-none-any.whl")
+
+
+def read_patch(data: bytes, room: Path) -> None:
+    """A diff given by hand, on a tree that has the files which it changes, and on one that has none."""
+    (room / "x.patch").write_bytes(data)
+    patch = load_foreign(room / "x.patch", "vllm")
+    for tree in (open_tree(room), Changed(open_tree(room), dict(_before(diff) for diff in patch.diffs))):
+        apply_foreign(patch, tree)
+
+
+def _before(diff: FileDiff) -> tuple[str, bytes]:
+    return diff.path, b"".join(line for hunk in diff.hunks for line in hunk.old)
+
+
+def contents() -> Sequence[bytes]:
+    """What archives hold."""
+    return (b"#!/bin/sh\ntrue\n", *binaries())
+
+
+FUZZERS: Final[Mapping[str, Fuzzer]] = {
+    "yaml": Fuzzer(make=some_document, read=read_document, count=150),
+    "page-json": Fuzzer(make=lambda rng: mutate.of_json(rng, JSON, JSON_TOKENS), read=read_as("json"), count=600),
+    "page-html": Fuzzer(make=lambda rng: mutate.of_bytes(rng, HTML, HTML_TOKENS), read=read_as("html"), count=600),
+    "model": Fuzzer(make=lambda rng: mutate.of_json(rng, CONFIGS, JSON_TOKENS), read=read_model, count=300),
+    "mod-zip": Fuzzer(make=lambda rng: mutate.of_zip(rng, contents(), "run.sh"), read=read_mod_zip, count=300),
+    "mod-folder": Fuzzer(make=some_folder, read=read_mod_folder, count=100),
+    "wheel": Fuzzer(make=lambda rng: mutate.of_zip(rng, contents(), "x/_C.so"), read=read_wheel, count=200),
+    "binary": Fuzzer(make=some_binary, read=read_binary, count=1500),
+    "lock": Fuzzer(make=lambda rng: mutate.of_json(rng, locks(), JSON_TOKENS), read=read_lock, count=400),
+    "patch": Fuzzer(
+        make=lambda rng: mutate.of_bytes(rng, files("patches/*/*.patch"), DIFF_TOKENS), read=read_patch, count=500
+    ),
+    "command-line": Fuzzer(make=some_command_line, read=run_command_line, count=60),
+}
