@@ -19,11 +19,19 @@ help:
 image:
 	./build.py image --engine vllm --arch 12.1f
 
-test: lint
-	$(DEV) pytest
+# Lint and tests side by side, two workers: a file's tests stay together. The ten slowest are listed at the end.
+WORKERS ?= 2
+PYTEST := $(DEV) pytest --numprocesses $(WORKERS) --dist loadgroup
 
-check: lint
-	$(DEV) pytest tests/unit tests/golden
+test: lint
+	$(PYTEST) --durations 10
+
+check:
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint fast
+
+.PHONY: fast
+fast:
+	$(PYTEST) --quiet tests/unit tests/golden
 
 soak:
 	$(PYTHON) -m bootstrap tests/fuzz/soak.py --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))

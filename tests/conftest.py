@@ -15,6 +15,15 @@ Deep = Callable[[int, str, bytes], Path]
 MAY_CONNECT = ("integration", "e2e", "gpu")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that share fixtures of a module stay in one worker; integration tests, which take longest, start first."""
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.name))
+    items.sort(key=lambda item: item.get_closest_marker("integration") is None)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _interruptible() -> None:
     """Ctrl-C reaches the tests' children also where the suite was started in the background, which ignores it."""

@@ -3,6 +3,7 @@
 import calendar
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
@@ -118,21 +119,31 @@ def scan_dockerfile(plan: Plan, reference: str, platform: str, templates: Mappin
 
 
 def _render(templates: Mapping[str, str], name: str, plan: Plan, **values: object) -> str:
+    return (
+        _jinja(tuple(templates.items()))
+        .get_template(name)
+        .render(
+            title=plan.tags[0],
+            key12=plan.key[:12],
+            build=plan.options.build,
+            uv_platform=uv_platform(plan.options.target, glibc(plan.recipe.base.suite)),
+            epoch=epoch(plan),
+            cc=compiler(plan, "gcc"),
+            cxx=compiler(plan, "g++"),
+            **values,
+        )
+    )
+
+
+@lru_cache(maxsize=4)
+def _jinja(templates: tuple[tuple[str, str], ...]) -> Environment:
+    """Compiled templates, kept by their texts: compiling them takes most of the time of a plan."""
     jinja = Environment(
         loader=DictLoader(dict(templates)), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
     jinja.filters["quoted"] = json.dumps
     jinja.filters["json"] = lambda value: json.dumps(list(value))
-    return jinja.get_template(name).render(
-        title=plan.tags[0],
-        key12=plan.key[:12],
-        build=plan.options.build,
-        uv_platform=uv_platform(plan.options.target, glibc(plan.recipe.base.suite)),
-        epoch=epoch(plan),
-        cc=compiler(plan, "gcc"),
-        cxx=compiler(plan, "g++"),
-        **values,
-    )
+    return jinja
 
 
 def compiler(plan: Plan, name: str) -> str:

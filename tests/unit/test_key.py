@@ -48,7 +48,8 @@ def before(inputs: Inputs) -> dict[str, str]:
 
 
 def keys(inputs: Inputs) -> dict[str, str]:
-    return {name: plan_image(*inputs).step(name).key for name in WHEELS}
+    plan = plan_image(*inputs)
+    return {name: plan.step(name).key for name in WHEELS}
 
 
 def locked(part: str, machine: str, name: str) -> Change:

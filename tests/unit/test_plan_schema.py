@@ -8,14 +8,15 @@ import pytest
 
 from gb10.build.estimate import Needs
 from gb10.plan.catalog import ROOT
-from tests.golden.test_render import plan_for
+from tests.golden.small import plan_for
+from tests.golden.test_render import options
 
 SCHEMA = json.loads((ROOT / "docs/schemas/plan-v1.schema.json").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("arch", ["12.1f", "12.1a", "12.0"])
 def test_plans_follow_the_schema(arch: str) -> None:
-    document = json.loads(json.dumps(plan_for(arch).document()))
+    document = json.loads(json.dumps(plan_for(options(arch)).document()))
     jsonschema.validate(document, SCHEMA)
     bundled = {"source": "a", "project": "b", "name": "0001-c", "sha256": "d" * 64, "folder": "3rdparty/a"}
     jsonschema.validate(document | {"patches": [bundled]}, SCHEMA)
@@ -25,7 +26,7 @@ def test_plans_follow_the_schema(arch: str) -> None:
 
 
 def test_the_schema_refuses_what_is_no_plan() -> None:
-    document = plan_for("12.1f").document()
+    document = plan_for(options("12.1f")).document()
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(document | {"key": "short"}, SCHEMA)
     with pytest.raises(jsonschema.ValidationError):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,13 @@ import pytest
 from gb10.inside import room
 
 PEAKS = {"small": 256, "large": 1024}
-COMPILER = """import sys, time
-log = open(sys.argv[1], "a", buffering=1)
-log.write(f"+{sys.argv[2]}\\n"); time.sleep(float(sys.argv[3])); log.write(f"-{sys.argv[2]}\\n")
+COMPILER = """import pathlib, sys, time
+log, end = open(sys.argv[1], "a", buffering=1), pathlib.Path(sys.argv[1]).with_name("end")
+log.write(f"+{sys.argv[2]}\\n")
+time.sleep(float(sys.argv[3]))
+while sys.argv[2] == "small" and not end.exists():
+    time.sleep(0.01)
+log.write(f"-{sys.argv[2]}\\n")
 """
 
 
@@ -41,6 +46,24 @@ def start(opened: Path, family: str, seconds: float) -> subprocess.Popen[bytes]:
     )
 
 
+def until(true: Callable[[], bool]) -> None:
+    """Wait for something that the compilers do; fail when it does not happen."""
+    deadline = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def held(path: Path) -> bool:
+    """Whether somebody holds the lock of a file: the one that waits for memory."""
+    if not path.exists():
+        return False
+    found = room.locked(path)
+    if found is not None:
+        os.close(found)
+    return found is None
+
+
 def at_once(log: str) -> list[int]:
     """MiB in use after each line of the compilers' log."""
     used, found = 0, []
@@ -51,7 +74,8 @@ def at_once(log: str) -> list[int]:
 
 
 def test_together_they_never_need_more_than_there_is(opened: Path) -> None:
-    started = [start(opened, family, 0.4) for family in ("large", "small", "small", "other", "large", "small")]
+    (opened / "end").touch()
+    started = [start(opened, family, 0.1) for family in ("large", "small", "small", "other", "large", "small")]
     assert [child.wait() for child in started] == [0] * 6
     used = at_once((opened / "log").read_text())
     assert len(used) == 12
@@ -60,17 +84,20 @@ def test_together_they_never_need_more_than_there_is(opened: Path) -> None:
 
 
 def test_small_ones_run_at_the_same_time(opened: Path) -> None:
-    started = [start(opened, "small", 2) for _ in range(4)]
+    """Each ends only when all of them have started."""
+    started = [start(opened, "small", 0) for _ in range(4)]
+    until(lambda: (opened / "log").exists() and (opened / "log").read_text().count("+") == 4)
+    (opened / "end").touch()
     assert [child.wait() for child in started] == [0] * 4
     assert max(at_once((opened / "log").read_text())) == 1024
 
 
 def test_what_a_killed_compiler_held_is_free_again(opened: Path) -> None:
     first = start(opened, "large", 60)
-    while not (opened / "log").exists():
-        time.sleep(0.05)
+    (opened / "end").touch()
+    until((opened / "log").exists)
     second = start(opened, "small", 0)
-    time.sleep(0.5)
+    until(lambda: held(opened / "room/turn"))
     assert second.poll() is None
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
@@ -107,7 +134,8 @@ def test_what_runs_elsewhere_counts(opened: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_more_than_there_is_runs_alone(opened: Path) -> None:
     (opened / "room/peaks.json").write_text(json.dumps({"peaks": {"large": 10**6, "small": 256}, "other": 1}))
-    started = [start(opened, family, 0.2) for family in ("large", "small", "large")]
+    (opened / "end").touch()
+    started = [start(opened, family, 0.1) for family in ("large", "small", "large")]
     assert [child.wait(timeout=20) for child in started] == [0] * 3
     log = (opened / "log").read_text().splitlines()
     assert all(log[at + 1] == "-large" for at, line in enumerate(log) if line == "+large")

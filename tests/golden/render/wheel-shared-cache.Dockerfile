@@ -1,14 +1,14 @@
-# flashinfer-jit-cache 12.1f, key <key>: rendered by gb10, do not edit
+# jit-cache 12.1f, key <key>: rendered by gb10, do not edit
 FROM --platform=linux/amd64 scratch AS base-build
 ADD base-build.tar /
 
 FROM base-build AS tools
 RUN --network=none --mount=type=bind,from=tools-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out / --epoch 1795305600
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out / --epoch 1767312000
 
 FROM tools AS target
 RUN --network=none --mount=type=bind,from=target-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /target --epoch 1795305600 --platform aarch64-manylinux_2_39 --no-compile
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /target --epoch 1767312000 --platform aarch64-manylinux_2_39 --no-compile
 
 FROM tools AS compile
 ARG REBUILD=""

@@ -1,33 +1,35 @@
-# flashinfer-jit-cache 12.1a, key <key>: rendered by gb10, do not edit
-FROM --platform=linux/amd64 scratch AS base-build
+# kernels 12.1, key <key>: rendered by gb10, do not edit
+FROM --platform=linux/arm64 scratch AS base-build
 ADD base-build.tar /
 
 FROM base-build AS tools
 RUN --network=none --mount=type=bind,from=tools-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out / --epoch 1795305600
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out / --epoch 1767312000
 
 FROM tools AS target
 RUN --network=none --mount=type=bind,from=target-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /target --epoch 1795305600 --platform aarch64-manylinux_2_39 --no-compile
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /target --epoch 1767312000 --platform aarch64-manylinux_2_39 --no-compile
 
 FROM tools AS compile
 ARG REBUILD=""
 ARG SITE=usr/local/lib/python3.13/dist-packages
 RUN --network=none --mount=type=bind,from=target,source=/target,target=/target \
     --mount=type=bind,source=inside,target=/inside --mount=type=bind,source=kernels.json,target=/kernels.json \
+    --mount=type=bind,source=units/few,target=/units \
     --mount=type=bind,from=source,target=/archives/source \
     --mount=type=cache,id=gb10-ccache-aarch64,target=/ccache <<'COMPILE'
 set -eux
 mkdir /source
 tar --extract --file /archives/source/*.tar* --directory /source --strip-components 1
-python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc aarch64-linux-gnu-gcc
+python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc gcc
 export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
 python3 /inside/room.py --open /room --peaks /inside/peaks.json
 export GB10_CCACHE=/room/ccache
 [ -z "$REBUILD" ] || export CCACHE_RECACHE=1
-python3 /inside/aot.py --source /source --kernels /kernels.json --arch 12.1a --cuda-home /cuda --cxx aarch64-linux-gnu-g++ \
+python3 /inside/extension.py --units /units --kernels /kernels.json --cutlass /source/3rdparty/cutlass \
+    --torch /target/$SITE/torch --arch 12.1a -gencode=arch=compute_121a,code=sm_121a --cuda-home /cuda --cxx g++ \
     --work /build --out /built --jobs 2
-python3 /inside/pack_wheel.py --built /built --key <key> --machine aarch64 --epoch 315532800 --out /wheel
+python3 /inside/pack_extension.py --built /built --key <key> --machine aarch64 --epoch 315532800 --out /wheel
 cp /built/manifest.json /build/measured.json /wheel/
 ccache --show-stats
 COMPILE

@@ -1,21 +1,21 @@
-# vllm 12.1f, key <key>: rendered by gb10, do not edit
+# small 12.1f, key <key>: rendered by gb10, do not edit
 FROM --platform=linux/amd64 scratch AS base-build
 ADD base-build.tar /
 
 FROM base-build AS tools
 RUN --network=none --mount=type=bind,from=tools-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out / --epoch 1795305600
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out / --epoch 1767312000
 
 FROM tools AS target
 RUN --network=none --mount=type=bind,from=target-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /target --epoch 1795305600 --platform aarch64-manylinux_2_39 --no-compile
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /target --epoch 1767312000 --platform aarch64-manylinux_2_39 --no-compile
 
 FROM scratch AS base
 ADD base-image.tar /out/
 
 FROM tools AS own-tools
 RUN --network=none --mount=type=bind,from=own-tools-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
-    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out / --epoch 1795305600
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out / --epoch 1767312000
 
 FROM own-tools AS compile
 ARG REBUILD=""
@@ -39,12 +39,12 @@ export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED
 python3 /inside/room.py --open /room --peaks /inside/peaks.json
 export GB10_CCACHE=/room/ccache
 [ -z "$REBUILD" ] || export CCACHE_RECACHE=1
-python3 /inside/cmake_targets.py --source /source --targets _C_one,_C_two --wheel vllm \
+python3 /inside/cmake_targets.py --source /source --targets _C_one,_C_two --wheel small \
     --cutlass /cutlass/3rdparty/cutlass \
-    --accepted v4.7.1 \
+    --accepted v1.0.0 \
     --torch /target/$SITE/torch --python /python --arch 12.1f --cuda-home /cuda --cc aarch64-linux-gnu-gcc --cxx aarch64-linux-gnu-g++ \
     --machine aarch64 --work /build --out /built --jobs 2
-python3 /inside/pack_targets.py --built /built --project vllm --version 0.33.0 \
+python3 /inside/pack_targets.py --built /built --project small --version 1.2.3 \
     --key <key> --machine aarch64 --epoch 315532800 --out /wheel
 cp /built/manifest.json /build/measured.json /wheel/
 ccache --show-stats
