@@ -5,9 +5,33 @@ from pathlib import Path
 
 import pytest
 
-from gb10.host.store import open_store
+from gb10.host.store import Store, open_store
+from tests.integration import own_store
 from tests.integration.debian_git import unpack_git
 from tests.integration.pinned import pinned
+
+STORE = pytest.StashKey[tuple[dict[str, str], Store]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Each process that runs tests gets a store and an engine of its own, before a test module reads the environment.
+
+    The process that only hands tests out to workers runs none.
+    """
+    worker = getattr(config, "workerinput", {}).get("workerid")
+    if config.option.collectonly or (config.getoption("numprocesses", None) and worker is None):
+        return
+    user = dict(os.environ)
+    config.stash[STORE] = user, own_store.claim(user, worker or "alone")
+    for name in ("DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY"):
+        os.environ.pop(name, None)
+    os.environ.update(own_store.variables(user, config.stash[STORE][1]))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The engine ends, and the store goes."""
+    if STORE in config.stash:
+        own_store.release(*config.stash[STORE])
 
 
 @pytest.fixture(scope="session")

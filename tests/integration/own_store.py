@@ -1,0 +1,98 @@
+"""The store of a test run: its own, gone afterwards. What is named by a hash and never changes is kept between runs.
+
+``GB10_TEST_STORE``, else ``$XDG_CACHE_HOME/gb10-tests``, has a room ``kept`` and a folder for each worker that runs.
+The user's store is read for downloads alone, and each of them is checked before it is linked.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from gb10.engine.embedded.daemon import Place, down
+from gb10.host.store import Store, file_sha256, open_store, store_root
+
+KEPT: Final = ("downloads", "environments", "cuda-tools", "cmake", "trees", "emulators", "rootfss")
+"""Rooms of entries that are whole or absent, and the same for everybody who has the key."""
+PROGRAMS: Final = re.compile(r"[0-9a-f]{16}|packages\.json|skopeo-\w+")
+"""Of the engine's room: the programs, and which they are."""
+DOCKER_SOCKET: Final = Path("/var/run/docker.sock")
+
+
+def base(env: Mapping[str, str]) -> Path:
+    """Where test runs keep their files."""
+    if env.get("GB10_TEST_STORE"):
+        return Path(env["GB10_TEST_STORE"])
+    return Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache") / "gb10-tests"
+
+
+def claim(env: Mapping[str, str], worker: str) -> Store:
+    """A fresh store for this worker, with what earlier runs kept; runs that were killed are cleared first."""
+    home = base(env)
+    for left in home.glob("run-*"):
+        if not Path("/proc", left.name.split("-")[1]).exists():
+            _clear(Store(left))
+    store = open_store({"GB10_CACHE_DIR": str(home / f"run-{os.getpid()}-{worker}")})
+    keep_verified(store_root(env) / "downloads", home / "kept/downloads")
+    for entry in _entries(home / "kept"):
+        _link(home / "kept" / entry, store.root / entry)
+    return store
+
+
+def release(env: Mapping[str, str], store: Store) -> None:
+    """End the worker's engine, keep what has a hash for a name, remove all else."""
+    down(store)
+    keep_verified(store.root / "downloads", base(env) / "kept/downloads")
+    for entry in _entries(store.root):
+        if entry.parts[0] != "downloads":
+            _link(store.root / entry, base(env) / "kept" / entry)
+    _clear(store)
+
+
+def variables(env: Mapping[str, str], store: Store) -> dict[str, str]:
+    """What leads the tool to this store, and, where the machine has a Docker, away from that."""
+    docker = DOCKER_SOCKET.exists() or any(name in env for name in ("DOCKER_HOST", "DOCKER_CONTEXT"))
+    own = {"DOCKER_HOST": Place(store).endpoint.host} if docker else {}
+    return {"GB10_CACHE_DIR": str(store.root), **own}
+
+
+def keep_verified(downloads: Path, kept: Path) -> None:
+    """Link each download that has the sha256 that its folder names."""
+    for entry in downloads.iterdir() if downloads.is_dir() else ():
+        for path in entry.iterdir() if not (kept / entry.name).exists() else ():
+            with suppress(OSError):  # another file system, or a file that its owner removes just now
+                if file_sha256(path) == entry.name:
+                    _link(entry, kept / entry.name)
+
+
+def _entries(root: Path) -> list[Path]:
+    """What is kept of a store, relative to it; links come after what they lead to."""
+    found = [path for room in KEPT for path in (root / room).glob("[!.]*")]
+    found += [path for path in (root / "engine").glob("*") if PROGRAMS.fullmatch(path.name)]
+    return [path.relative_to(root) for path in sorted(found, key=lambda path: (path.is_symlink(), path.is_file()))]
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same entry at another place, by hard links; whole or absent."""
+    if target.exists() or target.is_symlink():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = target.with_name(f".{target.name}.{os.getpid()}")
+    if source.is_symlink():
+        aside.symlink_to(source.readlink())
+    elif source.is_dir():
+        shutil.copytree(source, aside, symlinks=True, copy_function=os.link)
+    else:
+        aside.hardlink_to(source)
+    try:
+        aside.rename(target)
+    except OSError:  # another worker was faster
+        shutil.rmtree(aside)
+
+
+def _clear(store: Store) -> None:
+    down(store)
+    shutil.rmtree(store.root)
