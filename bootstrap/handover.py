@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from bootstrap.environment import CHECKOUT, environment, is_inside
 from gb10.errors import Gb10Error, interrupted
 from gb10.host.config import with_cache_dir
+from gb10.host.ending import end_as_by_ctrl_c
 from gb10.host.store import open_store, store_root
 
 
@@ -22,13 +22,6 @@ def run(script: str, argv: Sequence[str]) -> int:
     from gb10.cli import main  # noqa: PLC0415 - what it imports exists only inside the environment
 
     return main(argv)
-
-
-def end_as_by_ctrl_c() -> None:
-    """Let ``kill`` and a closed terminal interrupt as Ctrl-C does, unless whoever started this ignores them (nohup)."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
 
 
 def enter(lock: Path, argv: Sequence[str]) -> int:

@@ -11,6 +11,7 @@ from gb10.build.costs import asked_jobs
 from gb10.build.shared_cache import shared_cache
 from gb10.engine.connection import Engine
 from gb10.errors import BuildError, UsageError
+from gb10.host.data_root import is_installed
 from gb10.host.store import file_sha256, is_sealed, seal
 from gb10.plan.compiles import compile_files
 from gb10.plan.inputs import wheel_inputs
@@ -171,7 +172,9 @@ def _idle(plan: Plan, name: str) -> str:
 
 
 def show_in_checkout(shop: Workshop, wheel: Wheel) -> None:
-    """Link the wheel into the checkout's ``wheels/``; said when the checkout is read-only."""
+    """Link the wheel into the checkout's ``wheels/``; said when it is read-only. An installed package gets none."""
+    if is_installed(shop.catalog.root):
+        return
     view = shop.catalog.root / "wheels"
     link = view / wheel.path.name
     try:

@@ -54,7 +54,7 @@ def _run(arguments: Sequence[str]) -> int:
     from gb10.cli.wrong_usage import usage_error  # noqa: PLC0415 - loaded with the verbs
 
     try:
-        outcome = app(args=respelled(arguments), prog_name="build.py", standalone_mode=False)
+        outcome = app(args=respelled(arguments), prog_name=program_name(sys.argv[0]), standalone_mode=False)
         sys.stdout.flush()
     except NoArgsIsHelpError as error:
         error.show()
@@ -68,6 +68,11 @@ def _run(arguments: Sequence[str]) -> int:
     if outcome == INTERRUPTED:  # Typer turns Ctrl-C into this
         return interrupted()
     return outcome if isinstance(outcome, int) else 0
+
+
+def program_name(started: str) -> str:
+    """The name that usage lines and shell completion have: that of the installed command, or of the checkout's."""
+    return "gb10" if started.rpartition("/")[2] == "gb10" else "build.py"
 
 
 def report(error: Gb10Error, *, as_json: bool) -> int:

@@ -1,14 +1,12 @@
 """Options with a closed set of values, and how a shell completes them; light, so that completion is quick."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gb10.host.data_root import ROOT
 from gb10.recipe.arch import PLATFORMS
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def completer(values: Callable[[], list[str]]) -> Callable[[str], list[str]]:

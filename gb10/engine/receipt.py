@@ -15,8 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-READ = ("gb10", "templates", "recipes", "patches", "kernels")
+from gb10.host.data_root import ROOT, package_of
+
+READ = ("templates", "recipes", "patches", "kernels")
 CHOICES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "GB10_CACHE_DIR")
 OTHER_WORK = (
     "--cache-to",
@@ -75,11 +76,11 @@ def receipt_path(store: Path, arguments: Sequence[str], env: Mapping[str, str], 
 
 def _files() -> list[Path]:
     found = []
-    for name in READ:
-        for folder, folders, names in os.walk(CHECKOUT / name):
+    for top in (package_of(ROOT), *(ROOT / name for name in READ)):
+        for folder, folders, names in os.walk(top):
             folders[:] = sorted(one for one in folders if one != "__pycache__")
             found += [Path(folder) / one for one in sorted(names)]
-    return [*found, CHECKOUT / "requirements.lock"]
+    return [*found, ROOT / "requirements.lock"]
 
 
 def read_receipt(path: Path) -> Receipt | None:

@@ -7,10 +7,11 @@ from functools import cached_property
 from pathlib import Path
 
 from gb10.errors import UsageError
+from gb10.host.data_root import ROOT, package_of
 from gb10.plan.values import Toolkit
 from gb10.recipe.kernel_sets import read_sets
 
-ROOT = Path(__file__).resolve().parents[2]
+__all__ = ["ROOT", "Catalog", "tree_digest"]
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Catalog:
     def contents(self) -> Mapping[str, bytes]:
         """Content of every file that a key may cover, by the name that the plan uses for it."""
         rooms = {
-            **{f"{room}/": self.root / "gb10" / room for room in ("inside", "rootfs", "patches", "sources/debian")},
+            **{f"{room}/": package_of(self.root) / room for room in ("inside", "rootfs", "patches", "sources/debian")},
             "kernels/": self.root / "recipes/kernels",
             "units/": self.root / "kernels",
             "benches/": self.root / "benches",

@@ -40,10 +40,8 @@ def copy_checkout(target: Path, *, lock: str) -> Path:
     (target / "gb10/host").mkdir()
     for name in (
         "build.py",
-        *(
-            f"gb10/{module}.py"
-            for module in ("__init__", "errors", "host/__init__", "host/config", "host/proc", "host/store")
-        ),
+        *(f"gb10/{module}.py" for module in ("__init__", "errors")),
+        *(f"gb10/host/{module}.py" for module in ("__init__", "config", "ending", "proc", "store")),
     ):
         shutil.copy(CHECKOUT / name, target / name)
     (target / "gb10/cli/__init__.py").write_text(SMALL_CLI)

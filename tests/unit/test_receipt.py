@@ -45,7 +45,7 @@ def test_every_option_that_reads_files_of_the_users_has_no_receipt() -> None:
 
 
 def test_every_folder_of_the_plan_is_in_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receipt, "CHECKOUT", tmp_path)
+    monkeypatch.setattr(receipt, "ROOT", tmp_path)
     paths = {receipt_path(tmp_path, BASE, {}, ())}
     for name in ("gb10/a.py", "templates/a.j2", "recipes/images/a.yaml", "patches/vllm/0001-a.patch"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

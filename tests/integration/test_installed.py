@@ -1,0 +1,99 @@
+"""The installed package: built as users build it, in an environment of its own, far from any checkout."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bootstrap.install import PIP
+from gb10 import __version__
+from gb10.build.wheel_build import Wheel, show_in_checkout
+from gb10.host.proc import capture
+from gb10.host.talk import Talk
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.workshop import Workshop, open_workshop
+from tests.integration.nodes import build_py
+
+pytestmark = pytest.mark.integration
+NEEDED = ("LICENSE", "NOTICE", "README.md", "benches", "gb10", "kernels", "mods", "patches", "recipes", "templates")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the package; what the package needs comes from the environment of these tests."""
+    folder = tmp_path_factory.mktemp("installed")
+    for name in (*NEEDED, "pyproject.toml"):
+        copied(ROOT / name, folder / "source" / name)
+    venv.create(folder / "venv", symlinks=True)
+    pip = [str(folder / "venv/bin/python"), "-I", str(PIP / "pip"), "install", "--quiet", "--no-deps"]
+    capture([*pip, str(folder / "source")], env=os.environ)
+    packages = next((folder / "venv/lib").glob("python3.*/site-packages"))
+    ours = next(Path(sys.prefix, "lib").glob("python3.*/site-packages"))
+    (packages / "needed.pth").write_text(f"{ours}\n", encoding="utf-8")
+    return folder / "venv"
+
+
+def copied(path: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir():
+        shutil.copytree(path, target, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copyfile(path, target)
+
+
+def gb10(site: Path, *arguments: str) -> str:
+    return capture([str(site / "bin/gb10"), *arguments], env=os.environ, cwd=site)
+
+
+def test_it_says_its_version_under_its_own_name(site: Path) -> None:
+    assert gb10(site, "--version").startswith(f"gb10 {__version__} ")
+    assert gb10(site, "plan", "--help").startswith("Usage: gb10 plan ")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--engine", "sglang", "--mod", "moe-configs"], ["--targets", "all"]])
+def test_it_plans_the_same_keys_as_the_checkout(site: Path, arguments: list[str]) -> None:
+    installed, own = (json.loads(text) for text in plans(site, arguments))
+    assert keys(installed) == keys(own)
+    assert installed["tags"] == own["tags"]
+
+
+def plans(site: Path, arguments: list[str]) -> tuple[str, str]:
+    command = ["plan", "--json", *arguments]
+    return gb10(site, *command), build_py(*command, env=dict(os.environ))
+
+
+def keys(plan: dict[str, Any]) -> dict[str, str]:
+    return {"plan": plan["key"], **{step["name"]: step["key"] for step in plan["steps"]}}
+
+
+def test_it_completes_the_names_of_its_mods(site: Path) -> None:
+    env = {**os.environ, "COMP_WORDS": "gb10 image --mod moe", "COMP_CWORD": "3", "_GB10_COMPLETE": "complete_bash"}
+    assert "moe-configs" in capture([str(site / "bin/gb10")], env=env)
+
+
+def test_a_compiled_wheel_is_not_linked_into_it(site: Path, tmp_path: Path) -> None:
+    real = open_workshop(os.environ, verbosity=-1)
+    root = next(site.glob("lib/python3.*/site-packages/gb10/_data"))
+    shop = Workshop(env=real.env, store=real.store, talk=Talk({}, verbosity=-1), catalog=Catalog(root))
+    show_in_checkout(shop, Wheel(name="a", key="k", path=tmp_path / "a.whl", sha256="0" * 64, hit=False))
+    assert not (root / "wheels").exists()
+
+
+def test_it_ends_by_sigterm_as_by_ctrl_c(site: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "gb10/config.toml"
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
+    with (
+        subprocess.Popen([str(site / "bin/gb10"), "config", "show"], env=env, stderr=subprocess.PIPE, text=True) as run,
+        pipe.open("w"),
+    ):  # opens when the command reads
+        run.terminate()
+        _, err = run.communicate(timeout=60)
+    assert (run.returncode, err) == (130, "interrupted; run the same command again to continue\n")
