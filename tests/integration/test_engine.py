@@ -147,21 +147,20 @@ def _lines(events: list[Event]) -> list[str]:
 
 
 def test_up_again_finds_the_running_engine_at_once(engine: Engine, store: Store) -> None:
-    before, start = status(store), time.monotonic()
+    before = status(store)
     assert up(store, ENV) == engine == before.engine
-    assert time.monotonic() - start < 2
     assert status(store).pid == before.pid
     assert set(before.versions) == {"containerd", "docker-buildx", "docker-cli", "docker.io", "runc"}
 
 
-def test_a_warm_start_takes_seconds_and_leaves_no_mount(store: Store) -> None:
+def test_a_warm_start_fetches_nothing_and_leaves_no_mount(store: Store) -> None:
     up(store, ENV)
+    fetched = (store.root / "engine/packages.json").stat().st_mtime_ns
     assert down(store)
     assert not down(store)
     assert not Place(store).run.exists()
-    start = time.monotonic()
     assert not up(store, ENV).containerd
-    assert time.monotonic() - start < 10
+    assert (store.root / "engine/packages.json").stat().st_mtime_ns == fetched
     assert Place(store).name not in Path("/proc/self/mounts").read_text(encoding="utf-8")
 
 

@@ -21,7 +21,7 @@ from gb10.engine.registry.holding import holder
 from gb10.engine.registry.transfer import Moves, push
 from gb10.errors import EngineError, PublishError, UsageError
 from gb10.proof.scans import Record
-from gb10.ship import publishing
+from gb10.ship import publishing, retries
 from gb10.ship.publishing import Published, publish
 from gb10.ship.pulling import pull_everywhere
 from gb10.workshop import Workshop
@@ -274,7 +274,7 @@ def test_a_push_over_a_bad_line_is_tried_again_by_whoever_can(
 def test_a_registry_that_stays_broken_is_told_and_the_next_push_sends_what_is_missing(
     shop: Workshop, place: Registry, line: Line, fresh: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gb10.ship.retries.PAUSES", (0.1, 0.1))
+    monkeypatch.setattr(retries, "PAUSES", (0.1, 0.1))
     target = f"{line.host}/stays/broken:1"
     with line.bad(Fault(request="PUT .*/manifests/", does="refuse", times=3)), pytest.raises(PublishError) as caught:
         publish(shop, fresh, [target])

@@ -20,7 +20,7 @@ from gb10.engine.registry.transfer import LOGIN, Moves, push
 from gb10.errors import PublishError
 from gb10.host.proc import capture
 from gb10.proof.scans import Record
-from gb10.ship import compressing, publishing
+from gb10.ship import compressing, publishing, retries
 from gb10.ship.publishing import publish
 from gb10.ship.pulling import pull_everywhere
 from gb10.workshop import Workshop
@@ -131,7 +131,7 @@ def test_another_image_than_the_proven_one_is_not_sent(
         return layout
 
     monkeypatch.setattr(compressing, "save_layout", changed)
-    monkeypatch.setattr("gb10.ship.retries.PAUSES", ())
+    monkeypatch.setattr(retries, "PAUSES", ())
     place.forget()
     random_image(find(shop.env, shop.store), "gb10/zstd:fresh", *LAYERS, seed=int.from_bytes(os.urandom(4)))
     with pytest.raises(PublishError, match="is not published") as caught:
@@ -174,7 +174,7 @@ def test_a_push_that_broke_off_goes_on_and_an_interrupted_one_leaves_nothing(
         line.bad(Fault(request="PUT .*/zstd/bad/manifests/", does="refuse")) as refused,
         line.bad(Fault(request="PATCH .*/zstd/bad/blobs/", does="drop", after=1_000_000)) as dropped,
     ):
-        monkeypatch.setattr("gb10.ship.retries.PAUSES", (0.1, 0.1))
+        monkeypatch.setattr(retries, "PAUSES", (0.1, 0.1))
         (sent,) = publish(shop, "gb10/zstd:other", [f"{line.host}/zstd/bad:1"], 3)
     assert (refused.met, dropped.met) == (1, 1)
     assert (sent.there, sent.moved) == (len(LAYERS), 0)  # the try before the last one sent them

@@ -1,5 +1,6 @@
 """Publishing and pulling without an engine: tags, references, and what an engine tells of a transfer."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,7 @@ def test_layers_are_whole_from_the_lowest_on() -> None:
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
-    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     return open_workshop({"GB10_CACHE_DIR": str(tmp_path)}, verbosity=0)
 
 
