@@ -42,6 +42,11 @@ def find_foreign(path: Path) -> tuple[Path, ...]:
     found = tuple(sorted(file for file in path.glob("*") if file.suffix in (".patch", ".diff")))
     if not found:
         raise UsageError(f"--patch {path}: no diff there", hint="give a .patch or .diff file, or a folder of them")
+    other = next((file for file in found if not file.is_file()), None)
+    if other:
+        raise UsageError(
+            f"--patch {path}: {other.name} is not a plain file", hint="rename it, or name the diffs one by one"
+        )
     return found
 
 
