@@ -80,8 +80,18 @@ def apply_diff(diff: FileDiff, content: bytes | None) -> Applied:
 
 def places(lines: Sequence[bytes], wanted: Sequence[bytes], start: int = 0) -> list[int]:
     """Every index from ``start`` at which the wanted lines stand."""
-    last = len(lines) - len(wanted)
-    return [at for at in range(start, last + 1) if tuple(lines[at : at + len(wanted)]) == tuple(wanted)]
+    if not wanted:
+        return [*range(start, len(lines) + 1)]
+    text, part = b"".join(lines[start:]), b"".join(wanted)
+    found, line, counted = [], start, 0
+    at = text.find(part)
+    while at >= 0:
+        line, counted = line + text.count(b"\n", counted, at), at
+        whole = part.endswith(b"\n") or at + len(part) == len(text)
+        if whole and (at == 0 or text[at - 1 : at] == b"\n"):
+            found.append(line)
+        at = text.find(part, at + 1)
+    return found
 
 
 def _told(hunk: Hunk) -> int:

@@ -118,7 +118,9 @@ def check_changes(path: Path, changes: Mapping[str, bytes | None]) -> None:
 
 def _check(wheel: zipfile.ZipFile, changes: Mapping[str, bytes | None], path: Path) -> None:
     top = {name.split("/")[0] for name in wheel.namelist()}
-    foreign = [name for name in changes if name.split("/")[0] not in top]
+    foreign = [
+        name for name in changes if name.split("/")[0] not in top or not {"", ".", ".."}.isdisjoint(name.split("/"))
+    ]
     if foreign:
         raise PatchError(
             f"{path.name} has no place for {foreign[0]}",

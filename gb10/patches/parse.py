@@ -5,6 +5,7 @@ Refused before anything is applied: paths that leave the tree, binary hunks, mod
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final
@@ -12,7 +13,7 @@ from typing import Final
 from gb10.errors import PatchError
 from gb10.patches.diff import FileDiff, Hunk, Kind, check_size, split
 
-HUNK: Final = re.compile(rb"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+HUNK: Final = re.compile(rb"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 GIT: Final = b"diff --git "
 BINARY: Final = re.compile(rb"GIT binary patch$|Binary files .+ and .+ differ$")
 REFUSED: Final = {
@@ -35,9 +36,8 @@ def parse_diff(text: bytes, name: str) -> tuple[FileDiff, ...]:
     diffs = tuple(_Parser(text, name).files())
     if not diffs:
         raise PatchError(f"{name} changes nothing", where=name, hint="a patch is a diff in git's format")
-    paths = [diff.path for diff in diffs]
-    twice = next((path for path in paths if paths.count(path) > 1), None)
-    if twice:
+    twice, count = Counter(diff.path for diff in diffs).most_common(1)[0]
+    if count > 1:
         raise PatchError(f"{name} changes {twice} twice", where=name, hint="join its hunks under one file header")
     return diffs
 

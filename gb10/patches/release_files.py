@@ -12,8 +12,9 @@ from gb10.errors import FetchError, UsageError
 from gb10.host.artifact import Artifact
 from gb10.host.fetch import intact
 from gb10.host.store import is_sealed, seal
+from gb10.patches.archives import Repacked, Sdist, Wheel
 from gb10.patches.releases import PINS, Release, Releases, check_told, parse_releases
-from gb10.patches.source_tree import Below, Repacked, Sdist, Tree, Wheel, open_tree
+from gb10.patches.source_tree import Below, Tree, open_tree
 from gb10.sources.index.client import open_index_session, size_of, sources
 from gb10.sources.index.downloads import fetch_all
 from gb10.sources.index.page import Link

@@ -2,16 +2,12 @@
 
 import os
 import stat
-import tarfile
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from gb10.errors import PatchError, UsageError
-
-DAMAGED: Final = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError)
+from gb10.patches.archives import DAMAGED, Sdist, Wheel, check_bytes
 
 
 class Tree(Protocol):
@@ -51,7 +47,9 @@ class Folder:
                 hint="a patch is applied only to files that lie in the tree itself",
             )
         try:
-            return inside.read_bytes() if stat.S_ISREG(inside.stat().st_mode) else None
+            found = inside.stat()
+            check_bytes(found.st_size, str(inside))
+            return inside.read_bytes() if stat.S_ISREG(found.st_mode) else None
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -60,79 +58,6 @@ class Folder:
                 where=str(self.root / path),
                 hint="mend or remove it: a tree holds readable files",
             ) from error
-
-
-class Sdist:
-    """A source archive without its top folder; read once, from start to end."""
-
-    installed = False
-
-    def __init__(self, path: Path) -> None:
-        self.files: dict[str, bytes] = {}
-        with tarfile.open(path) as archive:
-            for member in archive:
-                name = _below_top(member.name)
-                if member.islnk() and name:
-                    self.files[name] = self._linked(member, path)
-                elif member.isfile() and name:
-                    handle = archive.extractfile(member)
-                    self.files[name] = handle.read() if handle else b""
-            archive.fileobj.read(-1)  # to the end: there gzip compares its checksum
-
-    def _linked(self, member: tarfile.TarInfo, path: Path) -> bytes:
-        """The file that a hard link names: it stands before the link."""
-        target = _below_top(member.linkname)
-        if target not in self.files:
-            raise PatchError(
-                f"{member.name} is a hard link to {member.linkname}, which is no file before it",
-                where=str(path),
-                hint="fetch or pack the archive anew",
-            )
-        return self.files[target]
-
-    def paths(self) -> tuple[str, ...]:
-        """Every file, sorted."""
-        return tuple(sorted(self.files))
-
-    def read(self, path: str) -> bytes | None:
-        """A file's bytes; None when there is none."""
-        return self.files.get(path)
-
-
-class Wheel:
-    """A wheel's files."""
-
-    installed = True
-
-    def __init__(self, path: Path) -> None:
-        self.archive = zipfile.ZipFile(path)
-        self.names = frozenset(name for name in self.archive.namelist() if not name.endswith("/"))
-
-    def paths(self) -> tuple[str, ...]:
-        """Every file, sorted."""
-        return tuple(sorted(self.names))
-
-    def read(self, path: str) -> bytes | None:
-        """A file's bytes; None when there is none. Raises PatchError when they are damaged."""
-        try:
-            return self.archive.read(path) if path in self.names else None
-        except DAMAGED as error:
-            raise PatchError(
-                f"{path} cannot be read: {error}",
-                where=self.archive.filename,
-                hint="the archive is damaged: fetch or build it anew",
-            ) from error
-
-
-class Repacked(Wheel):
-    """A source archive that was packed anew as a zip."""
-
-    installed = False
-
-
-def _below_top(name: str) -> str:
-    """A path of a source archive without the top folder."""
-    return name.removeprefix("./").partition("/")[2]
 
 
 class Changed:

@@ -54,7 +54,8 @@ COMPILE_SCRIPTS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 PATCHER: Final = tuple(
-    f"patches/{name}.py" for name in ("added", "apply", "diff", "foreign", "graft", "parse", "places", "source_tree")
+    f"patches/{name}.py"
+    for name in ("added", "apply", "archives", "diff", "foreign", "graft", "parse", "places", "source_tree")
 )
 """What writes a patched file. Which patches apply is decided elsewhere, and is in the key as their sha256."""
 UNPACKER: Final = (

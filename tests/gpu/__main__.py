@@ -11,8 +11,9 @@ from pathlib import Path
 
 from gb10.host.artifact import Artifact
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.patches.archives import Sdist
 from gb10.patches.selection import patched_files, plan_patches
-from gb10.patches.source_tree import Changed, Sdist
+from gb10.patches.source_tree import Changed
 from gb10.plan.catalog import ROOT
 from gb10.sources.index.downloads import fetch_all
 from gb10.workshop import open_workshop

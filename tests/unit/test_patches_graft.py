@@ -12,7 +12,7 @@ from packaging.utils import parse_wheel_filename
 from packaging.version import Version
 
 from gb10.errors import PatchError
-from gb10.patches.graft import graft, local_version
+from gb10.patches.graft import check_changes, graft, local_version
 
 KEY = "0123abcd" * 8
 FILES = {
@@ -99,3 +99,11 @@ def test_local_versions() -> None:
     assert local_version(Version("0.33.0"), KEY) == "0.33.0+gb10.0123abcd"
     assert local_version(Version("0.33.0+cu130"), KEY) == "0.33.0+cu130.gb10.0123abcd"
     assert local_version(Version("1.0"), "01234567") == "1.0+gb10.1234567"
+
+
+@pytest.mark.parametrize("name", ["demo/../../a.py", "demo//a.py", "demo/./a.py", "/demo/a.py", "../demo/a.py", ""])
+def test_a_name_that_leads_elsewhere_is_refused(name: str, wheel: Path, tmp_path: Path) -> None:
+    with pytest.raises(PatchError, match="has no place for"):
+        check_changes(wheel, {name: b""})
+    with pytest.raises(PatchError, match="has no place for"):
+        graft(wheel, {name: b""}, KEY, tmp_path)

@@ -1,8 +1,12 @@
 """A source's files where they lie: what is read, and what is told when it cannot be."""
 
+import bz2
+import gzip
 import io
+import lzma
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -105,3 +109,56 @@ def test_a_link_that_leads_out_of_a_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tree/a.py").symlink_to("../out.py")
     with pytest.raises(PatchError, match=r"a\.py leads out of the tree"):
         open_tree(tmp_path / "tree").read("a.py")
+
+
+def packed(path: Path, start: bytes, *, zeros: int = 0) -> Path:
+    """An archive of under a megabyte that unpacks to any number of 100 MB blocks: gzip joins its parts."""
+    path.write_bytes(gzip.compress(start) + gzip.compress(bytes(100 << 20 if zeros else 0)) * zeros)
+    return path
+
+
+def member(size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
+    entry = tarfile.TarInfo("demo-1.0/big.bin")
+    entry.size, entry.type = size, kind
+    return entry.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_small_archive_that_unpacks_to_a_huge_one_is_refused(kind: bytes, tmp_path: Path) -> None:
+    path = packed(tmp_path / "demo-1.0.tar.gz", member(600 << 20, kind), zeros=6)
+    assert path.stat().st_size < 2 << 20
+    with pytest.raises(PatchError, match="holds more than 512 MiB"):
+        open_tree(path)
+
+
+def test_a_file_of_holes_counts_with_them(tmp_path: Path) -> None:
+    header = bytearray(member(0, tarfile.GNUTYPE_SPARSE))
+    header[483:495] = b"%011o\0" % (4 << 30)  # GNU's real size of a sparse file
+    header[148:156] = b"%06o\0 " % (sum(header) - sum(header[148:156]) + 8 * 32)
+    with pytest.raises(PatchError, match="holds more than 512 MiB"):
+        open_tree(packed(tmp_path / "demo-1.0.tar.gz", bytes(header) + bytes(1024)))
+
+
+def test_an_archive_of_very_many_files_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PatchError, match="holds more than 100,000 files"):
+        open_tree(packed(tmp_path / "demo-1.0.tar.gz", member(0) * 100_001))
+
+
+def test_a_huge_file_of_a_folder_or_a_wheel_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / "a.py").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(PatchError, match=r"a\.py holds more than 512 MiB"):
+        open_tree(tmp_path).read("a.py")
+    path = wheel(tmp_path / "demo-1.0-py3-none-any.whl", zipfile.ZIP_DEFLATED)
+    content = path.read_bytes()
+    size = len(TEXT).to_bytes(4, "little")
+    path.write_bytes(content.replace(size, (1 << 30).to_bytes(4, "little")))
+    with pytest.raises(PatchError, match=r"a\.py holds more than 512 MiB"):
+        open_tree(path).read("demo/a.py")
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, bytes])
+def test_archives_of_each_compression_are_read(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    path = sdist(tmp_path / "demo-1.0.tar.gz")
+    path.write_bytes(pack(gzip.decompress(path.read_bytes())))
+    assert open_tree(path).read("demo/a.py") == TEXT

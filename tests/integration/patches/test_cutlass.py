@@ -5,9 +5,10 @@ from packaging.version import Version
 
 from gb10.errors import UsageError
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.patches.archives import Repacked
 from gb10.patches.probe import ask
 from gb10.patches.selection import patched_files, plan_patches
-from gb10.patches.source_tree import Below, Changed, Repacked
+from gb10.patches.source_tree import Below, Changed
 from gb10.patches.status import status
 from gb10.patches.verdict import judge
 from gb10.plan.catalog import ROOT
