@@ -10,6 +10,7 @@ from typing import Annotated, Final
 from gb10.recipe.fields import accepted
 
 WILDCARD = "_"
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 PARSING = Lock()
 
 
@@ -49,21 +50,32 @@ def glob_regex(glob: str) -> re.Pattern[str]:
 
 
 def scope_text(text: str, scope: str | None) -> str | None:
-    """The source of one function or class, named with dots; the whole text without a scope; None when absent."""
+    """The source of one function or class, named with dots; the whole text without a scope; None when absent.
+
+    Raises SyntaxError, and DefinedTwiceError for a name that a later plain definition replaces.
+    """
     if scope is None:
         return text
     if not all(name in text for name in scope.split(".")):
         return None  # most files, and parsing is slow
     node: ast.AST | None = parse(text)
     for name in scope.split("."):
-        node = next((child for child in _definitions(node) if child.name == name), None) if node else None
+        found = [child for child in _definitions(node) if child.name == name] if node else []
+        plain = [child for child in found if not child.decorator_list and child in getattr(node, "body", ())]
+        if len(plain) > 1:  # with a decorator it may be an overload, or a property's setter
+            raise DefinedTwiceError(f"{name} is defined in line {plain[0].lineno} and again in line {plain[-1].lineno}")
+        node = found[0] if found else None
     return ast.get_source_segment(text, node) if node else None
 
 
-def _definitions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+class DefinedTwiceError(Exception):
+    """Python uses the last definition of a name, so the first says nothing about what runs."""
+
+
+def _definitions(node: ast.AST) -> Iterator[Definition]:
     """Definitions directly below a node, also those under an ``if`` or a ``try``."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(child, Definition):
             yield child
         elif isinstance(child, ast.stmt | ast.ExceptHandler):
             yield from _definitions(child)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from gb10.patches.condition import count_ast, count_regex, glob_regex, scope_text
+from gb10.patches.condition import DefinedTwiceError, count_ast, count_regex, glob_regex, scope_text
 from gb10.patches.record import Answer, Condition, Record
 from gb10.patches.source_tree import Tree
 
@@ -22,6 +22,8 @@ def ask(record: Record, tree: Tree) -> Answered:
         held = [case for case in record.probe if all(holds(condition, tree) for condition in case.when)]
     except SyntaxError as error:
         return Answered("unknown-shape", f"a file that the probe reads is no Python: {error.msg}")
+    except DefinedTwiceError as error:
+        return Answered("unknown-shape", str(error))
     answers = {case.answer for case in held}
     if len(answers) == 1:
         return Answered(held[0].answer, held[0].why)
@@ -31,7 +33,7 @@ def ask(record: Record, tree: Tree) -> Answered:
 
 
 def holds(condition: Condition, tree: Tree) -> bool:
-    """Whether a condition is true of a tree; raises SyntaxError."""
+    """Whether a condition is true of a tree; raises SyntaxError, DefinedTwiceError."""
     paths = files(condition.file, tree)
     texts = [text for path in paths if (text := _scoped(tree, path, condition.scope)) is not None]
     if condition.exists is not None:
