@@ -20,7 +20,7 @@ from gb10.engine.buildx.progress import Event, LogLine
 from gb10.engine.connection import Engine
 from gb10.errors import BuildError, FetchError, PatchError
 from gb10.host.talk import Task
-from gb10.patches.selection import patched_files
+from gb10.patches.patched import patched_files
 from gb10.plan.compiles import INSTALLER
 from gb10.plan.values import Inputs, Origin, Plan, Step
 from gb10.sources.locked_files import fetch_files, fetch_locked, store_paths
@@ -130,7 +130,7 @@ def _origin(shop: Workshop, origin: Origin) -> dict[str, Lay]:
 def patched_source(shop: Workshop, origin: Origin) -> Mapping[str, Path | bytes]:
     """The files that patches change in an archive that is compiled. Raises PatchError."""
     (archive,) = store_paths(shop, [origin.file])
-    changes = patched_files(shop, archive, origin.patches)
+    changes = patched_files(shop.catalog.patches, archive, origin.patches, shop.talk.say)
     kept: dict[str, Path | bytes] = {path: content for path, content in changes.items() if content is not None}
     if len(kept) < len(changes):
         raise PatchError(

@@ -8,7 +8,7 @@ from pathlib import Path
 from gb10.build.wheel_build import Wheel, kept_wheel, wheel_file
 from gb10.host.store import file_sha256, seal
 from gb10.patches.graft import check_changes, graft
-from gb10.patches.selection import patched_files
+from gb10.patches.patched import patched_files
 from gb10.plan.options import PatchUse
 from gb10.plan.values import Plan, Step
 from gb10.proof.wheel_manifest import read_manifest
@@ -48,7 +48,7 @@ def make_grafts(shop: Workshop, plan: Plan, steps: Iterable[Step]) -> tuple[Whee
 def _hold(shop: Workshop, plan: Plan, step: Step, tell: Callable[[str], None]) -> None:
     (wheel,) = store_paths(shop, step.files)
     if uses := _uses(plan, step):
-        check_changes(wheel, patched_files(shop, wheel, uses, tell=tell))
+        check_changes(wheel, patched_files(shop.catalog.patches, wheel, uses, tell))
 
 
 def try_patches(shop: Workshop, plan: Plan) -> None:
@@ -86,7 +86,7 @@ def _graft(shop: Workshop, plan: Plan, step: Step, work: Path) -> None:
     (wheel,) = store_paths(shop, step.files)
     with shop.talk.task(step.name):
         uses = _uses(plan, step)
-        changes = patched_files(shop, wheel, uses) if uses else {}
+        changes = patched_files(shop.catalog.patches, wheel, uses, shop.talk.say) if uses else {}
         seal(graft(wheel, {**changes, **_libraries(shop, plan, step)}, step.key, work))
         (work / COMPILED).write_text(_compiled(shop, plan, step), encoding="ascii")
 

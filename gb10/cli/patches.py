@@ -14,9 +14,9 @@ from gb10.cli.values import completer, patched_sources, patches
 from gb10.errors import PatchError, UsageError
 from gb10.patches.maintain import new_patch
 from gb10.patches.maintain import refresh as refreshed
-from gb10.patches.release_files import parse_version
+from gb10.patches.release_files import Library, parse_version
 from gb10.patches.series import load_series, sources
-from gb10.patches.status import Row, find_patches, series_root, troubles
+from gb10.patches.status import Row, find_patches, troubles
 from gb10.patches.status import status as status_of
 from gb10.workshop import Workshop
 
@@ -132,7 +132,7 @@ def show(
     ./build.py patches show sglang/0001-jit-arch-suffix
     """
     shop = workshop(verbose, quiet)
-    print_patches(find_patches(shop, name), as_json=as_json)
+    print_patches(find_patches(shop.catalog.patches, name), as_json=as_json)
 
 
 @app.command()
@@ -151,7 +151,7 @@ def refresh(
     A three-way merge. Of several variants, the last one is taken.
     """
     shop = workshop(verbose, quiet)
-    sys.stdout.buffer.write(refreshed(shop, find_patches(shop, name)[-1], tree))
+    sys.stdout.buffer.write(refreshed(library(shop), find_patches(shop.catalog.patches, name)[-1], tree))
     shop.talk.say("review the diff, then add it as a variant with its own X-Applies-To")
 
 
@@ -175,7 +175,7 @@ def new(
     """
     shop = workshop(verbose, quiet)
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    path = new_patch(shop, source, slug, parse_version(ref), tree, today=today)
+    path = new_patch(library(shop), source, slug, parse_version(ref), tree, today=today)
     print_json({"schema": "gb10/patch-new/v1", "path": str(path)}) if as_json else print(path)
     shop.talk.say("next, write the reason, the range and the probe; ./build.py patches check lists what is missing")
 
@@ -187,6 +187,13 @@ def _rows(shop: Workshop, source: str | None, refs: list[str], tree: Path | None
         raise UsageError("--tree needs one --ref: the release of that tree", hint="add --ref VERSION")
     versions = [parse_version(text) for text in refs]
     wanted = (
-        [source] if source else [name for name in sources(series_root(shop)) if load_series(series_root(shop), name)]
+        [source]
+        if source
+        else [name for name in sources(shop.catalog.patches) if load_series(shop.catalog.patches, name)]
     )
-    return tuple(row for name in wanted for row in status_of(shop, name, versions, tree))
+    return tuple(row for name in wanted for row in status_of(library(shop), name, versions, tree))
+
+
+def library(shop: Workshop) -> Library:
+    """The part of a workshop that it takes to read and fetch releases."""
+    return Library(root=shop.catalog.patches, store=shop.store, env=shop.env, talk=shop.talk)

@@ -9,14 +9,12 @@ from packaging.version import Version
 
 from gb10.errors import PatchError, UsageError
 from gb10.patches.apply import ConflictError
-from gb10.patches.release_files import load_releases, open_release
+from gb10.patches.release_files import Library, load_releases, open_release
 from gb10.patches.releases import PINS
 from gb10.patches.series import NAME, Patch, check_whole, load_series
 from gb10.patches.source_tree import Changed, Tree, open_tree
-from gb10.patches.status import series_root
 from gb10.patches.verdict import Verdict, changes_of, judge_series
 from gb10.patches.write import carry_over, file_diff
-from gb10.workshop import Workshop
 
 HEADER: Final = """From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001
 From: gb10 maintainers <gb10@example.invalid>
@@ -48,12 +46,12 @@ probe:
 """
 
 
-def refresh(shop: Workshop, patch: Patch, tree: Path) -> bytes:
+def refresh(library: Library, patch: Patch, tree: Path) -> bytes:
     """The patch for a tree that it no longer fits, its message kept. Raises PatchError where upstream changed it.
 
     A patch that builds on earlier ones of its series is carried over to a tree that holds those.
     """
-    base_tree, base = _base(shop, patch)
+    base_tree, base = _base(library, patch)
     target = open_tree(tree)
     parts = [_message(patch)]
     for path, content in sorted(base.changes.items()):
@@ -85,13 +83,13 @@ def _lost(patch: Patch, where: str) -> PatchError:
     return PatchError(f"{patch.place} cannot be carried over", where=where, hint=hint)
 
 
-def _base(shop: Workshop, patch: Patch) -> tuple[Tree, Verdict]:
+def _base(library: Library, patch: Patch) -> tuple[Tree, Verdict]:
     """The newest pinned release that the patch applies to, with the earlier patches of its series in it."""
-    releases = load_releases(shop)
-    series = load_series(series_root(shop), patch.source)
+    releases = load_releases(library.root)
+    series = load_series(library.root, patch.source)
     inside = [version for version in map(Version, releases.source(patch.source).releases) if patch.applies_to(version)]
     for version in sorted(inside, reverse=True):
-        tree = open_release(shop, releases, patch.source, version).tree
+        tree = open_release(library, releases, patch.source, version).tree
         verdicts = judge_series(series, version, tree)
         number = next(index for index, verdict in enumerate(verdicts) if verdict.patch.id == patch.id)
         if verdicts[number].outcome == "applies":
@@ -122,13 +120,13 @@ def _message(patch: Patch) -> bytes:
     return re.split(rb"(?m)^(?=---$|diff --git |--- a/)", patch.text, maxsplit=1)[0] + b"---\n"
 
 
-def new_patch(shop: Workshop, source: str, slug: str, version: Version, tree: Path, *, today: datetime.date) -> Path:
+def new_patch(library: Library, source: str, slug: str, version: Version, tree: Path, *, today: datetime.date) -> Path:
     """Write patch, record and series line for what ``tree`` changes in a release. Raises PatchError, UsageError."""
-    folder = series_root(shop) / source
-    name = f"{_next_number(shop, source)}-{slug}"
+    folder = library.root / source
+    name = f"{_next_number(library, source)}-{slug}"
     if not NAME.fullmatch(name):
         raise UsageError(f"{slug!r} is no slug", hint="lower-case words with hyphens: moe-maps-are-zeroed")
-    before, after = open_release(shop, load_releases(shop), source, version).tree, open_tree(tree)
+    before, after = open_release(library, load_releases(library.root), source, version).tree, open_tree(tree)
     changed = _changed(before, after, tree)
     check_whole(str(tree), source, changed)
     head = HEADER.format(date=today, title=slug.replace("-", " "), source=source, version=version)
@@ -158,6 +156,6 @@ def _changed(before: Tree, after: Tree, tree: Path) -> list[str]:
     return changed
 
 
-def _next_number(shop: Workshop, source: str) -> str:
-    numbers = [int(patch.id[:4]) for patch in load_series(series_root(shop), source)]
+def _next_number(library: Library, source: str) -> str:
+    numbers = [int(patch.id[:4]) for patch in load_series(library.root, source)]
     return f"{max(numbers, default=0) + 1:04}"

@@ -1,7 +1,7 @@
 """Releases of patched sources: fetched by pin (or as the index names them), kept so that any file is read at once."""
 
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,8 @@ from packaging.version import InvalidVersion, Version
 from gb10.errors import FetchError, UsageError
 from gb10.host.artifact import Artifact
 from gb10.host.fetch import intact
-from gb10.host.store import is_sealed, seal
+from gb10.host.store import Store, is_sealed, seal
+from gb10.host.talk import Talk
 from gb10.patches.archives import Repacked, Sdist, Wheel
 from gb10.patches.releases import PINS, Release, Releases, check_told, parse_releases
 from gb10.patches.source_tree import Below, Tree, open_tree
@@ -19,10 +20,19 @@ from gb10.sources.index.client import open_index_session, size_of, sources
 from gb10.sources.index.downloads import fetch_all
 from gb10.sources.index.page import Link
 from gb10.sources.index.pip_settings import read_settings
-from gb10.workshop import Workshop
 
 TREE = "tree.zip"
 GB10_WHEEL = ("none-any", "cp313-cp313-manylinux", "abi3-manylinux")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Library:
+    """Series and pins of a checkout (``root``), and what it takes to fetch a release."""
+
+    root: Path
+    store: Store
+    env: Mapping[str, str]
+    talk: Talk
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,9 +45,9 @@ class Opened:
     pinned: bool
 
 
-def load_releases(shop: Workshop) -> Releases:
-    """The pins of the checkout."""
-    return parse_releases((shop.catalog.root / "patches" / PINS).read_text(encoding="utf-8"))
+def load_releases(root: Path) -> Releases:
+    """The pins beside the series."""
+    return parse_releases((root / PINS).read_text(encoding="utf-8"))
 
 
 def parse_version(text: str) -> Version:
@@ -50,14 +60,14 @@ def parse_version(text: str) -> Version:
         ) from error
 
 
-def open_release(shop: Workshop, releases: Releases, source: str, version: Version) -> Opened:
+def open_release(library: Library, releases: Releases, source: str, version: Version) -> Opened:
     """A release by its pin, else by what the index says now, and that is said.
 
     Raises FetchError, UsageError, and PatchError for a pin whose tree is of another version.
     """
     pinned = releases.source(source).pinned(version)
-    release = pinned or _ask(shop, releases, source, version)
-    around = _tree(shop, release)
+    release = pinned or _ask(library, releases, source, version)
+    around = _tree(library, release)
     tree = Below(around, release.folder) if release.folder else around
     where = f"{release.filename}, {release.folder}" if release.folder else release.filename
     _check_told(releases, source, version, tree, where)
@@ -77,20 +87,24 @@ def _check_told(releases: Releases, source: str, version: Version, tree: Tree, w
         check_told(source, told, tree, version, where)
 
 
-def _tree(shop: Workshop, release: Release) -> Tree:
+def _tree(library: Library, release: Release) -> Tree:
     artifact = release.artifact
-    intact(shop.store, artifact, lambda path: shop.talk.say(f"{path.name} is damaged in the store: fetching it again"))
-    return open_stored(shop, fetch_all([artifact], shop.store, shop.env)[release.sha256], artifact)
+    intact(
+        library.store,
+        artifact,
+        lambda path: library.talk.say(f"{path.name} is damaged in the store: fetching it again"),
+    )
+    return open_stored(library.store, fetch_all([artifact], library.store, library.env)[release.sha256], artifact)
 
 
-def open_stored(shop: Workshop, path: Path, artifact: Artifact) -> Tree:
+def open_stored(store: Store, path: Path, artifact: Artifact) -> Tree:
     """An archive's files; a source archive is kept as a zip, in which one file is found without reading all."""
     if path.suffix == ".whl":
         return Wheel(path)
-    entry = shop.store.entry("trees", artifact.sha256)
-    with shop.store.locked(f"tree-{artifact.sha256}"):
+    entry = store.entry("trees", artifact.sha256)
+    with store.locked(f"tree-{artifact.sha256}"):
         if not is_sealed(entry / TREE):
-            shop.store.replace(entry, _repack(path))
+            store.replace(entry, _repack(path))
     return Repacked(entry / TREE)
 
 
@@ -105,7 +119,7 @@ def _repack(sdist: Path) -> Callable[[Path], None]:
     return make
 
 
-def _ask(shop: Workshop, releases: Releases, source: str, version: Version) -> Release:
+def _ask(library: Library, releases: Releases, source: str, version: Version) -> Release:
     """The release's best file on the index, by the hash the index gives it now."""
     known = releases.source(source)
     if not known.projects:
@@ -114,12 +128,12 @@ def _ask(shop: Workshop, releases: Releases, source: str, version: Version) -> R
             where=f"pinned: {', '.join(known.releases)}",
             hint=f"give its files: --tree DIR --ref {version}",
         )
-    session = open_index_session(shop.env)
+    session = open_index_session(library.env)
     for project in known.projects:
-        links = [link for place in sources(session, read_settings(shop.env)) for link in place.links(project)]
+        links = [link for place in sources(session, read_settings(library.env)) for link in place.links(project)]
         best = _best([link for link in links if version_of(link) == version])
         if best and best.sha256:
-            shop.talk.say(f"{best.filename} is not pinned: taken from the index with sha256 {best.sha256[:12]}")
+            library.talk.say(f"{best.filename} is not pinned: taken from the index with sha256 {best.sha256[:12]}")
             return Release(filename=best.filename, sha256=best.sha256, size=size_of(session, best))
     raise FetchError(
         f"the package index has no {source} {version}",

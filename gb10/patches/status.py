@@ -1,6 +1,7 @@
 """Patching: every patch held against releases; which of them apply, and what they change."""
 
 import difflib
+import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,10 +10,9 @@ from pathlib import Path
 from packaging.version import Version
 
 from gb10.errors import EmptySelectionError, PatchError, UsageError
-from gb10.patches.release_files import Opened, load_releases, open_folder, open_release
+from gb10.patches.release_files import Library, Opened, load_releases, open_folder, open_release
 from gb10.patches.series import Patch, load_series, sources
 from gb10.patches.verdict import Verdict, judge_series
-from gb10.workshop import Workshop, cores
 
 LISTED = "./build.py patches status lists them"
 NOW = {
@@ -34,29 +34,27 @@ class Row:
     verdicts: tuple[Verdict, ...]
 
 
-def series_root(shop: Workshop) -> Path:
-    """Where the series lie."""
-    return shop.catalog.root / "patches"
-
-
-def status(shop: Workshop, source: str, versions: Sequence[Version], tree: Path | None = None) -> tuple[Row, ...]:
+def status(library: Library, source: str, versions: Sequence[Version], tree: Path | None = None) -> tuple[Row, ...]:
     """The rows of a source: the pinned releases, or those asked for. Raises PatchError, FetchError, UsageError."""
-    patches = load_series(series_root(shop), source)
+    patches = load_series(library.root, source)
     if not patches:
         raise EmptySelectionError(
             f"the series of {source} is empty",
             where=f"patches/{source}/series",
             hint="a README.md beside it says why nothing is carried",
         )
-    releases = load_releases(shop)
+    releases = load_releases(library.root)
     if tree is not None:
         return tuple(_row(patches, open_folder(tree, releases, source, version)) for version in versions)
     wanted = versions or sorted(map(Version, releases.source(source).releases))
-    with ThreadPoolExecutor(cores()) as pool, shop.talk.task(f"{source}: {len(wanted)} releases") as task:
+    with (
+        ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
+        library.talk.task(f"{source}: {len(wanted)} releases") as task,
+    ):
 
         def row(version: Version) -> Row:
-            made = _row(patches, open_release(shop, releases, source, version))
-            shop.talk.advance(task, 1)
+            made = _row(patches, open_release(library, releases, source, version))
+            library.talk.advance(task, 1)
             return made
 
         return tuple(pool.map(row, wanted))
@@ -94,9 +92,8 @@ def _now(verdict: Verdict) -> str:
     return NOW["superseded" if absent else verdict.outcome].format(name=f"{verdict.patch.source}/{verdict.patch.name}")
 
 
-def find_patches(shop: Workshop, name: str) -> tuple[Patch, ...]:
+def find_patches(root: Path, name: str) -> tuple[Patch, ...]:
     """The variants that ``[SOURCE/]NNNN-slug`` names, or the one of a file's name. Raises UsageError."""
-    root = series_root(shop)
     source, _, own = name.removeprefix("patches/").rpartition("/")
     known = [patch for each in ([source] if source else sources(root)) for patch in load_series(root, each)]
     found = tuple(patch for patch in known if own in (patch.id, patch.name, patch.name.removesuffix(".patch")))

@@ -34,6 +34,11 @@ class Catalog:
         """The engines that have an image recipe."""
         return tuple(sorted(path.stem for path in (self.root / "recipes/images").glob("*.yaml")))
 
+    @property
+    def patches(self) -> Path:
+        """Where the series and the pins of releases lie."""
+        return self.root / "patches"
+
     @cached_property
     def templates(self) -> Mapping[str, str]:
         """Template name -> text."""

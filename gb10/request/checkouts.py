@@ -96,7 +96,7 @@ def _own(shop: Workshop, recipe: Recipe, released: Released, given: Mapping[str,
 
 def _released(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, source: str) -> Released:
     """The release that the lock has: its source archive, else the image's wheel. Raises UsageError, FetchError."""
-    releases = load_releases(shop)
+    releases = load_releases(shop.catalog.patches)
     place = find_place(releases, source, lock, locked_releases(lock, target))
     if place is None:
         raise UsageError(
@@ -107,7 +107,7 @@ def _released(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, 
     wheels = artifacts(recipe, (wheel for wheel in lock.wheels.image[target] if wheel.name == place.project))
     file = source_archive(named, recipe, lock) if named else wheels[0]
     fetch_locked(shop, [file])
-    tree = open_stored(shop, store_paths(shop, [file])[0], file)
+    tree = open_stored(shop.store, store_paths(shop, [file])[0], file)
     others = ((name, known.bundled(file.sha256)) for name, known in releases.sources.items() if name != source)
     bundled = {found[1]: name for name, found in others if found and not place.folder}
     tree = Below(tree, place.folder) if place.folder else tree

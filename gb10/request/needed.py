@@ -26,7 +26,7 @@ Reasons = dict[tuple[str, str], str]
 def reasons(shop: Workshop) -> Reasons:
     """Why each entry is needed: by an image of any engine and arch, or by the check of patches against releases."""
     found: Reasons = {}
-    for source, pinned in load_releases(shop).sources.items():
+    for source, pinned in load_releases(shop.catalog.patches).sources.items():
         for version, release in pinned.releases.items():
             for room in ("downloads", "trees"):
                 found[room, release.sha256] = f"patches, {source} {version}"

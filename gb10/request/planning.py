@@ -75,7 +75,7 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
     )
     own = own_sources(shop, recipe, lock, options.target, request.sources)
     by_hand = [*(text for source in own for text in source.by_hand), *request.patches]
-    patches = marked(plan_patches(shop, recipe, lock, options.target, by_hand), own)
+    patches = marked(plan_patches(shop.catalog.patches, recipe, lock, options.target, by_hand), own)
     options = replace(options, patches=patches)
     return plan_image(recipe, lock, toolkit, options)
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from gb10.host.artifact import Artifact
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.patches.archives import Sdist
-from gb10.patches.selection import patched_files, plan_patches
+from gb10.patches.patched import patched_files
+from gb10.patches.selection import plan_patches
 from gb10.patches.source_tree import Changed
 from gb10.plan.catalog import ROOT
 from gb10.sources.index.downloads import fetch_all
@@ -29,7 +30,8 @@ def lay_out(target: Path) -> None:
     sdist = lock.sdists["flashinfer-python"]
     recipe = load_recipe(RECIPE).model_copy(update={"patches": ("cutlass",)})
     (path,) = fetch_all([Artifact(sdist.filename, sdist.sha256, sdist.size)], shop.store, shop.env).values()
-    tree = Changed(Sdist(path), patched_files(shop, path, plan_patches(shop, recipe, lock, "arm64", ())))
+    uses = plan_patches(shop.catalog.patches, recipe, lock, "arm64", ())
+    tree = Changed(Sdist(path), patched_files(shop.catalog.patches, path, uses, shop.talk.say))
     for name in tree.paths():
         if name.startswith((f"{BUNDLED}include/", f"{BUNDLED}tools/util/include/")):
             place = target / name.removeprefix(BUNDLED)

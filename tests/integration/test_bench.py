@@ -51,7 +51,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
 
 def planned(shop: Workshop, arch: str, target: Architecture) -> Plan:
     recipe, lock = load_recipe(RECIPE), load_lock(lock_path(RECIPE))
-    patches = plan_patches(shop, recipe, lock, target, ())
+    patches = plan_patches(shop.catalog.patches, recipe, lock, target, ())
     options = Options(arch=parse_arch(arch), platform=f"linux/{target}", build=build_architecture(), patches=patches)
     return plan_program(GEMM, plan_image(recipe, lock, shop.catalog.toolkit, options), shop.catalog.toolkit)
 

@@ -47,7 +47,7 @@ def own_plan(shop: Workshop) -> Plan:
     changes = {"repository": "gb10/test", "wheels": {"gb10-kernels": BUILD}, "layers": (Layer(name="all", rest=True),)}
     wheels = {key: tuple(wheel for wheel in value if wheel.name in HEADERS) for key, value in lock.wheels.image.items()}
     locked = lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": wheels})})
-    patches = plan_patches(shop, recipe.model_copy(update={"patches": ("cutlass",)}), lock, "arm64", ())
+    patches = plan_patches(shop.catalog.patches, recipe.model_copy(update={"patches": ("cutlass",)}), lock, "arm64", ())
     options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build=build_architecture(), patches=patches)
     return plan_image(recipe.model_copy(update=changes), locked, shop.catalog.toolkit, options)
 

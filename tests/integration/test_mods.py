@@ -21,6 +21,7 @@ from packaging.version import Version
 
 from gb10.build.image_build import Verified, build_image
 from gb10.build.stage import log_path
+from gb10.cli.patches import library
 from gb10.engine.connection import client
 from gb10.engine.images import require_image
 from gb10.engine.reach import find
@@ -202,7 +203,7 @@ def release(shop: Workshop, tmp_path: Path) -> Callable[..., Path]:
     """Unpack some files of a release, as they are, into a directory that Python finds packages in."""
 
     def unpack(source: str, version: str, *parts: str) -> Path:
-        tree: Tree = open_release(shop, load_releases(shop), source, Version(version)).tree
+        tree: Tree = open_release(library(shop), load_releases(shop.catalog.patches), source, Version(version)).tree
         root = tmp_path / f"{source}-{version}"
         for path in tree.paths():
             if any(part in path for part in parts) or path == f"{source}/__init__.py":

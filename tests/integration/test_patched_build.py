@@ -44,7 +44,7 @@ def plan_with(shop: Workshop, *diffs: Path) -> Plan:
     image = load_lock(lock_path(RECIPE)).wheels.image
     wheels = {key: tuple(wheel for wheel in value if wheel.name in (*WHEELS, DSL)) for key, value in image.items()}
     lock = lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": wheels})})
-    patches = plan_patches(shop, recipe, lock, "arm64", [str(diff) for diff in diffs])
+    patches = plan_patches(shop.catalog.patches, recipe, lock, "arm64", [str(diff) for diff in diffs])
     return plan_image(recipe, lock, shop.catalog.toolkit, replace(full.options, patches=patches))
 
 
@@ -135,8 +135,8 @@ def test_a_users_umask_decides_nothing(shop: Workshop, tmp_path: Path) -> None:
 def test_a_patch_of_compiled_code_says_whose_it_is(shop: Workshop, tmp_path: Path) -> None:
     (tmp_path / "pr.diff").write_bytes(file_diff("csrc/topk.cu", b"a\n", b"b\n"))
     with pytest.raises(PatchError, match="no package that we know"):
-        plan_patches(shop, *small(), "arm64", [str(tmp_path / "pr.diff")])
-    (use,) = plan_patches(shop, *small(), "arm64", [f"flashinfer={tmp_path / 'pr.diff'}"])
+        plan_patches(shop.catalog.patches, *small(), "arm64", [str(tmp_path / "pr.diff")])
+    (use,) = plan_patches(shop.catalog.patches, *small(), "arm64", [f"flashinfer={tmp_path / 'pr.diff'}"])
     assert (use.project, use.installable) == ("flashinfer-python", True)
 
 
@@ -155,7 +155,7 @@ def test_a_patched_source_is_compiled_and_has_a_wheel_of_its_own(shop: Workshop,
         sign = b"#" if path.endswith(".py") else b"//"
         parts.append(file_diff(path, content, content.replace(old, sign + b" patched\n" + old, 1)))
     (tmp_path / "pr.diff").write_bytes(b"".join(parts))
-    use = plan_patches(shop, *small(), "arm64", [str(tmp_path / "pr.diff")])
+    use = plan_patches(shop.catalog.patches, *small(), "arm64", [str(tmp_path / "pr.diff")])
     assert [(one.project, one.name) for one in use] == [("flashinfer-python", "pr.diff")]
     patched = plan_image(*small(), shop.catalog.toolkit, replace(plain.options, patches=use))
     (before,), (after,) = wheels_of(shop, plain), wheels_of(shop, patched)

@@ -107,7 +107,7 @@ def project(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("vllm")
     (sdist,) = [file for file in plan_of(shop, SMALL).step("vllm").files if file.filename.startswith("vllm-")]
     fetch_locked(shop, [sdist])
-    tree = open_stored(shop, store_paths(shop, [sdist])[0], sdist)
+    tree = open_stored(shop.store, store_paths(shop, [sdist])[0], sdist)
     for name in (path for path in tree.paths() if path.startswith(f"{cmake_nested.FOLDER}/")):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(tree.read(name) or b"")

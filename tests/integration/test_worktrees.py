@@ -10,7 +10,7 @@ import pytest
 
 from gb10.errors import PatchError
 from gb10.host.proc import capture
-from gb10.patches.selection import patched_files
+from gb10.patches.patched import patched_files
 from gb10.plan.values import Plan
 from gb10.request.checkout_files import ignored, open_worktree
 from gb10.request.planning import Request, make_plan
@@ -108,11 +108,13 @@ def test_what_was_edited_is_what_is_grafted_and_compiled(machine: Workshop, chec
     with zipfile.ZipFile(tmp_path / WHEEL, "w") as wheel:
         for name in ("vllm/envs.py", "vllm/__init__.py"):
             wheel.writestr(name, tree.read(name) or b"")
-    grafted = patched_files(machine, tmp_path / WHEEL, uses[:1])
+    grafted = patched_files(machine.catalog.patches, tmp_path / WHEEL, uses[:1], machine.talk.say)
     assert grafted == {name: content for name, content in changed.items() if name.startswith("vllm/")}
     archive = next(file for file in plan.step("vllm").files if file.filename == "vllm-0.33.0.tar.gz")
     path = machine.store.entry("downloads", archive.sha256) / archive.filename
-    assert patched_files(machine, path, uses[1:]) == {"csrc/topk.cu": changed["csrc/topk.cu"]}
+    assert patched_files(machine.catalog.patches, path, uses[1:], machine.talk.say) == {
+        "csrc/topk.cu": changed["csrc/topk.cu"]
+    }
 
 
 def test_the_content_alone_is_in_the_key(machine: Workshop, checkout: Path, git: Git, tmp_path: Path) -> None:
@@ -142,12 +144,12 @@ def test_a_change_of_what_our_series_changes_names_the_checkout(
     use = next(use for use in planned(machine).options.patches if use.name.startswith("0001-cutlass-moe"))
     with zipfile.ZipFile(tmp_path / WHEEL, "w") as wheel:
         wheel.write(checkout / GATE, GATE)
-    ours = patched_files(machine, tmp_path / WHEEL, [use])[GATE]
+    ours = patched_files(machine.catalog.patches, tmp_path / WHEEL, [use], machine.talk.say)[GATE]
     assert ours is not None
     (checkout / GATE).write_bytes(ours)  # our patch was taken over into the checkout
     uses = [use, *(one for one in planned(machine, f"vllm={checkout}").options.patches_of("vllm") if one.taken)]
     with pytest.raises(PatchError, match="changes what patches of this build change, too") as caught:
-        patched_files(machine, tmp_path / WHEEL, uses)
+        patched_files(machine.catalog.patches, tmp_path / WHEEL, uses, machine.talk.say)
     assert str(checkout) in str(caught.value)
     assert GATE in str(caught.value.where)
 

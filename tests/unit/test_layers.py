@@ -182,3 +182,8 @@ def test_what_the_bootstrap_imports_is_standard_library(module: str) -> None:
     path = PACKAGE / f"{module}.py"
     assert packages_used(path) - {"gb10"} <= sys.stdlib_module_names
     assert rooms_used(path) <= {"errors"}
+
+
+def test_patches_take_values_and_no_workshop() -> None:
+    users = {name_of(path) for path in modules() if room(path) == "patches" and "workshop" in rooms_used(path)}
+    assert not users

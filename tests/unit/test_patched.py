@@ -4,22 +4,21 @@ import io
 import tarfile
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
 from gb10.errors import PatchError, UsageError
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.patches.selection import patched_files, plan_patches
+from gb10.patches.patched import patched_files
+from gb10.patches.selection import plan_patches
 from gb10.plan.catalog import ROOT
 from gb10.recipe.builds import Source
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock, LockedCheckout
-from gb10.workshop import Workshop
 from tests.unit.test_patches_bundled import BUILDER, REFUSES, version_header
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
+PATCHES = ROOT / "patches"
 
 
 @pytest.fixture(scope="module")
@@ -29,19 +28,13 @@ def locked() -> tuple[Recipe, Lock]:
     return recipe.model_copy(update={"patches": (*recipe.patches, "cutlass")}), load_lock(lock_path(RECIPE))
 
 
-def shop() -> Workshop:
-    """A workshop that has the checkout, and listens to nobody."""
-    catalog, talk = SimpleNamespace(root=ROOT), SimpleNamespace(say=lambda _: None)
-    return cast("Workshop", SimpleNamespace(catalog=catalog, talk=talk))
-
-
 def test_the_bundled_tree_of_a_locked_archive_is_planned(locked: tuple[Recipe, Lock]) -> None:
     recipe, lock = locked
-    (use,) = [use for use in plan_patches(shop(), recipe, lock, "arm64", ()) if use.source == "cutlass"]
+    (use,) = [use for use in plan_patches(PATCHES, recipe, lock, "arm64", ()) if use.source == "cutlass"]
     assert (use.project, use.folder) == ("flashinfer-python", "3rdparty/cutlass")
     assert not use.installable
     others = recipe.model_copy(update={"patches": ("vllm", "flashinfer", "cutlass-dsl")})
-    assert all(not use.folder for use in plan_patches(shop(), others, lock, "arm64", ()))
+    assert all(not use.folder for use in plan_patches(PATCHES, others, lock, "arm64", ()))
 
 
 @pytest.mark.parametrize(("version", "planned"), [("4.5.0", ["0001-sm120-ptr-array-f8"]), ("4.7.0", [])])
@@ -49,7 +42,7 @@ def test_a_tree_from_git_is_planned_as_the_release_that_it_is(
     locked: tuple[Recipe, Lock], version: str, planned: list[str]
 ) -> None:
     recipe, lock = from_git(*locked, version)
-    uses = [use for use in plan_patches(shop(), recipe, lock, "arm64", ()) if use.source == "cutlass"]
+    uses = [use for use in plan_patches(PATCHES, recipe, lock, "arm64", ()) if use.source == "cutlass"]
     assert [use.name for use in uses] == planned
     assert all((use.project, use.folder) == ("cutlass", "") for use in uses)
 
@@ -75,7 +68,7 @@ def test_an_archive_that_no_pin_knows_is_told(locked: tuple[Recipe, Lock]) -> No
     recipe, lock = locked
     sdists = {name: sdist.model_copy(update={"sha256": "0" * 64}) for name, sdist in lock.sdists.items()}
     with pytest.raises(UsageError, match="no pin says that a source archive of this image bundles cutlass") as caught:
-        plan_patches(shop(), recipe, lock.model_copy(update={"sdists": sdists}), "arm64", ())
+        plan_patches(PATCHES, recipe, lock.model_copy(update={"sdists": sdists}), "arm64", ())
     assert "flashinfer_python-0.7.2.post1.tar.gz" in str(caught.value)
 
 
@@ -94,16 +87,17 @@ def test_a_diff_by_hand_changes_the_bundled_files(tmp_path: Path, locked: tuple[
     diff = tmp_path / "pr.diff"
     diff.write_text("--- a/include/a.h\n+++ b/include/a.h\n@@ -1 +1 @@\n-old\n+new\n", encoding="utf-8")
     plain = recipe.model_copy(update={"patches": ()})
-    uses = plan_patches(shop(), plain, lock, "arm64", [f"cutlass={diff}"])
+    uses = plan_patches(PATCHES, plain, lock, "arm64", [f"cutlass={diff}"])
     path = archive(tmp_path / "flashinfer_python-0.7.2.post1.tar.gz", "4.5.0", {"include/a.h": "old\n"})
-    assert patched_files(shop(), path, uses) == {"3rdparty/cutlass/include/a.h": b"new\n"}
+    found = patched_files(PATCHES, path, uses, print)
+    assert found == {"3rdparty/cutlass/include/a.h": b"new\n"}
 
 
 def test_an_archive_that_bundles_another_release_stops(tmp_path: Path, locked: tuple[Recipe, Lock]) -> None:
     recipe, lock = locked
-    uses = [use for use in plan_patches(shop(), recipe, lock, "arm64", ()) if use.folder]
+    uses = [use for use in plan_patches(PATCHES, recipe, lock, "arm64", ()) if use.folder]
     path = archive(tmp_path / "flashinfer_python-0.7.2.post1.tar.gz", "4.4.2", {BUILDER: REFUSES})
     with pytest.raises(PatchError, match=r"on cutlass 4\.4\.2: not-applicable"):
-        patched_files(shop(), path, uses)
+        patched_files(PATCHES, path, uses, print)
     with pytest.raises(PatchError, match="changed while it was used"):
-        patched_files(shop(), path, [replace(uses[0], sha256="0" * 64)])
+        patched_files(PATCHES, path, [replace(uses[0], sha256="0" * 64)], print)

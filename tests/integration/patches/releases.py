@@ -5,9 +5,10 @@ from functools import lru_cache
 
 from packaging.version import Version
 
+from gb10.cli.patches import library
 from gb10.patches.release_files import Opened, load_releases, open_release
 from gb10.patches.series import Patch, load_series
-from gb10.patches.status import Row, series_root, status
+from gb10.patches.status import Row, status
 from gb10.patches.verdict import judge
 from gb10.workshop import Workshop, open_workshop
 
@@ -21,13 +22,13 @@ def shop() -> Workshop:
 @lru_cache
 def opened(source: str, version: str) -> Opened:
     """A release of the supported window."""
-    return open_release(shop(), load_releases(shop()), source, Version(version))
+    return open_release(library(shop()), load_releases(shop().catalog.patches), source, Version(version))
 
 
 @lru_cache
 def rows_of(source: str) -> tuple[Row, ...]:
     """Every patch of a source on every release of the supported window."""
-    return status(shop(), source, [])
+    return status(library(shop()), source, [])
 
 
 def original(source: str, version: str, path: str) -> str:
@@ -50,4 +51,4 @@ def patched(source: str, version: str, patch_id: str, path: str) -> str:
 
 def variants(source: str, patch_id: str) -> list[Patch]:
     """The patches of one id."""
-    return [patch for patch in load_series(series_root(shop()), source) if patch.id == patch_id]
+    return [patch for patch in load_series(shop().catalog.patches, source) if patch.id == patch_id]

@@ -3,11 +3,13 @@
 import pytest
 from packaging.version import Version
 
+from gb10.cli.patches import library
 from gb10.errors import UsageError
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.patches.archives import Repacked
+from gb10.patches.patched import patched_files
 from gb10.patches.probe import ask
-from gb10.patches.selection import patched_files, plan_patches
+from gb10.patches.selection import plan_patches
 from gb10.patches.source_tree import Below, Changed
 from gb10.patches.status import status
 from gb10.patches.verdict import judge
@@ -50,18 +52,20 @@ def test_after_the_patch_the_release_has_the_grouped_mainloop() -> None:
 def test_a_build_that_names_cutlass_patches_it_in_the_archive_that_it_compiles() -> None:
     recipe, lock = load_recipe(RECIPE), load_lock(lock_path(RECIPE))
     named = recipe.model_copy(update={"patches": ("flashinfer", "cutlass")})
-    (use,) = plan_patches(shop(), named, lock, "arm64", ())
+    (use,) = plan_patches(shop().catalog.patches, named, lock, "arm64", ())
     sdist = lock.sdists["flashinfer-python"]
     path = shop().store.entry("downloads", sdist.sha256) / sdist.filename
     release = opened("cutlass", "4.5.0")
     (patch,) = variants("cutlass", PATCH)
     expected = judge(patch, release.version, release.tree).changes
-    assert patched_files(shop(), path, [use]) == {f"3rdparty/cutlass/{name}": text for name, text in expected.items()}
+    assert patched_files(shop().catalog.patches, path, [use], shop().talk.say) == {
+        f"3rdparty/cutlass/{name}": text for name, text in expected.items()
+    }
 
 
 def test_a_release_that_is_on_no_index_is_asked_for_as_files() -> None:
     with pytest.raises(
         UsageError, match=r"cutlass 4\.5\.2 is not pinned, and cutlass is on no package index"
     ) as caught:
-        status(shop(), "cutlass", [Version("4.5.2")])
+        status(library(shop()), "cutlass", [Version("4.5.2")])
     assert "--tree DIR --ref 4.5.2" in str(caught.value)

@@ -17,7 +17,6 @@ from gb10.patches.diff import split
 from gb10.patches.parse import parse_diff
 from gb10.patches.series import load_series
 from gb10.patches.source_tree import Changed
-from gb10.patches.status import series_root
 from gb10.patches.verdict import Verdict, changes_of, judge_series
 from tests.integration.debian_git import unpack_git
 from tests.integration.patches.releases import opened, rows_of, shop
@@ -70,14 +69,14 @@ def test_git_makes_the_same_bytes_wherever_a_patch_applies(root: Path) -> None:
 def before_of(verdict: Verdict, version: str) -> dict[str, bytes]:
     """The files that a patch touches, with the earlier patches of its series in them."""
     release = opened(verdict.patch.source, version)
-    series = load_series(series_root(shop()), verdict.patch.source)
+    series = load_series(shop().catalog.patches, verdict.patch.source)
     earlier = [patch for patch in series if patch.id < verdict.patch.id]
     tree = Changed(release.tree, changes_of(judge_series(earlier, release.version, release.tree)))
     return {diff.path: content for diff in verdict.patch.diffs if (content := tree.read(diff.path)) is not None}
 
 
 def test_git_refuses_what_we_refuse(root: Path) -> None:
-    (patch,) = [patch for patch in load_series(series_root(shop()), "cutlass-dsl") if patch.id.startswith("0001")]
+    (patch,) = [patch for patch in load_series(shop().catalog.patches, "cutlass-dsl") if patch.id.startswith("0001")]
     (diff,) = patch.diffs
     content = opened("cutlass-dsl", "4.4.2").tree.read(diff.path)
     assert content is not None

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from gb10.cli.patches import library
 from gb10.errors import PatchError
 from gb10.host.proc import capture
 from gb10.patches.diff import Hunk
@@ -30,15 +31,17 @@ GONE = "vllm/connections.py"
 
 def archive(source: str, version: str) -> Path:
     opened(source, version)
-    pin = load_releases(shop()).source(source).releases[version]
+    pin = load_releases(shop().catalog.patches).source(source).releases[version]
     return shop().store.entry("downloads", pin.sha256) / pin.filename
 
 
 def test_a_patch_follows_its_file_to_another_folder() -> None:
     """The variant for 0.22 and later was written by hand: carried over from the older one, it is the same."""
-    made = refresh(shop(), find_patches(shop(), f"{MOVED}.patch")[0], archive("vllm", "0.33.0"))
+    made = refresh(
+        library(shop()), find_patches(shop().catalog.patches, f"{MOVED}.patch")[0], archive("vllm", "0.33.0")
+    )
     (diff,) = parse_diff(made, "refreshed.patch")
-    (by_hand,) = find_patches(shop(), f"{MOVED}@0.22.0.patch")[0].diffs
+    (by_hand,) = find_patches(shop().catalog.patches, f"{MOVED}@0.22.0.patch")[0].diffs
     assert diff.path == by_hand.path
 
     def changed(hunks: tuple[Hunk, ...]) -> list[bytes]:
@@ -50,7 +53,9 @@ def test_a_patch_follows_its_file_to_another_folder() -> None:
 def test_what_upstream_rewrote_is_a_conflict_with_its_line() -> None:
     with pytest.raises(PatchError, match="cannot be carried over") as caught:
         refresh(
-            shop(), find_patches(shop(), "cutlass-dsl/0001-warp-mma-accepts-sm121")[0], archive("cutlass-dsl", "4.5.1")
+            library(shop()),
+            find_patches(shop().catalog.patches, "cutlass-dsl/0001-warp-mma-accepts-sm121")[0],
+            archive("cutlass-dsl", "4.5.1"),
         )
     assert caught.value.where is not None
     assert "warp/mma.py:" in caught.value.where
@@ -73,7 +78,7 @@ def test_a_new_patch_from_an_edited_tree(tmp_path: Path) -> None:
     series = tmp_path / "patches/vllm/series"
     series.write_text(series.read_text(encoding="utf-8").rstrip(), encoding="utf-8")
     today = datetime.date(2026, 11, 21)
-    path = new_patch(other, "vllm", "wider-gate", Version("0.33.0"), tree, today=today)
+    path = new_patch(library(other), "vllm", "wider-gate", Version("0.33.0"), tree, today=today)
     assert path.name == "0005-wider-gate.patch"
     record = path.with_suffix(".yaml")
     probe = record.read_text(encoding="utf-8").replace(GONE, GATE).replace("'WRITE THIS'", "'>= 110'", 1)
@@ -84,12 +89,12 @@ def test_a_new_patch_from_an_edited_tree(tmp_path: Path) -> None:
     assert {diff.path: diff.kind for diff in patch.diffs} == {GATE: "change", GONE: "delete", "vllm/empty.py": "add"}
     (tree / "vllm/picture.png").write_bytes(b"\x89PNG\0")
     with pytest.raises(PatchError, match=r"picture\.png is no text"):
-        new_patch(other, "vllm", "more", Version("0.33.0"), tree, today=today)
+        new_patch(library(other), "vllm", "more", Version("0.33.0"), tree, today=today)
     with pytest.raises(PatchError, match="files of the release are not in"):
-        new_patch(other, "vllm", "part", Version("0.33.0"), tree / "vllm", today=today)
+        new_patch(library(other), "vllm", "part", Version("0.33.0"), tree / "vllm", today=today)
     (tree / "vllm/picture.png").unlink()
     (tree / "CMakeLists.txt").unlink()
     before = series.read_bytes()
     with pytest.raises(PatchError, match="changes what a wheel holds and what it does not"):
-        new_patch(other, "vllm", "both", Version("0.33.0"), tree, today=today)
+        new_patch(library(other), "vllm", "both", Version("0.33.0"), tree, today=today)
     assert series.read_bytes() == before

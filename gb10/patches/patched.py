@@ -1,0 +1,114 @@
+"""What the planned patches change in a wheel or a source archive: applied strictly when the build runs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from packaging.utils import parse_sdist_filename, parse_wheel_filename
+from packaging.version import Version
+
+from gb10.errors import PatchError
+from gb10.patches.foreign import Applied, Foreign, apply_foreign, load_foreign
+from gb10.patches.release_files import load_releases
+from gb10.patches.releases import PINS, told_version
+from gb10.patches.series import Patch, load_series
+from gb10.patches.source_tree import Below, Changed, Tree, open_tree
+from gb10.patches.status import refuse
+from gb10.patches.verdict import changes_of, judge_series
+from gb10.plan.options import PatchUse
+
+AGAIN: Final = "run the command again"
+
+
+def patched_files(
+    root: Path, source: Path, uses: Sequence[PatchUse], tell: Callable[[str], None]
+) -> Mapping[str, bytes | None]:
+    """What the patches change in a wheel or a source archive; ``tell`` gets a line for each. Raises PatchError."""
+    tree = open_tree(source)
+    changes: dict[str, bytes | None] = {}
+    for folder in dict.fromkeys(use.folder for use in uses):
+        own = [use for use in uses if use.folder == folder]
+        part = _part(root, Changed(tree, changes), source.name, own[0])
+        start = f"{folder}/" if folder else ""
+        changes |= {start + path: content for path, content in _changes(root, part, own, tell).items()}
+    return changes
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Part:
+    """Files that are patched as one release: all of an archive or a wheel, or what it bundles in a folder."""
+
+    tree: Tree
+    version: Version
+    label: str
+
+
+def _part(root: Path, tree: Tree, file: str, use: PatchUse) -> _Part:
+    """The part that a patch is for; raises PatchError when what is bundled does not tell its release."""
+    if not use.folder:
+        sdist = f"{file.removesuffix('.gz')}.gz"  # what comes from git is a plain tar
+        version = (parse_wheel_filename(file) if tree.installed else parse_sdist_filename(sdist))[1]
+        return _Part(tree=tree, version=version, label=file)
+    told = load_releases(root).source(use.source).told
+    if told is None:
+        raise PatchError(f"patches/{PINS} changed while it was used", hint=AGAIN)
+    below, label = Below(tree, use.folder), f"{file}, {use.folder}"
+    return _Part(tree=below, version=told_version(use.source, told, below, label), label=label)
+
+
+def _changes(root: Path, part: _Part, uses: Sequence[PatchUse], tell: Callable[[str], None]) -> dict[str, bytes | None]:
+    """The changed files of one part, by their paths in it."""
+    verdicts = judge_series(_planned(root, uses), part.version, part.tree)
+    refuse(verdicts, part.version)
+    for verdict in verdicts:
+        tell(f"{verdict.patch.place}: applied to {part.label}{_moved(verdict.offsets)}")
+    changes = changes_of(verdicts)
+    for use in uses:
+        if use.path is not None:
+            applied = _apply(use, Changed(part.tree, changes))
+            for line in (f"{use.taken.path if use.taken else use.path}: applied to {part.label}", *applied.notes):
+                tell(line)
+            changes |= applied.changes
+    return changes
+
+
+def _apply(use: PatchUse, tree: Tree) -> Applied:
+    """One diff by hand on what the patches before it left. Raises PatchError."""
+    try:
+        return apply_foreign(_unchanged(use), tree, halved=use.compiled)
+    except PatchError as error:
+        if use.taken is None:
+            raise
+        raise PatchError(
+            f"{use.taken.path} changes what patches of this build change, too",
+            where=error.where,
+            hint=f"the series of {use.source} is applied first: take back in the checkout what it does\n"
+            f"./build.py patches status --source {use.source} lists it",
+        ) from error
+
+
+def _planned(root: Path, uses: Sequence[PatchUse]) -> list[Patch]:
+    """The very patches of the series that were planned; raises PatchError when one is not what it was."""
+    ours = [use for use in uses if use.path is None]
+    series = {source: load_series(root, source) for source in {use.source for use in ours}}
+    found = []
+    for use in ours:
+        patch = next((patch for patch in series[use.source] if patch.name == use.name), None)
+        if patch is None or patch.sha256 != use.sha256:
+            raise PatchError(f"patches/{use.source}/{use.name} changed while it was used", hint=AGAIN)
+        found.append(patch)
+    return found
+
+
+def _moved(offsets: Mapping[str, tuple[int, ...]]) -> str:
+    parts = [f"{path} at {', '.join(f'{offset:+}' for offset in found)} lines" for path, found in offsets.items()]
+    return f" ({'; '.join(parts)})" if parts else ""
+
+
+def _unchanged(use: PatchUse) -> Foreign:
+    """The diff that was planned; raises PatchError when the file has changed since."""
+    patch = load_foreign(Path(use.path or ""), use.source)
+    if patch.sha256 != use.sha256:
+        raise PatchError(f"{use.name} changed while it was used", where=use.path, hint=AGAIN)
+    return patch
