@@ -1,6 +1,6 @@
 """Which patches a build has: those of the recipe's series for the locked releases, and those given by hand."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,21 +43,20 @@ def plan_patches(
     releases = load_releases(root)
     places = {source: find_place(releases, source, lock, locked) for source in recipe.patches}
     series = [use for source, place in places.items() for use in _from_series(root, source, lock, place)]
+    hand = [use for text in by_hand for use in _by_hand(releases, text, lock, locked)]
     over = {recipe.project(wheel.cutlass_source) for wheel in recipe.built.values() if wheel.method != "aot"}
-    projects = {
-        recipe.project(name)
-        for wheel in recipe.built.values()
-        if wheel.method == "source"
-        for name in (wheel.source, *wheel.handed_in)
-    }
-    hand = tuple(
-        replace(use, compiled=use.compiled and use.project in projects)
-        for text in by_hand
-        for use in _by_hand(releases, text, lock, locked)
-    )
-    _check_compiled(hand, over)
-    _check_used(hand, {recipe.project(wheel.source) for wheel in recipe.built.values() if wheel.method == "aot"})
-    return (*(use for use in series if not use.folder or use.project in over), *hand)
+    return (*(use for use in series if not use.folder or use.project in over), *_useful(hand, recipe, over))
+
+
+def _useful(uses: Iterable[PatchUse], recipe: Recipe, over: Collection[str]) -> tuple[PatchUse, ...]:
+    """Patches given by hand, each marked when this build compiles what it changes. Raises UsageError for a vain one."""
+    built = recipe.built.values()
+    named = [name for wheel in built if wheel.method == "source" for name in (wheel.source, *wheel.handed_in)]
+    projects = {recipe.project(name) for name in named}
+    marked = tuple(replace(use, compiled=use.compiled and use.project in projects) for use in uses)
+    _check_compiled(marked, over)
+    _check_used(marked, {recipe.project(wheel.source) for wheel in built if wheel.method == "aot"})
+    return marked
 
 
 def _check_compiled(uses: Sequence[PatchUse], over: Collection[str]) -> None:

@@ -45,14 +45,7 @@ def judge(patch: Patch, version: Version, tree: Tree) -> Verdict:
     """The outcome of one patch on one release."""
     answered = ask(patch.record, tree)
     if not patch.applies_to(version):
-        left = patch.record.why_left(version)
-        return Verdict(
-            patch=patch,
-            outcome="not-applicable",
-            probe=answered,
-            why=_outside(patch, answered, left),
-            left=left is not None,
-        )
+        return _left_out(patch, version, answered)
     if tree.installed and not patch.installable:
         return Verdict(
             patch=patch, outcome="not-applicable", probe=answered, why="a wheel does not hold what it changes"
@@ -68,6 +61,12 @@ def judge(patch: Patch, version: Version, tree: Tree) -> Verdict:
     if answered.answer == "needed":
         return tried
     return Verdict(patch=patch, outcome="unknown-shape", probe=answered, why=answered.why)
+
+
+def _left_out(patch: Patch, version: Version, answered: Answered) -> Verdict:
+    left = patch.record.why_left(version)
+    why = _outside(patch, answered, left)
+    return Verdict(patch=patch, outcome="not-applicable", probe=answered, why=why, left=left is not None)
 
 
 def judge_series(patches: Iterable[Patch], version: Version, tree: Tree) -> tuple[Verdict, ...]:
