@@ -25,6 +25,7 @@ def image_files(shop: Workshop, plan: Plan) -> dict[str, Path | bytes]:
         "install.py",
         "settings.py",
         *(["grafted.py"] if plan.of_kind("graft") else []),
+        *(["overlay.py"] if plan.options.overlay else []),
         *(["mod.py"] if plan.options.mods else []),
     ]
     return {
@@ -50,7 +51,7 @@ def image_folders(shop: Workshop, plan: Plan, built: Iterable[Wheel]) -> dict[st
         **upstream_folders(shop, plan),
         **{f"layer-{wheel.name}-wheels": wheels([wheel.path]) for wheel in built},
         **{f"{step.name}-files": tree(graft_files(shop, step)) for step in plan.of_kind("graft")},
-        **({"overlay": overlay_files(options.overlay)} if options.overlay else {}),
+        **({"overlay-files": overlay_files(options.overlay)} if options.overlay else {}),
         **{f"{step.name}-files": mod_files(mod) for step, mod in mods},
     }
 

@@ -196,7 +196,7 @@ def bake(plan: Plan) -> dict[str, object]:
         f"{step.name}-wheels": f"contexts/{step.name}-wheels" for step in (*plan.of_kind("layer"), plan.step("tools"))
     }
     if plan.options.overlay:
-        contexts["overlay"] = "contexts/overlay"
+        contexts["overlay-files"] = "contexts/overlay-files"
     changed = (*plan.of_kind("graft"), *plan.of_kind("mod"))
     contexts |= {f"{step.name}-files": f"contexts/{step.name}-files" for step in changed}
     target: dict[str, object] = {

@@ -21,6 +21,7 @@ USER_NAME: Final = "gb10"
 USER_HOME: Final = "/home/gb10"
 SETTINGS: Final = "inside/settings.py"
 MOD_RUNNER: Final = "inside/mod.py"
+OVERLAYER: Final = "inside/overlay.py"
 GRAFTER: Final = "inside/grafted.py"
 SCANNER: Final = ("inside/elf.py", "inside/fatbin.py", "inside/scan.py")
 CHANGED: Final = (*SCANNER, "inside/changed.py")
@@ -115,7 +116,7 @@ def mod_steps(draft: Plan, toolkit: Toolkit, below: tuple[Step, ...]) -> tuple[S
     """A step per mod. Each builds on the one before: a change moves its key and all later ones."""
     options, made = draft.options, list[Step]()
     overlay = options.overlay.digest if options.overlay else None
-    under = digest([[step.key for step in below], toolkit.of(SETTINGS), overlay, environment(draft)])
+    under = digest([[step.key for step in below], toolkit.of(*_finishers(options)), overlay, environment(draft)])
     for number, mod in enumerate(options.mods, 1):
         under = digest(["mod", under, mod.name, mod.digest, mod.network, draft.recipe.workdir, toolkit.of(MOD_RUNNER)])
         needs = (made[-1].name,) if made else tuple(step.name for step in below)
@@ -132,7 +133,7 @@ def image_step(draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...]) -> Step:
     recipe, options = draft.recipe, draft.options
     draft = replace(draft, options=options.nameless)
     overlay = options.overlay.digest if options.overlay else None
-    own = toolkit.of(SETTINGS, *([MOD_RUNNER] if options.mods else []))
+    own = toolkit.of(*_finishers(options), *([MOD_RUNNER] if options.mods else []))
     return Step(
         name="image",
         kind="image",
@@ -140,6 +141,11 @@ def image_step(draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...]) -> Step:
         needs=tuple(step.name for step in needs),
         about=f"{recipe.engine} {recipe.version} {options.platform}",
     )
+
+
+def _finishers(options: Options) -> tuple[str, ...]:
+    """The scripts that write the small files above the layers of wheels."""
+    return (SETTINGS, OVERLAYER) if options.overlay else (SETTINGS,)
 
 
 def churn(recipe: Recipe, lock: Lock, options: Options) -> dict[str, tuple[LockedWheel, ...]]:

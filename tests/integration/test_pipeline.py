@@ -14,6 +14,7 @@ import uuid
 import zipfile
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,8 @@ from gb10.recipe.arch import parse_arch
 from gb10.recipe.image_recipe import Layer, Recipe
 from gb10.recipe.locked import Lock
 from gb10.workshop import Workshop, build_architecture, open_workshop
+from tests.e2e.image import run_python
+from tests.integration.test_base import emulator
 
 pytestmark = pytest.mark.integration
 
@@ -241,6 +244,22 @@ def test_an_overlay_is_one_more_layer_and_moves_no_other(shop: Workshop, image: 
     assert len(set(after) - set(before)) <= 2  # the overlay and the plan
     _, content = read_file(shop, over.tags[-1], f"/{changed.relative_to(tmp_path)}")
     assert content == changed.read_bytes()
+
+
+def test_python_loads_what_the_overlay_holds(shop: Workshop, tmp_path: Path) -> None:
+    """Every source in the image has bytecode that Python does not check; so must a changed one."""
+    overlay = tmp_path / "overlay"
+    site = overlay / "usr/local/lib/python3.13/dist-packages"
+    (site / "packaging").mkdir(parents=True)
+    (site / "packaging/__init__.py").write_text("ORIGIN = 'overlay'\n", encoding="utf-8")
+    (site / "packaging/tags.py").write_text("this does not parse\n", encoding="utf-8")
+    (site / "packaging/utils.py").symlink_to("__init__.py")
+    over = build_image(shop, small_plan(shop, overlay=overlay), rebuild=(), tag=None)
+    python = partial(run_python, find(shop.env, shop.store), over.tags[-1], emulator(shop.store, tmp_path), "-c")
+    assert python("import packaging; print(packaging.ORIGIN, packaging.__cached__[-4:])") == "overlay .pyc\n"
+    assert python("import packaging.utils as u; print(u.ORIGIN)") == "overlay\n"
+    loading = "try:\n    import packaging.tags\nexcept SyntaxError as error:\n    print(error.filename[-7:])"
+    assert python(loading) == "tags.py\n"
 
 
 def test_a_damaged_wheel_is_told_and_compiled_again(shop: Workshop, capfd: pytest.CaptureFixture[str]) -> None:

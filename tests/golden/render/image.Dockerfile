@@ -34,6 +34,10 @@ FROM base-build AS settings
 RUN --network=none --mount=type=bind,source=settings.py,target=/settings.py --mount=type=bind,from=base,source=/out,target=/base \
     PYTHONHASHSEED=0 python3 /settings.py --base /base --out /out --epoch 1767312000 --cc aarch64-linux-gnu-gcc --user 10001 --workdir /srv
 
+FROM base-build AS overlay
+RUN --network=none --mount=type=bind,from=overlay-files,target=/overlay --mount=type=bind,source=overlay.py,target=/overlay.py \
+    PYTHONHASHSEED=0 python3 /overlay.py --overlay /overlay --out /out --epoch 1767312000
+
 FROM base-build AS record
 RUN --network=none --mount=type=bind,source=plan.json,target=/plan.json \
     install -D -m 644 /plan.json /out/usr/share/gb10/plan.json && find /out -exec touch -h -d @1767312000 {} +
@@ -48,7 +52,7 @@ COPY --link --from=layer-jit-cache /out/ /
 COPY --link --from=layer-kernels /out/ /
 COPY --link --from=graft-small /out/ /
 COPY --link --from=settings /out/ /
-COPY --link --from=overlay / /
+COPY --link --from=overlay /out/ /
 ENV FLASHINFER_CUDA_ARCH_LIST="12.1f" \
     HOME="/var/cache/small" \
     PATH="/usr/bin" \
@@ -112,7 +116,7 @@ RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type
     python3 /scan.py /out > /scan.json
 
 FROM base-build AS scan-overlay
-RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=overlay,target=/out \
+RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=overlay,source=/out,target=/out \
     python3 /scan.py /out > /scan.json
 
 FROM base-build AS scan-mod-1
