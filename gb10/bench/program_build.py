@@ -8,6 +8,7 @@ from typing import Any
 
 from gb10.build.compiling import compile_step
 from gb10.build.costs import asked_jobs
+from gb10.build.exported import check_exported
 from gb10.build.shared_cache import shared_cache
 from gb10.engine.connection import Engine
 from gb10.host.store import is_sealed, seal
@@ -88,6 +89,7 @@ def _files(shop: Workshop, plan: Plan, program: Program, step: Step) -> dict[str
 
 def _prove(work: Path, plan: Plan, step: Step) -> None:
     """Seal the program. Raises VerifyError unless it holds GPU code of exactly this arch."""
+    check_exported(work, step.name, CHECKS, "measured.json")
     compiled = parse_arch(plan.options.arch.kernels)
     declared = Manifest(file=step.name, arch=compiled.sm, modules={step.name: [compiled.sm]})
     prove(Subject(scan=scan_path(work / step.name), manifests=[declared]))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gb10.build.compiling import LEFT_OUT, compile_step, fetch_nested, patched_source
 from gb10.build.costs import asked_jobs
+from gb10.build.exported import check_exported
 from gb10.build.shared_cache import shared_cache
 from gb10.engine.connection import Engine
 from gb10.errors import BuildError, UsageError
@@ -22,6 +23,7 @@ from gb10.proof.wheel_manifest import read_manifest
 from gb10.sources.locked_files import fetch_files
 from gb10.workshop import Workshop
 
+EXPORTED = ("*.whl", "manifest.json", "measured.json")
 OURS = "kernels"  # as --rebuild names the wheels of our own kernels
 
 
@@ -143,6 +145,7 @@ def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
 
 def _seal(work: Path) -> None:
     """Prove that every module holds the GPU code it declares, and record the wheel's hash."""
+    check_exported(work, *EXPORTED)
     wheel = wheel_file(work)
     prove_wheel(wheel)
     seal(wheel)

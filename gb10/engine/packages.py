@@ -58,8 +58,11 @@ def unpacked(store: Store) -> Programs | None:
     record = _record(store)
     if not record.is_file():
         return None
-    found = json.loads(record.read_text(encoding="utf-8"))
-    programs = Programs(store.entry("engine", found["key"]) / "bin", found["versions"], found.get("sha256", {}))
+    try:
+        found = json.loads(record.read_text(encoding="utf-8"))
+        programs = Programs(store.entry("engine", found["key"]) / "bin", found["versions"], found.get("sha256", {}))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None  # emptied or cut: the packages are fetched again
     return programs if programs.bin.is_dir() else None
 
 
@@ -113,7 +116,8 @@ def _fetch(store: Store, env: Mapping[str, str]) -> Programs:
         shutil.rmtree(store.entry("engine", key), ignore_errors=True)
         programs = store.ensure("engine", key, lambda out: _keep_programs(debs, out)) / "bin"
         sha256 = {path.name: file_sha256(path) for path in programs.iterdir()}
-        _write(_record(store), {"key": key, "versions": versions, "sha256": sha256})
+        record = {"key": key, "versions": versions, "sha256": sha256}
+        store.write_text(_record(store), json.dumps(record, indent=2, sort_keys=True) + "\n")
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return Programs(programs, versions, sha256)
@@ -188,9 +192,3 @@ def _keep_programs(debs: Sequence[Path], out: Path) -> None:
         for path in paths:
             (tree / path).rename(out / "bin" / Path(path).name)
     shutil.rmtree(tree)
-
-
-def _write(path: Path, value: object) -> None:
-    aside = path.with_suffix(".part")
-    aside.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    aside.replace(path)

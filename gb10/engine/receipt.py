@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gb10.host.data_root import ROOT, package_of
+from gb10.host.store import Store
 
 READ = ("templates", "recipes", "patches", "kernels")
 CHOICES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "GB10_CACHE_DIR")
@@ -95,10 +96,7 @@ def read_receipt(path: Path) -> Receipt | None:
 
 def write_receipt(path: Path, receipt: Receipt) -> None:
     """Keep an answer, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_text(json.dumps(asdict(receipt)), encoding="utf-8")
-    aside.replace(path)
+    Store(path.parents[1]).write_text(path, json.dumps(asdict(receipt)))
 
 
 def _holds(receipt: Receipt) -> bool:

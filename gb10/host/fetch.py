@@ -95,8 +95,20 @@ def _transfer(
                 for block in reply.iter_content(CHUNK):
                     out.write(block)
                     on_bytes(len(block))
+                    if out.tell() > artifact.size:
+                        raise _too_long(part, artifact, url)
     except requests.RequestException as error:
         raise network_error(error, f"cannot download {artifact.filename}") from error
+
+
+def _too_long(part: Path, artifact: Artifact, url: str) -> FetchError:
+    """The error of a server that sends more than was locked; what it sent is removed."""
+    part.unlink()
+    return FetchError(
+        f"{artifact.filename} is longer than the {artifact.size} bytes that were locked",
+        where=redact(url),
+        hint="the mirror or a proxy changed it; run again, or point to another index or mirror",
+    )
 
 
 def network_error(error: requests.RequestException, message: str) -> FetchError:

@@ -206,8 +206,10 @@ def file_sha256(path: Path) -> str:
 
 
 def seal(path: Path) -> None:
-    """Record a fresh file's sha256 beside it, as the store entry's seal."""
-    (path.parent / SEAL).write_text(file_sha256(path), encoding="ascii")
+    """Record a fresh file's sha256 beside it, as the store entry's seal; raises FileExistsError if one exists."""
+    found = file_sha256(path)
+    with (path.parent / SEAL).open("x", encoding="ascii") as out:  # O_EXCL: follows no link
+        out.write(found)
 
 
 def is_sealed(path: Path) -> bool:

@@ -40,9 +40,9 @@ TOOLS = ("sh", "cat", "sleep", "mkdir")
 UP = """\
 import os, signal
 from pathlib import PosixPath
-from gb10.engine.buildx import BuildRequest, build
-from gb10.engine.commands import open_buildx
-from gb10.engine.embedded import up
+from gb10.engine.buildx.build import BuildRequest, build
+from gb10.engine.buildx.commands import open_buildx
+from gb10.engine.embedded.daemon import up
 from gb10.host.store import open_store
 store = open_store(os.environ)
 engine = up(store, os.environ)
@@ -302,17 +302,6 @@ def test_a_build_tells_steps_lines_and_cache_hits(site: Site) -> None:
     assert any(isinstance(event, Transfer) for event in events)
     assert not _cached(events, "mkdir /out")
     assert _cached(site.build(text), "mkdir /out")
-
-
-def test_both_forms_of_progress_tell_the_same(site: Site) -> None:
-    run = "RUN echo one; sleep 1; echo two"
-    told = [
-        replace(site, buildx=replace(site.buildx, version=version)).build(f"{fresh()}{run}")
-        for version in ((0, 12), (0, 13))
-    ]
-    assert _lines(told[0]) == _lines(told[1]) == ["one", "two"]
-    ended = [{event.step for event in events if isinstance(event, StepDone) and "RUN" in event.step} for events in told]
-    assert ended[0] == ended[1] != set()
 
 
 def test_a_failed_step_is_named_with_its_last_lines(site: Site) -> None:

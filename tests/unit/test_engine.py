@@ -65,7 +65,7 @@ def test_the_socket_path_is_short_whatever_the_store(tmp_path: Path) -> None:
 
 
 def test_a_build_has_no_network_and_no_attestation_by_default() -> None:
-    argv = arguments(_request(), work=Path("/w"), progress="rawjson")
+    argv = arguments(_request(), work=Path("/w"))
     assert {"--network=none", "--provenance=false", "--sbom=false"} <= set(argv)
     assert not [word for word in argv if word.startswith("--allow")]
     assert argv[-2:] == ["--output=type=cacheonly", "/w/empty"]
@@ -73,7 +73,7 @@ def test_a_build_has_no_network_and_no_attestation_by_default() -> None:
 
 def test_what_is_asked_for_is_passed_on_in_a_fixed_order() -> None:
     request = _request(contexts={"b": Path("/b"), "a": Path("/a")}, tags=("t:1", "t:2"))
-    argv = arguments(request, work=Path("/w"), progress="plain")
+    argv = arguments(request, work=Path("/w"))
     assert [word for word in argv if word.startswith("--build-context")] == [
         "--build-context=a=/a",
         "--build-context=b=/b",
@@ -82,12 +82,12 @@ def test_what_is_asked_for_is_passed_on_in_a_fixed_order() -> None:
 
 
 def test_a_secret_may_have_commas_and_quotes_in_its_path() -> None:
-    argv = arguments(_request(secrets={"ca": Path('/a, "b".pem')}), work=Path("/w"), progress="plain")
+    argv = arguments(_request(secrets={"ca": Path('/a, "b".pem')}), work=Path("/w"))
     assert '--secret=id=ca,"src=/a, ""b"".pem"' in argv
 
 
 def test_a_result_goes_to_a_directory_with_any_name() -> None:
-    argv = arguments(_request(out=Path('/a, "b" c')), work=Path("/w"), progress="plain")
+    argv = arguments(_request(out=Path('/a, "b" c')), work=Path("/w"))
     assert argv[-2] == '--output=type=local,"dest=/a, ""b"" c"'
 
 

@@ -1,4 +1,4 @@
-"""Progress: BuildKit's two forms become the same events; the real ones are compared in tests/integration."""
+"""Progress: BuildKit's rawjson becomes events."""
 
 import base64
 import json
@@ -9,7 +9,6 @@ from gb10.engine.buildx.progress import (
     Event,
     LogLine,
     Note,
-    Plain,
     RawJson,
     StepDone,
     StepFailed,
@@ -61,20 +60,3 @@ def test_a_transfer_and_buildx_own_words() -> None:
 def test_a_progress_bar_that_rewrites_its_line_is_told_once() -> None:
     told = _events({"vertexes": [RUN]}, _log("10%\r50%\r100%\n"), indent=None)
     assert told[-1] == LogLine("[a 1/1] RUN make", "100%")
-
-
-@pytest.mark.parametrize(
-    ("line", "event"),
-    [
-        ("#5 CACHED", StepDone("[a 1/1] RUN make", 0.0, True)),
-        ("#5 DONE 1.5s", StepDone("[a 1/1] RUN make", 1.5, False)),
-        ("#5 0.123 [1/2] a.cu", LogLine("[a 1/1] RUN make", "[1/2] a.cu")),
-        ("#5 ERROR: process failed", StepFailed("[a 1/1] RUN make", "process failed")),
-        ("#5 transferring context: 5MB", Transfer("[a 1/1] RUN make", "transferring context: 5MB", 0, 0)),
-        ("ERROR: failed to solve", Note("ERROR: failed to solve")),
-    ],
-)
-def test_plain_lines(line: str, event: Event) -> None:
-    parser = Plain()
-    assert list(parser.feed("#5 [a 1/1] RUN make")) == [StepStarted("[a 1/1] RUN make")]
-    assert list(parser.feed(line)) == [event]

@@ -66,9 +66,10 @@ def test_a_file_that_another_run_fetched_anew_stays(store: Store) -> None:
 class Server(BaseAdapter):
     """A server that honours ranges, without a socket."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, body: io.RawIOBase | None = None) -> None:
         super().__init__()
         self.content = content
+        self.body = body
         self.asked: list[dict[str, str]] = []
 
     def send(self, request: requests.PreparedRequest, *_: object, **__: object) -> requests.Response:
@@ -77,7 +78,7 @@ class Server(BaseAdapter):
         reply = requests.Response()
         reply.status_code = 206 if start else 200
         reply.request = request
-        reply.raw = io.BytesIO(self.content[start:])
+        reply.raw = self.body or io.BytesIO(self.content[start:])
         return reply
 
     def close(self) -> None:
@@ -106,4 +107,24 @@ def test_a_file_that_is_not_the_locked_one_is_refused(store: Store) -> None:
     with pytest.raises(FetchError, match="not the file that was locked"):
         download(session(Server(b"something else!")), store, ARTIFACT, lambda: "https://server.invalid/a.whl")
     assert not stored(store, ARTIFACT).exists()
+    assert not list((store.root / "tmp").iterdir())
+
+
+class Endless(io.RawIOBase):
+    """A body without an end; counts what is read of it."""
+
+    given = 0
+
+    def read(self, size: int = -1) -> bytes:
+        self.given += size
+        assert self.given < 64 << 20
+        return b"x" * size
+
+
+def test_a_download_stops_past_the_locked_size(store: Store) -> None:
+    body = Endless()
+    with pytest.raises(FetchError, match="longer than the 15 bytes that were locked") as caught:
+        download(session(Server(GOOD, body)), store, ARTIFACT, lambda: "https://me:secret@server.invalid/a.whl")
+    assert "secret" not in str(caught.value)
+    assert body.given < 8 << 20
     assert not list((store.root / "tmp").iterdir())

@@ -10,13 +10,12 @@ from typing import Literal
 
 from gb10.engine.buildx.buildlog import Record
 from gb10.engine.buildx.commands import Buildx
-from gb10.engine.buildx.progress import Event, Parser, Plain, RawJson
+from gb10.engine.buildx.progress import Event, RawJson
 from gb10.engine.connection import Engine
 from gb10.errors import Gb10Error
 from gb10.host.proc import CommandFailedError, stream
 
 Network = Literal["none", "default", "host"]
-RAWJSON_VERSION = (0, 13)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,9 +88,9 @@ def build(
         shutil.rmtree(work, ignore_errors=True)
 
 
-def arguments(request: BuildRequest, *, work: Path, progress: str) -> list[str]:
+def arguments(request: BuildRequest, *, work: Path) -> list[str]:
     """buildx's arguments for a request. Pure."""
-    argv = ["build", f"--progress={progress}", "--provenance=false", "--sbom=false"]
+    argv = ["build", "--progress=rawjson", "--provenance=false", "--sbom=false"]
     argv += [f"--network={request.network}", f"--metadata-file={work / 'metadata.json'}"]
     argv += [f"--file={request.dockerfile}", f"--target={request.target}", f"--platform={request.platform}"]
     argv += [f"--build-context={name}={path}" for name, path in sorted(request.contexts.items())]
@@ -117,14 +116,13 @@ def _csv(text: str) -> str:
 
 def _run(buildx: Buildx, request: BuildRequest, work: Path, record: Record) -> None:
     (work / "empty").mkdir()
-    raw = buildx.version >= RAWJSON_VERSION
-    parser: Parser = RawJson() if raw else Plain()
+    parser = RawJson()
 
     def on_line(line: str) -> None:
         for event in parser.feed(line):
             record.take(event)
 
-    argv = [*buildx.command, *arguments(request, work=work, progress="rawjson" if raw else "plain")]
+    argv = [*buildx.command, *arguments(request, work=work)]
     try:
         stream(argv, log=Path(os.devnull), on_line=on_line, env=buildx.env)
     except CommandFailedError as error:

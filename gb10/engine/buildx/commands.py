@@ -4,7 +4,6 @@ A build is steered by its request alone: variables that would change it behind o
 """
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -18,8 +17,8 @@ from gb10.errors import EngineError
 from gb10.host.proc import CommandFailedError, capture
 from gb10.host.store import Store
 
-LEAST_VERSION = (0, 10)
-"""The first buildx with --provenance; named contexts came in 0.8."""
+LEAST_VERSION = (0, 13)
+"""The first buildx with --progress=rawjson."""
 VERSION = re.compile(r"buildx v?(\d+)\.(\d+)")
 CHOICE = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH")
 STEERING = ("BUILDX_", "BUILDKIT_", "DOCKER_BUILDKIT", "SOURCE_DATE_EPOCH")
@@ -41,23 +40,34 @@ def open_buildx(engine: Engine, env: Mapping[str, str], store: Store) -> Buildx:
     own_env = _environment(engine, env, store)
     named = (f"--builder={engine.builder}",) if engine.builder else ()
     plugin = _plugin(own_env) if engine.kind == "user" else None
-    if plugin:
+    if plugin and plugin >= LEAST_VERSION:
         return Buildx(("docker", "buildx", *named), plugin, own_env, store)
-    programs = unpacked(store) or unpack(store, env)
+    programs = _programs(store, env, plugin)
     command = (str(programs.bin / "docker-buildx"), *named)
     with explained("buildx does not run", hint="./build.py engine down, then run the command again: it is checked"):
         text = capture([*command, "version"], env=own_env)
     return Buildx(command, _version(text), own_env, store)
 
 
+def _programs(store: Store, env: Mapping[str, str], plugin: tuple[int, int] | None) -> Programs:
+    """Our own buildx. Raises EngineError, which names the user's plugin when it is too old."""
+    try:
+        return unpacked(store) or unpack(store, env)
+    except EngineError as error:
+        if plugin is None:
+            raise
+        raise EngineError(
+            f"docker buildx {'.'.join(map(str, plugin))} is too old: gb10 needs 0.13 or newer",
+            where=f"a newer one cannot be fetched: {error.message}",
+            hint="install docker-buildx 0.13 or newer",
+        ) from error
+
+
 def _to_embedded(engine: Engine, programs: Programs | None, store: Store) -> dict[str, str]:
     """The variables by which docker and buildx reach the embedded engine, no credentials of the user involved."""
     folder = store.entry("engine", "client")
-    folder.mkdir(parents=True, exist_ok=True)
     plugins = {"cliPluginsExtraDirs": [str(programs.bin)]} if programs else {}
-    aside = folder / f"config.json.{os.getpid()}"
-    aside.write_text(json.dumps(plugins), encoding="utf-8")
-    aside.replace(folder / "config.json")
+    store.write_text(folder / "config.json", json.dumps(plugins))
     return {"DOCKER_HOST": engine.endpoint.host, "DOCKER_CONFIG": str(folder)}
 
 
@@ -80,14 +90,13 @@ def _environment(engine: Engine, env: Mapping[str, str], store: Store) -> dict[s
 
 
 def _plugin(env: Mapping[str, str]) -> tuple[int, int] | None:
-    """The version of the user's buildx plugin, None when there is none that can be used."""
+    """The version of the user's buildx plugin; None when there is none, or when it does not run."""
     if shutil.which("docker", path=env.get("PATH")) is None:
         return None
     try:
-        version = _version(capture(["docker", "buildx", "version"], env=env))
+        return _version(capture(["docker", "buildx", "version"], env=env))
     except CommandFailedError:
         return None
-    return version if version >= LEAST_VERSION else None
 
 
 def _version(text: str) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What a build says, as events: BuildKit's rawjson (buildx >= 0.13) or its plain text in, values out. Pure."""
+"""What a build says, as events: BuildKit's rawjson in, values out. Pure."""
 
 import base64
 import json
@@ -6,11 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
-PLAIN_LINE = re.compile(r"#(?P<number>\d+) (?P<text>.*)")
-PLAIN_DONE = re.compile(r"DONE (?P<seconds>[\d.]+)s")
-PLAIN_LOG = re.compile(r"\d+\.\d+ (?P<text>.*)")
 FRACTION = re.compile(r"\.\d+")
 
 
@@ -64,12 +61,6 @@ class Note:
 
 
 Event = StepStarted | StepDone | StepFailed | LogLine | Transfer | Note
-
-
-class Parser(Protocol):
-    """Lines in, events out."""
-
-    def feed(self, line: str) -> Iterator[Event]: ...
 
 
 @dataclass(slots=True)
@@ -148,35 +139,3 @@ def _ending(vertex: dict[str, Any], state: str) -> Event:
 def _time(text: str) -> datetime:
     """RFC 3339 with any number of decimals; the standard library reads six."""
     return datetime.fromisoformat(FRACTION.sub(lambda match: match[0][:7].ljust(7, "0"), text))
-
-
-@dataclass(slots=True)
-class Plain:
-    """The plain form of older clients: ``#5 [stage 1/1] RUN …``, ``#5 0.12 text``, ``#5 DONE 1.2s``."""
-
-    _names: dict[str, str] = field(default_factory=dict)
-
-    def feed(self, line: str) -> Iterator[Event]:
-        """The events of one more line."""
-        match = PLAIN_LINE.fullmatch(line)
-        if match is None:
-            yield from [Note(line)] if line.strip() else []
-            return
-        number, text = match["number"], match["text"]
-        if number not in self._names:
-            self._names[number] = text
-            yield StepStarted(text)
-        else:
-            yield from self._more(self._names[number], text)
-
-    def _more(self, step: str, text: str) -> Iterator[Event]:
-        if text == "CACHED":
-            yield StepDone(step, 0.0, True)
-        elif done := PLAIN_DONE.fullmatch(text):
-            yield StepDone(step, float(done["seconds"]), False)
-        elif text.startswith("ERROR: "):
-            yield StepFailed(step, text.removeprefix("ERROR: "))
-        elif log := PLAIN_LOG.fullmatch(text):
-            yield LogLine(step, log["text"])
-        elif text != step:
-            yield Transfer(step, text, 0, 0)

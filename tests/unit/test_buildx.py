@@ -1,0 +1,61 @@
+"""Which buildx runs a build, and what it is handed; two threads may prepare it at once."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from gb10.engine.buildx.commands import open_buildx
+from gb10.engine.connection import Endpoint, Engine
+from gb10.engine.packages import unpacked
+from gb10.errors import EngineError
+from gb10.host.store import Store
+
+
+def engine(kind: Literal["user", "embedded"]) -> Engine:
+    endpoint = Endpoint(host="unix:///nowhere", origin="test")
+    return Engine(kind=kind, endpoint=endpoint, version="1", api="1.41", containerd=False)
+
+
+def program(path: Path, words: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{words}'\n", encoding="ascii")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store that holds an embedded buildx."""
+    store = Store(tmp_path / "store")
+    program(store.entry("engine", "k") / "bin" / "docker-buildx", "github.com/docker/buildx v0.13.1 x")
+    store.write_text(store.entry("engine", "packages.json"), json.dumps({"key": "k", "versions": {}}))
+    return store
+
+
+def test_threads_that_prepare_one_client_do_not_disturb_each_other(store: Store) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(lambda _: open_buildx(engine("embedded"), {}, store).version, range(64)))
+    assert set(found) == {(0, 13)}
+
+
+def test_an_old_plugin_gives_way_to_our_own(store: Store, tmp_path: Path) -> None:
+    program(tmp_path / "bin" / "docker", "github.com/docker/buildx v0.11.2 x")
+    assert open_buildx(engine("user"), {"PATH": str(tmp_path / "bin")}, store).version == (0, 13)
+    program(tmp_path / "bin" / "docker", "github.com/docker/buildx v0.14.0 x")
+    assert open_buildx(engine("user"), {"PATH": str(tmp_path / "bin")}, store).command == ("docker", "buildx")
+
+
+def test_an_old_plugin_alone_is_an_error_with_the_way_out(tmp_path: Path) -> None:
+    program(tmp_path / "bin" / "docker", "github.com/docker/buildx v0.11.2 x")
+    with pytest.raises(EngineError, match=r"0\.11 is too old: gb10 needs 0\.13") as caught:
+        open_buildx(engine("user"), {"PATH": str(tmp_path / "bin")}, Store(tmp_path / "empty"))
+    assert caught.value.hint == "install docker-buildx 0.13 or newer"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"key": "k"}', '{"key": 1, "versions": {}}'])
+def test_an_emptied_record_of_the_programs_counts_as_absent(store: Store, text: str) -> None:
+    assert unpacked(store)
+    store.write_text(store.entry("engine", "packages.json"), text)
+    assert unpacked(store) is None
