@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from gb10.errors import UsageError
 from gb10.host.store import file_sha256
 
 CHECKOUT = Path(__file__).resolve().parent.parent
@@ -31,8 +32,23 @@ class Environment:
         return self.root / "bin" / "python"
 
     def is_complete(self) -> bool:
-        """True when the environment was made to the end and its interpreter is still there."""
+        """True when the environment was made to the end and its interpreter is still there.
+
+        Raises UsageError when root would run programs that another user may change.
+        """
+        if self.root.exists():
+            check_owner(self.root, self.root.stat().st_uid, os.geteuid())
         return is_stamped(self.root, self.lock) and os.access(self.python, os.X_OK)
+
+
+def check_owner(root: Path, owner: int, user: int) -> None:
+    """Raise UsageError when ``user`` is root, and the programs below ``root`` belong to somebody else."""
+    if user == 0 != owner:
+        raise UsageError(
+            f"the environment belongs to user {owner}, and root would run its programs",
+            where=str(root),
+            hint="run as that user, or set GB10_CACHE_DIR to a directory of root's",
+        )
 
 
 def environment(lock: Path, store_root: Path) -> Environment:

@@ -4,7 +4,8 @@ import shutil
 import sys
 import uuid
 import venv
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from bootstrap.environment import CHECKOUT, Environment
@@ -77,7 +78,7 @@ OTHER = Cause((), FetchError, "cannot install the tool's packages", "mend what p
 def ensure(wanted: Environment, store: Store, env: Mapping[str, str]) -> None:
     """Make the environment unless it is there; others wait. Raises FetchError, and UsageError when there is no room."""
     try:
-        with store.locked(f"environment-{wanted.key}", waiting=lambda: say("waiting for another run that makes it")):
+        with store.locked(f"environment-{wanted.key}", waiting=_waiting):
             if not wanted.is_complete():
                 say(f"making the environment of {wanted.lock.name}, once (some 20 s)")
                 make(wanted, env)
@@ -86,6 +87,12 @@ def ensure(wanted: Environment, store: Store, env: Mapping[str, str]) -> None:
             f"cannot read or write {error.filename or wanted.root}: {error.strerror}",
             hint="set GB10_CACHE_DIR to a directory that you may write to, on a disk with room",
         ) from error
+
+
+@contextmanager
+def _waiting(holder: str) -> Iterator[None]:
+    say(f"the environment is being made: waiting for {holder}")
+    yield
 
 
 def make(wanted: Environment, env: Mapping[str, str]) -> None:
@@ -97,12 +104,16 @@ def make(wanted: Environment, env: Mapping[str, str]) -> None:
     for left in wanted.root.parent.glob(f"{wanted.key}.*"):
         shutil.rmtree(left, ignore_errors=True)
     work = replace(wanted, root=wanted.root.with_suffix(f".{uuid.uuid4().hex[:8]}"))
-    venv.create(work.root, symlinks=True)
-    install(work, env)
-    work.stamp.write_text(file_sha256(work.lock), encoding="ascii")
-    link = work.root / "link"
-    link.symlink_to(work.root.name)
-    link.replace(wanted.root)
+    try:
+        venv.create(work.root, symlinks=True)
+        install(work, env)
+        work.stamp.write_text(file_sha256(work.lock), encoding="ascii")
+        link = work.root / "link"
+        link.symlink_to(work.root.name)
+        link.replace(wanted.root)
+    except BaseException:  # also after a full disk: half an environment would stay
+        shutil.rmtree(work.root, ignore_errors=True)
+        raise
 
 
 def install(wanted: Environment, env: Mapping[str, str]) -> None:

@@ -43,9 +43,7 @@ def build_program(shop: Workshop, engine: Callable[[], Engine], plan: Plan, prog
     """The program of a plan, from the store or compiled now. Raises BuildError, VerifyError."""
     step = plan.step(program.name)
     final = shop.store.entry("programs", step.key)
-    with shop.store.locked(
-        f"program-{step.key}", lambda: shop.talk.say(f"{step.name} is being compiled by another run: waiting")
-    ):
+    with shop.store.locked(f"program-{step.key}", shop.talk.waiting_for(step.name)):
         hit = is_sealed(final / program.name)
         if hit:
             shop.talk.hit(step.name)

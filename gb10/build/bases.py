@@ -21,7 +21,7 @@ ROOTFS = "rootfs.tar"
 def make_rootfs(shop: Workshop, plan: Plan, step: Step) -> Path:
     """The base's root file system as a tar in the store; a damaged one is made again."""
     final = rootfs_path(shop, step).parent
-    with shop.store.locked(f"rootfs-{step.key}", lambda: shop.talk.say(f"{step.name} is being made: waiting")):
+    with shop.store.locked(f"rootfs-{step.key}", shop.talk.waiting_for(step.name)):
         if is_sealed(rootfs_path(shop, step)):
             shop.talk.hit(step.name)
         else:

@@ -57,23 +57,48 @@ def require_torch(shop: Workshop, plan: Plan) -> None:
 
 
 def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: str | None) -> Verified:
-    """The verified image of a plan, tagged; raises FetchError, BuildError or VerifyError, and then moves no tag."""
+    """The verified image of a plan, tagged; raises FetchError, BuildError or VerifyError, and then moves no tag.
+
+    A cache hit takes no lock: it does not wait for another run's build.
+    """
     tags = (*plan.tags, *([tag] if tag else ()))
-    with shop.store.locked("image", lambda: shop.talk.say("another run is building: waiting for it")):
-        engine = ready_engine(shop)
-        check_caches(shop, engine)
-        there = None if rebuild or shop.cache_to else known(shop, engine, plan)
-        if there:
-            shop.talk.hit("image")
-            for wheel in _compiled(shop, plan):
-                say_left_out(shop, wheel)
-        else:
-            check_builder(shop, engine)
+    engine = ready_engine(shop)
+    check_caches(shop, engine)
+    anew = bool(rebuild or shop.cache_to)
+    hit = None if anew else _hit(shop, engine, plan, tags)
+    if hit:
+        return hit
+    with shop.store.locked("image", shop.talk.waiting_for("image")):
+        engine = ready_engine(shop)  # another run may have stopped it meanwhile
+        hit = None if anew else _hit(shop, engine, plan, tags)
+        if hit:
+            return hit
+        check_builder(shop, engine)
         if rebuild:
             forget_record(shop, plan)  # should it break off, the next run must not find the old image
-        record = there or _build(shop, engine, plan, rebuild)
-        image = require_image(engine, plan.tags[-1])
-        tag_image(engine, plan.tags[-1], tags)
+        return _tagged(shop, engine, plan, _build(shop, engine, plan, rebuild), tags, hit=False)
+
+
+def _hit(shop: Workshop, engine: Engine, plan: Plan, tags: tuple[str, ...]) -> Verified | None:
+    """The image that the engine already has, tagged; None when it must be built, or is being replaced right now."""
+    try:
+        there = known(shop, engine, plan)
+        if there is None:
+            return None
+        shop.talk.hit("image")
+        for wheel in _compiled(shop, plan):
+            say_left_out(shop, wheel)
+        return _tagged(shop, engine, plan, there, tags, hit=True)
+    except FileNotFoundError:
+        return None
+
+
+def _tagged(
+    shop: Workshop, engine: Engine, plan: Plan, record: Record, tags: tuple[str, ...], *, hit: bool
+) -> Verified:
+    image = require_image(engine, plan.tags[-1])
+    verdict = verdict_of(shop, plan)
+    tag_image(engine, plan.tags[-1], tags)
     return Verified(
         digest=record.config,
         id=image.id,
@@ -82,8 +107,8 @@ def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: st
         tags=tags,
         size=image.size,
         layers=len(image.diff_ids),
-        verdict=verdict_of(shop, plan),
-        hit=there is not None,
+        verdict=verdict,
+        hit=hit,
     )
 
 

@@ -69,7 +69,7 @@ def installable(plan: Plan, built: Iterable[Wheel]) -> tuple[Wheel, ...]:
 def kept_wheel(shop: Workshop, step: Step, make: Callable[[Path], None], *, rebuild: bool = False) -> Wheel:
     """The wheel of a step from the store, else made now; ``make`` fills and seals a fresh entry. One run at a time."""
     final = shop.store.entry("wheels", step.key)
-    with shop.store.locked(f"wheel-{step.key}", lambda: shop.talk.say(f"{step.name} is being made: waiting")):
+    with shop.store.locked(f"wheel-{step.key}", shop.talk.waiting_for(step.name)):
         path = None if rebuild else stored_wheel(shop, step)
         if path:
             shop.talk.hit(step.name)

@@ -11,8 +11,6 @@ from gb10.host.digest import digest
 from gb10.lock.lockfile import check_lock, load_lock, load_recipe, lock_path, write_lock
 from gb10.lock.relock import lock_recipe
 
-WAITING = "another run locks this recipe; waiting for it"
-
 app = verb_app("""Resolve a recipe into its lock: the name and sha256 of every file, without hosts or URLs.
 
 \b
@@ -44,7 +42,7 @@ def lock(
         shop.talk.say(f"{lock_path(path).name} matches {path.name}")
         _print(lock_path(path), written=False, as_json=as_json)
         return
-    with shop.store.locked(f"lock-{digest(str(path.resolve()))}", lambda: shop.talk.say(WAITING)):
+    with shop.store.locked(f"lock-{digest(str(path.resolve()))}", shop.talk.waiting_for(path.name)):
         with shop.talk.task(f"resolve {path.name}"):
             made = lock_recipe(path, store=shop.store, env=shop.env, upgrade=tuple(upgrade or ()))
         write_lock(lock_path(path), made)

@@ -9,6 +9,7 @@ import hashlib
 import http.client
 import json
 import os
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -19,29 +20,14 @@ from gb10.host.data_root import ROOT, package_of
 from gb10.host.store import Store
 
 READ = ("templates", "recipes", "patches", "kernels")
-CHOICES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "GB10_CACHE_DIR")
-OTHER_WORK = (
-    "--cache-to",
-    "--for-model",
-    "--overlay",
-    "--patch",
-    "--source",
-    "--mod",
-    "--mod-network",
-    "--context",
-    "--push",
-    "--rebuild-flashinfer",
-    "--rebuild-kernels",
-    "--rebuild-vllm",
-    "--ref",
-    "--rebuild",
-    "--vllm-ref",
-    "--sglang-ref",
-    "--flashinfer-ref",
-    "--dry-run",
-    "--help",
-    "-h",
-)
+CHOICES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
+OWN = "GB10_"
+"""How the variables of our own settings begin: any of them may change what a run does."""
+FLAGS = frozenset({"--json", "-q", "--quiet", "-v", "--verbose"})
+VALUED = frozenset({"--engine", "--arch", "--platform", "--kernels", "--targets", "--tag"})
+"""The options that only choose an image, or how the answer is printed. Every other option has other work."""
+VALUE = re.compile(r"[\w.+,:/@-]+", re.ASCII)
+RECIPE_FILE = (".yaml", ".yml")
 DEFAULT_SOCKET = Path("/var/run/docker.sock")
 TIMEOUT = 5  # seconds
 
@@ -64,15 +50,28 @@ def receipt_path(store: Path, arguments: Sequence[str], env: Mapping[str, str], 
 
     ``config`` are the files, present or not, that choose store and engine. A recipe file's own is not hashed.
     """
-    if not arguments or arguments[0] != "image" or any(word.split("=")[0] in OTHER_WORK for word in arguments):
+    if not arguments or arguments[0] != "image" or not _only_chooses(arguments[1:]):
         return None
-    if any(word.endswith((".yaml", ".yml")) for word in arguments):
-        return None
-    hashed = hashlib.sha256(json.dumps([list(arguments), [env.get(name) for name in CHOICES]]).encode())
+    own = {name: value for name, value in sorted(env.items()) if name in CHOICES or name.startswith(OWN)}
+    hashed = hashlib.sha256(json.dumps([list(arguments), own]).encode())
     for file in (*config, *_files()):
         hashed.update(f"\0{file}\0".encode())
         hashed.update(file.read_bytes() if file.is_file() else b"-")
     return store / "receipts" / hashed.hexdigest()
+
+
+def _only_chooses(words: Sequence[str]) -> bool:
+    """Whether all options are known, and all values words: a recipe file's content is not in the digest."""
+    rest = iter(words)
+    for word in rest:
+        name, given, value = word.partition("=")
+        if name in VALUED:
+            value = value if given else next(rest, "")
+            if not VALUE.fullmatch(value) or value.endswith(RECIPE_FILE):
+                return False
+        elif word not in FLAGS:
+            return False
+    return True
 
 
 def _files() -> list[Path]:

@@ -8,12 +8,13 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from gb10.errors import UsageError
+from gb10.host.locks import Waiting, holder, lock_now, signed, silently
 
 SCRATCH = re.compile(r".+-(\d+)-([0-9a-f]{8})[0-9a-f]{8}")
 FOREIGN_AGE = 7 * 86400  # seconds after which scratch of another machine or container counts as left behind
@@ -86,24 +87,27 @@ class Store:
         aside.replace(path)
 
     @contextmanager
-    def locked(self, name: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Hold an advisory lock; calls ``waiting`` once when another process holds it. Freed by a crash."""
+    def locked(self, name: str, waiting: Waiting = silently) -> Iterator[None]:
+        """Hold an advisory lock. ``waiting`` gets the holder, and is entered while we wait. Freed by a crash."""
         with self._lock(name) as handle:
-            if not _lock_now(handle):
-                waiting()
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
+            if not lock_now(handle):
+                with waiting(holder(handle)):
+                    fcntl.flock(handle, fcntl.LOCK_EX)
+            with signed(handle):
+                yield
 
     @contextmanager
     def tried(self, name: str) -> Iterator[bool]:
         """Hold an advisory lock if it is free now; whether it is held."""
         with self._lock(name) as handle:
-            yield _lock_now(handle)
+            free = lock_now(handle)
+            with signed(handle) if free else nullcontext():
+                yield free
 
     def _lock(self, name: str) -> TextIO:
         path = self.root / "locks" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("w", encoding="ascii")
+        return path.open("a+", encoding="utf-8")
 
     def discard(self, path: Path) -> None:
         """Remove an entry: gone at once for everybody, its files a moment later. Hold its lock."""
@@ -132,14 +136,6 @@ def _place() -> str:
     """Eight hex digits for the machine and the container where our process numbers mean something."""
     place = f"{os.uname().nodename} {Path('/proc/self/ns/pid').stat().st_ino}"
     return hashlib.sha256(place.encode()).hexdigest()[:8]
-
-
-def _lock_now(handle: TextIO) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _remove(path: Path) -> None:
@@ -182,11 +178,22 @@ def open_store(env: Mapping[str, str]) -> Store:
 
 
 def store_root(env: Mapping[str, str]) -> Path:
-    """Where the store lies, without touching it."""
+    """Where the store lies, without touching it. Raises UsageError."""
+    root = _root(env)
+    if os.pathsep in str(root):
+        raise UsageError(
+            "the store's path holds a ':', which separates the paths in PATH",
+            where=str(root),
+            hint="set GB10_CACHE_DIR to a directory without ':' in its path",
+        )
+    return root
+
+
+def _root(env: Mapping[str, str]) -> Path:
     if env.get("GB10_CACHE_DIR"):
         if not Path(env["GB10_CACHE_DIR"]).is_absolute():
             raise UsageError(
-                "GB10_CACHE_DIR is no absolute path",
+                "GB10_CACHE_DIR is not an absolute path",
                 where=env["GB10_CACHE_DIR"],
                 hint="the store must not depend on where a command is run",
             )
@@ -194,9 +201,15 @@ def store_root(env: Mapping[str, str]) -> Path:
     if env.get("XDG_CACHE_HOME"):
         return Path(env["XDG_CACHE_HOME"]) / "gb10"
     try:
-        return Path(env["HOME"] if env.get("HOME") else Path.home()) / ".cache" / "gb10"
+        home = Path(env["HOME"]) if "HOME" in env else Path.home()
     except RuntimeError as error:
         raise UsageError("no home directory", hint="set GB10_CACHE_DIR to a directory on a disk with room") from error
+    if not home.is_absolute():  # an empty HOME: /.cache would be the store
+        raise UsageError(
+            f"HOME is {str(env['HOME'])!r}, not an absolute path",
+            hint="set HOME, or set GB10_CACHE_DIR to a directory on a disk with room",
+        )
+    return home / ".cache" / "gb10"
 
 
 def file_sha256(path: Path) -> str:

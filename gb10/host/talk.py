@@ -3,9 +3,10 @@
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 QUIET, NORMAL, VERBOSE = -1, 0, 1
 PIPED_WIDTH = 160  # columns of a table that nobody's terminal bounds
 PLAIN_INTERVAL = 15.0  # seconds between two plain progress lines of one task
+LONG_WAIT = 10.0  # seconds after which a wait is reported even when quiet
 ESTIMATE_FROM = 0.1  # the done share from which the speed so far tells something
 
 
@@ -114,6 +116,24 @@ class Talk:
         """One line, only when verbose."""
         if self.verbosity >= VERBOSE:
             self.console.print(escape(text), style="dim", soft_wrap=True)
+
+    def waiting_for(self, what: str) -> Callable[[str], AbstractContextManager[None]]:
+        """What the store enters while it waits for a lock: a line with its holder; when quiet, only a long wait."""
+        return partial(self._wait, what)
+
+    @contextmanager
+    def _wait(self, what: str, holder: str) -> Iterator[None]:
+        text = escape(f"{what}: waiting for {holder}")
+        late = threading.Timer(LONG_WAIT, self.console.print, (text,), {"soft_wrap": True})
+        late.daemon = True
+        if self.verbosity >= NORMAL:
+            self.console.print(text, soft_wrap=True)
+        else:
+            late.start()
+        try:
+            yield
+        finally:
+            late.cancel()
 
     def hit(self, name: str) -> None:
         """A step whose result was already there."""

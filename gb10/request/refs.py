@@ -80,9 +80,7 @@ def lock_refs(shop: Workshop, recipe: Recipe, base: Lock, refs: Mapping[str, str
     """
     named = ", ".join(f"{source} {text}" for source, text in refs.items())
     entry = shop.store.entry(ROOM, digest([input_digest(recipe), base.model_dump(mode="json")]))
-    with shop.store.locked(
-        f"resolved-{entry.name}", lambda: shop.talk.say(f"{named} is being locked by another run: waiting")
-    ):
+    with shop.store.locked(f"resolved-{entry.name}", shop.talk.waiting_for(named)):
         there = (entry / FILE).exists()
         if not there:
             with shop.talk.task(f"resolve {named}"):

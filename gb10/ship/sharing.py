@@ -145,7 +145,7 @@ def _take(shop: Workshop, shelf: Shelf, key: str) -> Shared:
     if key not in shelf.wheels:
         raise FetchError("it is not listed there")
     listed = shelf.wheels[key]
-    with shop.store.locked(f"wheel-{key}", lambda: shop.talk.say(f"{listed.file} is being made: waiting")):
+    with shop.store.locked(f"wheel-{key}", shop.talk.waiting_for(listed.file)):
         there = sealed_wheel(shop, key)
         if there:
             return _shared(key, _listed(there), moved=False)

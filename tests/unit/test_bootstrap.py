@@ -1,6 +1,7 @@
 """What the tool starts itself with: locks without a host, the vendored pip, its causes, a build.py for old Pythons."""
 
 import ast
+import os
 import re
 import signal
 import subprocess
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.environment import CHECKOUT, environment, environment_key, is_inside
-from bootstrap.install import PIP, PIP_SHA256, explain
+from bootstrap.environment import CHECKOUT, check_owner, environment, environment_key, is_inside
+from bootstrap.install import PIP, PIP_SHA256, explain, make
+from gb10.errors import Gb10Error, UsageError
 from gb10.host.store import file_sha256
 
 LOCKS = [CHECKOUT / "requirements.lock", CHECKOUT / "requirements-dev.lock"]
@@ -60,6 +62,22 @@ def test_a_half_made_environment_does_not_count(tmp_path: Path) -> None:
     wanted.stamp.write_text(file_sha256(wanted.lock), encoding="ascii")
     assert wanted.is_complete()
     assert not is_inside(LOCKS[0])
+
+
+def test_root_runs_no_environment_of_another_user(tmp_path: Path) -> None:
+    check_owner(tmp_path, owner=0, user=0)
+    check_owner(tmp_path, owner=0, user=1000)
+    with pytest.raises(UsageError, match="belongs to user 1000"):
+        check_owner(tmp_path, owner=1000, user=0)
+
+
+def test_an_environment_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
+    """As after a full disk: pip fails in the middle."""
+    lock = tmp_path / "a.lock"
+    lock.write_text("no such requirement !", encoding="ascii")
+    with pytest.raises(Gb10Error):
+        make(environment(lock, tmp_path / "store"), os.environ)
+    assert not list((tmp_path / "store" / "environments").iterdir())
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """Receipts: found again only by the same command line, settings and files."""
 
 from pathlib import Path
-from typing import get_args, get_type_hints
 
 import pytest
+import typer
 
 from gb10.cli import image
 from gb10.engine import receipt
@@ -27,21 +27,28 @@ BASE = ("image", "--engine", "vllm")
         ("image", "--engine", "mine.yaml"),
         ("image", "--engine=mine.yml"),
         ("image", "-h"),
+        ("image", "--option-of-tomorrow"),
+        ("image", "--builder", "farm"),
+        ("image", "--cache-from", "type=gha"),
+        ("image", "--engine"),
+        ("image", "--tag", "a b"),
+        ("image", "vllm"),
     ],
 )
 def test_other_work_has_no_receipt(arguments: tuple[str, ...], tmp_path: Path) -> None:
     assert receipt_path(tmp_path, arguments, {}, ()) is None
 
 
-def test_every_option_that_reads_files_of_the_users_has_no_receipt() -> None:
-    """The digest holds the words of a command line, not what lies behind them."""
-    takes = set()
-    for hint in get_type_hints(image.image, include_extras=True).values():
-        kind, option = get_args(hint) if hint is not type(None) else (None, None)
-        if "Path" in str(kind) or "DIR" in (getattr(option, "metavar", None) or ""):
-            takes.add(option.default)  # in an Annotated the first word of Option stands there
-    assert {"--overlay", "--patch", "--mod", "--context"} <= takes
-    assert takes <= set(receipt.OTHER_WORK)
+@pytest.mark.parametrize(
+    "more", [("-q",), ("--json",), ("--arch", "12.1f", "-v"), ("--arch=12.1f",), ("--tag", "my/sglang:test")]
+)
+def test_options_that_only_choose_have_a_receipt(more: tuple[str, ...], tmp_path: Path) -> None:
+    assert receipt_path(tmp_path, (*BASE, *more), {}, ())
+
+
+def test_options_that_choose_are_options_of_the_verb() -> None:
+    known = {word for one in typer.main.get_command(image.app).params for word in one.opts}
+    assert known >= receipt.FLAGS | receipt.VALUED
 
 
 def test_every_folder_of_the_plan_is_in_the_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,10 +67,11 @@ def test_every_choice_has_a_receipt_of_its_own(tmp_path: Path) -> None:
         receipt_path(tmp_path, BASE, {}, (config,)),
         receipt_path(tmp_path, (*BASE, "--json"), {}, (config,)),
         receipt_path(tmp_path, BASE, {"DOCKER_HOST": "unix:///x"}, (config,)),
+        receipt_path(tmp_path, BASE, {"GB10_BUILDER": "farm"}, (config,)),
     ]
     config.write_text("{}", encoding="utf-8")
     paths.append(receipt_path(tmp_path, BASE, {}, (config,)))
-    assert len(set(paths)) == 4
+    assert len(set(paths)) == 5
     assert paths[-1] == receipt_path(tmp_path, BASE, {"UNRELATED": "1"}, (config,))
 
 

@@ -1,14 +1,19 @@
 """The store: entries whole or absent, nothing left behind, an unusable place told at once."""
 
 import os
+import re
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from gb10.errors import UsageError
+from gb10.host import talk
 from gb10.host.store import FOREIGN_AGE, Store, open_store, store_root
 
 
@@ -101,3 +106,68 @@ def test_a_place_that_cannot_be_written_is_a_usage_error(place: str) -> None:
 )
 def test_where_the_store_lies(env: dict[str, str], root: str) -> None:
     assert store_root(env) == Path(root)
+
+
+@pytest.mark.parametrize(
+    "env",
+    [{"HOME": ""}, {"HOME": "x"}, {"GB10_CACHE_DIR": "/a:b"}, {"XDG_CACHE_HOME": "/a:b"}, {"GB10_CACHE_DIR": "a"}],
+)
+def test_a_place_that_cannot_be_used_is_refused(env: dict[str, str]) -> None:
+    with pytest.raises(UsageError) as caught:
+        store_root(env)
+    assert "GB10_CACHE_DIR" in str(caught.value)
+
+
+HOLD = """\
+import sys, time
+from pathlib import Path
+from gb10.host.store import Store
+with Store(Path(sys.argv[1])).locked("image"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@contextmanager
+def another_run(store: Store) -> Iterator[int]:
+    """A process that holds the lock of the image; its command line has a password."""
+    words = [sys.executable, "-c", HOLD, str(store.root), "--push=https://me:secret@host/x", "--engine", "vllm"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout
+        assert child.stdout.readline() == "held\n"
+        yield child.pid
+        child.kill()
+
+
+def test_a_wait_names_its_holder(tmp_path: Path) -> None:
+    store, found = Store(tmp_path), list[str]()
+
+    @contextmanager
+    def waiting(holder: str) -> Iterator[None]:
+        found.append(holder)
+        os.kill(pid, signal.SIGKILL)
+        yield
+
+    with another_run(store) as pid, store.locked("image", waiting):
+        assert "since" in (tmp_path / "locks" / "image").read_text(encoding="utf-8")
+    assert re.match(rf"process {pid}, since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d: ", found[0])
+    assert "--engine vllm" in found[0]
+    assert "secret" not in found[0]
+    assert not (tmp_path / "locks" / "image").read_text(encoding="utf-8")
+
+
+def test_a_quiet_run_reports_only_a_long_wait(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(talk, "LONG_WAIT", 0.2)
+    waiting = talk.Talk({}, verbosity=talk.QUIET).waiting_for("image")
+    with waiting("process 1"):
+        pass
+    time.sleep(0.4)
+    assert capsys.readouterr().err == ""
+    with waiting("process 1"):
+        time.sleep(0.6)
+    assert capsys.readouterr().err == "image: waiting for process 1\n"
+    with talk.Talk({}).waiting_for("image")("process 2"):
+        pass
+    assert capsys.readouterr().err == "image: waiting for process 2\n"

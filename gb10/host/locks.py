@@ -1,0 +1,65 @@
+"""The files of advisory locks: taken, and signed by the run that holds them."""
+
+import fcntl
+import os
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import TextIO
+
+SHOWN = re.compile(r"[\w./+,-]*", re.ASCII)
+"""The words of a command line that another run may read: no URL, no value of an account."""
+LONGEST_HOLDER = 300
+Waiting = Callable[[str], AbstractContextManager[None]]
+"""Gets the holder of a lock; entered while a run waits for it."""
+
+
+def silently(_: str) -> AbstractContextManager[None]:
+    """Wait without a word."""
+    return nullcontext()
+
+
+def holder(handle: TextIO) -> str:
+    """Who holds a lock, by its file: its process, since when and its command."""
+    handle.seek(0)
+    return " ".join(handle.read(LONGEST_HOLDER).split()) or "another run"
+
+
+@contextmanager
+def signed(handle: TextIO) -> Iterator[None]:
+    """While we hold a lock, its file says so."""
+    started = time.strftime("%Y-%m-%d %H:%M:%S")
+    _rewrite(handle, f"process {os.getpid()}, since {started}: {_command(sys.argv)}\n")
+    try:
+        yield
+    finally:
+        _rewrite(handle, "")
+
+
+def _rewrite(handle: TextIO, text: str) -> None:
+    with suppress(OSError):  # a full disk: the lock is held all the same
+        handle.truncate(0)
+        handle.write(text)
+        handle.flush()
+
+
+def _command(argv: Sequence[str]) -> str:
+    """A command line without what may hold a password: URLs, and all after a ``=``."""
+    words = [Path(argv[0]).name, *argv[1:]] if argv else []
+    shown = (
+        word if SHOWN.fullmatch(word) else f"{word.partition('=')[0]}=…" if word[:1] == "-" else "…" for word in words
+    )
+    return shlex.join(shown).replace("'", "")
+
+
+def lock_now(handle: TextIO) -> bool:
+    """Take a lock if it is free now."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
