@@ -12,7 +12,7 @@ from pathlib import Path
 from gb10.engine.failure import explained
 from gb10.errors import EngineError
 from gb10.host.digest import digest
-from gb10.host.proc import CommandFailedError, capture
+from gb10.host.proc import CommandFailedError, capture, without_logins
 from gb10.host.store import Store, file_sha256
 from gb10.sources.debian.mirror import archive_keyring, mirror_url
 
@@ -36,6 +36,9 @@ CONFIGURATION = """\
 APT::Sandbox::User "root";
 APT::Update::Error-Mode "any";
 Acquire::Languages "none";
+Acquire::Retries "2";
+Acquire::http::Timeout "60";
+Acquire::https::Timeout "60";
 Dir "{root}";
 Dir::Etc "etc";
 Dir::State "state";
@@ -155,7 +158,7 @@ def _download(root: Path, env: Mapping[str, str], packages: Mapping[str, str], w
         capture([*apt, "download", *wanted], env={**env, "LC_ALL": "C"}, cwd=root / "debs")
     except CommandFailedError as error:
         raise EngineError(
-            f"cannot fetch {what} from {mirror_url(env)}",
+            f"cannot fetch {what} from {without_logins(mirror_url(env))}",
             where=error.tail,
             hint="check the network and the mirror in apt's sources (or GB10_DEBIAN_MIRROR);\n"
             "or install Docker and point to it by DOCKER_HOST",

@@ -1,25 +1,31 @@
 """Child processes: argv lists in, output streamed and kept; the one place that imports subprocess."""
 
 import os
+import re
+import selectors
 import shlex
 import shutil
+import signal
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 TAIL_LINES = 30
+SILENT = 124
+"""The return code of a child that was ended because it was silent; `timeout` has the same."""
+LOGIN = re.compile(r"((?:https?|ftp|redis)://)[^/\s'\"]+@")
 
 
 class CommandFailedError(Exception):
     """A child ended with a non-zero status; ``tail`` holds its last lines."""
 
     def __init__(self, argv: Sequence[str], returncode: int, tail: str, log: Path | None = None) -> None:
-        super().__init__(f"{shlex.join(argv)} exited with {returncode}")
+        super().__init__(f"{without_logins(shlex.join(argv))} exited with {returncode}")
         self.argv = tuple(argv)
         self.returncode = returncode
-        self.tail = tail
+        self.tail = without_logins(tail)
         self.log = log
 
 
@@ -42,6 +48,65 @@ def capture(
     return done.stdout
 
 
+def capture_while_active(
+    argv: Sequence[str], *, patience: float, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> str:
+    """The same for a child that reports its progress: ended, with its own children, after ``patience`` silent seconds.
+
+    Raises CommandFailedError, then with the return code ``SILENT``.
+    """
+    try:
+        child = subprocess.Popen(
+            argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+    except OSError as error:
+        raise _not_run(argv, error) from error
+    with child:
+        try:
+            out, tail = _read(child, patience)
+        except TimeoutError as error:
+            _end_family(child)
+            raise CommandFailedError(argv, SILENT, f"no sign of life for {patience:.0f} s: ended") from error
+        except BaseException:
+            _end_family(child)
+            raise
+    if child.returncode != 0:
+        raise CommandFailedError(argv, child.returncode, last_lines(tail or out))
+    return out
+
+
+def _read(child: subprocess.Popen[bytes], patience: float) -> tuple[str, str]:
+    """What a child writes to stdout and stderr until it closes both; raises TimeoutError."""
+    found: dict[int, bytearray] = {pipe.fileno(): bytearray() for pipe in (child.stdout, child.stderr) if pipe}
+    with selectors.DefaultSelector() as pipes:
+        for number in found:
+            pipes.register(number, selectors.EVENT_READ)
+        while pipes.get_map():
+            ready = pipes.select(patience)
+            if not ready:
+                raise TimeoutError
+            for key, _ in ready:
+                block = os.read(key.fd, 1 << 16)
+                found[key.fd] += block
+                if not block:
+                    pipes.unregister(key.fd)
+    out, tail = (bytes(one).decode(errors="replace") for one in found.values())
+    return out, "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in tail.split("\n"))
+
+
+def _end_family(child: subprocess.Popen[bytes]) -> None:
+    """End a child and all that it started: a git ends without the helper that holds its connection."""
+    family = [child.pid]
+    for pid in family:
+        for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+            with suppress(OSError):
+                family += map(int, listed.read_text(encoding="ascii").split())
+    for pid in family:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    child.wait()
+
+
 def stream(
     argv: Sequence[str],
     *,
@@ -54,10 +119,10 @@ def stream(
     log.parent.mkdir(parents=True, exist_ok=True)
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     with log.open("w", encoding="utf-8") as out:
-        out.write(f"+ {shlex.join(argv)}\n")
+        out.write(f"+ {without_logins(shlex.join(argv))}\n")
         with _piped(argv, env, cwd) as child:
             try:
-                for line in child.stdout or ():
+                for line in map(without_logins, child.stdout or ()):
                     out.write(line)
                     tail.append(line)
                     on_line(line.rstrip("\n"))
@@ -118,6 +183,11 @@ def background(argv: Sequence[str], *, log: Path) -> Iterator[Callable[[], bool]
         finally:
             child.terminate()
             child.wait()
+
+
+def without_logins(text: str) -> str:
+    """A text in which no URL holds a user name or a password."""
+    return LOGIN.sub(r"\1", text)
 
 
 def last_lines(text: str, count: int = TAIL_LINES) -> str:

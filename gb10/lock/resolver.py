@@ -113,8 +113,6 @@ class Resolver:
             "--output-file",
             "pylock.toml",
             "--no-header",
-            "--default-index",
-            self.index_url,
             "--only-binary",
             ":all:",
             "--python",
@@ -128,8 +126,9 @@ class Resolver:
 
     def _env(self) -> dict[str, str]:
         bundle = ca_bundle(self.env)
-        own = {"UV_CACHE_DIR": str(self.store.root / "uv")} | ({"SSL_CERT_FILE": str(bundle)} if bundle else {})
-        return uv_env(self.env) | own
+        # In the command line every user of the machine could read the index's password.
+        own = {"UV_CACHE_DIR": str(self.store.root / "uv"), "UV_DEFAULT_INDEX": self.index_url}
+        return uv_env(self.env) | own | ({"SSL_CERT_FILE": str(bundle)} if bundle else {})
 
 
 def preferences(pins: Mapping[str, str], python: str) -> str:

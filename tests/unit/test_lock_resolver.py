@@ -1,13 +1,17 @@
 """What we hand to uv and what we read back from it."""
 
 import tomllib
+from pathlib import Path
 
 import pytest
 
 from gb10.errors import FetchError, UsageError
+from gb10.host.store import Store
+from gb10.lock.lockfile import load_recipe
 from gb10.lock.platforms import Platform
-from gb10.lock.resolver import MISFIT, Resolved, explained, preferences, read_resolution
+from gb10.lock.resolver import MISFIT, Resolved, Resolver, explained, preferences, read_resolution
 from gb10.lock.torch_cuda import built_with
+from gb10.plan.catalog import ROOT
 from gb10.sources.index.page import Link
 
 ARM = Platform(python="3.13", architecture="arm64", glibc=39)
@@ -97,3 +101,14 @@ def test_the_reason_of_a_long_derivation_is_one_sentence() -> None:
     assert error.message.endswith("…; and you require serving==1")
     assert len(error.message) < 400
     assert isinstance(explained("error: no route to host", "error: no route to host", ARM), FetchError)
+
+
+def test_the_password_of_an_index_is_in_no_command_line(tmp_path: Path) -> None:
+    recipe = load_recipe(ROOT / "recipes" / "images" / "vllm.yaml")
+    resolver = Resolver(
+        Store(tmp_path), {"UV_INDEX": "https://other"}, "https://me:secret@index.invalid/simple", recipe
+    )
+    assert not [word for word in resolver._argv(ARM) if "secret" in word]
+    environment = resolver._env()
+    assert environment["UV_DEFAULT_INDEX"] == "https://me:secret@index.invalid/simple"
+    assert "UV_INDEX" not in environment

@@ -10,7 +10,7 @@ from typing import Final
 from gb10.errors import FetchError
 from gb10.host.artifact import Artifact, Checkout
 from gb10.host.fetch import accept, ca_bundle, redact, stored
-from gb10.host.proc import CommandFailedError, capture
+from gb10.host.proc import SILENT, CommandFailedError, capture, capture_while_active
 from gb10.host.store import Store, file_sha256
 from gb10.sources.git.submodules import Entry, Tree
 
@@ -35,6 +35,8 @@ REPOSITORY: Final = (
     "GIT_PREFIX",
     "GIT_ATTR_SOURCE",
 )
+PATIENCE: Final = 120.0
+"""Seconds after which a git host that sends nothing is given up."""
 NOBODY: Final = {f"GIT_{who}_{what}": "gb10" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 INIT: Final = ("git", "init", "--quiet", "--bare", "--object-format=sha1", "--template=")
 """SHA-1, as the hosts have it, and no attributes of the user's, whatever GIT_DEFAULT_HASH and GIT_TEMPLATE_DIR say."""
@@ -90,7 +92,7 @@ class _Git:
         """The user's environment, where git asks a server; it never asks the user."""
         bundle = ca_bundle(self.env)
         return {
-            "GIT_SSH_COMMAND": "ssh -oBatchMode=yes",
+            "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=30 -oServerAliveInterval=15",
             **outside(self.env),
             "GIT_TERMINAL_PROMPT": "0",
             "LC_ALL": "C",
@@ -99,7 +101,8 @@ class _Git:
 
     def fetch(self, url: str, ref: str) -> str:
         """The commit of a ref, with its files; a commit is its own ref."""
-        self._run("fetch", "--quiet", "--depth", "1", "--no-tags", url, ref, env=self.asking)
+        arguments = ("fetch", "--progress", "--depth", "1", "--no-tags", url, ref)
+        capture_while_active(self._argv(*arguments), env=self.asking, patience=PATIENCE)
         return self._run("rev-parse", "FETCH_HEAD^{commit}", env=self.asking).strip()
 
     def alone(self, *arguments: str, stdin: str | None = None, **more: str) -> str:
@@ -107,8 +110,10 @@ class _Git:
         return self._run(*arguments, env={**self.asking, **ALONE, **more}, stdin=stdin)
 
     def _run(self, *arguments: str, env: Mapping[str, str], stdin: str | None = None) -> str:
-        argv = ["git", "-c", "tar.umask=0022", f"--git-dir={self.repository}", *arguments]
-        return capture(argv, env=env, stdin=stdin)
+        return capture(self._argv(*arguments), env=env, stdin=stdin)
+
+    def _argv(self, *arguments: str) -> list[str]:
+        return ["git", "-c", "tar.umask=0022", f"--git-dir={self.repository}", *arguments]
 
 
 def _with_submodules(git: _Git, wanted: Checkout, commit: str) -> str:
@@ -161,6 +166,12 @@ def _failed(error: CommandFailedError, wanted: Checkout, filename: str) -> Fetch
             "git is not installed, and a source of the recipe comes from git",
             where=redact(wanted.url),
             hint="apt-get install git, or name a source archive that bundles it",
+        )
+    if error.returncode == SILENT:
+        return FetchError(
+            f"cannot take {wanted.what} from git: the host sent nothing for {PATIENCE:.0f} s",
+            where=redact(wanted.url),
+            hint="check the network and the proxy, or try again later",
         )
     kind = "commit" if wanted.ref == wanted.pin else "tag"
     return FetchError(
