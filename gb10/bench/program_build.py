@@ -77,9 +77,16 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, program: Program, work:
 
 
 def _files(shop: Workshop, plan: Plan, program: Program, step: Step) -> dict[str, bytes]:
-    own, shared = shop.catalog.contents, shared_cache(shop) is not None
+    own, inputs = shop.catalog.contents, program_inputs(plan, program)
+    shared = shared_cache(shop, inputs) is not None
     text = program_dockerfile(
-        plan, program, step, shop.catalog.templates, jobs=asked_jobs(shop, plan, step), shared=shared
+        plan,
+        program,
+        step,
+        shop.catalog.templates,
+        jobs=asked_jobs(shop, plan, step),
+        shared=shared,
+        by_hand=inputs.by_hand,
     )
     wanted = shop.catalog.toolkit.of(program.units, *program.include, *SCRIPTS)
     return {"Dockerfile": text.encode(), **{name: own[name] for name in wanted}}

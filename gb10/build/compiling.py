@@ -50,7 +50,7 @@ def compile_step(
     """Build ``target`` of the Dockerfile among ``files`` into ``work``. Raises FetchError, PatchError, BuildError."""
     laid = _compile_context(shop, plan, step, inputs, files)
     with (
-        cache_secret(shop) as secrets,
+        cache_secret(shop, inputs) as secrets,
         laid as context,
         shop.talk.task(step.name, unit="files", expected=step_seconds(shop, plan, step)) as task,
         explained(shop, step),
@@ -82,7 +82,7 @@ def _compile_context(
         "tools-wheels": wheels(store_paths(shop, tools.files)),
         **{name: lay for origin in inputs.origins for name, lay in _origin(shop, origin).items()},
     }
-    scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared_cache(shop) else ()))
+    scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared_cache(shop, inputs) else ()))
     laid = {"install.py" if name == INSTALLER else name: own[name] for name in scripts}
     laid |= {"inside/peaks.json": peaks(shop, plan, step)}
     return build_context(shop, {**files, **bases, **laid, **stage_modules(own)}, folders)

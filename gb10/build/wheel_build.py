@@ -135,9 +135,17 @@ def check_sources(shop: Workshop, plan: Plan) -> None:
 
 def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
     own, build = shop.catalog.contents, plan.recipe.wheels[step.name]
-    at_once, shared = asked_jobs(shop, plan, step), shared_cache(shop) is not None
+    inputs = wheel_inputs(plan, step.name)
+    text = wheel_dockerfile(
+        plan,
+        step,
+        shop.catalog.templates,
+        jobs=asked_jobs(shop, plan, step),
+        shared=shared_cache(shop, inputs) is not None,
+        by_hand=inputs.by_hand,
+    )
     return {
-        "Dockerfile": wheel_dockerfile(plan, step, shop.catalog.templates, jobs=at_once, shared=shared).encode(),
+        "Dockerfile": text.encode(),
         **({"kernels.json": json.dumps(step.kernels).encode()} if step.kernels else {}),
         **{name: own[name] for name in shop.catalog.toolkit.of(*compile_files(build))},
     }

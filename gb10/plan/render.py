@@ -60,11 +60,12 @@ def _below(plan: Plan, graft: Step) -> str:
 
 
 def wheel_dockerfile(
-    plan: Plan, step: Step, templates: Mapping[str, str], *, jobs: str = "", shared: bool = False
+    plan: Plan, step: Step, templates: Mapping[str, str], *, jobs: str = "", shared: bool = False, by_hand: bool = False
 ) -> str:
     """The Dockerfile that compiles one wheel.
 
-    ``jobs``, in words of the stage's shell, and a ``shared`` compile cache are in no key: it is over the text without.
+    ``jobs``, in words of the stage's shell, and the compile cache (``shared``; of its own for a change ``by_hand``) are
+    in no key: it is over the text without.
     """
     arch, build = plan.options.arch, plan.recipe.wheels[step.name]
     return _render(
@@ -77,6 +78,7 @@ def wheel_dockerfile(
         python=plan.recipe.python,
         jobs=jobs,
         shared=shared,
+        by_hand=by_hand,
         arch=arch,
         compiled=parse_arch(arch.kernels),
         machine=MACHINES[plan.options.target],
@@ -92,7 +94,14 @@ def _cutlass(plan: Plan, build: WheelBuild) -> str:
 
 
 def program_dockerfile(
-    plan: Plan, program: Program, step: Step, templates: Mapping[str, str], *, jobs: str = "", shared: bool = False
+    plan: Plan,
+    program: Program,
+    step: Step,
+    templates: Mapping[str, str],
+    *,
+    jobs: str = "",
+    shared: bool = False,
+    by_hand: bool = False,
 ) -> str:
     """The Dockerfile that compiles a program, and runs what the build machine can check of it."""
     return _render(
@@ -104,6 +113,7 @@ def program_dockerfile(
         python=plan.recipe.python,
         jobs=jobs,
         shared=shared,
+        by_hand=by_hand,
         arch=plan.options.arch,
         compiled=parse_arch(plan.options.arch.kernels),
         machine=MACHINES[plan.options.target],

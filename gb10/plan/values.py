@@ -83,6 +83,11 @@ class Inputs:
         """All of them but the bases."""
         return (*(origin.file for origin in self.origins), *(file for part in self.wheels.values() for file in part))
 
+    @property
+    def by_hand(self) -> bool:
+        """Whether a change of ``--patch`` or ``--source`` is compiled: nobody reviewed it, so it shares no cache."""
+        return any(use.path for origin in self.origins for use in origin.patches)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Program:

@@ -57,7 +57,10 @@ def test_a_shared_compile_cache_is_a_network_and_a_secret_of_the_stage(golden: G
     text = wheel_dockerfile(plan, step, templates, jobs="2", shared=True)
     golden("render/wheel-shared-cache.Dockerfile", without_keys(text))
     assert text.count("--network=default") == 1
-    assert "--network=default" not in wheel_dockerfile(plan, step, templates, jobs="2")
+    plain = wheel_dockerfile(plan, step, templates, jobs="2")
+    assert "--network=default" not in plain
+    by_hand = wheel_dockerfile(plan, step, templates, jobs="2", by_hand=True)
+    assert by_hand == plain.replace("id=gb10-ccache-aarch64,", "id=gb10-ccache-aarch64-by-hand,") != plain
 
 
 def test_wheel_of_our_own_kernels_for_the_machine_that_builds(golden: Golden) -> None:

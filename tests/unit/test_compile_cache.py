@@ -4,12 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.shared_cache import SAYS, SCRIPT, cache_secret, configuration
+from gb10.build.shared_cache import SAYS, SCRIPT, cache_secret, configuration, shared_cache
+from gb10.host.artifact import Artifact
 from gb10.host.store import Store
 from gb10.host.talk import Talk
 from gb10.inside.compile_cache import SAYS as STAGE_SAYS
 from gb10.inside.compile_cache import address, counted
 from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.options import PatchUse
+from gb10.plan.values import Inputs, Origin
 from gb10.workshop import Workshop
 
 LOCAL = "direct_cache_hit\nlocal_storage_hit\nlocal_storage_read_hit\n"
@@ -44,10 +47,29 @@ def test_a_server_that_failed_meanwhile_is_told() -> None:
     assert counted(log) == "units: 0 from this builder, 0 from the server, 3 compiled; the server failed for 2"
 
 
+def inputs(path: str | None = None) -> Inputs:
+    """What a stage compiles: one archive with one patch, from the series or, with a path, by hand."""
+    use = PatchUse(source="vllm", project="vllm", name="0001-a", sha256="0" * 64, path=path)
+    return Inputs(origins=(Origin(context="vllm", file=Artifact("a", "0" * 64, 1), patches=(use,)),), wheels={})
+
+
+def test_a_change_by_hand_gets_no_server_and_a_folder_of_its_own(tmp_path: Path) -> None:
+    """What it writes into a cache would outlive its build, and the server's secret would be its own to read."""
+    shop = Workshop(
+        env={"GB10_COMPILE_CACHE": "redis://:p@h:1"}, store=Store(tmp_path), talk=Talk({}), catalog=Catalog(ROOT)
+    )
+    assert shared_cache(shop, inputs())
+    assert shared_cache(shop, inputs("/home/me/fix.diff")) is None
+    with cache_secret(shop, inputs("/home/me/fix.diff")) as secrets:
+        assert secrets == {}
+    for name in ("wheel", "targets", "program"):
+        assert "ccache.mounts(shared, machine, by_hand)" in shop.catalog.templates[f"{name}.Dockerfile.j2"]
+
+
 def test_the_secret_is_for_this_user_and_gone_afterwards(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     env = {"GB10_COMPILE_CACHE": "redis://:p@h:1"}
     shop = Workshop(env=env, store=Store(tmp_path), talk=Talk({}), catalog=Catalog(ROOT))
-    with cache_secret(shop) as secrets:
+    with cache_secret(shop, inputs()) as secrets:
         (path,) = secrets.values()
         assert path.parent.stat().st_mode & 0o777 == 0o700
         assert "default:p@h:1" in path.read_text(encoding="utf-8")
@@ -60,7 +82,7 @@ def test_without_a_server_there_is_no_secret(
     env: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     shop = Workshop(env=env, store=Store(tmp_path), talk=Talk({}), catalog=Catalog(ROOT))
-    with cache_secret(shop) as secrets:
+    with cache_secret(shop, inputs()) as secrets:
         assert secrets == {}
     assert capfd.readouterr().err == ""
 
