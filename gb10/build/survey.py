@@ -8,12 +8,12 @@ from gb10.build.built import engine_room, is_built
 from gb10.build.estimate import Needs, needs
 from gb10.engine.connection import Engine
 from gb10.engine.reach import look
-from gb10.plan.values import Plan, Step
+from gb10.plan.values import PLACES, Plan, Step
 from gb10.proof.scans import known
 from gb10.workshop import Workshop
 
-STORED: Final = {"rootfs": "rootfss", "wheel": "wheels", "graft": "wheels", "program": "programs"}
-"""Kinds whose result lies in the store, whatever an engine holds, and the store's room for each."""
+STORED: Final = PLACES.keys() - {"proof"}
+"""Kinds whose result lies in the store, whatever an engine holds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,5 +47,5 @@ def _presence(shop: Workshop, plan: Plan, rebuild: Collection[str], engine: Engi
 
 def _stored(shop: Workshop, step: Step, room: str | None) -> bool:
     if step.kind in STORED:
-        return shop.store.entry(STORED[step.kind], step.key).exists()
+        return shop.store.entry(PLACES[step.kind], step.key).exists()
     return step.kind in ("tools", "layer", "mod") and is_built(shop, room, step)

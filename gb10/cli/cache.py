@@ -16,7 +16,7 @@ from gb10.engine.build_cache import build_cache, prune
 from gb10.engine.connection import Engine
 from gb10.engine.embedded.daemon import status as embedded_status
 from gb10.errors import UsageError, VerifyError
-from gb10.host.keep import IN_USE, ROOMS, Entry, choose, damaged, disk, drop, entries, idle
+from gb10.host.keep import IN_USE, LOOSE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
 from gb10.host.talk import terminal
 from gb10.request.needed import reasons
 from gb10.workshop import Workshop
@@ -70,7 +70,7 @@ def ls(
     table = Table(box=None, pad_edge=False)
     for name in ("room", "entries", "size", "not needed here", "longest unused"):
         table.add_column(name, justify="left" if name == "room" else "right", no_wrap=True)
-    for room in ROOMS:
+    for room in (*ROOMS, *LOOSE):
         own = [entry for entry in found if entry.room == room]
         spare = [entry for entry in own if not entry.why]
         oldest = min(own, key=lambda entry: entry.used, default=None)
@@ -110,6 +110,7 @@ def gc(
     room, age = _number(keep, SIZES, "--keep"), _number(older_than, AGES, "--older-than")
     shop = workshop(verbose, quiet)
     found, engine = entries(shop.store, reasons(shop)), _embedded(shop)
+    check_clock(shop.store, found, time.time())
     own, cache = sum(entry.size for entry in found), build_cache(engine) if engine else 0
     chosen = choose(found, own + cache, keep=room, age=age, now=time.time())
     gone = chosen if dry_run else [entry for entry in chosen if _dropped(shop, entry)]
@@ -144,7 +145,7 @@ def verify(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet: Qu
     Exit 9 when an entry was damaged.
     """
     shop = workshop(verbose, quiet)
-    found = entries(shop.store, {})
+    found = [entry for entry in entries(shop.store, {}) if entry.room in ROOMS]
     with shop.talk.task("verify", sum(entry.size for entry in found)) as task:
         states = []
         for entry in found:

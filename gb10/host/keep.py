@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gb10.errors import UsageError
 from gb10.host.store import SEAL, Store, file_sha256
 
 ROOMS: Final = {
@@ -23,6 +24,9 @@ ROOMS: Final = {
 }
 """The rooms whose entries can be made or fetched again, and the word that begins the name of an entry's lock; ``image``
 is the lock itself: a build holds it from its first step to its last."""
+LOOSE: Final = ("built", "environments", "locks", "logs", "receipts", "tmp")
+"""The rooms of small or unfinished files, collected by age: of ``environments`` only what was never finished, of
+``tmp`` only what a download left."""
 BUILDS: Final = "image"
 IN_USE: Final = 3600.0
 """Seconds: what was read or written so lately may be part of a build that runs now."""
@@ -49,6 +53,7 @@ class Entry:
 def entries(store: Store, reasons: Mapping[tuple[str, str], str]) -> tuple[Entry, ...]:
     """Every entry as they would go: what ``reasons`` (by room and key) does not name first, then by last use."""
     found = [_entry(path, reasons) for room in ROOMS for path in _folders(store.root / room)]
+    found += [_entry(path, reasons) for room in LOOSE for path in _loose(store.root / room)]
     return tuple(sorted(found, key=lambda entry: (bool(entry.why), entry.used)))
 
 
@@ -68,14 +73,49 @@ def choose(found: tuple[Entry, ...], total: int, *, keep: int | None, age: float
     return chosen
 
 
+def check_clock(store: Store, found: Iterable[Entry], now: float) -> None:
+    """Raise UsageError when a build runs and nothing was used for a day: by such a clock all of it looks unused."""
+    days = (now - max((entry.used for entry in found), default=0.0)) / 86_400
+    with store.tried(BUILDS) as free:
+        if not free and days > 1:
+            raise UsageError(
+                f"a build runs, but the entry used last is {days:.0f} days old: the clock seems wrong",
+                where=time.strftime("now: %Y-%m-%d %H:%M:%S", time.localtime(now)),
+                hint="set the clock, or wait until the build ends",
+            )
+
+
 def drop(store: Store, entry: Entry, still: Callable[[Entry], bool] = lambda entry: True) -> bool:
     """Remove an entry, whole, if ``still`` says so once nobody else can change it; False when it stays."""
-    word = ROOMS[entry.room]
-    with store.tried(word if word == BUILDS else f"{word}-{entry.key}") as free:
+    with store.tried(_lock_of(entry)) as free:
         gone = free and still(entry)
         if gone:
             store.discard(entry.path)
     return gone
+
+
+def _lock_of(entry: Entry) -> str:
+    """The lock of whoever makes an entry; nobody else takes that of a log, a receipt or a mark."""
+    match entry.room:
+        case "locks":
+            return entry.key
+        case "tmp":
+            return f"download-{entry.key.partition('.')[0]}"
+        case "environments":
+            return f"environment-{entry.key.partition('.')[0]}"
+        case room if room in LOOSE:
+            return room
+    word = ROOMS[entry.room]
+    return word if word == BUILDS else f"{word}-{entry.key}"
+
+
+def _loose(folder: Path) -> Iterator[Path]:
+    """The entries of a loose room: files or folders, never a link."""
+    with suppress(FileNotFoundError):
+        for path in sorted(folder.iterdir()):
+            unfinished = folder.name != "environments" or not (path / "complete").exists()
+            if not path.is_symlink() and unfinished and (folder.name != "tmp" or path.suffix == ".part"):
+                yield path
 
 
 def idle(entry: Entry) -> bool:
@@ -135,6 +175,8 @@ def _folders(room: Path) -> Iterator[Path]:
 
 def _stats(path: Path) -> Iterator[tuple[str, os.stat_result]]:
     """Every file below a path that is there now; an engine has hundreds of thousands, and removes some meanwhile."""
+    if path.is_file():
+        yield str(path), path.lstat()
     for folder, _, files in os.walk(path):
         for name in files:
             with suppress(FileNotFoundError):

@@ -63,3 +63,11 @@ def lock_now(handle: TextIO) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def is_current(handle: TextIO) -> bool:
+    """Whether the file of a lock that we took is still the one of that name: `cache gc` removes unused ones."""
+    try:
+        return os.path.samestat(os.fstat(handle.fileno()), Path(handle.name).stat())
+    except FileNotFoundError:
+        return False

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from gb10.errors import UsageError
-from gb10.host.locks import Waiting, holder, lock_now, signed, silently
+from gb10.host.locks import Waiting, holder, is_current, lock_now, signed, silently
 
 SCRATCH = re.compile(r".+-(\d+)-([0-9a-f]{8})[0-9a-f]{8}")
 FOREIGN_AGE = 7 * 86400  # seconds after which scratch of another machine or container counts as left behind
@@ -93,14 +93,15 @@ class Store:
             if not lock_now(handle):
                 with waiting(holder(handle)):
                     fcntl.flock(handle, fcntl.LOCK_EX)
-            with signed(handle):
+            current = is_current(handle)
+            with signed(handle) if current else self.locked(name, waiting):
                 yield
 
     @contextmanager
     def tried(self, name: str) -> Iterator[bool]:
         """Hold an advisory lock if it is free now; whether it is held."""
         with self._lock(name) as handle:
-            free = lock_now(handle)
+            free = lock_now(handle) and is_current(handle)
             with signed(handle) if free else nullcontext():
                 yield free
 

@@ -11,6 +11,14 @@ from gb10.recipe.kernel_sets import KernelSet
 from gb10.recipe.locked import Lock, LockedWheel
 
 Kind = Literal["rootfs", "tools", "wheel", "layer", "graft", "mod", "image", "proof", "program"]
+PLACES: Final[Mapping[Kind, str]] = {
+    "graft": "wheels",
+    "program": "programs",
+    "proof": "proofs",
+    "rootfs": "rootfss",
+    "wheel": "wheels",
+}
+"""The store's room for the result of a step."""
 SCHEMA: Final = "gb10/plan/v1"
 
 

@@ -1,24 +1,15 @@
 """Which store entries this checkout's recipes, locks and patches need, and for what."""
 
 from collections.abc import Iterator
-from typing import Final
 
 from gb10.errors import Gb10Error
 from gb10.patches.release_files import load_releases
 from gb10.plan.programs import GEMM, plan_program
-from gb10.plan.values import Kind, Plan
+from gb10.plan.values import PLACES, Plan
 from gb10.recipe.arch import ARCHES
 from gb10.request.planning import Request, make_plan
 from gb10.workshop import Workshop
 
-PLACES: Final[dict[Kind, str]] = {
-    "graft": "wheels",
-    "program": "programs",
-    "proof": "proofs",
-    "rootfs": "rootfss",
-    "wheel": "wheels",
-}
-"""The store's room for the result of a step."""
 Reasons = dict[tuple[str, str], str]
 """By room and key, who needs the entry."""
 

@@ -2,11 +2,14 @@
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from gb10.host.keep import ROOMS, Entry, choose, damaged, disk, drop, entries
+from gb10.errors import UsageError
+from gb10.host.keep import LOOSE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries
 from gb10.host.store import Store, file_sha256, is_sealed, seal
 from gb10.plan.catalog import ROOT
 
@@ -107,6 +110,61 @@ def test_an_empty_entry_and_a_broken_seal(store: Store) -> None:
     store.entry("downloads", "0" * 64).mkdir()
     (store.entry("wheels", "k") / "sha256").write_bytes(b"\xff" * 64)
     assert states(store) == {"downloads": [False, None, True], "wheels": [True], "scans": [None]}
+
+
+def test_what_a_full_disk_and_old_runs_left_is_listed_and_collected(store: Store) -> None:
+    sha256, half, whole = "0" * 64, "a" * 64 + ".0123abcd", "b" * 64 + ".0123abcd"
+    left = {
+        f"tmp/{sha256}.part": ("tmp", f"download-{sha256}"),
+        "receipts/1": ("receipts", "receipts"),
+        "logs/vllm.log": ("logs", "logs"),
+        "built/engine-1/key": ("built", "built"),
+        "locks/image": ("locks", "image"),
+        f"environments/{half}/bin/python": ("environments", f"environment-{'a' * 64}"),
+    }
+    for name in (*left, f"environments/{whole}/complete", "tmp/scratch-1-0000000000000000/file"):
+        (store.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (store.root / name).write_text("some bytes", encoding="ascii")
+        os.utime(store.root / name, (1e9, 1e9))
+    (store.root / "environments" / ("b" * 64)).symlink_to(whole)
+    found = {entry.room: entry for entry in entries(store, {}) if entry.room in LOOSE}
+    assert sorted(found) == sorted(LOOSE)
+    for room, lock in left.values():
+        entry = found[room]
+        assert entry.size > 0
+        assert entry.used == 1e9
+        with store.locked(lock):
+            assert not drop(store, entry)
+        assert drop(store, entry)
+        assert not entry.path.exists()
+    assert (store.root / "environments" / ("b" * 64) / "complete").exists()
+
+
+def test_a_lock_file_that_was_removed_holds_nobody_off_and_lets_nobody_in_twice(store: Store) -> None:
+    path = store.root / "locks" / "image"
+
+    @contextmanager
+    def waiting(_: str) -> Iterator[None]:
+        """The holder removes the file, and ends; a third run takes the new one before we wake up."""
+        path.unlink()
+        first.close()
+        yield
+
+    first = ExitStack()
+    first.enter_context(store.locked("image"))
+    with store.locked("image", waiting):
+        assert path.exists()
+        with store.tried("image") as free:
+            assert not free
+
+
+def test_a_clock_that_jumped_removes_nothing_of_a_running_build(store: Store) -> None:
+    now = 100 * DAY
+    check_clock(store, [entry(now - 2 * DAY)], now)
+    with store.locked("image"):
+        check_clock(store, [entry(now - 2 * DAY), entry(now - 60)], now)
+        with pytest.raises(UsageError, match="the clock seems wrong"):
+            check_clock(store, [entry(now - 2 * DAY)], now)
 
 
 def test_a_hard_link_counts_once(tmp_path: Path) -> None:
