@@ -52,7 +52,13 @@ def check_owner(root: Path, owner: int, user: int) -> None:
 
 
 def environment(lock: Path, store_root: Path) -> Environment:
-    """The environment of a lock for the interpreter that runs this; same inputs, same place."""
+    """The environment of a lock for the interpreter that runs this; same inputs, same place. Raises UsageError."""
+    if os.pathsep in str(store_root):
+        raise UsageError(
+            f"the store's path holds a {os.pathsep!r}: Python makes no environment there",
+            where=str(store_root),
+            hint=f"set GB10_CACHE_DIR to a directory without {os.pathsep!r} in its path",
+        )
     key = environment_key(lock.read_bytes())
     return Environment(lock=lock, key=key, root=store_root / "environments" / key)
 

@@ -180,17 +180,6 @@ def open_store(env: Mapping[str, str]) -> Store:
 
 def store_root(env: Mapping[str, str]) -> Path:
     """Where the store lies, without touching it. Raises UsageError."""
-    root = _root(env)
-    if os.pathsep in str(root):
-        raise UsageError(
-            "the store's path holds a ':', which separates the paths in PATH",
-            where=str(root),
-            hint="set GB10_CACHE_DIR to a directory without ':' in its path",
-        )
-    return root
-
-
-def _root(env: Mapping[str, str]) -> Path:
     if env.get("GB10_CACHE_DIR"):
         if not Path(env["GB10_CACHE_DIR"]).is_absolute():
             raise UsageError(

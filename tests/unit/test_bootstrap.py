@@ -52,6 +52,11 @@ def test_an_environment_is_named_by_its_lock(tmp_path: Path) -> None:
     assert environment(LOCKS[0], tmp_path).root.parent == tmp_path / "environments"
 
 
+def test_a_store_with_a_colon_in_its_path_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds a ':'"):
+        environment(LOCKS[0], tmp_path / "a:b")
+
+
 def test_a_half_made_environment_does_not_count(tmp_path: Path) -> None:
     wanted = environment(LOCKS[0], tmp_path)
     wanted.python.parent.mkdir(parents=True)
