@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gb10: container images for NVIDIA GB10. Needs Python 3.11 and nothing else; ``./build.py --help`` says the rest."""
+"""gb10: container images for NVIDIA GB10. It needs Python 3.11 only; ``./build.py`` shows how to start."""
 
 import os
 import sys
@@ -11,9 +11,13 @@ def main() -> int:
         sys.stderr.write("hint: run it with a newer one, for example: python3.12 build.py\n")
         return 2
     sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
-    from bootstrap.handover import run
+    try:
+        from bootstrap.handover import run
 
-    return run(os.path.abspath(__file__), sys.argv[1:])
+        return run(os.path.abspath(__file__), sys.argv[1:])
+    except KeyboardInterrupt:  # before a verb runs: those have a catch of their own
+        sys.stderr.write("interrupted; run the same command again to continue\n")
+        return 130
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,20 +13,26 @@ from gb10.host.config import with_cache_dir
 from gb10.host.ending import end_as_by_ctrl_c
 from gb10.host.store import open_store, store_root
 
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 def run(script: str, argv: Sequence[str]) -> int:
     """Inside the environment: the command line. Outside: become ``script`` inside it."""
     end_as_by_ctrl_c()
     lock = CHECKOUT / "requirements.lock"
     if not is_inside(lock):
-        return enter(lock, [script, *argv])
+        return enter(lock, [script, *argv], held=ENDING)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)  # one that came during the change of interpreters counts now
     from gb10.cli import main  # noqa: PLC0415 - what it imports exists only inside the environment
 
     return main(argv)
 
 
-def enter(lock: Path, argv: Sequence[str]) -> int:
-    """Become the Python of the lock's environment with this command line; returns only an exit code of failure."""
+def enter(lock: Path, argv: Sequence[str], *, held: Sequence[signal.Signals] = ()) -> int:
+    """Become the Python of the lock's environment with this command line; returns only an exit code of failure.
+
+    ``held`` signals wait until the other side takes them: an interpreter that starts would print a traceback.
+    """
     try:
         settings = with_cache_dir(os.environ)
         wanted = environment(lock, store_root(settings))
@@ -37,6 +44,7 @@ def enter(lock: Path, argv: Sequence[str]) -> int:
         return error.code
     except KeyboardInterrupt:
         return interrupted()
+    signal.pthread_sigmask(signal.SIG_BLOCK, held)
     os.execv(wanted.python, [str(wanted.python), *interpreter_options(), *argv])
 
 

@@ -72,7 +72,9 @@ CAUSES = (
         "use an index that mirrors the public one in full, and CPython 3.11 to 3.14 on Linux, x86_64 or aarch64",
     ),
 )
-OTHER = Cause((), FetchError, "cannot install the tool's packages", "mend what pip says and run again")
+OTHER = Cause(
+    (), FetchError, "cannot install the tool's packages", "correct what pip reports, then run the command again"
+)
 
 
 def ensure(wanted: Environment, store: Store, env: Mapping[str, str]) -> None:
@@ -120,7 +122,7 @@ def install(wanted: Environment, env: Mapping[str, str]) -> None:
     """Run the vendored pip in the environment; raises FetchError or UsageError with the cause that pip names."""
     if file_sha256(PIP) != PIP_SHA256:
         raise FetchError(
-            f"{PIP.name} is not the file that was released", where=str(PIP), hint="check out the tree anew"
+            f"{PIP.name} is not the file that was released", where=str(PIP), hint="check out the tree again"
         )
     # Its own variables would lead pip elsewhere than into the environment.
     clean = {name: value for name, value in env.items() if name not in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")}

@@ -25,7 +25,7 @@ def ready_engine(shop: Workshop) -> Engine:
     """The engine to build with, started when needed; what was passed over to get to it is said."""
     engine = replace(find(shop.env, shop.store), builder=shop.builder)
     for note in engine.notes:
-        shop.talk.say(note)
+        shop.talk.say_once(note)
     return engine
 
 

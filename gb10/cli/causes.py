@@ -17,6 +17,11 @@ WRONG_PATH: Final = (
     errno.ENODEV,
     errno.EINVAL,
 )
+WORDS: Final = {
+    "integer string conversion": "a number has thousands of digits",
+    "Symlink loop from": "a path is a loop of symbolic links",
+}
+"""Errors of Python's own that have no class of theirs: int() and Path.resolve()."""
 SHOWN: Final = 200
 """Characters of a path that an error repeats."""
 
@@ -25,7 +30,10 @@ def known_cause(error: Exception) -> Gb10Error | None:
     """The error that a user can act on; None for what only a bug explains."""
     if isinstance(error, OSError):
         return machine_error(error)
-    return name_error(error) if isinstance(error, UnicodeEncodeError) else None
+    if isinstance(error, UnicodeEncodeError):
+        return name_error(error)
+    found = next((words for words in WORDS if words in str(error)), None)
+    return UsageError(WORDS[found], hint="check the command line and the settings") if found else None
 
 
 def machine_error(error: OSError) -> Gb10Error | None:
@@ -37,7 +45,7 @@ def machine_error(error: OSError) -> Gb10Error | None:
     if error.errno in DENIED:
         hint = "check its owner and mode, or set GB10_CACHE_DIR to a directory that you may write to"
         return UsageError(f"cannot read or write {path}: {error.strerror}", hint=hint)
-    if error.errno in WRONG_PATH and error.filename:
+    if error.errno in WRONG_PATH and (error.filename or error.errno == errno.EIO):
         return UsageError(f"cannot use {path}: {error.strerror}", hint="give the path of a regular file or directory")
     return None
 

@@ -78,6 +78,8 @@ def status(
 
     \b
     ./build.py patches status --source vllm
+
+    The first run downloads the releases, which takes minutes. Later runs read them from the store: about a second each.
     """
     shop = workshop(verbose, quiet)
     started = time.monotonic()
@@ -185,6 +187,8 @@ def _rows(shop: Workshop, source: str | None, refs: list[str], tree: Path | None
         raise UsageError("--ref and --tree need --source", hint="add --source vllm")
     if tree is not None and len(refs) != 1:
         raise UsageError("--tree needs one --ref: the release of that tree", hint="add --ref VERSION")
+    if tree is not None and tree.exists() and not tree.is_dir() and not tree.is_file():
+        raise UsageError(f"{tree} is a special file", hint="give a directory, a wheel or a source archive (.tar.gz)")
     versions = [parse_version(text) for text in refs]
     wanted = (
         [source]

@@ -7,7 +7,7 @@ from rich.table import Table
 from gb10.cli.common import print_json
 from gb10.host.talk import terminal
 from gb10.patches.series import Patch
-from gb10.patches.status import Row
+from gb10.patches.status import Row, find_patches
 from gb10.workshop import Workshop
 
 SHORT = {
@@ -43,7 +43,10 @@ def print_rows(shop: Workshop, rows: Sequence[Row]) -> None:
             table.add_row(str(row.version), *(_cell(row, name) for name in ids))
         console.print(table)
         for name in ids:
-            console.print(f"\n{name}", style="bold")
+            ranges = dict.fromkeys(
+                str(patch.header.releases) for patch in find_patches(shop.catalog.patches, f"{source}/{name}")
+            )
+            console.print(f"\n{name}  {'  or  '.join(ranges)}", style="bold", soft_wrap=True)
             for line in reasons(own, name):
                 console.print(f"  {line}", soft_wrap=True, highlight=False, markup=False)
         console.print()

@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 
+from gb10.cli import report
 from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
 from gb10.cli.values import completer, platforms
-from gb10.ship.pulling import pull_everywhere
+from gb10.errors import PublishError
+from gb10.ship.pulling import Pull, pull_from_each
 
 app = verb_app("""Pull an image to one or more machines at once; only missing layers travel.
 
@@ -46,20 +48,32 @@ def pull(
 ) -> None:
     """Pull an image to one or more machines."""
     shop = workshop(verbose, quiet)
-    remote, nodes = pull_everywhere(shop, reference, tuple(dict.fromkeys(host or ())), platform)
+    done = pull_from_each(shop, reference, tuple(dict.fromkeys(host or ())), platform)
     if as_json:
-        print_json(
-            {
-                "schema": "gb10/pull/v1",
-                "reference": reference,
-                "digest": remote.digest,
-                "nodes": [asdict(node) for node in nodes],
-            }
-        )
+        print_json(document(reference, done))
+        try:
+            done.require_all()
+        except PublishError as error:
+            raise typer.Exit(report(error, as_json=False)) from error  # the document holds the nodes that failed
         return
-    for node in nodes:
+    for node in done.nodes:
         shop.talk.say(
             f"{node.host}: {node.moved} layers pulled ({node.bytes / 1e6:,.1f} MB), {node.there} already there, "
             f"{node.seconds:.1f} s"
         )
-    print(f"{reference.partition('@')[0]}@{remote.digest}")
+    done.require_all()
+    print(f"{reference.partition('@')[0]}@{done.remote.digest}")
+
+
+def document(reference: str, done: Pull) -> dict[str, object]:
+    """What every machine has, and what failed on which."""
+    return {
+        "schema": "gb10/pull/v1",
+        "reference": reference,
+        "digest": done.remote.digest,
+        "nodes": [asdict(node) for node in done.nodes],
+        "failed": [
+            {"host": host, "kind": error.kind, "message": error.message, "where": error.where, "hint": error.hint}
+            for host, error in done.failed.items()
+        ],
+    }

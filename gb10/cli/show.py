@@ -14,11 +14,14 @@ from gb10.cli.common import print_json
 from gb10.engine.receipt import Receipt, write_receipt
 from gb10.host.talk import terminal
 from gb10.plan.dag import torch_problem
-from gb10.plan.values import Plan
+from gb10.plan.values import Plan, Step
 from gb10.proof.report import render_summary
 from gb10.ship.publishing import Published
 from gb10.ship.shelf import wheel_cache
 from gb10.workshop import Workshop
+
+NAMES = 3
+"""Wheels of a layer that the plan names."""
 
 
 def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = (), *, as_json: bool) -> None:
@@ -32,7 +35,8 @@ def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = 
         print_json(plan.document() | present | ({"push": list(push)} if push else {}) | stop)
         return
     terminal(shop.env, stderr=False).print(_plan_table(shop, plan, found))
-    needed = found.needs
+    needed, hits = found.needs, sum(found.there[step.name] for step in plan.steps)
+    print(f"{len(plan.steps)} steps: {hits} cached, {len(plan.steps) - hits} to run")
     print(
         f"to download {needed.download / 1e6:,.0f} MB; disk {needed.disk / 1e9:.1f} GB, "
         f"memory {needed.memory / 1e9:.1f} GB for the largest unit; about {needed.seconds / 60:.0f} min"
@@ -56,8 +60,17 @@ def _plan_table(shop: Workshop, plan: Plan, found: Survey) -> Table:
         seconds = "" if hit else f"{step_seconds(shop, plan, step):.0f}"
         size = f"{step.download / 1e6:,.0f}" if step.files else ""
         files = str(len(step.files) or "")
-        table.add_row(step.name, step.key[:12], "hit" if hit else "miss", files, size, seconds, step.about)
+        table.add_row(step.name, step.key[:12], "hit" if hit else "miss", files, size, seconds, _about(step))
     return table
+
+
+def _about(step: Step) -> str:
+    """What a step is; for a layer of wheels their number and the first names."""
+    if step.kind != "layer" or not step.files:
+        return step.about
+    names = ", ".join(file.filename.partition("-")[0] for file in step.files[:NAMES])
+    count = f"{len(step.files)} wheels" if len(step.files) > 1 else "1 wheel"
+    return f"{count}: {names}{', …' if len(step.files) > NAMES else ''}"
 
 
 def image_document(shop: Workshop, verified: Verified) -> dict[str, object]:

@@ -18,6 +18,11 @@ def completer(values: Callable[[], list[str]]) -> Callable[[str], list[str]]:
     return complete
 
 
+def fits() -> list[str]:
+    """What ``verify --fit`` takes; the same words as gb10.proof.fit, which loads more."""
+    return ["native", "family", "compatible", "ptx", "nothing", "none", "damaged"]
+
+
 def engines() -> list[str]:
     """The image recipes of the checkout."""
     return sorted(path.stem for path in (ROOT / "recipes/images").glob("*.yaml"))

@@ -10,14 +10,15 @@ import typer
 from gb10.build.inspect import scan_image
 from gb10.cli import report
 from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
-from gb10.cli.values import ArchOption
+from gb10.cli.values import ArchOption, completer, fits
+from gb10.cli.verify_show import print_verdict
+from gb10.engine.reference import is_reference
 from gb10.errors import UsageError, VerifyError
-from gb10.host.talk import terminal
 from gb10.proof.check import Subject
 from gb10.proof.checking import all_checks, findings, refuse
-from gb10.proof.fit import judge
+from gb10.proof.fit import judge, parse_fits
 from gb10.proof.reading import read_manifests, read_markers, scan_path
-from gb10.proof.report import document, render_table
+from gb10.proof.report import document
 from gb10.recipe.arch import Arch, parse_arch
 from gb10.workshop import Workshop
 
@@ -26,6 +27,7 @@ app = verb_app("""List the GPU code of every binary, and what a GPU of the arch 
 \b
 ./build.py verify wheels/some.whl                      # a wheel, a .so, a cubin or a directory
 ./build.py verify gb10/vllm:0.33.0-cu130-sm121f        # an image of the container engine
+./build.py verify IMAGE --fit nothing                  # only the binaries that a launch would fail on
 ./build.py verify vllm.whl --claim --arch 12.1a        # exit 9 unless every binary holds SASS for sm_121a
 ./build.py verify vllm.whl --only --arch 12.1a         # ... and no code for another arch
 ./build.py verify --checks                             # what is checked, and when it fails
@@ -43,6 +45,10 @@ module, that declaration counts instead: two FlashInfer modules are for 12.0f an
 A damaged file is exit 9, too, and so is a cubin for another arch than its fatbin entry names; a compressed cubin is
 not unpacked for that. With --json the document holds the problems; the exit code is the same.
 """)
+
+
+FILES = (".whl", ".so", ".cubin", ".fatbin")
+"""Endings of files, which no image has."""
 
 
 def _list_checks(wanted: bool) -> None:
@@ -68,21 +74,30 @@ def verify(
     checks: Annotated[
         bool, typer.Option("--checks", callback=_list_checks, is_eager=True, help="List the checks and exit.")
     ] = False,
+    fit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fit",
+            metavar="FIT",
+            autocompletion=completer(fits),
+            help="List only binaries with this best fit: native, …, nothing. Repeatable.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
     verbose: VerboseOption = 0,
     quiet: QuietOption = False,
 ) -> None:
     """List the GPU code of a file, a wheel, a directory or an image."""
     shop = workshop(verbose, quiet)
-    wanted = parse_arch(arch)
+    wanted, shown = parse_arch(arch), parse_fits(fit or ())
     subject = _subject(shop, target, {"--only" if only else "--claim": wanted} if claim or only else {})
     found = findings(replace(subject, only=wanted if only else None))
     verdict = judge(subject.scan, wanted)
     if not as_json:
-        terminal(shop.env, stderr=False).print(render_table(verdict))
+        print_verdict(shop, verdict, shown)
         refuse(found)
         return
-    print_json(document(verdict, found))
+    print_json(document(verdict, found, shown))
     try:
         refuse(found)
     except VerifyError as error:
@@ -107,6 +122,6 @@ def _is_path(path: Path, target: str) -> bool:
             raise UsageError(
                 f"{path} is a broken link", where=f"to {path.readlink()}", hint="build it again, or remove the link"
             )
-        return path.exists() or target.startswith((".", "/", "~"))
+        return path.exists() or target.endswith(FILES) or not is_reference(target)
     except (OSError, ValueError) as error:  # longer than any path, a loop of links
         raise UsageError(f"no file or directory {target[:100]!r}", where=str(error)[:200]) from error

@@ -43,9 +43,14 @@ def reached(host: str) -> Iterator[Engine]:
             raise EngineError(
                 f"{host} cannot be reached",
                 where=log.read_text(encoding="utf-8").strip(),
-                hint=KEYS.format(name=found["name"]),
+                hint=KEYS.format(name=ssh_name(found)),
             )
         yield _asked(host, Endpoint(host=f"unix://{local}", origin=f"node {host}"))
+
+
+def ssh_name(found: re.Match[str]) -> str:
+    """The node in the words of ssh-copy-id."""
+    return f"-p {found['port']} {found['name']}" if found["port"] else found["name"]
 
 
 def _argv(found: re.Match[str], local: Path | str) -> list[str]:

@@ -24,6 +24,14 @@ def check_reference(tag: str) -> str:
     return f"{repository}:{name}"
 
 
+def is_reference(text: str) -> bool:
+    """Whether a text can name an image of an engine, by tag, digest or id. Pure."""
+    name, at, digest = text.partition("@")
+    repository, tag = split_reference(name)
+    named = _repository(repository) is None or IDENTIFIER.fullmatch(repository) is not None
+    return named and TAG.fullmatch(tag) is not None and (not at or DIGEST.fullmatch(digest) is not None)
+
+
 def split_reference(reference: str) -> tuple[str, str]:
     """Repository and tag; a colon before the last ``/`` is a port's. Pure."""
     head, slash, last = reference.rpartition("/")

@@ -12,13 +12,13 @@ from typing import Final
 from gb10.errors import UsageError
 
 SETTINGS: Final = {
-    "cache-dir": "where the store lies, an absolute path (default: $XDG_CACHE_HOME/gb10)",
+    "cache-dir": "absolute path of the store (default: $XDG_CACHE_HOME/gb10)",
     "debian-mirror": "root URL of a Debian mirror or snapshot (default: the host's apt sources)",
     "ca-bundle": "PEM file of trusted CAs, for downloads (default: the environment's, the system's)",
-    "jobs": "compile jobs at most (default: the cores; memory is shared out by measured peaks)",
-    "compile-cache": "server of compile results that machines share: redis://[user:password@]host[:port] or http://…",
-    "wheel-cache": "Hugging Face Hub repository (OWNER/NAME) that is asked for a wheel before it is compiled",
-    "wheel-cache-signers": "allowed_signers file (man ssh-keygen): whose wheels are taken from there",
+    "jobs": "most compile jobs at once (default: the cores, fewer when memory is short)",
+    "compile-cache": "shared compile cache: redis://[user:password@]host[:port] or http://…",
+    "wheel-cache": "Hugging Face Hub repository (OWNER/NAME): a wheel found there is not compiled",
+    "wheel-cache-signers": "allowed_signers file (man ssh-keygen): the keys trusted to sign wheels there",
     "wheel-cache-key": "ssh key that signs what `cache push` sends",
 }
 PATHS: Final = ("cache-dir", "ca-bundle", "wheel-cache-signers", "wheel-cache-key")

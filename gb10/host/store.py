@@ -19,6 +19,7 @@ from gb10.host.locks import Waiting, holder, is_current, lock_now, signed, silen
 SCRATCH = re.compile(r".+-(\d+)-([0-9a-f]{8})[0-9a-f]{8}")
 FOREIGN_AGE = 7 * 86400  # seconds after which scratch of another machine or container counts as left behind
 SEAL = "sha256"
+NO_MOUNT = (":", "\n", "\r")
 CACHEDIR_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# gb10's store: safe to delete, costs a rebuild.\n"
 
 
@@ -180,6 +181,17 @@ def open_store(env: Mapping[str, str]) -> Store:
 
 def store_root(env: Mapping[str, str]) -> Path:
     """Where the store lies, without touching it. Raises UsageError."""
+    root = _store_root(env)
+    wrong = next((sign for sign in NO_MOUNT if sign in str(root)), None)
+    if wrong:
+        raise UsageError(
+            f"the cache directory's path has {wrong!r} in it: {str(root)!r}",
+            hint="mounts and PATH cannot hold that; set GB10_CACHE_DIR to another directory",
+        )
+    return root
+
+
+def _store_root(env: Mapping[str, str]) -> Path:
     if env.get("GB10_CACHE_DIR"):
         if not Path(env["GB10_CACHE_DIR"]).is_absolute():
             raise UsageError(

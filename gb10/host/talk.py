@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 QUIET, NORMAL, VERBOSE = -1, 0, 1
-PIPED_WIDTH = 160  # columns of a table that nobody's terminal bounds
+PIPED_WIDTH = 160  # columns of a table that neither a terminal nor $COLUMNS bounds
 PLAIN_INTERVAL = 15.0  # seconds between two plain progress lines of one task
 LONG_WAIT = 10.0  # seconds after which a wait is reported even when quiet
 ESTIMATE_FROM = 0.1  # the done share from which the speed so far tells something
@@ -21,10 +21,14 @@ ESTIMATE_FROM = 0.1  # the done share from which the speed so far tells somethin
 
 def terminal(env: Mapping[str, str], *, stderr: bool) -> Console:
     """A console that obeys NO_COLOR over FORCE_COLOR over the terminal."""
-    piped = None if (sys.stderr if stderr else sys.stdout).isatty() else PIPED_WIDTH
+    bounded = (sys.stderr if stderr else sys.stdout).isatty() or env.get("COLUMNS")
     forced = True if env.get("FORCE_COLOR") and not env.get("NO_COLOR") else None
     return Console(
-        stderr=stderr, no_color=bool(env.get("NO_COLOR")) or None, force_terminal=forced, highlight=False, width=piped
+        stderr=stderr,
+        no_color=bool(env.get("NO_COLOR")) or None,
+        force_terminal=forced,
+        highlight=False,
+        width=None if bounded else PIPED_WIDTH,
     )
 
 
@@ -102,6 +106,7 @@ class Talk:
         self.verbosity = verbosity
         self.interval = interval
         self.timings: list[Timing] = []
+        self._once: set[str] = set()
         self._lock = threading.Lock()
         self._live = verbosity >= NORMAL and self.console.is_terminal and sys.stderr.isatty()
         self._progress: Progress | None = None
@@ -111,6 +116,12 @@ class Talk:
         """One line, unless quiet."""
         if self.verbosity >= NORMAL:
             self.console.print(escape(text), soft_wrap=True)
+
+    def say_once(self, text: str) -> None:
+        """One line, unless quiet or already printed by this command."""
+        if text not in self._once:
+            self._once.add(text)
+            self.say(text)
 
     def detail(self, text: str) -> None:
         """One line, only when verbose."""

@@ -189,6 +189,7 @@ def labels(plan: Plan) -> dict[str, str]:
         **{f"{NAMESPACE}.wheel.{step.name}": step.key for step in plan.of_kind("wheel")},
         **_patch_labels(options.patches),
         **{f"{NAMESPACE}.source.{use.source}": use.taken.label for use in options.patches if use.taken},
+        **({f"{NAMESPACE}.overlay": options.overlay.digest} if options.overlay else {}),
         **{f"{NAMESPACE}.mod.{number}": mod.label for number, mod in enumerate(options.mods, 1)},
     }
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gb10.errors import UsageError
 from gb10.inside.fatbin import Codes
 from gb10.inside.scan import Binary, Scan
 from gb10.recipe.arch import Arch
@@ -64,6 +65,15 @@ class Verdict:
         """How many binaries have which best fit; every fit is named."""
         found = Counter(item.fit for item in self.judged)
         return {fit: found[fit] for fit in Fit}
+
+
+def parse_fits(names: Sequence[str]) -> frozenset[Fit]:
+    """The fits that a user names, all of them without any; raises UsageError for an unknown one."""
+    known = {str(fit): fit for fit in Fit}
+    wrong = next((name for name in names if name not in known), None)
+    if wrong is not None:
+        raise UsageError(f"unknown fit {wrong!r}", hint=f"valid: {', '.join(known)}")
+    return frozenset(known[name] for name in names) or frozenset(Fit)
 
 
 def judge(scan: Scan, arch: Arch) -> Verdict:

@@ -1,6 +1,6 @@
 """A verdict for people (a table) and for programs (a document, schema gb10/verify/v1). Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,7 +18,7 @@ NAMED, MOST = (Fit.NOTHING, Fit.DAMAGED), 12
 STYLES = {Fit.NATIVE: "green", Fit.FAMILY: "green", Fit.PTX: "yellow", Fit.NOTHING: "red", Fit.DAMAGED: "bold red"}
 
 
-def render_table(verdict: Verdict) -> RenderableType:
+def render_table(verdict: Verdict, shown: Collection[Fit] = tuple(Fit)) -> RenderableType:
     """Every binary with GPU code, a damaged one too, then the counts; units are about one per translation unit."""
     table = Table(
         title=escape(f"GPU code of {printable(verdict.root)} on {verdict.arch.capability}"), title_justify="left"
@@ -28,10 +28,23 @@ def render_table(verdict: Verdict) -> RenderableType:
     for fit in UNIT_FITS:
         table.add_column(f"{fit}\nunits", justify="right")
     table.add_column("holds", overflow="fold")
-    for judged in verdict.judged:
-        if judged.fit is not Fit.NONE:
-            table.add_row(*_row(judged))
+    for judged in listed(verdict, shown):
+        table.add_row(*_row(judged))
     return Group(table, render_summary(verdict)) if table.row_count else render_summary(verdict)
+
+
+def render_rows(verdict: Verdict, shown: Collection[Fit] = tuple(Fit)) -> list[str]:
+    """The same as plain lines with whole paths, for a pipe, ``grep`` and ``awk``."""
+    return [f"{one.fit:10}  {printable(one.binary.path)}  {_holds(one)}" for one in listed(verdict, shown)]
+
+
+def listed(verdict: Verdict, shown: Collection[Fit]) -> list[Judged]:
+    """The binaries to list: of these fits, and without GPU code only when that is all that is wanted."""
+    return [one for one in verdict.judged if one.fit in shown and (one.fit is not Fit.NONE or {*shown} == {Fit.NONE})]
+
+
+def _holds(judged: Judged) -> str:
+    return printable(judged.binary.error or counted(judged.binary.codes) or "-")
 
 
 def render_summary(verdict: Verdict) -> Text:
@@ -53,23 +66,22 @@ def _names(verdict: Verdict, fit: Fit) -> str:
 
 def _row(judged: Judged) -> list[str | Text]:
     fits = [str(judged.units[fit] or "") for fit in UNIT_FITS]
-    holds = judged.binary.error or counted(judged.binary.codes)
     return [
         Text(printable(judged.binary.path)),
         Text(judged.fit, STYLES.get(judged.fit, "")),
         *fits,
-        Text(printable(holds)),
+        Text(_holds(judged)),
     ]
 
 
-def document(verdict: Verdict, found: Sequence[Finding] = ()) -> dict[str, Any]:
+def document(verdict: Verdict, found: Sequence[Finding] = (), shown: Collection[Fit] = tuple(Fit)) -> dict[str, Any]:
     """The verdict as data: counts of files by best fit, each binary with its codes and units, and the problems."""
     return {
         "schema": SCHEMA,
         "root": verdict.root,
         "arch": str(verdict.arch),
         "counts": {str(fit): count for fit, count in verdict.counts.items()},
-        "binaries": [_entry(judged) for judged in verdict.judged],
+        "binaries": [_entry(judged) for judged in verdict.judged if judged.fit in shown],
         "problems": [{"check": check.name, **asdict(problem)} for check, problem in found],
     }
 

@@ -1,6 +1,6 @@
 """Arch: a GPU target as users write it (``12.1f``) and every spelling that tools want of it. Pure."""
 
-import difflib
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ SHARED_MEMORY_PER_BLOCK: Final = 101_376
 # nvcc release notes: sm_120 came with 12.8, sm_121 and the family targets with 12.9.
 MINIMUM_CUDA: Final = {("12.0", ""): "12.8", ("12.0", "a"): "12.8"}
 PLATFORMS: Final = {"12.1": "linux/arm64", "12.0": "linux/amd64"}
+SPELLING: Final = re.compile(r"12[._]?([01])([af]?)")
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -107,8 +108,9 @@ def parse_arch(text: str) -> Arch:
 
 
 def closest_arch(text: str) -> Arch:
-    """The valid arch whose spellings look most like ``text`` (``sm_121a``, ``121``, ``12.1F``, ``gb10`` …)."""
-    spellings = {spelling: arch for arch in reversed(ARCHES) for spelling in (str(arch), arch.digits, arch.sm)}
-    spellings |= {"gb10": Arch("12.1", "f"), "spark": Arch("12.1", "f"), "blackwell": Arch("12.1", "f")}
-    found = difflib.get_close_matches(text.strip().lower(), spellings, n=1, cutoff=0.0)
-    return spellings[found[0]] if found else ARCHES[0]
+    """The valid arch that ``text`` names in another spelling (``sm_121a``, ``121``, ``12.1F``), else GB10's.
+
+    Without a suffix it is the family's: a plain arch has no tensor-core instructions.
+    """
+    found = SPELLING.search(text.strip().lower())
+    return Arch(f"12.{found[1]}", found[2] or "f") if found else Arch("12.1", "f")

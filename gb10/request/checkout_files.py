@@ -63,10 +63,15 @@ class Files(Folder):
         return self.real[folder]
 
 
-def open_worktree(path: Path, env: Mapping[str, str]) -> Worktree:
-    """The checkout at a path. Raises UsageError for no directory, unsafe git settings, git's errors."""
+def require_folder(path: Path) -> None:
+    """Raise UsageError for a path that is no directory."""
     if not path.is_dir():
         raise UsageError(f"{path} is no directory", hint="give the folder of a checkout: --source vllm=../vllm")
+
+
+def open_worktree(path: Path, env: Mapping[str, str]) -> Worktree:
+    """The checkout at a path. Raises UsageError for no directory, unsafe git settings, git's errors."""
+    require_folder(path)
     root = path.resolve()
     if not (root / ".git").exists():
         files = tuple(file for file in Folder(root).paths() if not any(part in file for part in LEFT_BY_PYTHON))

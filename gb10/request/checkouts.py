@@ -19,7 +19,7 @@ from gb10.recipe.fields import Architecture, requirement_name
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
 from gb10.request.checkout_checks import Released, check_difference, check_said, told
-from gb10.request.checkout_files import Files, ignored, open_worktree
+from gb10.request.checkout_files import Files, ignored, open_worktree, require_folder
 from gb10.sources.locked_files import fetch_locked, store_paths
 from gb10.workshop import Workshop
 
@@ -69,6 +69,8 @@ def _given(named: Sequence[str]) -> dict[str, Path]:
         if source in given:
             raise UsageError(f"--source {source} is given twice", where=f"{given[source]}\n{path}")
         given[source] = Path(path)
+    for folder in given.values():
+        require_folder(folder)  # before the releases that they are compared with are fetched
     return given
 
 

@@ -1,8 +1,8 @@
 """Pulling: one image to several engines at once; only missing layers travel, and it is the same one everywhere."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from gb10.build.stage import ready_engine
@@ -37,6 +37,35 @@ class Pulled:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Pull:
+    """What was pulled: the manifest, the nodes that have it, and the error of each one that does not."""
+
+    remote: Remote
+    nodes: tuple[Pulled, ...]
+    failed: Mapping[str, Gb10Error]
+
+    def require_all(self) -> None:
+        """Raise PublishError that names the nodes that failed, or that have different images."""
+        if self.failed:
+            lines = (f"{host}: {error.message}" + _within(error) for host, error in self.failed.items())
+            raise PublishError(
+                f"{len(self.failed)} of {len(self.failed) + len(self.nodes)} nodes do not have the image",
+                where="\n".join(lines),
+                hint="\n".join((*sorted({error.hint for error in self.failed.values() if error.hint}), AGAIN)),
+            )
+        if len({node.id for node in self.nodes}) > 1:
+            raise PublishError(
+                "the nodes do not have the same image",
+                where="\n".join(f"{node.host}: {node.id}" for node in self.nodes),
+                hint="do they keep images in the same kind of store? docker info: driver-type",
+            )
+
+
+def _within(error: Gb10Error) -> str:
+    return f" ({error.where})" if error.where else ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
     """One manifest: ``name`` by its digest, as it was asked for, and the platform asked for, if any."""
 
@@ -51,26 +80,35 @@ class Wanted:
 def pull_everywhere(
     shop: Workshop, reference: str, hosts: Sequence[str], platform: str | None
 ) -> tuple[Remote, tuple[Pulled, ...]]:
-    """The image of ``reference`` on every node (this machine without any), the same digest on all of them.
+    """The image of ``reference`` on every node; raises PublishError as ``Pull.require_all``."""
+    done = pull_from_each(shop, reference, hosts, platform)
+    done.require_all()
+    return done.remote, done.nodes
 
-    The reference is asked once, so a tag that moves meanwhile divides nobody. Raises PublishError that names the nodes
-    that failed: the others have the image.
+
+def pull_from_each(shop: Workshop, reference: str, hosts: Sequence[str], platform: str | None) -> Pull:
+    """The image of ``reference`` on every node (this machine without any), and the nodes that failed.
+
+    The tag is resolved once, so all nodes get the same digest.
     """
     nodes = tuple(hosts) or (LOCAL,)
-    with _engine(shop, nodes[0]) as first:
-        wanted = _wanted(shop, first, reference, platform)
+    wanted = _resolved(shop, nodes, reference, platform)
     with ThreadPoolExecutor(len(nodes)) as pool:
         running = {host: pool.submit(_pull_one, shop, host, wanted) for host in nodes}
-    _check(running)
-    done = tuple(work.result() for work in running.values())
-    ids = {node.id for node in done}
-    if len(ids) > 1:
-        raise PublishError(
-            "the nodes do not have the same image",
-            where="\n".join(f"{node.host}: {node.id}" for node in done),
-            hint="do they keep images in the same kind of store? docker info: driver-type",
-        )
-    return wanted.remote, done
+    return Pull(
+        remote=wanted.remote,
+        nodes=tuple(work.result() for work in running.values() if not work.exception()),
+        failed=_failed(running),
+    )
+
+
+def _resolved(shop: Workshop, nodes: Sequence[str], reference: str, platform: str | None) -> Wanted:
+    """What the first node that can be reached says; raises the error of the last one when none can."""
+    for node in nodes[:-1]:
+        with suppress(EngineError), _engine(shop, node) as engine:
+            return _wanted(shop, engine, reference, platform)
+    with _engine(shop, nodes[-1]) as last:
+        return _wanted(shop, last, reference, platform)
 
 
 def _wanted(shop: Workshop, first: Engine, reference: str, platform: str | None) -> Wanted:
@@ -165,22 +203,13 @@ def _platform(engine: Engine) -> str:
     return f"linux/{ARCHITECTURES.get(machine, machine)}"
 
 
-def _check(running: dict[str, Future[Pulled]]) -> None:
-    """Raise PublishError that names every node that failed; bugs are raised as they are."""
-    failed = {host: work.exception() for host, work in running.items() if work.exception()}
-    for error in failed.values():
-        if error and not isinstance(error, Gb10Error):
+def _failed(running: dict[str, Future[Pulled]]) -> dict[str, Gb10Error]:
+    """The error of every node that failed; bugs are raised as they are."""
+    failed: dict[str, Gb10Error] = {}
+    for host, work in running.items():
+        error = work.exception()
+        if isinstance(error, Gb10Error):
+            failed[host] = error
+        elif error:
             raise error
-    if not failed:
-        return
-    lines = [
-        f"{host}: {error.message}" + (f" ({error.where})" if error.where else "")
-        for host, error in failed.items()
-        if isinstance(error, Gb10Error)
-    ]
-    hints = {error.hint for error in failed.values() if isinstance(error, Gb10Error) and error.hint}
-    raise PublishError(
-        f"{len(failed)} of {len(running)} nodes do not have the image",
-        where="\n".join(lines),
-        hint="\n".join((*sorted(hints), AGAIN)),
-    )
+    return failed

@@ -212,3 +212,22 @@ def is_read(pipe: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def test_a_password_of_any_setting_is_hidden(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GB10_DEBIAN_MIRROR", "https://me:secret@mirror.example/debian")
+    monkeypatch.setenv("GB10_COMPILE_CACHE", "redis://me:secret@cache.example")
+    for arguments in (["config", "show"], ["config", "show", "--json"]):
+        assert main(arguments) == 0
+        out = capsys.readouterr().out
+        assert "secret" not in out
+        assert "https://***@mirror.example/debian" in out
+
+
+def test_the_plan_counts_steps_and_names_wheels(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"\d+ steps: 0 cached, \d+ to run", out)
+    assert re.search(r"layer-cudnn .* 1 wheel: nvidia_cudnn", out)

@@ -37,8 +37,10 @@ def test_gb10_has_99_kib_of_shared_memory() -> None:
         ("121f", "12.1f"),
         ("12.1F", "12.1f"),
         ("gb10", "12.1f"),
-        ("120", "12.0"),
-        ("12.0g", "12.0"),
+        ("sm121", "12.1f"),
+        ("13.0", "12.1f"),
+        ("120", "12.0f"),
+        ("12.0g", "12.0f"),
     ],
 )
 def test_a_wrong_arch_is_answered_with_the_valid_ones_and_the_closest(written: str, meant: str) -> None:

@@ -74,3 +74,10 @@ def test_what_was_measured_beats_the_speed_so_far() -> None:
     assert task.left() in ("about 9:59 left", "about 10:00 left")
     task.started -= 700
     assert task.left() == ""
+
+
+def test_a_note_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    talk = Talk({"NO_COLOR": "1"})
+    for _ in range(3):
+        talk.say_once("no Docker at the default socket")
+    assert capsys.readouterr().err.count("no Docker") == 1

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from gb10.cli.values import fits
 from gb10.errors import UsageError, VerifyError
 from gb10.inside.scan import Binary, Scan, Unit
 from gb10.proof.check import Subject
 from gb10.proof.checking import findings, prove
 from gb10.proof.fit import Fit, code_fit, judge, judge_binary, merge_layers
 from gb10.proof.reading import read_scan, scan_path
-from gb10.proof.report import document, render_summary, render_table
+from gb10.proof.report import document, render_rows, render_summary, render_table
 from gb10.proof.wheel_manifest import Manifest
 from gb10.recipe.arch import Arch
 
@@ -146,3 +147,14 @@ def test_no_name_of_a_file_reaches_the_terminal_as_it_is() -> None:
     with pytest.raises(VerifyError) as caught:
         prove(Subject(scan=Scan(root="r", binaries=(odd,))))
     assert all(one.isprintable() for line in str(caught.value).splitlines() for one in line)
+
+
+def test_piped_rows_are_whole_paths_and_may_be_filtered() -> None:
+    verdict = judge(scan_of(binary("a/b/libk.so", (2, {"sm_121f": 1})), binary("old.so", (1, {"sm_90a": 1}))), GB10)
+    assert render_rows(verdict) == ["native      a/b/libk.so  sm_121f x2", "nothing     old.so  sm_90a x1"]
+    assert render_rows(verdict, {Fit.NOTHING}) == ["nothing     old.so  sm_90a x1"]
+    assert [entry["path"] for entry in document(verdict, (), {Fit.NOTHING})["binaries"]] == ["old.so"]
+
+
+def test_the_shell_completes_every_fit() -> None:
+    assert fits() == [str(fit) for fit in Fit]

@@ -76,6 +76,7 @@ LABEL io.github.gb10.arch="12.1f" \
       io.github.gb10.lock.digest="<key>" \
       io.github.gb10.mod.1="one@111111111111" \
       io.github.gb10.mod.2="two@222222222222" \
+      io.github.gb10.overlay="0000000000000000000000000000000000000000000000000000000000000000" \
       io.github.gb10.plan.key="<key>" \
       io.github.gb10.wheel.jit-cache="<key>" \
       io.github.gb10.wheel.kernels="<key>" \

@@ -1,0 +1,45 @@
+"""A pull to several machines of which one failed: the others are reported, and the hint names the port."""
+
+import pytest
+
+from gb10.cli.pull import document
+from gb10.engine.node import SSH, ssh_name
+from gb10.engine.registry.transfer import Remote
+from gb10.errors import EngineError, PublishError
+from gb10.ship.pulling import Pull, Pulled
+
+REMOTE = Remote(digest="sha256:aa", platforms=("linux/arm64",))
+GOOD = Pulled(host="spark-1", id="sha256:bb", there=3, moved=1, bytes=10, seconds=1.0)
+AWAY = EngineError("spark-2 cannot be reached", where="no route", hint="look at the cable")
+
+
+def test_the_document_holds_the_machines_that_have_it_and_those_that_failed() -> None:
+    made = document("r.example/a:b", Pull(remote=REMOTE, nodes=(GOOD,), failed={"spark-2": AWAY}))
+    assert [node["host"] for node in made["nodes"]] == ["spark-1"]  # type: ignore[attr-defined]
+    assert made["failed"] == [
+        {
+            "host": "spark-2",
+            "kind": "engine",
+            "message": "spark-2 cannot be reached",
+            "where": "no route",
+            "hint": "look at the cable",
+        }
+    ]
+
+
+def test_the_error_names_the_machine_that_failed() -> None:
+    with pytest.raises(PublishError) as caught:
+        Pull(remote=REMOTE, nodes=(GOOD,), failed={"spark-2": AWAY}).require_all()
+    assert caught.value.message == "1 of 2 nodes do not have the image"
+    assert caught.value.where == "spark-2: spark-2 cannot be reached (no route)"
+    Pull(remote=REMOTE, nodes=(GOOD,), failed={}).require_all()
+
+
+@pytest.mark.parametrize(
+    ("host", "words"),
+    [("me@spark", "me@spark"), ("ssh://me@spark:2222", "-p 2222 me@spark"), ("spark:22", "-p 22 spark")],
+)
+def test_the_hint_of_ssh_keeps_the_port(host: str, words: str) -> None:
+    found = SSH.fullmatch(host)
+    assert found
+    assert ssh_name(found) == words
