@@ -3,10 +3,11 @@
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gb10.errors import UsageError
 from gb10.host.config import with_settings
+from gb10.host.stop import Stop
 from gb10.host.store import Store, open_store
 from gb10.host.talk import Talk
 from gb10.plan.catalog import ROOT, Catalog
@@ -27,6 +28,8 @@ class Workshop:
     cache_from: tuple[str, ...] = ()
     cache_to: tuple[str, ...] = ()
     """External build caches of an image, as buildx takes them."""
+    stop: Stop = field(default_factory=Stop)
+    """Set when work in another thread has failed: builds and downloads of this workshop end."""
 
 
 def open_workshop(env: Mapping[str, str], *, verbosity: int) -> Workshop:

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Collection, Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from threading import Event
 
 from gb10.build.assemble import image_files, image_folders, upstream_folders, upstream_request
 from gb10.build.bases import make_rootfs
@@ -15,9 +15,9 @@ from gb10.build.grafts import early_grafts, late_grafts
 from gb10.build.mod_layers import mod_network, mod_secrets
 from gb10.build.stage import note_steps, run_build
 from gb10.build.wheel_build import build_wheels, check_sources, installable, show_in_checkout
-from gb10.engine.buildx.progress import Event as BuildEvent
 from gb10.engine.connection import Engine
 from gb10.engine.images import drop_image
+from gb10.host.stop import Stop, beside
 from gb10.plan.render import bake
 from gb10.plan.values import Plan
 from gb10.sources.locked_files import fetch_files
@@ -38,9 +38,10 @@ def image_context(
     compiling = bool(rebuild) or not all(
         shop.store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel")
     )
-    with _meanwhile(shop, plan, engine if layers and compiling else None) as ready:
-        built = build_wheels(shop, plan, lambda: engine, rebuild=rebuild)
-        grafts += late_grafts(shop, plan)
+    both = replace(shop, stop=Stop())
+    with _meanwhile(both, plan, engine if layers and compiling else None) as ready:
+        built = build_wheels(both, plan, lambda: engine, rebuild=rebuild)
+        grafts += late_grafts(both, plan)
         ready.result()
         wheels = installable(plan, built)
         for wheel in (*wheels, *grafts):
@@ -58,37 +59,30 @@ def leave_context(shop: Workshop, plan: Plan, engine: Engine, target: Path) -> N
 
 @contextmanager
 def _meanwhile(shop: Workshop, plan: Plan, engine: Engine | None) -> Iterator[Future[str | None]]:
-    """Do what waits for no compiler while the compilers run; stop when they fail. What holds its layers goes last."""
-    stop = Event()
-    with ThreadPoolExecutor(1) as pool:
-        ahead = pool.submit(_ahead, shop, plan, engine, stop)
-        try:
+    """Do what waits for no compiler while the compilers run; the first failure stops both.
+
+    The image that holds upstream's layers is dropped last.
+    """
+    ahead = Future[str | None]()
+    try:
+        with beside(shop.stop, partial(_ahead, shop, plan, engine)) as ahead:
             yield ahead
-        except BaseException:
-            stop.set()
-            raise
-        finally:
-            holder = None if ahead.exception() else ahead.result()
-            if engine and holder:
-                drop_image(engine, holder)
+    finally:
+        holder = ahead.result() if ahead.done() and not ahead.exception() else None
+        if engine and holder:
+            drop_image(engine, holder)
 
 
-def _ahead(shop: Workshop, plan: Plan, engine: Engine | None, stop: Event) -> str | None:
-    """The layers' wheels and the bases; with an engine, also upstream's layers: the id of what holds them."""
-    fetch_files(shop, (plan.step("tools"), *plan.of_kind("layer")), stop)
+def _ahead(shop: Workshop, plan: Plan, engine: Engine | None) -> str | None:
+    """The layers' wheels and the bases; with an engine, also upstream's layers: the id of the image that holds them."""
+    fetch_files(shop, (plan.step("tools"), *plan.of_kind("layer")))
     for base in plan.of_kind("rootfs"):
         make_rootfs(shop, plan, base)
     if engine is None:
         return None
-
-    def on_event(event: BuildEvent) -> None:
-        if stop.is_set():
-            raise CancelledError
-        note_steps(shop, task, event)
-
     with (
         build_context(shop, image_files(shop, plan), upstream_folders(shop, plan)) as context,
         shop.talk.task("upstream's layers", unit="steps") as task,
     ):
         request = upstream_request(plan, context, engine)
-        return run_build(shop, engine, request, plan.step("image"), on_event).config
+        return run_build(shop, engine, request, plan.step("image"), lambda event: note_steps(shop, task, event)).config

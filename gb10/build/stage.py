@@ -82,7 +82,7 @@ def run_build(
 
     buildx = open_buildx(engine, shop.env, shop.store)
     request = replace(request, cache_from=shop.cache_from)
-    return build(buildx, request, log=log_path(shop, step), on_event=events)
+    return build(buildx, request, log=log_path(shop, step), on_event=events, stop=shop.stop)
 
 
 def note_steps(shop: Workshop, task: Task, event: Event) -> None:

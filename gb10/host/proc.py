@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from gb10.host.stop import Stop
+
 TAIL_LINES = 30
 SILENT = 124
 """The return code of a child that was ended because it was silent; `timeout` has the same."""
@@ -114,13 +116,19 @@ def stream(
     on_line: Callable[[str], None] = lambda line: None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    stop: Stop | None = None,
 ) -> None:
-    """Run to the end, each line of stdout and stderr to ``log`` and ``on_line``; raises CommandFailedError."""
+    """Run to the end, each line of stdout and stderr to ``log`` and ``on_line``; raises CommandFailedError.
+
+    ``stop`` ends the child, and CancelledError is raised.
+    """
+    stop = stop or Stop()
+    stop.check()
     log.parent.mkdir(parents=True, exist_ok=True)
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     with log.open("w", encoding="utf-8") as out:
         out.write(f"+ {without_logins(shlex.join(argv))}\n")
-        with _piped(argv, env, cwd) as child:
+        with _piped(argv, env, cwd) as child, stop.ends(child.terminate):
             try:
                 for line in map(without_logins, child.stdout or ()):
                     out.write(line)
@@ -129,6 +137,7 @@ def stream(
             except BaseException:
                 child.terminate()
                 raise
+    stop.check()
     if child.returncode != 0:
         raise CommandFailedError(argv, child.returncode, "".join(tail), log)
 

@@ -4,6 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -160,7 +161,7 @@ class Talk:
         try:
             yield task
         except BaseException as error:
-            self._stop(task, "interrupted after " if isinstance(error, KeyboardInterrupt) else "failed after ")
+            self._stop(task, f"{_ending(error)} after ")
             raise
         self.timings.append(Timing(name, task.elapsed(), False))
         self._stop(task)
@@ -222,3 +223,10 @@ class Talk:
                     self._progress.stop()
                     self._progress = None
             self.say(joined(task.name, task.amount(), f"{how}{task.elapsed():.1f} s"))
+
+
+def _ending(error: BaseException) -> str:
+    """How a task ended: another's failure stopped it, the user interrupted it, or it failed itself."""
+    if isinstance(error, CancelledError):
+        return "stopped"
+    return "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"

@@ -1,9 +1,8 @@
 """Locked files in the store: wheels and source archives, from the index or from git, each accepted by its hash."""
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
 
 from gb10.host.artifact import Artifact
 from gb10.host.fetch import intact, stored
@@ -13,18 +12,19 @@ from gb10.sources.index.downloads import fetch_all
 from gb10.workshop import Workshop, cores
 
 
-def fetch_files(shop: Workshop, steps: Iterable[Step], stop: Event | None = None) -> None:
+def fetch_files(shop: Workshop, steps: Iterable[Step]) -> None:
     """The wheels and source archives of these steps: hashed where they are there, downloaded where they are not.
 
-    Raises FetchError; ends early when another thread sets ``stop``.
+    Raises FetchError.
     """
-    fetch_locked(shop, tuple({file.sha256: file for step in steps for file in step.files}.values()), stop)
+    fetch_locked(shop, tuple({file.sha256: file for step in steps for file in step.files}.values()))
 
 
-def fetch_locked(shop: Workshop, files: Sequence[Artifact], stop: Event | None = None) -> None:
+def fetch_locked(shop: Workshop, files: Sequence[Artifact]) -> None:
     """The same for files of the lock that no step names."""
     absent = absent_files(shop, files)
     for file in absent:
+        shop.stop.check()
         if file.checkout:
             with shop.talk.task(f"git {file.filename}"):
                 fetch_checkout(shop.store, shop.env, file, file.checkout)
@@ -33,8 +33,7 @@ def fetch_locked(shop: Workshop, files: Sequence[Artifact], stop: Event | None =
         return
 
     def arrived(count: int) -> None:
-        if stop is not None and stop.is_set():
-            raise CancelledError
+        shop.stop.check()
         shop.talk.advance(task, count)
 
     with shop.talk.task(f"download {len(listed)} files", sum(file.size for file in listed)) as task:

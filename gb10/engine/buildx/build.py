@@ -14,6 +14,7 @@ from gb10.engine.buildx.progress import Event, RawJson
 from gb10.engine.connection import Engine
 from gb10.errors import Gb10Error
 from gb10.host.proc import CommandFailedError, stream
+from gb10.host.stop import Stop
 
 Network = Literal["none", "default", "host"]
 
@@ -76,13 +77,17 @@ def build(
     *,
     log: Path,
     on_event: Callable[[Event], None] = lambda event: None,
+    stop: Stop | None = None,
 ) -> BuildResult:
-    """Build; the readable log goes to ``log``. Raises BuildError with the failed step and its last lines."""
+    """Build; the readable log goes to ``log``. Raises BuildError with the failed step and its last lines.
+
+    ``stop`` ends the build, and CancelledError is raised.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     work = buildx.store.scratch("build")
     try:
         with log.open("w", encoding="utf-8") as out:
-            _run(buildx, request, work, Record(out, log, on_event))
+            _run(buildx, request, work, Record(out, log, on_event), stop)
         return _result(work / "metadata.json")
     finally:
         shutil.rmtree(work, ignore_errors=True)
@@ -114,7 +119,7 @@ def _csv(text: str) -> str:
     return f'"{doubled}"'
 
 
-def _run(buildx: Buildx, request: BuildRequest, work: Path, record: Record) -> None:
+def _run(buildx: Buildx, request: BuildRequest, work: Path, record: Record, stop: Stop | None) -> None:
     (work / "empty").mkdir()
     parser = RawJson()
 
@@ -124,7 +129,7 @@ def _run(buildx: Buildx, request: BuildRequest, work: Path, record: Record) -> N
 
     argv = [*buildx.command, *arguments(request, work=work)]
     try:
-        stream(argv, log=Path(os.devnull), on_line=on_line, env=buildx.env)
+        stream(argv, log=Path(os.devnull), on_line=on_line, env=buildx.env, stop=stop)
     except CommandFailedError as error:
         raise record.error(request.target) from error
 

@@ -1,0 +1,59 @@
+"""A stop: work in several threads that ends together, children at once and loops when they look."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Lock
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Stop:
+    """Set once, by the side that fails first."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._set = False
+        self._ends: list[Callable[[], object]] = []
+
+    def set(self) -> None:
+        """End what is registered now, and what registers later."""
+        with self._lock:
+            self._set = True
+            for end in self._ends:
+                end()
+
+    def check(self) -> None:
+        """Raise CancelledError once the stop is set."""
+        if self._set:
+            raise CancelledError
+
+    @contextmanager
+    def ends(self, end: Callable[[], object]) -> Iterator[None]:
+        """Call ``end`` when the stop is set while this context lasts, or at once if it is set already."""
+        with self._lock:
+            self._ends.append(end)
+            if self._set:
+                end()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._ends.remove(end)
+
+
+@contextmanager
+def beside(stop: Stop, work: Callable[[], T]) -> Iterator[Future[T]]:
+    """Do ``work`` in a thread while the context lasts; the first failure stops both sides, and is raised."""
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(work)
+        future.add_done_callback(lambda done: stop.set() if done.exception() else None)
+        try:
+            yield future
+        except CancelledError:
+            future.result()
+            raise
+        except BaseException:
+            stop.set()
+            raise
