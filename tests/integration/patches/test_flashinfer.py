@@ -24,6 +24,7 @@ from tests.integration.patches.releases import original, patched
 
 pytestmark = pytest.mark.integration
 
+LENGTHS, TOPK = "0002-cub-topk-lengths-at-compile-time", "csrc/cub_topk.cu"
 GDC, MOE = "0001-gdc-define-for-sm12x", "flashinfer/jit/fused_moe.py"
 DEFINE = "-DCUTLASS_ENABLE_GDC_FOR_SM100=1"
 DEFECT = ("0.6.6", "0.6.7", "0.6.7.post2", "0.6.7.post3")
@@ -105,6 +106,18 @@ def test_the_bundled_cutlass_gates_121_by_that_define(version: str) -> None:
 @pytest.mark.parametrize("version", FIXED)
 def test_later_releases_have_the_define(version: str) -> None:
     assert DEFINE in moe_flags(original("flashinfer", version, MOE))
+
+
+@pytest.mark.parametrize("version", ["0.7.0", "0.7.2.post1"])
+def test_top_k_kernels_are_chosen_by_the_type_of_lengths(version: str) -> None:
+    """The kernels themselves were compared by name and on a GPU: patches/flashinfer/README.md."""
+    before, after = original("flashinfer", version, TOPK), patched("flashinfer", version, LENGTHS, TOPK)
+    assert before.count("  if (lengths != nullptr) {") == 1
+    assert "lengths != nullptr" not in after
+    assert after.count("if constexpr (!std::is_same_v<LengthsT, std::nullptr_t>)") == 1
+    assert after.count("const int32_t* lengths,") == before.count("const int32_t* lengths,") - 2
+    for kept in ("return CUBBatchedTopKInvoke(", "cuda::args::deferred_sequence{", "/*lengths=*/nullptr"):
+        assert after.count(kept) == before.count(kept)
 
 
 def lay_out(site: Path) -> None:
