@@ -9,7 +9,6 @@ from gb10.bench.program_build import build_program
 from gb10.build.estimate import check_room
 from gb10.build.stage import ready_engine
 from gb10.build.survey import survey
-from gb10.cli import report
 from gb10.cli.bench_show import document, print_measured
 from gb10.cli.common import (
     DryRunOption,
@@ -17,12 +16,12 @@ from gb10.cli.common import (
     QuietOption,
     VerboseOption,
     print_json,
+    reported,
     verb_app,
     workshop,
 )
 from gb10.cli.show import print_plan
 from gb10.cli.values import ArchOption, EngineOption
-from gb10.errors import VerifyError
 from gb10.plan.programs import GEMM, plan_program
 from gb10.request.planning import Request, make_plan
 
@@ -48,9 +47,7 @@ def gemm(
     *,
     engine: EngineOption = "vllm",
     arch: ArchOption = "12.1f",
-    require_gpu: Annotated[
-        bool, typer.Option("--require-gpu", help="Exit 9 when this machine has no GPU to time.")
-    ] = False,
+    require_gpu: Annotated[bool, typer.Option("--require-gpu", help="Exit 9 when there is no GPU to time.")] = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
     verbose: VerboseOption = 0,
@@ -79,12 +76,9 @@ def gemm(
         check_room(shop, found.needs, found.engine)
     program = build_program(shop, lambda: ready_engine(shop), plan, GEMM)
     measured = measure(shop, plan, program)
-    if not as_json:
+    if as_json:
+        print_json(document(plan, program, measured))
+    else:
         print_measured(shop, program, measured)
+    with reported(as_json):
         judge(measured, program, require_gpu=require_gpu)
-        return
-    print_json(document(plan, program, measured))
-    try:
-        judge(measured, program, require_gpu=require_gpu)
-    except VerifyError as error:
-        raise typer.Exit(report(error, as_json=False)) from error  # the document holds the problem

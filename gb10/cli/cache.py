@@ -117,22 +117,27 @@ def gc(
     freed = sum(entry.size for entry in gone)
     pruned = _prune(engine, room, age, own - freed) if engine and not dry_run else 0
     if as_json:
-        print_json(
-            {
-                "schema": "gb10/cache-gc/v1",
-                "dry_run": dry_run,
-                "removed": list(map(document, gone)),
-                "freed_bytes": freed,
-                "build_cache_freed_bytes": pruned,
-            }
-        )
+        print_json(_gc_document(gone, pruned, dry_run=dry_run))
         return
-    fresh = sum(time.time() - entry.used < IN_USE for entry in found)
-    print(
-        f"{'would free' if dry_run else 'freed'} {decimal(freed)}: {len(gone)} entries of {len(found)}, "
-        f"{fresh} stay: used in the last hour"
-    )
+    print(f"{'would free' if dry_run else 'freed'} {decimal(freed)}: {_counts(gone, found)}")
     print(_about_engine(engine, cache, pruned, dry_run=dry_run))
+
+
+def _counts(gone: Sequence[Entry], found: Sequence[Entry]) -> str:
+    """How many entries go, and how many stay because they were just used."""
+    fresh = sum(time.time() - entry.used < IN_USE for entry in found)
+    return f"{len(gone)} entries of {len(found)}, {fresh} stay: used in the last hour"
+
+
+def _gc_document(gone: Sequence[Entry], pruned: int, *, dry_run: bool) -> dict[str, object]:
+    """What ``gc`` removed, or would remove."""
+    return {
+        "schema": "gb10/cache-gc/v1",
+        "dry_run": dry_run,
+        "removed": list(map(document, gone)),
+        "freed_bytes": sum(entry.size for entry in gone),
+        "build_cache_freed_bytes": pruned,
+    }
 
 
 @app.command()

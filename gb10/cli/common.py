@@ -6,15 +6,17 @@ Every verb has them in this order: what to build, how, then --dry-run, --json, -
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.core import TyperGroup
 
+from gb10.cli import report
 from gb10.engine.buildx.cache_options import check_cache
-from gb10.errors import UsageError
+from gb10.errors import Gb10Error, UsageError
 from gb10.workshop import Workshop, open_workshop
 
 if TYPE_CHECKING:
@@ -111,14 +113,27 @@ def workshop(
     )
 
 
-def zstd_level(compression: str | None) -> int | None:
-    """The level of ``zstd[:LEVEL]``; raises UsageError for anything else. Pure."""
+def zstd_level(compression: str | None, *, pushed: bool = True) -> int | None:
+    """The level of ``zstd[:LEVEL]``. Raises UsageError for anything else, and when nothing is pushed. Pure."""
     if compression is None:
         return None
+    if not pushed:
+        raise UsageError("--compression needs --push", hint="name the registry: --push REGISTRY/NAME")
     found = ZSTD.fullmatch(compression)
     if found is None:
         raise UsageError(f"unknown compression {compression!r}", hint="write zstd, or zstd:1 to zstd:20")
     return int(found[1] or ZSTD_LEVEL)
+
+
+@contextmanager
+def reported(as_json: bool) -> Iterator[None]:
+    """For what may fail after the result is printed: with ``--json`` the document holds the problem already."""
+    try:
+        yield
+    except Gb10Error as error:
+        if not as_json:
+            raise
+        raise typer.Exit(report(error, as_json=False)) from error
 
 
 def print_json(document: object) -> None:

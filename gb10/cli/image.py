@@ -1,6 +1,7 @@
 """``image``: build an image and prove what it holds."""
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated
 
@@ -32,10 +33,11 @@ from gb10.cli.common import (
 from gb10.cli.show import keep_receipt, print_image, print_plan
 from gb10.cli.unchanged import own_receipt
 from gb10.engine.reference import check_reference
-from gb10.errors import UsageError
+from gb10.plan.values import Plan
 from gb10.request.planning import Request, make_plan
 from gb10.ship.publishing import names_in, publish
 from gb10.ship.sharing import take_missing
+from gb10.workshop import Workshop
 
 app = verb_app("""Build an image, prove what it holds, tag it.
 
@@ -75,28 +77,31 @@ def image(
     """Build an image and prove it."""
     receipt = own_receipt(sys.argv[1:])
     shop = workshop(verbose, quiet, builder, cache_from, cache_to)
-    zstd = zstd_level(compression)
-    if compression and not push:
-        raise UsageError("--compression needs --push", hint="name the registry: --push REGISTRY/NAME")
+    zstd = zstd_level(compression, pushed=bool(push))
     extra = check_reference(tag) if tag else None
     plan = make_plan(shop, asked)
     names = names_in(push or (), plan.tags[-1], plan.tags)
     again = selected(plan, rebuild or ())
     require_torch(shop, plan)
-    if not dry_run:
-        check_named_builder(shop)
-        wake_engine(shop)
-        take_missing(shop, plan, again)  # first: a wheel from the cache needs no compiler, nor its memory
-    found = survey(shop, plan, again)
     if dry_run:
+        found = survey(shop, plan, again)
         try_patches(shop, plan)
         print_plan(shop, plan, found, names, as_json=as_json)
         return
-    if not found.there["image"]:
-        check_room(shop, found.needs, found.engine)
+    _prepare(shop, plan, again)
     verified = build_image(shop, plan, rebuild=again, tag=extra)
     if context:
         leave_context(shop, plan, ready_engine(shop), context)
     if receipt and receipt == own_receipt(sys.argv[1:]):
         keep_receipt(shop, receipt, verified)
     print_image(shop, verified, publish(shop, plan.tags[-1], names, zstd) if names else (), as_json=as_json)
+
+
+def _prepare(shop: Workshop, plan: Plan, again: Collection[str]) -> None:
+    """Everything that can stop an image before it starts: builder, engine, disk and memory."""
+    check_named_builder(shop)
+    wake_engine(shop)
+    take_missing(shop, plan, again)  # first: a wheel from the cache needs no compiler, nor its memory
+    found = survey(shop, plan, again)
+    if not found.there["image"]:
+        check_room(shop, found.needs, found.engine)

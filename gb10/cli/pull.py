@@ -5,10 +5,8 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli import report
-from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
+from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, reported, verb_app, workshop
 from gb10.cli.values import completer, platforms
-from gb10.errors import PublishError
 from gb10.ship.pulling import Pull, pull_from_each
 
 app = verb_app("""Pull an image to one or more machines at once; only missing layers travel.
@@ -51,10 +49,8 @@ def pull(
     done = pull_from_each(shop, reference, tuple(dict.fromkeys(host or ())), platform)
     if as_json:
         print_json(document(reference, done))
-        try:
+        with reported(as_json):
             done.require_all()
-        except PublishError as error:
-            raise typer.Exit(report(error, as_json=False)) from error  # the document holds the nodes that failed
         return
     for node in done.nodes:
         shop.talk.say(

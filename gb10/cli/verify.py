@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from gb10.build.inspect import scan_image
-from gb10.cli import report
-from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
+from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, reported, verb_app, workshop
 from gb10.cli.values import ArchOption, completer, fits
 from gb10.cli.verify_show import print_verdict
 from gb10.engine.reference import is_reference
-from gb10.errors import UsageError, VerifyError
+from gb10.errors import UsageError
 from gb10.proof.check import Subject
 from gb10.proof.checking import all_checks, findings, refuse
 from gb10.proof.fit import judge, parse_fits
@@ -93,15 +92,12 @@ def verify(
     subject = _subject(shop, target, {"--only" if only else "--claim": wanted} if claim or only else {})
     found = findings(replace(subject, only=wanted if only else None))
     verdict = judge(subject.scan, wanted)
-    if not as_json:
+    if as_json:
+        print_json(document(verdict, found, shown))
+    else:
         print_verdict(shop, verdict, shown)
+    with reported(as_json):
         refuse(found)
-        return
-    print_json(document(verdict, found, shown))
-    try:
-        refuse(found)
-    except VerifyError as error:
-        raise typer.Exit(report(error, as_json=False)) from error  # the document holds the problems
 
 
 def _subject(shop: Workshop, target: str, claims: Mapping[str, Arch]) -> Subject:
