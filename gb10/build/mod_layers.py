@@ -21,8 +21,8 @@ from gb10.workshop import Workshop
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 NO_PROGRAM = "exec format error"
 OFFLINE = (
-    "it ran without a network; if that is why it failed:\nof your own: network: true in its mod.yaml\n"
-    "of somebody else, without a mod.yaml: add --mod-network"
+    "it ran without a network; if that is why it failed:\nin mods/: set network: true in its mod.yaml\n"
+    "from elsewhere: add --mod-network (if it has a mod.yaml, that also needs network: true)"
 )
 ALONE = "mend it and run the same command again: every layer below it is kept"
 

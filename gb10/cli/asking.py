@@ -44,7 +44,8 @@ RefOption = Annotated[
     ),
 ]
 ModNetworkOption = Annotated[
-    bool, typer.Option("--mod-network", help="Give mods without a mod.yaml network access; the image records it.")
+    bool,
+    typer.Option("--mod-network", help="Let mods from outside mods/ use the network; the image records it."),
 ]
 TargetsOption = Annotated[
     str | None,

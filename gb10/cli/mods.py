@@ -27,7 +27,8 @@ app = verb_app(
 ./build.py image --mod moe-configs --mod ~/my-mod --mod theirs.zip
 
 A community mod runs unchanged: its files lie in /workspace/mods/NAME, WORKSPACE_DIR is set, and run.sh runs as root.
-A mod has no network, unless its mod.yaml has `network: true`; for a mod without a mod.yaml, use --mod-network.
+A mod of this checkout has a network only if its mod.yaml has `network: true`. A mod from elsewhere also needs
+--mod-network. A mod without a mod.yaml needs only --mod-network.
 These verbs run nothing of a mod.
 """,
     group=True,
@@ -113,7 +114,7 @@ def check(
     for remark in remarks_of(found.files):
         shop.talk.say(f"remark: {remark}")
     if found.network:
-        print(f"network: it asks for the network while it runs ({RECORD}: network: true)")
+        print(f"network: it asks for the network ({RECORD}: network: true); a mod outside mods/ needs --mod-network")
     for engine, reason in fit(shop, found.record).items():
         print(f"{engine}: {reason}")
     print(f"{short_label(found.name, found.digest)} keeps the contract")

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 
 from gb10.errors import UsageError
 from gb10.lock.lockfile import check_lock, load_lock, load_recipe, lock_path
-from gb10.mods.declaration import require_fit
-from gb10.mods.lookup import find_mod
+from gb10.mods.declaration import RECORD, require_fit
+from gb10.mods.lookup import FoundMod, find_mod
 from gb10.patches.selection import plan_patches
 from gb10.plan.catalog import tree_digest
 from gb10.plan.dag import plan_image
@@ -45,7 +45,7 @@ class Request:
     model: str | None = None
     """A model whose kernels are wanted instead of the recipe's: a folder, a config.json, or a name on the hub."""
     mod_network: bool = False
-    """Whether mods that bring no mod.yaml, and so cannot declare it, get the network."""
+    """Whether mods from outside the checkout get the network, if they declare it or bring no mod.yaml."""
 
 
 def make_plan(shop: Workshop, request: Request) -> Plan:
@@ -111,8 +111,11 @@ def with_targets(recipe: Recipe, targets: tuple[str, ...]) -> Recipe:
 
 
 def _mods(shop: Workshop, request: Request, recipe: Recipe) -> tuple[Mod, ...]:
-    """The mods of a request, in order. Raises UsageError for an invalid mod, or one for another release."""
-    found = [find_mod(shop.catalog.root / "mods", name) for name in request.mods]
+    """The mods of a request, in order. Raises UsageError for a mod that is invalid, for another release or foreign
+    and without consent to its network.
+    """
+    root = shop.catalog.root / "mods"
+    found = [find_mod(root, name) for name in request.mods]
     for index, mod in enumerate(found):
         if mod.name in [other.name for other in found[:index]]:
             raise UsageError(
@@ -122,11 +125,24 @@ def _mods(shop: Workshop, request: Request, recipe: Recipe) -> tuple[Mod, ...]:
             )
         if mod.record:
             require_fit(mod.record, mod.name, recipe.engine, recipe.version)
-    asked = request.mod_network
     return tuple(
-        Mod(name=mod.name, path=str(mod.path), digest=mod.digest, network=mod.network or (asked and mod.record is None))
+        Mod(name=mod.name, path=str(mod.path), digest=mod.digest, network=_network(root, mod, request.mod_network))
         for mod in found
     )
+
+
+def _network(root: Path, mod: FoundMod, consent: bool) -> bool:
+    """Whether a mod gets the network. A foreign mod needs the user's consent; raises UsageError without it."""
+    if mod.path.resolve().parent == root.resolve():
+        return mod.network
+    if mod.network and not consent:
+        raise UsageError(
+            f"the mod {mod.name} asks for the network, and it is not one of this checkout's mods",
+            where=f"{mod.path}: {RECORD} has network: true",
+            hint="read its run.sh; if you trust it, add --mod-network: it then gets the network, this machine's CAs,\n"
+            "its proxies, and pip's index with its login",
+        )
+    return consent and (mod.network or mod.record is None)
 
 
 def _overlay(path: Path | None) -> Overlay | None:

@@ -1,6 +1,7 @@
 """Mods in a plan: steps, keys, labels, tags; their network, their failures, the emulation they need."""
 
 import os
+import shutil
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,7 @@ from gb10.engine import emulation
 from gb10.engine.connection import Endpoint, Engine
 from gb10.engine.emulation import MASK, PROGRAMS, line, register, serves
 from gb10.engine.receipt import receipt_path
-from gb10.errors import BuildError, EngineError
+from gb10.errors import BuildError, EngineError, UsageError
 from gb10.host.store import Store
 from gb10.host.talk import Talk
 from gb10.inside.scan import Binary, Scan
@@ -27,6 +28,7 @@ from gb10.proof.fit import merge_layers
 from gb10.recipe.arch import parse_arch
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
+from gb10.request.planning import Request, make_plan
 from gb10.workshop import Workshop
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
@@ -113,6 +115,46 @@ def test_only_a_declared_network_is_given() -> None:
     target = bake(with_one)["target"]
     assert isinstance(target, dict)
     assert target["image"]["network"] == "default"
+
+
+@cache
+def checkout(root: Path) -> Workshop:
+    """A checkout with one mod of its own that declares the network, and a store."""
+    networked(root / "mods/own")
+    for name in ("recipes", "patches", "gb10", "templates"):
+        (root / name).symlink_to(ROOT / name)
+    shutil.copytree(ROOT / "kernels", root / "kernels")
+    return Workshop(env={}, store=Store(root / "store"), talk=Talk({}, verbosity=-1), catalog=Catalog(root))
+
+
+def networked(folder: Path, network: str = "true") -> Path:
+    folder.mkdir(parents=True)
+    (folder / "run.sh").write_text("true\n", encoding="ascii")
+    if network:
+        about = 'what: A test needs it., why: A test needs it., engines: {vllm: ">=0"}, delete-when: the test is gone'
+        text = f"{{{about}, network: {network}}}"
+        (folder / "mod.yaml").write_text(text, encoding="ascii")
+    return folder
+
+
+def given(root: Path, *mods: str, consent: bool = False) -> list[bool]:
+    request = Request(engine="vllm", arch="12.1f", mods=mods, mod_network=consent)
+    return [mod.network for mod in make_plan(checkout(root), request).options.mods]
+
+
+def test_a_foreign_mod_gets_the_network_only_with_consent(tmp_path: Path) -> None:
+    foreign = str(networked(tmp_path / "away/foreign"))
+    with pytest.raises(UsageError, match="the mod foreign asks for the network") as caught:
+        given(tmp_path / "c", "own", foreign)
+    assert "--mod-network" in str(caught.value)
+    assert given(tmp_path / "c", "own", foreign, consent=True) == [True, True]
+    assert given(tmp_path / "c", "own") == given(tmp_path / "c", f"{tmp_path}/c/mods/own") == [True]
+
+
+def test_consent_gives_no_network_to_a_mod_that_declares_none(tmp_path: Path) -> None:
+    shut, bare = (str(networked(tmp_path / name, value)) for name, value in (("shut", "false"), ("bare", "")))
+    assert given(tmp_path / "c", shut, bare, consent=True) == [False, True]
+    assert given(tmp_path / "c", shut, bare) == [False, False]
 
 
 def test_the_index_is_pips_and_folders_of_this_machine_stay_here() -> None:
