@@ -16,10 +16,8 @@ import io
 import json
 import os
 import shutil
-import subprocess
 import sys
 import types
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,16 +27,6 @@ LAUNCHER = Path(__file__).with_name("launch.py")
 TORCH = Path(__file__).with_name("stub_torch")
 # flashinfer.compilation_context compiles no plain 12.x target.
 PLAIN = {"12.0": "12.0f", "12.1": "12.1a"}
-# What nvcc and the host compiler run or read: ccache itself looks only at the two drivers.
-DEVICE_COMPILER = (
-    "bin/cudafe++",
-    "bin/fatbinary",
-    "bin/nvcc.profile",
-    "bin/ptxas",
-    "nvvm/bin/cicc",
-    "nvvm/libdevice/libdevice.10.bc",
-)
-HOST_COMPILER = ("as", "cc1plus")
 WHOLE = "flashinfer.aot:gen_all_modules"
 """All that FlashInfer compiles ahead of time for an arch, for its own choice of data types and head sizes."""
 
@@ -88,7 +76,8 @@ def main() -> None:
     options.work.mkdir(parents=True, exist_ok=True)
     os.environ.update(environment(options))
     write_manifest(kernels, options, compile_modules(kernels, modules, options))
-    write_measured(options.work)
+    compilers: Any = importlib.import_module("compilers")
+    compilers.write_measured(options.work)
 
 
 def select(kernels: dict[str, Any], arch: str) -> tuple[Module, ...]:
@@ -111,6 +100,7 @@ def select(kernels: dict[str, Any], arch: str) -> tuple[Module, ...]:
 
 def environment(options: argparse.Namespace) -> dict[str, str]:
     """What FlashInfer's generator, its compilers and their cache read."""
+    settings: Any = importlib.import_module("compilers")  # in the same folder
     return {
         "FLASHINFER_CUDA_ARCH_LIST": options.arch,
         "FLASHINFER_WORKSPACE_BASE": str(options.work),
@@ -125,28 +115,8 @@ def environment(options: argparse.Namespace) -> dict[str, str]:
         # time. nvcc's own --split-compile also splits cicc, whose result then differs from run to run.
         "FLASHINFER_EXTRA_CUDAFLAGS": "-objtemp -Xptxas=--split-compile=2",
         "FLASHINFER_EXTRA_LDFLAGS": "-Wl,--strip-all",
-        "GB10_LAUNCH_LOG": str(options.work / "launch.jsonl"),
-        "CCACHE_BASEDIR": os.path.commonpath((options.work, options.source)),
-        "CCACHE_NOHASHDIR": "1",
-        "CCACHE_DEPEND": "1",  # what a unit includes is in the compiler's own list: it is not preprocessed for that
-        "CCACHE_COMPILERCHECK": "content",  # an unpacked compiler's time says nothing
-        "CCACHE_EXTRAFILES": ":".join(map(str, compiler_files(options.cuda_home, options.cxx))),
+        **settings.cache_settings(options.work, options.source, options.cuda_home, options.cxx),
     }
-
-
-def compiler_files(cuda_home: Path, cxx: str) -> tuple[Path, ...]:
-    """The programs behind the compiler drivers; raises SystemExit when one is missing."""
-    paths = [*(str(cuda_home / name) for name in DEVICE_COMPILER), *(host_program(cxx, name) for name in HOST_COMPILER)]
-    missing = [path for path in paths if not Path(path).is_file()]
-    if missing:  # ccache would give up caching, and say so only in its statistics
-        raise SystemExit(f"no such part of the compiler: {', '.join(missing)}")
-    return tuple(Path(path).resolve() for path in paths)
-
-
-def host_program(cxx: str, name: str) -> str:
-    """Where the host compiler finds one of its programs; the name itself when nowhere."""
-    found = subprocess.run([cxx, f"-print-prog-name={name}"], check=True, capture_output=True, text=True).stdout.strip()
-    return shutil.which(found) or found
 
 
 def check_version(kernels: dict[str, Any], version: str) -> None:
@@ -259,23 +229,6 @@ def write_manifest(kernels: dict[str, Any], options: argparse.Namespace, made: d
     }
     manifest = {"flashinfer": source_version(), "arch": options.arch, "modules": modules}
     (options.out / "manifest.json").write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def write_measured(work: Path, owner: Callable[[str], str] = lambda made: Path(made).parent.name) -> None:
-    """WORK/measured.json: per module CPU seconds, units compiled now, peak RSS in MiB of the largest process.
-
-    ``owner`` tells whose an object is; nobody's are not counted.
-    """
-    log = work / "launch.jsonl"
-    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
-    modules: dict[str, dict[str, float]] = defaultdict(lambda: {"units": 0, "cpu_s": 0.0, "peak_mib": 0})
-    for line in map(json.loads, lines):
-        module = modules[owner(line["object"])]
-        module["units"] += 1
-        module["cpu_s"] = round(module["cpu_s"] + line["cpu_s"], 1)
-        module["peak_mib"] = max(module["peak_mib"], line["peak_kib"] // 1024)
-    modules.pop("", None)
-    (work / "measured.json").write_text(json.dumps(modules, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -44,8 +44,8 @@ def main() -> None:
     for target in targets:
         cmake(options, "--install", str(options.work), "--component", target, "--prefix", str(options.out))
     manifest.write_manifest(options, targets, left_out)
-    aot: Any = importlib.import_module("aot")
-    aot.write_measured(options.work, manifest.target_of)
+    compilers: Any = importlib.import_module("compilers")
+    compilers.write_measured(options.work, manifest.target_of)
 
 
 def parse() -> argparse.Namespace:
@@ -198,9 +198,8 @@ def python_headers(options: argparse.Namespace) -> Path:
 
 def cmake(options: argparse.Namespace, *arguments: str) -> None:
     """Run CMake with what the project and the compile cache read; raises SystemExit when it fails."""
-    aot: Any = importlib.import_module("aot")  # lies beside us: its compile cache's settings are ours
-    settings = aot.environment(options)
-    own = {key: value for key, value in settings.items() if key.startswith(("CCACHE_", "GB10_"))}
+    compilers: Any = importlib.import_module("compilers")  # in the same folder
+    own = compilers.cache_settings(options.work, options.source, options.cuda_home, options.cxx)
     own |= {
         "CUDA_TOOLKIT_ROOT": str(options.cuda_home),  # FindCUDA reads only this one for another machine
         "CUDA_HOME": str(options.cuda_home),

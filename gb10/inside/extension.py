@@ -135,16 +135,15 @@ def compile_units(units: list[Path], name: str, options: argparse.Namespace) -> 
 
 def run_ninja(text: str, options: argparse.Namespace) -> None:
     """Build all that a ninja file names, and write what each unit cost; raises SystemExit when ninja fails."""
-    aot: Any = importlib.import_module("aot")  # lies beside us: its compile cache's settings are ours
+    compilers: Any = importlib.import_module("compilers")  # in the same folder
     options.work.mkdir(parents=True, exist_ok=True)
     (options.work / "build.ninja").write_text(text, encoding="utf-8")
-    settings = aot.environment(argparse.Namespace(**vars(options), source=options.units))
-    cache = {key: value for key, value in settings.items() if key.startswith(("CCACHE_", "GB10_"))}
+    cache = compilers.cache_settings(options.work, options.units, options.cuda_home, options.cxx)
     ninja = ["ninja", "-C", str(options.work), "-j", str(options.jobs)]
     run = subprocess.run(ninja, env=os.environ | cache, check=False)
     if run.returncode:  # ninja has said it all: a traceback would push it out of sight
         raise SystemExit(f"ninja exited with {run.returncode}")
-    aot.write_measured(options.work)
+    compilers.write_measured(options.work)
 
 
 def check_markers(library: Path, module: dict[str, Any]) -> None:

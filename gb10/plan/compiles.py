@@ -20,16 +20,24 @@ BLANK: Final = "0" * 64
 NO_DAY: Final = datetime.date(1980, 1, 1)
 INSTALLER: Final = "inside/install.py"
 # What a compile stage finds in its /inside, by method; a folder stands for every file below it, as in Toolkit.of.
-# All take the compile cache's settings from aot.py, and write their archive by pack_wheel.py.
+# All take the compile cache's settings from compilers.py, and write their archive by pack_wheel.py.
 COMPILE_SCRIPTS: Final[Mapping[str, tuple[str, ...]]] = {
     "aot": tuple(
         f"inside/{name}"
-        for name in ("aot.py", "cuda_home.py", "jit_cache.py", "launch.py", "pack_wheel.py", "stub_torch")
+        for name in (
+            "aot.py",
+            "compilers.py",
+            "cuda_home.py",
+            "jit_cache.py",
+            "launch.py",
+            "pack_wheel.py",
+            "stub_torch",
+        )
     ),
     "extension": tuple(
         f"inside/{name}"
         for name in (
-            "aot.py",
+            "compilers.py",
             "cuda_home.py",
             "extension.py",
             "gb10_kernels.py",
@@ -41,10 +49,10 @@ COMPILE_SCRIPTS: Final[Mapping[str, tuple[str, ...]]] = {
     "source": tuple(
         f"inside/{name}"
         for name in (
-            "aot.py",
             "cmake_manifest.py",
             "cmake_nested.py",
             "cmake_targets.py",
+            "compilers.py",
             "cuda_home.py",
             "extension.py",
             "launch.py",

@@ -17,10 +17,10 @@ GEMM: Final = Program(
     include=("units/moe",),
     headers=("nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cuda-runtime"),
 )
-# program.py judges units as extension.py does, which takes the compile cache's settings from aot.py. markers.py reads
-# by elf.py and fatbin.py, which decide no byte and are in no key.
+# program.py judges units as extension.py does, which takes the compile cache's settings from compilers.py. markers.py
+# reads by elf.py and fatbin.py, which decide no byte and are in no key.
 SCRIPTS: Final = tuple(
-    f"inside/{name}.py" for name in ("aot", "cuda_home", "extension", "launch", "markers", "program")
+    f"inside/{name}.py" for name in ("compilers", "cuda_home", "extension", "launch", "markers", "program")
 )
 
 
