@@ -4,6 +4,7 @@
 The user's store is read for downloads alone, and each of them is checked before it is linked.
 """
 
+import fcntl
 import os
 import re
 import shutil
@@ -32,9 +33,12 @@ def base(env: Mapping[str, str]) -> Path:
 def claim(env: Mapping[str, str], worker: str) -> Store:
     """A fresh store for this worker, with what earlier runs kept; runs that were killed are cleared first."""
     home = base(env)
-    for left in home.glob("run-*"):
-        if not Path("/proc", left.name.split("-")[1]).exists():
-            _clear(Store(left))
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "clear.lock").open("w") as lock:  # two workers start at once: one clears, the other waits
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for left in home.glob("run-*"):
+            if not Path("/proc", left.name.split("-")[1]).exists():
+                _clear(Store(left))
     store = open_store({"GB10_CACHE_DIR": str(home / f"run-{os.getpid()}-{worker}")})
     keep_verified(store_root(env) / "downloads", home / "kept/downloads")
     for entry in _entries(home / "kept"):

@@ -41,7 +41,7 @@ def copy_checkout(target: Path, *, lock: str) -> Path:
     for name in (
         "build.py",
         *(f"gb10/{module}.py" for module in ("__init__", "errors")),
-        *(f"gb10/host/{module}.py" for module in ("__init__", "config", "ending", "proc", "store")),
+        *(f"gb10/host/{module}.py" for module in ("__init__", "config", "ending", "locks", "proc", "stop", "store")),
     ):
         shutil.copy(CHECKOUT / name, target / name)
     (target / "gb10/cli/__init__.py").write_text(SMALL_CLI)

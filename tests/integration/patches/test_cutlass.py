@@ -51,7 +51,7 @@ def test_after_the_patch_the_release_has_the_grouped_mainloop() -> None:
 
 def test_a_build_that_names_cutlass_patches_it_in_the_archive_that_it_compiles() -> None:
     recipe, lock = load_recipe(RECIPE), load_lock(lock_path(RECIPE))
-    named = recipe.model_copy(update={"patches": ("flashinfer", "cutlass")})
+    named = recipe.model_copy(update={"patches": ("cutlass",)})
     (use,) = plan_patches(shop().catalog.patches, named, lock, "arm64", ())
     sdist = lock.sdists["flashinfer-python"]
     path = shop().store.entry("downloads", sdist.sha256) / sdist.filename
