@@ -52,7 +52,7 @@ engine = up(store, os.environ)
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A store at a path that sockets, PATH and overlayfs could not bear by themselves."""
-    root = tmp_path_factory.mktemp("a store, with: odd") / ("long" * 25)
+    root = tmp_path_factory.mktemp("a store, with odd") / ("long" * 25)
     found = open_store({"GB10_CACHE_DIR": str(root)})
     yield found
     down(found)
