@@ -179,7 +179,7 @@ def lock_of(recipe: Recipe, store: Store, env: dict[str, str], old: Lock | None 
         input_digest=input_digest(recipe),
         base_digest=base_digest(recipe),
         created=datetime.date(2026, 1, 2),
-        debs=LockedDebs(image={}, build={}),
+        debs=LockedDebs(image={"amd64": (), "arm64": ()}, build={"amd64": (), "arm64": ()}),
         wheels=LockedWheels(image={}, tools={}),
         sdists={**lock_checkouts(recipe, old, store, env)},
     )
