@@ -1,4 +1,4 @@
-"""Assembling: what an image's Dockerfile reads, by name, and the builds of it: upstream's layers, proof, image."""
+"""Assembling: what an image's Dockerfile reads, by name, and the builds of it: upstream's layers, and the image."""
 
 import json
 from collections.abc import Iterable
@@ -62,14 +62,13 @@ def upstream_request(plan: Plan, context: BuildContext, engine: Engine) -> Build
     return replace(_request(plan, context, "upstream"), output=output)
 
 
-def proof_request(plan: Plan, context: BuildContext, out: Path) -> BuildRequest:
-    """Build every layer and write what each holds to ``out``."""
-    return replace(_request(plan, context, "proof"), out=out)
+def image_request(plan: Plan, context: BuildContext, engine: Engine, tag: str) -> BuildRequest:
+    """Build, scan and export the image in one solve, under ``tag``.
 
-
-def image_request(plan: Plan, context: BuildContext, engine: Engine) -> BuildRequest:
-    """Hand the image to the engine's store under the tag that never moves."""
-    return replace(_request(plan, context, "image"), output=image_output(engine), tags=(plan.tags[-1],))
+    A mod's result may differ on each run, so a cached scan of it may be of another result: it is scanned each time.
+    """
+    fresh = tuple(f"scan-{step.name}" for step in plan.of_kind("mod"))
+    return replace(_request(plan, context, "image"), output=image_output(engine), tags=(tag,), fresh=fresh)
 
 
 def _request(plan: Plan, context: BuildContext, target: str) -> BuildRequest:

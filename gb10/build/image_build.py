@@ -1,10 +1,10 @@
-"""The image: wheels, layers, proof, export, tags; in that order, so that nothing unproven is ever tagged."""
+"""The image: wheels, then layers with their scans in one solve, proof, tags: a tag names only what was scanned."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gb10.build.assemble import image_request, proof_request
+from gb10.build.assemble import image_request
 from gb10.build.built import remember_built
 from gb10.build.contexts import BuildContext
 from gb10.build.gather import image_context
@@ -12,19 +12,20 @@ from gb10.build.mod_layers import naming_mods, ready_emulation
 from gb10.build.stage import check_builder, check_caches, note_steps, ready_engine, run_build
 from gb10.build.wheel_build import say_left_out, wheel_file
 from gb10.engine.connection import Engine
-from gb10.engine.images import require_image, tag_image
+from gb10.engine.images import ImageInfo, copy_folder, passing_tag, require_image, tag_image
+from gb10.errors import VerifyError
 from gb10.plan.dag import torch_problem
 from gb10.plan.values import Plan
 from gb10.proof.fit import Verdict
 from gb10.proof.scans import (
+    SCANS,
     Record,
     forget_record,
     known,
     proof_path,
     prove_layers,
-    read_record,
     remember_layers,
-    write_record,
+    require_layers,
     write_record_in,
 )
 from gb10.proof.wheel_manifest import Manifest, read_manifest
@@ -96,9 +97,10 @@ def _hit(shop: Workshop, engine: Engine, plan: Plan, tags: tuple[str, ...]) -> V
 def _tagged(
     shop: Workshop, engine: Engine, plan: Plan, record: Record, tags: tuple[str, ...], *, hit: bool
 ) -> Verified:
-    image = require_image(engine, plan.tags[-1])
+    image = require_image(engine, record.id)
+    require_same(image, record)
     verdict = verdict_of(shop, plan)
-    tag_image(engine, plan.tags[-1], tags)
+    tag_image(engine, record.id, tags)
     return Verified(
         digest=record.config,
         id=image.id,
@@ -114,38 +116,51 @@ def _tagged(
 
 def _build(shop: Workshop, engine: Engine, plan: Plan, rebuild: Collection[str]) -> Record:
     ready_emulation(shop, engine, plan)
-    with image_context(shop, plan, engine, rebuild) as context, naming_mods(plan):
-        _prove(shop, engine, plan, context)
-        config = _export(shop, engine, plan, context)
-    image = require_image(engine, plan.tags[-1])
-    remember_layers(shop, plan, image.diff_ids)
+    with (
+        image_context(shop, plan, engine, rebuild) as context,
+        naming_mods(plan),
+        passing_tag(engine, unproven_tag(plan)) as tag,
+    ):
+        config = _export(shop, engine, plan, context, tag)
+        image = require_image(engine, tag)
+        record = Record(id=image.id, config=config or image.id, layers=image.diff_ids)
+        _prove(shop, engine, plan, image, record)
+        tag_image(engine, image.id, (plan.tags[-1],))
+    remember_layers(shop, plan, record.layers)
     remember_built(shop, engine, plan)
-    record = Record(id=image.id, config=config or image.id)
-    write_record(shop, plan, record)
     return record
 
 
-def _export(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext) -> str | None:
-    """Hand the layers to the engine's image store; the config's digest where buildx tells it."""
-    with shop.talk.task("export the image") as task:
-        request = replace(image_request(plan, context, engine), cache_to=shop.cache_to)
+def require_same(image: ImageInfo, record: Record) -> None:
+    """Raise VerifyError unless the image has the very layers that were scanned."""
+    if image.diff_ids != record.layers:
+        raise VerifyError(
+            "the image's layers are not those that were scanned",
+            where=f"scanned {' '.join(record.layers)}\nimage   {' '.join(image.diff_ids)}",
+            hint="run the command again",
+        )
+
+
+def unproven_tag(plan: Plan) -> str:
+    """The name of the plan's image while it is not proven."""
+    return f"{plan.recipe.repository}:unproven-{plan.key[:12]}"
+
+
+def _export(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext, tag: str) -> str | None:
+    """Build and scan the layers, and hand them to the engine's image store; the config's digest if buildx names it."""
+    with shop.talk.task("layers and proof", unit="steps") as task:
+        request = replace(image_request(plan, context, engine, tag), cache_to=shop.cache_to)
         return run_build(shop, engine, request, plan.step("image"), lambda event: note_steps(shop, task, event)).config
 
 
-def _prove(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext) -> None:
-    """Build every layer and read back what it holds; raises VerifyError before anything is exported.
-
-    A record of the same plan's image stays until the next one: a cache that cannot be written takes no proof away.
-    """
-    record = read_record(shop, plan)
+def _prove(shop: Workshop, engine: Engine, plan: Plan, image: ImageInfo, record: Record) -> None:
+    """Read the scans that the image holds of its own layers, and keep them; raises VerifyError, then keeps none."""
 
     def make(work: Path) -> None:
-        with shop.talk.task("layers and proof", unit="steps") as task:
-            request = proof_request(plan, context, work)
-            run_build(shop, engine, request, plan.step("proof"), lambda event: note_steps(shop, task, event))
+        copy_folder(engine, image, SCANS, work)
+        require_layers(plan, record.layers)
         prove_layers(work, plan, manifests(shop, plan))
-        if record:
-            write_record_in(work, record)
+        write_record_in(work, record)
 
     shop.store.replace(proof_path(shop, plan), make)
 

@@ -1,7 +1,11 @@
-"""Images of an engine: look one up, tag it, drop it."""
+"""Images of an engine: look one up, read a folder of it, tag it, drop it."""
 
-from contextlib import suppress
+import io
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from docker.errors import ImageNotFound
 
@@ -55,6 +59,28 @@ def tag_image(engine: Engine, reference: str, tags: tuple[str, ...]) -> None:
             if tag not in image.tags:
                 repository, name = split_reference(tag)
                 image.tag(repository, name)
+
+
+@contextmanager
+def passing_tag(engine: Engine, tag: str) -> Iterator[str]:
+    """A tag that goes when the context ends, and with it an image that has no other. Raises EngineError."""
+    try:
+        yield tag
+    finally:
+        with asking(engine) as sdk, suppress(ImageNotFound):
+            sdk.images.remove(tag)
+
+
+def copy_folder(engine: Engine, image: ImageInfo, folder: str, target: Path) -> None:
+    """Copy a folder of an image into ``target``; nothing of the image runs. Raises EngineError."""
+    with asking(engine) as sdk:
+        container = sdk.containers.create(image.id, command="-", platform=image.platform)
+        try:
+            blocks, _ = container.get_archive(f"{folder}/.")
+            with tarfile.open(fileobj=io.BytesIO(b"".join(blocks))) as tar:
+                tar.extractall(target, filter="data")
+        finally:
+            container.remove()
 
 
 def drop_image(engine: Engine, image_id: str) -> None:

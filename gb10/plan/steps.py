@@ -126,14 +126,14 @@ def mod_steps(draft: Plan, toolkit: Toolkit, below: tuple[Step, ...]) -> tuple[S
 
 
 def image_step(draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...]) -> Step:
-    """The image step. Its key covers the Dockerfile and the plan record, which holds the keys of all other steps.
+    """The image step. Its key covers the Dockerfile, the scanner, and the plan record, which holds all other keys.
 
     The origin of a patch is not part of the key: the same content from another commit gives the same image.
     """
     recipe, options = draft.recipe, draft.options
     draft = replace(draft, options=options.nameless)
     overlay = options.overlay.digest if options.overlay else None
-    own = toolkit.of(*_finishers(options), *([MOD_RUNNER] if options.mods else []))
+    own = toolkit.of(*_finishers(options), *((MOD_RUNNER, *CHANGED) if options.mods else SCANNER))
     return Step(
         name="image",
         kind="image",

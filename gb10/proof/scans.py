@@ -22,14 +22,17 @@ from gb10.workshop import Workshop
 
 SCAN = "scan.json"
 IMAGE = "image.json"
+SCANS = "/usr/share/gb10/scans"
+"""Where an image holds the scans of its layers, as the Dockerfile writes them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """The image that a proof is of: the engine's id, and the digest of the image's config."""
+    """The image that a proof is of: the engine's id, its config's digest, and each layer's diffID, lowest first."""
 
     id: str
     config: str
+    layers: tuple[str, ...]
 
 
 def proof_path(shop: Workshop, plan: Plan) -> Path:
@@ -50,23 +53,15 @@ def proven(shop: Workshop, image_id: str) -> Record | None:
 
 def _record(path: Path) -> Record | None:
     try:
-        return Record(**json.loads(path.read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return Record(id=found["id"], config=found["config"], layers=tuple(found["layers"]))
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
 
 
-def write_record(shop: Workshop, plan: Plan, record: Record) -> None:
-    """Bind a proof to the image that was exported from the same stages."""
-    shop.store.write_text(proof_path(shop, plan) / IMAGE, _text(record))
-
-
 def write_record_in(folder: Path, record: Record) -> None:
-    """The record among fresh scans."""
-    (folder / IMAGE).write_text(_text(record), encoding="utf-8")
-
-
-def _text(record: Record) -> str:
-    return json.dumps(asdict(record)) + "\n"
+    """Write the record of the image that the scans in ``folder`` are of."""
+    (folder / IMAGE).write_text(json.dumps(asdict(record)) + "\n", encoding="utf-8")
 
 
 def forget_record(shop: Workshop, plan: Plan) -> None:
@@ -79,7 +74,7 @@ def known(shop: Workshop, engine: Engine, plan: Plan) -> Record | None:
     wheels = all(shop.store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel"))
     record = read_record(shop, plan) if wheels and _has_scans(shop, plan) else None
     image = find_image(engine, plan.tags[-1]) if record else None
-    return record if record and image and image.id == record.id else None
+    return record if record and image and (image.id, image.diff_ids) == (record.id, record.layers) else None
 
 
 def _has_scans(shop: Workshop, plan: Plan) -> bool:
@@ -106,6 +101,17 @@ def prove_layers(folder: Path, plan: Plan, manifests: Sequence[Manifest]) -> Ver
 def read_layers(folder: Path, plan: Plan) -> Scan:
     """One scan of the image from its layers' scans, lowest first."""
     return merge_layers(plan.tags[0], [_read(folder / f"{name}.json") for name in scanned(plan)])
+
+
+def require_layers(plan: Plan, diff_ids: Sequence[str]) -> None:
+    """Raise VerifyError for an image with fewer layers than were scanned: no scan could be bound to one of them."""
+    names = scanned(plan)
+    if len(diff_ids) < len(names):
+        raise VerifyError(
+            f"the image has {len(diff_ids)} layers, and {len(names)} were scanned",
+            where=f"scanned {' '.join(names)}\nimage   {' '.join(diff_ids)}",
+            hint="a builder merged layers: build with another (--builder), or without one",
+        )
 
 
 def remember_layers(shop: Workshop, plan: Plan, diff_ids: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from packaging.version import Version
 from gb10.build.image_build import Verified, build_image
 from gb10.build.stage import log_path
 from gb10.cli.patches import library
+from gb10.engine.buildx.commands import open_buildx
 from gb10.engine.connection import client
 from gb10.engine.images import require_image
 from gb10.engine.reach import find
@@ -34,6 +36,7 @@ from gb10.plan.catalog import ROOT
 from gb10.plan.dag import plan_image
 from gb10.plan.options import Mod, Options
 from gb10.plan.values import Plan
+from gb10.proof.scans import read_record
 from gb10.recipe.arch import parse_arch
 from gb10.workshop import Workshop, build_architecture, open_workshop
 from tests.integration.test_pipeline import read_file, small, small_plan
@@ -140,7 +143,7 @@ def test_a_changed_mod_runs_alone(shop: Workshop, image: Verified, mods: tuple[P
     other = write_mod(tmp_path / "other", f"echo {uuid.uuid4().hex} > /other\n")
     plan = plan_with(shop, mods[0], other)
     build_image(shop, plan, rebuild=(), tag=None)
-    lines = log_path(shop, plan.step("proof")).read_text(encoding="utf-8").splitlines()
+    lines = log_path(shop, plan.step("image")).read_text(encoding="utf-8").splitlines()
     assert any("[mod-2 1/1] RUN" in line for line in lines)
     assert not [line for line in lines if "[mod-1 1/1] RUN" in line]  # a cached step has no line of its own
 
@@ -152,6 +155,32 @@ def test_a_library_of_a_mod_is_scanned_and_a_removed_one_is_gone(shop: Workshop,
     paths = [{judged.binary.path for judged in one.verdict.judged} for one in (before, made)]
     assert paths[0] - paths[1] == {"usr/bin/tac"}
     assert [path.rpartition("/")[0] for path in paths[1] - paths[0]] == ["usr/local/bin"]
+
+
+DIFFERS = 'name=$(cat /proc/sys/kernel/random/uuid)\ncp /usr/bin/true "/usr/local/bin/$name"\necho "$name" > /name\n'
+
+
+def test_what_is_tagged_is_what_was_scanned_also_where_a_mod_differs_on_each_run(
+    shop: Workshop, tmp_path: Path
+) -> None:
+    plan = plan_with(shop, write_mod(tmp_path / "differs", f"{DIFFERS}# {uuid.uuid4().hex}\n"), network=True)
+    engine, names = find(shop.env, shop.store), set[str]()
+    buildx = open_buildx(engine, shop.env, shop.store)
+    for _ in range(2):
+        made = build_image(shop, plan, rebuild=(), tag=None)
+        name = text_of(shop, made, "/name").strip()
+        record, image = read_record(shop, plan), require_image(engine, made.tags[-1])
+        found = {judged.binary.path for judged in made.verdict.judged}
+        assert [path for path in found if re.fullmatch(r"usr/local/bin/[0-9a-f-]{36}", path)] == [
+            f"usr/local/bin/{name}"
+        ]
+        assert record is not None
+        assert (record.id, record.layers) == (image.id, image.diff_ids)
+        names.add(name)
+        with closing(client(engine)) as sdk:
+            sdk.images.remove(image.id, force=True)
+        capture([*buildx.command, "prune", "--all", "--force"], env=buildx.env)
+    assert len(names) == 2  # the mod ran anew
 
 
 def test_a_failing_mod_says_its_own_words_and_stops(shop: Workshop, tmp_path: Path) -> None:

@@ -20,14 +20,14 @@ from pathlib import Path
 import pytest
 
 from bootstrap.install import PIP
+from gb10.build import image_build
 from gb10.build.gather import leave_context
-from gb10.build.image_build import Verified, build_image
+from gb10.build.image_build import Verified, build_image, unproven_tag
 from gb10.build.inspect import scan_image
-from gb10.build.stage import log_path
 from gb10.build.wheel_build import Wheel, build_wheels
 from gb10.engine.buildx.commands import open_buildx
 from gb10.engine.connection import client
-from gb10.engine.images import require_image
+from gb10.engine.images import find_image, require_image
 from gb10.engine.reach import find
 from gb10.engine.receipt import Receipt, read_receipt, write_receipt
 from gb10.errors import BuildError, VerifyError
@@ -36,9 +36,11 @@ from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT, tree_digest
 from gb10.plan.dag import plan_image
 from gb10.plan.options import Options, Overlay
+from gb10.plan.render import scanned
 from gb10.plan.values import Plan
 from gb10.proof.fit import Fit
-from gb10.proof.scans import prove_wheel
+from gb10.proof.scans import proof_path, prove_wheel, read_record
+from gb10.proof.wheel_manifest import Manifest
 from gb10.recipe.arch import parse_arch
 from gb10.recipe.image_recipe import Layer, Recipe
 from gb10.recipe.locked import Lock
@@ -156,13 +158,30 @@ def test_the_image_is_what_the_plan_says(shop: Workshop, image: Verified) -> Non
     assert image.verdict.counts[Fit.NATIVE] == 1
 
 
-def test_the_layers_that_were_proven_are_the_ones_exported(shop: Workshop) -> None:
-    plan = named_plan(shop, uuid.uuid4().hex)
-    build_image(shop, plan, rebuild=(), tag=None)
-    lines = log_path(shop, plan.step("image")).read_text(encoding="utf-8").splitlines()
-    assert any("COPY --link" in line for line in lines)
-    run = [line for line in lines if "] RUN " in line and "[record " not in line]  # the plan's record is no program
-    assert not run  # a cached step has no line of its own
+def test_the_image_holds_the_scans_of_its_layers_and_the_record_names_them(shop: Workshop, image: Verified) -> None:
+    plan, engine = small_plan(shop), find(shop.env, shop.store)
+    record = read_record(shop, plan)
+    assert record is not None
+    assert record.layers == require_image(engine, image.tags[-1]).diff_ids
+    for name in scanned(plan):
+        _, text = read_file(shop, image.tags[-1], f"/usr/share/gb10/scans/{name}.json")
+        assert text == (proof_path(shop, plan) / f"{name}.json").read_bytes()
+    assert find_image(engine, unproven_tag(plan)) is None
+
+
+def test_an_image_that_is_not_proven_gets_no_tag(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, engine = named_plan(shop, uuid.uuid4().hex), find(shop.env, shop.store)
+    moving = find_image(engine, plan.tags[0])
+    other = Manifest(file="other", arch="12.1a", modules={"silu_and_mul.so": ["sm_120f"]})
+    monkeypatch.setattr(image_build, "manifests", lambda shop, plan: [other])
+    with pytest.raises(VerifyError, match="verify found 1 problem") as caught:
+        build_image(shop, plan, rebuild=(), tag=None)
+    assert caught.value.code == 9
+    assert [find_image(engine, tag) for tag in (plan.tags[0], plan.tags[-1], unproven_tag(plan))] == [
+        moving,
+        None,
+        None,
+    ]
 
 
 def test_the_plan_and_the_users_directories_are_inside(shop: Workshop, image: Verified) -> None:

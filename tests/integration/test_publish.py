@@ -250,7 +250,7 @@ def fresh(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An image of layers that no registry has, taken as proven."""
     engine = find(shop.env, shop.store)
     random_image(engine, "gb10/test:fresh", *LAYERS, seed=next(SEEDS))
-    monkeypatch.setattr(publishing, "proven", lambda shop, image_id: Record(id=image_id, config=image_id))
+    monkeypatch.setattr(publishing, "proven", lambda shop, image_id: Record(id=image_id, config=image_id, layers=()))
     yield "gb10/test:fresh"
     with closing(client(engine)) as sdk:
         sdk.images.remove(require_image(engine, "gb10/test:fresh").id, force=True)

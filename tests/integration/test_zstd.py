@@ -69,7 +69,7 @@ def image(engine: Engine) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def taken_as_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "proven", lambda shop, image_id: Record(id=image_id, config=image_id))
+    monkeypatch.setattr(publishing, "proven", lambda shop, image_id: Record(id=image_id, config=image_id, layers=()))
 
 
 def saved(shop: Workshop) -> list[Path]:
@@ -137,7 +137,8 @@ def test_another_image_than_the_proven_one_is_not_sent(
     with pytest.raises(PublishError, match="is not published") as caught:
         publish(shop, "gb10/zstd:fresh", [f"{place.host}/zstd/changed:1"], 3)
     assert "igest" in (caught.value.where or "")
-    monkeypatch.setattr(publishing, "proven", lambda shop, image_id: Record(id=image_id, config=f"sha256:{'0' * 64}"))
+    record = Record(id="", config=f"sha256:{'0' * 64}", layers=())
+    monkeypatch.setattr(publishing, "proven", lambda shop, image_id: replace(record, id=image_id))
     with pytest.raises(PublishError, match="another image than the one that was proven"):
         publish(shop, IMAGE, [f"{place.host}/zstd/foreign:1"], 3)
     assert not place.received("PUT", "/manifests/")

@@ -35,6 +35,8 @@ class BuildRequest:
     secrets: Mapping[str, Path] = field(default_factory=dict)
     build_args: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
+    fresh: tuple[str, ...] = ()
+    """Stages that run in every build: BuildKit looks for no result of theirs in its cache."""
     output: str | None = None
     """buildx's --output; without it and ``out`` the result stays in the build cache alone."""
     out: Path | None = None
@@ -102,6 +104,7 @@ def arguments(request: BuildRequest, *, work: Path) -> list[str]:
     argv += [f"--secret=id={name},{_csv(f'src={path}')}" for name, path in sorted(request.secrets.items())]
     argv += [f"--build-arg={name}={value}" for name, value in sorted(request.build_args.items())]
     argv += [f"--tag={tag}" for tag in request.tags]
+    argv += [f"--no-cache-filter={stage}" for stage in request.fresh]
     argv += [f"--cache-from={cache}" for cache in request.cache_from]
     argv += [f"--cache-to={cache}" for cache in request.cache_to]
     return [*argv, f"--output={_output(request)}", str(request.context or work / "empty")]

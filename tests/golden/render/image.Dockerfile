@@ -38,10 +38,6 @@ FROM base-build AS overlay
 RUN --network=none --mount=type=bind,from=overlay-files,target=/overlay --mount=type=bind,source=overlay.py,target=/overlay.py \
     PYTHONHASHSEED=0 python3 /overlay.py --overlay /overlay --out /out --epoch 1767312000
 
-FROM base-build AS record
-RUN --network=none --mount=type=bind,source=plan.json,target=/plan.json \
-    install -D -m 644 /plan.json /out/usr/share/gb10/plan.json && find /out -exec touch -h -d @1767312000 {} +
-
 FROM --platform=linux/arm64 scratch AS upstream
 ADD --link base-image.tar /
 COPY --link --from=layer-torch /out/ /
@@ -69,24 +65,6 @@ RUN --network=default --mount=type=bind,from=mod-2-files,target=/run/gb10/files 
     --mount=type=secret,id=ca,target=/run/gb10/ca.pem --mount=type=secret,id=index,target=/run/gb10/index.json \
     PYTHONHASHSEED=0 python3 -B /run/gb10/mod.py --name two --workdir /srv --epoch 1767312000
 
-FROM mod-2 AS image
-COPY --link --from=record /out/ /
-LABEL io.github.gb10.arch="12.1f" \
-      io.github.gb10.cuda="13.0" \
-      io.github.gb10.lock.digest="<key>" \
-      io.github.gb10.mod.1="one@111111111111" \
-      io.github.gb10.mod.2="two@222222222222" \
-      io.github.gb10.overlay="0000000000000000000000000000000000000000000000000000000000000000" \
-      io.github.gb10.plan.key="<key>" \
-      io.github.gb10.wheel.jit-cache="<key>" \
-      io.github.gb10.wheel.kernels="<key>" \
-      io.github.gb10.wheel.small="<key>" \
-      org.opencontainers.image.created="2026-01-02T00:00:00Z" \
-      org.opencontainers.image.title="small 1.2.3 for 12.1f" \
-      org.opencontainers.image.version="1.2.3"
-WORKDIR /srv
-USER 10001
-CMD ["python3", "-m", "small"]
 
 FROM base-build AS scan-base
 RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=base,source=/out,target=/out \
@@ -141,3 +119,27 @@ COPY --from=scan-settings /scan.json /settings.json
 COPY --from=scan-overlay /scan.json /overlay.json
 COPY --from=scan-mod-1 /scan.json /mod-1.json
 COPY --from=scan-mod-2 /scan.json /mod-2.json
+
+FROM base-build AS record
+RUN --network=none --mount=type=bind,source=plan.json,target=/plan.json --mount=type=bind,from=proof,target=/scans \
+    install -D -m 644 /plan.json /out/usr/share/gb10/plan.json && \
+    install -D -m 644 -t /out/usr/share/gb10/scans /scans/*.json && find /out -exec touch -h -d @1767312000 {} +
+
+FROM mod-2 AS image
+COPY --link --from=record /out/ /
+LABEL io.github.gb10.arch="12.1f" \
+      io.github.gb10.cuda="13.0" \
+      io.github.gb10.lock.digest="<key>" \
+      io.github.gb10.mod.1="one@111111111111" \
+      io.github.gb10.mod.2="two@222222222222" \
+      io.github.gb10.overlay="0000000000000000000000000000000000000000000000000000000000000000" \
+      io.github.gb10.plan.key="<key>" \
+      io.github.gb10.wheel.jit-cache="<key>" \
+      io.github.gb10.wheel.kernels="<key>" \
+      io.github.gb10.wheel.small="<key>" \
+      org.opencontainers.image.created="2026-01-02T00:00:00Z" \
+      org.opencontainers.image.title="small 1.2.3 for 12.1f" \
+      org.opencontainers.image.version="1.2.3"
+WORKDIR /srv
+USER 10001
+CMD ["python3", "-m", "small"]
