@@ -12,7 +12,7 @@ from gb10.build.scanner import scanner_files
 from gb10.build.wheel_build import Wheel
 from gb10.engine.buildx.build import BuildRequest, image_output
 from gb10.engine.connection import Engine
-from gb10.plan.render import dockerfile, epoch
+from gb10.plan.render import build_args, dockerfile
 from gb10.plan.values import Plan
 from gb10.sources.locked_files import store_paths
 from gb10.workshop import Workshop
@@ -81,5 +81,5 @@ def _request(plan: Plan, context: BuildContext, target: str) -> BuildRequest:
         contexts=context.contexts,
         secrets=context.secrets,
         network=context.network,
-        build_args={"SOURCE_DATE_EPOCH": str(epoch(plan))},  # the config's own times, which its digest is over
+        build_args=build_args(plan),
     )

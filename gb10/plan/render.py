@@ -1,7 +1,6 @@
 """Rendering: a plan becomes Dockerfile text, bake JSON, labels and environment. Pure."""
 
 import calendar
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -9,6 +8,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined
 
 from gb10.plan.inputs import CUTLASS_FOLDER, program_inputs, wheel_inputs
 from gb10.plan.options import PatchUse
+from gb10.plan.quoting import NEWLINE, array, quoted, shell, word
 from gb10.plan.values import Plan, Program, Step
 from gb10.recipe.arch import Arch, parse_arch
 from gb10.recipe.builds import WheelBuild
@@ -39,6 +39,7 @@ def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
         workdir=recipe.workdir,
         entrypoint=recipe.entrypoint,
         command=recipe.command,
+        newline=NEWLINE if NEWLINE in build_args(plan) else "",
     )
 
 
@@ -151,8 +152,7 @@ def _jinja(templates: tuple[tuple[str, str], ...]) -> Environment:
     jinja = Environment(
         loader=DictLoader(dict(templates)), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
-    jinja.filters["quoted"] = json.dumps
-    jinja.filters["json"] = lambda value: json.dumps(list(value))
+    jinja.filters |= {"quoted": quoted, "word": word, "shell": shell, "json": array}
     return jinja
 
 
@@ -166,6 +166,13 @@ def compiler(plan: Plan, name: str) -> str:
 def epoch(plan: Plan) -> int:
     """SOURCE_DATE_EPOCH in seconds: midnight UTC of the day the lock was made."""
     return calendar.timegm(plan.lock.created.timetuple())
+
+
+def build_args(plan: Plan) -> dict[str, str]:
+    """What buildx is given with the image's Dockerfile: the config's own times, and a newline where a value has one."""
+    values = (plan.recipe.workdir, *dict(environment(plan)).values(), *labels(plan).values())
+    newline = {NEWLINE: "\n"} if any("\n" in value for value in values) else {}
+    return {"SOURCE_DATE_EPOCH": str(epoch(plan)), **newline}
 
 
 def environment(plan: Plan) -> list[tuple[str, str]]:
@@ -214,7 +221,7 @@ def bake(plan: Plan) -> dict[str, object]:
         "context": "main",
         "dockerfile": "Dockerfile",
         "contexts": contexts,
-        "args": {"SOURCE_DATE_EPOCH": str(epoch(plan))},
+        "args": build_args(plan),
     }
     if any(mod.network for mod in plan.options.mods):
         target["network"] = "default"

@@ -36,7 +36,7 @@ from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT, tree_digest
 from gb10.plan.dag import plan_image
 from gb10.plan.options import Options, Overlay
-from gb10.plan.render import scanned
+from gb10.plan.render import labels, scanned
 from gb10.plan.values import Plan
 from gb10.proof.fit import Fit
 from gb10.proof.scans import proof_path, prove_wheel, read_record
@@ -156,6 +156,30 @@ def test_the_image_is_what_the_plan_says(shop: Workshop, image: Verified) -> Non
     assert {plan.tags[0], plan.tags[-1], "gb10/test:extra"} <= set(attributes["RepoTags"])
     assert attributes["Created"].startswith(f"{plan.lock.created.isoformat()}T00:00:00")  # the same on every machine
     assert image.verdict.counts[Fit.NATIVE] == 1
+
+
+ODD = "a $HOME ${HOME} \"q\" 'p' back\\slash\\\\ `x` ünï 😀 # <<EOF\n line two \\"
+
+
+def test_values_reach_the_image_as_the_recipe_has_them(shop: Workshop) -> None:
+    recipe, lock = small()
+    workdir = f"/srv/{uuid.uuid4().hex} {ODD}"
+    changes = {
+        "workdir": workdir,
+        "env": {**recipe.env, "ODD": ODD, "EMPTY": ""},
+        "entrypoint": ("/bin/echo", ODD),
+        "command": (ODD, ""),
+    }
+    plan = plan_image(recipe.model_copy(update=changes), lock, shop.catalog.toolkit, small_plan(shop).options)
+    made = build_image(shop, plan, rebuild=(), tag=None)
+    with closing(client(find(shop.env, shop.store))) as sdk:
+        config = sdk.images.get(made.tags[-1]).attrs["Config"]
+    assert config["WorkingDir"] == workdir
+    assert {f"ODD={ODD}", "EMPTY="} <= set(config["Env"])
+    assert (config["Entrypoint"], config["Cmd"]) == (["/bin/echo", ODD], [ODD, ""])
+    assert config["Labels"] == labels(plan)
+    owner, _ = read_file(shop, made.tags[-1], workdir)
+    assert owner.uid == 10001
 
 
 def test_the_image_holds_the_scans_of_its_layers_and_the_record_names_them(shop: Workshop, image: Verified) -> None:
