@@ -1,6 +1,7 @@
 """Mods in a build: their contexts, the network of those that declare it, the emulation they need, their failures."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ import certifi
 from gb10.build.contexts import secret_file
 from gb10.engine.buildx.build import Network, lent_network
 from gb10.engine.connection import Engine
-from gb10.engine.emulation import emulated, register
+from gb10.engine.emulation import BINFMT, LEAST, emulated, register
 from gb10.errors import BuildError
 from gb10.host.fetch import ca_bundle
 from gb10.plan.options import Mod
@@ -24,6 +25,12 @@ OFFLINE = (
     "it ran without a network; if that is why it failed:\nin mods/: set network: true in its mod.yaml\n"
     "from elsewhere: add --mod-network (if it has a mod.yaml, that also needs network: true)"
 )
+CRASH = re.compile(
+    r"qemu: uncaught target signal (4|7|11)\b|run\.sh exited with (132|135|139)$"
+    r"|Segmentation fault|Illegal instruction|Bus error",
+    re.MULTILINE,
+)
+"""How a program ends that its emulator cannot run: by SIGILL, SIGBUS or SIGSEGV."""
 ALONE = "mend it and run the same command again: every layer below it is kept"
 
 
@@ -84,7 +91,14 @@ def naming_mods(plan: Plan) -> Iterator[None]:
         hint = ALONE if mod.network else f"{ALONE}\n{OFFLINE}"
         if NO_PROGRAM in str(error):
             hint = f"the engine's machine cannot run {plan.options.platform}: install qemu-user-static there"
-        raise BuildError(f"the mod {mod.name} failed", where="\n".join(lines), hint=hint) from error
+        message = f"the mod {mod.name} failed"
+        if plan.options.build != plan.options.target and CRASH.search("\n".join(lines)):
+            message = f"the emulator crashed while it ran the mod {mod.name}"
+            hint = (
+                f"qemu failed, not necessarily the mod: build it on a machine of {plan.options.platform};\n"
+                f"or see in {BINFMT} which qemu is registered: gb10 registers {LEAST}.0 when it runs as root"
+            )
+        raise BuildError(message, where="\n".join(lines), hint=hint) from error
 
 
 def _failed(plan: Plan, error: BuildError) -> Mod | None:

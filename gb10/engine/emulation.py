@@ -1,10 +1,12 @@
 """Programs of another machine: Debian's qemu, verified by apt, unpacked into the store, registered with the kernel.
 
 Only a mod in a foreign image needs it. The kernel keeps the interpreter open (flag F), so that it works in every
-container, and forgets the registration at its next start.
+container, and forgets the registration at its next start. Of several registrations it takes the newest, so that an
+old qemu of the host can stay registered below gb10's.
 """
 
 import platform
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +23,10 @@ from gb10.host.store import Store
 BINFMT: Final = Path("/proc/sys/fs/binfmt_misc")
 PACKAGE: Final = "qemu-user"
 """In trixie its programs are static; what was called qemu-user-static before."""
+LEAST: Final = 10
+"""qemu's least major version: 7.2 crashes where a program imports torch."""
+OURS: Final = "gb10-"
+VERSION: Final = re.compile(r"version (\d+)\.")
 ELF: Final = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0"
 PROGRAMS: Final[Mapping[str, tuple[str, bytes]]] = {
     "arm64": ("qemu-aarch64", ELF + b"\x02\0\xb7\0"),
@@ -35,9 +41,26 @@ WAYS_OUT: Final = (
 
 
 def emulated(architecture: str) -> bool:
-    """Whether the kernel hands programs of an architecture to an emulator that works in every container."""
-    entries = [path for path in BINFMT.glob("*") if path.name not in ("register", "status")]
-    return any(serves(path.read_text(encoding="ascii", errors="replace"), architecture) for path in entries)
+    """Whether the kernel runs programs of an architecture by gb10's emulator, or by one that is new enough."""
+    return any(name.startswith(OURS) or is_new(text) for name, text in registrations(architecture).items())
+
+
+def registrations(architecture: str) -> dict[str, str]:
+    """The kernel's entries that serve an architecture in every container: text by name."""
+    paths = [path for path in BINFMT.glob("*") if path.name not in ("register", "status")]
+    texts = {path.name: path.read_text(encoding="utf-8", errors="surrogateescape") for path in paths}
+    return {name: text for name, text in texts.items() if serves(text, architecture)}
+
+
+def is_new(entry: str) -> bool:
+    """Whether an entry's interpreter reports a version that is new enough; False when it cannot be run here."""
+    words = dict(line.partition(" ")[::2] for line in entry.splitlines())
+    try:
+        # Debian's links in /usr/libexec/qemu-binfmt take no options: their names change how qemu reads its arguments.
+        found = VERSION.search(capture([str(Path(words["interpreter"]).resolve()), "--version"]))
+    except (CommandFailedError, OSError):
+        return False
+    return found is not None and int(found[1]) >= LEAST
 
 
 def serves(entry: str, architecture: str) -> bool:
@@ -50,9 +73,12 @@ def serves(entry: str, architecture: str) -> bool:
 def register(store: Store, env: Mapping[str, str], architecture: str, mod: str) -> str | None:
     """Register the emulator, fetched when the store lacks it; returns its name. Raises EngineError.
 
-    None when it was registered already, and the table was only not mounted here (as in a container or a chroot).
+    None when it was registered already, and the table was only not mounted here (as in a container or a chroot); also
+    when only an older emulator is registered, and this process may not register another.
     """
     lacking = missing_capability()
+    if lacking and registrations(architecture):
+        return None
     if lacking:
         raise EngineError(
             f"the mod {mod} runs programs of {architecture}, this machine is {platform.machine()}",
@@ -70,8 +96,11 @@ def register(store: Store, env: Mapping[str, str], architecture: str, mod: str) 
             where=str(BINFMT),
             hint=WAYS_OUT,
         )
+    ours = BINFMT / f"{OURS}{program}"
     try:
-        (BINFMT / "register").write_bytes(line(f"gb10-{program}", magic, path))
+        if ours.exists():
+            ours.write_bytes(b"-1")  # switched off, or written by another release: the kernel removes it
+        (BINFMT / "register").write_bytes(line(ours.name, magic, path))
     except OSError as error:
         raise EngineError(
             f"the kernel does not take {program}", where=f"{path}: {error.strerror}", hint=WAYS_OUT
@@ -91,7 +120,6 @@ def _escaped(pattern: bytes) -> bytes:
 
 def fetch_emulator(store: Store, env: Mapping[str, str], program: str) -> Path:
     """The emulator's program in the store."""
-    key = digest([PACKAGE, program, platform.machine()])[:16]
 
     def make(out: Path) -> None:
         with (
@@ -102,7 +130,12 @@ def fetch_emulator(store: Store, env: Mapping[str, str], program: str) -> Path:
         (out / "tree/usr/bin" / program).rename(out / program)
         shutil.rmtree(out / "tree")
 
-    return store.ensure("emulators", key, make) / program
+    return store.ensure("emulators", emulator_key(program), make) / program
+
+
+def emulator_key(program: str) -> str:
+    """The store's name for an emulator on this machine."""
+    return digest([PACKAGE, program, platform.machine()])[:16]
 
 
 def _mount() -> bool:

@@ -228,16 +228,6 @@ def test_an_emulator_counts_only_when_it_works_in_every_container() -> None:
     assert not serves("enabled\ninterpreter /usr/bin/jexec\nflags: \nextension .jar\n", "arm64")
 
 
-def test_what_is_registered_already_is_not_registered_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table is the kernel's: another container may have filled it before it was mounted here."""
-    monkeypatch.setattr(emulation, "BINFMT", tmp_path)
-    monkeypatch.setattr(emulation, "missing_capability", lambda: None)
-    for name, text in {"status": "enabled\n", "register": "", "qemu-aarch64": ENTRY}.items():
-        (tmp_path / name).write_text(text, encoding="ascii")
-    assert register(Store(tmp_path / "store"), {}, "arm64", "a mod") is None
-    assert (tmp_path / "register").read_bytes() == b""
-
-
 def test_the_registration_is_what_the_kernel_reads() -> None:
     text = line("gb10-x", PROGRAMS["arm64"][1], ROOT / "a:b")
     name, kind, offset, magic, mask, path, flags = text.split(b"\x1f")[1:]
@@ -249,6 +239,7 @@ def test_the_registration_is_what_the_kernel_reads() -> None:
 
 def test_without_the_privilege_the_ways_out_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(emulation, "BINFMT", tmp_path / "none")
     with pytest.raises(EngineError, match="the mod one runs programs of arm64") as caught:
         register(Store(tmp_path), {}, "arm64", "one")
     assert "this process is not root" in str(caught.value)

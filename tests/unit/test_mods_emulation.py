@@ -1,0 +1,113 @@
+"""Mods under emulation: which emulator counts, what is registered with the kernel, how a crash of qemu is named."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gb10.build.mod_layers import naming_mods
+from gb10.engine import emulation
+from gb10.engine.emulation import emulated, emulator_key, register
+from gb10.errors import BuildError
+from gb10.host.store import Store
+from tests.unit.test_mods_plan import ENTRY, ONE, plan
+
+OURS = "gb10-qemu-aarch64"
+
+
+@pytest.fixture
+def binfmt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in place of the kernel's table, and a process that may write to it."""
+    folder = tmp_path / "binfmt"
+    folder.mkdir()
+    for name, text in {"status": "enabled\n", "register": ""}.items():
+        (folder / name).write_text(text, encoding="ascii")
+    monkeypatch.setattr(emulation, "BINFMT", folder)
+    monkeypatch.setattr(emulation, "missing_capability", lambda: None)
+    return folder
+
+
+def enter(binfmt: Path, tmp_path: Path, version: str) -> None:
+    """Register an emulator of a version, by a link as Debian does it."""
+    program = tmp_path / "qemu-aarch64"
+    program.write_text(f"#!/bin/sh\necho 'qemu-aarch64 version {version} (Debian)'\n", encoding="ascii")
+    program.chmod(0o755)
+    (tmp_path / "aarch64-binfmt-P").symlink_to(program)
+    text = re.sub(r"/usr\S+", str(tmp_path / "aarch64-binfmt-P"), ENTRY)
+    (binfmt / "qemu-aarch64").write_text(text, encoding="utf-8")
+
+
+def filled(tmp_path: Path) -> Store:
+    """A store that has the emulator already."""
+    store = Store(tmp_path / "store")
+    store.ensure("emulators", emulator_key("qemu-aarch64"), lambda out: (out / "qemu-aarch64").touch())
+    return store
+
+
+@pytest.mark.parametrize(
+    ("version", "enough"), [("7.2.22", False), ("9.2.0", False), ("10.0.13", True), ("11.1", True)]
+)
+def test_an_old_emulator_of_the_host_is_not_used(binfmt: Path, tmp_path: Path, version: str, enough: bool) -> None:
+    enter(binfmt, tmp_path, version)
+    assert emulated("arm64") is enough
+    assert register(filled(tmp_path), {}, "arm64", "one") == (None if enough else "qemu-aarch64")
+    assert (b"gb10-qemu-aarch64" in (binfmt / "register").read_bytes()) is not enough
+
+
+def test_what_another_registered_stays(binfmt: Path, tmp_path: Path) -> None:
+    enter(binfmt, tmp_path, "7.2.22")
+    before = (binfmt / "qemu-aarch64").read_bytes()
+    register(filled(tmp_path), {}, "arm64", "one")
+    assert (binfmt / "qemu-aarch64").read_bytes() == before
+    assert not (binfmt / OURS).exists()
+
+
+def test_our_own_registration_counts_and_is_replaced_when_it_is_off(binfmt: Path, tmp_path: Path) -> None:
+    (binfmt / OURS).write_text(ENTRY, encoding="ascii")
+    assert register(filled(tmp_path), {}, "arm64", "one") is None
+    (binfmt / OURS).write_text(ENTRY.replace("enabled", "disabled"), encoding="ascii")
+    assert register(filled(tmp_path), {}, "arm64", "one") == "qemu-aarch64"
+    assert (binfmt / OURS).read_bytes() == b"-1"
+
+
+def test_an_old_emulator_serves_where_none_may_be_registered(
+    binfmt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter(binfmt, tmp_path, "7.2.22")
+    monkeypatch.setattr(emulation, "missing_capability", lambda: "this process is not root")
+    assert register(Store(tmp_path / "store"), {}, "arm64", "one") is None
+
+
+def failure(words: str) -> str:
+    with pytest.raises(BuildError) as caught, naming_mods(plan(ONE)):
+        raise BuildError("build step failed: [mod-1 1/1] RUN", where=f"{words}\nlog: /l")
+    assert caught.value.code == 8
+    assert words.splitlines()[-1] in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "qemu: uncaught target signal 11 (Segmentation fault) - core dumped",
+        "Can't open MIDR_EL1 sysfs entry\none: run.sh exited with 139",
+        "./run.sh: line 3: 12 Segmentation fault      python3 -c 'import torch'\none: run.sh exited with 1",
+    ],
+)
+def test_a_crash_of_the_emulator_is_not_the_mods_failure(words: str) -> None:
+    text = failure(words)
+    assert text.startswith("error: the emulator crashed while it ran the mod one\n")
+    assert "hint: " in text
+    assert "linux/arm64" in text.partition("hint: ")[2]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "one: run.sh exited with 1",
+        "Can't open MIDR_EL1 sysfs entry\none: run.sh exited with 7",
+        "qemu: uncaught target signal 6 (Aborted) - core dumped\none: run.sh exited with 134",
+    ],
+)
+def test_a_mods_own_failure_is_its_own(words: str) -> None:
+    assert failure(words).startswith("error: the mod one failed\n")
