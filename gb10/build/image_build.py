@@ -2,14 +2,15 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from gb10.build.assemble import image_request
 from gb10.build.built import remember_built
 from gb10.build.contexts import BuildContext
 from gb10.build.gather import image_context
-from gb10.build.mod_layers import naming_mods, ready_emulation
-from gb10.build.stage import check_builder, check_caches, note_steps, ready_engine, run_build
+from gb10.build.mod_layers import naming_mods, note_build, ready_emulation
+from gb10.build.stage import check_builder, check_caches, ready_engine, run_build
 from gb10.build.wheel_build import say_left_out, wheel_file
 from gb10.engine.connection import Engine
 from gb10.engine.images import ImageInfo, copy_folder, passing_tag, require_image, tag_image
@@ -150,7 +151,8 @@ def _export(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext, t
     """Build and scan the layers, and hand them to the engine's image store; the config's digest if buildx names it."""
     with shop.talk.task("layers and proof", unit="steps") as task:
         request = replace(image_request(plan, context, engine, tag), cache_to=shop.cache_to)
-        return run_build(shop, engine, request, plan.step("image"), lambda event: note_steps(shop, task, event)).config
+        note = partial(note_build, shop, plan, task)
+        return run_build(shop, engine, request, plan.step("image"), note).config
 
 
 def _prove(shop: Workshop, engine: Engine, plan: Plan, image: ImageInfo, record: Record) -> None:

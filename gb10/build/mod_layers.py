@@ -9,11 +9,14 @@ from pathlib import Path
 import certifi
 
 from gb10.build.contexts import secret_file
+from gb10.build.stage import note_steps
 from gb10.engine.buildx.build import Network, lent_network
+from gb10.engine.buildx.progress import Event, StepStarted
 from gb10.engine.connection import Engine
 from gb10.engine.emulation import BINFMT, LEAST, emulated, register
 from gb10.errors import BuildError
 from gb10.host.fetch import ca_bundle
+from gb10.host.talk import Task
 from gb10.plan.options import Mod
 from gb10.plan.values import Plan
 from gb10.sources.index.pip_settings import read_settings
@@ -26,7 +29,7 @@ OFFLINE = (
     "from elsewhere: add --mod-network (if it has a mod.yaml, that also needs network: true)"
 )
 CRASH = re.compile(
-    r"qemu: uncaught target signal (4|7|11)\b|run\.sh exited with (132|135|139)$"
+    r"qemu: uncaught target signal (4|7|11)\b|run\.sh exited with (132|135|139|-4|-7|-11)$"
     r"|Segmentation fault|Illegal instruction|Bus error",
     re.MULTILINE,
 )
@@ -68,7 +71,10 @@ def ready_emulation(shop: Workshop, engine: Engine, plan: Plan) -> None:
 
     An engine whose data are not seen here runs on another machine or in a virtual one: that is its own affair.
     """
-    if not plan.options.mods or plan.options.build == plan.options.target or engine.data is None:
+    if not plan.options.mods or is_native(plan):
+        return
+    shop.talk.say(f"mods run emulated ({plan.options.platform} on {plan.options.build}): each can take minutes")
+    if engine.data is None:
         return
     if not emulated(plan.options.target):
         name = register(shop.store, shop.env, plan.options.target, plan.options.mods[0].name)
@@ -92,7 +98,7 @@ def naming_mods(plan: Plan) -> Iterator[None]:
         if NO_PROGRAM in str(error):
             hint = f"the engine's machine cannot run {plan.options.platform}: install qemu-user-static there"
         message = f"the mod {mod.name} failed"
-        if plan.options.build != plan.options.target and CRASH.search("\n".join(lines)):
+        if not is_native(plan) and CRASH.search("\n".join(lines)):
             message = f"the emulator crashed while it ran the mod {mod.name}"
             hint = (
                 f"qemu failed, not necessarily the mod: build it on a machine of {plan.options.platform};\n"
@@ -101,11 +107,38 @@ def naming_mods(plan: Plan) -> Iterator[None]:
         raise BuildError(message, where="\n".join(lines), hint=hint) from error
 
 
-def _failed(plan: Plan, error: BuildError) -> Mod | None:
-    """The mod whose stage a message names, as BuildKit writes it: ``[mod-1 1/1] RUN …``, with the platform or not."""
-    if not error.message.startswith("build step failed: ["):
+def note_build(shop: Workshop, plan: Plan, task: Task, event: Event) -> None:
+    """Count finished steps and name the one that started last; a mod by its name and place."""
+    if isinstance(event, StepStarted):
+        event = StepStarted(mod_note(plan, event.step) or event.step)
+    note_steps(shop, task, event)
+
+
+def mod_note(plan: Plan, step: str) -> str | None:
+    """``mod NAME 1/2 (emulated)`` for the step that runs a mod. Pure."""
+    mod = _mod_of(plan, step)
+    if mod is None:
         return None
-    stage = error.message.partition("[")[2].partition("]")[0].split()
-    return next(
-        (mod for step, mod in zip(plan.of_kind("mod"), plan.options.mods, strict=True) if step.name in stage), None
-    )
+    mods = plan.options.mods
+    how = "" if is_native(plan) else " (emulated)"
+    return f"mod {mod.name} {mods.index(mod) + 1}/{len(mods)}{how}"
+
+
+def is_native(plan: Plan) -> bool:
+    """Whether this machine runs the image's programs itself."""
+    return plan.options.build == plan.options.target
+
+
+def _failed(plan: Plan, error: BuildError) -> Mod | None:
+    """The mod that a message names."""
+    _, prefix, step = error.message.partition("build step failed: ")
+    return _mod_of(plan, step) if prefix else None
+
+
+def _mod_of(plan: Plan, step: str) -> Mod | None:
+    """The mod of BuildKit's step ``[mod-1 1/1] RUN …``; the platform may stand before its name."""
+    if not step.startswith("["):
+        return None
+    stage = step[1:].partition("]")[0].split()
+    names = [made.name for made in plan.of_kind("mod")]
+    return next((mod for name, mod in zip(names, plan.options.mods, strict=True) if name in stage), None)

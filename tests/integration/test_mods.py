@@ -29,6 +29,7 @@ from gb10.engine.images import require_image
 from gb10.engine.reach import find
 from gb10.errors import BuildError
 from gb10.host.proc import CommandFailedError, capture
+from gb10.host.talk import Talk
 from gb10.mods.lookup import load_mod
 from gb10.patches.release_files import load_releases, open_release
 from gb10.patches.source_tree import Tree
@@ -196,6 +197,21 @@ def test_a_failing_mod_says_its_own_words_and_stops(shop: Workshop, tmp_path: Pa
     assert "  20\n" not in text  # the last 30 lines
     with closing(client(find(shop.env, shop.store))) as sdk:
         assert not sdk.images.list(name=plan.tags[-1])
+
+
+def test_a_crash_in_a_mod_and_its_progress_are_named(
+    shop: Workshop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = f"the line {uuid.uuid4().hex}"
+    plan = plan_with(shop, write_mod(tmp_path / "crashing", f"echo {words}\nkill -SEGV $$\n"))
+    emulated = plan.options.build != plan.options.target
+    message = "the emulator crashed while it ran the mod crashing" if emulated else "the mod crashing failed"
+    with pytest.raises(BuildError, match=message) as caught:
+        build_image(replace(shop, talk=Talk({}, verbosity=1, interval=0)), plan, rebuild=(), tag=None)
+    assert "run.sh exited with -11" in str(caught.value)
+    said = capsys.readouterr().err
+    assert f"mod crashing 1/1{' (emulated)' * emulated}" in said
+    assert said.index("mod crashing 1/1") < said.index(words)
 
 
 NETWORK = """\

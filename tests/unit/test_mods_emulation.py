@@ -1,16 +1,21 @@
 """Mods under emulation: which emulator counts, what is registered with the kernel, how a crash of qemu is named."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gb10.build.mod_layers import naming_mods
+from gb10.build.mod_layers import mod_note, naming_mods, note_build, ready_emulation
 from gb10.engine import emulation
+from gb10.engine.buildx.progress import StepStarted
 from gb10.engine.emulation import emulated, emulator_key, register
 from gb10.errors import BuildError
 from gb10.host.store import Store
-from tests.unit.test_mods_plan import ENTRY, ONE, plan
+from gb10.host.talk import Talk
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.workshop import Workshop
+from tests.unit.test_mods_plan import ENTRY, ONE, TWO, engine, plan
 
 OURS = "gb10-qemu-aarch64"
 
@@ -91,6 +96,7 @@ def failure(words: str) -> str:
     [
         "qemu: uncaught target signal 11 (Segmentation fault) - core dumped",
         "Can't open MIDR_EL1 sysfs entry\none: run.sh exited with 139",
+        "one: run.sh exited with -11",
         "./run.sh: line 3: 12 Segmentation fault      python3 -c 'import torch'\none: run.sh exited with 1",
     ],
 )
@@ -111,3 +117,38 @@ def test_a_crash_of_the_emulator_is_not_the_mods_failure(words: str) -> None:
 )
 def test_a_mods_own_failure_is_its_own(words: str) -> None:
     assert failure(words).startswith("error: the mod one failed\n")
+
+
+@pytest.mark.parametrize(
+    ("step", "note"),
+    [
+        ("[mod-1 1/1] RUN --network=none --mount=type=bind,from=mod-1-files", "mod one 1/2 (emulated)"),
+        ("[linux/arm64 mod-2 1/1] RUN --network=none", "mod two 2/2 (emulated)"),
+        ("[scan-mod-1 1/1] RUN python3", None),
+        ("[internal] load mod-1", None),
+        ("exporting mod-1", None),
+    ],
+)
+def test_progress_names_the_mod_that_runs(step: str, note: str | None) -> None:
+    assert mod_note(plan(ONE, TWO), step) == note
+
+
+def test_a_native_mod_is_not_called_emulated() -> None:
+    made = plan(ONE)
+    native = replace(made, options=replace(made.options, build="arm64"))
+    assert mod_note(native, "[mod-1 1/1] RUN") == "mod one 1/1"
+
+
+def test_the_task_shows_the_mods_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}, interval=0), catalog=Catalog(ROOT))
+    with shop.talk.task("layers and proof", unit="steps") as task:
+        note_build(shop, plan(ONE, TWO), task, StepStarted("[mod-2 1/1] RUN --network=none --mount=type=bind"))
+    assert "mod two 2/2 (emulated)" in capsys.readouterr().err
+
+
+def test_an_emulated_mod_is_announced_as_slow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}), catalog=Catalog(ROOT))
+    ready_emulation(shop, engine("user"), plan(ONE))
+    assert "each can take minutes" in capsys.readouterr().err
+    ready_emulation(shop, engine("user"), plan())
+    assert not capsys.readouterr().err
