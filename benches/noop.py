@@ -37,7 +37,7 @@ def main() -> None:
     engine = find(shop.env, shop.store)
     buildx = open_buildx(engine, shop.env, shop.store)
     with image_context(shop, plan, engine) as context:
-        request: BuildRequest = image_request(plan, context, engine)
+        request: BuildRequest = image_request(plan, context, engine, plan.tags[-1])
         log = shop.store.root / "logs/bench.log"
         ours = [sys.executable, str(ROOT / "build.py"), "image", "--quiet"]
         sides: dict[str, Callable[[], object]] = {

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from gb10.errors import UsageError
 from gb10.host.config import with_settings
+from gb10.host.host import Host
 from gb10.host.stop import Stop
-from gb10.host.store import Store, open_store
+from gb10.host.store import open_store
 from gb10.host.talk import Talk
 from gb10.plan.catalog import ROOT, Catalog
 from gb10.recipe.fields import Architecture
@@ -16,12 +17,9 @@ from gb10.recipe.machine import ARCHITECTURES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Workshop:
-    """Environment, store, talk and checkout."""
+class Workshop(Host):
+    """The host, the checkout's catalog, and how images are built."""
 
-    env: Mapping[str, str]
-    store: Store
-    talk: Talk
     catalog: Catalog
     builder: str | None = None
     """A buildx builder of the user's that builds instead of the engine."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from gb10.bench.program_build import BuiltProgram, Line, read_lines
 from gb10.errors import BuildError, VerifyError
+from gb10.host.host import Host
 from gb10.host.proc import CommandFailedError, stream
 from gb10.plan.values import Plan
-from gb10.workshop import Workshop
 
 WRONG = 1
 """What a program exits with when it ran to its end and a check of it is wrong."""
@@ -30,28 +30,28 @@ class Measured:
         return tuple(line for line in self.checks if not line["ok"])
 
 
-def measure(shop: Workshop, plan: Plan, program: BuiltProgram) -> Measured:
+def measure(host: Host, plan: Plan, program: BuiltProgram) -> Measured:
     """Run the program if it is built for this machine; else return the compile stage's checks and the reason."""
     if plan.options.build == plan.options.target:
         built = [line for line in program.checks if line["kind"] == "instructions"]
-        return sort_lines([*built, *run(shop, program)])
+        return sort_lines([*built, *run(host, program)])
     why = f"{program.name} is a program for {plan.options.platform}, this machine is linux/{plan.options.build}"
     return sort_lines([*program.checks, {"kind": "not-run", "why": why}])
 
 
-def run(shop: Workshop, program: BuiltProgram) -> tuple[Line, ...]:
+def run(host: Host, program: BuiltProgram) -> tuple[Line, ...]:
     """The output lines of a complete run. Raises BuildError when the program fails."""
-    log = shop.store.root / "logs" / f"bench-{program.name}-{program.key[:12]}.log"
+    log = host.store.root / "logs" / f"bench-{program.name}-{program.key[:12]}.log"
     found: list[Line] = []
-    with shop.talk.task(f"run {program.name}") as task:
+    with host.talk.task(f"run {program.name}") as task:
 
         def take(line: str) -> None:
             found.extend(read_lines(line))
-            shop.talk.detail(line)
-            shop.talk.advance(task, 0, str(found[-1].get("kernel", "")) if found else "")
+            host.talk.detail(line)
+            host.talk.advance(task, 0, str(found[-1].get("kernel", "")) if found else "")
 
         try:
-            stream([str(program.path)], log=log, on_line=take, env=shop.env)
+            stream([str(program.path)], log=log, on_line=take, env=host.env)
         except CommandFailedError as error:
             if error.returncode != WRONG or not sort_lines(found).wrong:
                 raise BuildError(

@@ -78,7 +78,7 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, program: Program, work:
 
 def _files(shop: Workshop, plan: Plan, program: Program, step: Step) -> dict[str, bytes]:
     own, inputs = shop.catalog.contents, program_inputs(plan, program)
-    shared = shared_cache(shop, inputs) is not None
+    shared = shared_cache(shop.env, inputs) is not None
     text = program_dockerfile(
         plan,
         program,

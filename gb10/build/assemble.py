@@ -12,6 +12,7 @@ from gb10.build.scanner import scanner_files
 from gb10.build.wheel_build import Wheel
 from gb10.engine.buildx.build import BuildRequest, image_output
 from gb10.engine.connection import Engine
+from gb10.host.store import Store
 from gb10.plan.render import build_args, dockerfile
 from gb10.plan.values import Plan
 from gb10.sources.locked_files import store_paths
@@ -31,26 +32,26 @@ def image_files(shop: Workshop, plan: Plan) -> dict[str, Path | bytes]:
     return {
         "Dockerfile": dockerfile(plan, shop.catalog.templates).encode(),
         "plan.json": (json.dumps(plan.record(), indent=1) + "\n").encode(),
-        **{f"{step.name}.tar": rootfs_path(shop, step) for step in plan.of_kind("rootfs")},
+        **{f"{step.name}.tar": rootfs_path(shop.store, step) for step in plan.of_kind("rootfs")},
         **{name: own[f"inside/{name}"] for name in scripts},
         **scanner_files(own, mods=bool(plan.options.mods)),
     }
 
 
-def upstream_folders(shop: Workshop, plan: Plan) -> dict[str, Lay]:
+def upstream_folders(store: Store, plan: Plan) -> dict[str, Lay]:
     """The named contexts of the layers that hold locked wheels alone."""
     layers = [step for step in plan.of_kind("layer") if step.files]
-    return {f"{step.name}-wheels": wheels(store_paths(shop, step.files)) for step in (plan.step("tools"), *layers)}
+    return {f"{step.name}-wheels": wheels(store_paths(store, step.files)) for step in (plan.step("tools"), *layers)}
 
 
-def image_folders(shop: Workshop, plan: Plan, built: Iterable[Wheel]) -> dict[str, Lay]:
+def image_folders(store: Store, plan: Plan, built: Iterable[Wheel]) -> dict[str, Lay]:
     """The named contexts, as the Dockerfile and render.bake name them."""
     options = plan.options
     mods = zip(plan.of_kind("mod"), options.mods, strict=True)
     return {
-        **upstream_folders(shop, plan),
+        **upstream_folders(store, plan),
         **{f"layer-{wheel.name}-wheels": wheels([wheel.path]) for wheel in built},
-        **{f"{step.name}-files": tree(graft_files(shop, step)) for step in plan.of_kind("graft")},
+        **{f"{step.name}-files": tree(graft_files(store, step)) for step in plan.of_kind("graft")},
         **({"overlay-files": overlay_files(options.overlay)} if options.overlay else {}),
         **{f"{step.name}-files": mod_files(mod) for step, mod in mods},
     }

@@ -5,7 +5,9 @@ from functools import partial
 from pathlib import Path
 
 from gb10.host.fetch import open_session
-from gb10.host.store import is_sealed, seal
+from gb10.host.host import Host
+from gb10.host.store import Store, is_sealed, seal
+from gb10.host.talk import Talk
 from gb10.plan.render import epoch
 from gb10.plan.steps import USER_HOME, USER_NAME
 from gb10.plan.values import Plan, Step
@@ -13,41 +15,40 @@ from gb10.rootfs.accounts import User
 from gb10.rootfs.unpack import write_rootfs
 from gb10.sources.debian.debs import fetch_debs
 from gb10.sources.locked_files import absent_files
-from gb10.workshop import Workshop
 
 ROOTFS = "rootfs.tar"
 
 
-def make_rootfs(shop: Workshop, plan: Plan, step: Step) -> Path:
+def make_rootfs(host: Host, plan: Plan, step: Step) -> Path:
     """The base's root file system as a tar in the store; a damaged one is made again."""
-    final = rootfs_path(shop, step).parent
-    with shop.store.locked(f"rootfs-{step.key}", shop.talk.waiting_for(step.name)):
-        if is_sealed(rootfs_path(shop, step)):
-            shop.talk.hit(step.name)
+    final = rootfs_path(host.store, step).parent
+    with host.store.locked(f"rootfs-{step.key}", host.talk.waiting_for(step.name)):
+        if is_sealed(rootfs_path(host.store, step)):
+            host.talk.hit(step.name)
         else:
             if final.exists():
-                shop.talk.say(f"{step.name} is damaged in the store: making it again")
-            shop.store.replace(final, partial(_unpack, shop, plan, step, _fetch_base(shop, plan, step)))
-    return rootfs_path(shop, step)
+                host.talk.say(f"{step.name} is damaged in the store: making it again")
+            host.store.replace(final, partial(_unpack, host.talk, plan, step, _fetch_base(host, plan, step)))
+    return rootfs_path(host.store, step)
 
 
-def rootfs_path(shop: Workshop, step: Step) -> Path:
+def rootfs_path(store: Store, step: Step) -> Path:
     """Where the store keeps a base's root file system, present or not."""
-    return shop.store.entry("rootfss", step.key) / ROOTFS
+    return store.entry("rootfss", step.key) / ROOTFS
 
 
-def _unpack(shop: Workshop, plan: Plan, step: Step, debs: Sequence[Path], work: Path) -> None:
+def _unpack(talk: Talk, plan: Plan, step: Step, debs: Sequence[Path], work: Path) -> None:
     user = User(uid=plan.recipe.user, name=USER_NAME, home=USER_HOME) if step.name == "base-image" else None
-    with shop.talk.task(f"unpack {step.name}"):
+    with talk.task(f"unpack {step.name}"):
         write_rootfs(debs, work / ROOTFS, epoch=epoch(plan), user=user)
         seal(work / ROOTFS)
 
 
-def _fetch_base(shop: Workshop, plan: Plan, step: Step) -> Sequence[Path]:
+def _fetch_base(host: Host, plan: Plan, step: Step) -> Sequence[Path]:
     debs = {
         "base-build": plan.lock.debs.build[plan.options.build],
         "base-image": plan.lock.debs.image[plan.options.target],
     }
-    absent = sum(file.size for file in absent_files(shop, step.files))
-    with shop.talk.task(f"download {step.name}", absent) as task, open_session(shop.env) as session:
-        return fetch_debs(session, shop.store, shop.env, debs[step.name], lambda count: shop.talk.advance(task, count))
+    absent = sum(file.size for file in absent_files(host, step.files))
+    with host.talk.task(f"download {step.name}", absent) as task, open_session(host.env) as session:
+        return fetch_debs(session, host.store, host.env, debs[step.name], lambda count: host.talk.advance(task, count))

@@ -3,15 +3,15 @@
 from contextlib import closing
 
 from gb10.engine.connection import Engine, client
+from gb10.host.store import Store
 from gb10.plan.values import Plan, Step
-from gb10.workshop import Workshop
 
 
-def remember_built(shop: Workshop, engine: Engine, plan: Plan) -> None:
+def remember_built(store: Store, engine: Engine, plan: Plan) -> None:
     """Mark the layers and tools of a plan that was just built."""
     room = engine_room(engine)
     for step in (*plan.of_kind("tools"), *plan.of_kind("layer"), *plan.of_kind("mod")):
-        shop.store.write_text(shop.store.entry(room, step.key), step.name)
+        store.write_text(store.entry(room, step.key), step.name)
 
 
 def engine_room(engine: Engine) -> str:
@@ -22,6 +22,6 @@ def engine_room(engine: Engine) -> str:
         return f"built/{sdk.info()['ID']}"
 
 
-def is_built(shop: Workshop, room: str | None, step: Step) -> bool:
+def is_built(store: Store, room: str | None, step: Step) -> bool:
     """Whether the engine of that room built this layer; False when no engine runs."""
-    return room is not None and shop.store.entry(room, step.key).exists()
+    return room is not None and store.entry(room, step.key).exists()

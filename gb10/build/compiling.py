@@ -19,7 +19,8 @@ from gb10.engine.buildx.build import BuildRequest, lent_network
 from gb10.engine.buildx.progress import Event, LogLine
 from gb10.engine.connection import Engine
 from gb10.errors import BuildError, FetchError, PatchError
-from gb10.host.talk import Task
+from gb10.host.store import Store
+from gb10.host.talk import Talk, Task
 from gb10.patches.patched import patched_files
 from gb10.plan.compiles import INSTALLER
 from gb10.plan.values import Inputs, Origin, Plan, Step
@@ -53,7 +54,7 @@ def compile_step(
         cache_secret(shop, inputs) as secrets,
         laid as context,
         shop.talk.task(step.name, unit="files", expected=step_seconds(shop, plan, step)) as task,
-        explained(shop, step),
+        explained(shop.store, step),
     ):
         request = BuildRequest(
             dockerfile=context.folder / "Dockerfile",
@@ -66,7 +67,7 @@ def compile_step(
             out=work,
             build_args=build_args,
         )
-        run_build(shop, engine, request, step, lambda event: _note(shop, task, event))
+        run_build(shop, engine, request, step, lambda event: _note(shop.talk, task, event))
 
 
 def _compile_context(
@@ -78,14 +79,14 @@ def _compile_context(
     fetch_nested(shop, inputs)
     fetch_files(shop, (tools, step))
     folders = {
-        **{name: wheels(store_paths(shop, files)) for name, files in inputs.wheels.items()},
-        "tools-wheels": wheels(store_paths(shop, tools.files)),
+        **{name: wheels(store_paths(shop.store, files)) for name, files in inputs.wheels.items()},
+        "tools-wheels": wheels(store_paths(shop.store, tools.files)),
         **{name: lay for origin in inputs.origins for name, lay in _origin(shop, origin).items()},
     }
-    scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared_cache(shop, inputs) else ()))
+    scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared_cache(shop.env, inputs) else ()))
     laid = {"install.py" if name == INSTALLER else name: own[name] for name in scripts}
-    laid |= {"inside/peaks.json": peaks(shop, plan, step)}
-    return build_context(shop, {**files, **bases, **laid, **stage_modules(own)}, folders)
+    laid |= {"inside/peaks.json": peaks(shop.catalog, plan, step)}
+    return build_context(shop.store, {**files, **bases, **laid, **stage_modules(own)}, folders)
 
 
 def stage_modules(contents: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -94,12 +95,12 @@ def stage_modules(contents: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 @contextmanager
-def explained(shop: Workshop, step: Step) -> Iterator[None]:
+def explained(store: Store, step: Step) -> Iterator[None]:
     """Raise a failed compile as its log tells it; as it is, where the log tells nothing that is read here."""
     try:
         yield
     except BuildError as error:
-        log = log_path(shop, step)
+        log = log_path(store, step)
         told = diagnosed(error, log, log.read_text(encoding="utf-8"), step.name)
         if told is error:
             raise
@@ -124,12 +125,12 @@ def fetch_nested(shop: Workshop, inputs: Inputs) -> None:
 def _origin(shop: Workshop, origin: Origin) -> dict[str, Lay]:
     """The named contexts of an archive that is compiled: itself, and the files that its patches change, if any."""
     patched = {origin.patched: tree(patched_source(shop, origin))} if origin.patches else {}
-    return {origin.context: wheels(store_paths(shop, [origin.file])), **patched}
+    return {origin.context: wheels(store_paths(shop.store, [origin.file])), **patched}
 
 
 def patched_source(shop: Workshop, origin: Origin) -> Mapping[str, Path | bytes]:
     """The files that patches change in an archive that is compiled. Raises PatchError."""
-    (archive,) = store_paths(shop, [origin.file])
+    (archive,) = store_paths(shop.store, [origin.file])
     changes = patched_files(shop.catalog.patches, archive, origin.patches, shop.talk.say)
     kept: dict[str, Path | bytes] = {path: content for path, content in changes.items() if content is not None}
     if len(kept) < len(changes):
@@ -141,11 +142,11 @@ def patched_source(shop: Workshop, origin: Origin) -> Mapping[str, Path | bytes]
     return kept
 
 
-def _note(shop: Workshop, task: Task, event: Event) -> None:
+def _note(talk: Talk, task: Task, event: Event) -> None:
     """ninja's ``[n/m] …`` lines drive the progress of a compile; what is said to the user is passed on."""
     text = event.text if isinstance(event, LogLine) else ""
     if text.startswith((SAYS, LEFT_OUT)):
-        shop.talk.say(text)
+        talk.say(text)
     found = UNITS.match(text)
     if found:
-        shop.talk.update(task, int(found[1]), int(found[2]), Path(found[3].split(" ")[-1]).name)
+        talk.update(task, int(found[1]), int(found[2]), Path(found[3].split(" ")[-1]).name)

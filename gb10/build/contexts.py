@@ -11,13 +11,12 @@ from packaging.utils import parse_wheel_filename
 
 from gb10.engine.buildx.build import Network
 from gb10.errors import UsageError
-from gb10.host.store import file_sha256
+from gb10.host.store import Store, file_sha256
 from gb10.mods.files import write_files
 from gb10.mods.lookup import load_mod
 from gb10.plan.catalog import tree_digest
 from gb10.plan.options import Mod, Overlay
 from gb10.proof.wheel_manifest import is_inside
-from gb10.workshop import Workshop
 
 MAIN, CONTEXTS = "main", "contexts"  # as render.bake names them
 AGAIN = "run the command again when nothing writes to it"
@@ -37,13 +36,13 @@ class BuildContext:
 
 @contextmanager
 def build_context(
-    shop: Workshop, files: Mapping[str, Path | bytes], folders: Mapping[str, Lay]
+    store: Store, files: Mapping[str, Path | bytes], folders: Mapping[str, Lay]
 ) -> Iterator[BuildContext]:
     """Lay out ``files`` (a store path or content, by name) and each named context; gone afterwards.
 
     Store files are linked: they are hashed before and never change.
     """
-    scratch = shop.store.scratch("context")
+    scratch = store.scratch("context")
     contexts = {name: scratch / CONTEXTS / name for name in folders}
     try:
         write_tree(scratch / MAIN, files)
@@ -56,9 +55,9 @@ def build_context(
 
 
 @contextmanager
-def secret_file(shop: Workshop, text: str) -> Iterator[Path]:
+def secret_file(store: Store, text: str) -> Iterator[Path]:
     """A file that a build is handed as a secret, readable by this user alone; gone afterwards."""
-    with shop.store.folder("secrets") as folder:
+    with store.folder("secrets") as folder:
         path = folder / "secret"
         path.write_text(text, encoding="utf-8")
         yield path

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from packaging.version import Version
 
+from gb10.plan.catalog import Catalog
 from gb10.plan.values import Plan, Step
 from gb10.recipe.builds import ALL
 from gb10.recipe.kernel_sets import COSTS, entries
@@ -30,16 +31,16 @@ class Family:
     peak: int
 
 
-def kernel_cost(shop: Workshop, plan: Plan, step: Step) -> tuple[Family, ...]:
+def kernel_cost(catalog: Catalog, plan: Plan, step: Step) -> tuple[Family, ...]:
     """The families of a wheel's compile, or of a program's; what was never measured counts as UNMEASURED."""
-    costs = measured(shop)
+    costs = measured(catalog)
     found = [costs.get(name, UNMEASURED) for name in _families(plan, step)]
     return tuple(Family(cost["units"], cost["cpu_s"], cost["peak_mib"] << 20) for cost in found)
 
 
-def measured(shop: Workshop) -> Mapping[str, Mapping[str, int]]:
+def measured(catalog: Catalog) -> Mapping[str, Mapping[str, int]]:
     """``units``, ``cpu_s`` and ``peak_mib`` by family, as recipes/kernels/costs.toml tells them."""
-    return tomllib.loads(shop.catalog.contents[COSTS].decode())
+    return tomllib.loads(catalog.contents[COSTS].decode())
 
 
 def _families(plan: Plan, step: Step) -> list[str]:
@@ -55,28 +56,28 @@ def family(entry: Mapping[str, Any]) -> str:
     return str(entry.get("cost", entry["name"]))
 
 
-def peaks(shop: Workshop, plan: Plan, step: Step) -> bytes:
+def peaks(catalog: Catalog, plan: Plan, step: Step) -> bytes:
     """What inside/room.py reads: MiB of a family's largest process, by the folder of its objects.
 
     ``other`` is for folders that have no name here: FlashInfer names the modules of a group itself.
     """
-    costs, kernels = measured(shop), step.kernels or {}
+    costs, kernels = measured(catalog), step.kernels or {}
     named = {name: cost["peak_mib"] for name, cost in costs.items()}
     named |= {entry["name"]: costs.get(family(entry), UNMEASURED)["peak_mib"] for entry in kernels.get("module", ())}
     groups = [costs.get(family(entry), UNMEASURED)["peak_mib"] for entry in kernels.get("group", ())]
-    other = max(groups) if groups else max(one.peak for one in kernel_cost(shop, plan, step)) >> 20
+    other = max(groups) if groups else max(one.peak for one in kernel_cost(catalog, plan, step)) >> 20
     return json.dumps({"peaks": named, "other": other}, indent=1).encode()
 
 
-def compile_seconds(shop: Workshop, cost: tuple[Family, ...]) -> float:
+def compile_seconds(env: Mapping[str, str], cost: tuple[Family, ...]) -> float:
     """How long a compile takes here: its families one behind the other, each on what cores and memory allow."""
-    most, available = jobs(shop), memory()
+    most, available = jobs(env), memory()
     return sum(one.cpu_seconds / max(1, min(most, one.units, available // one.peak)) for one in cost)
 
 
-def jobs(shop: Workshop) -> int:
+def jobs(env: Mapping[str, str]) -> int:
     """Compile jobs at most: GB10_JOBS, else this machine's cores."""
-    return int(shop.env.get("GB10_JOBS") or cores())
+    return int(env.get("GB10_JOBS") or cores())
 
 
 def asked_jobs(shop: Workshop, plan: Plan, step: Step) -> str:
@@ -88,7 +89,7 @@ def asked_jobs(shop: Workshop, plan: Plan, step: Step) -> str:
         return shop.env["GB10_JOBS"]
     if has_launcher(plan, step):
         return "$(nproc)"
-    largest = max(one.peak for one in kernel_cost(shop, plan, step))
+    largest = max(one.peak for one in kernel_cost(shop.catalog, plan, step))
     return str(max(1, min(cores(), memory() // largest)))
 
 

@@ -40,7 +40,7 @@ def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
     if step.kind == "rootfs":
         return ROOTFS_SECONDS
     if step.kind in COMPILED:
-        return compile_seconds(shop, kernel_cost(shop, plan, step))
+        return compile_seconds(shop.env, kernel_cost(shop.catalog, plan, step))
     if step.kind in ("layer", "tools"):
         return step.download / INSTALL_RATE / cores()
     if step.kind == "mod":
@@ -59,7 +59,7 @@ def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine 
     layers = copies * unpacked(absent)
     if shop.builder:  # stages and layers are there; here is what is sent, and the whole image that comes back
         stages, layers = 0, unpacked(plan.steps) if any(step.kind == "image" for step in absent) else 0
-    costs = [kernel_cost(shop, plan, step) for step in absent if step.kind in COMPILED]
+    costs = [kernel_cost(shop.catalog, plan, step) for step in absent if step.kind in COMPILED]
     return Needs(
         download=download,
         disk=int(download + sent + stages + layers),

@@ -46,8 +46,8 @@ def image_context(
         wheels = installable(plan, built)
         for wheel in (*wheels, *grafts):
             show_in_checkout(shop, wheel)
-        folders = image_folders(shop, plan, wheels)
-        with build_context(shop, image_files(shop, plan), folders) as context, mod_secrets(shop, plan) as secrets:
+        folders = image_folders(shop.store, plan, wheels)
+        with build_context(shop.store, image_files(shop, plan), folders) as context, mod_secrets(shop, plan) as secrets:
             yield replace(context, secrets=secrets, network=mod_network(plan, engine))
 
 
@@ -81,8 +81,10 @@ def _ahead(shop: Workshop, plan: Plan, engine: Engine | None) -> str | None:
     if engine is None:
         return None
     with (
-        build_context(shop, image_files(shop, plan), upstream_folders(shop, plan)) as context,
+        build_context(shop.store, image_files(shop, plan), upstream_folders(shop.store, plan)) as context,
         shop.talk.task("upstream's layers", unit="steps") as task,
     ):
         request = upstream_request(plan, context, engine)
-        return run_build(shop, engine, request, plan.step("image"), lambda event: note_steps(shop, task, event)).config
+        return run_build(
+            shop, engine, request, plan.step("image"), lambda event: note_steps(shop.talk, task, event)
+        ).config

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from gb10.build.wheel_build import Wheel, kept_wheel, wheel_file
-from gb10.host.store import file_sha256, seal
+from gb10.host.store import Store, file_sha256, seal
 from gb10.patches.graft import check_changes, graft
 from gb10.patches.patched import patched_files
 from gb10.plan.options import PatchUse
@@ -40,13 +40,13 @@ def late_grafts(shop: Workshop, plan: Plan) -> tuple[Wheel, ...]:
 def make_grafts(shop: Workshop, plan: Plan, steps: Iterable[Step]) -> tuple[Wheel, ...]:
     """The grafted wheels of these steps, made or found; one with other libraries than the store's is made anew."""
     return tuple(
-        kept_wheel(shop, step, partial(_graft, shop, plan, step), rebuild=not _holds(shop, plan, step))
+        kept_wheel(shop, step, partial(_graft, shop, plan, step), rebuild=not _holds(shop.store, plan, step))
         for step in steps
     )
 
 
 def _hold(shop: Workshop, plan: Plan, step: Step, tell: Callable[[str], None]) -> None:
-    (wheel,) = store_paths(shop, step.files)
+    (wheel,) = store_paths(shop.store, step.files)
     if uses := _uses(plan, step):
         check_changes(wheel, patched_files(shop.catalog.patches, wheel, uses, tell))
 
@@ -54,7 +54,7 @@ def _hold(shop: Workshop, plan: Plan, step: Step, tell: Callable[[str], None]) -
 def try_patches(shop: Workshop, plan: Plan) -> None:
     """Hold patches given by hand against the wheels that are in the store already. Raises PatchError."""
     for step in plan.of_kind("graft"):
-        (wheel,) = store_paths(shop, step.files)
+        (wheel,) = store_paths(shop.store, step.files)
         if not any(use.path for use in _uses(plan, step)):
             continue
         if wheel.exists():
@@ -67,12 +67,12 @@ def _uses(plan: Plan, step: Step) -> list[PatchUse]:
     return [use for use in plan.options.patches_of(step.project or "") if use.installable]
 
 
-def graft_files(shop: Workshop, step: Step) -> dict[str, Path | bytes]:
+def graft_files(store: Store, step: Step) -> dict[str, Path | bytes]:
     """What a graft changed, by name, read from the wheel itself: its METADATA, and each file that upstream's lacks."""
-    (upstream,) = store_paths(shop, step.files)
+    (upstream,) = store_paths(store, step.files)
     with (
         zipfile.ZipFile(upstream) as before,
-        zipfile.ZipFile(wheel_file(shop.store.entry("wheels", step.key))) as after,
+        zipfile.ZipFile(wheel_file(store.entry("wheels", step.key))) as after,
     ):
         same = {(entry.filename, entry.CRC, entry.file_size) for entry in before.infolist()}
         changed = [
@@ -83,18 +83,18 @@ def graft_files(shop: Workshop, step: Step) -> dict[str, Path | bytes]:
 
 def _graft(shop: Workshop, plan: Plan, step: Step, work: Path) -> None:
     fetch_files(shop, (step,))
-    (wheel,) = store_paths(shop, step.files)
+    (wheel,) = store_paths(shop.store, step.files)
     with shop.talk.task(step.name):
         uses = _uses(plan, step)
         changes = patched_files(shop.catalog.patches, wheel, uses, shop.talk.say) if uses else {}
-        seal(graft(wheel, {**changes, **_libraries(shop, plan, step)}, step.key, work))
-        (work / COMPILED).write_text(_compiled(shop, plan, step), encoding="ascii")
+        seal(graft(wheel, {**changes, **_libraries(shop.store, plan, step)}, step.key, work))
+        (work / COMPILED).write_text(_compiled(shop.store, plan, step), encoding="ascii")
 
 
-def _libraries(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
+def _libraries(store: Store, plan: Plan, step: Step) -> dict[str, bytes]:
     """What the targets of the engine's own project installed, by its name in the wheel."""
     found: dict[str, bytes] = {}
-    for path in _sources(shop, plan, step):
+    for path in _sources(store, plan, step):
         with zipfile.ZipFile(path) as archive:
             found |= {name: archive.read(name) for name in read_manifest(path).modules}
     return found
@@ -105,17 +105,17 @@ def _compiles(plan: Plan, step: Step) -> list[Step]:
     return [need for need in map(plan.step, step.needs) if need.kind == "wheel"]
 
 
-def _sources(shop: Workshop, plan: Plan, step: Step) -> list[Path]:
+def _sources(store: Store, plan: Plan, step: Step) -> list[Path]:
     """The compiled wheels that a graft takes libraries from."""
-    return [wheel_file(shop.store.entry("wheels", need.key)) for need in _compiles(plan, step)]
+    return [wheel_file(store.entry("wheels", need.key)) for need in _compiles(plan, step)]
 
 
-def _compiled(shop: Workshop, plan: Plan, step: Step) -> str:
+def _compiled(store: Store, plan: Plan, step: Step) -> str:
     """The sha256 of what was compiled for a graft, a line each."""
-    return "".join(f"{file_sha256(path)}\n" for path in _sources(shop, plan, step))
+    return "".join(f"{file_sha256(path)}\n" for path in _sources(store, plan, step))
 
 
-def _holds(shop: Workshop, plan: Plan, step: Step) -> bool:
+def _holds(store: Store, plan: Plan, step: Step) -> bool:
     """Whether a graft in the store, if any, holds the libraries that are there now: a rebuild may bring others."""
-    note = shop.store.entry("wheels", step.key) / COMPILED
-    return not note.exists() or note.read_text(encoding="ascii") == _compiled(shop, plan, step)
+    note = store.entry("wheels", step.key) / COMPILED
+    return not note.exists() or note.read_text(encoding="ascii") == _compiled(store, plan, step)

@@ -15,6 +15,9 @@ from gb10.build.wheel_build import say_left_out, wheel_file
 from gb10.engine.connection import Engine
 from gb10.engine.images import ImageInfo, copy_folder, passing_tag, require_image, tag_image
 from gb10.errors import VerifyError
+from gb10.host.host import Host
+from gb10.host.store import Store
+from gb10.host.talk import Talk
 from gb10.plan.dag import torch_problem
 from gb10.plan.values import Plan
 from gb10.proof.fit import Verdict
@@ -48,14 +51,14 @@ class Verified:
     hit: bool
 
 
-def require_torch(shop: Workshop, plan: Plan) -> None:
+def require_torch(talk: Talk, plan: Plan) -> None:
     """Raise UsageError for an image whose torch is not built with the recipe's CUDA; what nothing tells is said."""
     problem = torch_problem(plan)
     if problem:
         raise problem
     torch = plan.torch
     if torch and torch.cuda is None:
-        shop.talk.say(f"torch {torch.version}: the lock does not tell which CUDA it is built with; taken as it is")
+        talk.say(f"torch {torch.version}: the lock does not tell which CUDA it is built with; taken as it is")
 
 
 def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: str | None) -> Verified:
@@ -77,36 +80,34 @@ def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: st
             return hit
         check_builder(shop, engine)
         if rebuild:
-            forget_record(shop, plan)  # should it break off, the next run must not find the old image
-        return _tagged(shop, engine, plan, _build(shop, engine, plan, rebuild), tags, hit=False)
+            forget_record(shop.store, plan)  # should it break off, the next run must not find the old image
+        return _tagged(shop.store, engine, plan, _build(shop, engine, plan, rebuild), tags, hit=False)
 
 
-def _hit(shop: Workshop, engine: Engine, plan: Plan, tags: tuple[str, ...]) -> Verified | None:
+def _hit(host: Host, engine: Engine, plan: Plan, tags: tuple[str, ...]) -> Verified | None:
     """The image that the engine already has, tagged; None when it must be built, or is being replaced right now."""
     try:
-        there = known(shop, engine, plan)
+        there = known(host.store, engine, plan)
         if there is None:
             return None
-        shop.talk.hit("image")
-        for wheel in _compiled(shop, plan):
-            say_left_out(shop, wheel)
-        return _tagged(shop, engine, plan, there, tags, hit=True)
+        host.talk.hit("image")
+        for wheel in _compiled(host.store, plan):
+            say_left_out(host.talk, wheel)
+        return _tagged(host.store, engine, plan, there, tags, hit=True)
     except FileNotFoundError:
         return None
 
 
-def _tagged(
-    shop: Workshop, engine: Engine, plan: Plan, record: Record, tags: tuple[str, ...], *, hit: bool
-) -> Verified:
+def _tagged(store: Store, engine: Engine, plan: Plan, record: Record, tags: tuple[str, ...], *, hit: bool) -> Verified:
     image = require_image(engine, record.id)
     require_same(image, record)
-    verdict = verdict_of(shop, plan)
+    verdict = verdict_of(store, plan)
     tag_image(engine, record.id, tags)
     return Verified(
         digest=record.config,
         id=image.id,
         host=engine.endpoint.host,
-        proof=str(proof_path(shop, plan)),
+        proof=str(proof_path(store, plan)),
         tags=tags,
         size=image.size,
         layers=len(image.diff_ids),
@@ -125,10 +126,10 @@ def _build(shop: Workshop, engine: Engine, plan: Plan, rebuild: Collection[str])
         config = _export(shop, engine, plan, context, tag)
         image = require_image(engine, tag)
         record = Record(id=image.id, config=config or image.id, layers=image.diff_ids)
-        _prove(shop, engine, plan, image, record)
+        _prove(shop.store, engine, plan, image, record)
         tag_image(engine, image.id, (plan.tags[-1],))
     remember_layers(shop, plan, record.layers)
-    remember_built(shop, engine, plan)
+    remember_built(shop.store, engine, plan)
     return record
 
 
@@ -151,31 +152,31 @@ def _export(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext, t
     """Build and scan the layers, and hand them to the engine's image store; the config's digest if buildx names it."""
     with shop.talk.task("layers and proof", unit="steps") as task:
         request = replace(image_request(plan, context, engine, tag), cache_to=shop.cache_to)
-        note = partial(note_build, shop, plan, task)
+        note = partial(note_build, shop.talk, plan, task)
         return run_build(shop, engine, request, plan.step("image"), note).config
 
 
-def _prove(shop: Workshop, engine: Engine, plan: Plan, image: ImageInfo, record: Record) -> None:
+def _prove(store: Store, engine: Engine, plan: Plan, image: ImageInfo, record: Record) -> None:
     """Read the scans that the image holds of its own layers, and keep them; raises VerifyError, then keeps none."""
 
     def make(work: Path) -> None:
         copy_folder(engine, image, SCANS, work)
         require_layers(plan, record.layers)
-        prove_layers(work, plan, manifests(shop, plan))
+        prove_layers(work, plan, manifests(store, plan))
         write_record_in(work, record)
 
-    shop.store.replace(proof_path(shop, plan), make)
+    store.replace(proof_path(store, plan), make)
 
 
-def verdict_of(shop: Workshop, plan: Plan) -> Verdict:
+def verdict_of(store: Store, plan: Plan) -> Verdict:
     """The verdict over a plan's stored scans; raises VerifyError as the first time."""
-    return prove_layers(proof_path(shop, plan), plan, manifests(shop, plan))
+    return prove_layers(proof_path(store, plan), plan, manifests(store, plan))
 
 
-def manifests(shop: Workshop, plan: Plan) -> list[Manifest]:
+def manifests(store: Store, plan: Plan) -> list[Manifest]:
     """What the wheels built here declare."""
-    return [read_manifest(wheel) for wheel in _compiled(shop, plan)]
+    return [read_manifest(wheel) for wheel in _compiled(store, plan)]
 
 
-def _compiled(shop: Workshop, plan: Plan) -> list[Path]:
-    return [wheel_file(shop.store.entry("wheels", step.key)) for step in plan.of_kind("wheel")]
+def _compiled(store: Store, plan: Plan) -> list[Path]:
+    return [wheel_file(store.entry("wheels", step.key)) for step in plan.of_kind("wheel")]

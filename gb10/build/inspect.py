@@ -58,7 +58,7 @@ def _scan(shop: Workshop, engine: Engine, plan: Plan, reference: str, platform: 
     }
     out = shop.store.scratch("scan")
     try:
-        with build_context(shop, files, {}) as context, shop.talk.task(f"scan {reference}"):
+        with build_context(shop.store, files, {}) as context, shop.talk.task(f"scan {reference}"):
             request = BuildRequest(
                 dockerfile=context.folder / "Dockerfile",
                 target="result",

@@ -16,11 +16,11 @@ from gb10.engine.connection import Engine
 from gb10.engine.emulation import BINFMT, LEAST, emulated, register
 from gb10.errors import BuildError
 from gb10.host.fetch import ca_bundle
-from gb10.host.talk import Task
+from gb10.host.host import Host
+from gb10.host.talk import Talk, Task
 from gb10.plan.options import Mod
 from gb10.plan.values import Plan
 from gb10.sources.index.pip_settings import read_settings
-from gb10.workshop import Workshop
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 NO_PROGRAM = "exec format error"
@@ -43,13 +43,13 @@ def mod_network(plan: Plan, engine: Engine) -> Network:
 
 
 @contextmanager
-def mod_secrets(shop: Workshop, plan: Plan) -> Iterator[Mapping[str, Path]]:
+def mod_secrets(host: Host, plan: Plan) -> Iterator[Mapping[str, Path]]:
     """What a mod with a network may use of this host's and no layer may keep: its CAs, index and proxies."""
     if not any(mod.network for mod in plan.options.mods):
         yield {}
         return
-    with secret_file(shop, json.dumps(index_variables(shop.env))) as index:
-        yield {"ca": ca_bundle(shop.env) or Path(certifi.where()), "index": index}
+    with secret_file(host.store, json.dumps(index_variables(host.env))) as index:
+        yield {"ca": ca_bundle(host.env) or Path(certifi.where()), "index": index}
 
 
 def index_variables(env: Mapping[str, str]) -> dict[str, str]:
@@ -66,20 +66,20 @@ def index_variables(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
-def ready_emulation(shop: Workshop, engine: Engine, plan: Plan) -> None:
+def ready_emulation(host: Host, engine: Engine, plan: Plan) -> None:
     """Let this machine run the image's programs, where a mod must and it cannot; raises EngineError.
 
     An engine whose data are not seen here runs on another machine or in a virtual one: that is its own affair.
     """
     if not plan.options.mods or is_native(plan):
         return
-    shop.talk.say(f"mods run emulated ({plan.options.platform} on {plan.options.build}): each can take minutes")
+    host.talk.say(f"mods run emulated ({plan.options.platform} on {plan.options.build}): each can take minutes")
     if engine.data is None:
         return
     if not emulated(plan.options.target):
-        name = register(shop.store, shop.env, plan.options.target, plan.options.mods[0].name)
+        name = register(host.store, host.env, plan.options.target, plan.options.mods[0].name)
         if name:
-            shop.talk.say(
+            host.talk.say(
                 f"mods run programs of {plan.options.platform}: registered {name} with the kernel (binfmt_misc)"
             )
 
@@ -107,11 +107,11 @@ def naming_mods(plan: Plan) -> Iterator[None]:
         raise BuildError(message, where="\n".join(lines), hint=hint) from error
 
 
-def note_build(shop: Workshop, plan: Plan, task: Task, event: Event) -> None:
+def note_build(talk: Talk, plan: Plan, task: Task, event: Event) -> None:
     """Count finished steps and name the one that started last; a mod by its name and place."""
     if isinstance(event, StepStarted):
         event = StepStarted(mod_note(plan, event.step) or event.step)
-    note_steps(shop, task, event)
+    note_steps(talk, task, event)
 
 
 def mod_note(plan: Plan, step: str) -> str | None:

@@ -11,31 +11,31 @@ from urllib.parse import urlsplit, urlunsplit
 
 from gb10.build.contexts import secret_file
 from gb10.host.config import variable, without_login
+from gb10.host.host import Host
 from gb10.plan.values import Inputs
-from gb10.workshop import Workshop
 
 SCRIPT: Final = "inside/compile_cache.py"
 SAYS: Final = "compile cache: "
 CONNECT_TIMEOUT: Final = 1000  # milliseconds; ccache's own 100 are for a network without routers
 
 
-def shared_cache(shop: Workshop, inputs: Inputs) -> str | None:
+def shared_cache(env: Mapping[str, str], inputs: Inputs) -> str | None:
     """The server's URL, when this machine has one set; None for a change by hand.
 
     What such a compile writes, and the server's password that it could read, would reach every later build.
     """
-    return None if inputs.by_hand else shop.env.get(variable("compile-cache")) or None
+    return None if inputs.by_hand else env.get(variable("compile-cache")) or None
 
 
 @contextmanager
-def cache_secret(shop: Workshop, inputs: Inputs) -> Iterator[Mapping[str, Path]]:
+def cache_secret(host: Host, inputs: Inputs) -> Iterator[Mapping[str, Path]]:
     """What a compile stage is handed of the server; said, because the stage gets a network for it."""
-    url = shared_cache(shop, inputs)
+    url = shared_cache(host.env, inputs)
     if url is None:
         yield {}
         return
-    shop.talk.say(f"compile cache {without_login(url)}: the compile stage has a network for it")
-    with secret_file(shop, configuration(url)) as path:
+    host.talk.say(f"compile cache {without_login(url)}: the compile stage has a network for it")
+    with secret_file(host.store, configuration(url)) as path:
         yield {"compile-cache": path}
 
 

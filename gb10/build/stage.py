@@ -13,7 +13,9 @@ from gb10.engine.connection import Engine
 from gb10.engine.packages import unpacked
 from gb10.engine.reach import find
 from gb10.errors import EngineError
-from gb10.host.talk import Task
+from gb10.host.host import Host
+from gb10.host.store import Store
+from gb10.host.talk import Talk, Task
 from gb10.plan.values import Step
 from gb10.workshop import Workshop, build_architecture
 
@@ -40,11 +42,11 @@ def check_caches(shop: Workshop, engine: Engine) -> None:
         )
 
 
-def check_builder(shop: Workshop, engine: Engine) -> Engine:
+def check_builder(host: Host, engine: Engine) -> Engine:
     """The engine, when the builder that it names, if any, can build for it; raises EngineError."""
     if engine.builder is None:
         return engine
-    found = require_builder(engine, shop.env, shop.store, f"linux/{build_architecture()}")
+    found = require_builder(engine, host.env, host.store, f"linux/{build_architecture()}")
     if found.driver == "docker":  # buildx itself refuses a context by this name
         raise EngineError(
             f"the builder {engine.builder} is an engine of its own, which keeps what it builds",
@@ -60,10 +62,10 @@ def check_named_builder(shop: Workshop) -> None:
         check_builder(shop, ready_engine(shop))
 
 
-def wake_engine(shop: Workshop) -> None:
+def wake_engine(host: Host) -> None:
     """Start the private engine when it has worked here before: all that a stopped one holds would count as missing."""
-    if unpacked(shop.store):
-        find(shop.env, shop.store)
+    if unpacked(host.store):
+        find(host.env, host.store)
 
 
 def run_build(
@@ -82,17 +84,17 @@ def run_build(
 
     buildx = open_buildx(engine, shop.env, shop.store)
     request = replace(request, cache_from=shop.cache_from)
-    return build(buildx, request, log=log_path(shop, step), on_event=events, stop=shop.stop)
+    return build(buildx, request, log=log_path(shop.store, step), on_event=events, stop=shop.stop)
 
 
-def note_steps(shop: Workshop, task: Task, event: Event) -> None:
+def note_steps(talk: Talk, task: Task, event: Event) -> None:
     """Count finished steps and name the one that started last."""
     if isinstance(event, StepDone):
-        shop.talk.advance(task, 1)
+        talk.advance(task, 1)
     elif isinstance(event, StepStarted):
-        shop.talk.advance(task, 0, event.step[:72])
+        talk.advance(task, 0, event.step[:72])
 
 
-def log_path(shop: Workshop, step: Step) -> Path:
+def log_path(store: Store, step: Step) -> Path:
     """Where a step's full log goes: the last one of each key is kept."""
-    return shop.store.root / "logs" / f"{step.name}-{step.key[:12]}.log"
+    return store.root / "logs" / f"{step.name}-{step.key[:12]}.log"

@@ -8,6 +8,7 @@ from gb10.build.built import engine_room, is_built
 from gb10.build.estimate import Needs, needs
 from gb10.engine.connection import Engine
 from gb10.engine.reach import look
+from gb10.host.store import Store
 from gb10.plan.values import PLACES, Plan, Step
 from gb10.proof.scans import known
 from gb10.workshop import Workshop
@@ -29,23 +30,23 @@ def survey(shop: Workshop, plan: Plan, rebuild: Collection[str] = ()) -> Survey:
     """Look around before any work; ``rebuild`` names steps that are made again. Raises EngineError."""
     running = look(shop.env, shop.store)
     engine = replace(running, builder=shop.builder) if running else None
-    there = _presence(shop, plan, rebuild, engine)
+    there = _presence(shop.store, plan, rebuild, engine)
     return Survey(engine=engine, there=there, needs=needs(shop, plan, there, engine))
 
 
-def _presence(shop: Workshop, plan: Plan, rebuild: Collection[str], engine: Engine | None) -> Mapping[str, bool]:
+def _presence(store: Store, plan: Plan, rebuild: Collection[str], engine: Engine | None) -> Mapping[str, bool]:
     """Step name -> whether its result is already there; what is rebuilt, or stands on it, is not."""
-    image = engine is not None and bool(plan.of_kind("image")) and known(shop, engine, plan) is not None
+    image = engine is not None and bool(plan.of_kind("image")) and known(store, engine, plan) is not None
     room = engine_room(engine) if engine else None
     there: dict[str, bool] = {}
     for step in plan.steps:
         stands = all(there[need] for need in step.needs) or step.kind in STORED
         again = step.name in rebuild or (step.kind == "graft" and any(need in rebuild for need in step.needs))
-        there[step.name] = not again and stands and (image or _stored(shop, step, room))
+        there[step.name] = not again and stands and (image or _stored(store, step, room))
     return there
 
 
-def _stored(shop: Workshop, step: Step, room: str | None) -> bool:
+def _stored(store: Store, step: Step, room: str | None) -> bool:
     if step.kind in STORED:
-        return shop.store.entry(PLACES[step.kind], step.key).exists()
-    return step.kind in ("tools", "layer", "mod") and is_built(shop, room, step)
+        return store.entry(PLACES[step.kind], step.key).exists()
+    return step.kind in ("tools", "layer", "mod") and is_built(store, room, step)

@@ -13,7 +13,9 @@ from gb10.build.shared_cache import shared_cache
 from gb10.engine.connection import Engine
 from gb10.errors import BuildError, UsageError
 from gb10.host.data_root import is_installed
-from gb10.host.store import file_sha256, is_sealed, seal
+from gb10.host.host import Host
+from gb10.host.store import Store, file_sha256, is_sealed, seal
+from gb10.host.talk import Talk
 from gb10.plan.compiles import compile_files
 from gb10.plan.inputs import wheel_inputs
 from gb10.plan.render import wheel_dockerfile
@@ -51,14 +53,14 @@ def build_wheel(shop: Workshop, engine: Callable[[], Engine], plan: Plan, step: 
         shop, step, lambda work: _compile(shop, engine(), plan, step, work, rebuild=rebuild), rebuild=rebuild
     )
     if wheel.hit:  # a compile has said it
-        say_left_out(shop, wheel.path)
+        say_left_out(shop.talk, wheel.path)
     return wheel
 
 
-def say_left_out(shop: Workshop, wheel: Path) -> None:
+def say_left_out(talk: Talk, wheel: Path) -> None:
     """Tell what a wheel was asked for and does not hold, as the stage that compiled it told it."""
     for name, why in read_manifest(wheel).left_out.items():
-        shop.talk.say(f"{LEFT_OUT}{name}: {why}")
+        talk.say(f"{LEFT_OUT}{name}: {why}")
 
 
 def installable(plan: Plan, built: Iterable[Wheel]) -> tuple[Wheel, ...]:
@@ -66,30 +68,30 @@ def installable(plan: Plan, built: Iterable[Wheel]) -> tuple[Wheel, ...]:
     return tuple(wheel for wheel in built if plan.recipe.wheels[wheel.name].method != "source")
 
 
-def kept_wheel(shop: Workshop, step: Step, make: Callable[[Path], None], *, rebuild: bool = False) -> Wheel:
+def kept_wheel(host: Host, step: Step, make: Callable[[Path], None], *, rebuild: bool = False) -> Wheel:
     """The wheel of a step from the store, else made now; ``make`` fills and seals a fresh entry. One run at a time."""
-    final = shop.store.entry("wheels", step.key)
-    with shop.store.locked(f"wheel-{step.key}", shop.talk.waiting_for(step.name)):
-        path = None if rebuild else stored_wheel(shop, step)
+    final = host.store.entry("wheels", step.key)
+    with host.store.locked(f"wheel-{step.key}", host.talk.waiting_for(step.name)):
+        path = None if rebuild else stored_wheel(host, step)
         if path:
-            shop.talk.hit(step.name)
+            host.talk.hit(step.name)
         else:
-            shop.store.replace(final, make)
+            host.store.replace(final, make)
         found = path or wheel_file(final)
         return Wheel(name=step.name, key=step.key, path=found, sha256=file_sha256(found), hit=path is not None)
 
 
-def stored_wheel(shop: Workshop, step: Step) -> Path | None:
+def stored_wheel(host: Host, step: Step) -> Path | None:
     """The store's wheel of a step if it is whole; a damaged one is told, and compiled again."""
-    found = sealed_wheel(shop, step.key)
-    if found is None and shop.store.entry("wheels", step.key).exists():
-        shop.talk.say(f"{step.name} is damaged in the store: making it again")
+    found = sealed_wheel(host.store, step.key)
+    if found is None and host.store.entry("wheels", step.key).exists():
+        host.talk.say(f"{step.name} is damaged in the store: making it again")
     return found
 
 
-def sealed_wheel(shop: Workshop, key: str) -> Path | None:
+def sealed_wheel(store: Store, key: str) -> Path | None:
     """The store's wheel of a key, if it is there and whole."""
-    found = sorted(shop.store.entry("wheels", key).glob("*.whl"))
+    found = sorted(store.entry("wheels", key).glob("*.whl"))
     return found[0] if len(found) == 1 and is_sealed(found[0]) else None
 
 
@@ -141,7 +143,7 @@ def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
         step,
         shop.catalog.templates,
         jobs=asked_jobs(shop, plan, step),
-        shared=shared_cache(shop, inputs) is not None,
+        shared=shared_cache(shop.env, inputs) is not None,
         by_hand=inputs.by_hand,
     )
     return {

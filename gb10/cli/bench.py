@@ -79,6 +79,6 @@ def gemm(
     if as_json:
         print_json(document(plan, program, measured))
     else:
-        print_measured(shop, program, measured)
+        print_measured(shop.env, program, measured)
     with reported(as_json):
         judge(measured, program, require_gpu=require_gpu)

@@ -1,20 +1,21 @@
 """How a benchmark is shown: a table beside what others published, or one document."""
 
+from collections.abc import Mapping
+
 from rich.table import Table
 
 from gb10.bench.measure import Measured
 from gb10.bench.program_build import BuiltProgram, Line
 from gb10.host.talk import terminal
 from gb10.plan.values import Plan
-from gb10.workshop import Workshop
 
 SOURCE = "https://forums.developer.nvidia.com/t/359960"
 """Whose figures `published` are: kernels tuned by hand on a GB10, as their author reports them."""
 
 
-def print_measured(shop: Workshop, program: BuiltProgram, measured: Measured) -> None:
+def print_measured(env: Mapping[str, str], program: BuiltProgram, measured: Measured) -> None:
     """The checks in a line, then the times, or why there are none and where the program lies."""
-    console = terminal(shop.env, stderr=False)
+    console = terminal(env, stderr=False)
     console.print(sizes_table(measured))
     right = len(measured.checks) - len(measured.wrong)
     print(f"{right} of {len(measured.checks)} checks passed")

@@ -16,10 +16,11 @@ from gb10.engine.build_cache import build_cache, prune
 from gb10.engine.connection import Engine
 from gb10.engine.embedded.daemon import status as embedded_status
 from gb10.errors import UsageError, VerifyError
+from gb10.host.host import Host
 from gb10.host.keep import IN_USE, LOOSE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
+from gb10.host.store import Store
 from gb10.host.talk import terminal
 from gb10.request.needed import reasons
-from gb10.workshop import Workshop
 
 app = verb_app(
     """The store: show what it keeps, make room, share wheels. Everything in it can be made or downloaded again.
@@ -55,7 +56,7 @@ def ls(
     ./build.py cache ls --all
     """
     shop = workshop(verbose, quiet)
-    found, engine = entries(shop.store, reasons(shop)), _embedded(shop)
+    found, engine = entries(shop.store, reasons(shop)), _embedded(shop.store)
     if as_json:
         print_json(
             {
@@ -109,7 +110,7 @@ def gc(
         raise UsageError("cache gc needs --keep or --older-than", hint="./build.py cache gc --keep 50GB")
     room, age = _number(keep, SIZES, "--keep"), _number(older_than, AGES, "--older-than")
     shop = workshop(verbose, quiet)
-    found, engine = entries(shop.store, reasons(shop)), _embedded(shop)
+    found, engine = entries(shop.store, reasons(shop)), _embedded(shop.store)
     check_clock(shop.store, found, time.time())
     own, cache = sum(entry.size for entry in found), build_cache(engine) if engine else 0
     chosen = choose(found, own + cache, keep=room, age=age, now=time.time())
@@ -196,16 +197,16 @@ def document(entry: Entry) -> dict[str, object]:
     }
 
 
-def _dropped(shop: Workshop, entry: Entry) -> bool:
-    if drop(shop.store, entry, idle):
+def _dropped(host: Host, entry: Entry) -> bool:
+    if drop(host.store, entry, idle):
         return True
-    shop.talk.say(f"{entry.room}/{entry.key[:12]} stays: another run uses it")
+    host.talk.say(f"{entry.room}/{entry.key[:12]} stays: another run uses it")
     return False
 
 
-def _embedded(shop: Workshop) -> Engine | None:
+def _embedded(store: Store) -> Engine | None:
     """The embedded engine while it runs."""
-    return embedded_status(shop.store).engine
+    return embedded_status(store).engine
 
 
 def _prune(engine: Engine, keep: int | None, age: float | None, entries_left: int) -> int:

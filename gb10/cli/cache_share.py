@@ -11,6 +11,7 @@ from gb10.cli.asking import asks_for, of_wheels
 from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, workshop
 from gb10.errors import UsageError
 from gb10.host.config import variable
+from gb10.host.talk import Talk
 from gb10.request.planning import Request, make_plan
 from gb10.ship.sharing import Exchange, compiled_wheels
 from gb10.ship.sharing import pull as take
@@ -50,8 +51,13 @@ def push(
     signed the present listing, must be in the file wheel-cache-signers (allowed_signers in man ssh-keygen).
     """
     shop = workshop(verbose, quiet)
-    cache, signing = named_cache(shop.env, repo), _signing(shop, key)
-    _print(shop, share(shop, cache, compiled_wheels(shop) if every else _named(shop, asked), signing), "push", as_json)
+    cache, signing = named_cache(shop.env, repo), _signing(shop.env, key)
+    _print(
+        shop.talk,
+        share(shop, cache, compiled_wheels(shop.store) if every else _named(shop, asked), signing),
+        "push",
+        as_json,
+    )
 
 
 @asks_for(of_wheels)
@@ -75,7 +81,7 @@ def pull(
     """
     shop = workshop(verbose, quiet)
     cache = named_cache(shop.env, repo)
-    _print(shop, take(shop, cache, None if every else _named(shop, asked)), "pull", as_json)
+    _print(shop.talk, take(shop, cache, None if every else _named(shop, asked)), "pull", as_json)
 
 
 def _named(shop: Workshop, asked: Request) -> Mapping[str, str]:
@@ -83,14 +89,14 @@ def _named(shop: Workshop, asked: Request) -> Mapping[str, str]:
     return {step.key: step.name for step in make_plan(shop, asked).of_kind("wheel")}
 
 
-def _signing(shop: Workshop, key: Path | None) -> Path:
-    found = key or shop.env.get(variable("wheel-cache-key"))
+def _signing(env: Mapping[str, str], key: Path | None) -> Path:
+    found = key or env.get(variable("wheel-cache-key"))
     if not found:
         raise UsageError("cache push needs a key to sign with", hint="--key ~/.ssh/id_ed25519, or set wheel-cache-key")
     return Path(found)
 
 
-def _print(shop: Workshop, done: Exchange, verb: str, as_json: bool) -> None:
+def _print(talk: Talk, done: Exchange, verb: str, as_json: bool) -> None:
     """The wheels on stdout, the number that travelled on stderr."""
     if as_json:
         print_json({"schema": f"gb10/cache-{verb}/v1", **asdict(done)})
@@ -98,7 +104,7 @@ def _print(shop: Workshop, done: Exchange, verb: str, as_json: bool) -> None:
     moved = [wheel for wheel in done.wheels if wheel.moved]
     way = "uploaded" if verb == "push" else "downloaded"
     size = sum(wheel.size for wheel in moved) / 1e6
-    shop.talk.say(
+    talk.say(
         f"{done.repo}: {len(moved)} of {len(done.wheels)} wheels {way} ({size:,.1f} MB), "
         f"the others were already there; commit {done.commit[:12]}"
     )

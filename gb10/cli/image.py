@@ -82,7 +82,7 @@ def image(
     plan = make_plan(shop, asked)
     names = names_in(push or (), plan.tags[-1], plan.tags)
     again = selected(plan, rebuild or ())
-    require_torch(shop, plan)
+    require_torch(shop.talk, plan)
     if dry_run:
         found = survey(shop, plan, again)
         try_patches(shop, plan)
@@ -93,8 +93,8 @@ def image(
     if context:
         leave_context(shop, plan, ready_engine(shop), context)
     if receipt and receipt == own_receipt(sys.argv[1:]):
-        keep_receipt(shop, receipt, verified)
-    print_image(shop, verified, publish(shop, plan.tags[-1], names, zstd) if names else (), as_json=as_json)
+        keep_receipt(shop.talk, receipt, verified)
+    print_image(shop.talk, verified, publish(shop, plan.tags[-1], names, zstd) if names else (), as_json=as_json)
 
 
 def _prepare(shop: Workshop, plan: Plan, again: Collection[str]) -> None:

@@ -14,8 +14,8 @@ from gb10.lock.lockfile import load_recipe
 from gb10.mods.declaration import RECORD, ModRecord, unfit
 from gb10.mods.lint import remarks_of
 from gb10.mods.lookup import FoundMod, find_mod, load_mod, mod_names
+from gb10.plan.catalog import Catalog
 from gb10.plan.options import short_label
-from gb10.workshop import Workshop
 
 app = verb_app(
     """Mods: a directory or zip with a run.sh that changes an installed engine. `image --mod` applies them in a build.
@@ -49,11 +49,11 @@ def list_mods(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet:
     ./build.py mods list --json
     """
     shop = workshop(verbose, quiet)
-    found = [find_mod(_root(shop), name) for name in mod_names(_root(shop))]
+    found = [find_mod(_root(shop.catalog), name) for name in mod_names(_root(shop.catalog))]
     if not found:
-        raise EmptySelectionError("this checkout has no mods", where=str(_root(shop)))
+        raise EmptySelectionError("this checkout has no mods", where=str(_root(shop.catalog)))
     if as_json:
-        print_json({"schema": "gb10/mods/v1", "mods": [document(shop, mod) for mod in found]})
+        print_json({"schema": "gb10/mods/v1", "mods": [document(shop.catalog, mod) for mod in found]})
         return
     table = Table(box=None, pad_edge=False)
     for name in ("mod", "sha256", "here", "what"):
@@ -61,7 +61,7 @@ def list_mods(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet:
     for mod in found:
         here = [
             f"{engine}: {'fits' if reason == FITS else reason.partition(':')[0]}"
-            for engine, reason in fit(shop, mod.record).items()
+            for engine, reason in fit(shop.catalog, mod.record).items()
         ]
         table.add_row(mod.name, mod.digest[:12], "\n".join(here), mod.record.what if mod.record else "")
     terminal(shop.env, stderr=False).print(table)
@@ -82,11 +82,11 @@ def show(
     ./build.py mods show ~/my-mod --json
     """
     shop = workshop(verbose, quiet)
-    found = find_mod(_root(shop), mod)
+    found = find_mod(_root(shop.catalog), mod)
     if as_json:
-        print_json({"schema": "gb10/mod/v1", **document(shop, found)})
+        print_json({"schema": "gb10/mod/v1", **document(shop.catalog, found)})
         return
-    for line in lines(shop, found):
+    for line in lines(shop.catalog, found):
         print(line)
 
 
@@ -106,21 +106,21 @@ def check(
     """
     shop = workshop(verbose, quiet)
     # A bare name is one of the checkout's mods, or a directory of that name here.
-    here = mod not in mod_names(_root(shop)) and Path(mod).exists()
-    found = load_mod(Path(mod)) if here else find_mod(_root(shop), mod)
+    here = mod not in mod_names(_root(shop.catalog)) and Path(mod).exists()
+    found = load_mod(Path(mod)) if here else find_mod(_root(shop.catalog), mod)
     if as_json:
-        print_json({"schema": "gb10/mod/v1", **document(shop, found), "remarks": remarks_of(found.files)})
+        print_json({"schema": "gb10/mod/v1", **document(shop.catalog, found), "remarks": remarks_of(found.files)})
         return
     for remark in remarks_of(found.files):
         shop.talk.say(f"remark: {remark}")
     if found.network:
         print(f"network: it asks for the network ({RECORD}: network: true); a mod outside mods/ needs --mod-network")
-    for engine, reason in fit(shop, found.record).items():
+    for engine, reason in fit(shop.catalog, found.record).items():
         print(f"{engine}: {reason}")
     print(f"{short_label(found.name, found.digest)} keeps the contract")
 
 
-def document(shop: Workshop, mod: FoundMod) -> dict[str, object]:
+def document(catalog: Catalog, mod: FoundMod) -> dict[str, object]:
     """A mod as data."""
     record = mod.record.model_dump(mode="json", by_alias=True) if mod.record else None
     return {
@@ -129,27 +129,27 @@ def document(shop: Workshop, mod: FoundMod) -> dict[str, object]:
         "path": str(mod.path),
         "network": mod.network,
         "record": record,
-        "fit": fit(shop, mod.record),
+        "fit": fit(catalog, mod.record),
         "files": sorted(mod.files),
     }
 
 
-def lines(shop: Workshop, mod: FoundMod) -> list[str]:
+def lines(catalog: Catalog, mod: FoundMod) -> list[str]:
     """A mod for a person."""
     fields = {"mod": mod.name, "sha256": mod.digest}
     if mod.record:
         record = mod.record.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         fields |= {name: _text(value) for name, value in record.items()}
-    fields |= {f"on {engine}": reason for engine, reason in fit(shop, mod.record).items()}
+    fields |= {f"on {engine}": reason for engine, reason in fit(catalog, mod.record).items()}
     files = [name for name, file in mod.files.items() if file.kind != "folder"]
     return [*(f"{name:12} {value}" for name, value in fields.items()), *(f"{'':12} {name}" for name in files)]
 
 
-def fit(shop: Workshop, record: ModRecord | None) -> dict[str, str]:
+def fit(catalog: Catalog, record: ModRecord | None) -> dict[str, str]:
     """By recipe (``vllm 0.33.0``): that a mod fits, or why it does not; empty for a mod without a mod.yaml."""
     if record is None:
         return {}
-    recipes = [load_recipe(shop.catalog.recipe(engine)) for engine in shop.catalog.engines()]
+    recipes = [load_recipe(catalog.recipe(engine)) for engine in catalog.engines()]
     return {
         f"{recipe.engine} {recipe.version}": unfit(record, recipe.engine, recipe.version) or FITS for recipe in recipes
     }
@@ -161,5 +161,5 @@ def _text(value: object) -> str:
     return " ".join(str(value).split())
 
 
-def _root(shop: Workshop) -> Path:
-    return shop.catalog.root / "mods"
+def _root(catalog: Catalog) -> Path:
+    return catalog.root / "mods"

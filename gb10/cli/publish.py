@@ -52,4 +52,4 @@ def publish(
     if as_json:
         print_json({"schema": "gb10/publish/v1", "published": [asdict(one) for one in done]})
         return
-    print_published(shop, done)
+    print_published(shop.talk, done)

@@ -12,7 +12,7 @@ from gb10.build.survey import Survey
 from gb10.build.wheel_build import Wheel
 from gb10.cli.common import print_json
 from gb10.engine.receipt import Receipt, write_receipt
-from gb10.host.talk import terminal
+from gb10.host.talk import Talk, terminal
 from gb10.plan.dag import torch_problem
 from gb10.plan.values import Plan, Step
 from gb10.proof.report import render_summary
@@ -73,7 +73,7 @@ def _about(step: Step) -> str:
     return f"{count}: {names}{', …' if len(step.files) > NAMES else ''}"
 
 
-def image_document(shop: Workshop, verified: Verified) -> dict[str, object]:
+def image_document(talk: Talk, verified: Verified) -> dict[str, object]:
     """The result of ``image`` as data."""
     return {
         "schema": "gb10/image/v1",
@@ -83,30 +83,28 @@ def image_document(shop: Workshop, verified: Verified) -> dict[str, object]:
         "layers": verified.layers,
         "hit": verified.hit,
         "gpu_code": {str(fit): count for fit, count in verified.verdict.counts.items()},
-        "timings": [asdict(timing) for timing in shop.talk.timings],
+        "timings": [asdict(timing) for timing in talk.timings],
     }
 
 
-def print_image(shop: Workshop, verified: Verified, published: Sequence[Published], *, as_json: bool) -> None:
+def print_image(talk: Talk, verified: Verified, published: Sequence[Published], *, as_json: bool) -> None:
     """Phases and summary on stderr, the digest and what was published on stdout."""
     if as_json:
         pushed = {"published": [asdict(one) for one in published]} if published else {}
-        print_json(image_document(shop, verified) | pushed)
+        print_json(image_document(talk, verified) | pushed)
         return
-    for timing in shop.talk.timings:
-        shop.talk.say(f"  {timing.name:28} {'hit' if timing.hit else f'{timing.seconds:.1f} s'}")
+    for timing in talk.timings:
+        talk.say(f"  {timing.name:28} {'hit' if timing.hit else f'{timing.seconds:.1f} s'}")
     for line in summary(verified):
-        shop.talk.say(line)
+        talk.say(line)
     print(verified.digest)
-    print_published(shop, published)
+    print_published(talk, published)
 
 
-def print_published(shop: Workshop, published: Sequence[Published]) -> None:
+def print_published(talk: Talk, published: Sequence[Published]) -> None:
     """Layers and bytes on stderr, each reference with its manifest's digest on stdout."""
     for one in published:
-        shop.talk.say(
-            f"{one.reference}: {one.moved} layers pushed ({one.bytes / 1e6:,.1f} MB), {one.there} already there"
-        )
+        talk.say(f"{one.reference}: {one.moved} layers pushed ({one.bytes / 1e6:,.1f} MB), {one.there} already there")
         print(f"{one.reference}@{one.digest}")
 
 
@@ -117,10 +115,10 @@ def summary(verified: Verified) -> list[str]:
     return [*str(render_summary(verified.verdict)).splitlines(), size, *(f"  {tag}" for tag in verified.tags)]
 
 
-def keep_receipt(shop: Workshop, path: Path, verified: Verified) -> None:
+def keep_receipt(talk: Talk, path: Path, verified: Verified) -> None:
     """Keep the answer that the same command will give while nothing changes."""
     same = replace(verified, hit=True)
-    document = {**image_document(shop, same), "timings": []}
+    document = {**image_document(talk, same), "timings": []}
     receipt = Receipt(
         host=same.host,
         id=same.id,

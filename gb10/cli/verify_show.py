@@ -3,17 +3,17 @@
 import sys
 from collections.abc import Collection
 
+from gb10.host.host import Host
 from gb10.host.talk import NORMAL, terminal
 from gb10.proof.fit import Fit, Verdict
 from gb10.proof.report import render_rows, render_summary, render_table
-from gb10.workshop import Workshop
 
 
-def print_verdict(shop: Workshop, verdict: Verdict, shown: Collection[Fit]) -> None:
+def print_verdict(host: Host, verdict: Verdict, shown: Collection[Fit]) -> None:
     """The binaries of these fits, then the counts of all."""
-    if shop.talk.verbosity < NORMAL:
+    if host.talk.verbosity < NORMAL:
         print(render_summary(verdict))
     elif sys.stdout.isatty():
-        terminal(shop.env, stderr=False).print(render_table(verdict, shown))
+        terminal(host.env, stderr=False).print(render_table(verdict, shown))
     else:
         print("\n".join((*render_rows(verdict, shown), str(render_summary(verdict)))))

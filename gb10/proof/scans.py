@@ -9,6 +9,7 @@ from gb10.engine.connection import Engine
 from gb10.engine.images import find_image
 from gb10.errors import VerifyError
 from gb10.host.digest import digest
+from gb10.host.store import Store
 from gb10.inside.scan import Scan
 from gb10.plan.render import scanned
 from gb10.plan.steps import SCANNER
@@ -35,19 +36,19 @@ class Record:
     layers: tuple[str, ...]
 
 
-def proof_path(shop: Workshop, plan: Plan) -> Path:
+def proof_path(store: Store, plan: Plan) -> Path:
     """The folder with the scans of a plan's image."""
-    return shop.store.entry("proofs", plan.step("proof").key)
+    return store.entry("proofs", plan.step("proof").key)
 
 
-def read_record(shop: Workshop, plan: Plan) -> Record | None:
+def read_record(store: Store, plan: Plan) -> Record | None:
     """The image that a plan's proof is of, or None when there is no complete proof."""
-    return _record(proof_path(shop, plan) / IMAGE)
+    return _record(proof_path(store, plan) / IMAGE)
 
 
-def proven(shop: Workshop, image_id: str) -> Record | None:
+def proven(store: Store, image_id: str) -> Record | None:
     """The record of an image, of any plan, or None when no proof in the store is of it."""
-    records = map(_record, (shop.store.root / "proofs").glob(f"*/{IMAGE}"))
+    records = map(_record, (store.root / "proofs").glob(f"*/{IMAGE}"))
     return next((record for record in records if record and record.id == image_id), None)
 
 
@@ -64,23 +65,23 @@ def write_record_in(folder: Path, record: Record) -> None:
     (folder / IMAGE).write_text(json.dumps(asdict(record)) + "\n", encoding="utf-8")
 
 
-def forget_record(shop: Workshop, plan: Plan) -> None:
+def forget_record(store: Store, plan: Plan) -> None:
     """The plan has no verified image until one is built."""
-    (proof_path(shop, plan) / IMAGE).unlink(missing_ok=True)
+    (proof_path(store, plan) / IMAGE).unlink(missing_ok=True)
 
 
-def known(shop: Workshop, engine: Engine, plan: Plan) -> Record | None:
+def known(store: Store, engine: Engine, plan: Plan) -> Record | None:
     """The record of the plan's verified image, if the engine still has exactly that one, and the store its wheels."""
-    wheels = all(shop.store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel"))
-    record = read_record(shop, plan) if wheels and _has_scans(shop, plan) else None
+    wheels = all(store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel"))
+    record = read_record(store, plan) if wheels and _has_scans(store, plan) else None
     image = find_image(engine, plan.tags[-1]) if record else None
     return record if record and image and (image.id, image.diff_ids) == (record.id, record.layers) else None
 
 
-def _has_scans(shop: Workshop, plan: Plan) -> bool:
+def _has_scans(store: Store, plan: Plan) -> bool:
     """Whether every scan of a plan's proof can be read: a crash may leave an empty file."""
     try:
-        read_layers(proof_path(shop, plan), plan)
+        read_layers(proof_path(store, plan), plan)
     except (OSError, UnicodeDecodeError, VerifyError):
         return False
     return True
@@ -120,7 +121,7 @@ def remember_layers(shop: Workshop, plan: Plan, diff_ids: Sequence[str]) -> None
     The layers beyond the scanned stages are the plan's record and WORKDIR's, which hold no ELF.
     """
     names = scanned(plan)
-    texts = [(proof_path(shop, plan) / f"{name}.json").read_text(encoding="utf-8") for name in names]
+    texts = [(proof_path(shop.store, plan) / f"{name}.json").read_text(encoding="utf-8") for name in names]
     texts += [Scan(root="no binary", binaries=()).to_json()] * (len(diff_ids) - len(names))
     for text, diff_id in zip(texts, diff_ids, strict=True):
         shop.store.write_text(_kept(shop, diff_id), text)

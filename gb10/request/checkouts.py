@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from gb10.errors import UsageError
-from gb10.host.store import note_use
+from gb10.host.host import Host
+from gb10.host.store import Store, note_use
 from gb10.patches.compare import Both, compare, diff_text
 from gb10.patches.diff import check_size
 from gb10.patches.release_files import load_releases, open_stored
@@ -74,8 +75,8 @@ def _given(named: Sequence[str]) -> dict[str, Path]:
     return given
 
 
-def _own(shop: Workshop, recipe: Recipe, released: Released, given: Mapping[str, Path]) -> OwnSource:
-    checkout = open_worktree(given[released.source], shop.env)
+def _own(host: Host, recipe: Recipe, released: Released, given: Mapping[str, Path]) -> OwnSource:
+    checkout = open_worktree(given[released.source], host.env)
     check_said(released, checkout)
     found = compare(
         released.source,
@@ -84,14 +85,14 @@ def _own(shop: Workshop, recipe: Recipe, released: Released, given: Mapping[str,
         checkout.files,
         bundled=(*released.bundled, *checkout.modules),
     )
-    found = replace(found, gone=tuple(sorted({*found.gone} - ignored(checkout, shop.env, found.gone))))
+    found = replace(found, gone=tuple(sorted({*found.gone} - ignored(checkout, host.env, found.gone))))
     check_difference(recipe, released, checkout, found, given)
     for line in told(released, checkout, found):
-        shop.talk.say(line)
+        host.talk.say(line)
     parts = ((INSTALLED, found.installed), (COMPILED, found.compiled))
     return OwnSource(
         source=released.source,
-        diffs=tuple(_kept(shop, name, changed) for name, changed in parts if changed),
+        diffs=tuple(_kept(host.store, name, changed) for name, changed in parts if changed),
         taken=Taken(path=str(checkout.root), commit=checkout.commit, dirty=checkout.dirty),
     )
 
@@ -109,7 +110,7 @@ def _released(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, 
     wheels = artifacts(recipe, (wheel for wheel in lock.wheels.image[target] if wheel.name == place.project))
     file = source_archive(named, recipe, lock) if named else wheels[0]
     fetch_locked(shop, [file])
-    tree = open_stored(shop.store, store_paths(shop, [file])[0], file)
+    tree = open_stored(shop.store, store_paths(shop.store, [file])[0], file)
     others = ((name, known.bundled(file.sha256)) for name, known in releases.sources.items() if name != source)
     bundled = {found[1]: name for name, found in others if found and not place.folder}
     tree = Below(tree, place.folder) if place.folder else tree
@@ -118,17 +119,17 @@ def _released(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, 
     return Released(source=source, place=place, tree=tree, bundled=bundled, told=told, required=required)
 
 
-def _kept(shop: Workshop, name: str, changed: Mapping[str, Both]) -> Path:
+def _kept(store: Store, name: str, changed: Mapping[str, Both]) -> Path:
     """The diff in the store, by its content; raises PatchError for one that no person reads."""
     text = diff_text(changed)
     check_size(len(text), name)
-    entry = shop.store.entry(ROOM, hashlib.sha256(text).hexdigest())
+    entry = store.entry(ROOM, hashlib.sha256(text).hexdigest())
 
     def write(work: Path) -> None:
         (work / name).write_bytes(text)
 
-    with shop.store.locked(f"checkout-{entry.name}"):
+    with store.locked(f"checkout-{entry.name}"):
         if not entry.exists():
-            shop.store.replace(entry, write)
+            store.replace(entry, write)
         note_use(entry / name)
     return entry / name

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from gb10.errors import FetchError, UsageError
+from gb10.host.host import Host
 from gb10.plan.values import Toolkit
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.kernel_sets import entries, merged
 from gb10.recipe.model_kernels import model_set, set_name
-from gb10.workshop import Workshop
 
 CONFIG: Final = "config.json"
 LARGEST: Final = 4 << 20  # bytes of a config
@@ -26,7 +26,7 @@ def with_set(recipe: Recipe, kernels: str) -> Recipe:
     return recipe.model_copy(update={"wheels": {**recipe.wheels, name: wheel}})
 
 
-def with_model(shop: Workshop, recipe: Recipe, toolkit: Toolkit, model: str) -> tuple[Recipe, Toolkit]:
+def with_model(host: Host, recipe: Recipe, toolkit: Toolkit, model: str) -> tuple[Recipe, Toolkit]:
     """The recipe with a model's kernel set, and the toolkit with that set. Prints the chosen modules.
 
     Raises UsageError, FetchError.
@@ -34,8 +34,8 @@ def with_model(shop: Workshop, recipe: Recipe, toolkit: Toolkit, model: str) -> 
     short = Path(model).resolve().name.removesuffix(".json") if Path(model).exists() else model.partition("@")[0]
     source = recipe.wheels[_wheel(recipe)].source
     name, releases = f"{source}-{set_name(short)}", toolkit.kernel_sets[f"{source}-core"]["flashinfer"]
-    own = model_set(read_config(shop, model), short, releases)
-    shop.talk.say(f"kernels for {short}: core, {', '.join(entry['name'] for entry in entries(own))}")
+    own = model_set(read_config(host, model), short, releases)
+    host.talk.say(f"kernels for {short}: core, {', '.join(entry['name'] for entry in entries(own))}")
     sets = {**toolkit.kernel_sets, name: merged(name, {**toolkit.kernel_sets, name: own})}
     return with_set(recipe, set_name(short)), replace(toolkit, kernel_sets=sets)
 
@@ -51,9 +51,9 @@ def _wheel(recipe: Recipe) -> str:
     return name
 
 
-def read_config(shop: Workshop, model: str) -> Mapping[str, Any]:
+def read_config(host: Host, model: str) -> Mapping[str, Any]:
     """A model's config.json, with its quantization if that is in a file of its own. Raises UsageError, FetchError."""
-    texts = _of_folder(Path(model)) if Path(model).exists() else _of_hub(shop, model)
+    texts = _of_folder(Path(model)) if Path(model).exists() else _of_hub(host, model)
     try:
         config, quantized = (json.loads(text) if text is not None else {} for text in texts)
     except (ValueError, RecursionError) as error:
@@ -83,21 +83,21 @@ def _text(path: Path) -> str:
         raise UsageError(f"{path} is not the config of a model", where=str(error)) from error
 
 
-def _of_hub(shop: Workshop, model: str) -> tuple[str, str | None]:
+def _of_hub(host: Host, model: str) -> tuple[str, str | None]:
     """The two files from the hub as text, at ``NAME@COMMIT`` or at the newest commit, which is printed."""
     from gb10.sources.hub import open_hub  # noqa: PLC0415 - a third of a second, for this alone
 
     name, _, commit = model.partition("@")
     if "/" not in name or name.startswith((".", "/")):
         raise UsageError(f"there is no {model}", hint="name a folder, a config.json, or OWNER/NAME of the hub")
-    hub = open_hub(name, shop.env)
+    hub = open_hub(name, host.env)
     head = commit or hub.head()
-    with shop.store.folder("hub") as work:
+    with host.store.folder("hub") as work:
         config, quantized = (hub.fetch(file, head, work) for file in (CONFIG, QUANTIZED))
         if config is None:
             raise FetchError(
                 f"{name} has no {CONFIG}", where=f"at {head}", hint="name another model, or a local folder"
             )
         if not commit:
-            shop.talk.say(f"{CONFIG} of {name}@{head}: use this name to get the same kernels again")
+            host.talk.say(f"{CONFIG} of {name}@{head}: use this name to get the same kernels again")
         return _text(config), _text(quantized) if quantized else None

@@ -11,7 +11,7 @@ from gb10.lock.lockfile import check_lock, load_lock, load_recipe, lock_path
 from gb10.mods.declaration import RECORD, require_fit
 from gb10.mods.lookup import FoundMod, find_mod
 from gb10.patches.selection import plan_patches
-from gb10.plan.catalog import tree_digest
+from gb10.plan.catalog import Catalog, tree_digest
 from gb10.plan.dag import plan_image
 from gb10.plan.options import Mod, Options, Overlay
 from gb10.plan.values import Plan, Toolkit
@@ -68,7 +68,7 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
         platform=request.platform or arch.platform,
         build=build_architecture(),
         overlay=_overlay(request.overlay),
-        mods=_mods(shop, request, recipe),
+        mods=_mods(shop.catalog, request, recipe),
         targets=request.targets,
         refs=tuple(request.refs),
         kernels=request.kernels or request.model,
@@ -110,11 +110,11 @@ def with_targets(recipe: Recipe, targets: tuple[str, ...]) -> Recipe:
     return recipe.model_copy(update={"wheels": {**recipe.wheels, name: wheel}})
 
 
-def _mods(shop: Workshop, request: Request, recipe: Recipe) -> tuple[Mod, ...]:
+def _mods(catalog: Catalog, request: Request, recipe: Recipe) -> tuple[Mod, ...]:
     """The mods of a request, in order. Raises UsageError for a mod that is invalid, for another release or foreign
     and without consent to its network.
     """
-    root = shop.catalog.root / "mods"
+    root = catalog.root / "mods"
     found = [find_mod(root, name) for name in request.mods]
     for index, mod in enumerate(found):
         if mod.name in [other.name for other in found[:index]]:

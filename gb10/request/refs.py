@@ -9,6 +9,7 @@ from packaging.version import InvalidVersion, Version
 
 from gb10.errors import UsageError
 from gb10.host.digest import digest
+from gb10.host.host import Host
 from gb10.host.store import note_use
 from gb10.lock.lockfile import check_lock, input_digest, load_lock, write_lock
 from gb10.lock.relock import main_index, own_index, resolve_lock
@@ -19,7 +20,6 @@ from gb10.recipe.fields import requirement_name
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
 from gb10.sources.index.page import Link
-from gb10.workshop import Workshop
 
 ROOM, FILE = "resolved", "lock.json"
 NEWEST = 5
@@ -73,25 +73,25 @@ def _other(requirement: str, wanted: Mapping[str, str]) -> str:
     return f"{name}=={wanted[name]}" if name in wanted else requirement
 
 
-def lock_refs(shop: Workshop, recipe: Recipe, base: Lock, refs: Mapping[str, str]) -> Lock:
+def lock_refs(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str]) -> Lock:
     """The lock of a recipe with other releases, from the store or resolved now. The recipe's own lock is unchanged.
 
     It keeps versions of ``base`` that still fit, and its date. Raises UsageError when nothing fits, FetchError.
     """
     named = ", ".join(f"{source} {text}" for source, text in refs.items())
-    entry = shop.store.entry(ROOM, digest([input_digest(recipe), base.model_dump(mode="json")]))
-    with shop.store.locked(f"resolved-{entry.name}", shop.talk.waiting_for(named)):
+    entry = host.store.entry(ROOM, digest([input_digest(recipe), base.model_dump(mode="json")]))
+    with host.store.locked(f"resolved-{entry.name}", host.talk.waiting_for(named)):
         there = (entry / FILE).exists()
         if not there:
-            with shop.talk.task(f"resolve {named}"):
-                made = _resolved(shop, recipe, base, refs, named)
-            shop.store.replace(entry, lambda work: _keep(work, made))
+            with host.talk.task(f"resolve {named}"):
+                made = _resolved(host, recipe, base, refs, named)
+            host.store.replace(entry, lambda work: _keep(work, made))
         lock = load_lock(entry / FILE)
         note_use(entry / FILE)
     check_lock(recipe, lock, entry / FILE)
     wheels = len(lock.wheels.image["arm64"])
     how = "locked before" if there else "locked now"
-    shop.talk.say(f"{how}: {named}, {wheels} wheels in the store; the recipe and its lock are unchanged")
+    host.talk.say(f"{how}: {named}, {wheels} wheels in the store; the recipe and its lock are unchanged")
     return lock
 
 
@@ -114,13 +114,13 @@ def require_release(links: Iterable[Link], source: str, text: str) -> None:
     )
 
 
-def _resolved(shop: Workshop, recipe: Recipe, base: Lock, refs: Mapping[str, str], named: str) -> Lock:
-    index = main_index(shop.env)
+def _resolved(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str], named: str) -> Lock:
+    index = main_index(host.env)
     for source, text in refs.items():
         project = project_of(recipe, source)
         require_release(own_index(recipe, project, index).links(project), source, text)
     try:
-        made = resolve_lock(recipe, base, store=shop.store, env=shop.env)
+        made = resolve_lock(recipe, base, store=host.store, env=host.env)
     except UsageError as error:
         if not error.message.startswith(MISFIT):
             raise

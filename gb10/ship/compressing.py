@@ -16,6 +16,7 @@ from gb10.engine.registry.saving import Layout, check_saving_room, save_layout
 from gb10.engine.registry.skopeo import Access, Skopeo, open_skopeo
 from gb10.engine.registry.transfer import Moves
 from gb10.errors import PublishError
+from gb10.host.talk import Talk
 from gb10.ship.retries import REFUSED, not_published, patiently, tells
 from gb10.workshop import Workshop
 
@@ -58,7 +59,7 @@ class Compressor:
             found.append(self.skopeo.manifest(name, access))
 
         with self.shop.talk.task(name) as task:
-            return patiently(self.shop, task, transfer), found[-1]
+            return patiently(self.shop.talk, task, transfer), found[-1]
 
     def _check(self, name: str, pushed: str, text: str) -> None:
         """Raise PublishError unless what the registry has is what was pushed, and is the image."""
@@ -88,7 +89,7 @@ class Compressor:
                 self.shop.talk.detail(f"{name}: {error.message}")  # as a rule none yet; else the push tells it, too
 
         with self.shop.talk.task(f"look for {name}") as task:
-            patiently(self.shop, task, look)
+            patiently(self.shop.talk, task, look)
         right = found and not flaw(found[0], self.config, len(self.image.diff_ids))
         return found[0] if right else None
 
@@ -100,17 +101,19 @@ def compressor(
     """What sends the image; it is saved when it is first to be sent, and that copy of it is gone afterwards."""
     skopeo = open_skopeo(shop.store, shop.env)
     with ExitStack() as cleanup:
-        saved = cache(lambda: _save(shop, engine, image, config, cleanup.enter_context(shop.store.folder("layout"))))
+        saved = cache(
+            lambda: _save(shop.talk, engine, image, config, cleanup.enter_context(shop.store.folder("layout")))
+        )
         yield Compressor(
             shop=shop, engine=engine, image=image, config=config, level=level, skopeo=skopeo, saved=saved
         ).send
 
 
-def _save(shop: Workshop, engine: Engine, image: ImageInfo, config: str, folder: Path) -> Layout:
+def _save(talk: Talk, engine: Engine, image: ImageInfo, config: str, folder: Path) -> Layout:
     check_saving_room(engine, folder, image.size)
-    with shop.talk.task("save the image", image.size) as task:
-        layout = save_layout(engine, image.id, config, folder, partial(shop.talk.advance, task))
-        shop.talk.update(task, task.done, task.done)  # tars are a little larger than what they hold
+    with talk.task("save the image", image.size) as task:
+        layout = save_layout(engine, image.id, config, folder, partial(talk.advance, task))
+        talk.update(task, task.done, task.done)  # tars are a little larger than what they hold
     return layout
 
 

@@ -10,6 +10,7 @@ from gb10.engine.images import find_image, tag_image
 from gb10.engine.reference import check_reference, split_reference
 from gb10.engine.registry.transfer import Moves, push, resolve
 from gb10.errors import PublishError, UsageError
+from gb10.host.talk import Talk
 from gb10.proof.scans import proven
 from gb10.ship.compressing import OTHERS, compressor
 from gb10.ship.retries import not_published, patiently
@@ -43,7 +44,7 @@ def publish(shop: Workshop, reference: str, targets: Sequence[str], zstd: int | 
     image = find_image(engine, reference)
     if image is None:
         raise UsageError(f"the engine has no image {reference}", hint=BUILD)
-    record = proven(shop, image.id)
+    record = proven(shop.store, image.id)
     if record is None:
         raise PublishError(f"{reference} was not proven here, so it is not published", where=image.id, hint=BUILD)
     names = names_in(targets, reference, image.tags)
@@ -51,7 +52,7 @@ def publish(shop: Workshop, reference: str, targets: Sequence[str], zstd: int | 
         with compressor(shop, engine, image, record.config, zstd) as send:
             return tuple(_published(name, record.config, send(name)) for name in names)
     tag_image(engine, reference, names)
-    return tuple(_published(name, record.config, _send(shop, engine, name)) for name in names)
+    return tuple(_published(name, record.config, _send(shop.talk, engine, name)) for name in names)
 
 
 def names_in(targets: Sequence[str], reference: str, tags: Sequence[str]) -> tuple[str, ...]:
@@ -80,10 +81,10 @@ def _names(target: str, own: Sequence[str]) -> list[str]:
     return [check_reference(f"{target}:{tag}") for tag in own]
 
 
-def _send(shop: Workshop, engine: Engine, name: str) -> Moves:
+def _send(talk: Talk, engine: Engine, name: str) -> Moves:
     """The moves of a push by the engine itself, after which the registry holds what was pushed."""
-    with shop.talk.task(name) as task, not_published(name):
-        moves = patiently(shop, task, lambda moves: push(engine, name, moves))
+    with talk.task(name) as task, not_published(name):
+        moves = patiently(talk, task, lambda moves: push(engine, name, moves))
     found = resolve(engine, name)
     if found.digest != moves.digest:
         raise PublishError(

@@ -13,7 +13,8 @@ from gb10.engine.reference import split_digest, split_reference
 from gb10.engine.registry.holding import Holder, holder, layers_in, remote_config
 from gb10.engine.registry.transfer import Moves, Remote, pull, resolve
 from gb10.errors import EngineError, Gb10Error, PublishError
-from gb10.host.talk import Task
+from gb10.host.host import Host
+from gb10.host.talk import Talk, Task
 from gb10.recipe.machine import ARCHITECTURES
 from gb10.ship.retries import FULL, patiently, tells
 from gb10.workshop import Workshop
@@ -111,14 +112,14 @@ def _resolved(shop: Workshop, nodes: Sequence[str], reference: str, platform: st
         return _wanted(shop, last, reference, platform)
 
 
-def _wanted(shop: Workshop, first: Engine, reference: str, platform: str | None) -> Wanted:
+def _wanted(host: Host, first: Engine, reference: str, platform: str | None) -> Wanted:
     repository, digest = split_digest(reference)
     if not digest:
         repository, tag = split_reference(reference)
         reference = f"{repository}:{tag}"
     remote = resolve(first, reference)
     if not remote.platforms:
-        config = remote_config(shop.store, shop.env, f"{repository}@{remote.digest}")
+        config = remote_config(host.store, host.env, f"{repository}@{remote.digest}")
         remote = replace(remote, platforms=(f"{config['os']}/{config['architecture']}",))
     return Wanted(
         name=f"{repository}@{remote.digest}", reference=reference, tagged=not digest, remote=remote, platform=platform
@@ -156,15 +157,15 @@ def _pull_one(shop: Workshop, host: str, wanted: Wanted) -> Pulled:
     )
 
 
-def _moved(shop: Workshop, engine: Engine, task: Task, platform: str, wanted: Wanted) -> Moves:
+def _moved(host: Host, engine: Engine, task: Task, platform: str, wanted: Wanted) -> Moves:
     """Pull; what arrived is held until all of it has, and given back when the disk is full."""
-    holding = _holder(shop, engine, task, platform, wanted)
+    holding = _holder(host, engine, task, platform, wanted)
     try:
         moves = patiently(
-            shop,
+            host.talk,
             task,
             lambda moves: pull(engine, wanted.name, platform, moves),
-            lambda count: _hold(shop, task, holding, count),
+            lambda count: _hold(host.talk, task, holding, count),
         )
         holding.drop()
     except PublishError as error:
@@ -177,24 +178,24 @@ def _moved(shop: Workshop, engine: Engine, task: Task, platform: str, wanted: Wa
     return moves
 
 
-def _holder(shop: Workshop, engine: Engine, task: Task, platform: str, wanted: Wanted) -> Holder:
+def _holder(host: Host, engine: Engine, task: Task, platform: str, wanted: Wanted) -> Holder:
     """What holds the layers that arrive, or holds none where the engine keeps them itself or has them all."""
     layers: tuple[str, ...] = ()
     if not engine.containerd and find_image(engine, wanted.name) is None:
         try:
-            layers = layers_in(remote_config(shop.store, shop.env, wanted.name), platform)
+            layers = layers_in(remote_config(host.store, host.env, wanted.name), platform)
         except EngineError as error:
-            shop.talk.say(
+            host.talk.say(
                 f"{task.name}: should this pull break off, the next one begins anew: {error.message}, {error.where}"
             )
     return holder(engine, wanted.remote.digest, platform, layers)
 
 
-def _hold(shop: Workshop, task: Task, holding: Holder, count: int) -> None:
+def _hold(talk: Talk, task: Task, holding: Holder, count: int) -> None:
     try:
         holding.hold(count)
     except EngineError as error:
-        shop.talk.say(f"{task.name}: the layers that arrived cannot be held: {error.where}")
+        talk.say(f"{task.name}: the layers that arrived cannot be held: {error.where}")
 
 
 def _platform(engine: Engine) -> str:

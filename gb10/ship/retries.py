@@ -7,8 +7,7 @@ from functools import partial
 
 from gb10.engine.registry.transfer import Moves
 from gb10.errors import PublishError
-from gb10.host.talk import Task
-from gb10.workshop import Workshop
+from gb10.host.talk import Talk, Task
 
 PAUSES = (2.0, 4.0)  # seconds before the second and the third try
 FULL = ("no space left on device", "disk quota exceeded")
@@ -37,7 +36,7 @@ def not_published(name: str) -> Iterator[None]:
 
 
 def patiently(
-    shop: Workshop, task: Task, transfer: Callable[[Moves], None], on_whole: Callable[[int], None] = lambda _: None
+    talk: Talk, task: Task, transfer: Callable[[Moves], None], on_whole: Callable[[int], None] = lambda _: None
 ) -> Moves:
     """The moves of a transfer that succeeded at last: what arrived stays. Raises PublishError.
 
@@ -46,9 +45,9 @@ def patiently(
     pauses = list(PAUSES)
     while True:
         moves = Moves(
-            on_move=partial(shop.talk.update, task),
+            on_move=partial(talk.update, task),
             on_whole=on_whole,
-            on_pause=lambda text: shop.talk.say(f"{task.name}: {text}"),
+            on_pause=lambda text: talk.say(f"{task.name}: {text}"),
         )
         try:
             transfer(moves)
@@ -57,7 +56,7 @@ def patiently(
             if not pauses or moves.retried or tells(error, FULL + REFUSED):
                 raise
             pause = pauses.pop(0)
-            shop.talk.say(f"{task.name}: {error.message}; trying again in {pause:.0f} s")
+            talk.say(f"{task.name}: {error.message}; trying again in {pause:.0f} s")
         time.sleep(pause)
 
 

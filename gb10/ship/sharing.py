@@ -11,14 +11,14 @@ from pathlib import Path
 
 from gb10.build.wheel_build import sealed_wheel
 from gb10.errors import EmptySelectionError, FetchError, PublishError, VerifyError
-from gb10.host.store import file_sha256, seal
+from gb10.host.host import Host
+from gb10.host.store import Store, file_sha256, seal
 from gb10.plan.values import Plan
 from gb10.proof.scans import prove_wheel
 from gb10.proof.wheel_manifest import declares
 from gb10.ship.listing import LISTING, SIGNATURE, Listed, write_listing
 from gb10.ship.shelf import REPO, Shelf, WheelCache, read_shelf, trusted, wheel_cache
 from gb10.ship.signature import sign
-from gb10.workshop import Workshop
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,38 +41,38 @@ class Exchange:
     wheels: tuple[Shared, ...]
 
 
-def take_missing(shop: Workshop, plan: Plan, rebuild: Collection[str]) -> None:
+def take_missing(host: Host, plan: Plan, rebuild: Collection[str]) -> None:
     """Take from the configured cache what a plan lacks and nobody wants rebuilt; what cannot be taken is told.
 
     Raises UsageError for settings that cannot be right; nothing else of a cache stops a build.
     """
-    if not shop.env.get(REPO):
+    if not host.env.get(REPO):
         return
     absent = {
         step.key: step.name
         for step in plan.of_kind("wheel")
-        if step.name not in rebuild and sealed_wheel(shop, step.key) is None
+        if step.name not in rebuild and sealed_wheel(host.store, step.key) is None
     }
-    cache = wheel_cache(shop.env) if absent else None
+    cache = wheel_cache(host.env) if absent else None
     if cache is None:
         return
     try:
-        shelf = read_shelf(shop, cache)
+        shelf = read_shelf(host, cache)
     except (FetchError, VerifyError) as error:
-        shop.talk.say(f"no wheel is taken from {cache.repo}: {_line(error)}; compiling here")
+        host.talk.say(f"no wheel is taken from {cache.repo}: {_line(error)}; compiling here")
         return
     for key, name in absent.items():
         try:
-            _take(shop, shelf, key)
+            _take(host, shelf, key)
         except (FetchError, VerifyError) as error:
-            shop.talk.say(f"{name} is not taken from {cache.repo}: {_line(error)}; compiling it here")
+            host.talk.say(f"{name} is not taken from {cache.repo}: {_line(error)}; compiling it here")
 
 
-def pull(shop: Workshop, cache: WheelCache, wanted: Mapping[str, str] | None) -> Exchange:
+def pull(host: Host, cache: WheelCache, wanted: Mapping[str, str] | None) -> Exchange:
     """Take wheels, by key and name, or all (None); raises FetchError that names those that the cache has not."""
-    shelf = read_shelf(shop, cache)
+    shelf = read_shelf(host, cache)
     keys = list(shelf.wheels if wanted is None else wanted)
-    wheels = tuple(_take(shop, shelf, key) for key in keys if key in shelf.wheels)
+    wheels = tuple(_take(host, shelf, key) for key in keys if key in shelf.wheels)
     absent = [f"{name}  {key}" for key, name in (wanted or {}).items() if key not in shelf.wheels]
     if absent:
         raise FetchError(
@@ -83,76 +83,76 @@ def pull(shop: Workshop, cache: WheelCache, wanted: Mapping[str, str] | None) ->
     return Exchange(repo=cache.repo, commit=shelf.head, wheels=wheels)
 
 
-def push(shop: Workshop, cache: WheelCache, wanted: Mapping[str, str], signing: Path) -> Exchange:
+def push(host: Host, cache: WheelCache, wanted: Mapping[str, str], signing: Path) -> Exchange:
     """Add what the cache lacks of wheels, by key and name: files and listing in one commit, on top of what others push.
 
     Raises EmptySelectionError, UsageError, VerifyError (what is listed there was signed by nobody trusted here, so it
     cannot be signed again), FetchError, PublishError.
     """
-    own = _own(shop, wanted)
+    own = _own(host, wanted)
     mine = {key: _listed(path) for key, path in own.items()}
     for _ in range(2):
-        shelf = read_shelf(shop, cache, may_be_new=True)
+        shelf = read_shelf(host, cache, may_be_new=True)
         new = {key: path for key, path in own.items() if key not in shelf.wheels}
         listed = {**mine, **shelf.wheels}
-        commit = _commit(shop, shelf, new, listed, signing) if new else shelf.head
+        commit = _commit(host, shelf, new, listed, signing) if new else shelf.head
         if commit:
             for one in (listed[key] for key in own if listed[key] != mine[key]):
-                shop.talk.say(f"{one.file} of {cache.repo} is of another compile than the one here: it stays")
+                host.talk.say(f"{one.file} of {cache.repo} is of another compile than the one here: it stays")
             wheels = tuple(_shared(key, listed[key], moved=key in new) for key in own)
             return Exchange(repo=cache.repo, commit=commit, wheels=wheels)
-        shop.talk.say(f"{cache.repo} changed meanwhile: adding to what it lists now")
+        host.talk.say(f"{cache.repo} changed meanwhile: adding to what it lists now")
     raise PublishError(f"{cache.repo} changed twice while wheels were pushed", hint="run the command again")
 
 
-def compiled_wheels(shop: Workshop) -> dict[str, str]:
+def compiled_wheels(store: Store) -> dict[str, str]:
     """Every wheel of the store that was compiled, here or by who shared it: key and file name."""
-    found = sorted((shop.store.root / "wheels").glob("*/*.whl"))
+    found = sorted((store.root / "wheels").glob("*/*.whl"))
     return {path.parent.name: path.name for path in found if declares(path)}
 
 
-def _own(shop: Workshop, wanted: Mapping[str, str]) -> dict[str, Path]:
+def _own(host: Host, wanted: Mapping[str, str]) -> dict[str, Path]:
     """The whole ones of these wheels; the others are told. Raises EmptySelectionError when all are others."""
-    found = {key: path for key in wanted if (path := sealed_wheel(shop, key))}
+    found = {key: path for key in wanted if (path := sealed_wheel(host.store, key))}
     for key, name in wanted.items():
         if key not in found:
-            shop.talk.say(f"{name} ({key[:12]}) is not in the store, or damaged there: it is not pushed")
+            host.talk.say(f"{name} ({key[:12]}) is not in the store, or damaged there: it is not pushed")
     if not found:
         raise EmptySelectionError("the store has no compiled wheel to push", hint="./build.py wheels compiles them")
     return found
 
 
 def _commit(
-    shop: Workshop, shelf: Shelf, new: Mapping[str, Path], listed: Mapping[str, Listed], signing: Path
+    host: Host, shelf: Shelf, new: Mapping[str, Path], listed: Mapping[str, Listed], signing: Path
 ) -> str | None:
     """Send new wheels with the listing, signed; None when the repository changed meanwhile."""
     text = write_listing(listed)
-    signature = sign(text, signing, shop.env)
-    with shop.store.folder("hub") as work:
+    signature = sign(text, signing, host.env)
+    with host.store.folder("hub") as work:
         (work / SIGNATURE).write_text(signature, encoding="ascii")
-        trusted(shop, shelf.cache, text, work / SIGNATURE)  # else nobody, nor the next push from here, could use it
+        trusted(host.env, shelf.cache, text, work / SIGNATURE)  # else nobody, nor the next push from here, could use it
     files: dict[str, Path | bytes] = {listed[key].path(key): path for key, path in new.items()}
     size = sum(listed[key].size for key in new)
-    with shop.talk.task(f"push to {shelf.cache.repo}", size) as task:
+    with host.talk.task(f"push to {shelf.cache.repo}", size) as task:
         message = f"Add {', '.join(sorted(path.name for path in new.values()))}"
         commit = shelf.hub.commit({**files, LISTING: text.encode(), SIGNATURE: signature.encode()}, shelf.head, message)
-        shop.talk.advance(task, size)
+        host.talk.advance(task, size)
     return commit
 
 
-def _take(shop: Workshop, shelf: Shelf, key: str) -> Shared:
+def _take(host: Host, shelf: Shelf, key: str) -> Shared:
     """The wheel of a key in the store, there already or fetched now; raises FetchError, VerifyError."""
     if key not in shelf.wheels:
         raise FetchError("it is not listed there")
     listed = shelf.wheels[key]
-    with shop.store.locked(f"wheel-{key}", shop.talk.waiting_for(listed.file)):
-        there = sealed_wheel(shop, key)
+    with host.store.locked(f"wheel-{key}", host.talk.waiting_for(listed.file)):
+        there = sealed_wheel(host.store, key)
         if there:
             return _shared(key, _listed(there), moved=False)
-        with shop.talk.task(f"fetch {listed.file}", listed.size) as task:
-            shop.store.replace(shop.store.entry("wheels", key), partial(_fetch, shelf, key))
-            shop.talk.advance(task, listed.size)
-    shop.talk.say(f"{listed.file}: taken from {shelf.hub.repo}, signed by {shelf.signer}, proven")
+        with host.talk.task(f"fetch {listed.file}", listed.size) as task:
+            host.store.replace(host.store.entry("wheels", key), partial(_fetch, shelf, key))
+            host.talk.advance(task, listed.size)
+    host.talk.say(f"{listed.file}: taken from {shelf.hub.repo}, signed by {shelf.signer}, proven")
     return _shared(key, listed, moved=True)
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from gb10.errors import FetchError, UsageError, VerifyError
 from gb10.host.config import variable
+from gb10.host.host import Host
 from gb10.ship.listing import LISTING, SIGNATURE, Listed, read_listing
 from gb10.ship.signature import verify
-from gb10.workshop import Workshop
 
 if TYPE_CHECKING:
     from gb10.sources.hub import Hub
@@ -59,16 +59,16 @@ def named_cache(env: Mapping[str, str], repo: str | None) -> WheelCache:
     return cache
 
 
-def read_shelf(shop: Workshop, cache: WheelCache, *, may_be_new: bool = False) -> Shelf:
+def read_shelf(host: Host, cache: WheelCache, *, may_be_new: bool = False) -> Shelf:
     """What the repository lists at its newest commit; ``may_be_new``: nothing, where nobody pushed yet.
 
     Raises UsageError, FetchError, VerifyError.
     """
     from gb10.sources.hub import open_hub  # noqa: PLC0415 - a third of a second, for wheel caches alone
 
-    hub = open_hub(cache.repo, shop.env)
+    hub = open_hub(cache.repo, host.env)
     head = hub.head()
-    with shop.store.folder("hub") as work:
+    with host.store.folder("hub") as work:
         listing, signature = (hub.fetch(name, head, work) for name in (LISTING, SIGNATURE))
         if listing is None and may_be_new:
             return Shelf(cache=cache, hub=hub, head=head, signer="", wheels={})
@@ -83,14 +83,14 @@ def read_shelf(shop: Workshop, cache: WheelCache, *, may_be_new: bool = False) -
                 hint="do not use it, and ask its owner",
             )
         text = listing.read_text(encoding="ascii", errors="replace")
-        signer = trusted(shop, cache, text, signature)
+        signer = trusted(host.env, cache, text, signature)
     return Shelf(cache=cache, hub=hub, head=head, signer=signer, wheels=read_listing(text))
 
 
-def trusted(shop: Workshop, cache: WheelCache, text: str, signature: Path) -> str:
+def trusted(env: Mapping[str, str], cache: WheelCache, text: str, signature: Path) -> str:
     """Who of those that are trusted signed a listing; raises VerifyError for nobody."""
     try:
-        return verify(text, signature, cache.signers, shop.env)
+        return verify(text, signature, cache.signers, env)
     except VerifyError as error:
         raise VerifyError(
             f"the listing of {cache.repo} is not trusted: {error.message}", where=error.where, hint=error.hint

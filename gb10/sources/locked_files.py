@@ -6,6 +6,8 @@ from pathlib import Path
 
 from gb10.host.artifact import Artifact
 from gb10.host.fetch import intact, stored
+from gb10.host.host import Host
+from gb10.host.store import Store
 from gb10.plan.values import Step
 from gb10.sources.git.archive import fetch_checkout
 from gb10.sources.index.downloads import fetch_all
@@ -40,17 +42,17 @@ def fetch_locked(shop: Workshop, files: Sequence[Artifact]) -> None:
         fetch_all(listed, shop.store, shop.env, arrived)
 
 
-def absent_files(shop: Workshop, files: Sequence[Artifact]) -> list[Artifact]:
+def absent_files(host: Host, files: Sequence[Artifact]) -> list[Artifact]:
     """The files that the store does not hold whole: each is hashed before it is used."""
 
     def damaged(path: Path) -> None:
-        shop.talk.say(f"{path.name} is damaged in the store: fetching it again")
+        host.talk.say(f"{path.name} is damaged in the store: fetching it again")
 
     with ThreadPoolExecutor(cores()) as pool:
-        good = pool.map(lambda file: intact(shop.store, file, damaged), files)
+        good = pool.map(lambda file: intact(host.store, file, damaged), files)
         return [file for file, whole in zip(files, good, strict=True) if not whole]
 
 
-def store_paths(shop: Workshop, files: Iterable[Artifact]) -> list[Path]:
+def store_paths(store: Store, files: Iterable[Artifact]) -> list[Path]:
     """Where the store keeps these files."""
-    return [stored(shop.store, file) for file in files]
+    return [stored(store, file) for file in files]

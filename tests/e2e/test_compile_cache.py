@@ -78,7 +78,7 @@ def test_what_one_machine_compiled_another_does_not(
     history = second.shop.store.root / "engine/data/buildkit"  # of builds, with what each was told
     told = [path for path in history.rglob("*") if path.is_file()]
     assert told
-    for path in (*told, *(log_path(one, small_plan(one).of_kind("wheel")[0]) for one in (shop, second.shop))):
+    for path in (*told, *(log_path(one.store, small_plan(one).of_kind("wheel")[0]) for one in (shop, second.shop))):
         content = path.read_bytes()
         assert SECRET.encode() not in content, path
         assert quote(SECRET, safe="").encode() not in content, path

@@ -101,7 +101,7 @@ def refusal(target: str) -> str:
     plan = plan_of(shop, [target])
     with pytest.raises(BuildError):
         compile_targets(shop, plan)
-    return log_path(shop, plan.step("vllm")).read_text(encoding="utf-8")
+    return log_path(shop.store, plan.step("vllm")).read_text(encoding="utf-8")
 
 
 def test_a_target_that_the_project_has_not_is_told_with_those_it_has() -> None:
@@ -140,7 +140,7 @@ def test_upstreams_holds_nothing_that_gb10_can_launch_and_ours_nothing_else(
     assert qutlass["tags"][-1].endswith(plan.key[:12])
     fetch_files(shop, [plan.step("graft-vllm")])  # a graft that is there already fetches nothing
     wheels = {
-        "upstream": store_paths(shop, plan.step("graft-vllm").files)[0],
+        "upstream": store_paths(shop.store, plan.step("graft-vllm").files)[0],
         "ours": wheel_file(store.entry("wheels", plan.step("vllm").key)),
     }
     codes = {}

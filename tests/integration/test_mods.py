@@ -144,7 +144,7 @@ def test_a_changed_mod_runs_alone(shop: Workshop, image: Verified, mods: tuple[P
     other = write_mod(tmp_path / "other", f"echo {uuid.uuid4().hex} > /other\n")
     plan = plan_with(shop, mods[0], other)
     build_image(shop, plan, rebuild=(), tag=None)
-    lines = log_path(shop, plan.step("image")).read_text(encoding="utf-8").splitlines()
+    lines = log_path(shop.store, plan.step("image")).read_text(encoding="utf-8").splitlines()
     assert any("[mod-2 1/1] RUN" in line for line in lines)
     assert not [line for line in lines if "[mod-1 1/1] RUN" in line]  # a cached step has no line of its own
 
@@ -170,7 +170,7 @@ def test_what_is_tagged_is_what_was_scanned_also_where_a_mod_differs_on_each_run
     for _ in range(2):
         made = build_image(shop, plan, rebuild=(), tag=None)
         name = text_of(shop, made, "/name").strip()
-        record, image = read_record(shop, plan), require_image(engine, made.tags[-1])
+        record, image = read_record(shop.store, plan), require_image(engine, made.tags[-1])
         found = {judged.binary.path for judged in made.verdict.judged}
         assert [path for path in found if re.fullmatch(r"usr/local/bin/[0-9a-f-]{36}", path)] == [
             f"usr/local/bin/{name}"

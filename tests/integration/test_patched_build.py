@@ -59,7 +59,7 @@ def diff_of_wheel(shop: Workshop, target: Path, change: Callable[[bytes], bytes]
     steps = plan_with(shop).of_kind("layer")
     step = next(step for step in steps if any(file.filename.startswith(module) for file in step.files))
     fetch_files(shop, [step])
-    wheel = next(path for path in store_paths(shop, step.files) if path.name.startswith(module))
+    wheel = next(path for path in store_paths(shop.store, step.files) if path.name.startswith(module))
     content = open_tree(wheel).read(FILE)
     assert content is not None
     text = file_diff(FILE, content, change(content)) + file_diff("tests/test_mma.py", b"a\n", b"b\n")
@@ -144,7 +144,7 @@ def test_a_patched_source_is_compiled_and_has_a_wheel_of_its_own(shop: Workshop,
     plain = small_plan(shop)
     step = plain.of_kind("wheel")[0]
     fetch_files(shop, [step])
-    tree = open_tree(store_paths(shop, step.files)[0])
+    tree = open_tree(store_paths(shop.store, step.files)[0])
     parts = []
     for path, old in (
         ("flashinfer/jit/activation.py", b"import "),
@@ -163,5 +163,5 @@ def test_a_patched_source_is_compiled_and_has_a_wheel_of_its_own(shop: Workshop,
     with zipfile.ZipFile(before.path) as one, zipfile.ZipFile(after.path) as other:
         library = next(name for name in one.namelist() if name.endswith(".so"))
         assert one.read(library) == other.read(library)  # a comment changes no instruction
-    log = log_path(shop, patched.of_kind("wheel")[0]).read_text(encoding="utf-8")
+    log = log_path(shop.store, patched.of_kind("wheel")[0]).read_text(encoding="utf-8")
     assert "cp --recursive /archives/source-patched/. /source/" in log

@@ -184,12 +184,12 @@ def test_values_reach_the_image_as_the_recipe_has_them(shop: Workshop) -> None:
 
 def test_the_image_holds_the_scans_of_its_layers_and_the_record_names_them(shop: Workshop, image: Verified) -> None:
     plan, engine = small_plan(shop), find(shop.env, shop.store)
-    record = read_record(shop, plan)
+    record = read_record(shop.store, plan)
     assert record is not None
     assert record.layers == require_image(engine, image.tags[-1]).diff_ids
     for name in scanned(plan):
         _, text = read_file(shop, image.tags[-1], f"/usr/share/gb10/scans/{name}.json")
-        assert text == (proof_path(shop, plan) / f"{name}.json").read_bytes()
+        assert text == (proof_path(shop.store, plan) / f"{name}.json").read_bytes()
     assert find_image(engine, unproven_tag(plan)) is None
 
 

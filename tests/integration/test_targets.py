@@ -61,7 +61,7 @@ def grafted(shop: Workshop) -> tuple[Path, Path]:
     assert installable(plan, [wheel]) == ()
     made = next(wheel for wheel in late_grafts(shop, plan) if wheel.name == "graft-vllm")
     fetch_files(shop, [plan.step("graft-vllm")])  # a graft that is there already fetches nothing
-    (upstream,) = store_paths(shop, plan.step("graft-vllm").files)
+    (upstream,) = store_paths(shop.store, plan.step("graft-vllm").files)
     return upstream, made.path
 
 
@@ -107,7 +107,7 @@ def project(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("vllm")
     (sdist,) = [file for file in plan_of(shop, SMALL).step("vllm").files if file.filename.startswith("vllm-")]
     fetch_locked(shop, [sdist])
-    tree = open_stored(shop.store, store_paths(shop, [sdist])[0], sdist)
+    tree = open_stored(shop.store, store_paths(shop.store, [sdist])[0], sdist)
     for name in (path for path in tree.paths() if path.startswith(f"{cmake_nested.FOLDER}/")):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(tree.read(name) or b"")

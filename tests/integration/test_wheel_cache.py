@@ -111,7 +111,7 @@ def names(plan: Plan) -> dict[str, str]:
 
 def pushed(shop: Workshop, who: str = "me") -> Exchange:
     """Push all, signed by somebody."""
-    return push(shop, named_cache(shop.env, None), compiled_wheels(shop), Path(shop.env["KEYS"]) / who)
+    return push(shop, named_cache(shop.env, None), compiled_wheels(shop.store), Path(shop.env["KEYS"]) / who)
 
 
 def pulled(shop: Workshop, wanted: Mapping[str, str] | None = None) -> Exchange:

@@ -58,8 +58,8 @@ def test_a_change_by_hand_gets_no_server_and_a_folder_of_its_own(tmp_path: Path)
     shop = Workshop(
         env={"GB10_COMPILE_CACHE": "redis://:p@h:1"}, store=Store(tmp_path), talk=Talk({}), catalog=Catalog(ROOT)
     )
-    assert shared_cache(shop, inputs())
-    assert shared_cache(shop, inputs("/home/me/fix.diff")) is None
+    assert shared_cache(shop.env, inputs())
+    assert shared_cache(shop.env, inputs("/home/me/fix.diff")) is None
     with cache_secret(shop, inputs("/home/me/fix.diff")) as secrets:
         assert secrets == {}
     for name in ("wheel", "targets", "program"):

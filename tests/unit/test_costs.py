@@ -34,22 +34,22 @@ def test_memory_and_units_bound_what_runs_at_once(
     monkeypatch.setattr(costs, "cores", lambda: cores)
     monkeypatch.setattr(costs, "memory", lambda: memory)
     large, few = Family(96, 1000, 10 * GIB), Family(2, 40, GIB)
-    assert compile_seconds(shop, (large, few)) == pytest.approx(seconds)
+    assert compile_seconds(shop.env, (large, few)) == pytest.approx(seconds)
 
 
 def test_a_module_has_the_memory_of_its_own_cost(shop: Workshop) -> None:
     """A program of the same name, gemm, has another one."""
     made = plan(shop, kernels="moe")
-    found = json.loads(peaks(shop, made, made.step(JIT_CACHE)))
-    measured = costs.measured(shop)
+    found = json.loads(peaks(shop.catalog, made, made.step(JIT_CACHE)))
+    measured = costs.measured(shop.catalog)
     assert found["peaks"]["gemm"] == measured["group_gemm"]["peak_mib"] != measured["gemm"]["peak_mib"]
-    assert found["other"] == max(one.peak for one in kernel_cost(shop, made, made.step(JIT_CACHE))) >> 20
+    assert found["other"] == max(one.peak for one in kernel_cost(shop.catalog, made, made.step(JIT_CACHE))) >> 20
 
 
 def test_modules_that_flashinfer_names_itself_have_the_memory_of_their_group(shop: Workshop) -> None:
     made = plan(shop, kernels="all")
-    found = json.loads(peaks(shop, made, made.step(JIT_CACHE)))
-    assert found["other"] == costs.measured(shop)["all"]["peak_mib"]
+    found = json.loads(peaks(shop.catalog, made, made.step(JIT_CACHE)))
+    assert found["other"] == costs.measured(shop.catalog)["all"]["peak_mib"]
     assert found["other"] < found["peaks"]["cute_sm12x_gemm"]
 
 

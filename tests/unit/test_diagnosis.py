@@ -121,15 +121,15 @@ def test_no_unit_is_blamed_with_what_another_said(text: str) -> None:
 def shop_with(tmp_path: Path, text: str) -> Workshop:
     """A store that has this log of the step's."""
     shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}), catalog=Catalog(ROOT))
-    log_path(shop, STEP).parent.mkdir(parents=True)
-    log_path(shop, STEP).write_text(text, encoding="utf-8")
+    log_path(shop.store, STEP).parent.mkdir(parents=True)
+    log_path(shop.store, STEP).write_text(text, encoding="utf-8")
     return shop
 
 
 def test_a_compile_is_explained_from_the_log_of_its_step(tmp_path: Path) -> None:
     with (
         pytest.raises(BuildError, match=r"m/b\.o does not compile") as caught,
-        explained(shop_with(tmp_path, OTHER), STEP),
+        explained(shop_with(tmp_path, OTHER).store, STEP),
     ):
         raise AS_IT_WAS
     assert caught.value.__cause__ is AS_IT_WAS
@@ -137,7 +137,7 @@ def test_a_compile_is_explained_from_the_log_of_its_step(tmp_path: Path) -> None
 
 def test_what_the_log_does_not_explain_is_raised_as_it_is_and_not_from_itself(tmp_path: Path) -> None:
     error = BuildError("build step failed")
-    with pytest.raises(BuildError) as caught, explained(shop_with(tmp_path, CRASHED), STEP):
+    with pytest.raises(BuildError) as caught, explained(shop_with(tmp_path, CRASHED).store, STEP):
         raise error
     assert caught.value is error
     assert error.__cause__ is None

@@ -142,7 +142,7 @@ def test_a_native_mod_is_not_called_emulated() -> None:
 def test_the_task_shows_the_mods_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}, interval=0), catalog=Catalog(ROOT))
     with shop.talk.task("layers and proof", unit="steps") as task:
-        note_build(shop, plan(ONE, TWO), task, StepStarted("[mod-2 1/1] RUN --network=none --mount=type=bind"))
+        note_build(shop.talk, plan(ONE, TWO), task, StepStarted("[mod-2 1/1] RUN --network=none --mount=type=bind"))
     assert "mod two 2/2 (emulated)" in capsys.readouterr().err
 
 

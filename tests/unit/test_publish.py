@@ -102,7 +102,7 @@ def test_only_what_may_mend_itself_is_tried_again(shop: Workshop, words: str, be
         moves.follow([{"status": before, "id": "a"}, {"error": words}])
 
     with shop.talk.task("h/a:b") as task, pytest.raises(PublishError, match=words[:8]):
-        patiently(shop, task, transfer)
+        patiently(shop.talk, task, transfer)
     assert tried == tries
 
 
