@@ -21,7 +21,7 @@ image:
 
 # Lint and tests side by side, two workers: a file's tests stay together. The ten slowest are listed at the end.
 WORKERS ?= 2
-PYTEST := $(DEV) pytest --numprocesses $(WORKERS) --dist loadgroup
+PYTEST := $(DEV) pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test: lint
 	$(PYTEST) --durations 10

@@ -7,27 +7,43 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 Deep = Callable[[int, str, bytes], Path]
+COMPILERS: Final = frozenset({"test_extension", "test_bench", "test_targets"})
+"""Files whose compilers need several GB each: two such stages at once are more than a small machine has."""
 MAY_CONNECT = ("integration", "e2e", "gpu")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share fixtures of a module stay in one worker; integration tests, which take longest, start first."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
-    items.sort(key=lambda item: item.get_closest_marker("integration") is None)
+class ByFile(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
+    """A file's tests stay in one worker, and all files of COMPILERS in one.
+
+    xdist's own groups do nothing with pytest 9.2: they rename tests by an attribute that pytest no longer reads.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "compilers" if Path(file).stem in COMPILERS else file
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _interruptible() -> None:
+def pytest_configure() -> None:
     """Ctrl-C reaches the tests' children also where the suite was started in the background, which ignores it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    """How xdist hands tests to its workers."""
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What compiles starts first, then the other integration tests: the longest do not come last."""
+    items.sort(key=lambda item: (item.path.stem not in COMPILERS, item.get_closest_marker("integration") is None))
 
 
 @pytest.fixture(autouse=True)
