@@ -13,7 +13,7 @@ from gb10.build.mod_layers import naming_mods, note_build, ready_emulation
 from gb10.build.stage import check_builder, check_caches, ready_engine, run_build
 from gb10.build.wheel_build import say_left_out, wheel_file
 from gb10.engine.connection import Engine
-from gb10.engine.images import ImageInfo, copy_folder, passing_tag, require_image, tag_image
+from gb10.engine.images import ImageInfo, copy_files, passing_tag, require_image, tag_image
 from gb10.errors import VerifyError
 from gb10.host.host import Host
 from gb10.host.store import Store
@@ -160,7 +160,7 @@ def _prove(store: Store, engine: Engine, plan: Plan, image: ImageInfo, record: R
     """Read the scans that the image holds of its own layers, and keep them; raises VerifyError, then keeps none."""
 
     def make(work: Path) -> None:
-        copy_folder(engine, image, SCANS, work)
+        copy_files(engine, image, SCANS, work)
         require_layers(plan, record.layers)
         prove_layers(work, plan, manifests(store, plan))
         write_record_in(work, record)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from gb10.build.cmake_names import check_targets
 from gb10.build.compiling import LEFT_OUT, compile_step, fetch_nested, patched_source
 from gb10.build.costs import asked_jobs
 from gb10.build.exported import check_exported
@@ -120,11 +121,13 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path,
 
 
 def check_sources(shop: Workshop, plan: Plan) -> None:
-    """Take what will be compiled from git, then hold the patches against the sources, before anything is compiled.
+    """Check the names of CMake targets, take sources from git, and apply the patches, before anything is compiled.
 
-    Raises FetchError, PatchError.
+    Raises UsageError, FetchError, PatchError.
     """
     absent = [step for step in plan.of_kind("wheel") if not shop.store.entry("wheels", step.key).exists()]
+    for step in absent:
+        check_targets(shop, plan, step)
     for step in absent:
         fetch_nested(shop, wheel_inputs(plan, step.name))
     for step in absent:

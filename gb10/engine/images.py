@@ -2,16 +2,19 @@
 
 import io
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from docker.errors import ImageNotFound
 
 from gb10.engine.connection import Engine, asking
 from gb10.engine.reference import split_reference
 from gb10.errors import EngineError
+
+MOST = 256 << 20
+"""Bytes that are read of a folder of an image."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,25 +65,62 @@ def tag_image(engine: Engine, reference: str, tags: tuple[str, ...]) -> None:
 
 
 @contextmanager
+def added_tags(engine: Engine, image: ImageInfo, tags: Sequence[str]) -> Iterator[None]:
+    """Point more tags to an image; those it lacked go again if the context fails. Raises EngineError."""
+    added = tuple(tag for tag in tags if tag not in image.tags)
+    tag_image(engine, image.id, added)
+    try:
+        yield
+    except BaseException:
+        with suppress(EngineError):  # the failure of the context counts
+            untag(engine, added)
+        raise
+
+
+def untag(engine: Engine, tags: Iterable[str]) -> None:
+    """Remove tags, and an image that has no other. Raises EngineError."""
+    with asking(engine) as sdk:
+        for tag in tags:
+            with suppress(ImageNotFound):
+                sdk.images.remove(tag)
+
+
+@contextmanager
 def passing_tag(engine: Engine, tag: str) -> Iterator[str]:
     """A tag that goes when the context ends, and with it an image that has no other. Raises EngineError."""
     try:
         yield tag
     finally:
-        with asking(engine) as sdk, suppress(ImageNotFound):
-            sdk.images.remove(tag)
+        untag(engine, (tag,))
 
 
-def copy_folder(engine: Engine, image: ImageInfo, folder: str, target: Path) -> None:
-    """Copy a folder of an image into ``target``; nothing of the image runs. Raises EngineError."""
+def copy_files(engine: Engine, image: ImageInfo, folder: str, target: Path) -> None:
+    """Copy the regular files of a folder of an image into ``target``, no folder within it; nothing of the image runs.
+
+    Raises EngineError, also when the folder holds more than MOST bytes.
+    """
     with asking(engine) as sdk:
         container = sdk.containers.create(image.id, command="-", platform=image.platform)
         try:
             blocks, _ = container.get_archive(f"{folder}/.")
-            with tarfile.open(fileobj=io.BytesIO(b"".join(blocks))) as tar:
-                tar.extractall(target, filter="data")
+            packed = _bounded(blocks, f"{image.id}: {folder}")
         finally:
             container.remove()
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        for member in tar:
+            name = PurePosixPath(member.name)
+            content = tar.extractfile(member) if member.isreg() and len(name.parts) == 1 else None
+            if content is not None:
+                (target / name.name).write_bytes(content.read())
+
+
+def _bounded(blocks: Iterable[bytes], where: str) -> bytes:
+    packed = bytearray()
+    for block in blocks:
+        packed += block
+        if len(packed) > MOST:
+            raise EngineError(f"a folder of the image is larger than {MOST >> 20} MiB", where=where)
+    return bytes(packed)
 
 
 def drop_image(engine: Engine, image_id: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gb10.build.stage import ready_engine
 from gb10.engine.connection import Engine
-from gb10.engine.images import find_image, tag_image
+from gb10.engine.images import added_tags, find_image
 from gb10.engine.reference import check_reference, split_reference
 from gb10.engine.registry.transfer import Moves, push, resolve
 from gb10.errors import PublishError, UsageError
@@ -17,6 +17,8 @@ from gb10.ship.retries import not_published, patiently
 from gb10.workshop import Workshop
 
 KEYED = re.compile(r"-[0-9a-f]{12}$")
+REGISTRY = re.compile(r"localhost(:\d+)?|[^/:]*\.[^/:]*(:\d+)?|[^/:]+:\d{4,5}")
+"""A name without a repository that an engine would read as one of Docker Hub's, and its port as a tag."""
 BUILD = "./build.py image builds one, and proves it"
 
 
@@ -51,8 +53,8 @@ def publish(shop: Workshop, reference: str, targets: Sequence[str], zstd: int | 
     if zstd is not None:
         with compressor(shop, engine, image, record.config, zstd) as send:
             return tuple(_published(name, record.config, send(name)) for name in names)
-    tag_image(engine, reference, names)
-    return tuple(_published(name, record.config, _send(shop.talk, engine, name)) for name in names)
+    with added_tags(engine, image, names):
+        return tuple(_published(name, record.config, _send(shop.talk, engine, name)) for name in names)
 
 
 def names_in(targets: Sequence[str], reference: str, tags: Sequence[str]) -> tuple[str, ...]:
@@ -62,18 +64,22 @@ def names_in(targets: Sequence[str], reference: str, tags: Sequence[str]) -> tup
 
 
 def own_tags(reference: str, tags: Sequence[str]) -> list[str]:
-    """Of an image's tags in its repository those that `image` gave it: with the key, and the one that moves.
+    """The tags that `image` gave an image: with the key, and the one that moves; of any repository if of no other.
 
-    The one with the key comes first: should a push break off, no tag that moves names a half. Pure.
+    The tag with the key comes first: if a push breaks off, the moving tag still names a whole image. Pure.
     """
     repository = split_reference(reference)[0]
-    here = [tag for place, tag in map(split_reference, tags) if place == repository]
-    keyed = [tag for tag in here if KEYED.search(tag)]
-    return keyed + [tag for tag in here if any(KEYED.sub("", other) == tag for other in keyed)]
+    named = [split_reference(tag) for tag in tags]
+    mine = [tag for place, tag in named if place == repository]
+    here = mine if any(map(KEYED.search, mine)) else [tag for _, tag in named]
+    keyed = list(dict.fromkeys(tag for tag in here if KEYED.search(tag)))
+    return keyed + [tag for tag in dict.fromkeys(here) if any(KEYED.sub("", other) == tag for other in keyed)]
 
 
 def _names(target: str, own: Sequence[str]) -> list[str]:
     """What to push for a target: itself, or, without a tag, the image's own tags there."""
+    if REGISTRY.fullmatch(target):
+        raise UsageError(f"{target} names a registry and no repository", hint=f"write {target}/NAME")
     if ":" in target.rpartition("/")[2]:
         return [check_reference(target)]
     if not own:

@@ -22,6 +22,12 @@ def start(*arguments: str, stdout: int | None = subprocess.PIPE, **more: str) ->
     )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _started() -> None:
+    """The tool's own environment is made at its first start."""
+    subprocess.run([sys.executable, ENTRY, "--version"], capture_output=True, check=True)
+
+
 @pytest.mark.parametrize("delay", DELAYS)
 def test_ctrl_c_is_one_line_at_any_moment_of_a_start(delay: float) -> None:
     with start("plan", "--json") as run:

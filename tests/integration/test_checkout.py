@@ -1,7 +1,9 @@
 """Sources from git: locked, made anew to the same bytes, refused when the tag moved; by Debian's git."""
 
 import shutil
+import socket
 import tarfile
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +17,7 @@ from gb10.host.proc import capture
 from gb10.host.store import Store
 from gb10.lock.lockfile import load_recipe
 from gb10.lock.relock import lock_checkouts
+from gb10.sources.git import archive
 from gb10.sources.git.archive import fetch_checkout, resolve
 from tests.integration.debian_git import env as env  # noqa: PLC0414 - fixtures, these three
 from tests.integration.debian_git import root as root  # noqa: PLC0414
@@ -167,3 +170,17 @@ def test_what_git_does_not_have(
 def test_without_git(store: Store, tmp_path: Path) -> None:
     with pytest.raises(FetchError, match="git is not installed"):
         resolve(store, {"PATH": str(tmp_path)}, NAME, WANTED)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:{port}/x.git", "git://127.0.0.1:{port}/x.git"])
+def test_a_git_host_that_accepts_and_stalls_is_given_up(
+    url: str, store: Store, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "PATIENCE", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        wanted = Checkout(url=url.format(port=server.getsockname()[1]), pin="v1")
+        start = time.monotonic()
+        with pytest.raises(FetchError, match="the host sent nothing for 1 s"):
+            archive.resolve(store, env, "a-1.tar", wanted)
+    assert time.monotonic() - start < 20
+    assert not list((store.root / "tmp").iterdir())

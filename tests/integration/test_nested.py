@@ -180,7 +180,7 @@ def lock_of(recipe: Recipe, store: Store, env: dict[str, str], old: Lock | None 
         base_digest=base_digest(recipe),
         created=datetime.date(2026, 1, 2),
         debs=LockedDebs(image={"amd64": (), "arm64": ()}, build={"amd64": (), "arm64": ()}),
-        wheels=LockedWheels(image={}, tools={}),
+        wheels=LockedWheels(image={"amd64": (), "arm64": ()}, tools={"amd64": (), "arm64": ()}),
         sdists={**lock_checkouts(recipe, old, store, env)},
     )
 

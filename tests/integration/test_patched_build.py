@@ -136,8 +136,8 @@ def test_a_patch_of_compiled_code_says_whose_it_is(shop: Workshop, tmp_path: Pat
     (tmp_path / "pr.diff").write_bytes(file_diff("csrc/topk.cu", b"a\n", b"b\n"))
     with pytest.raises(PatchError, match="no package that we know"):
         plan_patches(shop.catalog.patches, *small(), "arm64", [str(tmp_path / "pr.diff")])
-    (use,) = plan_patches(shop.catalog.patches, *small(), "arm64", [f"flashinfer={tmp_path / 'pr.diff'}"])
-    assert (use.project, use.installable) == ("flashinfer-python", True)
+    uses = plan_patches(shop.catalog.patches, *small(), "arm64", [f"flashinfer={tmp_path / 'pr.diff'}"])
+    assert (uses[-1].name, uses[-1].project, uses[-1].installable) == ("pr.diff", "flashinfer-python", True)
 
 
 def test_a_patched_source_is_compiled_and_has_a_wheel_of_its_own(shop: Workshop, tmp_path: Path) -> None:
@@ -155,9 +155,9 @@ def test_a_patched_source_is_compiled_and_has_a_wheel_of_its_own(shop: Workshop,
         sign = b"#" if path.endswith(".py") else b"//"
         parts.append(file_diff(path, content, content.replace(old, sign + b" patched\n" + old, 1)))
     (tmp_path / "pr.diff").write_bytes(b"".join(parts))
-    use = plan_patches(shop.catalog.patches, *small(), "arm64", [str(tmp_path / "pr.diff")])
-    assert [(one.project, one.name) for one in use] == [("flashinfer-python", "pr.diff")]
-    patched = plan_image(*small(), shop.catalog.toolkit, replace(plain.options, patches=use))
+    uses = plan_patches(shop.catalog.patches, *small(), "arm64", [str(tmp_path / "pr.diff")])
+    assert (uses[-1].project, uses[-1].name) == ("flashinfer-python", "pr.diff")
+    patched = plan_image(*small(), shop.catalog.toolkit, replace(plain.options, patches=uses))
     (before,), (after,) = wheels_of(shop, plain), wheels_of(shop, patched)
     assert (before.key != after.key, before.path != after.path) == (True, True)
     with zipfile.ZipFile(before.path) as one, zipfile.ZipFile(after.path) as other:

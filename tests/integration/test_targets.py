@@ -99,6 +99,9 @@ def test_without_targets_nothing_of_the_project_is_read(shop: Workshop) -> None:
 def test_a_name_that_is_no_target_is_refused_before_anything_runs(shop: Workshop) -> None:
     with pytest.raises(UsageError, match="--targets a b"):
         plan_of(shop, ["a b"])
+    with pytest.raises(UsageError, match="the project has no CMake target foo") as caught:
+        check_sources(shop, plan_of(shop, ["foo", *SMALL]))
+    assert "_C_stable_libtorch" in (caught.value.where or "")
 
 
 @pytest.fixture(scope="module")

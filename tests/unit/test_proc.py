@@ -1,16 +1,11 @@
 """Child processes: a silent one is ended with all that it started, and no URL's password is shown."""
 
-import socket
 import time
 from pathlib import Path
 
 import pytest
 
-from gb10.errors import FetchError
-from gb10.host.artifact import Checkout
 from gb10.host.proc import SILENT, CommandFailedError, capture, capture_while_active, stream
-from gb10.host.store import Store
-from gb10.sources.git import archive
 
 URL = "https://me:se@cret@mirror.invalid/debian"
 
@@ -37,21 +32,6 @@ def test_the_tail_is_what_a_terminal_would_show() -> None:
     with pytest.raises(CommandFailedError) as caught:
         capture_while_active(["sh", "-c", r"printf '1%%\r2%%\rfatal: no\n' >&2; exit 3"], patience=10)
     assert (caught.value.returncode, caught.value.tail) == (3, "fatal: no")
-
-
-@pytest.mark.parametrize("url", ["http://127.0.0.1:{port}/x.git", "git://127.0.0.1:{port}/x.git"])
-def test_a_git_host_that_accepts_and_stalls_is_given_up(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(archive, "PATIENCE", 1.0)
-    store = Store(tmp_path)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        wanted = Checkout(url=url.format(port=server.getsockname()[1]), pin="v1")
-        start = time.monotonic()
-        with pytest.raises(FetchError, match="the host sent nothing for 1 s"):
-            archive.resolve(store, {"PATH": "/usr/bin:/bin"}, "a-1.tar", wanted)
-    assert time.monotonic() - start < 20
-    assert not list((tmp_path / "tmp").iterdir())
 
 
 def test_a_password_is_in_no_error_and_in_no_log(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from gb10.engine.node import SSH, _argv, reached
 from gb10.engine.reference import split_digest
-from gb10.engine.registry.transfer import Moves
+from gb10.engine.registry.transfer import Moves, hint_of
 from gb10.errors import EngineError, PublishError, UsageError
 from gb10.ship.publishing import names_in, own_tags
 from gb10.ship.retries import PAUSES, patiently
@@ -34,6 +34,49 @@ def test_a_target_without_a_tag_gets_both() -> None:
     assert names_in(["h:5000/a", "o.example/b:mine"], tags[1], tags) == (*both, "o.example/b:mine")
     with pytest.raises(UsageError, match="none of its own"):
         names_in(["h:5000/a"], "gb10/vllm:mine", ["gb10/vllm:mine"])
+
+
+def test_by_a_name_of_the_users_an_image_goes_out_under_its_own_tags() -> None:
+    tags = ["mine:1", f"gb10/vllm:{KEY}", f"gb10/other:{KEY}"]
+    assert names_in(["h:5000/a"], "mine:1", tags) == (f"h:5000/a:{KEY}",)
+
+
+@pytest.mark.parametrize("target", ["127.0.0.1", "127.0.0.1:5000", "localhost", "localhost:5000", "spark-1:5000"])
+def test_a_registry_without_a_repository_is_refused(target: str) -> None:
+    with pytest.raises(UsageError, match="names a registry and no repository") as caught:
+        names_in([target], "gb10/vllm:mine", [f"gb10/vllm:{KEY}"])
+    assert caught.value.hint == f"write {target}/NAME"
+
+
+@pytest.mark.parametrize(
+    ("reason", "hint"),
+    [
+        ("denied: requested access to the resource is denied", "docker login"),
+        ("no basic auth credentials", "docker login"),
+        ("Get https://h:1/v2/: dial tcp: lookup h: no such host", "name, port and network"),
+        ("dial tcp 127.0.0.1:1: connect: connection refused", "name, port and network"),
+        ("http: server gave HTTP response to HTTPS client", "insecure-registries"),
+        ("tls: failed to verify certificate: x509: unknown authority", "certs.d"),
+        ("manifest unknown", "the name and the tag"),
+        ("received unexpected HTTP status: 503 Service Unavailable", ""),
+    ],
+)
+def test_a_hint_is_about_what_failed(reason: str, hint: str) -> None:
+    assert hint in (hint_of(reason) or "")
+    assert bool(hint) == bool(hint_of(reason))
+
+
+def test_progress_counts_layers_since_their_sizes_come_late() -> None:
+    notes: list[str] = []
+    Moves(on_move=lambda *shown: notes.append(str(shown))).follow(
+        [
+            *({"status": "Preparing", "id": layer} for layer in "abc"),
+            {"status": "Layer already exists", "id": "a"},
+            {"status": "Pushing", "id": "b", "progressDetail": {"current": 5, "total": 10}},
+            {"status": "Pushed", "id": "b"},
+        ]
+    )
+    assert notes[-2:] == ["(5, 10, '1 of 3 layers')", "(10, 10, '2 of 3 layers')"]
 
 
 def test_a_reference_by_digest() -> None:

@@ -12,7 +12,7 @@ from shutil import rmtree
 from gb10.engine.failure import explained
 from gb10.engine.packages import fetch_packages
 from gb10.engine.registry.saving import Layout
-from gb10.engine.registry.transfer import LOGIN, Moves
+from gb10.engine.registry.transfer import Moves, hint_of
 from gb10.errors import EngineError, PublishError
 from gb10.host.fetch import ca_bundle
 from gb10.host.proc import CommandFailedError, capture, stream
@@ -22,7 +22,6 @@ PACKAGES = ("skopeo", "libgpgme11t64", "libassuan9", "libgpg-error0", "libsqlite
 """12 MB to fetch; of them the program and the libraries are kept: 33 MB."""
 RECORD = "packages.json"
 WITHOUT = "publish without --compression: the engine compresses by itself"
-UNKNOWN = ("unauthorized", "denied", "authentication required")
 STARTED = re.compile(r"Copying blob (sha256:[0-9a-f]{64})")
 SENT = re.compile(r'level=debug msg="Upload of layer (sha256:[0-9a-f]{64}) complete"')
 FATAL = re.compile(r'level=fatal msg="(.*)"')
@@ -67,14 +66,15 @@ class Skopeo:
             if sent := SENT.search(line):
                 moves.moved.add(sent[1])
             if blob := STARTED.match(line):
-                moves.on_move(sum(layout.sizes.get(digest, 0) for digest in started), whole)
+                read = sum(layout.sizes.get(digest, 0) for digest in started)
+                moves.on_move(read, whole, f"{len(started)} of {len(layout.sizes)} layers")
                 started.append(blob[1])
 
         try:
             stream(argv, log=Path(os.devnull), on_line=on_line, env=self.env)
         except CommandFailedError as error:
             raise _refusal(error) from error
-        moves.on_move(whole, whole)
+        moves.on_move(whole, whole, "")
         moves.digest = pushed.read_text(encoding="ascii").strip()
 
     def manifest(self, name: str, access: Access) -> str:
@@ -160,4 +160,4 @@ def _refusal(error: CommandFailedError) -> PublishError:
     """What skopeo says last, in its own words."""
     fatal = FATAL.search(error.tail)
     reason = fatal[1].replace('\\"', '"') if fatal else error.tail.strip().rpartition("\n")[2] or str(error)
-    return PublishError(reason, hint=LOGIN if any(word in reason for word in UNKNOWN) else None)
+    return PublishError(reason, hint=hint_of(reason))

@@ -19,8 +19,16 @@ MOVED = ("Download complete", WHOLE, "Pushed")
 EXISTS = "Already exists"
 THERE = (EXISTS, "Layer already exists")
 MOUNTED = "Mounted from"
+ANNOUNCED = ("Preparing", "Waiting", "Pulling fs layer")
 RETRY = re.compile(r"Retrying in (\d+) second")
 LOGIN = "docker login REGISTRY; or correct the reference"
+HINTS = (
+    (("unauthorized", "authentication", "denied", "forbidden", "credentials"), LOGIN),
+    (("no such host", "refused", "timeout", "timed out", "unreachable"), "check the registry's name, port and network"),
+    (("server gave http response",), "the engine takes a registry without TLS only if its insecure-registries name it"),
+    (("x509", "certificate"), "the engine must trust the registry's certificate: /etc/docker/certs.d/REGISTRY/ca.crt"),
+    (("not found", "unknown"), "check the name and the tag"),
+)
 
 
 def _nobody(*_: object) -> None:
@@ -40,12 +48,13 @@ class Remote:
 class Moves:
     """The layers of one transfer, by id, as the engine tells; sizes in bytes, compressed as they travel."""
 
-    on_move: Callable[[int, int], None] = _nobody
-    """Told bytes that have moved so far, and bytes that are to move as far as is known."""
+    on_move: Callable[[int, int, str], None] = _nobody
+    """Gets the bytes moved, the bytes to move as far as known, and ``3 of 15 layers``: Docker sizes a layer late."""
     on_pause: Callable[[str], None] = _nobody
     """Told, once a pause, that the engine tries a layer again, and when: Docker does so four times, 50 s in all."""
     on_whole: Callable[[int], None] = _nobody
     """Told how many layers, from the lowest on, a pulling engine has whole."""
+    layers: set[str] = field(default_factory=set)
     sizes: dict[str, int] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
     moved: set[str] = field(default_factory=set)
@@ -68,9 +77,10 @@ class Moves:
         for event in events:
             failed = failed or str(event.get("errorDetail", {}).get("message") or event.get("error", ""))
             self.note(event)
-            self.on_move(self.bytes, sum(self.sizes.values()))
+            done = len(self.moved | self.there)
+            self.on_move(self.bytes, sum(self.sizes.values()), f"{done} of {len(self.layers)} layers")
         if failed:
-            raise PublishError(failed)
+            raise PublishError(failed, hint=hint_of(failed))
 
     def note(self, event: Mapping[str, Any]) -> None:
         """One event."""
@@ -87,6 +97,8 @@ class Moves:
             self.on_whole(len(self.whole))
 
     def _place(self, layer: str, status: str, detail: Mapping[str, Any]) -> None:
+        if status in (*ANNOUNCED, *MOVING, *MOVED, *THERE) or status.startswith(MOUNTED):
+            self.layers.add(layer)
         if status in MOVING and detail.get("total"):
             self.sizes[layer] = int(detail["total"])
             self.done[layer] = min(int(detail["current"]), self.sizes[layer])
@@ -133,6 +145,10 @@ def _registry(engine: Engine, reference: str) -> Iterator[docker.APIClient]:
         try:
             yield sdk.api
         except APIError as error:
-            raise PublishError(
-                f"the registry refused {reference}", where=str(error.explanation or error), hint=LOGIN
-            ) from error
+            where = str(error.explanation or error)
+            raise PublishError(f"the registry refused {reference}", where=where, hint=hint_of(where)) from error
+
+
+def hint_of(reason: str) -> str | None:
+    """What a user can do about a failed transfer, by the words of the engine or the registry. Pure."""
+    return next((hint for words, hint in HINTS if any(word in reason.lower() for word in words)), None)

@@ -1,6 +1,7 @@
 """``--source`` and ``--patch`` of a stranger: nothing of theirs runs, and no file outside is read."""
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,24 +11,48 @@ from gb10.errors import PatchError, UsageError
 from gb10.host.proc import capture
 from gb10.patches.foreign import find_foreign
 from gb10.request.checkout_files import Files, Worktree, ignored, open_worktree
+from tests.integration.debian_git import put_on_path
 
+Git = Callable[..., str]
 IDENTITY = ("-c", "user.name=a", "-c", "user.email=a@example.invalid", "-c", "protocol.file.allow=always")
 
 
-@pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    """A user's environment, without settings of git."""
-    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "GIT_CONFIG_NOSYSTEM": "1"}
-
-
-def git(folder: Path, *arguments: str) -> str:
-    return capture(["git", "-C", str(folder), *IDENTITY, *arguments])
+pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
+def place(git_root: Path) -> Path:
+    """A folder that Debian's git sees, too, by another path: see inside()."""
+    return Path(tempfile.mkdtemp(prefix="place", dir=git_root))
+
+
+@pytest.fixture
+def env(git_root: Path, tmp_path: Path) -> dict[str, str]:
+    """A user's environment, without settings of git; git's own paths come back as they are here."""
+    path = put_on_path(git_root, tmp_path)
+    script = tmp_path / "git"
+    lines = script.read_text(encoding="utf-8").replace("exec ", "set -o pipefail\n").rstrip()
+    script.write_text(f"{lines} | sed 's|^/place|{git_root}/place|'\n", encoding="utf-8")
+    return {"PATH": path, "HOME": "/none", "GIT_CONFIG_NOSYSTEM": "1"}
+
+
+@pytest.fixture
+def git(env: dict[str, str]) -> Git:
+    def run(folder: Path, *arguments: str) -> str:
+        return capture(["git", "-C", str(folder), *IDENTITY, *arguments], env=env)
+
+    return run
+
+
+def inside(path: Path) -> str:
+    """The path by which Debian's git knows a file of ``place``."""
+    return f"/{path.parts[-2]}/{path.name}"
+
+
+@pytest.fixture
+def checkout(place: Path, git: Git) -> Path:
     """A repository of one file, with content that git has to look at again."""
-    folder = tmp_path / "checkout"
+    folder = place / "checkout"
     (folder / "vllm").mkdir(parents=True)
     (folder / "vllm/a.py").write_text("a = 1\n", encoding="utf-8")
     git(folder, "init", "--quiet")
@@ -38,53 +63,53 @@ def checkout(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Path:
+def program(place: Path) -> Path:
     """A program that leaves a mark beside itself when it runs."""
-    path = tmp_path / "program"
-    path.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\ncat\n", encoding="utf-8")
+    path = place / "program"
+    path.write_text(f"#!/bin/sh\n: >{inside(place / 'ran')}\nexec cat\n", encoding="utf-8")
     path.chmod(0o755)
     return path
 
 
-Settings = Callable[[Path, Path], None]
+Settings = Callable[[Git, Path, Path], None]
 
 
-def fsmonitor(folder: Path, program: Path) -> None:
+def fsmonitor(git: Git, folder: Path, program: Path) -> None:
     git(folder, "config", "core.fsmonitor", str(program))
 
 
-def clean(folder: Path, program: Path) -> None:
+def clean(git: Git, folder: Path, program: Path) -> None:
     git(folder, "config", "filter.x.clean", str(program))
     (folder / ".gitattributes").write_text("*.py filter=x\n", encoding="utf-8")
 
 
-def process(folder: Path, program: Path) -> None:
+def process(git: Git, folder: Path, program: Path) -> None:
     git(folder, "config", "filter.x.process", str(program))
     git(folder, "config", "filter.x.required", "true")
     (folder / ".git/info/attributes").write_text("*.py filter=x\n", encoding="utf-8")
 
 
-def included(folder: Path, program: Path) -> None:
-    (folder / ".git/more").write_text(f"[core]\n\tfsmonitor = {program}\n", encoding="utf-8")
+def included(git: Git, folder: Path, program: Path) -> None:
+    (folder / ".git/more").write_text(f"[core]\n\tfsmonitor = {inside(program)}\n", encoding="utf-8")
     git(folder, "config", "include.path", "more")
 
 
-def included_if(folder: Path, program: Path) -> None:
-    included(folder, program)
+def included_if(git: Git, folder: Path, program: Path) -> None:
+    included(git, folder, program)
     git(folder, "config", "--unset", "include.path")
     git(folder, "config", "includeIf.gitdir:/.path", "more")
 
 
-def of_worktree(folder: Path, program: Path) -> None:
+def of_worktree(git: Git, folder: Path, program: Path) -> None:
     git(folder, "config", "extensions.worktreeConfig", "true")
     git(folder, "config", "--worktree", "core.fsmonitor", str(program))
 
 
-def ssh(folder: Path, program: Path) -> None:
+def ssh(git: Git, folder: Path, program: Path) -> None:
     git(folder, "config", "core.sshCommand", str(program))
 
 
-def elsewhere(folder: Path, program: Path) -> None:
+def elsewhere(git: Git, folder: Path, program: Path) -> None:
     git(folder, "config", "core.worktree", str(program.parent))
 
 
@@ -102,36 +127,43 @@ HOSTILE: dict[str, Settings] = {
 
 @pytest.mark.parametrize("setting", HOSTILE)
 def test_settings_that_run_a_program_are_refused_and_it_does_not_run(
-    setting: str, checkout: Path, program: Path, tmp_path: Path, env: dict[str, str]
+    setting: str, checkout: Path, program: Path, git: Git, env: dict[str, str]
 ) -> None:
-    HOSTILE[setting](checkout, program)
-    (tmp_path / "ran").unlink(missing_ok=True)
+    HOSTILE[setting](git, checkout, program)
+    ran = program.with_name("ran")
+    ran.unlink(missing_ok=True)
     with pytest.raises(UsageError, match="can run programs or read files elsewhere") as caught:
         open_worktree(checkout, env)
     assert setting.split(maxsplit=1)[0] in str(caught.value.where)
     ignored(Worktree(root=checkout, files=(), git=True), env, ["vllm/b.py"])
-    assert not (tmp_path / "ran").exists()
+    assert not ran.exists()
+
+
+def test_a_plain_git_does_run_such_a_program(checkout: Path, program: Path, git: Git) -> None:
+    fsmonitor(git, checkout, program)
+    git(checkout, "status")
+    assert program.with_name("ran").exists()
 
 
 def test_hooks_remotes_and_submodules_of_a_checkout_do_not_run(
-    checkout: Path, program: Path, tmp_path: Path, env: dict[str, str]
+    checkout: Path, program: Path, git: Git, env: dict[str, str]
 ) -> None:
     git(checkout, "submodule", "--quiet", "add", str(checkout), "part")
-    fsmonitor(checkout / "part", program)
+    fsmonitor(git, checkout / "part", program)
     for hook in ("post-index-change", "fsmonitor-watchman", "pre-auto-gc"):
-        (checkout / ".git/hooks" / hook).symlink_to(program)
+        (checkout / ".git/hooks" / hook).symlink_to(f"../../../{program.name}")
     git(checkout, "config", "core.repositoryFormatVersion", "1")
     git(checkout, "config", "extensions.partialClone", "origin")
     git(checkout, "config", "remote.origin.url", f"ext::{program}")
     tree = git(checkout, "rev-parse", "HEAD^{tree}").strip()
     (checkout / ".git/objects" / tree[:2] / tree[2:]).unlink()  # git would fetch it
-    (tmp_path / "ran").unlink(missing_ok=True)
+    program.with_name("ran").unlink(missing_ok=True)
     with pytest.raises(UsageError, match="git cannot read the checkout"):
         open_worktree(checkout, env)
-    assert not (tmp_path / "ran").exists()
+    assert not program.with_name("ran").exists()
 
 
-def test_settings_that_run_nothing_are_no_hindrance(checkout: Path, env: dict[str, str]) -> None:
+def test_settings_that_run_nothing_are_no_hindrance(checkout: Path, git: Git, env: dict[str, str]) -> None:
     git(checkout, "config", "core.fsmonitor", "true")
     git(checkout, "config", "core.hooksPath", ".husky")
     git(checkout, "config", "filter-notes.x", "1")
