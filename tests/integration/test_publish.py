@@ -176,7 +176,7 @@ def test_one_changed_file_is_all_that_is_sent(
     changed = build_image(shop, small_plan(shop, overlay=tmp_path), rebuild=(), tag=None)
     (sent,) = publish(shop, changed.tags[-1], [f"{place.host}/gb10/test:one-file"])
     assert sent.there >= changed.layers - 3
-    assert sent.bytes < 100_000
+    assert sent.bytes < 500_000  # the file, the plan and the scans, before compression
     assert place.manifest("gb10/test", "one-file")["config"]["digest"] == changed.digest
 
 
