@@ -22,24 +22,13 @@ from gb10.sources.git.archive import fetch_checkout, resolve
 from tests.integration.debian_git import env as env  # noqa: PLC0414 - fixtures, these three
 from tests.integration.debian_git import root as root  # noqa: PLC0414
 from tests.integration.debian_git import store as store  # noqa: PLC0414
+from tests.recipes import small_recipe
 
 pytestmark = pytest.mark.integration
 
 URL, NAME = "file:///upstream", "cutlass-4.5.0.tar"
 WANTED = Checkout(URL, "v4.5.0", ("include",))
-RECIPE = f"""\
-engine: small
-version: "1"
-repository: gb10/small
-python: "3.13"
-cuda: "13.0"
-base: {{suite: trixie, packages: {{image: []}}}}
-requirements: []
-sources:
-  cutlass: {{git: "{URL}", tag: v4.5.0, paths: [include]}}
-layers: [{{name: all, rest: true}}]
-workdir: /
-"""
+RECIPE = small_recipe(f'sources: {{cutlass: {{git: "{URL}", tag: v4.5.0, paths: [include]}}}}\n')
 
 
 @pytest.fixture

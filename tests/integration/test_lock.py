@@ -11,24 +11,14 @@ from gb10.lock.locked_wheels import locked_wheels
 from gb10.lock.lockfile import lock_path, write_lock
 from gb10.lock.relock import lock_recipe
 from gb10.recipe.locked import Lock
+from tests.recipes import small_recipe
 
 pytestmark = pytest.mark.integration
 
-RECIPE = """\
-engine: small
-version: "1"
-repository: gb10/small
-python: "3.13"
-cuda: "13.0"
-base: {suite: trixie, packages: {image: []}}
-requirements: [jinja2==3.1.5]
-constraints: [markupsafe<3.0.3]
-tools: [markupsafe]
-sources:
-  idna: {sdist: idna==3.10}
-layers: [{name: all, rest: true}]
-workdir: /
-"""
+RECIPE = small_recipe(
+    "constraints: [markupsafe<3.0.3]\ntools: [markupsafe]\nsources: {idna: {sdist: idna==3.10}}\n",
+    requirements="[jinja2==3.1.5]",
+)
 
 
 @pytest.fixture(scope="module")

@@ -15,33 +15,20 @@ from gb10.host.artifact import Artifact, Checkout
 from gb10.host.fetch import stored
 from gb10.host.proc import capture
 from gb10.host.store import Store
-from gb10.lock.lockfile import base_digest, check_lock, input_digest, load_recipe
+from gb10.lock.lockfile import check_lock, load_recipe
 from gb10.lock.relock import lock_checkouts
 from gb10.recipe.image_recipe import Recipe
-from gb10.recipe.locked import Lock, LockedDebs, LockedWheels
 from gb10.sources.git.archive import fetch_checkout, resolve
 from tests.integration.debian_git import env as env  # noqa: PLC0414 - fixtures, these three
 from tests.integration.debian_git import root as root  # noqa: PLC0414
 from tests.integration.debian_git import store as store  # noqa: PLC0414
+from tests.recipes import empty_lock, small_recipe
 
 pytestmark = pytest.mark.integration
 
 DATE = "2026-01-02T03:04:05Z"
 WHO = {"PATH": "/usr/sbin:/usr/bin", "HOME": "/", "GIT_COMMITTER_DATE": DATE, "GIT_AUTHOR_DATE": DATE}
 NAME = "project-0+g0123456789ab.tar"
-RECIPE = """\
-engine: small
-version: "1"
-repository: gb10/small
-python: "3.13"
-cuda: "13.0"
-base: {{suite: trixie, packages: {{image: []}}}}
-requirements: []
-sources:
-  project: {{git: "file:///hub/project.git", commit: {commit}, submodules: {submodules}}}
-layers: [{{name: all, rest: true}}]
-workdir: /
-"""
 
 
 def git(root: Path, place: str, *words: str) -> str:
@@ -169,27 +156,16 @@ def test_what_cannot_be_had_is_told(
 
 
 def recipe_of(tmp_path: Path, commit: str, submodules: str = "[third/cutlass]") -> Recipe:
-    (tmp_path / "small.yaml").write_text(RECIPE.format(commit=commit, submodules=submodules), encoding="utf-8")
+    git = f'git: "file:///hub/project.git", commit: {commit}, submodules: {submodules}'
+    (tmp_path / "small.yaml").write_text(small_recipe(f"sources: {{project: {{{git}}}}}\n"), encoding="utf-8")
     return load_recipe(tmp_path / "small.yaml")
-
-
-def lock_of(recipe: Recipe, store: Store, env: dict[str, str], old: Lock | None = None) -> Lock:
-    """A lock of nothing but the sources from git."""
-    return Lock(
-        input_digest=input_digest(recipe),
-        base_digest=base_digest(recipe),
-        created=datetime.date(2026, 1, 2),
-        debs=LockedDebs(image={"amd64": (), "arm64": ()}, build={"amd64": (), "arm64": ()}),
-        wheels=LockedWheels(image={"amd64": (), "arm64": ()}, tools={"amd64": (), "arm64": ()}),
-        sdists={**lock_checkouts(recipe, old, store, env)},
-    )
 
 
 def test_a_commit_that_is_locked_is_not_asked_for_again(
     project: str, store: Store, env: dict[str, str], tmp_path: Path
 ) -> None:
     recipe = recipe_of(tmp_path, project)
-    lock = lock_of(recipe, store, env)
+    lock = empty_lock(recipe, lock_checkouts(recipe, None, store, env))
     check_lock(recipe, lock, tmp_path / "r.yaml")
     nobody = env | {"PATH": "/nonexistent"}
     assert lock_checkouts(recipe, lock, store, nobody) == lock.sdists

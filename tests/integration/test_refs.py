@@ -1,6 +1,5 @@
 """Another release than the recipe's, for real on a small recipe: resolved once, then from the store alone."""
 
-import datetime
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -10,30 +9,24 @@ import pytest
 from gb10.errors import FetchError, UsageError
 from gb10.host.store import Store
 from gb10.host.talk import Talk
-from gb10.lock.lockfile import base_digest, check_lock, input_digest, load_recipe
+from gb10.lock.lockfile import check_lock, load_recipe
 from gb10.plan.catalog import ROOT, Catalog
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
 from gb10.request.refs import lock_refs, with_refs
 from gb10.workshop import Workshop
+from tests.recipes import empty_lock, small_recipe
 
 pytestmark = pytest.mark.integration
 
-RECIPE = """\
-engine: small
-version: "1"
-repository: gb10/small
-python: "3.13"
-cuda: "13.0"
-base: {suite: trixie, packages: {image: []}}
-requirements: [flashinfer-python==0.7.2.post1]
+RECIPE = small_recipe(
+    """\
 overrides: # FlashInfer alone, without torch and CUDA
   - {requirement: "torch ; python_version < '3'", why: "a small test needs no torch"}
-sources:
-  flashinfer: {sdist: flashinfer-python==0.7.2.post1}
-layers: [{name: all, rest: true}]
-workdir: /
-"""
+sources: {flashinfer: {sdist: flashinfer-python==0.7.2.post1}}
+""",
+    requirements="[flashinfer-python==0.7.2.post1]",
+)
 NOWHERE = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0"}
 
 
@@ -50,18 +43,8 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Recipe, Lock
     """The recipe, and a lock of an earlier day that holds nothing yet: no Debian package is looked up."""
     path = tmp_path_factory.mktemp("recipe") / "small.yaml"
     path.write_text(RECIPE, encoding="utf-8")
-    recipe, none = load_recipe(path), {"arm64": (), "amd64": ()}
-    lock = Lock.model_validate(
-        {
-            "input_digest": input_digest(recipe),
-            "base_digest": base_digest(recipe),
-            "created": datetime.date(2026, 1, 2),
-            "debs": {"image": none, "build": none},
-            "wheels": {"image": none, "tools": none},
-            "sdists": {},
-        }
-    )
-    return path, recipe, lock
+    recipe = load_recipe(path)
+    return path, recipe, empty_lock(recipe)
 
 
 def test_another_release_is_resolved_once_and_then_needs_no_network(

@@ -17,7 +17,7 @@ from gb10.build.wheel_build import selected
 from gb10.errors import UsageError
 from gb10.host.artifact import Checkout
 from gb10.inside import extension, pack_extension
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.lock.lockfile import load_recipe
 from gb10.plan.catalog import ROOT, Catalog
 from gb10.plan.dag import plan_image
 from gb10.plan.options import Options
@@ -46,11 +46,6 @@ def recipe() -> Recipe:
     """The real one, with both wheels whatever it names."""
     real = load_recipe(RECIPE)
     return real.model_copy(update={"wheels": {JIT_CACHE: real.wheels[JIT_CACHE], OURS: BUILD}})
-
-
-@pytest.fixture(scope="module")
-def lock() -> Lock:
-    return load_lock(lock_path(RECIPE))
 
 
 def make(recipe: Recipe, lock: Lock, toolkit: Toolkit | None = None, arch: str = "12.1f") -> Plan:

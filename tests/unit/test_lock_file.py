@@ -17,21 +17,11 @@ from gb10.lock.lockfile import (
     lock_text,
     write_lock,
 )
+from gb10.plan.catalog import ROOT
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
 
-ROOT = Path(__file__).resolve().parents[2]
-RECIPE = ROOT / "recipes" / "images" / "vllm.yaml"
-
-
-@pytest.fixture(scope="module")
-def recipe() -> Recipe:
-    return load_recipe(RECIPE)
-
-
-@pytest.fixture(scope="module")
-def lock() -> Lock:
-    return load_lock(lock_path(RECIPE))
+RECIPE = ROOT / "recipes/images/vllm.yaml"
 
 
 def edited(folder: Path, old: str, new: str) -> Recipe:

@@ -10,7 +10,6 @@ import pytest
 
 from gb10.build.compiling import UNKEYED
 from gb10.errors import UsageError
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT, Catalog
 from gb10.plan.compiles import COMPILE_SCRIPTS, INSTALLER, PATCHER, UNPACKER
 from gb10.plan.dag import plan_image, torch_problem
@@ -24,20 +23,9 @@ from gb10.recipe.image_recipe import NamedIndex, Recipe
 from gb10.recipe.locked import Lock
 from gb10.request.kernel_choice import with_set
 
-RECIPE = ROOT / "recipes/images/vllm.yaml"
 WHEEL = "flashinfer-jit-cache"
 COMPILED = {WHEEL, f"layer-{WHEEL}", "image", "proof"}
 BOTH = {*COMPILED, "gb10-kernels", "layer-gb10-kernels"}
-
-
-@pytest.fixture(scope="module")
-def recipe() -> Recipe:
-    return load_recipe(RECIPE)
-
-
-@pytest.fixture(scope="module")
-def lock() -> Lock:
-    return load_lock(lock_path(RECIPE))
 
 
 def make(

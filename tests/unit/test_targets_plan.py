@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gb10.errors import UsageError
-from gb10.lock.lockfile import input_digest, load_lock, load_recipe, lock_path
+from gb10.lock.lockfile import input_digest, load_recipe
 from gb10.plan.catalog import ROOT, Catalog
 from gb10.plan.dag import plan_image
 from gb10.plan.inputs import used_sources, wheel_inputs
@@ -35,11 +35,6 @@ CUTLASS = PatchUse(
 @pytest.fixture(scope="module")
 def recipe() -> Recipe:
     return with_targets(load_recipe(RECIPE), ("_C_one",))
-
-
-@pytest.fixture(scope="module")
-def lock() -> Lock:
-    return load_lock(lock_path(RECIPE))
 
 
 def make(recipe: Recipe, lock: Lock, *patches: PatchUse, targets: tuple[str, ...] = ()) -> Plan:

@@ -1,0 +1,36 @@
+"""Small recipes of tests (Debian's base and what a test adds), and locks without packages."""
+
+import datetime
+from collections.abc import Mapping
+
+from gb10.lock.lockfile import base_digest, input_digest
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.locked import Lock, LockedCheckout, LockedDebs, LockedWheels
+
+
+def small_recipe(own: str, *, requirements: str = "[]") -> str:
+    """A recipe's text; ``own`` holds the test's lines."""
+    return f"""\
+engine: small
+version: "1"
+repository: gb10/small
+python: "3.13"
+cuda: "13.0"
+base: {{suite: trixie, packages: {{image: []}}}}
+requirements: {requirements}
+{own}layers: [{{name: all, rest: true}}]
+workdir: /
+"""
+
+
+def empty_lock(recipe: Recipe, sdists: Mapping[str, LockedCheckout] | None = None) -> Lock:
+    """A lock that holds these sources alone."""
+    none = {"amd64": (), "arm64": ()}
+    return Lock(
+        input_digest=input_digest(recipe),
+        base_digest=base_digest(recipe),
+        created=datetime.date(2026, 1, 2),
+        debs=LockedDebs.model_validate({"image": none, "build": none}),
+        wheels=LockedWheels.model_validate({"image": none, "tools": none}),
+        sdists={**(sdists or {})},
+    )
