@@ -14,6 +14,7 @@ from gb10.engine.images import find_image
 from gb10.engine.reach import find
 from gb10.errors import UsageError
 from gb10.inside.scan import Scan
+from gb10.plan.catalog import DEFAULT_ENGINE
 from gb10.plan.render import scan_dockerfile
 from gb10.plan.values import Plan
 from gb10.proof.reading import read_scan
@@ -21,7 +22,6 @@ from gb10.proof.scans import known_layers
 from gb10.request.planning import Request, make_plan
 from gb10.workshop import Workshop
 
-DEFAULT_ENGINE = "vllm"
 PLATFORM = re.compile(r"[a-z0-9._-]+(?:/[a-z0-9._-]+){1,3}")
 
 

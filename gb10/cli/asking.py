@@ -11,6 +11,7 @@ import typer
 
 from gb10.cli.values import ArchOption, EngineOption, KernelsOption, ModOption, PlatformOption
 from gb10.errors import UsageError
+from gb10.plan.catalog import DEFAULT_ENGINE
 from gb10.request.planning import Request
 
 T = TypeVar("T")
@@ -97,7 +98,7 @@ def releases(texts: Sequence[str]) -> dict[str, str]:
 
 def of_wheels(
     *,
-    engine: EngineOption = "vllm",
+    engine: EngineOption = DEFAULT_ENGINE,
     arch: ArchOption = "12.1f",
     platform: PlatformOption = None,
     patch: PatchOption = None,

@@ -22,6 +22,7 @@ from gb10.cli.common import (
 )
 from gb10.cli.show import print_plan
 from gb10.cli.values import ArchOption, EngineOption
+from gb10.plan.catalog import DEFAULT_ENGINE
 from gb10.plan.programs import GEMM, plan_program
 from gb10.request.planning import Request, make_plan
 
@@ -45,7 +46,7 @@ def verbs() -> None:
 @app.command()
 def gemm(
     *,
-    engine: EngineOption = "vllm",
+    engine: EngineOption = DEFAULT_ENGINE,
     arch: ArchOption = "12.1f",
     require_gpu: Annotated[bool, typer.Option("--require-gpu", help="Exit 9 when there is no GPU to time.")] = False,
     dry_run: DryRunOption = False,

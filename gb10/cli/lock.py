@@ -10,6 +10,7 @@ from gb10.cli.values import EngineOption
 from gb10.host.digest import digest
 from gb10.lock.lockfile import check_lock, load_lock, load_recipe, lock_path, write_lock
 from gb10.lock.relock import lock_recipe
+from gb10.plan.catalog import DEFAULT_ENGINE
 
 app = verb_app("""Resolve a recipe into its lock: the name and sha256 of every file, without hosts or URLs.
 
@@ -24,7 +25,7 @@ app = verb_app("""Resolve a recipe into its lock: the name and sha256 of every f
 @app.command(help=app.info.help)
 def lock(
     *,
-    engine: EngineOption = "vllm",
+    engine: EngineOption = DEFAULT_ENGINE,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 4 when the lock is stale.")] = False,
     upgrade: Annotated[
         list[str] | None,

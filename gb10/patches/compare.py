@@ -7,6 +7,7 @@ from typing import Final, Literal, get_args
 from gb10.patches.places import harmless, installed, placed
 from gb10.patches.source_tree import Tree
 from gb10.patches.write import file_diff
+from gb10.recipe.layout import Layout
 
 COMPILED: Final = ("CMakeLists.txt", "cmake/", "csrc/", "include/", "3rdparty/", "tools/util/include/")
 """What compile stages read of an archive, beside what it installs."""
@@ -44,45 +45,44 @@ class Difference:
 
 
 def compare(
-    source: str, release: Tree, checkout: Tree, files: Collection[str], *, bundled: Collection[str] = ()
+    layout: Layout, release: Tree, checkout: Tree, files: Collection[str], *, bundled: Collection[str] = ()
 ) -> Difference:
     """Every one of these files of a checkout against a release; ``bundled`` are folders of other sources in it."""
     others = tuple(f"{folder}/" for folder in bundled)
-    here = {placed(path, source, wheel=release.installed): path for path in files}
-    outside = {place: path for place, path in sorted(here.items()) if release.installed and not installed(place)}
-    theirs = [
-        path for path in release.paths() if _counts(path) and not path.startswith(others) and path[-3:] != LIBRARY
-    ]
+    here = {placed(path, layout, wheel=release.installed): path for path in files}
+    strangers = dict.fromkeys(place for place in sorted(here) if release.installed and not installed(place, layout))
+    own = (path for path in release.paths() if not path.startswith(others) and not path.endswith(LIBRARY))
+    theirs = [path for path in own if _counts(path, layout)]
     found: dict[Fate, list[str]] = {fate: [] for fate in get_args(Fate)}
     changed: dict[str, Both] = {}  # of all others only the names are kept: a checkout may hold gigabytes
     for place, path in sorted(here.items()):
-        if not _generated(place) and place not in outside:
+        if not _generated(place) and place not in strangers:
             both = (release.read(place), checkout.read(path))
             if both[0] != both[1]:
-                fate = _fate(place, both, others)
+                fate = _fate(place, both, others, layout)
                 found[fate].append(place)
                 if fate == "changed":
                     changed[place] = both
     return Difference(
         known=len(theirs),
-        installed={path: both for path, both in changed.items() if _in_wheel(path, source)},
-        compiled={path: both for path, both in changed.items() if not _in_wheel(path, source)},
+        installed={path: both for path, both in changed.items() if _in_wheel(path, layout)},
+        compiled={path: both for path, both in changed.items() if not _in_wheel(path, layout)},
         gone=tuple(path for path in theirs if path not in here or path in found["gone"]),
         unread=tuple(found["unread"]),
         binary=tuple(found["binary"]),
         elsewhere=tuple(found["elsewhere"]),
-        outside=tuple(outside.values()),
+        outside=tuple(here[place] for place in strangers),
     )
 
 
-def _fate(place: str, both: Both, others: tuple[str, ...]) -> Fate:
+def _fate(place: str, both: Both, others: tuple[str, ...], layout: Layout) -> Fate:
     """What becomes of a file that differs, given its content before and after."""
     before, after = both
     if after is None:
         return "gone"
     if place.startswith(others):
         return "elsewhere"
-    if not _counts(place):
+    if not _counts(place, layout):
         return "unread"
     return "binary" if before is None and b"\0" in after else "changed"
 
@@ -92,9 +92,9 @@ def diff_text(changed: Mapping[str, Both]) -> bytes:
     return b"".join(file_diff(path, before, after) for path, (before, after) in sorted(changed.items()))
 
 
-def _counts(path: str) -> bool:
+def _counts(path: str, layout: Layout) -> bool:
     """Whether a wheel or a compile stage takes a file, one that the release's own build writes left out."""
-    taken = installed(path) or (path.startswith(COMPILED) and not harmless(path))
+    taken = installed(path, layout) or (path.startswith(COMPILED) and not harmless(path))
     return taken and not _generated(path)
 
 
@@ -102,5 +102,5 @@ def _generated(path: str) -> bool:
     return path.rsplit("/", 1)[-1] in GENERATED
 
 
-def _in_wheel(path: str, source: str) -> bool:
-    return installed(placed(path, source, wheel=True))
+def _in_wheel(path: str, layout: Layout) -> bool:
+    return installed(placed(path, layout, wheel=True), layout)

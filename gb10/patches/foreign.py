@@ -10,7 +10,7 @@ from gb10.errors import PatchError, UsageError
 from gb10.patches.apply import ConflictError, apply_diff
 from gb10.patches.diff import FileDiff, check_size
 from gb10.patches.parse import parse_diff
-from gb10.patches.places import PACKAGES, harmless, installed, placed
+from gb10.patches.places import Layout, harmless, installed, placed
 from gb10.patches.source_tree import Tree
 
 COMPILED: Final = "a wheel holds what is installed: what is compiled can only be patched in a source archive"
@@ -24,6 +24,7 @@ class Foreign:
     name: str
     sha256: str
     source: str
+    layout: Layout
     diffs: tuple[FileDiff, ...]
 
 
@@ -50,25 +51,25 @@ def find_foreign(path: Path) -> tuple[Path, ...]:
     return found
 
 
-def load_foreign(path: Path, source: str | None = None) -> Foreign:
-    """A diff, and whose it is: ``source``, else the source whose package it changes. Raises PatchError."""
+def load_foreign(path: Path, layouts: Mapping[str, Layout], source: str | None = None) -> Foreign:
+    """A diff of ``source``, else of the source whose package it changes. Raises PatchError."""
     check_size(path.stat().st_size, path.name)
     text = path.read_bytes()
     diffs = parse_diff(text, path.name)
-    return Foreign(
-        name=path.name, sha256=hashlib.sha256(text).hexdigest(), source=source or _owner(diffs, path.name), diffs=diffs
-    )
+    owner = source or _owner(diffs, path.name, layouts)
+    sha256 = hashlib.sha256(text).hexdigest()
+    return Foreign(name=path.name, sha256=sha256, source=owner, layout=layouts[owner], diffs=diffs)
 
 
-def _owner(diffs: Iterable[FileDiff], name: str) -> str:
+def _owner(diffs: Iterable[FileDiff], name: str, layouts: Mapping[str, Layout]) -> str:
     paths = [diff.path for diff in diffs]
-    owners = {source for path in paths for start, source in PACKAGES.items() if path.startswith(start)}
+    owners = {source for source, layout in layouts.items() if any(installed(path, layout) for path in paths)}
     if len(owners) == 1:
         return owners.pop()
     what = f"changes {' and '.join(sorted(owners))}" if owners else "changes no package that we know"
-    known = ", ".join(dict.fromkeys(PACKAGES.values()))
+    known = ", ".join(source for source, layout in layouts.items() if layout.packages)
     raise PatchError(
-        f"{name} {what}", where="\n".join(paths[:10]), hint=f"say whose it is: --patch SOURCE=FILE (SOURCE: {known})"
+        f"{name} {what}", where="\n".join(paths[:10]), hint=f"name its source: --patch SOURCE=FILE (SOURCE: {known})"
     )
 
 
@@ -80,14 +81,14 @@ def apply_foreign(patch: Foreign, tree: Tree, *, halved: bool = False) -> Applie
     changes: dict[str, bytes | None] = {}
     left: list[str] = []
     for diff in patch.diffs:
-        path = placed(diff.path, patch.source, wheel=tree.installed)
-        if halved and installed(path) != tree.installed:
+        path = placed(diff.path, patch.layout, wheel=tree.installed)
+        if halved and installed(path, patch.layout) != tree.installed:
             continue
         try:
             changes[path] = apply_diff(FileDiff(path, diff.kind, diff.hunks), tree.read(path)).content
         except ConflictError as error:
             if not harmless(diff.path):
-                hint = COMPILED if tree.installed and not installed(path) else REBASE
+                hint = COMPILED if tree.installed and not installed(path, patch.layout) else REBASE
                 raise PatchError(f"{patch.name} does not apply", where=str(error.conflict), hint=hint) from error
             left.append(diff.path)
     kept = {path: content for path, content in changes.items() if not harmless(path)}

@@ -9,8 +9,8 @@ from packaging.version import Version
 
 from gb10.errors import PatchError, UsageError
 from gb10.patches.apply import ConflictError
-from gb10.patches.release_files import Library, load_releases, open_release
-from gb10.patches.releases import PINS
+from gb10.patches.release_files import Library, open_release
+from gb10.patches.releases import PINS, load_releases
 from gb10.patches.series import NAME, Patch, check_whole, load_series
 from gb10.patches.source_tree import Changed, Tree, open_tree
 from gb10.patches.verdict import Verdict, changes_of, judge_series
@@ -126,9 +126,10 @@ def new_patch(library: Library, source: str, slug: str, version: Version, tree: 
     name = f"{_next_number(library, source)}-{slug}"
     if not NAME.fullmatch(name):
         raise UsageError(f"{slug!r} is no slug", hint="lower-case words with hyphens: moe-maps-are-zeroed")
-    before, after = open_release(library, load_releases(library.root), source, version).tree, open_tree(tree)
+    releases = load_releases(library.root)
+    before, after = open_release(library, releases, source, version).tree, open_tree(tree)
     changed = _changed(before, after, tree)
-    check_whole(str(tree), source, changed)
+    check_whole(str(tree), releases.source(source).layout, changed)
     head = HEADER.format(date=today, title=slug.replace("-", " "), source=source, version=version)
     text = head.encode() + b"".join(file_diff(path, before.read(path), after.read(path)) for path in changed)
     listed = (folder / "series").read_text(encoding="utf-8")

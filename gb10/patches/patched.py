@@ -10,8 +10,7 @@ from packaging.version import Version
 
 from gb10.errors import PatchError
 from gb10.patches.foreign import Applied, Foreign, apply_foreign, load_foreign
-from gb10.patches.release_files import load_releases
-from gb10.patches.releases import PINS, told_version
+from gb10.patches.releases import PINS, load_releases, told_version
 from gb10.patches.series import Patch, load_series
 from gb10.patches.source_tree import Below, Changed, Tree, open_tree
 from gb10.patches.status import refuse
@@ -108,7 +107,7 @@ def _moved(offsets: Mapping[str, tuple[int, ...]]) -> str:
 
 def _unchanged(use: PatchUse) -> Foreign:
     """The diff that was planned; raises PatchError when the file has changed since."""
-    patch = load_foreign(Path(use.path or ""), use.source)
+    patch = load_foreign(Path(use.path or ""), {use.source: use.layout}, use.source)
     if patch.sha256 != use.sha256:
         raise PatchError(f"{use.name} changed while it was used", where=use.path, hint=AGAIN)
     return patch

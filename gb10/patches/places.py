@@ -1,26 +1,32 @@
-"""Where sources keep their files: what they install, and what their repositories keep elsewhere than their archives."""
+"""Where an archive keeps a file of a source, and whether it is installed: by the source's layout."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
-PACKAGES: Final = {
-    "vllm/": "vllm",
-    "python/sglang/": "sglang",
-    "sglang/": "sglang",
-    "flashinfer/": "flashinfer",
-    "nvidia_cutlass_dsl/": "cutlass-dsl",
-}
-"""What the sources install; everything else of them is compiled, or read by people."""
-MOVED: Final = {"sglang": {"python/sglang/": "sglang/"}}
-"""Where an engine's repository keeps what its archives keep elsewhere."""
-IN_WHEEL: Final = {"flashinfer": {"csrc/": "flashinfer/data/csrc/", "include/": "flashinfer/data/include/"}}
 HARMLESS: Final = ("tests/", "test/", "docs/", "doc/", ".github/", ".buildkite/", "benchmarks/", "examples/")
-"""Folders that no installed engine reads: a hunk there that does not fit is said, and does not stop."""
+"""Folders that no installed engine reads: a hunk there that does not fit is reported, and does not stop."""
 TEXTS: Final = (".md", ".rst")
 
 
-def installed(path: str) -> bool:
-    """Whether a wheel holds a file of this path."""
-    return path.startswith(tuple(PACKAGES))
+class Layout(Protocol):
+    """The folders of a source that are installed, and those that its archives keep elsewhere."""
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Folders that are installed."""
+
+    @property
+    def in_repository(self) -> Mapping[str, str]:
+        """Folders of the repository, and their place in its archives."""
+
+    @property
+    def in_wheel(self) -> Mapping[str, str]:
+        """Folders of the source archive, and their place in the wheel."""
+
+
+def installed(path: str, layout: Layout) -> bool:
+    """Whether a wheel of the source holds a file of this path."""
+    return _moved(path, layout.in_repository).startswith(tuple(f"{package}/" for package in layout.packages))
 
 
 def harmless(path: str) -> bool:
@@ -28,8 +34,11 @@ def harmless(path: str) -> bool:
     return path.startswith(HARMLESS) or ("/" not in path and path.endswith(TEXTS))
 
 
-def placed(path: str, source: str, *, wheel: bool) -> str:
+def placed(path: str, layout: Layout, *, wheel: bool) -> str:
     """Where an archive keeps a file that the repository keeps at ``path``."""
-    places = MOVED.get(source, {}) | (IN_WHEEL.get(source, {}) if wheel else {})
-    start = next((start for start in places if path.startswith(start)), "")
-    return places.get(start, "") + path.removeprefix(start)
+    return _moved(path, {**layout.in_repository, **(layout.in_wheel if wheel else {})})
+
+
+def _moved(path: str, folders: Mapping[str, str]) -> str:
+    start = next((folder for folder in folders if path.startswith(f"{folder}/")), "")
+    return folders.get(start, "") + path.removeprefix(start)

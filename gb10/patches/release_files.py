@@ -14,7 +14,7 @@ from gb10.host.fetch import intact
 from gb10.host.store import Store, is_sealed, seal
 from gb10.host.talk import Talk
 from gb10.patches.archives import Repacked, Sdist, Wheel
-from gb10.patches.releases import PINS, Release, Releases, check_told, parse_releases
+from gb10.patches.releases import Release, Releases, check_told
 from gb10.patches.source_tree import Below, Tree, open_tree
 from gb10.sources.index.client import open_index_session, size_of, sources
 from gb10.sources.index.downloads import fetch_all
@@ -43,11 +43,6 @@ class Opened:
     version: Version
     tree: Tree
     pinned: bool
-
-
-def load_releases(root: Path) -> Releases:
-    """The pins beside the series."""
-    return parse_releases((root / PINS).read_text(encoding="utf-8"))
 
 
 def parse_version(text: str) -> Version:

@@ -1,6 +1,7 @@
-"""``patches/releases.lock.json``: the releases that every patch is held against, each file by sha256. Pure."""
+"""``patches/releases.lock.json``: each source's layout, and the releases that its patches are checked against."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from packaging.version import Version
@@ -11,6 +12,7 @@ from gb10.host.artifact import Artifact
 from gb10.patches.condition import Regex, check_glob
 from gb10.patches.source_tree import Tree
 from gb10.recipe.fields import Filename, Model, Name, Sha256, Size
+from gb10.recipe.layout import Layout
 
 PINS = "releases.lock.json"
 
@@ -40,13 +42,14 @@ class Told(Model):
 
 
 class SourceReleases(Model):
-    """A source's projects on the package index, those asked first for a release first, and its pinned releases.
+    """A source's projects on the package index in the order of lookup, its layout and its pinned releases.
 
     A source that is on no index has no projects; its releases are folders of others' archives, and ``told`` is how
     any tree of it is held against the release that it stands for.
     """
 
     projects: tuple[Name, ...]
+    layout: Layout = Layout()
     told: Told | None = None
     releases: Annotated[dict[str, Release], Field(min_length=1)]
 
@@ -82,11 +85,31 @@ class Releases(Model):
             raise ValueError(f"{lost.filename} is no pinned release of the source that bundles {lost.folder}")
         return self
 
+    @model_validator(mode="after")
+    def _one_owner(self) -> Self:
+        """A diff belongs to the source whose package it changes."""
+        packages = [package for source in self.sources.values() for package in source.layout.packages]
+        twice = next((package for package in packages if packages.count(package) > 1), None)
+        if twice:
+            raise ValueError(f"two sources have the package {twice}")
+        return self
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        """The layout of each source."""
+        return {name: source.layout for name, source in self.sources.items()}
+
     def source(self, name: str) -> SourceReleases:
         """One source; raises UsageError that lists them."""
         if name not in self.sources:
-            raise UsageError(f"no releases of a source {name!r}", hint=f"sources: {', '.join(self.sources)}")
+            hint = f"sources in patches/{PINS}: {', '.join(self.sources)}"
+            raise UsageError(f"no releases of a source {name!r}", hint=hint)
         return self.sources[name]
+
+
+def load_releases(root: Path) -> Releases:
+    """The pins beside the series."""
+    return parse_releases((root / PINS).read_text(encoding="utf-8"))
 
 
 def parse_releases(text: str) -> Releases:

@@ -8,9 +8,8 @@ from packaging.version import Version
 
 from gb10.errors import UsageError
 from gb10.patches.foreign import find_foreign, load_foreign
-from gb10.patches.places import harmless, installed, placed
-from gb10.patches.release_files import load_releases
-from gb10.patches.releases import PINS, Releases
+from gb10.patches.places import Layout, harmless, installed, placed
+from gb10.patches.releases import PINS, Releases, load_releases
 from gb10.patches.series import load_series
 from gb10.patches.verdict import variants_for
 from gb10.plan.inputs import used_sources
@@ -136,7 +135,7 @@ def _by_hand(releases: Releases, text: str, lock: Lock, locked: Mapping[str, Ver
     if source:
         releases.source(source)
     for file in find_foreign(Path(place)):
-        patch = load_foreign(file, source or None)
+        patch = load_foreign(file, releases.layouts, source or None)
         at = find_place(releases, patch.source, lock, locked)
         if at is None:
             raise UsageError(
@@ -144,15 +143,20 @@ def _by_hand(releases: Releases, text: str, lock: Lock, locked: Mapping[str, Ver
                 hint="choose the engine whose package it changes: --engine",
             )
         paths = [diff.path for diff in patch.diffs if not harmless(diff.path)]
-        wheel = any(installed(placed(path, patch.source, wheel=True)) for path in paths)
-        compiled = not all(installed(placed(path, patch.source, wheel=False)) for path in paths)
+        wheel = any(_is_installed(path, patch.layout, wheel=True) for path in paths)
+        compiled = not all(_is_installed(path, patch.layout, wheel=False) for path in paths)
         yield PatchUse(
             source=patch.source,
             project=at.project,
             name=patch.name,
             sha256=patch.sha256,
             path=str(file.absolute()),
+            layout=releases.source(patch.source).layout,
             installable=wheel and not at.folder,
             compiled=compiled,
             folder=at.folder,
         )
+
+
+def _is_installed(path: str, layout: Layout, *, wheel: bool) -> bool:
+    return installed(placed(path, layout, wheel=wheel), layout)

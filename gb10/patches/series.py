@@ -17,12 +17,12 @@ from gb10.patches.header import Header, parse_header
 from gb10.patches.parse import parse_diff
 from gb10.patches.places import installed
 from gb10.patches.record import Record
+from gb10.patches.releases import load_releases
 from gb10.recipe.document import parse_document
+from gb10.recipe.layout import Layout
 
 NAME: Final = re.compile(r"(?P<id>\d{4}-[a-z0-9]+(?:-[a-z0-9]+)*)(?:@(?P<variant>[a-z0-9.]+))?(?P<end>\.patch|/)?")
 WIRING: Final = "wiring.patch"
-WHOLE: Final = "flashinfer"
-"""Its wheel holds the sources of its kernels, too: a patch of both is one of what is installed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,7 @@ class Patch:
     """One patch of a series; ``files`` are those that it adds, its own and of our kernels."""
 
     source: str
+    layout: Layout
     name: str
     id: str
     header: Header
@@ -48,7 +49,7 @@ class Patch:
     @property
     def installable(self) -> bool:
         """Whether all that it changes is installed: then a wheel can be patched, too."""
-        return all(installed(path) for path in self.paths)
+        return all(installed(path, self.layout) for path in self.paths)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -73,7 +74,8 @@ def load_series(root: Path, source: str) -> tuple[Patch, ...]:
             f"no series for {source!r}", where=str(folder / "series"), hint=f"sources: {', '.join(sources(root))}"
         )
     names = read_series((folder / "series").read_text(encoding="utf-8"), f"patches/{source}/series")
-    patches = tuple(load_patch(folder, source, name) for name in names)
+    layout = load_releases(root).source(source).layout
+    patches = tuple(load_patch(folder, source, layout, name) for name in names)
     _check_variants(patches)
     return patches
 
@@ -97,7 +99,7 @@ def read_series(text: str, where: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def load_patch(folder: Path, source: str, name: str) -> Patch:
+def load_patch(folder: Path, source: str, layout: Layout, name: str) -> Patch:
     """One patch of a series; raises PatchError when a file is missing or malformed."""
     match = NAME.fullmatch(name)
     if match is None:
@@ -110,6 +112,7 @@ def load_patch(folder: Path, source: str, name: str) -> Patch:
     files = added_files(path, folder.parents[1], record.adds)
     patch = Patch(
         source=source,
+        layout=layout,
         name=name.rstrip("/"),
         id=match["id"],
         header=parse_header(text.decode("utf-8", "replace"), source, f"patches/{source}/{name}"),
@@ -119,13 +122,16 @@ def load_patch(folder: Path, source: str, name: str) -> Patch:
         text=text,
         sha256=_identity(text, files),
     )
-    check_whole(patch.place, source, patch.paths)
+    check_whole(patch.place, layout, patch.paths)
     return patch
 
 
-def check_whole(what: str, source: str, paths: Iterable[str]) -> None:
-    """Raise PatchError when a wheel holds a part of what a patch changes: in a wheel it would be applied by half."""
-    if source != WHOLE and len({installed(path) for path in paths}) > 1:
+def check_whole(what: str, layout: Layout, paths: Iterable[str]) -> None:
+    """Raise PatchError when a wheel holds a part of what a patch changes: in a wheel it would be applied by half.
+
+    A wheel that holds sources, too (``in_wheel``), takes a patch of both.
+    """
+    if not layout.in_wheel and len({installed(path, layout) for path in paths}) > 1:
         raise PatchError(
             f"{what} changes what a wheel holds and what it does not",
             where="\n".join(paths),

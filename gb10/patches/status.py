@@ -10,7 +10,8 @@ from pathlib import Path
 from packaging.version import Version
 
 from gb10.errors import EmptySelectionError, PatchError, UsageError
-from gb10.patches.release_files import Library, Opened, load_releases, open_folder, open_release
+from gb10.patches.release_files import Library, Opened, open_folder, open_release
+from gb10.patches.releases import load_releases
 from gb10.patches.series import Patch, load_series, sources
 from gb10.patches.verdict import Verdict, judge_series
 

@@ -5,13 +5,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 from gb10.errors import UsageError
 from gb10.host.data_root import ROOT, package_of
 from gb10.plan.values import Toolkit
 from gb10.recipe.kernel_sets import read_sets
 
-__all__ = ["ROOT", "Catalog", "tree_digest"]
+__all__ = ["DEFAULT_ENGINE", "ROOT", "Catalog", "tree_digest"]
+
+DEFAULT_ENGINE: Final = "vllm"
+"""The recipe that a command takes without ``--engine``."""
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
     _check_units(build, toolkit)
     compilers = [[deb.sha256 for deb in lock.debs.build[options.build]], [file.sha256 for file in tools.files]]
     own = [toolkit.of(INSTALLER, *compile_files(build), *UNPACKER), content(kernels) if kernels else None]
-    uses = [[use.sha256, use.folder] for origin in inputs.origins for use in origin.patches]
+    uses = [[*use.inputs, use.folder] for origin in inputs.origins for use in origin.patches]
     patched = [uses, toolkit.of(*PATCHER)] if uses else []
     files = [file.sha256 for file in inputs.files]
     return replace(step, key=digest(["wheel", text, files, compilers, own, *_python(draft, build), *patched]))

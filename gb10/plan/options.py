@@ -3,8 +3,10 @@
 from dataclasses import dataclass, replace
 
 from gb10.errors import UsageError
+from gb10.host.digest import digest
 from gb10.recipe.arch import Arch
 from gb10.recipe.fields import Architecture
+from gb10.recipe.layout import PLAIN, Layout
 from gb10.recipe.machine import MACHINES
 
 
@@ -55,6 +57,8 @@ class PatchUse:
     compiled: bool = False
     """Whether it changes what an engine's own project compiles; a diff given by hand may do both."""
     folder: str = ""
+    layout: Layout = PLAIN
+    """Of a diff given by hand, where its source keeps files: it may name them as the repository does."""
     taken: Taken | None = None
     """The checkout that it was made from, where it is no file of the user's."""
 
@@ -62,6 +66,11 @@ class PatchUse:
     def label(self) -> str:
         """As labels name it."""
         return short_label(self.name, self.sha256)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """What keys cover of it, beside its folder: the content, and of a diff given by hand the layout."""
+        return (self.sha256, digest(self.layout.model_dump())) if self.path else (self.sha256,)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

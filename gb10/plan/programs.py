@@ -61,5 +61,5 @@ def _step(program: Program, draft: Plan, toolkit: Toolkit) -> Step:
     text = program_dockerfile(undated, program, step, toolkit.templates)
     own = toolkit.of(program.units, *program.include, INSTALLER, *SCRIPTS, *UNPACKER)
     inputs = [[file.sha256 for file in some] for some in (files, *(one.files for one in draft.steps))]
-    patched = [[[use.sha256, use.folder] for use in options.patches], toolkit.of(*PATCHER)]
+    patched = [[[*use.inputs, use.folder] for use in options.patches], toolkit.of(*PATCHER)]
     return replace(step, key=digest(["program", text, inputs, own, patched]))

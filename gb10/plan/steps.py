@@ -91,7 +91,7 @@ def graft_steps(
             continue
         files = artifacts(draft.recipe, (image[project],))
         below = next(step for step in layers if files[0] in step.files)
-        own = toolkit.of(GRAFTER, *PATCHER)
+        own, inputs = toolkit.of(GRAFTER, *PATCHER), [part for use in uses for part in use.inputs]
         added = [[step.key for step in libraries]] if libraries else []
         made.append(
             Step(
@@ -100,7 +100,7 @@ def graft_steps(
                 needs=(below.name, *(step.name for step in libraries)),
                 files=files,
                 project=project,
-                key=digest(["graft", below.key, files[0].sha256, [use.sha256 for use in uses], own, *added]),
+                key=digest(["graft", below.key, files[0].sha256, inputs, own, *added]),
                 about=", ".join(
                     (
                         *(use.name.removesuffix(".patch") for use in uses),

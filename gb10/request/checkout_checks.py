@@ -13,6 +13,7 @@ from gb10.patches.releases import Told, check_told
 from gb10.patches.selection import Place
 from gb10.patches.source_tree import Folder, Tree
 from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.layout import PLAIN, Layout
 from gb10.request.checkout_files import Worktree
 
 MOST_DIFFERENT: Final = 300
@@ -32,6 +33,7 @@ class Released:
     place: Place
     tree: Tree
     bundled: Mapping[str, str]
+    layout: Layout = PLAIN
     told: Told | None = None
     required: bool = False
     """Whether the recipe requires it by name, so that ``--ref`` takes another release."""

@@ -11,7 +11,8 @@ from gb10.host.host import Host
 from gb10.host.store import Store, note_use
 from gb10.patches.compare import Both, compare, diff_text
 from gb10.patches.diff import check_size
-from gb10.patches.release_files import load_releases, open_stored
+from gb10.patches.release_files import open_stored
+from gb10.patches.releases import load_releases
 from gb10.patches.selection import find_place, locked_releases
 from gb10.patches.source_tree import Below
 from gb10.plan.inputs import artifacts, source_archive
@@ -79,7 +80,7 @@ def _own(host: Host, recipe: Recipe, released: Released, given: Mapping[str, Pat
     checkout = open_worktree(given[released.source], host.env)
     check_said(released, checkout)
     found = compare(
-        released.source,
+        released.layout,
         released.tree,
         Files(checkout.root),
         checkout.files,
@@ -115,8 +116,16 @@ def _released(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, 
     bundled = {found[1]: name for name, found in others if found and not place.folder}
     tree = Below(tree, place.folder) if place.folder else tree
     required = not place.folder and place.project in {requirement_name(text) for text in recipe.requirements}
-    told = releases.source(source).told
-    return Released(source=source, place=place, tree=tree, bundled=bundled, told=told, required=required)
+    known = releases.source(source)
+    return Released(
+        source=source,
+        place=place,
+        tree=tree,
+        bundled=bundled,
+        layout=known.layout,
+        told=known.told,
+        required=required,
+    )
 
 
 def _kept(store: Store, name: str, changed: Mapping[str, Both]) -> Path:

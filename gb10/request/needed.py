@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gb10.errors import Gb10Error
-from gb10.patches.release_files import load_releases
+from gb10.patches.releases import load_releases
 from gb10.plan.programs import GEMM, plan_program
 from gb10.plan.values import PLACES, Plan
 from gb10.recipe.arch import ARCHES

@@ -24,6 +24,7 @@ from gb10.plan.catalog import ROOT
 from gb10.proof.reading import scan_path
 from gb10.recipe.document import parse_document
 from gb10.recipe.fields import ARCHITECTURES
+from gb10.recipe.layout import Layout
 from gb10.recipe.model_kernels import model_set
 from gb10.request.kernel_choice import read_config
 from gb10.sources.index.client import project_of
@@ -233,7 +234,7 @@ def read_wheel(data: bytes, room: Path) -> None:
 def read_patch(data: bytes, room: Path) -> None:
     """A diff given by hand, on a tree that has the files which it changes, and on one that has none."""
     (room / "x.patch").write_bytes(data)
-    patch = load_foreign(room / "x.patch", "vllm")
+    patch = load_foreign(room / "x.patch", {"vllm": Layout(packages=("vllm",))}, "vllm")
     for tree in (open_tree(room), Changed(open_tree(room), dict(_before(diff) for diff in patch.diffs))):
         apply_foreign(patch, tree)
 

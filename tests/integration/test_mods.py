@@ -31,7 +31,8 @@ from gb10.errors import BuildError
 from gb10.host.proc import CommandFailedError, capture
 from gb10.host.talk import Talk
 from gb10.mods.lookup import load_mod
-from gb10.patches.release_files import load_releases, open_release
+from gb10.patches.release_files import open_release
+from gb10.patches.releases import load_releases
 from gb10.patches.source_tree import Tree
 from gb10.plan.catalog import ROOT
 from gb10.plan.dag import plan_image

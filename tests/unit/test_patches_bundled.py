@@ -86,6 +86,28 @@ def test_a_folder_is_below_the_archive_and_needs_a_version_that_is_told() -> Non
         parse_releases(json.dumps(without))
 
 
+@pytest.mark.parametrize(
+    ("layout", "why"),
+    [
+        ({"packages": ["vllm"]}, "two sources have the package vllm"),
+        (
+            {"packages": ["a"], "in-wheel": {"csrc": "b/csrc"}},
+            "in-wheel names b/csrc, which is in none of the packages",
+        ),
+        ({"packages": ["../a"]}, "not a plain path below the root"),
+        ({"packages": ["a/"]}, "not a plain path below the root"),
+        ({"packages": ["a"], "in-repository": {"": "a"}}, "not a plain path below the root"),
+        ({"package": ["a"]}, "Extra inputs are not permitted"),
+    ],
+)
+def test_a_layout_that_cannot_be_is_refused(layout: dict[str, Any], why: str) -> None:
+    document = json.loads((ROOT / "patches" / PINS).read_text(encoding="utf-8"))
+    document["sources"]["cutlass"]["layout"] = layout
+    with pytest.raises(UsageError, match="is not one of ours") as caught:
+        parse_releases(json.dumps(document))
+    assert why in str(caught.value)
+
+
 @pytest.mark.parametrize(("asked", "stale"), [("4.5.0", False), ("4.5", False), ("4.5.1", True), ("4.4.2", True)])
 def test_a_tree_of_another_version_is_stale(tmp_path: Path, pins: Releases, asked: str, stale: bool) -> None:
     path = tree(tmp_path, {})

@@ -7,7 +7,11 @@ import pytest
 from gb10.errors import Gb10Error, PatchError
 from gb10.patches.foreign import apply_foreign, find_foreign, load_foreign
 from gb10.patches.places import placed
+from gb10.patches.releases import load_releases
 from gb10.patches.source_tree import Changed, open_tree
+from gb10.plan.catalog import ROOT
+
+LAYOUTS = load_releases(ROOT / "patches").layouts
 
 
 def diff(path: str, old: str = "a", new: str = "b") -> str:
@@ -27,15 +31,15 @@ def tree(folder: Path, **files: str) -> Changed:
 
 
 def test_the_package_decides_whose_it_is(tmp_path: Path) -> None:
-    assert load_foreign(written(tmp_path, diff("vllm/a.py"), diff("tests/a.py"))).source == "vllm"
-    assert load_foreign(written(tmp_path, diff("python/sglang/srt/a.py"))).source == "sglang"
+    assert load_foreign(written(tmp_path, diff("vllm/a.py"), diff("tests/a.py")), LAYOUTS).source == "vllm"
+    assert load_foreign(written(tmp_path, diff("python/sglang/srt/a.py")), LAYOUTS).source == "sglang"
     for parts in ((diff("vllm/a.py"), diff("sglang/a.py")), (diff("src/a.py"),)):
         with pytest.raises(PatchError, match="changes"):
-            load_foreign(written(tmp_path, *parts))
+            load_foreign(written(tmp_path, *parts), LAYOUTS)
 
 
 def test_tests_may_fail_and_are_told_code_may_not(tmp_path: Path) -> None:
-    patch = load_foreign(written(tmp_path, diff("vllm/a.py"), diff("tests/a.py"), diff("docs/b.md")))
+    patch = load_foreign(written(tmp_path, diff("vllm/a.py"), diff("tests/a.py"), diff("docs/b.md")), LAYOUTS)
     applied = apply_foreign(patch, tree(tmp_path, **{"vllm/a.py": "a\n"}))
     assert applied.changes == {"vllm/a.py": b"b\n"}
     assert applied.notes == ("pr.diff: 2 files of tests or docs left out: tests/a.py, docs/b.md",)
@@ -46,17 +50,17 @@ def test_tests_may_fail_and_are_told_code_may_not(tmp_path: Path) -> None:
 
 
 def test_compiled_code_in_a_wheel_is_refused_with_the_reason(tmp_path: Path) -> None:
-    patch = load_foreign(written(tmp_path, diff("vllm/a.py"), diff("csrc/k.cu")))
+    patch = load_foreign(written(tmp_path, diff("vllm/a.py"), diff("csrc/k.cu")), LAYOUTS)
     with pytest.raises(PatchError) as caught:
         apply_foreign(patch, tree(tmp_path, **{"vllm/a.py": "a\n"}))
     assert "source archive" in str(caught.value.hint)
 
 
 def test_repositories_keep_files_elsewhere() -> None:
-    assert placed("python/sglang/srt/a.py", "sglang", wheel=False) == "sglang/srt/a.py"
-    assert placed("csrc/k.cu", "flashinfer", wheel=True) == "flashinfer/data/csrc/k.cu"
-    assert placed("csrc/k.cu", "flashinfer", wheel=False) == "csrc/k.cu"
-    assert placed("csrc/k.cu", "vllm", wheel=True) == "csrc/k.cu"
+    assert placed("python/sglang/srt/a.py", LAYOUTS["sglang"], wheel=False) == "sglang/srt/a.py"
+    assert placed("csrc/k.cu", LAYOUTS["flashinfer"], wheel=True) == "flashinfer/data/csrc/k.cu"
+    assert placed("csrc/k.cu", LAYOUTS["flashinfer"], wheel=False) == "csrc/k.cu"
+    assert placed("csrc/k.cu", LAYOUTS["vllm"], wheel=True) == "csrc/k.cu"
 
 
 def test_a_folder_means_its_diffs_by_name(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 """A series on disk: its names, headers and records; and the one outcome of each patch on a tree."""
 
+import json
 from pathlib import Path
 
 import pytest
 from packaging.version import Version
 
 from gb10.errors import Gb10Error, PatchError
+from gb10.patches.releases import PINS
 from gb10.patches.series import Patch, load_series, read_series
 from gb10.patches.source_tree import Changed, open_tree
 from gb10.patches.verdict import judge, judge_series
@@ -53,10 +55,21 @@ probe:
 SOURCE = "def f():\n    x = empty(3)\n    return x\n"
 
 
+def pins(**layout: object) -> str:
+    """The pins of a source with one release and this layout."""
+    releases = {"1.5": {"filename": "demo-1.5.tar.gz", "sha256": "0" * 64, "size": 1}}
+    return json.dumps({"sources": {"demo": {"projects": ["demo"], "layout": layout, "releases": releases}}})
+
+
 def series(root: Path, **files: str) -> tuple[Patch, ...]:
     folder = root / "patches/demo"
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {"series": "0001-zeros.patch\n", "0001-zeros.patch": PATCH, "0001-zeros.yaml": RECORD} | files
+    texts = {
+        f"../{PINS}": pins(packages=["demo"]),
+        "series": "0001-zeros.patch\n",
+        "0001-zeros.patch": PATCH,
+        "0001-zeros.yaml": RECORD,
+    } | files
     for name, text in texts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
@@ -245,7 +258,10 @@ def test_comments_and_empty_lines_of_a_series() -> None:
 
 
 def test_a_patch_of_what_is_installed_and_what_is_compiled_is_refused(tmp_path: Path) -> None:
-    """A wheel would get a half of it; FlashInfer's holds the sources of its kernels."""
-    both = PATCH + PATCH[PATCH.index("diff --git") :].replace("demo/a.py", "vllm/a.py")
+    """A wheel would get a half of it, unless it holds sources, too."""
+    both = PATCH + PATCH[PATCH.index("diff --git") :].replace("demo/a.py", "csrc/a.py")
     with pytest.raises(PatchError, match="changes what a wheel holds and what it does not"):
         series(tmp_path, **{"0001-zeros.patch": both})
+    whole = pins(packages=["demo"], in_wheel={"csrc": "demo/csrc"})
+    (patch,) = series(tmp_path, **{"0001-zeros.patch": both, f"../{PINS}": whole})
+    assert not patch.installable

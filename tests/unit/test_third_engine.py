@@ -1,5 +1,7 @@
-"""A third engine is one YAML file and its lock: plan, other releases and rebuilds need no Python of ours."""
+"""A third engine is one YAML file and its lock; a patched source adds a series and a layout. It needs no Python."""
 
+import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,8 @@ from gb10.errors import UsageError
 from gb10.host.store import Store
 from gb10.host.talk import Talk
 from gb10.lock.lockfile import base_digest, input_digest, load_lock, load_recipe, lock_path, write_lock
+from gb10.patches.patched import patched_files
+from gb10.patches.releases import PINS
 from gb10.plan.catalog import ROOT, Catalog
 from gb10.plan.dag import plan_image
 from gb10.plan.options import Options
@@ -17,6 +21,7 @@ from gb10.recipe.arch import parse_arch
 from gb10.request.planning import Request, make_plan
 from gb10.request.refs import with_refs
 from gb10.workshop import Workshop
+from tests.unit.test_patches_series import PATCH, RECORD, SOURCE, pins
 
 RECIPE = """\
 engine: tiny
@@ -62,10 +67,15 @@ def plan_of(path: Path) -> Plan:
     return plan_image(load_recipe(path), load_lock(lock_path(path)), Catalog(ROOT).toolkit, options)
 
 
+def made(recipe: Path, root: Path, room: Path, *patches: Path) -> Plan:
+    """The plan as the command line makes it."""
+    env = {"HOME": str(room)}
+    shop = Workshop(env=env, store=Store(room / "store"), talk=Talk(env, verbosity=-1), catalog=Catalog(root))
+    return make_plan(shop, Request(engine=str(recipe), arch="12.1f", patches=tuple(map(str, patches))))
+
+
 def test_it_is_planned_like_any_other(recipe_file: Path, tmp_path: Path) -> None:
-    env = {"HOME": str(tmp_path)}
-    shop = Workshop(env=env, store=Store(tmp_path / "store"), talk=Talk(env, verbosity=-1), catalog=Catalog(ROOT))
-    plan = make_plan(shop, Request(engine=str(recipe_file), arch="12.1f"))
+    plan = made(recipe_file, ROOT, tmp_path)
     assert (plan.recipe.engine, plan.tags[0]) == ("tiny", "mine/tiny:2.4.6-cu130-sm121f")
     assert [step.name for step in plan.of_kind("wheel")] == ["kernels-for-tiny"]
 
@@ -87,3 +97,52 @@ def test_what_it_does_not_have_is_refused_with_what_it_has(recipe_file: Path) ->
     assert caught.value.hint == "valid: flashinfer, flashinfer-python, numpy, tiny"
     with pytest.raises(UsageError, match="--rebuild vllm: the recipe builds no wheel from vllm"):
         selected(plan_of(recipe_file), ("vllm",))
+
+
+def with_series(root: Path, recipe: Path) -> Path:
+    """A checkout of gb10 with a series for the engine. The engine's repository keeps its package in ``src``."""
+    recipe.write_text(recipe.read_text(encoding="utf-8") + "patches: [tiny]\n", encoding="utf-8")
+    (root / "patches/tiny").mkdir(parents=True)
+    for name in ("recipes", "gb10", "templates", "kernels"):
+        (root / name).symlink_to(ROOT / name)
+    document = json.loads((ROOT / "patches" / PINS).read_text(encoding="utf-8"))
+    tiny = json.loads(pins(packages=["numpy"], **{"in-repository": {"src/numpy": "numpy"}}))["sources"]["demo"]
+    document["sources"]["tiny"] = tiny | {"projects": ["numpy"]}
+    text = PATCH.replace("demo/a.py", "numpy/a.py").replace("demo >=1.0,<2.0", "tiny >=2.4")
+    files = {"series": "0001-zeros.patch\n", "0001-zeros.patch": text, "0001-zeros.yaml": RECORD}
+    for name, content in {f"../{PINS}": json.dumps(document), **files}.items():
+        (root / "patches/tiny" / name).write_text(content, encoding="utf-8")
+    return root
+
+
+@pytest.fixture
+def own_diff(tmp_path: Path) -> Path:
+    """A diff of the engine's repository, on top of the series."""
+    path = tmp_path / "pr.diff"
+    path.write_text(
+        "--- a/src/numpy/a.py\n+++ b/src/numpy/a.py\n@@ -1,3 +1,3 @@\n def f():\n"
+        "-    x = zeros(3)\n+    x = zeros(9)\n     return x\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def test_its_source_is_patched_by_a_series_and_by_hand(recipe_file: Path, own_diff: Path, tmp_path: Path) -> None:
+    root = with_series(tmp_path / "checkout", recipe_file)
+    plan = made(recipe_file, root, tmp_path, own_diff)
+    uses = plan.options.patches_of("numpy")
+    assert [(use.source, use.name) for use in uses] == [("tiny", "0001-zeros.patch"), ("tiny", "pr.diff")]
+    assert [step.name for step in plan.of_kind("graft")] == ["graft-numpy"]
+    with zipfile.ZipFile(tmp_path / plan.step("graft-numpy").files[0].filename, "w") as wheel:
+        wheel.writestr("numpy/a.py", SOURCE)
+    changed = patched_files(root / "patches", Path(str(wheel.filename)), uses, print)
+    assert changed == {"numpy/a.py": SOURCE.replace("empty(3)", "zeros(9)").encode()}
+
+
+def test_its_layout_is_in_the_key_of_a_diff_by_hand_alone(recipe_file: Path, own_diff: Path, tmp_path: Path) -> None:
+    root = with_series(tmp_path / "checkout", recipe_file)
+    series, both = made(recipe_file, root, tmp_path), made(recipe_file, root, tmp_path, own_diff)
+    pinned = root / "patches" / PINS
+    pinned.write_text(pinned.read_text(encoding="utf-8").replace('"src/numpy"', '"src"'), encoding="utf-8")
+    assert made(recipe_file, root, tmp_path) == series
+    assert made(recipe_file, root, tmp_path, own_diff).step("graft-numpy").key != both.step("graft-numpy").key

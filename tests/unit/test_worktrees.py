@@ -12,6 +12,7 @@ from gb10.errors import PatchError, UsageError
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.patches.compare import Difference, compare, diff_text
 from gb10.patches.parse import parse_diff
+from gb10.patches.releases import load_releases
 from gb10.patches.selection import Place
 from gb10.plan.catalog import ROOT
 from gb10.plan.dag import plan_image
@@ -25,6 +26,7 @@ from gb10.workshop import Workshop
 from tests.unit.test_mods_plan import inputs, plan
 from tests.unit.test_plan_schema import SCHEMA
 
+LAYOUTS = load_releases(ROOT / "patches").layouts
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 
 
@@ -60,7 +62,7 @@ def found(**changes: bytes | None) -> Difference:
     """The comparison with a checkout that has these changes; ``vllm__a`` is ``vllm/a.py``, None takes a file away."""
     there = {**RELEASE, **{f"{name.replace('__', '/')}.py": text for name, text in changes.items()}}
     tree = Files({name: text for name, text in there.items() if text is not None})
-    return compare("vllm", RELEASE, tree, tuple(there))
+    return compare(LAYOUTS["vllm"], RELEASE, tree, tuple(there))
 
 
 def test_what_is_equal_is_nothing() -> None:
@@ -88,20 +90,20 @@ def test_what_counts_what_nothing_reads_and_what_is_no_text() -> None:
 
 def test_a_missing_file_is_gone_unless_the_release_wrote_it_itself() -> None:
     tree = Files({"PKG-INFO": b"Version: 1\n"})
-    assert compare("vllm", RELEASE, tree, ("vllm/a.py", "PKG-INFO")).gone == ("csrc/a.py", "vllm/a.py")
+    assert compare(LAYOUTS["vllm"], RELEASE, tree, ("vllm/a.py", "PKG-INFO")).gone == ("csrc/a.py", "vllm/a.py")
 
 
 def test_folders_of_another_source_are_compared_by_its_name_alone() -> None:
     release = Files({"3rdparty/cutlass/include/a.h": b"1", "3rdparty/cutlass/include/b.h": b"1", "include/a.cuh": b"1"})
     tree = Files({"3rdparty/cutlass/include/a.h": b"2", "include/a.cuh": b"1"})
-    made = compare("flashinfer", release, tree, tree.paths(), bundled=("3rdparty/cutlass",))
+    made = compare(LAYOUTS["flashinfer"], release, tree, tree.paths(), bundled=("3rdparty/cutlass",))
     assert (made.elsewhere, made.gone, made.known) == (("3rdparty/cutlass/include/a.h",), (), 1)
 
 
 def test_a_repository_is_held_against_the_wheel_that_is_its_release() -> None:
     wheel = AsWheel({"sglang/a.py": b"1\n", "sglang/_rust.so": b"\0", "sglang-1.dist-info/RECORD": b""})
     tree = Files({"python/sglang/a.py": b"2\n", "sgl-kernel/a.cu": b"", "python/pyproject.toml": b""})
-    made = compare("sglang", wheel, tree, tree.paths())
+    made = compare(LAYOUTS["sglang"], wheel, tree, tree.paths())
     assert made.installed == {"sglang/a.py": (b"1\n", b"2\n")}
     assert (made.outside, made.gone) == (("python/pyproject.toml", "sgl-kernel/a.cu"), ())
 
@@ -157,10 +159,10 @@ def refused(difference: Difference, error: type[Exception], recipe: Path = RECIP
 def test_too_much_that_differs_is_another_release() -> None:
     many = {f"vllm/{number}.py": b"1" for number in range(MOST_DIFFERENT + 1)}
     assert "301 of 301 files differ or are missing: vllm/0.py, vllm/1.py, vllm/10.py, …" in refused(
-        compare("vllm", Files(many), Files(dict.fromkeys(many, b"2")), tuple(many)), UsageError
+        compare(LAYOUTS["vllm"], Files(many), Files(dict.fromkeys(many, b"2")), tuple(many)), UsageError
     )
     some = dict.fromkeys([*many][1:], b"2")
-    near = compare("vllm", Files(many), Files({**many, **some}), tuple(many))
+    near = compare(LAYOUTS["vllm"], Files(many), Files({**many, **some}), tuple(many))
     check_difference(load_recipe(RECIPE), released(), checkout(Path("/x")), near, ("vllm",))
 
 

@@ -6,7 +6,8 @@ from functools import lru_cache
 from packaging.version import Version
 
 from gb10.cli.patches import library
-from gb10.patches.release_files import Opened, load_releases, open_release
+from gb10.patches.release_files import Opened, open_release
+from gb10.patches.releases import load_releases
 from gb10.patches.series import Patch, load_series
 from gb10.patches.status import Row, status
 from gb10.patches.verdict import judge

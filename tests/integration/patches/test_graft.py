@@ -9,7 +9,7 @@ from packaging.version import Version
 from gb10.host.proc import capture
 from gb10.host.store import file_sha256
 from gb10.patches.graft import graft
-from gb10.patches.release_files import load_releases
+from gb10.patches.releases import load_releases
 from gb10.patches.series import load_series
 from gb10.patches.verdict import changes_of, judge_series
 from tests.integration.patches.releases import opened, shop

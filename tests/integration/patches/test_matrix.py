@@ -7,7 +7,7 @@ import yaml
 from packaging.version import Version
 
 from gb10.cli.patches import library
-from gb10.patches.release_files import load_releases
+from gb10.patches.releases import load_releases
 from gb10.patches.status import Row, status, troubles
 from tests.integration.patches.releases import rows_of, shop
 

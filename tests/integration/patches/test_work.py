@@ -14,7 +14,7 @@ from gb10.host.proc import capture
 from gb10.patches.diff import Hunk
 from gb10.patches.maintain import new_patch, refresh
 from gb10.patches.parse import parse_diff
-from gb10.patches.release_files import load_releases
+from gb10.patches.releases import load_releases
 from gb10.patches.series import load_series
 from gb10.patches.status import find_patches
 from gb10.patches.verdict import judge
