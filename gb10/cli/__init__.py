@@ -10,6 +10,7 @@ from gb10.cli.spelling import respelled
 from gb10.cli.streams import drop_stdout, ready_streams
 from gb10.cli.unchanged import answered
 from gb10.errors import CLOSED_PIPE, INTERRUPTED, Gb10Error, interrupted
+from gb10.host.started import as_started, program
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -54,7 +55,7 @@ def _run(arguments: Sequence[str]) -> int:
     from gb10.cli.wrong_usage import usage_error  # noqa: PLC0415 - loaded with the verbs
 
     try:
-        outcome = app(args=respelled(arguments), prog_name=program_name(sys.argv[0]), standalone_mode=False)
+        outcome = app(args=respelled(arguments), prog_name=program().removeprefix("./"), standalone_mode=False)
         sys.stdout.flush()
     except NoArgsIsHelpError as error:
         error.show()
@@ -70,20 +71,20 @@ def _run(arguments: Sequence[str]) -> int:
     return outcome if isinstance(outcome, int) else 0
 
 
-def program_name(started: str) -> str:
-    """The name that usage lines and shell completion have: that of the installed command, or of the checkout's."""
-    return "gb10" if started.rpartition("/")[2] == "gb10" else "build.py"
-
-
 def report(error: Gb10Error, *, as_json: bool) -> int:
-    """Print an error for a person, and for a script when it asked for JSON."""
+    """Print an error for a person, and with ``--json`` also as a document."""
     if as_json:
         print_error(error)
-    print(error, file=sys.stderr)
+    print(as_started(str(error)), file=sys.stderr)
     return error.code
 
 
 def print_error(error: Gb10Error) -> None:
     """The error as a document on stdout, schema gb10/error/v1."""
-    names = ("code", "kind", "message", "where", "hint")
-    print(json.dumps({"schema": "gb10/error/v1", "error": {name: getattr(error, name) for name in names}}))
+    print(json.dumps({"schema": "gb10/error/v1", "error": {"code": error.code, **error_fields(error)}}))
+
+
+def error_fields(error: Gb10Error) -> dict[str, str | None]:
+    """What a document says of an error, in the words that stderr has."""
+    texts = {"message": error.message, "where": error.where, "hint": error.hint}
+    return {"kind": error.kind, **{name: text and as_started(text) for name, text in texts.items()}}

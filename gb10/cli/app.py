@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from gb10 import __version__
 from gb10.cli.values import VALUED, stub
 from gb10.errors import UsageError, exit_codes
+from gb10.host.started import as_started
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
@@ -81,7 +82,7 @@ class Verbs(TyperGroup):
         if cmd_name not in VERBS:
             raise UsageError(f"no verb {cmd_name!r}", hint=_closest(cmd_name))
         module = importlib.import_module(f"gb10.cli.{cmd_name}")
-        found = typer.main.get_command(module.app)
+        found = _as_started(typer.main.get_command(module.app))
         found.name, found.short_help = cmd_name, VERBS[cmd_name]
         return found
 
@@ -91,12 +92,24 @@ class Verbs(TyperGroup):
             return args[0], typer.main.get_command(stub), args[1:]
         return super().resolve_command(ctx, args)
 
+    def get_help(self, ctx: "Context") -> str:
+        """The page with the program's name in its examples."""
+        return as_started(super().get_help(ctx))
+
     def format_commands(self, ctx: object, formatter: "HelpFormatter") -> None:
         """The table, without importing anything."""
         width = max(map(len, VERBS))
         for title, verbs in SECTIONS.items():
             with formatter.section(title):
                 formatter.write_dl([(f"{name:{width}}", text) for name, text in verbs.items()])
+
+
+def _as_started(command: "Command") -> "Command":
+    """A verb with the program's name in the examples of its help and of its subcommands' help."""
+    command.help = as_started(command.help or "")
+    for subcommand in getattr(command, "commands", {}).values():
+        _as_started(subcommand)
+    return command
 
 
 def _closest(name: str) -> str:
@@ -133,5 +146,5 @@ def root(
 ) -> None:
     """Without a verb: the ones to start with. Exit 2, so that a script with an empty verb does not go on."""
     if ctx.invoked_subcommand is None:
-        print(START, file=sys.stderr)
+        print(as_started(START), file=sys.stderr)
         raise typer.Exit(2)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gb10.cli import error_fields
 from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, reported, verb_app, workshop
 from gb10.cli.values import completer, platforms
 from gb10.ship.pulling import Pull, pull_from_each
@@ -68,8 +69,5 @@ def document(reference: str, done: Pull) -> dict[str, object]:
         "reference": reference,
         "digest": done.remote.digest,
         "nodes": [asdict(node) for node in done.nodes],
-        "failed": [
-            {"host": host, "kind": error.kind, "message": error.message, "where": error.where, "hint": error.hint}
-            for host, error in done.failed.items()
-        ],
+        "failed": [{"host": host, **error_fields(error)} for host, error in done.failed.items()],
     }

@@ -8,6 +8,7 @@ from typer._click.exceptions import UsageError as TyperUsageError
 from typer.core import TyperArgument, TyperOption
 
 from gb10.errors import UsageError
+from gb10.host.started import CHECKOUT
 
 EXTRA = re.compile(r"Got unexpected extra argument\S* \((.*)\)", re.DOTALL)
 
@@ -15,7 +16,7 @@ EXTRA = re.compile(r"Got unexpected extra argument\S* \((.*)\)", re.DOTALL)
 def usage_error(error: ClickException) -> UsageError:
     """The error of ours for one of Typer's."""
     context = error.ctx if isinstance(error, TyperUsageError) else None
-    path = f"./{context.command_path}" if context else "./build.py"
+    path = " ".join((CHECKOUT, *(context.command_path.split()[1:] if context else ())))
     listing = f"{path} --help lists the options"
     if isinstance(error, NoSuchOption):
         guess = " or ".join(error.possibilities or ())

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from gb10.host.started import as_started
+
 QUIET, NORMAL, VERBOSE = -1, 0, 1
 PIPED_WIDTH = 160  # columns of a table that neither a terminal nor $COLUMNS bounds
 PLAIN_INTERVAL = 15.0  # seconds between two plain progress lines of one task
@@ -116,7 +118,7 @@ class Talk:
     def say(self, text: str) -> None:
         """One line, unless quiet."""
         if self.verbosity >= NORMAL:
-            self.console.print(escape(text), soft_wrap=True)
+            self.console.print(escape(as_started(text)), soft_wrap=True)
 
     def say_once(self, text: str) -> None:
         """One line, unless quiet or already printed by this command."""
@@ -127,7 +129,7 @@ class Talk:
     def detail(self, text: str) -> None:
         """One line, only when verbose."""
         if self.verbosity >= VERBOSE:
-            self.console.print(escape(text), style="dim", soft_wrap=True)
+            self.console.print(escape(as_started(text)), style="dim", soft_wrap=True)
 
     def waiting_for(self, what: str) -> Callable[[str], AbstractContextManager[None]]:
         """What the store enters while it waits for a lock: a line with its holder; when quiet, only a long wait."""

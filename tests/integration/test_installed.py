@@ -56,6 +56,32 @@ def test_it_says_its_version_under_its_own_name(site: Path) -> None:
     assert gb10(site, "plan", "--help").startswith("Usage: gb10 plan ")
 
 
+@pytest.mark.parametrize("words", [[], ["image"], ["patches"], ["patches", "status"], ["engine", "up"]])
+def test_its_help_names_the_command(site: Path, words: list[str]) -> None:
+    page = gb10(site, *words, "--help")
+    assert "build.py" not in page
+    assert f"gb10 {' '.join(words) or 'image'}" in page.partition("\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        ([], "gb10 image --help"),
+        (["help"], "gb10 --help"),
+        (["image", "--no-such"], "gb10 image --help"),
+        (["cache", "gc"], "gb10 cache gc --keep 50GB"),
+        (["plan", "--mod", "no-such"], "gb10 mods list"),
+    ],
+)
+def test_its_errors_name_the_command(site: Path, words: list[str], command: str) -> None:
+    argv = [str(site / "bin/gb10"), *words, *(["--json"] if words else [])]
+    run = subprocess.run(argv, cwd=site, capture_output=True, text=True, check=False)
+    assert run.returncode == 2
+    assert command in run.stderr
+    assert "build.py" not in run.stdout + run.stderr
+    assert not words or command in json.loads(run.stdout)["error"]["hint"]
+
+
 @pytest.mark.parametrize("arguments", [[], ["--engine", "sglang", "--mod", "moe-configs"], ["--targets", "all"]])
 def test_it_plans_the_same_keys_as_the_checkout(site: Path, arguments: list[str]) -> None:
     installed, own = (json.loads(text) for text in plans(site, arguments))

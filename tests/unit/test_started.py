@@ -1,0 +1,67 @@
+"""Hints and help show commands under the name by which the user started gb10."""
+
+import json
+import sys
+
+import pytest
+
+from gb10.cli import main, print_error, report
+from gb10.errors import UsageError
+from gb10.host.started import as_started, program
+from gb10.host.talk import Talk
+
+INSTALLED = "/home/me/.local/bin/gb10"
+CHECKOUT = "/home/me/gb10/build.py"
+
+
+@pytest.mark.parametrize(
+    ("started", "name"),
+    [
+        (INSTALLED, "gb10"),
+        ("gb10", "gb10"),
+        ("/venv/lib/python3.11/site-packages/gb10/__main__.py", "gb10"),
+        (CHECKOUT, "./build.py"),
+        ("/home/me/gb10/tool.py", "./build.py"),
+    ],
+)
+def test_the_name_of_the_program(started: str, name: str) -> None:
+    assert program(started) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("look at ./build.py engine status, then ./build.py plan", "look at gb10 engine status, then gb10 plan"),
+        ('eval "export $(./build.py engine up)"', 'eval "export $(gb10 engine up)"'),
+        ("./build.py --help lists the verbs", "gb10 --help lists the verbs"),
+        ("no file '../build.py', './build.py'", "no file '../build.py', './build.py'"),
+        ("x/./build.py holds nothing", "x/./build.py holds nothing"),
+    ],
+)
+def test_commands_get_the_name_and_paths_stay(text: str, shown: str) -> None:
+    assert as_started(text, INSTALLED) == shown
+    assert as_started(text, CHECKOUT) == text
+
+
+def test_errors_and_talk_show_the_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [INSTALLED])
+    error = UsageError("a", hint="./build.py lock writes it")
+    report(error, as_json=False)
+    print_error(error)
+    Talk({}).say("./build.py plan shows [it]")
+    shown = capsys.readouterr()
+    assert shown.err == "error: a\nhint: gb10 lock writes it\ngb10 plan shows [it]\n"
+    assert json.loads(shown.out)["error"]["hint"] == "gb10 lock writes it"
+
+
+@pytest.mark.parametrize("words", [[], ["lock"], ["cache", "push"], ["engine", "up"]])
+def test_help_shows_the_name(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pages = []
+    for started in (INSTALLED, CHECKOUT):
+        monkeypatch.setattr(sys, "argv", [started])
+        main([*words, "--help"])
+        pages.append(capsys.readouterr().out)
+    assert "build.py" not in pages[0]
+    assert f"./build.py {' '.join(words)}" in pages[1]
