@@ -1,14 +1,13 @@
-"""The options of every verb that makes a plan, written once, in one order."""
+"""The options that make a request, the same for every verb with a plan; see ``values`` for the completed ones."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import wraps
-from inspect import Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 
+from gb10.cli.signature import gives
 from gb10.cli.values import ArchOption, EngineOption, KernelsOption, ModOption, PlatformOption
 from gb10.errors import UsageError
 from gb10.plan.catalog import DEFAULT_ENGINE
@@ -67,21 +66,8 @@ ForModelOption = Annotated[
 
 
 def asks_for(ask: Callable[..., Request]) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Give a verb the options of ``ask`` before its own; it gets their values as its parameter ``asked``."""
-    options = signature(ask).parameters
-
-    def decorate(verb: Callable[..., T]) -> Callable[..., T]:
-        @wraps(verb)
-        def run(**given: Any) -> T:  # noqa: ANN401 - the values of a command line
-            return verb(asked=ask(**{name: given.pop(name) for name in options}), **given)
-
-        own = (parameter for name, parameter in signature(verb).parameters.items() if name != "asked")
-        merged = Signature([*options.values(), *own])
-        run.__signature__ = merged  # type: ignore[attr-defined]
-        run.__annotations__ = {name: parameter.annotation for name, parameter in merged.parameters.items()}
-        return run
-
-    return decorate
+    """Add the options of ``ask`` before a verb's own; the verb gets the request as its parameter ``asked``."""
+    return gives("asked", ask, first=True)
 
 
 def releases(texts: Sequence[str]) -> dict[str, str]:

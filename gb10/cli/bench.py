@@ -10,21 +10,13 @@ from gb10.build.estimate import check_room
 from gb10.build.stage import ready_engine
 from gb10.build.survey import survey
 from gb10.cli.bench_show import document, print_measured
-from gb10.cli.common import (
-    DryRunOption,
-    JsonOption,
-    QuietOption,
-    VerboseOption,
-    print_json,
-    reported,
-    verb_app,
-    workshop,
-)
+from gb10.cli.common import DryRunOption, JsonOption, opens, print_json, reported, verb_app
 from gb10.cli.show import print_plan
 from gb10.cli.values import ArchOption, EngineOption
 from gb10.plan.catalog import DEFAULT_ENGINE
 from gb10.plan.programs import GEMM, plan_program
 from gb10.request.planning import Request, make_plan
+from gb10.workshop import Workshop
 
 app = verb_app(
     """Check the results of our kernels on this machine's GPU, then time them beside published figures.
@@ -44,15 +36,15 @@ def verbs() -> None:
 
 
 @app.command()
+@opens
 def gemm(
     *,
+    shop: Workshop,
     engine: EngineOption = DEFAULT_ENGINE,
     arch: ArchOption = "12.1f",
     require_gpu: Annotated[bool, typer.Option("--require-gpu", help="Exit 9 when there is no GPU to time.")] = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """Check and time CUTLASS GEMMs in FP8 and NVFP4.
 
@@ -67,7 +59,6 @@ def gemm(
     Each result is compared with the simplest kernel before anything is timed; exit 9 when one is wrong. A time is the
     median of 20 runs. The peak is 500 TFLOPS (FP4, dense) of a GB10; for another GPU the table omits it.
     """
-    shop = workshop(verbose, quiet)
     plan = plan_program(GEMM, make_plan(shop, Request(engine=engine, arch=arch)), shop.catalog.toolkit)
     found = survey(shop, plan)
     if dry_run:

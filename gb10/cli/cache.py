@@ -11,7 +11,7 @@ from rich.table import Table
 
 from gb10.cli.cache_share import pull, push
 from gb10.cli.causes import shortened
-from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
+from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.engine.build_cache import build_cache, prune
 from gb10.engine.connection import Engine
 from gb10.engine.embedded.daemon import status as embedded_status
@@ -21,6 +21,7 @@ from gb10.host.keep import IN_USE, LOOSE, ROOMS, Entry, check_clock, choose, dam
 from gb10.host.store import Store
 from gb10.host.talk import terminal
 from gb10.request.needed import reasons
+from gb10.workshop import Workshop
 
 app = verb_app(
     """The store: show what it keeps, make room, share wheels. Everything in it can be made or downloaded again.
@@ -43,19 +44,18 @@ AGES: Final = {"h": 3600, "d": DAY, "w": 7 * DAY}
 
 
 @app.command()
+@opens
 def ls(
     *,
+    shop: Workshop,
     every: Annotated[bool, typer.Option("--all", help="List every entry.")] = False,
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """List sizes and ages, and what nothing in this checkout needs.
 
     \b
     ./build.py cache ls --all
     """
-    shop = workshop(verbose, quiet)
     found, engine = entries(shop.store, reasons(shop)), _embedded(shop.store)
     if as_json:
         print_json(
@@ -84,8 +84,10 @@ def ls(
 
 
 @app.command()
+@opens
 def gc(
     *,
+    shop: Workshop,
     keep: Annotated[
         str | None,
         typer.Option("--keep", metavar="SIZE", help="Remove until this much is left, images not counted: 50GB."),
@@ -95,8 +97,6 @@ def gc(
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would go; remove nothing.")] = False,
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """Remove what nothing here needs, then the longest unused.
 
@@ -109,7 +109,6 @@ def gc(
     if keep is None and older_than is None:
         raise UsageError("cache gc needs --keep or --older-than", hint="./build.py cache gc --keep 50GB")
     room, age = _number(keep, SIZES, "--keep"), _number(older_than, AGES, "--older-than")
-    shop = workshop(verbose, quiet)
     found, engine = entries(shop.store, reasons(shop)), _embedded(shop.store)
     check_clock(shop.store, found, time.time())
     own, cache = sum(entry.size for entry in found), build_cache(engine) if engine else 0
@@ -142,7 +141,8 @@ def _gc_document(gone: Sequence[Entry], pruned: int, *, dry_run: bool) -> dict[s
 
 
 @app.command()
-def verify(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet: QuietOption = False) -> None:
+@opens
+def verify(*, shop: Workshop, as_json: JsonOption = False) -> None:
     """Check every hash, remove damaged entries.
 
     \b
@@ -150,7 +150,6 @@ def verify(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet: Qu
 
     Exit 9 when an entry was damaged.
     """
-    shop = workshop(verbose, quiet)
     found = [entry for entry in entries(shop.store, {}) if entry.room in ROOMS]
     with shop.talk.task("verify", sum(entry.size for entry in found)) as task:
         states = []

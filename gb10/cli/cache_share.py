@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gb10.cli.asking import asks_for, of_wheels
-from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, workshop
+from gb10.cli.common import JsonOption, opens, print_json
 from gb10.errors import UsageError
 from gb10.host.config import variable
 from gb10.host.talk import Talk
@@ -31,15 +31,15 @@ KeyOption = Annotated[
 
 
 @asks_for(of_wheels)
+@opens
 def push(
     *,
+    shop: Workshop,
     asked: Request,
     repo: RepoArgument = None,
     every: AllOption = False,
     key: KeyOption = None,
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """Upload compiled wheels and a listing that your ssh key signs.
 
@@ -50,7 +50,6 @@ def push(
     Only missing wheels are sent. The token is HF_TOKEN, or the one of `hf auth login`. Your key, and the key that
     signed the present listing, must be in the file wheel-cache-signers (allowed_signers in man ssh-keygen).
     """
-    shop = workshop(verbose, quiet)
     cache, signing = named_cache(shop.env, repo), _signing(shop.env, key)
     _print(
         shop.talk,
@@ -61,14 +60,14 @@ def push(
 
 
 @asks_for(of_wheels)
+@opens
 def pull(
     *,
+    shop: Workshop,
     asked: Request,
     repo: RepoArgument = None,
     every: AllOption = False,
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """Download wheels with a trusted signature, and prove them again.
 
@@ -79,7 +78,6 @@ def pull(
     The setting wheel-cache-signers names the trusted keys; the repository cannot. With wheel-cache set, too, `image`
     and `wheels` download missing wheels by themselves.
     """
-    shop = workshop(verbose, quiet)
     cache = named_cache(shop.env, repo)
     _print(shop.talk, take(shop, cache, None if every else _named(shop, asked)), "pull", as_json)
 

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from gb10.cli import report
+from gb10.cli.signature import gives
 from gb10.engine.buildx.cache_options import check_cache
 from gb10.errors import Gb10Error, UsageError
 from gb10.workshop import Workshop, open_workshop
@@ -94,19 +95,26 @@ def verb_app(help_text: str, *, group: bool = False) -> typer.Typer:
     )
 
 
-def workshop(
-    verbose: int = 0,
-    quiet: bool = False,
-    builder: str | None = None,
+def workshop(*, verbose: VerboseOption = 0, quiet: QuietOption = False) -> Workshop:
+    """The workshop with the user's environment and verbosity."""
+    return open_workshop(os.environ, verbosity=-1 if quiet else min(verbose, 1))
+
+
+opens = gives("shop", workshop, first=False)
+"""Adds -v and -q after a verb's own options; the verb gets the workshop as its parameter ``shop``."""
+
+
+def building(
+    shop: Workshop,
+    builder: str | None,
     cache_from: Sequence[str] | None = None,
     cache_to: Sequence[str] | None = None,
 ) -> Workshop:
-    """The workshop with the user's environment and verbosity; raises UsageError for a wrong builder or cache."""
+    """The workshop with a builder and build caches; raises UsageError for a wrong name or syntax."""
     if builder is not None and BUILDER.fullmatch(builder) is None:
         raise UsageError(f"not a builder name: {builder!r}", hint="docker buildx ls lists your builders")
-    opened = open_workshop(os.environ, verbosity=-1 if quiet else min(verbose, 1))
     return replace(
-        opened,
+        shop,
         builder=builder,
         cache_from=tuple(check_cache("from", cache) for cache in cache_from or ()),
         cache_to=tuple(check_cache("to", cache) for cache in cache_to or ()),

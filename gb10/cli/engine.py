@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
-from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
+from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.engine.embedded.daemon import down as stop
 from gb10.engine.embedded.daemon import status as embedded_status
 from gb10.engine.embedded.privileges import missing_privilege
 from gb10.engine.reach import find, look
+from gb10.workshop import Workshop
 
 app = verb_app(
     """The container engine: your Docker when it is reachable, else an embedded one in the store.
@@ -21,13 +22,13 @@ app = verb_app(
 
 
 @app.command()
-def up(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet: QuietOption = False) -> None:
+@opens
+def up(*, shop: Workshop, as_json: JsonOption = False) -> None:
     """Start the engine when needed; print its DOCKER_HOST.
 
     \b
     eval "export $(./build.py engine up)"    # use it with your own docker commands
     """
-    shop = workshop(verbose, quiet)
     engine = find(shop.env, shop.store)
     for note in engine.notes:
         shop.talk.say(note)
@@ -39,13 +40,13 @@ def up(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet: QuietO
 
 
 @app.command()
-def down(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet: QuietOption = False) -> None:
+@opens
+def down(*, shop: Workshop, as_json: JsonOption = False) -> None:
     """Stop the embedded engine; its images stay.
 
     \b
     ./build.py engine down
     """
-    shop = workshop(verbose, quiet)
     stopped = stop(shop.store)
     shop.talk.say("stopped" if stopped else "no embedded engine was running")
     if as_json:
@@ -53,13 +54,13 @@ def down(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet: Quie
 
 
 @app.command()
-def status(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet: QuietOption = False) -> None:
+@opens
+def status(*, shop: Workshop, as_json: JsonOption = False) -> None:
     """Show which engine builds, and the state of the embedded one.
 
     \b
     ./build.py engine status --json
     """
-    shop = workshop(verbose, quiet)
     used = look(shop.env, shop.store)
     own = embedded_status(shop.store)
     document = {

@@ -23,11 +23,10 @@ from gb10.cli.common import (
     DryRunOption,
     JsonOption,
     PushOption,
-    QuietOption,
     RebuildOption,
-    VerboseOption,
+    building,
+    opens,
     verb_app,
-    workshop,
     zstd_level,
 )
 from gb10.cli.show import keep_receipt, print_image, print_plan
@@ -55,8 +54,10 @@ No tag is set before every compiled module is proven to hold the GPU code that i
 
 @app.command(help=app.info.help)
 @asks_for(of_image)
+@opens
 def image(
     *,
+    shop: Workshop,
     asked: Request,
     tag: Annotated[str | None, typer.Option("--tag", metavar="REF", help="Add this tag to the image.")] = None,
     context: Annotated[
@@ -71,12 +72,10 @@ def image(
     cache_to: CacheToOption = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """Build an image and prove it."""
     receipt = own_receipt(sys.argv[1:])
-    shop = workshop(verbose, quiet, builder, cache_from, cache_to)
+    shop = building(shop, builder, cache_from, cache_to)
     zstd = zstd_level(compression, pushed=bool(push))
     extra = check_reference(tag) if tag else None
     plan = make_plan(shop, asked)

@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
+from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.values import EngineOption
 from gb10.host.digest import digest
 from gb10.lock.lockfile import check_lock, load_lock, load_recipe, lock_path, write_lock
 from gb10.lock.relock import lock_recipe
 from gb10.plan.catalog import DEFAULT_ENGINE
+from gb10.workshop import Workshop
 
 app = verb_app("""Resolve a recipe into its lock: the name and sha256 of every file, without hosts or URLs.
 
@@ -23,8 +24,10 @@ app = verb_app("""Resolve a recipe into its lock: the name and sha256 of every f
 
 
 @app.command(help=app.info.help)
+@opens
 def lock(
     *,
+    shop: Workshop,
     engine: EngineOption = DEFAULT_ENGINE,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 4 when the lock is stale.")] = False,
     upgrade: Annotated[
@@ -32,11 +35,8 @@ def lock(
         typer.Option("--upgrade", metavar="PACKAGE", help="Upgrade this package, or `base`. Repeatable."),
     ] = None,
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """Resolve a recipe into its lock."""
-    shop = workshop(verbose, quiet)
     path = shop.catalog.recipe(engine)
     if check:
         check_lock(load_recipe(path), load_lock(lock_path(path)), path)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
+from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.values import completer, mods
 from gb10.errors import EmptySelectionError
 from gb10.host.talk import terminal
@@ -16,6 +16,7 @@ from gb10.mods.lint import remarks_of
 from gb10.mods.lookup import FoundMod, find_mod, load_mod, mod_names
 from gb10.plan.catalog import Catalog
 from gb10.plan.options import short_label
+from gb10.workshop import Workshop
 
 app = verb_app(
     """Mods: a directory or zip with a run.sh that changes an installed engine. `image --mod` applies them in a build.
@@ -42,13 +43,13 @@ ModArgument = Annotated[
 
 
 @app.command("list")
-def list_mods(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet: QuietOption = False) -> None:
+@opens
+def list_mods(*, shop: Workshop, as_json: JsonOption = False) -> None:
     """List the mods of this checkout and the recipes that they fit.
 
     \b
     ./build.py mods list --json
     """
-    shop = workshop(verbose, quiet)
     found = [find_mod(_root(shop.catalog), name) for name in mod_names(_root(shop.catalog))]
     if not found:
         raise EmptySelectionError("this checkout has no mods", where=str(_root(shop.catalog)))
@@ -68,12 +69,12 @@ def list_mods(*, as_json: JsonOption = False, verbose: VerboseOption = 0, quiet:
 
 
 @app.command()
+@opens
 def show(
     *,
+    shop: Workshop,
     mod: ModArgument,
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """Show what a mod changes, why, for which releases, and its files.
 
@@ -81,7 +82,6 @@ def show(
     ./build.py mods show moe-configs
     ./build.py mods show ~/my-mod --json
     """
-    shop = workshop(verbose, quiet)
     found = find_mod(_root(shop.catalog), mod)
     if as_json:
         print_json({"schema": "gb10/mod/v1", **document(shop.catalog, found)})
@@ -91,12 +91,12 @@ def show(
 
 
 @app.command()
+@opens
 def check(
     *,
+    shop: Workshop,
     mod: ModArgument,
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """Check a mod against the contract; exit 2 with every violation.
 
@@ -104,7 +104,6 @@ def check(
     ./build.py mods check ~/my-mod
     ./build.py mods check theirs.zip --json
     """
-    shop = workshop(verbose, quiet)
     # A bare name is one of the checkout's mods, or a directory of that name here.
     here = mod not in mod_names(_root(shop.catalog)) and Path(mod).exists()
     found = load_mod(Path(mod)) if here else find_mod(_root(shop.catalog), mod)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
+from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.patches_show import print_patches, print_rows, rows_document
 from gb10.cli.values import completer, patched_sources, patches
 from gb10.errors import PatchError, UsageError
@@ -65,14 +65,14 @@ TreeOption = Annotated[
 
 
 @app.command()
+@opens
 def status(
     *,
+    shop: Workshop,
     source: SourceOption = None,
     ref: RefOption = None,
     tree: TreeOption = None,
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """Show the table of patches and releases, with reasons.
 
@@ -81,7 +81,6 @@ def status(
 
     The first run downloads the releases, which takes minutes. Later runs read them from the store: about a second each.
     """
-    shop = workshop(verbose, quiet)
     started = time.monotonic()
     rows = _rows(shop, source, ref or [], tree)
     if as_json:
@@ -92,12 +91,12 @@ def status(
 
 
 @app.command()
+@opens
 def check(
     *,
+    shop: Workshop,
     source: SourceOption = None,
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """Exit 6 unless every patch applies to all releases of its range.
 
@@ -106,7 +105,6 @@ def check(
 
     Exit 6, too, for a range that leaves out a release with the defect.
     """
-    shop = workshop(verbose, quiet)
     rows = _rows(shop, source, [], None)
     found = troubles(rows)
     if found:
@@ -121,29 +119,28 @@ def check(
 
 
 @app.command()
+@opens
 def show(
     *,
+    shop: Workshop,
     name: PatchArgument,
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """Show what a patch is for, its range, sha256 and text.
 
     \b
     ./build.py patches show sglang/0001-jit-arch-suffix
     """
-    shop = workshop(verbose, quiet)
     print_patches(find_patches(shop.catalog.patches, name), as_json=as_json)
 
 
 @app.command()
+@opens
 def refresh(
     *,
+    shop: Workshop,
     name: PatchArgument,
     tree: Annotated[Path, typer.Option("--tree", metavar="PATH", help="The tree that the patch no longer fits.")],
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """Merge a patch into a tree that it no longer fits; print the diff.
 
@@ -152,14 +149,15 @@ def refresh(
 
     A three-way merge. Of several variants, the last one is taken.
     """
-    shop = workshop(verbose, quiet)
     sys.stdout.buffer.write(refreshed(library(shop), find_patches(shop.catalog.patches, name)[-1], tree))
     shop.talk.say("review the diff, then add it as a variant with its own X-Applies-To")
 
 
 @app.command()
+@opens
 def new(
     *,
+    shop: Workshop,
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", autocompletion=completer(patched_sources), help="vllm, flashinfer, …")
     ],
@@ -167,15 +165,12 @@ def new(
     ref: Annotated[str, typer.Option("--ref", metavar="VERSION", help="The release that you edited.")],
     tree: Annotated[Path, typer.Option("--tree", metavar="PATH", help="The edited tree.")],
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """Write a patch and its entry in the series from an edited tree.
 
     \b
     ./build.py patches new vllm my-fix --ref 0.33.0 --tree ~/vllm
     """
-    shop = workshop(verbose, quiet)
     today = datetime.datetime.now(tz=datetime.UTC).date()
     path = new_patch(library(shop), source, slug, parse_version(ref), tree, today=today)
     print_json({"schema": "gb10/patch-new/v1", "path": str(path)}) if as_json else print(path)

@@ -7,11 +7,12 @@ import typer
 from gb10.build.grafts import try_patches
 from gb10.build.survey import survey
 from gb10.cli.asking import asks_for, of_image
-from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app, workshop
+from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.show import print_plan
 from gb10.errors import UsageError
 from gb10.plan.render import bake, dockerfile
 from gb10.request.planning import Request, make_plan
+from gb10.workshop import Workshop
 
 app = verb_app("""Show every build step, its key, and whether its result is cached. Builds nothing.
 
@@ -26,19 +27,18 @@ app = verb_app("""Show every build step, its key, and whether its result is cach
 
 @app.command(help=app.info.help)
 @asks_for(of_image)
+@opens
 def plan(
     *,
+    shop: Workshop,
     asked: Request,
     as_dockerfile: Annotated[bool, typer.Option("--dockerfile", help="Print the Dockerfile.")] = False,
     as_bake: Annotated[bool, typer.Option("--bake", help="Print docker-bake.json.")] = False,
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """Show what `image` would do."""
     if as_json + as_dockerfile + as_bake > 1:
         raise UsageError("--json, --dockerfile and --bake exclude each other", hint="choose one")
-    shop = workshop(verbose, quiet)
     made = make_plan(shop, asked)
     if as_dockerfile:
         print(dockerfile(made, shop.catalog.templates))

@@ -5,18 +5,10 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.common import (
-    CompressionOption,
-    JsonOption,
-    QuietOption,
-    VerboseOption,
-    print_json,
-    verb_app,
-    workshop,
-    zstd_level,
-)
+from gb10.cli.common import CompressionOption, JsonOption, opens, print_json, verb_app, zstd_level
 from gb10.cli.show import print_published
 from gb10.ship.publishing import publish as push_proven
+from gb10.workshop import Workshop
 
 app = verb_app("""Push an image that was proven here to one or more registries; any other image is refused.
 
@@ -36,18 +28,17 @@ is not sent again.
 
 
 @app.command(help=app.info.help)
+@opens
 def publish(
     *,
+    shop: Workshop,
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="A tag of an image that `image` built.")],
     targets: Annotated[list[str], typer.Argument(metavar="REF", help="REGISTRY/NAME[:TAG], one or more.")],
     compression: CompressionOption = None,
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """Push a proven image."""
     zstd = zstd_level(compression)
-    shop = workshop(verbose, quiet)
     done = push_proven(shop, image, targets, zstd)
     if as_json:
         print_json({"schema": "gb10/publish/v1", "published": [asdict(one) for one in done]})

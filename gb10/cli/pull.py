@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from gb10.cli import error_fields
-from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, reported, verb_app, workshop
+from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
 from gb10.cli.values import completer, platforms
 from gb10.ship.pulling import Pull, pull_from_each
+from gb10.workshop import Workshop
 
 app = verb_app("""Pull an image to one or more machines at once; only missing layers travel.
 
@@ -25,8 +26,10 @@ named gb10/arriving) and fetches only the rest.
 
 
 @app.command(help=app.info.help)
+@opens
 def pull(
     *,
+    shop: Workshop,
     reference: Annotated[str, typer.Argument(metavar="REF", help="REGISTRY/NAME[:TAG] or REGISTRY/NAME@sha256:…")],
     platform: Annotated[
         str | None,
@@ -42,11 +45,8 @@ def pull(
         typer.Option("--host", metavar="[USER@]NAME", help="A machine that pulls. Repeatable. Default: this one."),
     ] = None,
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """Pull an image to one or more machines."""
-    shop = workshop(verbose, quiet)
     done = pull_from_each(shop, reference, tuple(dict.fromkeys(host or ())), platform)
     if as_json:
         print_json(document(reference, done))

@@ -1,4 +1,4 @@
-"""Options with a closed set of values, and how a shell completes them; light, so that completion is quick."""
+"""Options that a shell completes, and their values; imports little, so that completion is quick."""
 
 from collections.abc import Callable
 from typing import Annotated

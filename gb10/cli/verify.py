@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gb10.build.inspect import scan_image
-from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, reported, verb_app, workshop
+from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
 from gb10.cli.values import ArchOption, completer, fits
 from gb10.cli.verify_show import print_verdict
 from gb10.engine.reference import is_reference
@@ -58,8 +58,10 @@ def _list_checks(wanted: bool) -> None:
 
 
 @app.command(help=app.info.help)
+@opens
 def verify(
     *,
+    shop: Workshop,
     target: Annotated[
         str, typer.Argument(metavar="PATH|IMAGE", help="A file, a directory, or an image of the container engine.")
     ],
@@ -83,11 +85,8 @@ def verify(
         ),
     ] = None,
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """List the GPU code of a file, a wheel, a directory or an image."""
-    shop = workshop(verbose, quiet)
     wanted, shown = parse_arch(arch), parse_fits(fit or ())
     subject = _subject(shop, target, {"--only" if only else "--claim": wanted} if claim or only else {})
     found = findings(replace(subject, only=wanted if only else None))

@@ -10,16 +10,16 @@ from gb10.cli.common import (
     BuilderOption,
     DryRunOption,
     JsonOption,
-    QuietOption,
     RebuildOption,
-    VerboseOption,
+    building,
+    opens,
     print_json,
     verb_app,
-    workshop,
 )
 from gb10.cli.show import print_plan, wheels_document
 from gb10.request.planning import Request, make_plan
 from gb10.ship.sharing import take_missing
+from gb10.workshop import Workshop
 
 app = verb_app("""Compile the wheels of an image recipe: SASS for the given arch, cross-compiled on another machine.
 
@@ -36,18 +36,18 @@ The store keeps each wheel under its key; wheels/ gets a link. stdout has the pa
 
 @app.command(help=app.info.help)
 @asks_for(of_wheels)
+@opens
 def wheels(
     *,
+    shop: Workshop,
     asked: Request,
     rebuild: RebuildOption = None,
     builder: BuilderOption = None,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
-    verbose: VerboseOption = 0,
-    quiet: QuietOption = False,
 ) -> None:
     """Compile only the wheels."""
-    shop = workshop(verbose, quiet, builder)
+    shop = building(shop, builder)
     plan = make_plan(shop, asked).wheels_only()
     again = selected(plan, rebuild or ())
     if not dry_run:

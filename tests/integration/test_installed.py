@@ -70,7 +70,7 @@ def test_its_help_names_the_command(site: Path, words: list[str]) -> None:
         (["help"], "gb10 --help"),
         (["image", "--no-such"], "gb10 image --help"),
         (["cache", "gc"], "gb10 cache gc --keep 50GB"),
-        (["plan", "--mod", "no-such"], "gb10 mods list"),
+        (["plan", "--mod", "./no-such"], "gb10 mods list"),
     ],
 )
 def test_its_errors_name_the_command(site: Path, words: list[str], command: str) -> None:
