@@ -25,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         drop_stdout()
         return CLOSED_PIPE
-    except OSError as error:  # stdout takes no more; what it still holds must not fail again at the end
+    except OSError as error:  # stdout is closed or full; its buffer must not fail again at exit
         drop_stdout()
         error.filename = error.filename or "stdout"
         return code or report(known_cause(error) or bug(error), as_json=False)
@@ -41,7 +41,7 @@ def _caught(arguments: Sequence[str], *, as_json: bool) -> int:
         return interrupted()
     except BrokenPipeError:
         raise
-    except Exception as error:  # the one place: what no room foresaw is a bug, and says so
+    except Exception as error:  # the only broad catch: an error that no module expects is a bug
         known = known_cause(error)
         if known is None:
             traceback.print_exception(error)
@@ -85,6 +85,6 @@ def print_error(error: Gb10Error) -> None:
 
 
 def error_fields(error: Gb10Error) -> dict[str, str | None]:
-    """What a document says of an error, in the words that stderr has."""
+    """The fields of an error in a JSON document, in the same words as on stderr."""
     texts = {"message": error.message, "where": error.where, "hint": error.hint}
     return {"kind": error.kind, **{name: text and as_started(text) for name, text in texts.items()}}

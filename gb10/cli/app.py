@@ -87,7 +87,7 @@ class Verbs(TyperGroup):
         return found
 
     def resolve_command(self, ctx: "Context", args: list[str]) -> "tuple[str | None, Command | None, list[str]]":
-        """The verb; to complete the value of an option that several verbs share, none has to be imported."""
+        """The verb; to complete the value of a shared option, no verb is imported."""
         if ctx.resilient_parsing and args[-1] in VALUED:
             return args[0], typer.main.get_command(stub), args[1:]
         return super().resolve_command(ctx, args)
@@ -144,7 +144,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Without a verb: the ones to start with. Exit 2, so that a script with an empty verb does not go on."""
+    """Without a verb, list the verbs to start with. Exit 2, so that a script with an empty verb stops."""
     if ctx.invoked_subcommand is None:
         print(as_started(START), file=sys.stderr)
         raise typer.Exit(2)

@@ -94,7 +94,7 @@ def of_wheels(
     kernels: KernelsOption = None,
     for_model: ForModelOption = None,
 ) -> Request:
-    """What decides the wheels."""
+    """The request for the wheels."""
     named = tuple(part.strip() for part in targets.split(",")) if targets is not None else ()
     return Request(
         engine=engine,
@@ -113,5 +113,5 @@ def of_wheels(
 def of_image(
     *, asked: Request, overlay: OverlayOption = None, mod: ModOption = None, mod_network: ModNetworkOption = False
 ) -> Request:
-    """What decides the image: its wheels, and the layers on top of them."""
+    """The request for the image: its wheels, and the layers on top of them."""
     return replace(asked, overlay=overlay, mods=tuple(mod or ()), mod_network=mod_network)

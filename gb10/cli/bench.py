@@ -1,4 +1,4 @@
-"""``bench``: what a GPU makes of our kernels, checked and timed."""
+"""``bench``: check and time our kernels on a GPU."""
 
 from typing import Annotated
 
@@ -32,7 +32,7 @@ app = verb_app(
 
 @app.callback()
 def verbs() -> None:
-    """Keeps `gemm` a verb of its own while it is the only one."""
+    """Keep `gemm` a subcommand while it is the only one."""
 
 
 @app.command()

@@ -10,11 +10,11 @@ from gb10.host.talk import terminal
 from gb10.plan.values import Plan
 
 SOURCE = "https://forums.developer.nvidia.com/t/359960"
-"""Whose figures `published` are: kernels tuned by hand on a GB10, as their author reports them."""
+"""The source of the `published` figures: kernels tuned by hand on a GB10, as their author reports them."""
 
 
 def print_measured(env: Mapping[str, str], program: BuiltProgram, measured: Measured) -> None:
-    """The checks in a line, then the times, or why there are none and where the program lies."""
+    """The checks in a line, then the times; without times, the reason and the program's path."""
     console = terminal(env, stderr=False)
     console.print(sizes_table(measured))
     right = len(measured.checks) - len(measured.wrong)
@@ -29,7 +29,7 @@ def print_measured(env: Mapping[str, str], program: BuiltProgram, measured: Meas
 
 
 def sizes_table(measured: Measured) -> Table:
-    """What every kernel takes of a block's shared memory."""
+    """The shared memory of a block that every kernel uses."""
     table = Table(box=None, pad_edge=False)
     for name in ("kernel", "bytes", "of", "stages", "threads", "result"):
         table.add_column(name, no_wrap=True, justify="left" if name in ("kernel", "result") else "right")
@@ -67,7 +67,7 @@ def times_table(measured: Measured) -> Table:
 
 
 def _against(line: Line) -> tuple[str, str, str]:
-    """The share of the peak, what was published, and the share of that; blank where they say nothing."""
+    """The share of the peak, the published figure, and the share of that; blank when unknown."""
     peak = f"{line['of_peak']:.0%}" if line["of_peak"] is not None else ""
     if line["of_peak"] is None or line["published"] is None:
         return peak, "", ""

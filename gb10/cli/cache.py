@@ -93,9 +93,9 @@ def gc(
         typer.Option("--keep", metavar="SIZE", help="Remove until this much is left, images not counted: 50GB."),
     ] = None,
     older_than: Annotated[
-        str | None, typer.Option("--older-than", metavar="AGE", help="Remove what was not used for this long: 14d.")
+        str | None, typer.Option("--older-than", metavar="AGE", help="Remove entries unused for this long: 14d.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would go; remove nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be removed; remove nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Remove what nothing here needs, then the longest unused.
@@ -124,7 +124,7 @@ def gc(
 
 
 def _counts(gone: Sequence[Entry], found: Sequence[Entry]) -> str:
-    """How many entries go, and how many stay because they were just used."""
+    """How many entries are removed, and how many stay because they were used in the last hour."""
     fresh = sum(time.time() - entry.used < IN_USE for entry in found)
     return f"{len(gone)} entries of {len(found)}, {fresh} stay: used in the last hour"
 

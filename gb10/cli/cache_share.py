@@ -95,7 +95,7 @@ def _signing(env: Mapping[str, str], key: Path | None) -> Path:
 
 
 def _print(talk: Talk, done: Exchange, verb: str, as_json: bool) -> None:
-    """The wheels on stdout, the number that travelled on stderr."""
+    """The wheels on stdout, the number that moved on stderr."""
     if as_json:
         print_json({"schema": f"gb10/cache-{verb}/v1", **asdict(done)})
         return
@@ -104,7 +104,7 @@ def _print(talk: Talk, done: Exchange, verb: str, as_json: bool) -> None:
     size = sum(wheel.size for wheel in moved) / 1e6
     talk.say(
         f"{done.repo}: {len(moved)} of {len(done.wheels)} wheels {way} ({size:,.1f} MB), "
-        f"the others were already there; commit {done.commit[:12]}"
+        f"the others were present; commit {done.commit[:12]}"
     )
     for wheel in done.wheels:
         print(f"{wheel.key}  {wheel.file}")

@@ -1,4 +1,4 @@
-"""What an exception that no room raised on purpose means to the user."""
+"""Exceptions of Python and the system, as errors that a user can act on."""
 
 import errno
 from typing import Final
@@ -21,13 +21,13 @@ WORDS: Final = {
     "integer string conversion": "a number has thousands of digits",
     "Symlink loop from": "a path is a loop of symbolic links",
 }
-"""Errors of Python's own that have no class of theirs: int() and Path.resolve()."""
+"""Python raises these without a class of their own: int() and Path.resolve()."""
 SHOWN: Final = 200
 """Characters of a path that an error repeats."""
 
 
 def known_cause(error: Exception) -> Gb10Error | None:
-    """The error that a user can act on; None for what only a bug explains."""
+    """The error that a user can act on; None for a bug."""
     if isinstance(error, OSError):
         return machine_error(error)
     if isinstance(error, UnicodeEncodeError):
@@ -37,7 +37,7 @@ def known_cause(error: Exception) -> Gb10Error | None:
 
 
 def machine_error(error: OSError) -> Gb10Error | None:
-    """What a full disk, a refused file or an odd path means; None for what only a bug explains."""
+    """The error for a full disk, a denied file or an unusable path; None for a bug."""
     path = shortened(str(error.filename or "a file"))
     if error.errno in FULL:
         hint = "free some space, or set GB10_CACHE_DIR to a larger disk; then run the same command again"
@@ -51,7 +51,7 @@ def machine_error(error: OSError) -> Gb10Error | None:
 
 
 def name_error(error: UnicodeEncodeError) -> Gb10Error | None:
-    """What a name that is not UTF-8 means: Python holds its bytes as lone surrogates."""
+    """The error for a name that is not UTF-8: Python keeps its bytes as lone surrogates."""
     if not any("\udc80" <= sign <= "\udcff" for sign in error.object[error.start : error.end]):
         return None
     name = shortened(ascii(error.object))
@@ -59,11 +59,11 @@ def name_error(error: UnicodeEncodeError) -> Gb10Error | None:
 
 
 def shortened(text: str) -> str:
-    """A text that may be thousands of characters long, as a line can hold it."""
+    """A text of any length, shortened to fit a line."""
     return text if len(text) <= SHOWN else f"{text[: SHOWN // 2]}…{text[-SHOWN // 4 :]}"
 
 
 def bug(error: Exception) -> Gb10Error:
-    """The error for what no room foresaw."""
+    """The error for an unexpected exception."""
     hint = "the traceback above shows where; please report it together with the command line"
     return Gb10Error(f"this is a bug in gb10: {type(error).__name__}: {error}", hint=hint)

@@ -135,7 +135,7 @@ def zstd_level(compression: str | None, *, pushed: bool = True) -> int | None:
 
 @contextmanager
 def reported(as_json: bool) -> Iterator[None]:
-    """For what may fail after the result is printed: with ``--json`` the document holds the problem already."""
+    """For checks after the result is printed: with ``--json`` the document already has the problem."""
     try:
         yield
     except Gb10Error as error:
@@ -145,5 +145,5 @@ def reported(as_json: bool) -> Iterator[None]:
 
 
 def print_json(document: object) -> None:
-    """One document on stdout."""
+    """Print one JSON document on stdout."""
     print(json.dumps(document, indent=2))

@@ -69,4 +69,4 @@ def in_effect(name: str) -> str | None:
 
 @app.callback()
 def config() -> None:
-    """The group; ``show`` is its verb."""
+    """Keep ``show`` a subcommand while it is the only one."""

@@ -30,7 +30,7 @@ app = verb_app(
 A community mod runs unchanged: its files lie in /workspace/mods/NAME, WORKSPACE_DIR is set, and run.sh runs as root.
 A mod of this checkout has a network only if its mod.yaml has `network: true`. A mod from elsewhere also needs
 --mod-network. A mod without a mod.yaml needs only --mod-network.
-These verbs run nothing of a mod.
+These verbs do not run a mod.
 """,
     group=True,
 )
@@ -113,7 +113,7 @@ def check(
     for remark in remarks_of(found.files):
         shop.talk.say(f"remark: {remark}")
     if found.network:
-        print(f"network: it asks for the network ({RECORD}: network: true); a mod outside mods/ needs --mod-network")
+        print(f"network: it needs the network ({RECORD}: network: true); a mod outside mods/ needs --mod-network")
     for engine, reason in fit(shop.catalog, found.record).items():
         print(f"{engine}: {reason}")
     print(f"{short_label(found.name, found.digest)} keeps the contract")
@@ -134,7 +134,7 @@ def document(catalog: Catalog, mod: FoundMod) -> dict[str, object]:
 
 
 def lines(catalog: Catalog, mod: FoundMod) -> list[str]:
-    """A mod for a person."""
+    """A mod as lines to print."""
     fields = {"mod": mod.name, "sha256": mod.digest}
     if mod.record:
         record = mod.record.model_dump(mode="json", by_alias=True, exclude_defaults=True)
@@ -145,7 +145,7 @@ def lines(catalog: Catalog, mod: FoundMod) -> list[str]:
 
 
 def fit(catalog: Catalog, record: ModRecord | None) -> dict[str, str]:
-    """By recipe (``vllm 0.33.0``): that a mod fits, or why it does not; empty for a mod without a mod.yaml."""
+    """For each recipe (``vllm 0.33.0``), ``fits`` or the reason against it; empty for a mod without a mod.yaml."""
     if record is None:
         return {}
     recipes = [load_recipe(catalog.recipe(engine)) for engine in catalog.engines()]

@@ -60,7 +60,7 @@ RefOption = Annotated[
     list[str] | None, typer.Option("--ref", metavar="VERSION", help="A release. Repeatable. Default: the pinned ones.")
 ]
 TreeOption = Annotated[
-    Path | None, typer.Option("--tree", metavar="PATH", help="Your own directory, wheel or source archive of it.")
+    Path | None, typer.Option("--tree", metavar="PATH", help="Your own copy: a directory, a wheel or a source archive.")
 ]
 
 
@@ -103,7 +103,7 @@ def check(
     \b
     ./build.py patches check --source vllm
 
-    Exit 6, too, for a range that leaves out a release with the defect.
+    It also exits 6 when a range leaves out a release with the defect.
     """
     rows = _rows(shop, source, [], None)
     found = troubles(rows)
@@ -113,7 +113,7 @@ def check(
             where="\n".join(found),
             hint="./build.py patches status shows all results",
         )
-    shop.talk.say(f"{sum(len(row.verdicts) for row in rows)} results over {len(rows)} releases are right")
+    shop.talk.say(f"{sum(len(row.verdicts) for row in rows)} results over {len(rows)} releases are correct")
     if as_json:
         print_json(rows_document(rows))
 
@@ -147,7 +147,7 @@ def refresh(
     \b
     ./build.py patches refresh vllm/0001-… --tree ~/vllm > new.patch
 
-    A three-way merge. Of several variants, the last one is taken.
+    This is a three-way merge. If the patch has several variants, the last one is merged.
     """
     sys.stdout.buffer.write(refreshed(library(shop), find_patches(shop.catalog.patches, name)[-1], tree))
     shop.talk.say("review the diff, then add it as a variant with its own X-Applies-To")
@@ -194,5 +194,5 @@ def _rows(shop: Workshop, source: str | None, refs: list[str], tree: Path | None
 
 
 def library(shop: Workshop) -> Library:
-    """The part of a workshop that it takes to read and fetch releases."""
+    """The part of a workshop that reads and fetches releases."""
     return Library(root=shop.catalog.patches, store=shop.store, env=shop.env, talk=shop.talk)

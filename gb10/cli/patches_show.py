@@ -1,4 +1,4 @@
-"""How patches and their outcomes are shown."""
+"""Prints patches and their outcomes."""
 
 from collections.abc import Iterable, Sequence
 

@@ -20,10 +20,10 @@ app = verb_app("""Push an image that was proven here to one or more registries; 
 A target without a tag gets both tags of the image: first the one with the plan's key, then the one that moves.
 The registry gets only the layers that it lacks. Log in with `docker login`.
 
-The default compression is gzip. zstd layers are smaller and arrive sooner; the image and its config digest are the
+The default compression is gzip. zstd layers are smaller and pull faster; the image and its config digest are the
 same. Docker 23 or newer pulls them. zstd needs Docker 25 here, 12 MB of Debian packages (skopeo) once, and disk space
-for the unpacked image, twice that with the embedded engine. An image that the registry has with zstd, at any level,
-is not sent again.
+for the unpacked image, twice that with the embedded engine. If the registry has the image with zstd,
+at any level, it is not sent again.
 """)
 
 

@@ -55,7 +55,7 @@ def pull(
         return
     for node in done.nodes:
         shop.talk.say(
-            f"{node.host}: {node.moved} layers pulled ({node.bytes / 1e6:,.1f} MB), {node.there} already there, "
+            f"{node.host}: {node.moved} layers pulled ({node.bytes / 1e6:,.1f} MB), {node.there} present, "
             f"{node.seconds:.1f} s"
         )
     done.require_all()
@@ -63,7 +63,7 @@ def pull(
 
 
 def document(reference: str, done: Pull) -> dict[str, object]:
-    """What every machine has, and what failed on which."""
+    """The layers of every machine, and the error of every machine that failed."""
     return {
         "schema": "gb10/pull/v1",
         "reference": reference,

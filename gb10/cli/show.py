@@ -104,7 +104,7 @@ def print_image(talk: Talk, verified: Verified, published: Sequence[Published], 
 def print_published(talk: Talk, published: Sequence[Published]) -> None:
     """Layers and bytes on stderr, each reference with its manifest's digest on stdout."""
     for one in published:
-        talk.say(f"{one.reference}: {one.moved} layers pushed ({one.bytes / 1e6:,.1f} MB), {one.there} already there")
+        talk.say(f"{one.reference}: {one.moved} layers pushed ({one.bytes / 1e6:,.1f} MB), {one.there} present")
         print(f"{one.reference}@{one.digest}")
 
 
@@ -116,7 +116,7 @@ def summary(verified: Verified) -> list[str]:
 
 
 def keep_receipt(talk: Talk, path: Path, verified: Verified) -> None:
-    """Keep the answer that the same command will give while nothing changes."""
+    """Keep the result that the same command prints while nothing changes."""
     same = replace(verified, hit=True)
     document = {**image_document(talk, same), "timings": []}
     receipt = Receipt(

@@ -9,7 +9,7 @@ REBUILD: Final = re.compile(r"--rebuild-([a-z0-9][a-z0-9-]*)")
 
 
 def respelled(arguments: Sequence[str]) -> list[str]:
-    """The command line with ``--ref`` and ``--rebuild`` for whatever name an earlier spelling holds."""
+    """The command line with ``--ref`` and ``--rebuild`` in place of the earlier spellings."""
     return list(_respelled(iter(arguments)))
 
 

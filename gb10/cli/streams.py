@@ -1,4 +1,4 @@
-"""stdout and stderr made safe: no closed one, no character that stops a print, no result lost in silence."""
+"""Makes stdout and stderr safe: a closed stream or an odd character neither stops a run nor loses a result."""
 
 import io
 import os
@@ -8,12 +8,12 @@ from gb10.errors import UsageError
 
 
 def ready_streams() -> None:
-    """Make both streams print anything; raises UsageError when stdout is closed.
+    """Make both streams print any character; raises UsageError when stdout is closed.
 
     A name that is not UTF-8 is printed with escapes. With stderr closed, its lines must not land in stdout.
     """
     if sys.stdin is None:
-        os.open(os.devnull, os.O_RDONLY)  # takes descriptor 0, before a file of ours does
+        os.open(os.devnull, os.O_RDONLY)  # else the next file that gb10 opens gets descriptor 0
     closed = sys.stdout is None
     if closed:
         os.open(os.devnull, os.O_WRONLY)
@@ -28,5 +28,5 @@ def ready_streams() -> None:
 
 
 def drop_stdout() -> None:
-    """What stdout still holds goes nowhere: its reader or its disk takes no more."""
+    """Discard what stdout still buffers: its reader is gone, or its disk is full."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""The quick answer of ``image``: from a receipt, before any room is loaded."""
+"""The quick result of an unchanged ``image``: from a receipt, before most of gb10 is imported."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from gb10.host.store import store_root
 
 
 def own_receipt(arguments: Sequence[str]) -> Path | None:
-    """Where this command line's receipt lies under this environment, if it can have one."""
+    """The path of this command line's receipt in this environment; None for a verb without receipts."""
     if arguments[:1] != ["image"]:
         return None
     docker = Path(os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker")) / "config.json"  # noqa: PTH111
@@ -21,7 +21,7 @@ def own_receipt(arguments: Sequence[str]) -> Path | None:
 
 
 def answered(arguments: Sequence[str]) -> bool:
-    """Print the answer that still holds; False when the command must run."""
+    """Print the kept result if it is still valid; False when the command must run."""
     path = own_receipt(list(arguments))
     receipt = read_receipt(path) if path else None
     if receipt is None:

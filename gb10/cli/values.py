@@ -10,7 +10,7 @@ from gb10.recipe.arch import PLATFORMS
 
 
 def completer(values: Callable[[], list[str]]) -> Callable[[str], list[str]]:
-    """What Typer asks while a word is typed: the values that begin with it."""
+    """A completion function for Typer: the values that begin with the typed word."""
 
     def complete(incomplete: str) -> list[str]:
         return [value for value in values() if value.startswith(incomplete)]
@@ -19,7 +19,7 @@ def completer(values: Callable[[], list[str]]) -> Callable[[str], list[str]]:
 
 
 def fits() -> list[str]:
-    """What ``verify --fit`` takes; the same words as gb10.proof.fit, which loads more."""
+    """The values of ``verify --fit``, the same as in gb10.proof.fit, which imports more."""
     return ["native", "family", "compatible", "ptx", "nothing", "none", "damaged"]
 
 
@@ -100,7 +100,7 @@ ModOption = Annotated[
 ]
 
 stub = typer.Typer(context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-"""A verb with these options alone: what completes one of their values, in place of the verb itself."""
+"""A verb with only these options: it completes their values, so the real verb is not imported."""
 
 
 @stub.command()

@@ -41,13 +41,13 @@ nothing     code for other GPUs only; a launch fails
 A library with code for 121f and 120 passes --claim for 12.1f and fails --only. If the wheel's manifest declares a
 module, that declaration counts instead: two FlashInfer modules are for 12.0f and 12.1a on purpose.
 
-A damaged file is exit 9, too, and so is a cubin for another arch than its fatbin entry names; a compressed cubin is
-not unpacked for that. With --json the document holds the problems; the exit code is the same.
+The exit code is also 9 for a damaged file, and for a cubin of another arch than its fatbin entry names. Compressed
+cubins are not unpacked for that check. With --json the document lists the problems; the exit code is the same.
 """)
 
 
 FILES = (".whl", ".so", ".cubin", ".fatbin")
-"""Endings of files, which no image has."""
+"""Endings of file names; no image name has one."""
 
 
 def _list_checks(wanted: bool) -> None:
@@ -100,7 +100,7 @@ def verify(
 
 
 def _subject(shop: Workshop, target: str, claims: Mapping[str, Arch]) -> Subject:
-    """What a path or an image holds and declares, and what is claimed of it. Raises UsageError, VerifyError."""
+    """The scan of a path or an image, its declarations and the claims to check. Raises UsageError, VerifyError."""
     path = Path(target)
     if not _is_path(path, target):
         return Subject(scan=scan_image(shop, target), claims=claims)
@@ -111,7 +111,7 @@ def _subject(shop: Workshop, target: str, claims: Mapping[str, Arch]) -> Subject
 
 
 def _is_path(path: Path, target: str) -> bool:
-    """Whether a target is a path and no image; raises UsageError for a broken link."""
+    """Whether a target is a path, not an image; raises UsageError for a broken link."""
     try:
         if path.is_symlink() and not path.exists():
             raise UsageError(

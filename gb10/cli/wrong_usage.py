@@ -1,4 +1,4 @@
-"""A command line that Typer refuses, as an error of ours: what is wrong, the closest option, where the help is."""
+"""Turns Typer's usage errors into ours: what is wrong, the closest option, where the help is."""
 
 import re
 
@@ -14,7 +14,7 @@ EXTRA = re.compile(r"Got unexpected extra argument\S* \((.*)\)", re.DOTALL)
 
 
 def usage_error(error: ClickException) -> UsageError:
-    """The error of ours for one of Typer's."""
+    """Our error for one of Typer's."""
     context = error.ctx if isinstance(error, TyperUsageError) else None
     path = " ".join((CHECKOUT, *(context.command_path.split()[1:] if context else ())))
     listing = f"{path} --help lists the options"
