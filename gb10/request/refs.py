@@ -1,5 +1,6 @@
 """``--ref NAME=VERSION``: the recipe with other releases, resolved once; the store keeps the lock."""
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -23,6 +24,10 @@ from gb10.sources.index.page import Link
 
 ROOM, FILE = "resolved", "lock.json"
 NEWEST = 5
+DEMANDED = re.compile(r" depends on ([a-z0-9-]+)==([^\s;,]+)")
+"""In uv's words why releases do not fit together: what the release of a user's choice demands."""
+OWN = """name the releases that fit together (--ref NAME=VERSION for each); what else must move is a recipe of
+your own: copy it, change it, ./build.py lock --engine FILE.yaml"""
 
 
 def with_refs(recipe: Recipe, refs: Mapping[str, str]) -> Recipe:
@@ -124,11 +129,28 @@ def _resolved(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str], n
     except UsageError as error:
         if not error.message.startswith(MISFIT):
             raise
+        found = _completed(host, recipe, base, refs, error)
+        fits = "".join(f" --ref {name}={version}" for name, version in (found or {}).items())
         raise UsageError(
             f"{named}: {error.message}",
             where=error.where,
-            hint="name the releases that fit together (--ref NAME=VERSION for each); what else "
-            "must move is a recipe of\nyour own: copy it, change it, "
-            "./build.py lock --engine FILE.yaml",
+            hint=f"these releases fit together:{fits}" if fits else OWN,
         ) from error
     return made.model_copy(update={"created": base.created})
+
+
+def _completed(
+    host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str], error: UsageError
+) -> dict[str, str] | None:
+    """``refs`` and what the resolver's messages demand of the other requirements; None if that does not fit, either."""
+    wanted = dict(refs)
+    free = {requirement_name(text) for text in recipe.requirements} - {project_of(recipe, name) for name in refs}
+    while found := next((pair for pair in DEMANDED.findall(error.message) if pair[0] in free), None):
+        free.remove(found[0])
+        wanted |= [found]
+        try:
+            resolve_lock(with_refs(recipe, wanted), base, store=host.store, env=host.env)
+            return wanted
+        except UsageError as other:
+            error = other
+    return None

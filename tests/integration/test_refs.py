@@ -77,3 +77,17 @@ def test_a_release_that_the_index_does_not_have(shop: Workshop, locked: tuple[Pa
         lock_refs(shop, with_refs(recipe, refs), lock, refs)
     assert caught.value.where
     assert "0.7.2.post1" in caught.value.where
+
+
+def test_an_error_names_all_releases_that_fit_together(shop: Workshop, tmp_path: Path) -> None:
+    """pydantic 2.10.0 demands pydantic-core 2.27.0, and 2.11.0 demands 2.33.0."""
+    path = tmp_path / "pair.yaml"
+    path.write_text(small_recipe("", requirements="[pydantic==2.10.0, pydantic-core==2.27.0]"), encoding="utf-8")
+    recipe, refs = load_recipe(path), {"pydantic": "2.11.0"}
+    with pytest.raises(UsageError, match=r"pydantic 2\.11\.0: the requirements do not fit together") as caught:
+        lock_refs(shop, with_refs(recipe, refs), empty_lock(recipe), refs)
+    assert caught.value.hint == "these releases fit together: --ref pydantic=2.11.0 --ref pydantic-core=2.33.0"
+    both = refs | {"pydantic-core": "2.26.0"}
+    with pytest.raises(UsageError, match="do not fit together") as caught:
+        lock_refs(shop, with_refs(recipe, both), empty_lock(recipe), both)
+    assert "name the releases that fit together" in (caught.value.hint or "")
