@@ -11,12 +11,12 @@ from gb10.host.proc import CommandFailedError, stream
 from gb10.plan.values import Plan
 
 WRONG = 1
-"""What a program exits with when it ran to its end and a check of it is wrong."""
+"""The exit code of a program that ran to its end with a failed check."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measured:
-    """What a benchmark printed, by kind."""
+    """The output lines of a benchmark, by kind."""
 
     checks: tuple[Line, ...] = ()
     times: tuple[Line, ...] = ()

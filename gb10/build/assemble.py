@@ -1,4 +1,4 @@
-"""Assembling: what an image's Dockerfile reads, by name, and the builds of it: upstream's layers, and the image."""
+"""Assembling: the named contexts of an image's Dockerfile, and its builds: upstream's layers, and the image."""
 
 import json
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from gb10.workshop import Workshop
 
 
 def image_files(shop: Workshop, plan: Plan) -> dict[str, Path | bytes]:
-    """The files of the main context; the bases are in the store by now."""
+    """The files of the main context. The bases must be in the store."""
     own = shop.catalog.contents
     scripts = [
         "install.py",
@@ -39,7 +39,7 @@ def image_files(shop: Workshop, plan: Plan) -> dict[str, Path | bytes]:
 
 
 def upstream_folders(store: Store, plan: Plan) -> dict[str, Lay]:
-    """The named contexts of the layers that hold locked wheels alone."""
+    """The named contexts of the layers that hold only locked wheels."""
     layers = [step for step in plan.of_kind("layer") if step.files]
     return {f"{step.name}-wheels": wheels(store_paths(store, step.files)) for step in (plan.step("tools"), *layers)}
 
@@ -58,7 +58,7 @@ def image_folders(store: Store, plan: Plan, built: Iterable[Wheel]) -> dict[str,
 
 
 def upstream_request(plan: Plan, context: BuildContext, engine: Engine) -> BuildRequest:
-    """Build the layers that wait for no compiler; the classic image store takes them at once, without a tag."""
+    """Build the layers that need no compiled wheel. The classic image store loads them without a tag."""
     output = None if engine.containerd or engine.builder else "type=image"
     return replace(_request(plan, context, "upstream"), output=output)
 
@@ -66,14 +66,14 @@ def upstream_request(plan: Plan, context: BuildContext, engine: Engine) -> Build
 def image_request(plan: Plan, context: BuildContext, engine: Engine, tag: str) -> BuildRequest:
     """Build, scan and export the image in one solve, under ``tag``.
 
-    A mod's result may differ on each run, so a cached scan of it may be of another result: it is scanned each time.
+    A mod's result may differ on each run, so a cached scan may not match it. Its layer is scanned each time.
     """
     fresh = tuple(f"scan-{step.name}" for step in plan.of_kind("mod"))
     return replace(_request(plan, context, "image"), output=image_output(engine), tags=(tag,), fresh=fresh)
 
 
 def _request(plan: Plan, context: BuildContext, target: str) -> BuildRequest:
-    """A target of the image's Dockerfile, for the image's platform: for another, BuildKit runs every stage anew."""
+    """A target of the image's Dockerfile, for the image's platform. For another one BuildKit reruns every stage."""
     return BuildRequest(
         dockerfile=context.folder / "Dockerfile",
         target=target,

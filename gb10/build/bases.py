@@ -20,7 +20,7 @@ ROOTFS = "rootfs.tar"
 
 
 def make_rootfs(host: Host, plan: Plan, step: Step) -> Path:
-    """The base's root file system as a tar in the store; a damaged one is made again."""
+    """The base's root file system as a tar in the store. A damaged tar is made again."""
     final = rootfs_path(host.store, step).parent
     with host.store.locked(f"rootfs-{step.key}", host.talk.waiting_for(step.name)):
         if is_sealed(rootfs_path(host.store, step)):

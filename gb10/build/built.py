@@ -15,7 +15,7 @@ def remember_built(store: Store, engine: Engine, plan: Plan) -> None:
 
 
 def engine_room(engine: Engine) -> str:
-    """The store's room of an engine: its id is new when its data were wiped, and so are the marks; or of a builder."""
+    """The store's folder for the marks of an engine or a builder. An engine gets a new id when its data are wiped."""
     if engine.builder:
         return f"built/builder-{engine.builder}"
     with closing(client(engine)) as sdk:
@@ -23,5 +23,5 @@ def engine_room(engine: Engine) -> str:
 
 
 def is_built(store: Store, room: str | None, step: Step) -> bool:
-    """Whether the engine of that room built this layer; False when no engine runs."""
+    """Whether the engine of that folder built this layer. False when no engine runs."""
     return room is not None and store.entry(room, step.key).exists()

@@ -31,7 +31,7 @@ def check_targets(shop: Workshop, plan: Plan, step: Step) -> None:
 
 
 def require_named(targets: Collection[str], files: Iterable[bytes]) -> None:
-    """Raise UsageError unless every target stands as a word in the CMake files outside of comments. Pure."""
+    """Raise UsageError unless every target is a word in the CMake files, outside comments. Pure."""
     texts = [COMMENT.sub("", content.decode("utf-8", "replace")) for content in files]
     words = {word for text in texts for word in WORD.findall(text)}
     missing = sorted(set(targets) - words)

@@ -29,10 +29,10 @@ from gb10.workshop import Workshop
 
 UNKEYED = ("inside/markers.py", "inside/room.py")
 MODULES = ("inside/elf.py", "inside/fatbin.py")
-"""They read GPU code back, or hold a compiler until there is memory: they decide no byte of a wheel, nor its key.
+"""They read GPU code back, or delay a compiler until memory is free. They change no byte of a wheel, so no key.
 A program's key has markers.py, which checks it in its stage."""
 LEFT_OUT = "left out: "
-"""How a stage begins a line on what it was asked for, and does not compile."""
+"""Prefix of a stage's log line about a requested unit that it does not compile."""
 UNITS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 
 
@@ -73,7 +73,7 @@ def compile_step(
 def _compile_context(
     shop: Workshop, plan: Plan, step: Step, inputs: Inputs, files: Mapping[str, Path | bytes]
 ) -> AbstractContextManager[BuildContext]:
-    """All that a compile stage reads, fetched now and laid out when entered."""
+    """All inputs of a compile stage: fetched now, laid out when the context is entered."""
     tools, own = plan.step("tools"), shop.catalog.contents
     bases = {f"{name}.tar": make_rootfs(shop, plan, plan.step(name)) for name in inputs.bases}
     fetch_nested(shop, inputs)
@@ -96,7 +96,7 @@ def stage_modules(contents: Mapping[str, bytes]) -> dict[str, bytes]:
 
 @contextmanager
 def explained(store: Store, step: Step) -> Iterator[None]:
-    """Raise a failed compile as its log tells it; as it is, where the log tells nothing that is read here."""
+    """Raise a failed compile with the cause from its log, or unchanged when the log shows no known cause."""
     try:
         yield
     except BuildError as error:
@@ -108,7 +108,7 @@ def explained(store: Store, step: Step) -> Iterator[None]:
 
 
 def fetch_nested(shop: Workshop, inputs: Inputs) -> None:
-    """The projects that an engine's own nests, from git: before anything else is. Raises FetchError."""
+    """The nested projects of an engine's own project, from git; fetched first. Raises FetchError."""
     for origin in inputs.origins:
         if origin.nested:
             try:
@@ -123,7 +123,7 @@ def fetch_nested(shop: Workshop, inputs: Inputs) -> None:
 
 
 def _origin(shop: Workshop, origin: Origin) -> dict[str, Lay]:
-    """The named contexts of an archive that is compiled: itself, and the files that its patches change, if any."""
+    """The named contexts of an archive that is compiled: the archive, and the files that its patches change."""
     patched = {origin.patched: tree(patched_source(shop, origin))} if origin.patches else {}
     return {origin.context: wheels(store_paths(shop.store, [origin.file])), **patched}
 
@@ -143,7 +143,7 @@ def patched_source(shop: Workshop, origin: Origin) -> Mapping[str, Path | bytes]
 
 
 def _note(talk: Talk, task: Task, event: Event) -> None:
-    """ninja's ``[n/m] …`` lines drive the progress of a compile; what is said to the user is passed on."""
+    """ninja's ``[n/m] …`` lines drive the progress of a compile. Messages for the user are passed on."""
     text = event.text if isinstance(event, LogLine) else ""
     if text.startswith((SAYS, LEFT_OUT)):
         talk.say(text)

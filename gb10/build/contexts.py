@@ -26,7 +26,7 @@ Lay = Callable[[Path], object]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildContext:
-    """A directory that BuildKit builds, its named contexts, what its stages may use and no layer may keep."""
+    """A directory that BuildKit builds, its named contexts, and the secrets of its stages."""
 
     folder: Path
     contexts: Mapping[str, Path]
@@ -38,9 +38,9 @@ class BuildContext:
 def build_context(
     store: Store, files: Mapping[str, Path | bytes], folders: Mapping[str, Lay]
 ) -> Iterator[BuildContext]:
-    """Lay out ``files`` (a store path or content, by name) and each named context; gone afterwards.
+    """Lay out ``files`` (a store path or content, by name) and each named context; deleted on exit.
 
-    Store files are linked: they are hashed before and never change.
+    Store files are linked: they are already hashed and never change.
     """
     scratch = store.scratch("context")
     contexts = {name: scratch / CONTEXTS / name for name in folders}
@@ -56,7 +56,7 @@ def build_context(
 
 @contextmanager
 def secret_file(store: Store, text: str) -> Iterator[Path]:
-    """A file that a build is handed as a secret, readable by this user alone; gone afterwards."""
+    """The file of a build secret, readable only by this user; deleted on exit."""
     with store.folder("secrets") as folder:
         path = folder / "secret"
         path.write_text(text, encoding="utf-8")
@@ -64,7 +64,7 @@ def secret_file(store: Store, text: str) -> Iterator[Path]:
 
 
 def keep_context(context: BuildContext, target: Path, bake: str) -> None:
-    """Leave a copy of a context with its docker-bake.json; raises UsageError when something is there already."""
+    """Copy a context with its docker-bake.json. Raises UsageError when the target exists."""
     if target.exists():
         raise UsageError(f"{target} is already there", hint="name a directory that does not exist yet")
     shutil.copytree(context.folder.parent, target, symlinks=True)
@@ -72,7 +72,7 @@ def keep_context(context: BuildContext, target: Path, bake: str) -> None:
 
 
 def write_tree(target: Path, files: Mapping[str, Path | bytes]) -> None:
-    """Files by name: contents written, store paths linked; raises UsageError for a name that leads out."""
+    """Write contents and link store paths, by name. Raises UsageError for a name outside the folder."""
     target.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         if not is_inside(name):
@@ -105,7 +105,7 @@ def tree(files: Mapping[str, Path | bytes]) -> Lay:
 
 
 def overlay_files(overlay: Overlay) -> Lay:
-    """A copy of the user's directory; raises UsageError when it is no longer what was planned."""
+    """A copy of the overlay directory. Raises UsageError when it changed since the plan."""
 
     def lay(target: Path) -> None:
         shutil.copytree(overlay.path, target, symlinks=True)
@@ -116,7 +116,7 @@ def overlay_files(overlay: Overlay) -> Lay:
 
 
 def mod_files(mod: Mod) -> Lay:
-    """A copy of a mod's files; raises UsageError when it is no longer what was planned."""
+    """A copy of a mod's files. Raises UsageError when they changed since the plan."""
 
     def lay(target: Path) -> None:
         found = load_mod(Path(mod.path))

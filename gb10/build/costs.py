@@ -1,6 +1,6 @@
-"""Costs: what each family of compiles was measured to take, and how many compilers run at once.
+"""Costs: the measured cost of each family of compiles, and how many compilers run at once.
 
-A family is a module of a kernel set, a group of such, a target of CMake's, or a program.
+A family is a module of a kernel set, a group of modules, a CMake target, or a program.
 """
 
 import json
@@ -19,7 +19,7 @@ from gb10.workshop import Workshop, cores, memory
 
 UNMEASURED: Final = {"units": 1, "cpu_s": 60, "peak_mib": 1024}
 LAUNCHERS_SINCE: Final = Version("0.7")
-"""The first release line of FlashInfer whose ninja files call a launcher; of 0.6.7 they do not."""
+"""The first release line of FlashInfer with a launcher in its ninja files; 0.6.7 has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class Family:
 
 
 def kernel_cost(catalog: Catalog, plan: Plan, step: Step) -> tuple[Family, ...]:
-    """The families of a wheel's compile, or of a program's; what was never measured counts as UNMEASURED."""
+    """The families that a wheel or a program compiles. A family without a measurement counts as UNMEASURED."""
     costs = measured(catalog)
     found = [costs.get(name, UNMEASURED) for name in _families(plan, step)]
     return tuple(Family(cost["units"], cost["cpu_s"], cost["peak_mib"] << 20) for cost in found)
 
 
 def measured(catalog: Catalog) -> Mapping[str, Mapping[str, int]]:
-    """``units``, ``cpu_s`` and ``peak_mib`` by family, as recipes/kernels/costs.toml tells them."""
+    """``units``, ``cpu_s`` and ``peak_mib`` by family, from recipes/kernels/costs.toml."""
     return tomllib.loads(catalog.contents[COSTS].decode())
 
 
@@ -52,12 +52,12 @@ def _families(plan: Plan, step: Step) -> list[str]:
 
 
 def family(entry: Mapping[str, Any]) -> str:
-    """The name under which a module's or group's costs stand."""
+    """The key of a module or group in costs.toml."""
     return str(entry.get("cost", entry["name"]))
 
 
 def peaks(catalog: Catalog, plan: Plan, step: Step) -> bytes:
-    """What inside/room.py reads: MiB of a family's largest process, by the folder of its objects.
+    """The input of inside/room.py: MiB of a family's largest process, by the folder of its objects.
 
     ``other`` is for folders that have no name here: FlashInfer names the modules of a group itself.
     """
@@ -70,7 +70,7 @@ def peaks(catalog: Catalog, plan: Plan, step: Step) -> bytes:
 
 
 def compile_seconds(env: Mapping[str, str], cost: tuple[Family, ...]) -> float:
-    """How long a compile takes here: its families one behind the other, each on what cores and memory allow."""
+    """Seconds of a compile here: one family after the other, each with the jobs that cores and memory allow."""
     most, available = jobs(env), memory()
     return sum(one.cpu_seconds / max(1, min(most, one.units, available // one.peak)) for one in cost)
 
@@ -81,9 +81,9 @@ def jobs(env: Mapping[str, str]) -> int:
 
 
 def asked_jobs(shop: Workshop, plan: Plan, step: Step) -> str:
-    """The jobs in words of a compile stage's shell, which knows the cores of the machine that compiles.
+    """The job count as a shell expression: only the compile stage knows the cores of its machine.
 
-    Where no launcher can hold a unit back until there is memory, as many as this machine has memory for.
+    Without a launcher that delays units until memory is free, this machine's memory limits the count.
     """
     if shop.env.get("GB10_JOBS"):
         return shop.env["GB10_JOBS"]

@@ -1,6 +1,6 @@
-"""Diagnosis: what a compile's log says went wrong, as one error: the unit, the compiler's first words, what now. Pure.
+"""Diagnosis: one error from a compile's log: the unit, the compiler's first error, a hint. Pure.
 
-It reads what ninja and the compilers print; a log that it cannot read leaves the error as it was.
+It reads the output of ninja and the compilers. If it finds no cause in the log, the error stays as it was.
 """
 
 import re
@@ -14,13 +14,13 @@ FAILED: Final = re.compile(r"^FAILED: (?:\[code=\d+\] )?(\S+)")
 KILLED: Final = re.compile(
     r"^FAILED: \[code=(?:137|247)\]|^Killed$|Killed signal terminated program|died due to signal 9|exit code: 137$"
 )
-"""How ninja, a shell, gcc, nvcc and BuildKit tell of SIGKILL; Python's -9 is 247 to ninja."""
+"""How ninja, a shell, gcc, nvcc and BuildKit report SIGKILL. Ninja shows Python's -9 as 247."""
 COMPLAINT: Final = re.compile(r"\b(?:error|fatal)\s*:|undefined reference to")
 KEPT: Final = "run again: what the compile cache holds is not compiled again"
 
 
 def diagnosed(error: BuildError, log: Path, text: str, step: str) -> BuildError:
-    """The error of a failed compile in its user's words, from the text of its log; else ``error`` itself."""
+    """The error of a failed compile, from the text of its log; else ``error`` itself."""
     lines, unit = [STEP.sub("", line) for line in text.splitlines()], ""
     for number, line in enumerate(lines):
         failed = FAILED.match(line)
@@ -37,7 +37,7 @@ def diagnosed(error: BuildError, log: Path, text: str, step: str) -> BuildError:
 
 
 def _refused(log: Path, unit: str, said: list[str]) -> BuildError:
-    """The complaint, the line of source that it is about, the mark below."""
+    """The compiler's message, the line of source, and the caret below it."""
     verb = "link" if unit.endswith(".so") else "compile"
     below = [line for line in said[1:] if line.startswith(" ")]
     return BuildError(

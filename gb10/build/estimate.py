@@ -27,7 +27,7 @@ COMPILED: Final = ("wheel", "program")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Needs:
-    """What the missing steps need: bytes to download, of disk at the peak, of memory for the largest unit, seconds."""
+    """Needs of the missing steps: bytes to download, peak bytes of disk, memory for the largest unit, seconds."""
 
     download: int
     disk: int
@@ -36,7 +36,7 @@ class Needs:
 
 
 def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
-    """How long a step takes when it runs, downloads apart."""
+    """Seconds that a step takes, without downloads."""
     if step.kind == "rootfs":
         return ROOTFS_SECONDS
     if step.kind in COMPILED:
@@ -49,7 +49,7 @@ def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
 
 
 def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine | None) -> Needs:
-    """Totals over the steps that are not there; ``engine`` is the one that runs."""
+    """Totals over the missing steps. ``engine`` is the running engine."""
     absent = [step for step in plan.steps if not there[step.name]]
     files = {file.sha256: file for step in absent for file in step.files}
     download = sum(file.size for file in files.values() if not stored(shop.store, file).exists())
@@ -74,7 +74,7 @@ def unpacked(steps: Iterable[Step]) -> int:
 
 
 def check_room(shop: Workshop, needed: Needs, engine: Engine | None) -> None:
-    """Say what the work needs; raises BuildError before it starts when a disk or the memory is too small."""
+    """Print what the work needs. Raises BuildError before it starts when disk or memory is too small."""
     free = shutil.disk_usage(shop.store.root).free
     shop.talk.say(
         f"needs {needed.disk / 1e9:.1f} GB of disk ({free / 1e9:.1f} GB free), "

@@ -8,9 +8,9 @@ from gb10.errors import BuildError
 
 
 def check_exported(folder: Path, *expected: str) -> None:
-    """Raise BuildError for any other name, for a link and for a folder: what is compiled may write what it likes.
+    """Raise BuildError for any other name, a link or a folder: compiled code may write any file.
 
-    The store reads and writes in this folder as the user, and would follow a link out of it.
+    The store reads and writes here with your rights, and would follow a link out of the folder.
     """
     wrong = [path.name for path in sorted(folder.iterdir()) if not _is_expected(path, expected)]
     if wrong:

@@ -1,4 +1,4 @@
-"""Gathering: all that an image is assembled from, found or made, as a build context; nothing waits that need not."""
+"""Gathering: all inputs of an image, from the store or made now, as a build context."""
 
 import json
 from collections.abc import Collection, Iterator
@@ -28,7 +28,7 @@ from gb10.workshop import Workshop
 def image_context(
     shop: Workshop, plan: Plan, engine: Engine, rebuild: Collection[str] = (), *, layers: bool = True
 ) -> Iterator[BuildContext]:
-    """Bases, layers' wheels and compiled wheels, made or found, as a build context; gone afterwards.
+    """Bases, layers' wheels and compiled wheels as a build context; deleted on exit.
 
     With ``layers``, upstream's are built while a compiler runs. Raises FetchError, BuildError and VerifyError of the
     steps it runs.
@@ -59,7 +59,7 @@ def leave_context(shop: Workshop, plan: Plan, engine: Engine, target: Path) -> N
 
 @contextmanager
 def _meanwhile(shop: Workshop, plan: Plan, engine: Engine | None) -> Iterator[Future[str | None]]:
-    """Do what waits for no compiler while the compilers run; the first failure stops both.
+    """Run the steps that need no compiled wheel beside the compilers. The first failure stops both.
 
     The image that holds upstream's layers is dropped last.
     """

@@ -20,7 +20,7 @@ COMPILED = "compiled"
 
 
 def early_grafts(shop: Workshop, plan: Plan) -> tuple[Wheel, ...]:
-    """The grafts that wait for no compiler, made or found; the patches of the others are applied and forgotten.
+    """The grafts without compiled libraries, from the store or made now. The patches of the others are only tried.
 
     So a patch that does not fit stops before anything is compiled. Raises PatchError, FetchError.
     """
@@ -33,12 +33,12 @@ def early_grafts(shop: Workshop, plan: Plan) -> tuple[Wheel, ...]:
 
 
 def late_grafts(shop: Workshop, plan: Plan) -> tuple[Wheel, ...]:
-    """The grafts that hold what was compiled, made or found; that is in the store by now."""
+    """The grafts with compiled libraries, from the store or made now. The libraries must be in the store."""
     return make_grafts(shop, plan, [step for step in plan.of_kind("graft") if _compiles(plan, step)])
 
 
 def make_grafts(shop: Workshop, plan: Plan, steps: Iterable[Step]) -> tuple[Wheel, ...]:
-    """The grafted wheels of these steps, made or found; one with other libraries than the store's is made anew."""
+    """The grafted wheels of these steps. One with other libraries than the store's is made again."""
     return tuple(
         kept_wheel(shop, step, partial(_graft, shop, plan, step), rebuild=not _holds(shop.store, plan, step))
         for step in steps
@@ -52,7 +52,7 @@ def _hold(shop: Workshop, plan: Plan, step: Step, tell: Callable[[str], None]) -
 
 
 def try_patches(shop: Workshop, plan: Plan) -> None:
-    """Hold patches given by hand against the wheels that are in the store already. Raises PatchError."""
+    """Try patches from the command line on the wheels in the store. Raises PatchError."""
     for step in plan.of_kind("graft"):
         (wheel,) = store_paths(shop.store, step.files)
         if not any(use.path for use in _uses(plan, step)):
@@ -101,7 +101,7 @@ def _libraries(store: Store, plan: Plan, step: Step) -> dict[str, bytes]:
 
 
 def _compiles(plan: Plan, step: Step) -> list[Step]:
-    """The steps that compile what a graft holds."""
+    """The steps that compile a graft's libraries."""
     return [need for need in map(plan.step, step.needs) if need.kind == "wheel"]
 
 
@@ -111,11 +111,11 @@ def _sources(store: Store, plan: Plan, step: Step) -> list[Path]:
 
 
 def _compiled(store: Store, plan: Plan, step: Step) -> str:
-    """The sha256 of what was compiled for a graft, a line each."""
+    """The sha256 of each file that was compiled for a graft, one per line."""
     return "".join(f"{file_sha256(path)}\n" for path in _sources(store, plan, step))
 
 
 def _holds(store: Store, plan: Plan, step: Step) -> bool:
-    """Whether a graft in the store, if any, holds the libraries that are there now: a rebuild may bring others."""
+    """Whether the graft in the store holds the store's current libraries; a rebuild may change them."""
     note = store.entry("wheels", step.key) / COMPILED
     return not note.exists() or note.read_text(encoding="ascii") == _compiled(store, plan, step)

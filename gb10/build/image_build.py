@@ -38,7 +38,7 @@ from gb10.workshop import Workshop
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verified:
-    """An image whose GPU code was read back; ``digest`` is its config's, ``id`` the name that its engine gives it."""
+    """A verified image. ``digest`` is the config's digest, ``id`` the engine's name for the image."""
 
     digest: str
     id: str
@@ -52,7 +52,7 @@ class Verified:
 
 
 def require_torch(talk: Talk, plan: Plan) -> None:
-    """Raise UsageError for an image whose torch is not built with the recipe's CUDA; what nothing tells is said."""
+    """Raise UsageError when torch is not built with the recipe's CUDA. If that is unknown, print a note."""
     problem = torch_problem(plan)
     if problem:
         raise problem
@@ -85,7 +85,7 @@ def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: st
 
 
 def _hit(host: Host, engine: Engine, plan: Plan, tags: tuple[str, ...]) -> Verified | None:
-    """The image that the engine already has, tagged; None when it must be built, or is being replaced right now."""
+    """The engine's image of the plan, tagged. None when it must be built, or another run is replacing it."""
     try:
         there = known(host.store, engine, plan)
         if there is None:
@@ -144,7 +144,7 @@ def require_same(image: ImageInfo, record: Record) -> None:
 
 
 def unproven_tag(plan: Plan) -> str:
-    """The name of the plan's image while it is not proven."""
+    """The name of the plan's image before it is verified."""
     return f"{plan.recipe.repository}:unproven-{plan.key[:12]}"
 
 
@@ -169,7 +169,7 @@ def _prove(store: Store, engine: Engine, plan: Plan, image: ImageInfo, record: R
 
 
 def verdict_of(store: Store, plan: Plan) -> Verdict:
-    """The verdict over a plan's stored scans; raises VerifyError as the first time."""
+    """Check a plan's stored scans. Raises VerifyError as the first check does."""
     return prove_layers(proof_path(store, plan), plan, manifests(store, plan))
 
 

@@ -26,7 +26,7 @@ PLATFORM = re.compile(r"[a-z0-9._-]+(?:/[a-z0-9._-]+){1,3}")
 
 
 def scan_image(shop: Workshop, reference: str) -> Scan:
-    """What an image holds; raises UsageError when the engine has no such image."""
+    """The scan of an image. Raises UsageError when the engine has no such image."""
     engine = find(shop.env, shop.store)
     image = find_image(engine, reference)
     if image is None:
@@ -42,7 +42,7 @@ def scan_image(shop: Workshop, reference: str) -> Scan:
 
 
 def check_platform(reference: str, platform: str) -> None:
-    """Raise UsageError for a platform that is more than a name: it becomes a word of a Dockerfile."""
+    """Raise UsageError for a malformed platform: it is written into a Dockerfile."""
     if PLATFORM.fullmatch(platform) is None:
         raise UsageError(
             f"the image {reference} names a platform that cannot be one: {platform!r}",

@@ -33,7 +33,7 @@ CRASH = re.compile(
     r"|Segmentation fault|Illegal instruction|Bus error",
     re.MULTILINE,
 )
-"""How a program ends that its emulator cannot run: by SIGILL, SIGBUS or SIGSEGV."""
+"""How a program ends when its emulator fails: SIGILL, SIGBUS or SIGSEGV."""
 ALONE = "mend it and run the same command again: every layer below it is kept"
 
 
@@ -44,7 +44,7 @@ def mod_network(plan: Plan, engine: Engine) -> Network:
 
 @contextmanager
 def mod_secrets(host: Host, plan: Plan) -> Iterator[Mapping[str, Path]]:
-    """What a mod with a network may use of this host's and no layer may keep: its CAs, index and proxies."""
+    """Build secrets of a mod with a network: the host's CAs, package index and proxies. No layer keeps them."""
     if not any(mod.network for mod in plan.options.mods):
         yield {}
         return
@@ -53,7 +53,7 @@ def mod_secrets(host: Host, plan: Plan) -> Iterator[Mapping[str, Path]]:
 
 
 def index_variables(env: Mapping[str, str]) -> dict[str, str]:
-    """The proxies of here, and the index that pip is configured for, as pip and uv take it; no folder of here."""
+    """This host's proxies and pip's index, as variables for pip and uv; local folders are left out."""
     settings = read_settings(env)
     extra = " ".join(url for url in settings.extra_urls if not url.startswith("file:"))
     found = {
@@ -67,9 +67,9 @@ def index_variables(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def ready_emulation(host: Host, engine: Engine, plan: Plan) -> None:
-    """Let this machine run the image's programs, where a mod must and it cannot; raises EngineError.
+    """Register an emulator when a mod needs one and this machine has none. Raises EngineError.
 
-    An engine whose data are not seen here runs on another machine or in a virtual one: that is its own affair.
+    An engine with data outside this machine is remote or in a virtual machine; it needs an emulator of its own.
     """
     if not plan.options.mods or is_native(plan):
         return
@@ -86,7 +86,7 @@ def ready_emulation(host: Host, engine: Engine, plan: Plan) -> None:
 
 @contextmanager
 def naming_mods(plan: Plan) -> Iterator[None]:
-    """A build that failed in a mod's stage says which mod, and what now."""
+    """Name the mod, and add a hint, when a build fails in a mod's stage."""
     try:
         yield
     except BuildError as error:

@@ -1,6 +1,6 @@
-"""The compile cache that machines share: a server that a compile stage's ccache asks beside the builder's own folder.
+"""The shared compile cache: a server that ccache uses in addition to the builder's own folder.
 
-It changes speed alone: it is in no key. Its URL may hold a password: it travels as a build secret.
+It changes only the speed, so no key has it. The URL may hold a password, so it is a build secret.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ def shared_cache(env: Mapping[str, str], inputs: Inputs) -> str | None:
 
 @contextmanager
 def cache_secret(host: Host, inputs: Inputs) -> Iterator[Mapping[str, Path]]:
-    """What a compile stage is handed of the server; said, because the stage gets a network for it."""
+    """The server's URL as a build secret. The log shows it, because the stage gets a network."""
     url = shared_cache(host.env, inputs)
     if url is None:
         yield {}

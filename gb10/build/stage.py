@@ -20,11 +20,11 @@ from gb10.plan.values import Step
 from gb10.workshop import Workshop, build_architecture
 
 WARNING = "WARNING: local cache import"
-"""How buildx begins to say that a folder holds no cache."""
+"""Prefix of buildx's warning that a folder holds no cache."""
 
 
 def ready_engine(shop: Workshop) -> Engine:
-    """The engine to build with, started when needed; what was passed over to get to it is said."""
+    """The engine to build with, started when needed. The log shows which engines were not usable."""
     engine = replace(find(shop.env, shop.store), builder=shop.builder)
     for note in engine.notes:
         shop.talk.say_once(note)
@@ -43,7 +43,7 @@ def check_caches(shop: Workshop, engine: Engine) -> None:
 
 
 def check_builder(host: Host, engine: Engine) -> Engine:
-    """The engine, when the builder that it names, if any, can build for it; raises EngineError."""
+    """The engine, after a check of its builder, if any. Raises EngineError when the builder cannot be used."""
     if engine.builder is None:
         return engine
     found = require_builder(engine, host.env, host.store, f"linux/{build_architecture()}")
@@ -63,7 +63,7 @@ def check_named_builder(shop: Workshop) -> None:
 
 
 def wake_engine(host: Host) -> None:
-    """Start the private engine when it has worked here before: all that a stopped one holds would count as missing."""
+    """Start the private engine if it ran here before: layers of a stopped engine count as missing."""
     if unpacked(host.store):
         find(host.env, host.store)
 
@@ -96,5 +96,5 @@ def note_steps(talk: Talk, task: Task, event: Event) -> None:
 
 
 def log_path(store: Store, step: Step) -> Path:
-    """Where a step's full log goes: the last one of each key is kept."""
+    """The path of a step's full log. Only the last log of each key is kept."""
     return store.root / "logs" / f"{step.name}-{step.key[:12]}.log"

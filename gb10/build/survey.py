@@ -1,4 +1,4 @@
-"""The survey: which results of a plan are already there, and what the others need; starts and changes nothing."""
+"""The survey: which steps are cache hits, and what the others need. It starts and changes nothing."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -14,12 +14,12 @@ from gb10.proof.scans import known
 from gb10.workshop import Workshop
 
 STORED: Final = PLACES.keys() - {"proof"}
-"""Kinds whose result lies in the store, whatever an engine holds."""
+"""Kinds of steps with a result in the store, not in an engine."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Survey:
-    """The engine that runs, whether each step's result is there (by name), and what the others need."""
+    """The running engine, whether each step is a cache hit (by name), and what the others need."""
 
     engine: Engine | None
     there: Mapping[str, bool]
@@ -27,7 +27,7 @@ class Survey:
 
 
 def survey(shop: Workshop, plan: Plan, rebuild: Collection[str] = ()) -> Survey:
-    """Look around before any work; ``rebuild`` names steps that are made again. Raises EngineError."""
+    """Survey before any work. ``rebuild`` names steps that are made again. Raises EngineError."""
     running = look(shop.env, shop.store)
     engine = replace(running, builder=shop.builder) if running else None
     there = _presence(shop.store, plan, rebuild, engine)
@@ -35,7 +35,7 @@ def survey(shop: Workshop, plan: Plan, rebuild: Collection[str] = ()) -> Survey:
 
 
 def _presence(store: Store, plan: Plan, rebuild: Collection[str], engine: Engine | None) -> Mapping[str, bool]:
-    """Step name -> whether its result is already there; what is rebuilt, or stands on it, is not."""
+    """Step name -> whether it is a cache hit. Rebuilt steps, and steps that depend on them, are not."""
     image = engine is not None and bool(plan.of_kind("image")) and known(store, engine, plan) is not None
     room = engine_room(engine) if engine else None
     there: dict[str, bool] = {}

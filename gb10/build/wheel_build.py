@@ -44,7 +44,7 @@ class Wheel:
 def build_wheels(
     shop: Workshop, plan: Plan, engine: Callable[[], Engine], *, rebuild: Collection[str]
 ) -> tuple[Wheel, ...]:
-    """Every wheel of a plan; the engine is asked for only when something must be compiled."""
+    """Every wheel of a plan. The engine is started only when something must be compiled."""
     return tuple(build_wheel(shop, engine, plan, step, rebuild=step.name in rebuild) for step in plan.of_kind("wheel"))
 
 
@@ -59,13 +59,13 @@ def build_wheel(shop: Workshop, engine: Callable[[], Engine], plan: Plan, step: 
 
 
 def say_left_out(talk: Talk, wheel: Path) -> None:
-    """Tell what a wheel was asked for and does not hold, as the stage that compiled it told it."""
+    """Print the requested units that a wheel does not hold, from the log of its compile stage."""
     for name, why in read_manifest(wheel).left_out.items():
         talk.say(f"{LEFT_OUT}{name}: {why}")
 
 
 def installable(plan: Plan, built: Iterable[Wheel]) -> tuple[Wheel, ...]:
-    """The wheels that are installed as they are: what an engine's project compiled is laid over upstream's."""
+    """The wheels that are installed unchanged. Libraries of an engine's own project go into upstream's wheel."""
     return tuple(wheel for wheel in built if plan.recipe.wheels[wheel.name].method != "source")
 
 
@@ -83,7 +83,7 @@ def kept_wheel(host: Host, step: Step, make: Callable[[Path], None], *, rebuild:
 
 
 def stored_wheel(host: Host, step: Step) -> Path | None:
-    """The store's wheel of a step if it is whole; a damaged one is told, and compiled again."""
+    """The store's wheel of a step if it is whole. A damaged one is reported and compiled again."""
     found = sealed_wheel(host.store, step.key)
     if found is None and host.store.entry("wheels", step.key).exists():
         host.talk.say(f"{step.name} is damaged in the store: making it again")
@@ -91,7 +91,7 @@ def stored_wheel(host: Host, step: Step) -> Path | None:
 
 
 def sealed_wheel(store: Store, key: str) -> Path | None:
-    """The store's wheel of a key, if it is there and whole."""
+    """The store's wheel of a key, if it exists and is whole."""
     found = sorted(store.entry("wheels", key).glob("*.whl"))
     return found[0] if len(found) == 1 and is_sealed(found[0]) else None
 
@@ -182,13 +182,13 @@ def selected(plan: Plan, names: Collection[str]) -> frozenset[str]:
 
 
 def _idle(plan: Plan, name: str) -> str:
-    """The way to a wheel from a source none of whose targets is asked for."""
+    """The hint for a source that is compiled only with ``--targets``."""
     idle = [wheel for one, wheel in plan.recipe.wheels.items() if one not in plan.recipe.built]
     return f"; {name}, too, when --targets names some" if name in {wheel.source for wheel in idle} else ""
 
 
 def show_in_checkout(shop: Workshop, wheel: Wheel) -> None:
-    """Link the wheel into the checkout's ``wheels/``; said when it is read-only. An installed package gets none."""
+    """Link the wheel into the checkout's ``wheels/``; a message if it is read-only. An installed gb10 gets no link."""
     if is_installed(shop.catalog.root):
         return
     view = shop.catalog.root / "wheels"

@@ -1,4 +1,4 @@
-"""What a mod says of itself: ``mod.yaml``, and whether it is for a release. Pure."""
+"""A mod's ``mod.yaml``, and whether the mod fits a release. Pure."""
 
 from typing import Final
 
@@ -21,10 +21,10 @@ class ModRecord(Model):
     upstream: str | None = None
     engines: dict[Name, Releases]
     fixed: dict[Name, Release] = Field(default_factory=dict)
-    """By engine, the first release that needs the mod no more."""
+    """By engine, the first release that does not need the mod."""
     network: bool = False
     untuned: bool = False
-    """It brings numbers that nobody has measured on a GB10: safe, not fast."""
+    """It contains numbers that nobody measured on a GB10: safe, not fast."""
     delete_when: Sentence
 
 

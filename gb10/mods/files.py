@@ -23,7 +23,7 @@ Kind = Literal["file", "executable", "link", "folder"]
 
 @dataclass(frozen=True, slots=True)
 class ModFile:
-    """One file, link or folder; a link's content is where it leads."""
+    """One file, link or folder. The content of a link is its target."""
 
     kind: Kind
     content: bytes = b""
@@ -62,7 +62,7 @@ def take_room(room: int, size: int, count: int, path: Path) -> int:
 
 
 def read_file(path: Path, room: int) -> bytes:
-    """A file, and one byte more than there is room for: its size may have changed."""
+    """Read a file, up to one byte over the limit: its size may have changed."""
     with path.open("rb") as handle:
         return handle.read(room + 1)
 
@@ -86,7 +86,7 @@ def files_digest(files: Files) -> str:
 
 
 def write_files(files: Files, folder: Path) -> Path:
-    """Lay the files out, with modes that no umask decides."""
+    """Write the files, with modes that do not depend on the umask."""
     folder.mkdir(parents=True)
     folder.chmod(0o755)
     for name, file in files.items():

@@ -1,4 +1,4 @@
-"""The contract of a mod, held against its files. Pure."""
+"""Check a mod's files against the contract. Pure."""
 
 import posixpath
 import re
@@ -14,7 +14,7 @@ INTERPRETERS: Final = ("bash", "sh", "dash", "python3")
 
 
 def check_mod(name: str, files: Files) -> ModRecord | None:
-    """The record of a mod that keeps the contract, None when it brings none; raises UsageError with all faults."""
+    """The record of a mod, None without mod.yaml. Raises UsageError with all breaches of the contract."""
     problems = problems_of(name, files)
     if problems:
         hint = "a mod is a folder or a zip with run.sh at its top; CONTRIBUTING.md, A new mod"
@@ -57,7 +57,7 @@ def _script_problems(files: Files) -> list[str]:
 
 
 def remarks_of(files: Files) -> list[str]:
-    """What a maintainer should know of a mod that runs all the same."""
+    """Warnings for the maintainer of a mod; the mod still runs."""
     first = files[SCRIPT].content.partition(b"\n")[0].decode(errors="replace")
     if not first.startswith("#!"):
         return [f"{SCRIPT} names no interpreter: bash runs it; begin it with #!/usr/bin/env bash"]

@@ -13,7 +13,7 @@ from gb10.mods.read_mod import read_files
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FoundMod:
-    """A mod that keeps the contract; ``record`` is None when it brings no mod.yaml."""
+    """A mod that keeps the contract. ``record`` is None without mod.yaml."""
 
     name: str
     path: Path
@@ -49,7 +49,7 @@ def mod_names(root: Path) -> tuple[str, ...]:
 
 
 def load_mod(path: Path) -> FoundMod:
-    """The mod at a path, read and held against the contract; raises UsageError."""
+    """The mod at a path, read and checked against the contract. Raises UsageError."""
     place = path.absolute()
     name = place.name.removesuffix(".zip") if place.is_file() else place.resolve().name
     files = read_files(place)

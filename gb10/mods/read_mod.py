@@ -43,7 +43,7 @@ def _folder(root: Path) -> Files:
 
 
 def _walk(root: Path) -> Iterator[Path]:
-    """Everything, links not followed; without what version control and Python keep for themselves."""
+    """All files, without following links. Files of version control and Python's caches are left out."""
     folders = [root]
     while folders:
         for path in folders.pop().iterdir():

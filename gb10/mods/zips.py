@@ -1,4 +1,4 @@
-"""A mod's zip read into memory; refused before anything is written when it is not a mod's."""
+"""Read a mod's zip into memory. A bad zip is refused before anything is written."""
 
 import io
 import struct
@@ -11,7 +11,7 @@ from gb10.errors import UsageError
 from gb10.mods.files import FOLDER, LARGEST, SCRIPT, Files, ModFile, check_name, kind_of, read_file, take_room
 
 MEMBER: Final = b"PK\x01\x02"
-"""What each member begins with in a zip's directory."""
+"""The signature of each member in a zip's directory."""
 PACKED: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError, struct.error)
 """What zipfile raises for a damaged or encrypted zip."""
@@ -70,7 +70,7 @@ def _without_top(found: dict[str, ModFile]) -> dict[str, ModFile]:
 
 
 def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, room: int) -> bytes:
-    """A member's bytes, never many more than there is room for, whatever size the zip claims."""
+    """A member's bytes, read only up to the limit, whatever size the zip claims."""
     if info.compress_type not in PACKED:
         raise _damaged(path, f"{info.filename}: its compression is neither `stored` nor `deflated`")
     take_room(room, info.file_size, 0, path)

@@ -1,1 +1,1 @@
-"""The proof: what GPU code every ELF holds, compared with what it must hold."""
+"""The proof: the GPU code of every ELF, compared with the code that it must hold."""

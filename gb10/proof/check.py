@@ -1,4 +1,4 @@
-"""One check of a wheel or an image: what it looks at, what it may find, what its module offers. Pure."""
+"""The types of a check of a wheel or an image: its subject, its problems, and the check. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from gb10.recipe.arch import Arch
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Subject:
-    """What is proven: the scan, the manifests of wheels that were compiled here, and what was claimed."""
+    """The subject of a check: the scan, the manifests of wheels that were compiled here, and the claims."""
 
     scan: Scan
     manifests: Sequence[Manifest] = ()
@@ -73,5 +73,5 @@ def sass(codes: Mapping[str, int]) -> set[str]:
 
 
 def printable(text: str) -> str:
-    """Text of a file that we did not write, as a terminal may show it: control characters are spelt out."""
+    """Text of a foreign file, safe for a terminal: control characters are escaped."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -18,7 +18,7 @@ def all_checks() -> list[Check]:
 
 
 def findings(subject: Subject) -> list[Finding]:
-    """What the checks find, each problem with the check that found it."""
+    """All problems, each with the check that found it."""
     return [(check, problem) for check in all_checks() for problem in check.judge(subject)]
 
 

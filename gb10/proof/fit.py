@@ -62,13 +62,13 @@ class Verdict:
 
     @property
     def counts(self) -> dict[Fit, int]:
-        """How many binaries have which best fit; every fit is named."""
+        """The number of binaries per best fit; every fit has an entry."""
         found = Counter(item.fit for item in self.judged)
         return {fit: found[fit] for fit in Fit}
 
 
 def parse_fits(names: Sequence[str]) -> frozenset[Fit]:
-    """The fits that a user names, all of them without any; raises UsageError for an unknown one."""
+    """The named fits, or all without a name. Raises UsageError for an unknown one."""
     known = {str(fit): fit for fit in Fit}
     wrong = next((name for name in names if name not in known), None)
     if wrong is not None:
@@ -77,7 +77,7 @@ def parse_fits(names: Sequence[str]) -> frozenset[Fit]:
 
 
 def judge(scan: Scan, arch: Arch) -> Verdict:
-    """What the arch's GPU would load; only its capability counts, not its suffix."""
+    """The fit of a scan for the arch's GPU. Only the capability counts, not the suffix."""
     judged = tuple(judge_binary(binary, arch.capability) for binary in scan.binaries)
     return Verdict(arch=arch, root=scan.root, judged=judged)
 

@@ -1,4 +1,4 @@
-"""Scans of what lies on this machine, a library, a wheel, a directory, and of what a build stage wrote."""
+"""Scans of local libraries, wheels and directories, and scans that a build stage wrote."""
 
 import json
 import stat
@@ -53,7 +53,7 @@ def wheels_in(folder: Path) -> dict[str, Path]:
 
 
 def read_manifests(path: Path) -> list[Manifest]:
-    """What the wheel at a path, or each one in a directory, declares; files are named as scan_path names them."""
+    """The manifests of the wheel at a path, or of each in a directory. File names are those of scan_path."""
     wheels = {f"{name}/": wheel for name, wheel in wheels_in(path).items()} if path.is_dir() else {"": path}
     found = ((prefix, wheel) for prefix, wheel in wheels.items() if wheel.suffix == ".whl" and declares(wheel))
     return [read_manifest(wheel, prefix) for prefix, wheel in found]

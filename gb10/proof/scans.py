@@ -1,4 +1,4 @@
-"""The proof: what every ELF of an image holds, read back layer by layer, and compared with what was declared."""
+"""The proof: the GPU code of every ELF of an image, read layer by layer and compared with the manifests."""
 
 import json
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ SCANS = "/usr/share/gb10/scans"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
-    """The image that a proof is of: the engine's id, its config's digest, and each layer's diffID, lowest first."""
+    """The verified image: the engine's id, the config's digest, and each layer's diffID, lowest first."""
 
     id: str
     config: str
@@ -71,7 +71,7 @@ def forget_record(store: Store, plan: Plan) -> None:
 
 
 def known(store: Store, engine: Engine, plan: Plan) -> Record | None:
-    """The record of the plan's verified image, if the engine still has exactly that one, and the store its wheels."""
+    """The record of the plan's verified image, if the engine still has that image and the store its wheels."""
     wheels = all(store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel"))
     record = read_record(store, plan) if wheels and _has_scans(store, plan) else None
     image = find_image(engine, plan.tags[-1]) if record else None

@@ -1,4 +1,4 @@
-"""The files of a wheel, whoever made it: what is damaged, locked or unpacks without end is refused, not read."""
+"""The files of any wheel. A damaged, encrypted or endlessly unpacking wheel is refused."""
 
 import lzma
 import mmap

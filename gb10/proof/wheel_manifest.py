@@ -17,7 +17,7 @@ REBUILD = "build it again: ./build.py wheels --rebuild NAME"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
-    """What a wheel declares in ``file``: its arch, each module's cubins (``sm_121f``), what was left out and why."""
+    """A wheel's manifest in ``file``: its arch, each module's cubins (``sm_121f``), units left out and the reasons."""
 
     file: str
     arch: str
@@ -26,7 +26,7 @@ class Manifest:
 
 
 def declares(wheel: Path) -> bool:
-    """Whether a wheel declares what it must hold: only what is compiled here does, not a graft or upstream's."""
+    """Whether a wheel has a manifest: only wheels compiled here do, not grafts or upstream's wheels."""
     if not zipfile.is_zipfile(wheel):
         return False
     with open_wheel(wheel) as archive:
@@ -34,7 +34,7 @@ def declares(wheel: Path) -> bool:
 
 
 def read_manifest(wheel: Path, prefix: str = "") -> Manifest:
-    """What the compile stage wrote into the wheel; raises VerifyError when there is none or it is malformed.
+    """The manifest that the compile stage wrote. Raises VerifyError when it is missing or malformed.
 
     ``prefix`` begins the name of every file, as in a scan of the wheel's folder.
     """

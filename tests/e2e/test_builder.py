@@ -9,7 +9,7 @@ from gb10.engine.connection import Engine
 from gb10.engine.images import find_image, require_image
 from gb10.engine.reach import find
 from gb10.workshop import Workshop
-from tests.integration.test_builder import farm as farm  # noqa: PLC0414 - a fixture
+from tests.integration.test_builder import big as big  # noqa: PLC0414 - a fixture
 from tests.integration.test_builder import other as other  # noqa: PLC0414 - a fixture
 from tests.integration.test_pipeline import named_plan, small_plan
 from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
@@ -17,18 +17,16 @@ from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fi
 pytestmark = pytest.mark.e2e
 
 
-def test_a_wheel_comes_back_and_is_the_same(shop: Workshop, farm: Workshop) -> None:
+def test_a_wheel_comes_back_and_is_the_same(shop: Workshop, big: Workshop) -> None:
     plan = small_plan(shop)
     here = build_wheels(shop, plan, lambda: ready_engine(shop), rebuild=())[0]
-    there = build_wheels(
-        farm, plan, lambda: check_builder(farm, ready_engine(farm)), rebuild=("flashinfer-jit-cache",)
-    )[0]
+    there = build_wheels(big, plan, lambda: check_builder(big, ready_engine(big)), rebuild=("flashinfer-jit-cache",))[0]
     assert (there.hit, there.sha256) == (False, here.sha256)
 
 
-def test_an_image_is_built_there_and_comes_back(shop: Workshop, farm: Workshop, other: Engine) -> None:
+def test_an_image_is_built_there_and_comes_back(shop: Workshop, big: Workshop, other: Engine) -> None:
     plan = named_plan(shop, "built-elsewhere")
-    built = build_image(farm, plan, rebuild=(), tag=None)
+    built = build_image(big, plan, rebuild=(), tag=None)
     engine = find(shop.env, shop.store)
     there = require_image(engine, built.tags[-1])
     assert there.id == built.id

@@ -40,15 +40,15 @@ def other(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def farm(shop: Workshop, other: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+def big(shop: Workshop, other: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
     """The workshop of a user whose buildx has a remote builder, and a context of the other engine."""
-    folder = tmp_path_factory.mktemp("farm")
+    folder = tmp_path_factory.mktemp("big")
     env = {**shop.env, "DOCKER_CONFIG": str(folder / "docker")}
     client = open_buildx(find(shop.env, shop.store), env, shop.store)
     with buildkit(other, folder / "buildkitd.sock") as address:
-        create = ("create", "--name", "farm", "--driver", "remote", address)
+        create = ("create", "--name", "big", "--driver", "remote", address)
         capture([*client.command, *create], env={**env, "BUILDX_CONFIG": str(folder / "docker/buildx")})
-        yield replace(shop, env=env, builder="farm")
+        yield replace(shop, env=env, builder="big")
 
 
 def tiny(folder: Path, text: str) -> BuildRequest:
@@ -59,9 +59,9 @@ def tiny(folder: Path, text: str) -> BuildRequest:
     return BuildRequest(dockerfile=folder / "Dockerfile", target="final", platform=platform, context=folder)
 
 
-def test_what_is_built_there_comes_back(shop: Workshop, farm: Workshop, other: Engine, tmp_path: Path) -> None:
-    engine, request = check_builder(farm, ready_engine(farm)), tiny(tmp_path, uuid.uuid4().hex)
-    buildx = open_buildx(engine, farm.env, farm.store)
+def test_what_is_built_there_comes_back(shop: Workshop, big: Workshop, other: Engine, tmp_path: Path) -> None:
+    engine, request = check_builder(big, ready_engine(big)), tiny(tmp_path, uuid.uuid4().hex)
+    buildx = open_buildx(engine, big.env, big.store)
     build(buildx, replace(request, out=tmp_path / "out"), log=tmp_path / "log")
     assert (tmp_path / "out/file").read_bytes() == (tmp_path / "file").read_bytes()
     tagged = replace(request, output=image_output(engine), tags=("gb10/test:built-elsewhere",))
@@ -73,34 +73,34 @@ def test_what_is_built_there_comes_back(shop: Workshop, farm: Workshop, other: E
     assert require_image(own, tagged.tags[0]).diff_ids == came.diff_ids
 
 
-def test_a_builder_that_is_not_there_is_told(farm: Workshop) -> None:
-    wrong = replace(farm, builder="no-such-builder")
+def test_a_builder_that_is_not_there_is_told(big: Workshop) -> None:
+    wrong = replace(big, builder="no-such-builder")
     with pytest.raises(EngineError, match="the builder no-such-builder cannot be used") as caught:
         check_builder(wrong, ready_engine(wrong))
     assert 'no builder "no-such-builder" found' in str(caught.value)
 
 
-def test_a_context_is_no_builder(farm: Workshop, other: Engine) -> None:
-    programs = unpack(farm.store, farm.env)
+def test_a_context_is_no_builder(big: Workshop, other: Engine) -> None:
+    programs = unpack(big.store, big.env)
     capture(
         [str(programs.bin / "docker"), "context", "create", "elsewhere", "--docker", f"host={other.endpoint.host}"],
-        env=farm.env,
+        env=big.env,
     )
-    one = replace(farm, builder="elsewhere")
+    one = replace(big, builder="elsewhere")
     with pytest.raises(EngineError, match="keeps what it builds") as caught:
         check_builder(one, ready_engine(one))
     assert "DOCKER_CONTEXT=elsewhere" in str(caught.value)
 
 
 def test_a_cache_that_a_builder_wrote_saves_an_engine_the_work(
-    shop: Workshop, farm: Workshop, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    shop: Workshop, big: Workshop, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    own, elsewhere = find(shop.env, shop.store), ready_engine(farm)
+    own, elsewhere = find(shop.env, shop.store), ready_engine(big)
     with registry(shop.store, tmp_path_factory.mktemp("registry")) as place:
         image, folder = f"type=registry,ref={place.host}/gb10/cache", tmp_path / "cache"
         for to, read in ((f"{image},mode=max", image), (f"type=local,dest={folder}", f"type=local,src={folder}")):
             request, events = tiny(tmp_path, uuid.uuid4().hex), list[Event]()
-            there = open_buildx(elsewhere, farm.env, farm.store)
+            there = open_buildx(elsewhere, big.env, big.store)
             build(there, replace(request, cache_to=(to,)), log=tmp_path / "log")
             here, out = open_buildx(own, shop.env, shop.store), tmp_path / "out"
             reading = replace(request, cache_from=(read,), out=out)

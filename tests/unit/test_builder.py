@@ -13,15 +13,15 @@ from gb10.engine.connection import Endpoint, Engine
 from gb10.errors import UsageError
 
 INSPECTED = """\
-Name:          farm
+Name:          big
 Driver:        kubernetes
 
 Nodes:
-Name:                  farm0
+Name:                  big0
 Driver Options:        replicas="2"
 Status:                running
 Platforms:             linux/amd64*, linux/amd64/v2, linux/386
-Name:                  farm1
+Name:                  big1
 Platforms:             linux/arm64
 Labels:
  org.mobyproject.buildkit.worker.executor: oci
@@ -47,19 +47,19 @@ def test_every_node_of_a_builder_counts() -> None:
 
 
 def test_an_image_comes_back_from_a_builder_and_stays_with_an_engine() -> None:
-    assert image_output(engine("farm")) == image_output(engine("farm", containerd=True))
-    assert image_output(engine("farm")).startswith("type=docker,")
+    assert image_output(engine("big")) == image_output(engine("big", containerd=True))
+    assert image_output(engine("big")).startswith("type=docker,")
     assert image_output(engine(None)) == "type=image"
     assert image_output(engine(None, containerd=True)) == "type=image,compression=uncompressed"
 
 
 def test_only_the_embedded_engine_itself_lends_the_hosts_network() -> None:
-    assert [lent_network(engine(name)) for name in (None, "farm")] == ["host", "default"]
+    assert [lent_network(engine(name)) for name in (None, "big")] == ["host", "default"]
     assert lent_network(engine(None, kind="user")) == "default"
 
 
 def test_what_a_builder_keeps_is_marked_as_its() -> None:
-    assert engine_room(engine("farm")) == "built/builder-farm"
+    assert engine_room(engine("big")) == "built/builder-big"
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "../a", "a/b"])

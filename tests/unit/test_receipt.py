@@ -28,7 +28,7 @@ BASE = ("image", "--engine", "vllm")
         ("image", "--engine=mine.yml"),
         ("image", "-h"),
         ("image", "--option-of-tomorrow"),
-        ("image", "--builder", "farm"),
+        ("image", "--builder", "big"),
         ("image", "--cache-from", "type=gha"),
         ("image", "--engine"),
         ("image", "--tag", "a b"),
@@ -67,7 +67,7 @@ def test_every_choice_has_a_receipt_of_its_own(tmp_path: Path) -> None:
         receipt_path(tmp_path, BASE, {}, (config,)),
         receipt_path(tmp_path, (*BASE, "--json"), {}, (config,)),
         receipt_path(tmp_path, BASE, {"DOCKER_HOST": "unix:///x"}, (config,)),
-        receipt_path(tmp_path, BASE, {"GB10_BUILDER": "farm"}, (config,)),
+        receipt_path(tmp_path, BASE, {"GB10_BUILDER": "big"}, (config,)),
     ]
     config.write_text("{}", encoding="utf-8")
     paths.append(receipt_path(tmp_path, BASE, {}, (config,)))
