@@ -16,7 +16,7 @@ KILLED: Final = re.compile(
 )
 """How ninja, a shell, gcc, nvcc and BuildKit report SIGKILL. Ninja shows Python's -9 as 247."""
 COMPLAINT: Final = re.compile(r"\b(?:error|fatal)\s*:|undefined reference to")
-KEPT: Final = "run again: what the compile cache holds is not compiled again"
+KEPT: Final = "run the same command again: units in the compile cache are not recompiled"
 
 
 def diagnosed(error: BuildError, log: Path, text: str, step: str) -> BuildError:
@@ -43,7 +43,7 @@ def _refused(log: Path, unit: str, said: list[str]) -> BuildError:
     return BuildError(
         f"{unit} does not {verb}: {said[0]}",
         where="\n".join([*below, f"log: {log}"]),
-        hint=f"correct what it names, in your patch or checkout if it is theirs; {KEPT}",
+        hint=f"fix that line in your patch or checkout; without changes of yours it is a defect of the release\n{KEPT}",
     )
 
 
@@ -52,5 +52,5 @@ def _killed(log: Path, unit: str) -> BuildError:
     return BuildError(
         f"the compiler of {unit} was killed, as Linux does when memory runs out",
         where=f"log: {log}",
-        hint=f"{hint}where that is too much, --builder names another machine\n{KEPT}",
+        hint=f"{hint}--builder NAME compiles on another machine\n{KEPT}",
     )

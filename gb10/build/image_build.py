@@ -58,7 +58,7 @@ def require_torch(talk: Talk, plan: Plan) -> None:
         raise problem
     torch = plan.torch
     if torch and torch.cuda is None:
-        talk.say(f"torch {torch.version}: the lock does not tell which CUDA it is built with; taken as it is")
+        talk.say(f"torch {torch.version}: the lock does not name its CUDA version; not checked")
 
 
 def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: str | None) -> Verified:

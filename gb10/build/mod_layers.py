@@ -34,7 +34,7 @@ CRASH = re.compile(
     re.MULTILINE,
 )
 """How a program ends when its emulator fails: SIGILL, SIGBUS or SIGSEGV."""
-ALONE = "mend it and run the same command again: every layer below it is kept"
+ALONE = "fix the mod and run the same command again: the layers below it are cache hits"
 
 
 def mod_network(plan: Plan, engine: Engine) -> Network:

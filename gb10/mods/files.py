@@ -45,7 +45,7 @@ def check_name(name: str, path: Path) -> None:
     longest = max(len(os.fsencode(part)) for part in parts)
     if not name.isprintable() or longest > LONGEST_PART or len(name) > LONGEST_NAME or len(parts) > DEEPEST:
         raise UsageError(
-            f"{path} holds a name that cannot be used",
+            f"{path} contains an invalid name",
             where=ascii(name[:LONGEST_PART]),
             hint=f"names are printable UTF-8, at most {LONGEST_PART} bytes long and {DEEPEST} folders deep",
         )

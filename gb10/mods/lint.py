@@ -34,7 +34,7 @@ def problems_of(name: str, files: Files) -> list[str]:
         if file.kind == "link":
             found += _link_problems(path, file.content.decode(errors="replace"))
         if any(files[above].kind == "link" for above in _above(path) if above in files):
-            found.append(f"{path} lies behind a link")
+            found.append(f"{path} is below a link")
     return found
 
 
@@ -64,7 +64,7 @@ def remarks_of(files: Files) -> list[str]:
     words = [posixpath.basename(word) for word in first[2:].split()]
     program = next((word for word in words if word not in ("env", "-S")), "")
     if program not in INTERPRETERS:
-        return [f"{SCRIPT} asks for {program!r}; an image surely has {', '.join(INTERPRETERS)}"]
+        return [f"{SCRIPT} needs {program!r}; every image has {', '.join(INTERPRETERS)}"]
     return []
 
 

@@ -62,8 +62,8 @@ def test_the_first_complaint_is_told_with_its_place() -> None:
         "    static int broken = no_such_thing;",
         "                        ^",
         f"  log: {LOG}",
-        "hint: correct what it names, in your patch or checkout if it is theirs; run again: what the compile cache "
-        "holds is not compiled again",
+        "hint: fix that line in your patch or checkout; without changes of yours it is a defect of the release",
+        "hint: run the same command again: units in the compile cache are not recompiled",
     ]
 
 

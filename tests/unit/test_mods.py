@@ -138,7 +138,7 @@ def test_a_zip_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
         ({"run.sh": ModFile("file", b"#!/bin/bash\r\ntrue\r\n")}, "Windows line ends"),
         ({"run.sh": ModFile("file", SCRIPT), "l": ModFile("link", b"/etc/passwd")}, "leads out of the mod"),
         ({"run.sh": ModFile("file", SCRIPT), "a/l": ModFile("link", b"../../x")}, "leads out of the mod"),
-        ({"run.sh": ModFile("file", SCRIPT), "l": ModFile("link", b"."), "l/x": ModFile("file")}, "behind a link"),
+        ({"run.sh": ModFile("file", SCRIPT), "l": ModFile("link", b"."), "l/x": ModFile("file")}, "below a link"),
     ],
 )
 def test_what_breaks_the_contract(files: dict[str, ModFile], problem: str) -> None:
