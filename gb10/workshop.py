@@ -22,7 +22,7 @@ class Workshop(Host):
 
     catalog: Catalog
     builder: str | None = None
-    """A buildx builder of the user's that builds instead of the engine."""
+    """Your buildx builder; it builds instead of the engine."""
     cache_from: tuple[str, ...] = ()
     cache_to: tuple[str, ...] = ()
     """External build caches of an image, as buildx takes them."""

@@ -24,7 +24,7 @@ SERVER = re.compile(r"Docker/(\S+)")
 
 
 class UnreachableError(Exception):
-    """The endpoint does not answer, or is no engine that we can use; the text says which."""
+    """The endpoint does not answer, or we cannot use its engine; the text names the reason."""
 
     def __init__(self, text: str, *, refused: bool = False) -> None:
         super().__init__(text)
@@ -34,7 +34,7 @@ class UnreachableError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Endpoint:
-    """Where an engine listens and who said so (``DOCKER_HOST``, ``context NAME``, ``default socket``, ``embedded``)."""
+    """Where an engine listens, and why (``DOCKER_HOST``, ``context NAME``, ``default socket``, ``embedded``)."""
 
     host: str
     origin: str
@@ -57,9 +57,9 @@ class Engine:
     data: Path | None = None
     """Where its images and build cache lie on this machine; None for a remote engine or one in a virtual machine."""
     notes: tuple[str, ...] = ()
-    """What was passed over to get here, and why: to be said to the user."""
+    """The engines that were skipped, and why; printed for the user."""
     builder: str | None = None
-    """A buildx builder of the user's that builds for this engine."""
+    """Your buildx builder; it builds for this engine."""
 
 
 def client(engine: Engine) -> docker.DockerClient:

@@ -54,7 +54,7 @@ def ssh_name(found: re.Match[str]) -> str:
 
 
 def _argv(found: re.Match[str], local: Path | str) -> list[str]:
-    """OpenSSH, with the user's own configuration and keys; it asks nothing."""
+    """OpenSSH, with your own configuration and keys; it never prompts."""
     port = ["-p", found["port"]] if found["port"] else []
     options = [
         "-o",

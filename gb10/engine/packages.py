@@ -57,7 +57,7 @@ class Programs:
 
 
 def unpacked(store: Store) -> Programs | None:
-    """The programs if they are already in the store; asks nobody."""
+    """The programs if they are already in the store; uses no network."""
     record = _record(store)
     if not record.is_file():
         return None

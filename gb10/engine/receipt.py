@@ -34,7 +34,7 @@ TIMEOUT = 5  # seconds
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Receipt:
-    """The image that was found, where, and what was said."""
+    """The image that was found, its host, and its summary."""
 
     host: str
     id: str
@@ -90,7 +90,7 @@ def read_receipt(path: Path) -> Receipt | None:
         receipt = Receipt(**{**found, "tags": tuple(found["tags"]), "summary": tuple(found["summary"])})
         return receipt if _holds(receipt) else None
     except (OSError, ValueError, TypeError, KeyError, http.client.HTTPException):
-        return None  # the whole command then runs, and says what is wrong
+        return None  # the whole command then runs and reports the error
 
 
 def write_receipt(path: Path, receipt: Receipt) -> None:

@@ -27,7 +27,7 @@ class Checkout:
 
     @property
     def ref(self) -> str:
-        """As a server is asked for it."""
+        """The form that is sent to a server."""
         return self.pin if COMMIT.fullmatch(self.pin) else f"refs/tags/{self.pin}"
 
 

@@ -67,7 +67,7 @@ def download(
     url: Callable[[], str],
     on_bytes: Callable[[int], None] = lambda count: None,
 ) -> Path:
-    """The artifact's file in the store; ``url`` is asked only when it is absent. Raises FetchError."""
+    """The artifact's file in the store; ``url`` is requested only when the file is absent. Raises FetchError."""
     final = stored(store, artifact)
     if final.exists():
         return final
@@ -112,7 +112,7 @@ def _too_long(part: Path, artifact: Artifact, url: str) -> FetchError:
 
 
 def network_error(error: requests.RequestException, message: str) -> FetchError:
-    """The one clear text for each way in which a network says no: certificate, proxy, time, name, status."""
+    """One clear text for each kind of network failure: certificate, proxy, time, name, status."""
     url = redact(str(error.request.url)) if error.request is not None and error.request.url else ""
     reply = error.response
     for kind, about, hint in NETWORK_HINTS:
@@ -143,7 +143,7 @@ def accept(part: Path, artifact: Artifact, final: Path) -> None:
 
 
 def intact(store: Store, artifact: Artifact, damaged: Callable[[Path], None]) -> bool:
-    """Re-hash what the store holds; a damaged file is told to ``damaged`` and removed, so that it is fetched again."""
+    """Re-hash the files in the store; a damaged file goes to ``damaged`` and is removed, to be fetched again."""
     path = stored(store, artifact)
     if not path.exists():
         return False

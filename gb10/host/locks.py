@@ -31,7 +31,7 @@ def holder(handle: TextIO) -> str:
 
 @contextmanager
 def signed(handle: TextIO) -> Iterator[None]:
-    """While we hold a lock, its file says so."""
+    """While we hold a lock, its file records it."""
     started = time.strftime("%Y-%m-%d %H:%M:%S")
     _rewrite(handle, f"process {os.getpid()}, since {started}: {_command(sys.argv)}\n")
     try:

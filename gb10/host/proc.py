@@ -160,7 +160,7 @@ def _piped(argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None)
 
 
 def _not_run(argv: Sequence[str], error: OSError) -> CommandFailedError:
-    """As a shell says it: 127 for a program that is not there, 126 for one that cannot be run."""
+    """Exit code as in a shell: 127 for a missing program, 126 for one that cannot run."""
     return CommandFailedError(argv, 127 if isinstance(error, FileNotFoundError) else 126, str(error))
 
 

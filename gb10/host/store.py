@@ -228,7 +228,7 @@ def seal(path: Path) -> None:
 
 
 def is_sealed(path: Path) -> bool:
-    """Whether a file of a store entry is there and still what its seal says; then it is noted as used."""
+    """Whether a file of a store entry exists and matches its seal; if so, its use is recorded."""
     mark = path.parent / SEAL
     whole = mark.exists() and path.exists() and mark.read_bytes() == file_sha256(path).encode()
     if whole:

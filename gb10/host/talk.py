@@ -1,4 +1,4 @@
-"""Talk: everything said to a person, on stderr: live bars on a terminal, plain lines elsewhere."""
+"""Talk: all messages for a person, on stderr: live bars on a terminal, plain lines elsewhere."""
 
 import sys
 import threading
@@ -19,7 +19,7 @@ QUIET, NORMAL, VERBOSE = -1, 0, 1
 PIPED_WIDTH = 160  # columns of a table that neither a terminal nor $COLUMNS bounds
 PLAIN_INTERVAL = 15.0  # seconds between two plain progress lines of one task
 LONG_WAIT = 10.0  # seconds after which a wait is reported even when quiet
-ESTIMATE_FROM = 0.1  # the done share from which the speed so far tells something
+ESTIMATE_FROM = 0.1  # the done share from which the speed so far is a usable estimate
 
 
 def terminal(env: Mapping[str, str], *, stderr: bool) -> Console:
@@ -69,7 +69,7 @@ class Task:
         return time.monotonic() - self.started
 
     def left(self) -> str:
-        """``about 3:10 left``, by what was measured, else at the speed so far; empty while that says nothing."""
+        """``about 3:10 left``, from measured times, else from the speed so far; empty while there is no estimate."""
         seconds = remaining(self.elapsed(), self.done, self.total)
         if self.expected is not None:
             seconds = max(0.0, self.expected - self.elapsed()) or None
@@ -150,7 +150,7 @@ class Talk:
             late.cancel()
 
     def hit(self, name: str) -> None:
-        """A step whose result was already there."""
+        """A cache hit: the result of the step already exists."""
         if all(timing.name != name for timing in self.timings):
             self.timings.append(Timing(name, 0.0, True))
         self.detail(f"{name}: already in the store")
@@ -176,7 +176,7 @@ class Talk:
             self._show(task)
 
     def update(self, task: Task, done: float, total: float, note: str = "") -> None:
-        """A task says where it stands."""
+        """Report the progress of a task."""
         with self._lock:
             task.done, task.total, task.note = done, total, note or task.note
             self._show(task)

@@ -53,7 +53,7 @@ class BuildRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildResult:
-    """What buildx says of the result; the digests are None when no image was made."""
+    """The result as buildx reports it; the digests are None when no image was made."""
 
     image: str | None
     """Digest of the manifest (without containerd's store: of the config)."""

@@ -1,4 +1,4 @@
-"""Builders: a buildx builder of the user's that builds for the engine; what it makes comes back to it."""
+"""Builders: your buildx builder builds for the engine; the engine receives the result."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ PLATFORMS = re.compile(r"(?m)^\s*Platforms:\s+(.+)$")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Builder:
-    """What ``buildx inspect`` says of a builder: its driver, and what it runs, emulated or not."""
+    """The output of ``buildx inspect`` for a builder: its driver and its platforms, emulated or not."""
 
     driver: str
     platforms: frozenset[str]

@@ -90,7 +90,7 @@ def _environment(engine: Engine, env: Mapping[str, str], store: Store) -> dict[s
 
 
 def _plugin(env: Mapping[str, str]) -> tuple[int, int] | None:
-    """The version of the user's buildx plugin; None when there is none, or when it does not run."""
+    """The version of your buildx plugin; None when it is absent or does not run."""
     if shutil.which("docker", path=env.get("PATH")) is None:
         return None
     try:

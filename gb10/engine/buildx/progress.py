@@ -1,4 +1,4 @@
-"""What a build says, as events: BuildKit's rawjson in, values out. Pure."""
+"""The progress of a build, as events: BuildKit's rawjson in, values out. Pure."""
 
 import base64
 import json

@@ -55,7 +55,7 @@ class Place:
 
     @property
     def cgroup(self) -> str:
-        """Told apart by inode too: a chroot may hold a store of the same path, and shares our cgroups."""
+        """Also compares inodes: a chroot may hold a store at the same path and shares our cgroups."""
         found = self.store.root.stat()
         return f"{self.name}-{found.st_dev:x}-{found.st_ino:x}"
 
@@ -89,7 +89,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Status:
-    """What is there of the embedded engine; ``engine`` is None while it does not answer."""
+    """The state of the embedded engine; ``engine`` is None while it does not answer."""
 
     engine: Engine | None
     pid: int | None
@@ -125,7 +125,7 @@ def down(store: Store) -> bool:
 
 
 def status(store: Store) -> Status:
-    """What is there now; starts and changes nothing."""
+    """The current state; starts and changes nothing."""
     place = Place(store)
     programs = unpacked(store)
     pids = [pid for pid, program in place.daemons().items() if program == "dockerd"]

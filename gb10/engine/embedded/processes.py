@@ -1,4 +1,4 @@
-"""The processes of one embedded engine, told from all others by program file, run directory and cgroup."""
+"""The processes of one embedded engine, identified by program file, run directory and cgroup."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ POLL = 0.1  # seconds
 
 
 def daemons(programs: Iterable[Path], run: Path) -> dict[int, str]:
-    """Pid to program of the daemons that run one of these very files and whose arguments name ``run``."""
+    """Pid to program of the daemons that run one of these files with ``run`` in their arguments."""
     files = {_identity(path): path.name for path in programs if path.name in DAEMONS}
     found: dict[int, str] = {}
     for pid in _pids():

@@ -68,7 +68,7 @@ def holder(engine: Engine, digest: str, platform: str, layers: Sequence[str]) ->
 
 
 def remote_config(store: Store, env: Mapping[str, str], reference: str) -> Mapping[str, Any]:
-    """The config of an image in its registry, or of each platform; asked from this machine. Raises EngineError."""
+    """The config of an image in its registry, or of each platform, read from this machine. Raises EngineError."""
     programs = unpacked(store)
     buildx = [str(programs.bin / "docker-buildx")] if programs else ["docker", "buildx"]
     question = ["imagetools", "inspect", reference, "--format", "{{json .Image}}"]

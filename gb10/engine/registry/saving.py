@@ -56,7 +56,7 @@ def check_saving_room(engine: Engine, folder: Path, size: int) -> None:
 
 
 def save_layout(engine: Engine, image_id: str, config: str, into: Path, on_bytes: Callable[[int], None]) -> Layout:
-    """Save the image whose config has the digest ``config`` into an empty folder.
+    """Save the image with the config digest ``config`` into an empty folder.
 
     Raises EngineError, and PublishError: the engine saves no OCI layout, or another image than that one.
     """

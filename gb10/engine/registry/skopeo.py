@@ -157,7 +157,7 @@ def _take(debs: Sequence[Path], tree: Path) -> list[tuple[str, str]]:
 
 
 def _refusal(error: CommandFailedError) -> PublishError:
-    """What skopeo says last, in its own words."""
+    """The last error text of skopeo, unchanged."""
     fatal = FATAL.search(error.tail)
     reason = fatal[1].replace('\\"', '"') if fatal else error.tail.strip().rpartition("\n")[2] or str(error)
     return PublishError(reason, hint=hint_of(reason))

@@ -1,4 +1,4 @@
-"""Images between an engine and a registry: asked, pushed, pulled; credentials are those of Docker's client."""
+"""Look up, push and pull images between an engine and a registry, with the credentials of Docker's client."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,7 +32,7 @@ HINTS = (
 
 
 def _nobody(*_: object) -> None:
-    """Who is told when nobody asked to be."""
+    """The default callback: it does nothing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,14 +46,14 @@ class Remote:
 
 @dataclass(kw_only=True, slots=True)
 class Moves:
-    """The layers of one transfer, by id, as the engine tells; sizes in bytes, compressed as they travel."""
+    """The layers of one transfer, by id, as the engine reports them; sizes in bytes, compressed as they travel."""
 
     on_move: Callable[[int, int, str], None] = _nobody
     """Gets the bytes moved, the bytes to move as far as known, and ``3 of 15 layers``: Docker sizes a layer late."""
     on_pause: Callable[[str], None] = _nobody
-    """Told, once a pause, that the engine tries a layer again, and when: Docker does so four times, 50 s in all."""
+    """Called once per pause, with the time of the engine's next retry: Docker retries four times, 50 s in all."""
     on_whole: Callable[[int], None] = _nobody
-    """Told how many layers, from the lowest on, a pulling engine has whole."""
+    """Called with the number of complete layers of a pull, counted from the lowest."""
     layers: set[str] = field(default_factory=set)
     sizes: dict[str, int] = field(default_factory=dict)
     done: dict[str, int] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Moves:
     there: set[str] = field(default_factory=set)
     whole: set[str] = field(default_factory=set)
     pausing: dict[str, int] = field(default_factory=dict)
-    """Layers that the engine waits with, and the seconds that it said last."""
+    """Layers that wait for a retry, and the seconds that the engine last reported."""
     retried: set[str] = field(default_factory=set)
     """Layers that the engine tried again and that have not arrived."""
     digest: str = ""
@@ -72,7 +72,7 @@ class Moves:
         return sum(self.done.values())
 
     def follow(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """All that an engine tells, to its end; raises PublishError in its words when it tells of a failure."""
+        """Read all events of an engine; raises PublishError with its text when it reports a failure."""
         failed = ""
         for event in events:
             failed = failed or str(event.get("errorDetail", {}).get("message") or event.get("error", ""))
@@ -118,7 +118,7 @@ class Moves:
 
 
 def resolve(engine: Engine, reference: str) -> Remote:
-    """What a reference stands for, as this engine is told by the registry; raises PublishError, EngineError."""
+    """What a reference stands for, as the registry reports it to this engine; raises PublishError, EngineError."""
     with _registry(engine, reference) as api:
         found: dict[str, Any] = api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
     platforms = tuple(sorted({f"{one['os']}/{one['architecture']}" for one in found["Platforms"] or ()}))
@@ -140,7 +140,7 @@ def pull(engine: Engine, reference: str, platform: str, moves: Moves) -> None:
 
 @contextmanager
 def _registry(engine: Engine, reference: str) -> Iterator[docker.APIClient]:
-    """The engine, asked to talk with a registry; raises PublishError in the engine's words when that one refuses."""
+    """A registry request through the engine; raises PublishError with the engine's text when the registry refuses."""
     with asking(engine) as sdk:
         try:
             yield sdk.api
