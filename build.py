@@ -15,7 +15,7 @@ def main() -> int:
         from bootstrap.handover import run
 
         return run(os.path.abspath(__file__), sys.argv[1:])
-    except KeyboardInterrupt:  # before a verb runs: those have a catch of their own
+    except KeyboardInterrupt:  # before a verb runs: verbs catch it themselves
         sys.stderr.write("interrupted; run the same command again to continue\n")
         return 130
 

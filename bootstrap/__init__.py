@@ -1,1 +1,1 @@
-"""How the tool starts itself: a virtual environment made once from hash-locked requirements, then handed over to."""
+"""Starts the tool: creates a virtual environment once from hash-locked requirements, then runs inside it."""

@@ -1,4 +1,4 @@
-"""Which environment a lock and an interpreter need, and where it lies in the store; no network, light to import."""
+"""The environment for a lock and an interpreter, and its path in the store; no network, fast to import."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ STAMP = "complete"
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """A virtual environment: ``key`` names it, ``root`` leads to it; it counts only with its stamp, written last."""
+    """A virtual environment: ``key`` names it, ``root`` links to it; the stamp, written last, marks it valid."""
 
     lock: Path
     key: str
@@ -28,11 +28,11 @@ class Environment:
 
     @property
     def python(self) -> Path:
-        """The interpreter to run, whether it is there yet or not."""
+        """The interpreter to run; it may not exist yet."""
         return self.root / "bin" / "python"
 
     def is_complete(self) -> bool:
-        """True when the environment was made to the end and its interpreter is still there.
+        """True when the environment is complete and its interpreter still exists.
 
         Raises UsageError when root would run programs that another user may change.
         """
@@ -42,12 +42,12 @@ class Environment:
 
 
 def check_owner(root: Path, owner: int, user: int) -> None:
-    """Raise UsageError when ``user`` is root, and the programs below ``root`` belong to somebody else."""
+    """Raise UsageError when ``user`` is root and another user owns the programs below ``root``."""
     if user == 0 != owner:
         raise UsageError(
-            f"the environment belongs to user {owner}, and root would run its programs",
+            f"the environment belongs to user {owner}; root must not run its programs",
             where=str(root),
-            hint="run as that user, or set GB10_CACHE_DIR to a directory of root's",
+            hint="run as that user, or set GB10_CACHE_DIR to a directory that root owns",
         )
 
 
@@ -55,7 +55,7 @@ def environment(lock: Path, store_root: Path) -> Environment:
     """The environment of a lock for the interpreter that runs this; same inputs, same place. Raises UsageError."""
     if os.pathsep in str(store_root):
         raise UsageError(
-            f"the store's path holds a {os.pathsep!r}: Python makes no environment there",
+            f"the store's path contains {os.pathsep!r}: Python cannot create an environment there",
             where=str(store_root),
             hint=f"set GB10_CACHE_DIR to a directory without {os.pathsep!r} in its path",
         )
@@ -64,8 +64,8 @@ def environment(lock: Path, store_root: Path) -> Environment:
 
 
 def environment_key(lock: bytes) -> str:
-    """Hex sha256 over the lock and what decides which wheels fit: the Python, where it lies, the machine."""
-    # One home may serve several machines and Pythons; a Python that moved leaves its environments without a program.
+    """Hex sha256 over the lock, the Python, its path and the machine: they decide which wheels fit."""
+    # One home may serve several machines and Pythons; moving a Python breaks its environments.
     interpreter = (sys.implementation.cache_tag, sys.abiflags, sys.base_prefix, os.uname().machine)
     return hashlib.sha256("\0".join((*interpreter, "")).encode() + lock).hexdigest()
 

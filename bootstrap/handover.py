@@ -1,4 +1,4 @@
-"""From the user's interpreter into the tool's: the environment is made when needed, then this process becomes it."""
+"""Switches from the user's interpreter to the tool's: creates the environment if needed, then execs its Python."""
 
 import importlib
 import os
@@ -22,8 +22,8 @@ def run(script: str, argv: Sequence[str]) -> int:
     lock = CHECKOUT / "requirements.lock"
     if not is_inside(lock):
         return enter(lock, [script, *argv], held=ENDING)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)  # one that came during the change of interpreters counts now
-    from gb10.cli import main  # noqa: PLC0415 - what it imports exists only inside the environment
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)  # deliver a signal that arrived during the exec
+    from gb10.cli import main  # noqa: PLC0415 - its imports exist only inside the environment
 
     return main(argv)
 
@@ -31,13 +31,13 @@ def run(script: str, argv: Sequence[str]) -> int:
 def enter(lock: Path, argv: Sequence[str], *, held: Sequence[signal.Signals] = ()) -> int:
     """Become the Python of the lock's environment with this command line; returns only an exit code of failure.
 
-    ``held`` signals wait until the other side takes them: an interpreter that starts would print a traceback.
+    ``held`` signals stay blocked until the new interpreter is ready: during its start they would print a traceback.
     """
     try:
         settings = with_cache_dir(os.environ)
         wanted = environment(lock, store_root(settings))
         if not wanted.is_complete():
-            # Loaded only here: it costs more than all the rest of a start.
+            # Imported only here: it takes longer than the rest of the start.
             importlib.import_module("bootstrap.install").ensure(wanted, open_store(settings), os.environ)
     except Gb10Error as error:
         print(error, file=sys.stderr)
@@ -49,9 +49,9 @@ def enter(lock: Path, argv: Sequence[str], *, held: Sequence[signal.Signals] = (
 
 
 def interpreter_options() -> list[str]:
-    """Isolated from PYTHONPATH and the user's site directory: what runs is what was locked.
+    """Isolated from PYTHONPATH and the user's site directory: only locked packages run.
 
-    Where bytecode goes stays the user's choice.
+    The user still chooses the bytecode directory.
     """
     options = ["-I"]
     if sys.dont_write_bytecode:

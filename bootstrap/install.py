@@ -1,4 +1,4 @@
-"""Making an environment: an empty virtual environment, then pip from its vendored wheel, by hash and without choice."""
+"""Creates an environment: an empty venv, then the vendored pip installs exactly the locked hashes."""
 
 import shutil
 import sys
@@ -31,7 +31,7 @@ PIP_TAIL = 8
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Words of pip that tell one cause from the others, and what the user is told."""
+    """Text in pip's output that identifies a cause, and the error for the user."""
 
     words: tuple[str, ...]
     error: type[Gb10Error]
@@ -39,69 +39,67 @@ class Cause:
     hint: str
 
 
-# The first that matches wins: pip ends in "no matching distribution" also when it could not reach the index.
+# The first match wins: pip also ends in "no matching distribution" when it cannot reach the index.
 CAUSES = (
     Cause(
         ("DO NOT MATCH THE HASHES",),
         FetchError,
-        "a package is not the one that was locked",
-        "an index, a mirror or a proxy changed it; point pip to another index and run again",
+        "a package does not match its locked hash",
+        "an index, a mirror or a proxy changed it; set another index for pip and run again",
     ),
     Cause(
         ("CERTIFICATE_VERIFY_FAILED", "SSLError", "SSLCertVerificationError"),
         FetchError,
         "the package index's certificate is not trusted",
-        "name your CA bundle in PIP_CERT or SSL_CERT_FILE, or in pip's configuration",
+        "set PIP_CERT or SSL_CERT_FILE to your CA bundle, or in pip's configuration",
     ),
     Cause(
         ("No space left on device", "Disk quota exceeded"),
         UsageError,
-        "no room for the tool's environment",
-        "set GB10_CACHE_DIR to a directory on a disk with room",
+        "no disk space for the tool's environment",
+        "set GB10_CACHE_DIR to a directory with free space",
     ),
     Cause(
         ("Retrying (", "Connection", "ProxyError", "timed out"),
         FetchError,
         "cannot reach the package index",
-        "check the network, the proxy and pip's configuration (pip reads it as always); run again",
+        "check the network, the proxy and pip's configuration (gb10 uses it), then run again",
     ),
     Cause(
         ("No matching distribution",),
         FetchError,
-        "the package index has no wheel that was locked and fits here",
+        "the package index has no locked wheel for this machine",
         "use an index that mirrors the public one in full, and CPython 3.11 to 3.14 on Linux, x86_64 or aarch64",
     ),
 )
-OTHER = Cause(
-    (), FetchError, "cannot install the tool's packages", "correct what pip reports, then run the command again"
-)
+OTHER = Cause((), FetchError, "cannot install the tool's packages", "fix what pip reports, then run the command again")
 
 
 def ensure(wanted: Environment, store: Store, env: Mapping[str, str]) -> None:
-    """Make the environment unless it is there; others wait. Raises FetchError, and UsageError when there is no room."""
+    """Create the environment if it is missing; other processes wait. Raises FetchError, UsageError (full disk)."""
     try:
         with store.locked(f"environment-{wanted.key}", waiting=_waiting):
             if not wanted.is_complete():
-                say(f"making the environment of {wanted.lock.name}, once (some 20 s)")
+                say(f"creating the environment of {wanted.lock.name}, once (about 20 s)")
                 make(wanted, env)
     except OSError as error:
         raise UsageError(
             f"cannot read or write {error.filename or wanted.root}: {error.strerror}",
-            hint="set GB10_CACHE_DIR to a directory that you may write to, on a disk with room",
+            hint="set GB10_CACHE_DIR to a writable directory with free space",
         ) from error
 
 
 @contextmanager
 def _waiting(holder: str) -> Iterator[None]:
-    say(f"the environment is being made: waiting for {holder}")
+    say(f"another process is creating the environment: waiting for {holder}")
     yield
 
 
 def make(wanted: Environment, env: Mapping[str, str]) -> None:
-    """Make it in a directory of its own, then point ``wanted.root`` there in one step.
+    """Create it in a new directory, then link ``wanted.root`` to it atomically.
 
-    A killed run may leave its pip at work: that one writes where nobody looks. A rename of the directory would break
-    the paths in its scripts; hence a link.
+    A killed run may leave its pip running; that pip writes to a directory that is not in use. A rename would break the
+    paths in the scripts, so this uses a link.
     """
     for left in wanted.root.parent.glob(f"{wanted.key}.*"):
         shutil.rmtree(left, ignore_errors=True)
@@ -113,18 +111,16 @@ def make(wanted: Environment, env: Mapping[str, str]) -> None:
         link = work.root / "link"
         link.symlink_to(work.root.name)
         link.replace(wanted.root)
-    except BaseException:  # also after a full disk: half an environment would stay
+    except BaseException:  # also for a full disk: do not keep a partial environment
         shutil.rmtree(work.root, ignore_errors=True)
         raise
 
 
 def install(wanted: Environment, env: Mapping[str, str]) -> None:
-    """Run the vendored pip in the environment; raises FetchError or UsageError with the cause that pip names."""
+    """Run the vendored pip in the environment; raises FetchError or UsageError with the cause that pip reports."""
     if file_sha256(PIP) != PIP_SHA256:
-        raise FetchError(
-            f"{PIP.name} is not the file that was released", where=str(PIP), hint="check out the tree again"
-        )
-    # Its own variables would lead pip elsewhere than into the environment.
+        raise FetchError(f"{PIP.name} is not the released file", where=str(PIP), hint="check out the tree again")
+    # These variables would make pip install outside the environment.
     clean = {name: value for name, value in env.items() if name not in ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")}
     pip = (str(wanted.python), "-I", str(PIP / "pip"), "install", *PIP_OPTIONS, "--requirement", str(wanted.lock))
     try:
@@ -134,11 +130,11 @@ def install(wanted: Environment, env: Mapping[str, str]) -> None:
 
 
 def explain(tail: str) -> Gb10Error:
-    """The error that pip's last lines stand for."""
+    """The error for pip's last lines."""
     cause = next((cause for cause in CAUSES if any(words in tail for words in cause.words)), OTHER)
     return cause.error(cause.message, where=last_lines(tail, PIP_TAIL), hint=cause.hint)
 
 
 def say(text: str) -> None:
-    """One line of talk."""
+    """Print one line to stderr."""
     print(f"gb10: {text}", file=sys.stderr, flush=True)

@@ -1,1 +1,1 @@
-"""The lock: every byte that goes in. The verb lock resolves it; everything else only reads the file."""
+"""The lock: every input of a build. The verb lock resolves it; other verbs only read it."""

@@ -1,4 +1,4 @@
-"""The four sets of locked wheels: image and tools, for each architecture, with as few versions as fit."""
+"""The four sets of locked wheels: image and tools, for each architecture, with the fewest different versions."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ from gb10.sources.index.page import Link
 
 STREAMS = 8
 SHA256: Final = re.compile(r"[0-9a-f]{64}")
-# The image for arm64 decides first: what one set settles, the next ones prefer.
+# The arm64 image is resolved first: later sets prefer its versions.
 ORDER: Final[tuple[Architecture, ...]] = ("arm64", "amd64")
 
 
@@ -54,17 +54,17 @@ class Choice:
 
 
 def _purposes(recipe: Recipe) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
-    """The tools are a closed list of the recipe: what they declare beyond it stays out."""
+    """The recipe lists all tools: their other dependencies are not installed."""
     return ("image", recipe.requirements, ()), ("tools", recipe.all_tools, ("--no-deps",))
 
 
 def lock_wheels(
     resolver: Resolver, session: requests.Session, old: Lock | None, upgrade: tuple[str, ...]
 ) -> LockedWheels:
-    """Every wheel with its hash and size; sizes are asked only for files that ``old`` does not hold.
+    """Every wheel with its hash and size; sizes are fetched only for files that are not in ``old``.
 
-    An index that the recipe names is asked before anything is resolved, and what came of its projects is held against
-    it. Raises UsageError, FetchError.
+    The recipe's named indexes are read before resolution; the files of their projects are then checked against them.
+    Raises UsageError, FetchError.
     """
     named = offered(session, resolver.recipe)
     sets = Choice(resolver, old, upgrade).sets()
@@ -80,7 +80,7 @@ def lock_wheels(
 
 
 def _cuda(resolver: Resolver, architecture: Architecture, found: tuple[Resolved, ...], old: Lock | None) -> str | None:
-    """What the torch of an image is built with; asked only for one that ``old`` does not tell of."""
+    """The CUDA that an image's torch is built with; looked up only if ``old`` does not have it."""
     torch = next((entry for entry in found if entry.name == TORCH), None)
     if torch is None:
         return None
@@ -124,9 +124,9 @@ def _wheels(found: Iterable[Resolved], sizes: Mapping[str, int], cuda: str | Non
 
 
 def sha256_of(link: Link) -> str:
-    """The hash that the index gives; raises FetchError when it gives none."""
+    """The hash from the index; raises FetchError when the index has none."""
     if link.sha256 is None or not SHA256.fullmatch(link.sha256):
         raise FetchError(
-            f"the index gives no sha256 for {link.filename}", hint="point PIP_INDEX_URL to an index that does"
+            f"the index has no sha256 for {link.filename}", hint="set PIP_INDEX_URL to an index that has it"
         )
     return link.sha256

@@ -18,7 +18,7 @@ from gb10.recipe.locked import Lock, LockedCheckout
 
 
 def load_recipe(path: Path) -> Recipe:
-    """The image recipe of a YAML file; raises UsageError that lists every mistake."""
+    """The image recipe of a YAML file; raises a UsageError that lists every mistake."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -32,14 +32,14 @@ def lock_path(recipe_path: Path) -> Path:
 
 
 def relock(path: Path) -> str:
-    """The command that locks anew, by the path of a recipe or of its lock."""
+    """The command that locks again, from the path of a recipe or of its lock."""
     recipe = path if path.suffix in (".yaml", ".yml") else path.with_name(path.name.replace(".lock.json", ".yaml"))
     known = recipe.parent.parts[-2:] == ("recipes", "images")
     return f"./build.py lock --engine {shlex.quote(recipe.stem if known else str(recipe))}"
 
 
 def load_lock(path: Path) -> Lock:
-    """The lock; raises LockStaleError when there is none or it cannot be read."""
+    """The lock; raises LockStaleError when it is missing or unreadable."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
@@ -53,7 +53,7 @@ def load_lock(path: Path) -> Lock:
         place = ".".join(str(part) for part in first["loc"])
         where = f"{path}: {place}: {first['msg']}" if place else f"{path}: {first['msg']}"
         raise LockStaleError(
-            "this is not a lock that this version of gb10 writes", where=where, hint=relock(path)
+            "this version of gb10 cannot read this lock format", where=where, hint=relock(path)
         ) from error
 
 
@@ -73,7 +73,7 @@ def write_lock(path: Path, lock: Lock) -> None:
 
 
 def lock_text(lock: Lock) -> str:
-    """The lock as its file has it. Pure."""
+    """The text of the lock file. Pure."""
     return _layout(lock.model_dump(mode="json", by_alias=True, exclude_none=True)) + "\n"
 
 
@@ -89,14 +89,14 @@ def _layout(value: object, indent: str = "") -> str:
 
 
 def check_lock(recipe: Recipe, lock: Lock, path: Path) -> None:
-    """Raises LockStaleError when what the lock was made from is not what the recipe in ``path`` says now."""
+    """Raises LockStaleError when the recipe in ``path`` changed since it was locked."""
     checkouts = {name: file.input_digest for name, file in lock.sdists.items() if isinstance(file, LockedCheckout)}
     wanted = {name: source_digest(source) for name, source in recipe.sources.items() if source.git}
     changed = sorted(name for name in {*checkouts, *wanted} if checkouts.get(name) != wanted.get(name))
     if changed:
         raise LockStaleError(
-            f"the sources from git of the recipe {path.name} changed since they were locked",
-            where=f"{', '.join(changed)}: not what was locked",
+            f"the git sources of the recipe {path.name} changed since they were locked",
+            where=f"{', '.join(changed)}: different from the lock",
             hint=relock(path),
         )
     if lock.input_digest != input_digest(recipe):
@@ -108,9 +108,9 @@ def check_lock(recipe: Recipe, lock: Lock, path: Path) -> None:
 
 
 def input_digest(recipe: Recipe) -> str:
-    """Digest of what decides a resolution; comments, order and the reasons given do not. Pure.
+    """Digest of the fields that affect resolution; comments, order and reasons do not. Pure.
 
-    Nor do sources from git: an image whose wheels are compiled from none of them is the same with and without them.
+    Git sources do not either: an image with no wheels compiled from them does not depend on them.
     """
     return digest(
         {
@@ -128,12 +128,12 @@ def input_digest(recipe: Recipe) -> str:
 
 
 def source_digest(source: Source) -> str:
-    """Digest of what decides a source from git. Pure."""
+    """Digest of the fields that affect a git source. Pure."""
     return digest([source.git, source.pin, source.paths, source.submodules])
 
 
 def base_digest(recipe: Recipe) -> str:
-    """Digest of what decides the Debian packages. Pure."""
+    """Digest of the fields that affect the Debian packages. Pure."""
     packages = recipe.base.packages
     cross = {architecture: sorted(names) for architecture, names in packages.cross.items()}
     return digest([recipe.base.suite, sorted(packages.image), sorted(packages.build), cross])

@@ -1,4 +1,4 @@
-"""Projects that a recipe takes from an index of their own: uv is bound to it, and what came is held against it."""
+"""Projects with an index of their own: uv is bound to it, and the resolved files are checked against it."""
 
 import json
 from collections.abc import Mapping
@@ -19,9 +19,9 @@ def split(recipe: Recipe, requirements: tuple[str, ...]) -> tuple[tuple[str, ...
 
 
 def bound(recipe: Recipe, named: tuple[str, ...]) -> str:
-    """A pyproject.toml that asks for ``named``, each from its own index, which uv asks for nothing else. Pure.
+    """A pyproject.toml that requires ``named``, each from its own index; uv uses that index for nothing else. Pure.
 
-    uv's command line knows no such binding: an ``--index`` there is asked for every project, and first.
+    uv's command line has no such binding: it searches an ``--index`` first, for every project.
     """
     projects = {requirement_name(text) for text in named}
     sources = {project: name for name, index in recipe.indexes.items() for project in index.packages}
@@ -45,10 +45,10 @@ def bound(recipe: Recipe, named: tuple[str, ...]) -> str:
 
 
 def offered(session: requests.Session, recipe: Recipe) -> dict[str, frozenset[Link]]:
-    """What each named index has of its projects; raises FetchError for one that cannot be read, or has none of it."""
+    """The files of each named index; raises FetchError if it cannot be read or lacks a project."""
     found = {}
     for name, index in recipe.indexes.items():
-        alone = f"only {name} is asked for {', '.join(index.packages)}: no other index stands in for it"
+        alone = f"{', '.join(index.packages)} can come only from {name}"
         for project in index.packages:
             try:
                 links = Index(session, index.url).links(project)
@@ -69,7 +69,7 @@ def offered(session: requests.Session, recipe: Recipe) -> dict[str, frozenset[Li
 
 
 def check_origin(named: Mapping[str, frozenset[Link]], project: str, link: Link) -> None:
-    """Raise FetchError for a file of a named project that its index does not offer: uv asked another one."""
+    """Raise FetchError for a file that the project's named index lacks: uv used another index."""
     if project in named and (link.filename, link.sha256) not in {(one.filename, one.sha256) for one in named[project]}:
         raise FetchError(
             f"{link.filename} is not from the index that the recipe names for {project}",

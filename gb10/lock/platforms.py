@@ -44,12 +44,12 @@ class Platform:
 
 
 def platform_of(suite: str, python: str, architecture: Architecture) -> Platform:
-    """The platform that a suite gives; raises UsageError for a suite whose glibc we do not know."""
+    """The platform that a suite gives; raises UsageError for a suite with an unknown glibc."""
     return Platform(python=python, architecture=architecture, glibc=glibc(suite))
 
 
 def best_wheel(filenames: Iterable[str], platform: Platform) -> str | None:
-    """The wheel with the best tag, then highest build number, then name; None when none can be loaded."""
+    """The wheel with the best tag, then highest build number, then name; None when no wheel can be loaded."""
     ranks = {tag: rank for rank, tag in enumerate(platform.tags())}
     candidates = []
     for filename in filenames:

@@ -1,4 +1,4 @@
-"""The verb ``lock``: a recipe resolved into files, keeping every version that was locked and still fits."""
+"""The verb ``lock``: resolves a recipe into files; locked versions that still fit stay."""
 
 import datetime
 import difflib
@@ -30,7 +30,7 @@ STREAMS = 4
 
 
 def lock_recipe(recipe_path: Path, *, store: Store, env: Mapping[str, str], upgrade: tuple[str, ...] = ()) -> Lock:
-    """The recipe's lock as of now; ``upgrade`` names projects (or ``base``) whose locked versions are let go.
+    """The recipe's lock as of now; ``upgrade`` names projects (or ``base``) to unlock.
 
     Writes nothing but the store. ``created`` changes only with the content. Raises UsageError, FetchError.
     """
@@ -40,7 +40,7 @@ def lock_recipe(recipe_path: Path, *, store: Store, env: Mapping[str, str], upgr
 def resolve_lock(
     recipe: Recipe, old: Lock | None, *, store: Store, env: Mapping[str, str], upgrade: tuple[str, ...] = ()
 ) -> Lock:
-    """The same for a recipe that is in no file; what ``old`` locks stays where it fits."""
+    """The same for a recipe without a file; versions in ``old`` stay if they still fit."""
     upgrade = tuple(str(canonicalize_name(name)) for name in upgrade)
     _check_names(upgrade, old)
     index = main_index(env)
@@ -62,7 +62,7 @@ def resolve_lock(
 
 
 def _from_index(lock: Lock) -> Lock:
-    """A lock without its day and its sources from git: what every image of the recipe is made of."""
+    """A lock without its date and its git sources: the inputs of every image of the recipe."""
     others = {name: file for name, file in lock.sdists.items() if not isinstance(file, LockedCheckout)}
     return lock.model_copy(update={"created": BLANK_DAY, "sdists": others})
 
@@ -71,7 +71,7 @@ def _old(path: Path) -> Lock | None:
     try:
         return load_lock(path) if path.exists() else None
     except LockStaleError as error:
-        hint = "restore it from version control; without it every version is chosen anew"
+        hint = "restore it from version control; without it, lock resolves every version again"
         raise UsageError(error.message, where=error.where, hint=hint) from error
 
 
@@ -81,14 +81,14 @@ def _check_names(upgrade: Iterable[str], old: Lock | None) -> None:
         if name not in known:
             close = difflib.get_close_matches(name, sorted(known), n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"{BASE!r} names the Debian packages"
-            raise UsageError(f"nothing named {name!r} is locked", hint=hint)
+            raise UsageError(f"the lock has no {name!r}", hint=hint)
 
 
 def main_index(env: Mapping[str, str]) -> Index:
     """The index that pip's settings name. Raises UsageError."""
     url = read_settings(env).url
     if url is None:
-        raise UsageError("pip's configuration says no-index, and `lock` must ask an index", hint="unset PIP_NO_INDEX")
+        raise UsageError("pip's configuration sets no-index, but `lock` needs an index", hint="unset PIP_NO_INDEX")
     return Index(open_index_session(env), url)
 
 
@@ -100,12 +100,12 @@ def lock_sdists(recipe: Recipe, index: Index) -> dict[str, LockedSdist]:
 
 
 def own_index(recipe: Recipe, project: str, index: Index) -> Index:
-    """The index that the recipe names for a project, else ``index``."""
+    """The recipe's own index for a project, else ``index``."""
     return Index(index.session, recipe.index_of[project]) if project in recipe.index_of else index
 
 
 def lock_checkouts(recipe: Recipe, old: Lock | None, store: Store, env: Mapping[str, str]) -> dict[str, LockedCheckout]:
-    """The recipe's sources from git as of now, by name; a commit that is locked is not asked for again.
+    """The recipe's current git sources, by name; locked commits are not fetched again.
 
     Raises FetchError.
     """
@@ -118,7 +118,7 @@ def lock_checkouts(recipe: Recipe, old: Lock | None, store: Store, env: Mapping[
 
 
 def _kept(source: Source, file: LockedSdist | LockedCheckout | None) -> LockedCheckout | None:
-    """What is locked of a commit, if it still is what the recipe says: its content cannot change, a tag's can."""
+    """The locked commit, if the recipe still names it: its content cannot change, a tag's can."""
     same = isinstance(file, LockedCheckout) and file.input_digest == source_digest(source)
     return file if same and source.commit and isinstance(file, LockedCheckout) else None
 

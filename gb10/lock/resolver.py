@@ -1,4 +1,4 @@
-"""Versions from requirements, by uv: the network index alone decides, never what one machine holds."""
+"""uv resolves requirements to versions; only the package index decides, not local files."""
 
 import re
 import shutil
@@ -42,7 +42,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Resolver:
-    """uv with one index, those that the recipe names for some projects, and its constraints and overrides."""
+    """uv with the main index, and the recipe's named indexes, constraints and overrides."""
 
     store: Store
     env: Mapping[str, str]
@@ -74,13 +74,13 @@ class Resolver:
             shutil.rmtree(work)
 
     def _refuse_yanked(self, line: str) -> None:
-        """Raise UsageError where uv warns that it takes a withdrawn file, since only that version is asked for."""
+        """Raise UsageError when uv warns that it uses a yanked file, because that version is pinned."""
         found = YANKED.match(line)
         if found and found[1] not in {requirement_name(one.requirement) for one in self.recipe.overrides}:
             raise UsageError(
-                f"{found[1]} {found[2]} was yanked: those who published it took it back",
-                where=f"their reason: {found[3] or 'none given'}",
-                hint="require another release; if it must be this one, say why in the recipe:\n"
+                f"{found[1]} {found[2]} was yanked by its publishers",
+                where=f"reason: {found[3] or 'none given'}",
+                hint="require another release; to use this one, add an override to the recipe:\n"
                 f"overrides: [{{requirement: {found[1]}=={found[2]}, why: …}}]",
             )
 
@@ -126,13 +126,13 @@ class Resolver:
 
     def _env(self) -> dict[str, str]:
         bundle = ca_bundle(self.env)
-        # In the command line every user of the machine could read the index's password.
+        # On the command line, every user of the machine could read the index's password.
         own = {"UV_CACHE_DIR": str(self.store.root / "uv"), "UV_DEFAULT_INDEX": self.index_url}
         return uv_env(self.env) | own | ({"SSL_CERT_FILE": str(bundle)} if bundle else {})
 
 
 def preferences(pins: Mapping[str, str], python: str) -> str:
-    """Versions to keep, as a former output of uv: it prefers what it finds there."""
+    """Versions to keep, in uv's output format: uv prefers the versions in an existing output file."""
     head = f'lock-version = "1.0"\ncreated-by = "gb10"\nrequires-python = ">={python}"\n'
     tables = [f'\n[[packages]]\nname = "{name}"\nversion = "{pins[name]}"\n' for name in sorted(pins)]
     return head + ("".join(tables) or "packages = []\n")
@@ -170,7 +170,7 @@ def explained(whole: str, tail: str, platform: Platform) -> UsageError | FetchEr
         reason = f": {'; and '.join(dict.fromkeys((steps[0], steps[-1])))}" if steps else ""
         return UsageError(
             f"{MISFIT} on {platform.uv_name}{reason}",
-            where=None if len(steps) in (1, 2) else tail,  # what lies between
+            where=None if len(steps) in (1, 2) else tail,  # the steps between
             hint="change the requirement or constraint named last; when the index lags behind what a package\n"
             "declares, add an override with its reason to the recipe",
         )

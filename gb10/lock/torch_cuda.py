@@ -1,4 +1,4 @@
-"""Which CUDA a torch wheel is built with: its version's label says it, else the CUDA run time that it asks for."""
+"""The CUDA version of a torch wheel: from its version label, else from the CUDA runtime that it requires."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ RUN_TIME: Final = re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
 
 
 def built_with(torch: Resolved, closure: Callable[[str], Iterable[Resolved]]) -> str | None:
-    """``13.0``, ``none`` for a build without CUDA, None where nothing tells. ``closure``: what torch alone asks for."""
+    """``13.0``, ``none`` for a build without CUDA, None if unknown. ``closure``: the dependencies of torch alone."""
     label = Version(torch.version).local or ""
     labelled = LABEL.match(label)
     if labelled:

@@ -1,1 +1,1 @@
-"""What a person writes: image recipes, kernel sets, arches; read strictly. Pure."""
+"""Files that people write: image recipes, kernel sets, arches; read strictly. Pure."""

@@ -1,4 +1,4 @@
-"""Arch: a GPU target as users write it (``12.1f``) and every spelling that tools want of it. Pure."""
+"""Arch: a GPU target as users write it (``12.1f``) and its spelling for each tool. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ MEANING: Final = {
     "f": "family-portable: every 12.x device at or above this capability",
     "a": "architecture-specific: this capability only, the superset of features",
 }
-# flashinfer.compilation_context (0.7.2) compiles no plain 12.x target and takes these instead.
+# flashinfer.compilation_context (0.7.2) does not compile plain 12.x targets; it uses these instead.
 FLASHINFER_PLAIN: Final = {"12.0": "12.0f", "12.1": "12.1a"}
 # CUDA C++ programming guide, table "Technical specifications per compute capability".
 SHARED_MEMORY_PER_BLOCK: Final = 101_376
@@ -53,7 +53,7 @@ class Arch:
 
     @property
     def kernels(self) -> str:
-        """The arch that FlashInfer compiles its kernels for when it is asked for this one."""
+        """The arch that FlashInfer compiles its kernels for when this one is requested."""
         return str(self) if self.suffix else FLASHINFER_PLAIN[self.capability]
 
     @property
@@ -88,7 +88,7 @@ class Arch:
 
     @property
     def meaning(self) -> str:
-        """What the suffix promises, and what FlashInfer makes of it where that is another arch."""
+        """The meaning of the suffix, and FlashInfer's arch if it differs."""
         other = f"; FlashInfer's kernels are compiled for {self.kernels}" if self.kernels != str(self) else ""
         return MEANING[self.suffix] + other
 

@@ -1,4 +1,4 @@
-"""What a recipe says of what is compiled: sources, and the wheels that are built from them."""
+"""The compiled part of a recipe: sources, and the wheels built from them."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -13,8 +13,8 @@ ALL: Final = "all"
 class Source(Model):
     """A tree that is compiled or unpacked: a project's source archive on the index, or a tag or a commit in git.
 
-    ``paths`` are the files and folders that are taken of a repository: all when none is named. Of its submodules those
-    are in the tree that ``submodules`` names, by path: the parent says which commit, and where it lies.
+    ``paths`` selects files and folders of a repository; empty means all. ``submodules`` lists, by path, the submodules
+    in the tree: the parent gives the commit and the URL.
     """
 
     sdist: Pinned | None = None
@@ -37,19 +37,19 @@ class Source(Model):
 
     @property
     def pin(self) -> str:
-        """What is taken from git: the tag, or the commit; empty for a source archive."""
+        """The git tag or commit; empty for a source archive."""
         return self.tag or self.commit or ""
 
     @property
     def version(self) -> str:
-        """The version that a tree from git counts as: a tag's, or a local version of no release's."""
+        """The version of a git tree: the tag's, or ``0+g`` and 12 digits of the commit."""
         return self.tag.removeprefix("v") if self.tag else f"0+g{(self.commit or '')[:12]}"
 
 
 class Cutlass(Model):
     """Which source brings the CUTLASS that an engine is compiled with; it must be the release that the engine names.
 
-    ``instead_of`` names the engine's own where another is meant on purpose, ``why`` the reason.
+    ``instead_of`` names the engine's own release when the recipe replaces it; ``why`` gives the reason.
     """
 
     source: Name
@@ -59,7 +59,7 @@ class Cutlass(Model):
     @model_validator(mode="after")
     def _reason(self) -> Self:
         if bool(self.instead_of) != bool(self.why):
-            raise ValueError("instead-of and why belong together: which release is replaced, and the reason")
+            raise ValueError("instead-of and why go together: the replaced release, and the reason")
         return self
 
 
@@ -68,21 +68,21 @@ class WheelBuild(Model):
 
     ``extension``, kernels of our own (``kernels/<set>/``), linked into torch operators; the source brings CUTLASS.
     ``source``, CMake targets of the engine's own project; what they install replaces that of upstream's wheel, and
-    without targets that wheel stays as it is. ``all`` are all that the project compiles for the arch.
+    without targets that wheel stays as it is. ``all`` means every target that the project compiles for the arch.
     """
 
     method: Literal["aot", "extension", "source"]
     source: Name
     kernels: Name | None = None
     headers: tuple[Name, ...] = ()
-    """Wheels of the image that the compile reads headers and libraries of the target from."""
+    """Image wheels that provide target headers and libraries to the compile."""
     targets: Annotated[tuple[Target, ...], unique("the target", str)] = ()
     nested: dict[Name, Annotated[tuple[Target, ...], Field(min_length=1), unique("the target", str)]] = {}
-    """Of the projects that the engine's own fetches from git, those that sources of the same names stand for, each with
-    its targets: it is handed in when one of them is compiled."""
+    """Projects that the engine's build fetches from git, and that sources of the same name replace, each with its
+    targets: the source is passed to the build when one of them is compiled."""
     cutlass: Cutlass | None = None
     tools: Requirements = ()
-    """Wheels for the build stage of this wheel alone; a closed list, as the recipe's own tools."""
+    """Wheels for the build stage of this wheel alone; a closed list, like the recipe's own tools."""
 
     @model_validator(mode="after")
     def _torch(self) -> Self:
@@ -98,14 +98,14 @@ class WheelBuild(Model):
         if not compiled and (self.targets or self.nested or self.cutlass or self.tools):
             raise ValueError("targets, nested, cutlass and tools are for method source")
         if ALL in self.targets and len(self.targets) > 1:
-            raise ValueError(f"targets: {ALL} stands alone")
+            raise ValueError(f"targets: {ALL} excludes other targets")
         if compiled and not self.cutlass:
             raise ValueError("method source needs cutlass: {source: NAME}")
         return self
 
     @property
     def cutlass_source(self) -> str:
-        """The source that brings the CUTLASS which it is compiled with."""
+        """The source of the CUTLASS that it is compiled with."""
         return self.cutlass.source if self.cutlass else self.source
 
     @property

@@ -1,4 +1,4 @@
-"""YAML that a person wrote, read strictly: every mistake at once, each with file:line:col and the way out. Pure."""
+"""YAML that a person wrote, read strictly: all mistakes at once, each with file:line:col and a remedy. Pure."""
 
 import difflib
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from gb10.recipe.yaml_nodes import LARGEST, RefusedError, compose, scalar
 M = TypeVar("M", bound=BaseModel)
 Location = tuple[str | int, ...]
 MOST: Final = 100
-"""Problems of one document that are listed."""
+"""Maximum number of problems listed for one document."""
 LONGEST: Final = 80
 """Characters of a value or key that a problem quotes."""
 
@@ -31,7 +31,7 @@ TYPES: Final = {
 
 
 class Reader:
-    """One document: its value in plain Python, where each part of it stands, and what is wrong so far."""
+    """One document: its value in plain Python, the position of each part, and the problems found so far."""
 
     def __init__(self, where: str, what: str) -> None:
         self.where = where
@@ -41,7 +41,7 @@ class Reader:
         self.problems: set[tuple[int, int, str]] = set()
 
     def problem(self, mark: yaml.Mark, text: str) -> None:
-        """Note what is wrong at a place."""
+        """Record a problem at a position."""
         self.problems.add((mark.line + 1, mark.column + 1, text))
 
     def value(self, node: yaml.Node, at: Location = ()) -> object:
@@ -66,14 +66,14 @@ class Reader:
             spot = (*at, key.value)
             if spot in self.keys:
                 first = self.keys[spot].line + 1
-                self.problem(key.start_mark, f"the key {shorten(key.value)} is given twice (first in line {first})")
+                self.problem(key.start_mark, f"the key {shorten(key.value)} is a duplicate (first in line {first})")
                 continue
             self.keys[spot] = key.start_mark
             found[key.value] = self.value(child, spot)
         return found
 
     def mark(self, at: Location) -> yaml.Mark:
-        """Where a value stands, or the nearest value around it."""
+        """The position of a value, or of the nearest value around it."""
         while at not in self.values:
             at = at[:-1]
         return self.values[at]
@@ -151,7 +151,7 @@ def _found(value: object) -> str:
 
 
 def shorten(text: str) -> str:
-    """A text as a problem quotes it: escaped, and cut when it is long."""
+    """A text for an error message: escaped, and cut if it is long."""
     return repr(text if len(text) <= LONGEST else f"{text[:LONGEST]}…")
 
 

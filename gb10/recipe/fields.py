@@ -1,4 +1,4 @@
-"""The values that recipes and locks are made of, and the model that all of theirs are."""
+"""The field types of recipes and locks, and their base model."""
 
 import re
 from collections.abc import Callable
@@ -20,7 +20,7 @@ DEEPEST: Final = 16
 
 
 def requirement_name(text: str) -> str:
-    """The canonical project name that a requirement speaks of."""
+    """The canonical project name of a requirement."""
     return str(canonicalize_name(Requirement(text).name))
 
 
@@ -28,7 +28,7 @@ Errors = type[Exception] | tuple[type[Exception], ...]
 
 
 def accepted(read: Callable[[str], object], error: Errors, complaint: str) -> AfterValidator:
-    """Accept a text that ``read`` accepts; ``complaint`` is the error, with ``{text}`` and the ``{reason}`` in it."""
+    """Accept a text that ``read`` accepts; ``complaint`` is the error, with ``{text}`` and ``{reason}``."""
 
     def check(text: str) -> str:
         if len(text) > LONGEST:
@@ -43,7 +43,7 @@ def accepted(read: Callable[[str], object], error: Errors, complaint: str) -> Af
 
 
 def _requirement(text: str) -> Requirement:
-    if text.count("(") > DEEPEST:  # packaging reads them by recursion
+    if text.count("(") > DEEPEST:  # packaging parses them by recursion
         raise InvalidRequirement(f"it has more than {DEEPEST} parentheses")
     return Requirement(text)
 
@@ -67,7 +67,7 @@ def _below(path: str) -> str:
 
 
 def unique(what: str, identity: Callable[[Any], str]) -> AfterValidator:
-    """Refuse a second entry of one identity; the error carries the entry's index for the loader."""
+    """Reject a duplicate entry; the error has the entry's index for the loader."""
 
     def check(entries: tuple[Any, ...]) -> tuple[Any, ...]:
         first: dict[str, int] = {}

@@ -25,7 +25,7 @@ from gb10.recipe.fields import (
 class BasePackages(Model):
     """Debian packages by purpose; ``lock`` adds what they depend on.
 
-    ``cross`` is by build architecture: what only a build for the other architecture needs.
+    ``cross`` is by build architecture: packages for cross-builds only.
     """
 
     image: DebNames
@@ -41,14 +41,14 @@ class Base(Model):
 
 
 class Override(Model):
-    """A requirement that replaces what the packages themselves declare, and the reason to do so."""
+    """A requirement that replaces the packages' own declarations, and the reason."""
 
     requirement: RequirementText
     why: Sentence
 
 
 class NamedIndex(Model):
-    """A further package index, and the projects that come from it alone: nothing else is ever looked up there."""
+    """A further package index, and the projects that come only from it; no other project is looked up there."""
 
     url: IndexUrl
     packages: Annotated[tuple[Name, ...], Field(min_length=1)]
@@ -96,17 +96,17 @@ class Recipe(Model):
 
     @property
     def index_of(self) -> dict[str, str]:
-        """Project -> the URL of the only index that is asked for it; the user's own are asked for all others."""
+        """Project -> the URL of its only index; all other projects come from the user's index."""
         return {name: index.url for index in self.indexes.values() for name in index.packages}
 
     def project(self, source: str) -> str:
-        """Whose a source is: the project that its archive has on the index; one from git has the source's own name."""
+        """The project of a source: its archive's name on the index, or the source's own name for git."""
         sdist = self.sources[source].sdist
         return requirement_name(sdist) if sdist else source
 
     @property
     def built(self) -> dict[str, WheelBuild]:
-        """The wheels that are built: all but an engine's project none of whose targets is asked for."""
+        """The wheels to build: all except an engine's project without selected targets."""
         return {name: wheel for name, wheel in self.wheels.items() if wheel.method != "source" or wheel.targets}
 
     @property
@@ -116,7 +116,7 @@ class Recipe(Model):
 
     @model_validator(mode="after")
     def _named(self) -> Self:
-        """uv binds a project to an index by a requirement alone, and an override would undo it without a word."""
+        """uv binds a project to an index only through a requirement; an override would silently undo it."""
         required = {requirement_name(text) for text in (*self.requirements, *self.all_tools)}
         overridden = {requirement_name(override.requirement) for override in self.overrides}
         taken: dict[str, str] = {}
@@ -125,9 +125,11 @@ class Recipe(Model):
                 if taken.setdefault(project, name) != name:
                     raise ValueError(f"indexes {taken[project]} and {name} both name {project}")
                 if project not in required:
-                    raise ValueError(f"indexes.{name} names {project}, which requirements do not ask for: add it there")
+                    raise ValueError(f"indexes.{name} names {project}, which is not in requirements: add it there")
                 if project in overridden:
-                    raise ValueError(f"indexes.{name} names {project}, which an override replaces: require it instead")
+                    raise ValueError(
+                        f"indexes.{name} names {project}, which an override replaces: put it in requirements instead"
+                    )
         return self
 
     @model_validator(mode="after")
@@ -142,11 +144,11 @@ class Recipe(Model):
         projects = [self.project(source) for source in self.sources]
         twice = next((name for index, name in enumerate(projects) if name in projects[:index]), None)
         if twice:
-            raise ValueError(f"two sources are of the project {twice}: give the one from git another name")
+            raise ValueError(f"two sources are for the project {twice}: rename the git source")
         pins = [text for text in self.requirements if requirement_name(text) == self.engine]
         if pins and str(Requirement(pins[0]).specifier) != f"=={self.version}":
-            raise ValueError(f"version is {self.version}, and requirements ask for {pins[0]}: tags would not be true")
+            raise ValueError(f"version is {self.version}, but requirements pin {pins[0]}: image tags would be wrong")
         rests = [layer.name for layer in self.layers if layer.rest]
         if len(rests) > 1:
-            raise ValueError(f"only one layer may say rest: true, found {', '.join(rests)}")
+            raise ValueError(f"only one layer may have rest: true, found {', '.join(rests)}")
         return self

@@ -1,4 +1,4 @@
-"""Kernel sets: which modules a wheel of kernels holds, as recipes/kernels says; one may include others. Pure."""
+"""Kernel sets: which modules a wheel of kernels holds, from recipes/kernels; a set may include others. Pure."""
 
 import tomllib
 from collections.abc import Mapping
@@ -10,18 +10,18 @@ ROOM: Final = "kernels/"
 COSTS: Final = f"{ROOM}costs.toml"
 
 KernelSet = Mapping[str, Any]
-"""A set as its file has it: ``name``, ``module`` and ``group`` tables; what it includes stands before its own."""
+"""A set in its file format: ``name``, ``module`` and ``group`` tables; included entries come first."""
 
 
 def read_sets(contents: Mapping[str, bytes]) -> dict[str, KernelSet]:
-    """Every set among the catalog's files, by the name of its file; raises UsageError for one that is no set."""
+    """Every set among the catalog's files, by the name of its file; raises UsageError for an invalid set."""
     files = {name: content for name, content in contents.items() if name.startswith(ROOM) and name != COSTS}
     raw = {name.removeprefix(ROOM).removesuffix(".toml"): _read(name, content) for name, content in files.items()}
     return {name: merged(name, raw) for name in raw}
 
 
 def merged(name: str, raw: Mapping[str, KernelSet], above: tuple[str, ...] = ()) -> KernelSet:
-    """A set with what it includes of the same owner's; releases are those that all of them were held against."""
+    """A set with the included sets of the same owner; releases are those that all of them support."""
     own = dict(raw[name])
     for short in own.pop("includes", ()):
         other = f"{name.removesuffix(own['name'])}{short}"
@@ -40,9 +40,9 @@ def merged(name: str, raw: Mapping[str, KernelSet], above: tuple[str, ...] = ())
 
 
 def content(kernels: KernelSet) -> KernelSet:
-    """What of a set decides a byte of its wheel: not its name, the releases it was tried with, what it costs.
+    """The part of a set that affects its wheel: not its name, its tested releases or its cost.
 
-    Nor ``wheels``, which are inputs by their own digests.
+    ``wheels`` are not included: they are inputs with their own digests.
     """
     words = {name: value for name, value in kernels.items() if name not in ("name", "flashinfer", "includes")}
     for part in ("module", "group"):
@@ -59,7 +59,7 @@ def entries(kernels: KernelSet) -> tuple[Mapping[str, Any], ...]:
 
 
 def target_wheels(kernels: KernelSet) -> tuple[str, ...]:
-    """The wheels of the image whose headers and libraries its modules need beside those that the recipe names."""
+    """Additional image wheels that provide headers and libraries to its modules."""
     return tuple(dict.fromkeys(name for entry in entries(kernels) for name in entry.get("wheels", ())))
 
 

@@ -68,9 +68,9 @@ class LockedSdist(IndexFile):
 
 
 class LockedCheckout(IndexFile):
-    """A commit's files as git archives them; the recipe says where git has them.
+    """A commit's files as git archives them; the recipe has the URL.
 
-    ``input_digest`` is over what the recipe says of it.
+    ``input_digest`` covers its fields in the recipe.
     """
 
     commit: Commit
@@ -99,10 +99,10 @@ class LockedWheels(Model):
 
 
 class Lock(Model):
-    """Every byte that goes in; ``created`` is the UTC day of the locking.
+    """Every input of a build; ``created`` is the UTC day of the lock.
 
-    ``input_digest`` is over all of the recipe that decides a resolution, ``base_digest`` over its Debian part. Each
-    source from git has a digest of its own: it is read by wheels that are compiled from it, and decides nothing else.
+    ``input_digest`` covers the recipe fields that affect resolution, ``base_digest`` its Debian part. Each git source
+    has its own digest, which affects only the wheels compiled from it.
     """
 
     version: Literal[1] = 1

@@ -1,4 +1,4 @@
-"""The machines an image runs on or is built on, and the names that wheels have for them. Pure."""
+"""The machines that run or build an image, and their names in wheel tags. Pure."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,7 +14,7 @@ GLIBC: Final[Mapping[str, int]] = {"bookworm": 36, "trixie": 39}
 
 
 def glibc(suite: str) -> int:
-    """The N of glibc 2.N that a Debian suite is held to; raises UsageError for a suite that we do not know."""
+    """The N of glibc 2.N for a Debian suite; raises UsageError for an unknown suite."""
     if suite not in GLIBC:
         raise UsageError(f"unknown Debian suite {suite!r}", hint=f"known: {', '.join(GLIBC)}")
     return GLIBC[suite]

@@ -1,7 +1,7 @@
-"""A model's kernels: what its config.json says of heads, windows and quantization, as a kernel set. Pure.
+"""A model's kernels: the heads, windows and quantization of its config.json, as a kernel set. Pure.
 
-FlashInfer names its modules by these shapes (flashinfer.aot.gen_fa2); which of its operators an engine asks for on
-capability 12.x is read from vLLM 0.33.0 and SGLang 0.5.23. Fields of a config are those of transformers.
+FlashInfer names its modules by these shapes (flashinfer.aot.gen_fa2); the operators that an engine uses on
+capability 12.x come from vLLM 0.33.0 and SGLang 0.5.23. Fields of a config are those of transformers.
 """
 
 import re
@@ -40,9 +40,9 @@ GEMM: Final = {
         "factory": "flashinfer.jit.gemm.core:gen_gemm_sm120_module_cutlass_mxfp8",
     },
 }
-"""The dense GEMM by scheme; other schemes ask FlashInfer for none."""
+"""The dense GEMM by scheme; other schemes use none of FlashInfer's."""
 FUSED: Final = ("nvfp4", "fp8-tensor")
-"""Whose experts run in FlashInfer's fused kernel."""
+"""Schemes with experts in FlashInfer's fused kernel."""
 
 
 def set_name(model: str) -> str:
@@ -51,14 +51,14 @@ def set_name(model: str) -> str:
 
 
 def model_set(config: Config, model: str, releases: Sequence[str]) -> KernelSet:
-    """The set of one model, on top of ``core``; raises UsageError for a config that is no decoder's."""
+    """The set of one model, on top of ``core``; raises UsageError if the config is not a decoder's."""
     text = {**config, **_mapping(config, "text_config")}
     dtype = str(text.get("dtype") or text.get("torch_dtype"))[:LONGEST].removeprefix("torch.")
     if dtype not in DTYPES or not {"head_dim", "num_attention_heads"} & text.keys():
         raise UsageError(
-            f"no kernels can be read from the config of {model}",
+            f"cannot choose kernels from the config of {model}",
             where=f"dtype {dtype}",
-            hint="name the config.json of a decoder in bfloat16 or float16",
+            hint="give the config.json of a decoder in bfloat16 or float16",
         )
     latent = "kv_lora_rank" in text
     return {
@@ -84,7 +84,7 @@ def _heads(text: Config, dtype: str) -> Iterator[Entry]:
 
 
 def _latent(text: Config, dtype: str) -> Iterator[Entry]:
-    """Multi-head latent attention: decode over the latent, prefill over the heads that it stands for."""
+    """Multi-head latent attention: decode over the latent, prefill over the expanded heads."""
     latent, rope, rest, value = (_size(text, name) for name in LATENT)
     yield {
         "name": f"attention-{dtype}-latent-{latent}-{rope}",
@@ -96,7 +96,7 @@ def _latent(text: Config, dtype: str) -> Iterator[Entry]:
 
 
 def _size(text: Config, name: str, largest: int = LARGEST) -> int:
-    """A whole number of a config: it becomes a word of C++, so nothing else will do. Raises UsageError."""
+    """A whole number of a config: it goes into C++ code, so other values are rejected. Raises UsageError."""
     value = text.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= largest:
         raise _other(name, value, f"a whole number up to {largest}")
@@ -120,12 +120,12 @@ def _mapping(config: Config, name: str) -> Config:
 
 
 def _other(name: str, value: object, wanted: str) -> UsageError:
-    """A field that holds something else: a number of thousands of digits has no text, so its type is named."""
+    """The error for a wrong field value; a number with thousands of digits cannot be printed, so its type is."""
     kind = type(value).__name__
     found = ascii(value)[:LONGEST] if isinstance(value, str | float | bool | None) else kind
     if isinstance(value, int) and abs(value) < 1 << WIDEST:
         found = str(value)
-    return UsageError(f"the config's {name} is {found}, not {wanted}", hint="name the config.json of a decoder")
+    return UsageError(f"the config's {name} is {found}, not {wanted}", hint="give the config.json of a decoder")
 
 
 def _fa2(dtype: str, cache: str, sizes: tuple[int, int], *, window: bool, cap: bool) -> Entry:
@@ -139,7 +139,7 @@ def _fa2(dtype: str, cache: str, sizes: tuple[int, int], *, window: bool, cap: b
 
 
 def _windows(text: Config) -> tuple[bool, ...]:
-    """Whether layers see all that came before, a window of it, or some this and some that."""
+    """Whether layers use full attention, a window, or a mix."""
     if not text.get("sliding_window") or text.get("use_sliding_window") is False:
         return (False,)
     layers = text.get("layer_types") or ()
@@ -149,7 +149,7 @@ def _windows(text: Config) -> tuple[bool, ...]:
 
 
 def _quantized(text: Config) -> Iterator[Entry]:
-    """The GEMMs of the weights' scheme, and with experts the fused one."""
+    """The GEMMs of the weights' scheme, and the fused one for experts."""
     scheme = _scheme(_mapping(text, "quantization_config"))
     if scheme in GEMM:
         yield GEMM[scheme]
@@ -158,8 +158,8 @@ def _quantized(text: Config) -> Iterator[Entry]:
 
 
 def _scheme(config: Config) -> str:
-    """``nvfp4``, ``mxfp8``, ``fp8-tensor`` (one static scale for activations), or what the config calls it."""
-    told = {**config, **_mapping(config, "quantization")}  # as hf_quant_config.json has it
+    """``nvfp4``, ``mxfp8``, ``fp8-tensor`` (one static scale for activations), or the config's own name."""
+    told = {**config, **_mapping(config, "quantization")}  # the layout of hf_quant_config.json
     words = " ".join(_word(told, name) for name in ("quant_algo", "quant_method", "format")).lower()
     named = next((name for name in GEMM if name in words), None)
     if named:

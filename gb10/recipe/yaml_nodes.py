@@ -1,4 +1,4 @@
-"""YAML text to nodes within limits: no aliases, no tags, no deep nesting; a hostile file costs little. Pure."""
+"""YAML text to nodes within limits: no aliases, no tags, no deep nesting; hostile files cost little time. Pure."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ class RefusedError(yaml.MarkedYAMLError):
 
 
 class Limited(yaml.SafeLoader):
-    """PyYAML's safe loader, which refuses what a recipe never needs and an attacker does."""
+    """PyYAML's safe loader, which rejects features that only an attacker needs."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -55,7 +55,7 @@ def compose(text: str) -> yaml.Node | None:
     """The root node of a document, None when it is empty; raises YAMLError."""
     try:
         return Limited(text).get_single_node()
-    except (ValueError, OverflowError) as error:  # an escape that names no character
+    except (ValueError, OverflowError) as error:  # an invalid escape
         raise yaml.YAMLError(str(error)) from error
 
 
@@ -64,7 +64,7 @@ def scalar(node: yaml.Node) -> object:
     if node.tag == TEXT:
         return str(node.value)
     if len(node.value) > LONGEST:
-        raise ValueError("a number or date this long has no meaning here; for text, put it in quotes")
+        raise ValueError("the number or date is too long; for text, put it in quotes")
     try:
         value: object = yaml.SafeLoader("").construct_object(node)
     except OverflowError as error:

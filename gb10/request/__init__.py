@@ -1,1 +1,1 @@
-"""What a command line asks for becomes a plan: releases, checkouts, kernel sets, mods, patches."""
+"""From command-line options to a plan: releases, checkouts, kernel sets, mods, patches."""

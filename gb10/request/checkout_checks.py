@@ -1,4 +1,4 @@
-"""Whether a checkout is of the locked release, what of it cannot count, and what is said about it."""
+"""Checks a checkout against the locked release, and reports its changes."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,16 +17,16 @@ from gb10.recipe.layout import PLAIN, Layout
 from gb10.request.checkout_files import Worktree
 
 MOST_DIFFERENT: Final = 300
-"""Files of a release that a checkout of it may have otherwise: more, and it is of another release."""
+"""Files that may differ from the release; more differences mean that the checkout is of another release."""
 TELLING: Final = {"PKG-INFO": r"(?m)^Version: (\S+)$", "version.txt": r"\A\s*(\S+)\s*\Z"}
 TAG: Final = re.compile(r"v?(\d+\.\d[^-]*)(-\d+-g[0-9a-f]+)?")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Released:
-    """A source as the image's lock has it.
+    """A source in the image's lock.
 
-    ``bundled`` are folders of other sources in it, and whose they are; ``told`` is where a tree must say its version.
+    ``bundled`` maps folders to the other sources they contain; ``told`` is the file that must give the version.
     """
 
     source: str
@@ -36,7 +36,7 @@ class Released:
     layout: Layout = PLAIN
     told: Told | None = None
     required: bool = False
-    """Whether the recipe requires it by name, so that ``--ref`` takes another release."""
+    """Whether the recipe requires it by name, so ``--ref`` can change its release."""
 
     def __str__(self) -> str:
         return f"{self.source} {self.place.version}"
@@ -45,7 +45,7 @@ class Released:
 def check_said(released: Released, checkout: Worktree) -> None:
     """Raise UsageError for a checkout that names another release: in a file of it, or by git's nearest tag.
 
-    PatchError where a source has one file that must tell it, and that file does not.
+    Raise PatchError when the file that must give the version does not.
     """
     tree = Folder(checkout.root)
     if released.told:
@@ -53,15 +53,15 @@ def check_said(released: Released, checkout: Worktree) -> None:
         return
     for said in (*_files_say(checkout, tree), *_tag_says(checkout)):
         if Version(said.public) != Version(released.place.version.public):
-            raise _stranger(released, checkout, f"it says that it is {said}")
+            raise _stranger(released, checkout, f"its version is {said}")
 
 
 def check_difference(
     recipe: Recipe, released: Released, checkout: Worktree, found: Difference, given: Collection[str]
 ) -> None:
-    """Raise UsageError for a checkout of another release, and for changes that this build would not take in.
+    """Raise UsageError for a checkout of another release, or for changes that this build cannot use.
 
-    PatchError for what no diff can hold; ``given`` are the sources that the user named.
+    Raise PatchError for changes that a diff cannot hold; ``given`` are the sources that the user named.
     """
     _check_near(released, checkout, found)
     _check_changes(released, checkout, found)
@@ -82,7 +82,7 @@ def _tag_says(checkout: Worktree) -> Iterable[Version]:
 
 
 def _version(text: str) -> Iterable[Version]:
-    """The version that a text is, if it is one: a fork's own tags are none."""
+    """The version in a text, or None: a fork's own tags are not versions."""
     try:
         yield Version(text)
     except InvalidVersion:
@@ -90,7 +90,7 @@ def _version(text: str) -> Iterable[Version]:
 
 
 def _check_near(released: Released, checkout: Worktree, found: Difference) -> None:
-    """Raise UsageError when so much differs that the checkout is of another release."""
+    """Raise UsageError when too many files differ: the checkout is of another release."""
     if len(found.differ) > MOST_DIFFERENT:
         many = f"{len(found.differ):,} of {found.known:,} files differ or are missing: {_some(found.differ)}"
         raise _stranger(released, checkout, many)
@@ -98,55 +98,55 @@ def _check_near(released: Released, checkout: Worktree, found: Difference) -> No
 
 def _stranger(released: Released, checkout: Worktree, why: str) -> UsageError:
     git = f"git -C {checkout.root} switch --detach v{released.place.version}" if checkout.git else "unpack that release"
-    ref = f"\nor build on its release: --ref {released.source}=VERSION" if released.required else ""
+    ref = f"\nor build that release: --ref {released.source}=VERSION" if released.required else ""
     at = f"\nit is at {_at(checkout)}" if checkout.git else ""
     return UsageError(
-        f"{checkout.root} is no checkout of {released}, the release that is locked",
+        f"{checkout.root} is not a checkout of {released}, the locked release",
         where=f"{why}{at}",
-        hint=f"{git}, and carry your changes over to it{ref}",
+        hint=f"{git}, then apply your changes to it{ref}",
     )
 
 
 def _check_changes(released: Released, checkout: Worktree, found: Difference) -> None:
-    """Raise PatchError for what cannot be a change here: a file that is gone, one that is no text."""
+    """Raise PatchError for a missing file or a file that is not text."""
     if found.gone:
         raise PatchError(
             f"{checkout.root} lacks files of {released}",
             where=_listed(found.gone),
-            hint="a layer above upstream's takes no file away: keep it, or leave it empty",
+            hint="a layer on top of upstream's cannot remove a file: keep the file, or empty it",
         )
     changed = {**found.installed, **found.compiled}
     binary = [path for path, both in changed.items() if any(b"\0" in (side or b"") for side in both)]
     if binary:
         raise PatchError(
-            f"{checkout.root} changes files of {released} that are no text",
+            f"{checkout.root} changes files of {released} that are not text",
             where=_listed(binary),
-            hint="take them back, or lay yours in by --overlay DIR",
+            hint="revert them, or add your files with --overlay DIR",
         )
 
 
 def _check_bundled(released: Released, checkout: Worktree, found: Difference, given: Collection[str]) -> None:
-    """Raise UsageError for changes to a source that this one bundles, and that is not given by its own name."""
+    """Raise UsageError for changes to a bundled source that the user did not name."""
     for folder, source in released.bundled.items():
         theirs = [path for path in found.elsewhere if path.startswith(f"{folder}/")]
         if theirs and source not in given:
             raise UsageError(
                 f"{checkout.root} changes {source}, which {released} bundles",
                 where=_listed(theirs),
-                hint=f"name it, too: --source {source}={checkout.root / folder}",
+                hint=f"add --source {source}={checkout.root / folder}",
             )
 
 
 def _check_compiled(recipe: Recipe, released: Released, checkout: Worktree, found: Difference) -> None:
-    """Raise UsageError for changes to what is compiled, when nothing of the source is compiled in this build."""
+    """Raise UsageError for changes to compiled files when this build does not compile the source."""
     project = released.place.project
     here = {recipe.project(wheel.source) for wheel in recipe.built.values() if wheel.method != "extension"}
     if not found.compiled or released.place.folder or project in here:
         return
     could = project in {recipe.project(wheel.source) for wheel in recipe.wheels.values()}
-    hint = "name the CMake targets to compile: --targets A,B" if could else "take these changes back in the checkout"
+    hint = "name the CMake targets to compile: --targets A,B" if could else "revert these changes in the checkout"
     raise UsageError(
-        f"{checkout.root} changes what {released.source} compiles, and nothing of it is compiled here",
+        f"{checkout.root} changes what {released.source} compiles, but this build compiles nothing of it",
         where=_listed([*found.compiled]),
         hint=hint,
     )
@@ -157,12 +157,12 @@ def told(released: Released, checkout: Worktree, found: Difference) -> Iterable[
     if changed:
         yield f"{released}: {checkout.root} ({_at(checkout)}) changes {len(changed):,} of its files: {_some(changed)}"
     else:
-        yield f"{released}: {checkout.root} ({_at(checkout)}) is that release where it counts: nothing to plan"
+        yield f"{released}: {checkout.root} ({_at(checkout)}) has no changes that affect the build"
     lines = {
-        "left out, nothing here reads them": found.unread,
-        "left out, new and no text (--overlay DIR can lay them in)": found.binary,
-        "not compared, the wheel that is locked has none of them": found.outside,
-        "not compared, submodules (the release's are taken)": checkout.modules,
+        "ignored, the build does not use them": found.unread,
+        "ignored, new and not text (add them with --overlay DIR)": found.binary,
+        "not compared, not in the locked wheel": found.outside,
+        "not compared, submodules (the build uses the release's)": checkout.modules,
     }
     yield from (f"{released}: {text}: {len(paths):,} ({_some(paths)})" for text, paths in lines.items() if paths)
 
@@ -172,7 +172,7 @@ def _at(checkout: Worktree) -> str:
         return "a plain folder"
     commit = f"commit {checkout.commit[:12]}" if checkout.commit else "no commit yet"
     named = f", {checkout.described}" if checkout.described and checkout.described not in checkout.commit else ""
-    return f"{commit}{named}{', with changes that are not committed' if checkout.dirty else ''}"
+    return f"{commit}{named}{', with uncommitted changes' if checkout.dirty else ''}"
 
 
 def _listed(paths: Sequence[str], most: int = 10) -> str:

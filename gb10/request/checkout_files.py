@@ -1,4 +1,4 @@
-"""A local checkout: the files of it that count, its commit, and whether anything in it is not committed."""
+"""A local checkout: its files, its commit, and whether it has uncommitted changes."""
 
 import os
 import stat
@@ -17,9 +17,9 @@ LEFT_BY_PYTHON: Final = ("__pycache__/", ".egg-info/")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Worktree:
-    """A directory of the user's, and of it what git tracks or would; all of it where there is no git.
+    """A user's directory with the files that git tracks or would add; all files without git.
 
-    ``commit`` is empty for a plain directory and before the first commit; ``described`` is what ``git describe`` says.
+    ``commit`` is empty for a plain directory and before the first commit; ``described`` is the output of ``git describe``.
     ``modules`` are the folders of submodules, whose files are not among ``files``.
     """
 
@@ -33,17 +33,17 @@ class Worktree:
 
 
 class Files(Folder):
-    """The same files to be read, quickly: a link, of a file or of a folder above it, is followed as Folder does it."""
+    """The same files with fast reads; links to files and folders are followed as in Folder."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.real: dict[str, bool] = {}
 
     def read(self, path: str) -> bytes | None:
-        """A file's bytes; None when there is no plain file. Raises PatchError for a way out of the tree."""
+        """A file's bytes; None when it is not a plain file. Raises PatchError for a path outside the tree."""
         if not self._is_real(path.rpartition("/")[0]):
             return super().read(path)
-        try:  # no Path: for each of 10,000 files it takes longer than its reading
+        try:  # not Path: for 10,000 files it is slower than the reads
             handle = os.open(f"{self.root}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -64,13 +64,13 @@ class Files(Folder):
 
 
 def require_folder(path: Path) -> None:
-    """Raise UsageError for a path that is no directory."""
+    """Raise UsageError for a path that is not a directory."""
     if not path.is_dir():
-        raise UsageError(f"{path} is no directory", hint="give the folder of a checkout: --source vllm=../vllm")
+        raise UsageError(f"{path} is not a directory", hint="give the folder of a checkout: --source vllm=../vllm")
 
 
 def open_worktree(path: Path, env: Mapping[str, str]) -> Worktree:
-    """The checkout at a path. Raises UsageError for no directory, unsafe git settings, git's errors."""
+    """The checkout at a path. Raises UsageError for a missing directory, unsafe git settings or git errors."""
     require_folder(path)
     root = path.resolve()
     if not (root / ".git").exists():
@@ -96,7 +96,7 @@ def open_worktree(path: Path, env: Mapping[str, str]) -> Worktree:
 
 
 def ignored(tree: Worktree, env: Mapping[str, str], paths: Iterable[str]) -> frozenset[str]:
-    """Those of the paths, there or not, that the checkout's git would not track. Raises UsageError."""
+    """The paths, existing or not, that git ignores in this checkout. Raises UsageError."""
     wanted = "\0".join(paths)
     if not tree.git or not wanted:
         return frozenset()

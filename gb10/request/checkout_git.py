@@ -1,4 +1,4 @@
-"""Git on a checkout that a stranger may have packed: it only reads, and starts no program that the checkout names."""
+"""Git on an untrusted checkout: it only reads, and runs no program that the checkout names."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ FORCED: Final = (
     "diff.external=",
     "submodule.recurse=false",
 )
-"""Settings that name a program, overridden on git's command line: it wins over every file."""
+"""Settings that name a program, overridden on git's command line, which has priority over every file."""
 CLOSED: Final = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_NO_LAZY_FETCH": "1",
@@ -28,7 +28,7 @@ CLOSED: Final = {
     "GIT_PAGER": "cat",
     "LC_ALL": "C",
 }
-"""Git writes no index, fetches no missing object (a remote may be a program) and asks no question."""
+"""Git writes no index, fetches no missing object (a remote may be a program) and never prompts."""
 PROGRAMS: Final = re.compile(
     r"(filter|include|includeif|protocol|lfs\.extension)\..*"
     r"|core\.(fsmonitor|sshcommand|gitproxy|worktree)"
@@ -49,14 +49,14 @@ def read_git(root: Path, env: Mapping[str, str], *arguments: str) -> str:
 
 
 def ask_git(root: Path, env: Mapping[str, str], *arguments: str, stdin: str | None = None) -> str:
-    """The same; raises CommandFailedError. The user's own settings count, as in their shell."""
+    """The same, but raises CommandFailedError. The user's git settings apply, as in their shell."""
     forced = [word for setting in FORCED for word in ("-c", setting)]
     closed = {**outside(env), **CLOSED, "GIT_CEILING_DIRECTORIES": str(root.parent)}
     return capture(["git", "-C", str(root), *forced, *arguments], env=closed, stdin=stdin)
 
 
 def check_settings(root: Path, env: Mapping[str, str]) -> None:
-    """Raise UsageError for a checkout with settings of its own by which git would run a program."""
+    """Raise UsageError for a checkout with git settings that can run a program."""
     found = [
         key
         for key, value in _own_settings(root, env)
@@ -71,7 +71,7 @@ def check_settings(root: Path, env: Mapping[str, str]) -> None:
 
 
 def _own_settings(root: Path, env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Name and value of what the repository itself sets; git lists settings without using them."""
+    """Names and values of the repository's own settings; git lists them without using them."""
     words = read_git(root, env, "config", "--list", "--no-includes", "--show-scope", "-z").split("\0")
     for scope, setting in zip(words[::2], words[1::2], strict=False):
         if scope in ("local", "worktree"):
@@ -80,7 +80,7 @@ def _own_settings(root: Path, env: Mapping[str, str]) -> Iterator[tuple[str, str
 
 
 def _harmless(root: Path, env: Mapping[str, str], key: str, value: str) -> bool:
-    """Whether a setting names no program after all: git's own daemon, or a submodule's own folder."""
+    """Whether a setting is safe: git's own daemon, or a submodule's own folder."""
     if key == "core.worktree":
         folder = Path(read_git(root, env, "rev-parse", "--absolute-git-dir").rstrip("\n"))
         return (folder / value).resolve() == root
@@ -88,14 +88,14 @@ def _harmless(root: Path, env: Mapping[str, str], key: str, value: str) -> bool:
 
 
 def refused(root: Path, error: CommandFailedError) -> UsageError:
-    """The error for a user: git is missing, or it cannot read the checkout."""
+    """The error when git is missing or cannot read the checkout."""
     if error.returncode == 127:
         return UsageError(
             f"git is not installed, and {root} is a git checkout",
-            hint="apt-get install git, or give a plain copy of it without .git",
+            hint="apt-get install git, or give a plain copy without .git",
         )
     return UsageError(
         f"git cannot read the checkout {root}",
         where=error.tail.strip(),
-        hint="mend what git reports, or give a plain copy of it without .git",
+        hint="fix what git reports, or give a plain copy without .git",
     )

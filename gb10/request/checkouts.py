@@ -1,4 +1,4 @@
-"""``--source NAME=PATH``: what a local checkout changes of the locked release, as diffs that enter the plan."""
+"""``--source NAME=PATH``: a local checkout's changes to the locked release, as diffs in the plan."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,12 +27,12 @@ from gb10.workshop import Workshop
 
 ROOM: Final = "checkouts"
 INSTALLED, COMPILED = "checkout.patch", "checkout-compiled.patch"
-"""Two diffs: what is only installed is no reason to compile anything anew."""
+"""Two diffs: a change to installed files alone does not cause a recompile."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnSource:
-    """A source with changes of the user's: the diffs, as they lie in the store, and where they come from."""
+    """A source with the user's changes: the diffs in the store, and their origin."""
 
     source: str
     diffs: tuple[Path, ...]
@@ -40,16 +40,16 @@ class OwnSource:
 
     @property
     def by_hand(self) -> tuple[str, ...]:
-        """As ``--patch`` takes them."""
+        """In the format of ``--patch``."""
         return tuple(f"{self.source}={path}" for path in self.diffs)
 
 
 def own_sources(
     shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, named: Sequence[str]
 ) -> tuple[OwnSource, ...]:
-    """What each ``NAME=PATH`` changes of its locked release; told. Keeps the diffs in the store, changes nothing else.
+    """Find and report the changes of each ``NAME=PATH`` to its locked release. Writes only the diffs, to the store.
 
-    Raises UsageError for a checkout of something else, PatchError for a change that no diff can hold, FetchError.
+    Raises UsageError for a wrong checkout, PatchError for a change that a diff cannot hold, FetchError.
     """
     given = _given(named)
     released = {source: _released(shop, recipe, lock, target, source) for source in given}
@@ -57,7 +57,7 @@ def own_sources(
 
 
 def marked(uses: Iterable[PatchUse], own: Iterable[OwnSource]) -> tuple[PatchUse, ...]:
-    """The patches, those that come from a checkout with its name."""
+    """The patches; those from a checkout carry its name."""
     taken = {str(path): one.taken for one in own for path in one.diffs}
     return tuple(replace(use, taken=taken.get(use.path or "")) for use in uses)
 
@@ -67,12 +67,12 @@ def _given(named: Sequence[str]) -> dict[str, Path]:
     for text in named:
         source, _, path = text.partition("=")
         if not source or not path:
-            raise UsageError(f"--source {text}: it takes a source and a folder", hint="--source vllm=../vllm")
+            raise UsageError(f"--source {text}: expected NAME=PATH", hint="--source vllm=../vllm")
         if source in given:
             raise UsageError(f"--source {source} is given twice", where=f"{given[source]}\n{path}")
         given[source] = Path(path)
     for folder in given.values():
-        require_folder(folder)  # before the releases that they are compared with are fetched
+        require_folder(folder)  # before the releases for the comparison are fetched
     return given
 
 
@@ -99,13 +99,13 @@ def _own(host: Host, recipe: Recipe, released: Released, given: Mapping[str, Pat
 
 
 def _released(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, source: str) -> Released:
-    """The release that the lock has: its source archive, else the image's wheel. Raises UsageError, FetchError."""
+    """The locked release: its source archive, else the image's wheel. Raises UsageError, FetchError."""
     releases = load_releases(shop.catalog.patches)
     place = find_place(releases, source, lock, locked_releases(lock, target))
     if place is None:
         raise UsageError(
-            f"--source {source}: the {recipe.engine} image has nothing of {source}",
-            hint="choose the engine whose source it is: --engine",
+            f"--source {source}: the {recipe.engine} image does not contain {source}",
+            hint="choose an engine that uses this source: --engine",
         )
     named = next((name for name in recipe.sources if recipe.project(name) == place.project), None)
     wheels = artifacts(recipe, (wheel for wheel in lock.wheels.image[target] if wheel.name == place.project))
@@ -129,7 +129,7 @@ def _released(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, 
 
 
 def _kept(store: Store, name: str, changed: Mapping[str, Both]) -> Path:
-    """The diff in the store, by its content; raises PatchError for one that no person reads."""
+    """The diff in the store, by its content; raises PatchError for a diff that is too large."""
     text = diff_text(changed)
     check_size(len(text), name)
     entry = store.entry(ROOM, hashlib.sha256(text).hexdigest())

@@ -16,7 +16,7 @@ from gb10.recipe.model_kernels import model_set, set_name
 CONFIG: Final = "config.json"
 LARGEST: Final = 4 << 20  # bytes of a config
 QUANTIZED: Final = "hf_quant_config.json"
-"""ModelOpt's own, where the config does not say it."""
+"""ModelOpt's file for quantization that config.json lacks."""
 
 
 def with_set(recipe: Recipe, kernels: str) -> Recipe:
@@ -45,14 +45,14 @@ def _wheel(recipe: Recipe) -> str:
     name = next((name for name, wheel in recipe.wheels.items() if wheel.method == "aot"), None)
     if name is None:
         raise UsageError(
-            f"the {recipe.engine} recipe compiles no kernels of FlashInfer",
+            f"the {recipe.engine} recipe compiles no FlashInfer kernels",
             hint="add a wheel of method aot to its wheels",
         )
     return name
 
 
 def read_config(host: Host, model: str) -> Mapping[str, Any]:
-    """A model's config.json, with its quantization if that is in a file of its own. Raises UsageError, FetchError."""
+    """A model's config.json, with its quantization, which may be in a separate file. Raises UsageError, FetchError."""
     texts = _of_folder(Path(model)) if Path(model).exists() else _of_hub(host, model)
     try:
         config, quantized = (json.loads(text) if text is not None else {} for text in texts)
@@ -67,16 +67,16 @@ def _of_folder(path: Path) -> tuple[str, str | None]:
     """The two files of a folder as text, or one file alone. Raises UsageError for a folder without config.json."""
     file, quantized = (path / CONFIG, path / QUANTIZED) if path.is_dir() else (path, path.parent / QUANTIZED)
     if not file.is_file():
-        raise UsageError(f"{path} has no {CONFIG}", hint="name the folder of a model, or its name on the hub")
+        raise UsageError(f"{path} has no {CONFIG}", hint="give a model folder, or a model name on the hub")
     return _text(file), _text(quantized) if quantized.is_file() else None
 
 
 def _text(path: Path) -> str:
-    """A config; raises UsageError for one that is larger than any model's, or not text."""
+    """A config; raises UsageError if it is too large or not text."""
     with path.open("rb") as handle:
         raw = handle.read(LARGEST + 1)
     if len(raw) > LARGEST:
-        raise UsageError(f"{path} is not the config of a model", where=f"it has more than {LARGEST >> 20} MiB")
+        raise UsageError(f"{path} is not the config of a model", where=f"it is larger than {LARGEST >> 20} MiB")
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
@@ -85,18 +85,18 @@ def _text(path: Path) -> str:
 
 def _of_hub(host: Host, model: str) -> tuple[str, str | None]:
     """The two files from the hub as text, at ``NAME@COMMIT`` or at the newest commit, which is printed."""
-    from gb10.sources.hub import open_hub  # noqa: PLC0415 - a third of a second, for this alone
+    from gb10.sources.hub import open_hub  # noqa: PLC0415 - the import takes a third of a second
 
     name, _, commit = model.partition("@")
     if "/" not in name or name.startswith((".", "/")):
-        raise UsageError(f"there is no {model}", hint="name a folder, a config.json, or OWNER/NAME of the hub")
+        raise UsageError(f"{model} does not exist", hint="give a folder, a config.json, or OWNER/NAME on the hub")
     hub = open_hub(name, host.env)
     head = commit or hub.head()
     with host.store.folder("hub") as work:
         config, quantized = (hub.fetch(file, head, work) for file in (CONFIG, QUANTIZED))
         if config is None:
             raise FetchError(
-                f"{name} has no {CONFIG}", where=f"at {head}", hint="name another model, or a local folder"
+                f"{name} has no {CONFIG}", where=f"at {head}", hint="choose another model, or give a local folder"
             )
         if not commit:
             host.talk.say(f"{CONFIG} of {name}@{head}: use this name to get the same kernels again")

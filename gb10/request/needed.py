@@ -1,4 +1,4 @@
-"""Which store entries this checkout's recipes, locks and patches need, and for what."""
+"""The store entries that this checkout's recipes, locks and patches need, and why."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from gb10.request.planning import Request, make_plan
 from gb10.workshop import Workshop
 
 Reasons = dict[tuple[str, str], str]
-"""By room and key, who needs the entry."""
+"""Users of each entry, by room and key."""
 
 
 def reasons(shop: Workshop) -> Reasons:

@@ -1,4 +1,4 @@
-"""Planning: read recipe and lock, refuse a stale lock, resolve what the command line asks for, plan."""
+"""Planning: read recipe and lock, refuse a stale lock, resolve the command-line options, plan."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ from gb10.workshop import Workshop, build_architecture
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
-    """What the user asked for, as written."""
+    """The user's options, as written."""
 
     engine: str
     arch: str
@@ -34,18 +34,18 @@ class Request:
     overlay: Path | None = None
     patches: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
-    """``NAME=PATH``: local checkouts whose changes count."""
+    """``NAME=PATH``: local checkouts with changes to build."""
     refs: Mapping[str, str] = field(default_factory=dict)
-    """Other releases than the recipe's, by source."""
+    """Releases that replace the recipe's, by source."""
     mods: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
-    """CMake targets of the engine's own project; what the recipe says when empty."""
+    """CMake targets of the engine's own project; empty means the recipe's."""
     kernels: str | None = None
     """A kernel set instead of the recipe's."""
     model: str | None = None
-    """A model whose kernels are wanted instead of the recipe's: a folder, a config.json, or a name on the hub."""
+    """A model that chooses the kernels instead of the recipe: a folder, a config.json, or a name on the hub."""
     mod_network: bool = False
-    """Whether mods from outside the checkout get the network, if they declare it or bring no mod.yaml."""
+    """Whether mods from outside the checkout get the network, if they declare it or have no mod.yaml."""
 
 
 def make_plan(shop: Workshop, request: Request) -> Plan:
@@ -111,8 +111,8 @@ def with_targets(recipe: Recipe, targets: tuple[str, ...]) -> Recipe:
 
 
 def _mods(catalog: Catalog, request: Request, recipe: Recipe) -> tuple[Mod, ...]:
-    """The mods of a request, in order. Raises UsageError for a mod that is invalid, for another release or foreign
-    and without consent to its network.
+    """The mods of a request, in order. Raises UsageError for a mod that is invalid, for another
+    release, or foreign and without consent to its network.
     """
     root = catalog.root / "mods"
     found = [find_mod(root, name) for name in request.mods]
@@ -120,8 +120,8 @@ def _mods(catalog: Catalog, request: Request, recipe: Recipe) -> tuple[Mod, ...]
         if mod.name in [other.name for other in found[:index]]:
             raise UsageError(
                 f"two mods are called {mod.name}",
-                where=f"both would lie in /workspace/mods/{mod.name}",
-                hint="leave one out, or give it another folder name",
+                where=f"both would be installed in /workspace/mods/{mod.name}",
+                hint="remove one, or rename its folder",
             )
         if mod.record:
             require_fit(mod.record, mod.name, recipe.engine, recipe.version)
@@ -137,7 +137,7 @@ def _network(root: Path, mod: FoundMod, consent: bool) -> bool:
         return mod.network
     if mod.network and not consent:
         raise UsageError(
-            f"the mod {mod.name} asks for the network, and it is not one of this checkout's mods",
+            f"the mod {mod.name} needs the network, but it is not part of this checkout",
             where=f"{mod.path}: {RECORD} has network: true",
             hint="read its run.sh; if you trust it, add --mod-network: it then gets the network, this machine's CAs,\n"
             "its proxies, and pip's index with its login",
@@ -148,8 +148,8 @@ def _network(root: Path, mod: FoundMod, consent: bool) -> bool:
 def _overlay(path: Path | None) -> Overlay | None:
     if path is None:
         return None
-    if path == Path():  # what an unset variable becomes
-        raise UsageError("the overlay is the current directory", hint="name it by its path, if that is what you mean")
+    if path == Path():  # the result of an unset variable
+        raise UsageError("the overlay is the current directory", hint="if you mean it, give its path")
     if not path.is_dir():
         raise UsageError(
             f"the overlay {path} is not a directory", hint="give a directory that mirrors the image's root"

@@ -1,4 +1,4 @@
-"""``--ref NAME=VERSION``: the recipe with other releases, resolved once; the store keeps the lock."""
+"""``--ref NAME=VERSION``: the recipe with different releases, resolved once; the store keeps the lock."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -26,8 +26,8 @@ ROOM, FILE = "resolved", "lock.json"
 NEWEST = 5
 DEMANDED = re.compile(r" depends on ([a-z0-9-]+)==([^\s;,]+)")
 """In uv's words why releases do not fit together: what the release of a user's choice demands."""
-OWN = """name the releases that fit together (--ref NAME=VERSION for each); what else must move is a recipe of
-your own: copy it, change it, ./build.py lock --engine FILE.yaml"""
+OWN = """choose compatible releases (--ref NAME=VERSION for each)
+for other changes use your own recipe: copy it, change it, ./build.py lock --engine FILE.yaml"""
 
 
 def with_refs(recipe: Recipe, refs: Mapping[str, str]) -> Recipe:
@@ -55,7 +55,7 @@ def project_of(recipe: Recipe, name: str) -> str:
         return project
     if name in recipe.sources:
         raise UsageError(
-            f"--ref {name}: the {recipe.engine} recipe takes it from git, by commit",
+            f"--ref {name}: the {recipe.engine} recipe pins it to a git commit",
             hint="copy the recipe, change the commit, then lock the copy: ./build.py lock --engine FILE.yaml",
         )
     valid = sorted({recipe.engine, *(source for source in recipe.sources if recipe.sources[source].sdist), *required})
@@ -67,7 +67,7 @@ def _release(source: str, text: str) -> str:
         return str(Version(text))
     except InvalidVersion as error:
         raise UsageError(
-            f"--ref {source}={text} is no release of the package index",
+            f"--ref {source}={text} is not a release on the package index",
             hint="a branch or a commit is built from a checkout, its changes carried over to the locked "
             f"release:\n--source {source}=DIR",
         ) from error
@@ -105,7 +105,7 @@ def _keep(work: Path, lock: Lock) -> None:
 
 
 def require_release(links: Iterable[Link], source: str, text: str) -> None:
-    """Raise UsageError, with the newest releases, when the index has no file of this one, or only yanked files."""
+    """Raise UsageError, with the newest releases, when the index has no files of this release, or only yanked files."""
     found = [(version, link) for link in links if (version := version_of(link))]
     asked = [link for version, link in found if SpecifierSet(f"=={text}").contains(version, prereleases=True)]
     if any(not link.yanked for link in asked):
@@ -115,7 +115,7 @@ def require_release(links: Iterable[Link], source: str, text: str) -> None:
     raise UsageError(
         problem,
         where=f"newest: {', '.join(map(str, good[:NEWEST])) or 'none'}",
-        hint=f"name one that it has: --ref {source}=VERSION",
+        hint=f"choose one of its releases: --ref {source}=VERSION",
     )
 
 

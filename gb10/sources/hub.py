@@ -1,7 +1,7 @@
 """The Hub: a Hugging Face repository, read at one commit and changed by one commit, through its own client.
 
-Tokens and endpoints are the client's: HF_TOKEN or what ``hf auth login`` left, HF_ENDPOINT, HF_HUB_OFFLINE. Loading it
-costs a third of a second, so who may do without imports this room only when it is asked.
+The client reads HF_TOKEN (or the login of ``hf auth login``), HF_ENDPOINT and HF_HUB_OFFLINE. Its import takes a third
+of a second, so callers import this room only when they need it.
 """
 
 import re
@@ -29,24 +29,24 @@ from gb10.host.fetch import ca_bundle, redact
 BRANCH: Final = "main"
 NAME: Final = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 SECONDS: Final = 60.0
-"""Without a byte of an answer."""
+"""Seconds without a received byte."""
 MOVED: Final = (409, 412)
-"""Another commit is being made, or was made since."""
+"""The branch moved, or another commit is in progress."""
 REFUSED: Final = (401, 403)
-TOKEN: Final = "set HF_TOKEN, or run `hf auth login`, with a token that may do this"  # noqa: S105 - says how to give one
-# What the client raises of its own: of the network, of a bad answer, of an upload in a thread.
+TOKEN: Final = "set HF_TOKEN, or run `hf auth login`, with a token that has access"  # noqa: S105 - a hint, not a token
+# The client's errors: network, bad response, upload in a thread.
 FAILURES: Final = (httpx2.HTTPError, OSError, RuntimeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """A repository (``OWNER/NAME``) and the client that asks for it."""
+    """A repository (``OWNER/NAME``) and its client."""
 
     repo: str
     api: HfApi
 
     def head(self) -> str:
-        """The commit that the branch stands for; raises FetchError."""
+        """The branch's newest commit; raises FetchError."""
         with self._answers(FetchError, "cannot be read"):
             sha = self.api.model_info(self.repo, revision=BRANCH, timeout=SECONDS).sha
             if not sha:
@@ -54,11 +54,11 @@ class Hub:
             return sha
 
     def fetch(self, path: str, head: str, folder: Path) -> Path | None:
-        """A commit's file, below ``folder``, resumed when it breaks off; None when it has none. Raises FetchError."""
+        """A commit's file, below ``folder``, resumed if interrupted; None if missing. Raises FetchError."""
         with self._answers(FetchError, "cannot be read"):
             try:
                 return Path(self.api.hf_hub_download(self.repo, path, revision=head, local_dir=folder))
-            except LocalEntryNotFoundError:  # no answer, which is another thing than no file
+            except LocalEntryNotFoundError:  # no response; that differs from a missing file
                 raise
             except EntryNotFoundError:
                 return None
@@ -66,7 +66,7 @@ class Hub:
     def commit(self, files: Mapping[str, Path | bytes], head: str, message: str) -> str | None:
         """Add files by one commit on top of ``head``, and return it; None when the branch moved on.
 
-        What the Hub has already is not sent again. Raises PublishError.
+        Files that the Hub already has are not sent again. Raises PublishError.
         """
         adding = [CommitOperationAdd(path, file) for path, file in files.items()]
         with self._answers(PublishError, "was not changed"):
@@ -81,7 +81,7 @@ class Hub:
 
     @contextmanager
     def _answers(self, kind: type[Gb10Error], failed: str) -> Iterator[None]:
-        """Raise what the client says as an error of ours; a full disk stays what it is."""
+        """Convert the client's errors to ours; a full disk stays an OSError."""
         try:
             yield
         except FAILURES as error:
@@ -92,11 +92,11 @@ class Hub:
 
 
 def open_hub(repo: str, env: Mapping[str, str]) -> Hub:
-    """The repository, not asked yet; raises UsageError for a name that is none, FetchError when nobody may be asked."""
+    """The repository, without a request; raises UsageError for an invalid name, FetchError in offline mode."""
     if not NAME.fullmatch(repo):
-        raise UsageError(f"{repo!r} is no repository of the Hub", hint="write OWNER/NAME")
+        raise UsageError(f"{repo!r} is not a Hub repository name", hint="write OWNER/NAME")
     if is_offline_mode():
-        raise FetchError(f"{repo} is not asked: HF_HUB_OFFLINE is set", hint="unset it")
+        raise FetchError(f"{repo} cannot be read: HF_HUB_OFFLINE is set", hint="unset it")
     bundle = ca_bundle(env)
     if bundle:
         trusted = ssl.create_default_context(cafile=bundle)
@@ -114,13 +114,13 @@ def open_hub(repo: str, env: Mapping[str, str]) -> Hub:
 
 
 def _explained(error: Exception) -> tuple[str, str]:
-    """What went wrong and what to do, by the cause that the client wrapped."""
+    """The cause and a hint, from the error that the client wrapped."""
     cause = error.__cause__ if isinstance(error, (LocalEntryNotFoundError, RuntimeError)) else error
     if isinstance(cause, RepositoryNotFoundError):
-        return "the Hub shows no such repository", f"make it at the Hub; if it is private, {TOKEN}"
+        return "the Hub has no such repository, or it is private", f"create it on the Hub; if it is private, {TOKEN}"
     if isinstance(cause, HfHubHTTPError):
         code = cause.response.status_code
-        return f"the Hub answered {code} {cause.response.reason_phrase}", TOKEN if code in REFUSED else "try again"
+        return f"the Hub returned {code} {cause.response.reason_phrase}", TOKEN if code in REFUSED else "try again"
     if isinstance(cause, httpx2.TransportError):
         return f"the Hub cannot be reached: {str(cause) or type(cause).__name__}", "check network, proxy, HF_ENDPOINT"
     return (str(cause or error) or type(error).__name__).splitlines()[0], "run the command again"

@@ -15,7 +15,7 @@ from gb10.workshop import Workshop, cores
 
 
 def fetch_files(shop: Workshop, steps: Iterable[Step]) -> None:
-    """The wheels and source archives of these steps: hashed where they are there, downloaded where they are not.
+    """The wheels and source archives of these steps: cached files are hashed, missing files are downloaded.
 
     Raises FetchError.
     """
@@ -23,7 +23,7 @@ def fetch_files(shop: Workshop, steps: Iterable[Step]) -> None:
 
 
 def fetch_locked(shop: Workshop, files: Sequence[Artifact]) -> None:
-    """The same for files of the lock that no step names."""
+    """The same for locked files that are in no step."""
     absent = absent_files(shop, files)
     for file in absent:
         shop.stop.check()
@@ -43,10 +43,10 @@ def fetch_locked(shop: Workshop, files: Sequence[Artifact]) -> None:
 
 
 def absent_files(host: Host, files: Sequence[Artifact]) -> list[Artifact]:
-    """The files that the store does not hold whole: each is hashed before it is used."""
+    """The files that are missing or damaged in the store: each is hashed before use."""
 
     def damaged(path: Path) -> None:
-        host.talk.say(f"{path.name} is damaged in the store: fetching it again")
+        host.talk.say(f"{path.name} is damaged in the store: downloading it again")
 
     with ThreadPoolExecutor(cores()) as pool:
         good = pool.map(lambda file: intact(host.store, file, damaged), files)

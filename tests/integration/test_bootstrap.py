@@ -155,7 +155,7 @@ def test_a_package_that_is_not_the_locked_one_is_refused(tmp_path: Path, env: di
     forged = re.sub(r"sha256:[0-9a-f]{64}", f"sha256:{'0' * 64}", entry("idna"))
     done = start(copy_checkout(tmp_path / "forged", lock=forged) / "build.py", env)
     assert (done.returncode, done.stdout) == (5, "")
-    assert "error: a package is not the one that was locked" in done.stderr
+    assert "error: a package does not match its locked hash" in done.stderr
     assert "hint: " in done.stderr
 
 
@@ -209,7 +209,7 @@ def test_no_room_is_a_usage_error(checkout: Path, env: dict[str, str], tmp_path:
     finally:
         subprocess.run(["umount", store], check=True)
     assert done.returncode == 2
-    assert "set GB10_CACHE_DIR to a directory on a disk with room" in done.stderr
+    assert "set GB10_CACHE_DIR to a directory with free space" in done.stderr
 
 
 def test_the_environment_lies_where_config_toml_says(checkout: Path, env: dict[str, str], tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_a_withdrawn_release_is_refused_unless_the_recipe_says_why(tmp_path: Pat
     page = served["main"].folder / "serving/index.html"
     page.write_text(page.read_text(encoding="utf-8").replace("<a ", '<a data-yanked="it loses data" '), "utf-8")
     recipe = recipe_for(served["vendor"].url)
-    with pytest.raises(UsageError, match=r"serving 1 was yanked: those who published it took it back") as caught:
+    with pytest.raises(UsageError, match=r"serving 1 was yanked by its publishers") as caught:
         locked(tmp_path, served, recipe, FORCE_COLOR="1", CLICOLOR_FORCE="1")
     assert caught.value.where == "their reason: it loses data"
     assert caught.value.hint

@@ -206,7 +206,10 @@ def test_a_build_goes_on_without_the_cache(
     if case == "rebuild":
         assert (said, hub.log) == ("", [])
     else:
-        reason = {"unreachable": "the Hub cannot be reached", "gone": "the Hub shows no such repository"}[case]
+        reason = {
+            "unreachable": "the Hub cannot be reached",
+            "gone": "the Hub has no such repository, or it is private",
+        }[case]
         assert said.startswith(f"no wheel is taken from {REPO}: {REPO} cannot be read: {reason}")
     assert not any(wheel(second, key) for key in names(plan))
 
@@ -363,7 +366,7 @@ def test_a_token_and_ssh_keygen_are_asked_for_in_so_many_words(
     first: Workshop, second: Workshop, hub: FakeHub, tmp_path: Path
 ) -> None:
     pushed(first)
-    with pytest.raises(FetchError, match="the Hub shows no such repository") as caught:
+    with pytest.raises(FetchError, match="the Hub has no such repository, or it is private") as caught:
         pulled(replace(second, env={**second.env, "HF_TOKEN": ""}))
     assert "set HF_TOKEN" in (caught.value.hint or "")
     with pytest.raises(UsageError, match="there is no ssh-keygen here") as bare:

@@ -93,7 +93,7 @@ def test_a_checkout_of_the_release_plans_nothing_and_says_so(
 ) -> None:
     loud = replace(machine, talk=type(machine.talk)(machine.env, verbosity=0))
     assert planned(loud, f"vllm={checkout}") == planned(machine)
-    assert ", v0.33.0) is that release where it counts: nothing to plan" in capfd.readouterr().err
+    assert ", v0.33.0) has no changes that affect the build" in capfd.readouterr().err
 
 
 def test_what_was_edited_is_what_is_grafted_and_compiled(machine: Workshop, checkout: Path, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_soft_cap_is_another_module() -> None:
 
 @pytest.mark.parametrize("config", [{}, {"torch_dtype": "bfloat16"}, PLAIN | {"torch_dtype": "float32"}])
 def test_a_config_that_is_no_decoders(config: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=r"no kernels can be read from the config of a/b"):
+    with pytest.raises(UsageError, match=r"cannot choose kernels from the config of a/b"):
         model_set(config, "a/b", [])
 
 

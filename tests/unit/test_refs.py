@@ -37,9 +37,9 @@ def test_requirement_source_and_version_move_together() -> None:
 @pytest.mark.parametrize(
     ("refs", "said"),
     [
-        ({"vllm": "main"}, "--ref vllm=main is no release of the package index"),
-        ({"flashinfer": "1f2e3d4c"}, "--ref flashinfer=1f2e3d4c is no release of the package index"),
-        ({"qutlass": "1"}, "--ref qutlass: the vllm recipe takes it from git, by commit"),
+        ({"vllm": "main"}, "--ref vllm=main is not a release on the package index"),
+        ({"flashinfer": "1f2e3d4c"}, "--ref flashinfer=1f2e3d4c is not a release on the package index"),
+        ({"qutlass": "1"}, "--ref qutlass: the vllm recipe pins it to a git commit"),
         ({"sglang": "0.5.22"}, "--ref sglang: the vllm recipe requires no sglang"),
     ],
 )
@@ -78,7 +78,7 @@ def test_a_release_that_the_index_has_not_is_told_with_the_newest() -> None:
             require_release(links, "vllm", text)
         assert caught.value.message == words
         assert caught.value.where == "newest: 0.33.0, 0.32.0, 0.30.0, 0.9.2"
-        assert caught.value.hint == "name one that it has: --ref vllm=VERSION"
+        assert caught.value.hint == "choose one of its releases: --ref vllm=VERSION"
 
 
 def test_a_release_with_a_label_of_its_index_is_the_release() -> None:

@@ -58,7 +58,7 @@ def test_a_cache_needs_somebody_who_is_trusted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["wheels", "a/b/c", "https://huggingface.co/a/b", "../b", "a/", ""])
 def test_a_repository_has_an_owner_and_a_name(name: str) -> None:
-    with pytest.raises(UsageError, match="is no repository of the Hub"):
+    with pytest.raises(UsageError, match="is not a Hub repository name"):
         open_hub(name, {})
 
 

@@ -168,9 +168,11 @@ def test_too_much_that_differs_is_another_release() -> None:
 
 def test_what_no_diff_holds_and_what_nothing_compiles() -> None:
     assert "lacks files of vllm 0.33.0\n  vllm/a.py" in refused(found(vllm__a=None), PatchError)
-    assert "that are no text\n  vllm/a.py" in refused(found(vllm__a=b"\0"), PatchError)
+    assert "that are not text\n  vllm/a.py" in refused(found(vllm__a=b"\0"), PatchError)
     text = refused(found(csrc__b=b"1\n"), UsageError)
-    assert "changes what vllm compiles, and nothing of it is compiled here\n  csrc/b.py\nhint: name the CMake" in text
+    assert (
+        "changes what vllm compiles, but this build compiles nothing of it\n  csrc/b.py\nhint: name the CMake" in text
+    )
 
 
 def test_a_bundled_source_must_be_named() -> None:
@@ -179,16 +181,16 @@ def test_a_bundled_source_must_be_named() -> None:
     recipe = load_recipe(RECIPE)
     with pytest.raises(UsageError, match="changes cutlass, which") as caught:
         check_difference(recipe, bundling, checkout(Path("/x")), difference, ("vllm",))
-    assert caught.value.hint == "name it, too: --source cutlass=/x/3rdparty/cutlass"
+    assert caught.value.hint == "add --source cutlass=/x/3rdparty/cutlass"
     check_difference(recipe, bundling, checkout(Path("/x")), difference, ("vllm", "cutlass"))
 
 
 def test_what_is_left_out_is_said() -> None:
     lines = [*told(released(), checkout(Path("/x")), found(tests__test_a=b"2\n", vllm__data=b"\0"))]
     assert lines == [
-        "vllm 0.33.0: /x (a plain folder) is that release where it counts: nothing to plan",
-        "vllm 0.33.0: left out, nothing here reads them: 1 (tests/test_a.py)",
-        "vllm 0.33.0: left out, new and no text (--overlay DIR can lay them in): 1 (vllm/data.py)",
+        "vllm 0.33.0: /x (a plain folder) has no changes that affect the build",
+        "vllm 0.33.0: ignored, the build does not use them: 1 (tests/test_a.py)",
+        "vllm 0.33.0: ignored, new and not text (add them with --overlay DIR): 1 (vllm/data.py)",
     ]
 
 
@@ -215,7 +217,7 @@ def test_a_plain_folder_is_all_of_it_but_what_python_leaves(tmp_path: Path) -> N
     (tmp_path / ".git").mkdir()
     with pytest.raises(UsageError, match="git is not installed") as caught:
         open_worktree(tmp_path, {"PATH": str(tmp_path)})
-    assert caught.value.hint == "apt-get install git, or give a plain copy of it without .git"
+    assert caught.value.hint == "apt-get install git, or give a plain copy without .git"
 
 
 USE = PatchUse(source="vllm", project="vllm", name="checkout.patch", sha256="a" * 64, path="/store/checkout.patch")
