@@ -53,7 +53,7 @@ def load_lock(path: Path) -> Lock:
         place = ".".join(str(part) for part in first["loc"])
         where = f"{path}: {place}: {first['msg']}" if place else f"{path}: {first['msg']}"
         raise LockStaleError(
-            "this version of gb10 cannot read this lock format", where=where, hint=relock(path)
+            "this is not a lock that this version of gb10 can read", where=where, hint=relock(path)
         ) from error
 
 

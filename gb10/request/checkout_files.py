@@ -19,7 +19,7 @@ LEFT_BY_PYTHON: Final = ("__pycache__/", ".egg-info/")
 class Worktree:
     """A user's directory with the files that git tracks or would add; all files without git.
 
-    ``commit`` is empty for a plain directory and before the first commit; ``described`` is the output of ``git describe``.
+    ``commit`` is empty for a plain directory or without a commit; ``described`` is what ``git describe`` prints.
     ``modules`` are the folders of submodules, whose files are not among ``files``.
     """
 

@@ -53,7 +53,7 @@ def test_an_environment_is_named_by_its_lock(tmp_path: Path) -> None:
 
 
 def test_a_store_with_a_colon_in_its_path_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="holds a ':'"):
+    with pytest.raises(UsageError, match="contains ':'"):
         environment(LOCKS[0], tmp_path / "a:b")
 
 
@@ -88,11 +88,15 @@ def test_an_environment_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("tail", "code", "message"),
     [
-        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE", 5, "not the one that was locked"),
+        (
+            "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE",
+            5,
+            "does not match its locked hash",
+        ),
         ("Retrying (…) SSLError(…)\nERROR: No matching distribution found", 5, "certificate is not trusted"),
         ("Retrying (…) Connection refused\nERROR: No matching distribution found", 5, "cannot reach"),
-        ("ERROR: No matching distribution found for pydantic-core", 5, "no wheel that was locked"),
-        ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", 2, "no room"),
+        ("ERROR: No matching distribution found for pydantic-core", 5, "no locked wheel for this machine"),
+        ("ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device", 2, "no disk space"),
         ("something else", 5, "cannot install"),
     ],
 )

@@ -144,7 +144,7 @@ def given(root: Path, *mods: str, consent: bool = False) -> list[bool]:
 
 def test_a_foreign_mod_gets_the_network_only_with_consent(tmp_path: Path) -> None:
     foreign = str(networked(tmp_path / "away/foreign"))
-    with pytest.raises(UsageError, match="the mod foreign asks for the network") as caught:
+    with pytest.raises(UsageError, match="the mod foreign needs the network") as caught:
         given(tmp_path / "c", "own", foreign)
     assert "--mod-network" in str(caught.value)
     assert given(tmp_path / "c", "own", foreign, consent=True) == [True, True]

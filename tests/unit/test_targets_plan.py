@@ -145,5 +145,5 @@ def test_a_patch_of_a_nested_project_goes_into_its_tree(lock: Lock) -> None:
 
 
 def test_all_stands_alone(lock: Lock) -> None:
-    with pytest.raises(UsageError, match="all stands alone"):
+    with pytest.raises(UsageError, match="all excludes other targets"):
         with_targets(load_recipe(RECIPE), ("all", "_C_one"))

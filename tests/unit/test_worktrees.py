@@ -127,9 +127,9 @@ def checkout(root: Path, **more: object) -> Worktree:
 @pytest.mark.parametrize(
     ("files", "described", "said"),
     [
-        ({"PKG-INFO": "Metadata-Version: 2.4\nVersion: 0.32.0\n"}, "", "it says that it is 0.32.0"),
-        ({"version.txt": "0.33.1\n"}, "", "it says that it is 0.33.1"),
-        ({}, "v0.32.0-17-gabc1234", "it says that it is 0.32.0\nit is at commit cccccccccccc, v0.32.0-17-gabc1234"),
+        ({"PKG-INFO": "Metadata-Version: 2.4\nVersion: 0.32.0\n"}, "", "its version is 0.32.0"),
+        ({"version.txt": "0.33.1\n"}, "", "its version is 0.33.1"),
+        ({}, "v0.32.0-17-gabc1234", "its version is 0.32.0\nit is at commit cccccccccccc, v0.32.0-17-gabc1234"),
         ({"PKG-INFO": "Version: 0.33.0\n"}, "v0.33.0-17-gabc1234", None),
         ({}, "1234567", None),
         ({}, "our-own-3-gabc1234", None),
@@ -145,7 +145,7 @@ def test_a_checkout_that_names_another_release(
     if said is None:
         check_said(released(), tree)
         return
-    with pytest.raises(UsageError, match=r"is no checkout of vllm 0\.33\.0, the release that is locked") as caught:
+    with pytest.raises(UsageError, match=r"is not a checkout of vllm 0\.33\.0, the locked release") as caught:
         check_said(released(), tree)
     assert caught.value.where == said
 
@@ -197,8 +197,8 @@ def test_what_is_left_out_is_said() -> None:
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        (["vllm"], "it takes a source and a folder"),
-        (["vllm="], "it takes a source and a folder"),
+        (["vllm"], "expected NAME=PATH"),
+        (["vllm="], "expected NAME=PATH"),
         (["vllm=/a", "vllm=/b"], "--source vllm is given twice"),
     ],
 )
@@ -212,7 +212,7 @@ def test_a_plain_folder_is_all_of_it_but_what_python_leaves(tmp_path: Path) -> N
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     assert open_worktree(tmp_path, {}) == Worktree(root=tmp_path.resolve(), files=("vllm/a.py",))
-    with pytest.raises(UsageError, match="is no directory"):
+    with pytest.raises(UsageError, match="is not a directory"):
         open_worktree(tmp_path / "vllm/a.py", {})
     (tmp_path / ".git").mkdir()
     with pytest.raises(UsageError, match="git is not installed") as caught:
