@@ -141,13 +141,13 @@ def test_two_at_once_make_one_environment(checkout: Path, env: dict[str, str]) -
     with launch(checkout / "build.py", env) as one, launch(checkout / "build.py", env) as other:
         outcomes = [one.communicate(), other.communicate()]
     assert [out for out, _ in outcomes] == ["idna\n"] * 2
-    assert sum("making the environment" in err for _, err in outcomes) == 1
+    assert sum("creating the environment" in err for _, err in outcomes) == 1
 
 
 def test_another_lock_is_another_environment(checkout: Path, env: dict[str, str]) -> None:
     start(checkout / "build.py", env)
     (checkout / "requirements.lock").write_text(entry("idna") + entry("mdurl"))
-    assert "making the environment" in start(checkout / "build.py", env).stderr
+    assert "creating the environment" in start(checkout / "build.py", env).stderr
     assert sum(path.is_symlink() for path in Path(env["GB10_CACHE_DIR"], "environments").iterdir()) == 2
 
 
@@ -224,7 +224,7 @@ def test_the_environment_lies_where_config_toml_says(checkout: Path, env: dict[s
 def test_interrupted_while_it_starts(checkout: Path, env: dict[str, str]) -> None:
     with launch(checkout / "build.py", env) as run:
         assert run.stderr is not None
-        assert "making the environment" in run.stderr.readline()
+        assert "creating the environment" in run.stderr.readline()
         run.send_signal(signal.SIGINT)
         _, said = run.communicate()
     assert (run.returncode, said) == (130, "interrupted; run the same command again to continue\n")

@@ -77,7 +77,7 @@ def test_settings_of_one_machine_do_not_reach_a_lock(
 
 
 def test_an_unknown_name_to_upgrade(locked: tuple[Path, Lock], store: Store) -> None:
-    with pytest.raises(UsageError, match="nothing named 'jinja' is locked") as caught:
+    with pytest.raises(UsageError, match="the lock has no 'jinja'") as caught:
         lock_recipe(locked[0], store=store, env=os.environ, upgrade=("jinja",))
     assert caught.value.hint == "did you mean 'jinja2'?"
 

@@ -226,7 +226,7 @@ def test_an_index_that_cannot_be_asked_is_named(tmp_path: Path, served: dict[str
     text = _refused(tmp_path, served, recipe_for(NOWHERE))
     assert "error: the index vendor of the recipe: cannot read the package index at 127.0.0.1" in text
     assert f"  {NOWHERE}/torch/" in text
-    assert "hint: only vendor is asked for torch: no other index stands in for it" in text
+    assert "hint: torch can come only from vendor" in text
     recipe = recipe_for(served["vendor"].url)
     torch = of(locked(tmp_path, served, recipe), "torch")
     with pytest.raises(FetchError, match=r"cannot read the package index at 127\.0\.0\.1") as caught:
