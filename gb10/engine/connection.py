@@ -34,7 +34,7 @@ class UnreachableError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Endpoint:
-    """Where an engine listens, and the setting that names it (``DOCKER_HOST``, ``context NAME``, ``default socket``, ``embedded``)."""
+    """Where an engine listens, and its origin (``DOCKER_HOST``, ``context NAME``, ``default socket``, ``embedded``)."""
 
     host: str
     origin: str

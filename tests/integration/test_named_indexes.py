@@ -187,7 +187,7 @@ def test_a_withdrawn_release_is_refused_unless_the_recipe_says_why(tmp_path: Pat
     recipe = recipe_for(served["vendor"].url)
     with pytest.raises(UsageError, match=r"serving 1 was yanked by its publishers") as caught:
         locked(tmp_path, served, recipe, FORCE_COLOR="1", CLICOLOR_FORCE="1")
-    assert caught.value.where == "their reason: it loses data"
+    assert caught.value.where == "reason: it loses data"
     assert caught.value.hint
     assert "overrides: [{requirement: serving==1, why: …}]" in caught.value.hint
     why = "overrides: [{requirement: serving==1, why: measured with it}]\nlayers:"

@@ -171,7 +171,7 @@ def test_a_commit_that_is_locked_is_not_asked_for_again(
     assert lock_checkouts(recipe, lock, store, nobody) == lock.sdists
     for other in (recipe_of(tmp_path, "1a" * 20), recipe_of(tmp_path, project, "[]")):
         with pytest.raises(
-            LockStaleError, match=r"git of the recipe r\.yaml changed since they were locked\n  project"
+            LockStaleError, match=r"git sources of the recipe r\.yaml changed since they were locked\n  project"
         ):
             check_lock(other, lock, tmp_path / "r.yaml")
         with pytest.raises(FetchError, match="git is not installed"):
