@@ -27,7 +27,8 @@ def check_targets(shop: Workshop, plan: Plan, step: Step) -> None:
     fetch_locked(shop, [origin.file])
     project = open_stored(shop.store, store_paths(shop.store, [origin.file])[0], origin.file)
     changed = patched_source(shop, origin) if origin.patches else {}
-    require_named(asked, (*(project.read(path) or b"" for path in filter(is_cmake, project.paths())), *_texts(changed)))
+    kept = (path for path in project.paths() if is_cmake(path) and path not in changed)
+    require_named(asked, (*(project.read(path) or b"" for path in kept), *_texts(changed)))
 
 
 def require_named(targets: Collection[str], files: Iterable[bytes]) -> None:

@@ -1,5 +1,6 @@
 """The image: wheels, then layers with their scans in one solve, proof, tags: a tag names only what was scanned."""
 
+import platform
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +16,7 @@ from gb10.build.wheel_build import say_left_out, wheel_file
 from gb10.engine.connection import Engine
 from gb10.engine.images import ImageInfo, copy_files, passing_tag, require_image, tag_image
 from gb10.errors import VerifyError
+from gb10.host.digest import digest
 from gb10.host.host import Host
 from gb10.host.store import Store
 from gb10.host.talk import Talk
@@ -121,7 +123,7 @@ def _build(shop: Workshop, engine: Engine, plan: Plan, rebuild: Collection[str])
     with (
         image_context(shop, plan, engine, rebuild) as context,
         naming_mods(plan),
-        passing_tag(engine, unproven_tag(plan)) as tag,
+        passing_tag(engine, unproven_tag(shop.store, plan)) as tag,
     ):
         config = _export(shop, engine, plan, context, tag)
         image = require_image(engine, tag)
@@ -143,9 +145,10 @@ def require_same(image: ImageInfo, record: Record) -> None:
         )
 
 
-def unproven_tag(plan: Plan) -> str:
-    """The name of the plan's image before it is verified."""
-    return f"{plan.recipe.repository}:unproven-{plan.key[:12]}"
+def unproven_tag(store: Store, plan: Plan) -> str:
+    """The name of the plan's image before it is verified; another store's build on the same engine has another one."""
+    builder = digest([platform.node(), str(store.root.resolve())])[:8]
+    return f"{plan.recipe.repository}:unproven-{plan.key[:12]}.{builder}"
 
 
 def _export(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext, tag: str) -> str | None:

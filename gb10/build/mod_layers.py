@@ -30,10 +30,10 @@ OFFLINE = (
 )
 CRASH = re.compile(
     r"qemu: uncaught target signal (4|7|11)\b|run\.sh exited with (132|135|139|-4|-7|-11)$"
-    r"|Segmentation fault|Illegal instruction|Bus error",
+    r"|: line \d+: +\d+ (?:Segmentation fault|Illegal instruction|Bus error)",
     re.MULTILINE,
 )
-"""How a program ends when its emulator fails: SIGILL, SIGBUS or SIGSEGV."""
+"""How qemu, our runner and bash report SIGILL, SIGBUS or SIGSEGV, by which a program ends when its emulator fails."""
 ALONE = "fix the mod and run the same command again: the layers below it are cache hits"
 
 

@@ -66,14 +66,20 @@ def tag_image(engine: Engine, reference: str, tags: tuple[str, ...]) -> None:
 
 @contextmanager
 def added_tags(engine: Engine, image: ImageInfo, tags: Sequence[str]) -> Iterator[None]:
-    """Point more tags to an image; those it lacked go again if the context fails. Raises EngineError."""
-    added = tuple(tag for tag in tags if tag not in image.tags)
-    tag_image(engine, image.id, added)
+    """Point more tags to an image; if the context fails, each tag gets its former image back. Raises EngineError.
+
+    Tags are compared by the engine: ``docker.io/me/vllm:1`` is the tag ``me/vllm:1``.
+    """
+    former = {tag: find_image(engine, tag) for tag in tags}
     try:
+        tag_image(engine, image.id, tuple(tags))
         yield
     except BaseException:
         with suppress(EngineError):  # the failure of the context counts
-            untag(engine, added)
+            untag(engine, [tag for tag, before in former.items() if before is None])
+            for tag, before in former.items():
+                if before is not None:
+                    tag_image(engine, before.id, (tag,))
         raise
 
 
@@ -90,8 +96,11 @@ def passing_tag(engine: Engine, tag: str) -> Iterator[str]:
     """A tag that goes when the context ends, and with it an image that has no other. Raises EngineError."""
     try:
         yield tag
-    finally:
-        untag(engine, (tag,))
+    except BaseException:
+        with suppress(EngineError):  # the failure of the context counts
+            untag(engine, (tag,))
+        raise
+    untag(engine, (tag,))
 
 
 def copy_files(engine: Engine, image: ImageInfo, folder: str, target: Path) -> None:

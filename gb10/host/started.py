@@ -10,9 +10,11 @@ COMMAND: Final = re.compile(r"(?<![\w./-])\./build\.py(?= )")
 
 
 def program(started: str | None = None) -> str:
-    """``gb10`` for the installed command and for ``python -m gb10``, else ``./build.py``."""
+    """``gb10`` for the installed command, ``python3 -m gb10`` for the package, else ``./build.py``."""
     path = sys.argv[0] if started is None else started
-    return "gb10" if path.removesuffix("/__main__.py").rpartition("/")[2] == "gb10" else CHECKOUT
+    if path.endswith("/gb10/__main__.py"):
+        return "python3 -m gb10"
+    return "gb10" if path.rpartition("/")[2] == "gb10" else CHECKOUT
 
 
 def as_started(text: str, started: str | None = None) -> str:

@@ -79,7 +79,10 @@ def own_tags(reference: str, tags: Sequence[str]) -> list[str]:
 def _names(target: str, own: Sequence[str]) -> list[str]:
     """What to push for a target: itself, or, without a tag, the image's own tags there."""
     if REGISTRY.fullmatch(target):
-        raise UsageError(f"{target} names a registry and no repository", hint=f"write {target}/NAME")
+        raise UsageError(
+            f"{target} names a registry and no repository",
+            hint=f"write {target}/NAME[:TAG]; Docker Hub's is docker.io/{target}",
+        )
     if ":" in target.rpartition("/")[2]:
         return [check_reference(target)]
     if not own:

@@ -190,7 +190,7 @@ def test_the_image_holds_the_scans_of_its_layers_and_the_record_names_them(shop:
     for name in scanned(plan):
         _, text = read_file(shop, image.tags[-1], f"/usr/share/gb10/scans/{name}.json")
         assert text == (proof_path(shop.store, plan) / f"{name}.json").read_bytes()
-    assert find_image(engine, unproven_tag(plan)) is None
+    assert find_image(engine, unproven_tag(shop.store, plan)) is None
 
 
 def test_an_image_that_is_not_proven_gets_no_tag(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_an_image_that_is_not_proven_gets_no_tag(shop: Workshop, monkeypatch: py
     with pytest.raises(VerifyError, match="verify found 1 problem") as caught:
         build_image(shop, plan, rebuild=(), tag=None)
     assert caught.value.code == 9
-    assert [find_image(engine, tag) for tag in (plan.tags[0], plan.tags[-1], unproven_tag(plan))] == [
+    assert [find_image(engine, tag) for tag in (plan.tags[0], plan.tags[-1], unproven_tag(shop.store, plan))] == [
         moving,
         None,
         None,

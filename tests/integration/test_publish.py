@@ -17,7 +17,7 @@ from gb10.build.stage import ready_engine
 from gb10.cli import image as verb
 from gb10.cli import main
 from gb10.engine.connection import Engine, client
-from gb10.engine.images import find_image, require_image, tag_image
+from gb10.engine.images import added_tags, find_image, require_image, tag_image
 from gb10.engine.reach import find
 from gb10.engine.registry.holding import holder
 from gb10.engine.registry.transfer import Moves, push
@@ -288,6 +288,19 @@ def test_a_registry_that_stays_broken_is_told_and_the_next_push_sends_what_is_mi
     (sent,) = publish(shop, fresh, [target])
     assert (sent.there, sent.moved, sent.bytes) == (4, 0, 0)
     assert not place.received("PATCH", "")
+
+
+def test_tags_of_a_failed_push_name_what_they_named_before(shop: Workshop, fresh: str, image: Verified) -> None:
+    engine = ready_engine(shop)
+    pushed, other = require_image(engine, fresh), require_image(engine, image.id)
+    tag_image(engine, other.id, ("gb10/test:taken",))
+    names = (f"docker.io/{fresh}", "gb10/test:taken", "gb10/test:new")
+    with pytest.raises(PublishError, match="refused"), added_tags(engine, pushed, names):
+        assert {require_image(engine, name).id for name in names} == {pushed.id}
+        raise PublishError("refused")
+    assert require_image(engine, fresh).id == pushed.id
+    assert require_image(engine, "gb10/test:taken").id == other.id
+    assert find_image(engine, "gb10/test:new") is None
 
 
 @pytest.mark.parametrize("dies", ["engine", "ssh"])

@@ -45,7 +45,7 @@ def test_by_a_name_of_the_users_an_image_goes_out_under_its_own_tags() -> None:
 def test_a_registry_without_a_repository_is_refused(target: str) -> None:
     with pytest.raises(UsageError, match="names a registry and no repository") as caught:
         names_in([target], "gb10/vllm:mine", [f"gb10/vllm:{KEY}"])
-    assert caught.value.hint == f"write {target}/NAME"
+    assert (caught.value.hint or "").startswith(f"write {target}/NAME")
 
 
 @pytest.mark.parametrize(

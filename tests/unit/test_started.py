@@ -19,7 +19,7 @@ CHECKOUT = "/home/me/gb10/build.py"
     [
         (INSTALLED, "gb10"),
         ("gb10", "gb10"),
-        ("/venv/lib/python3.11/site-packages/gb10/__main__.py", "gb10"),
+        ("/venv/lib/python3.11/site-packages/gb10/__main__.py", "python3 -m gb10"),
         (CHECKOUT, "./build.py"),
         ("/home/me/gb10/tool.py", "./build.py"),
     ],
