@@ -25,22 +25,10 @@ from gb10.sources.index.pip_settings import uv_env
 
 NO_SOLUTION = "No solution found"
 MISFIT = "the requirements do not fit together"
-DEMANDED = re.compile(r"\bdepends\s+on\s+([a-z0-9-]+)(?:\{[^}]*\})?==([^\s;,]+)")
-"""In uv's words why releases do not fit together: what another release demands. Its lines are wrapped."""
 BECAUSE = re.compile(r"[Bb]ecause (.+?), we can conclude", re.DOTALL)
 YANKED = re.compile(r"^warning: `([^=`]+)==([^`]+)` is yanked(?: \(reason: \"(.*)\"\))?")
 PROJECT = "pyproject.toml"
 LONGEST_STEP = 240
-
-
-class MisfitError(UsageError):
-    """No versions fit together; ``demands`` are the releases (project, version) that others demand, as uv reports."""
-
-    def __init__(
-        self, message: str, *, demands: tuple[tuple[str, str], ...], where: str | None = None, hint: str | None = None
-    ) -> None:
-        super().__init__(message, where=where, hint=hint)
-        self.demands = demands
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,9 +168,8 @@ def explained(whole: str, tail: str, platform: Platform) -> UsageError | FetchEr
     if NO_SOLUTION in whole:
         steps = [shorten(step, LONGEST_STEP, placeholder=" …") for step in BECAUSE.findall(whole)]
         reason = f": {'; and '.join(dict.fromkeys((steps[0], steps[-1])))}" if steps else ""
-        return MisfitError(
+        return UsageError(
             f"{MISFIT} on {platform.uv_name}{reason}",
-            demands=tuple(DEMANDED.findall(whole)),
             where=None if len(steps) in (1, 2) else tail,  # the steps between
             hint="change the requirement or constraint named last; when the index lags behind what a package\n"
             "declares, add an override with its reason to the recipe",

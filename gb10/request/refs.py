@@ -1,5 +1,6 @@
 """``--ref NAME=VERSION``: the recipe with different releases, resolved once; the store keeps the lock."""
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from gb10.host.host import Host
 from gb10.host.store import note_use
 from gb10.lock.lockfile import check_lock, input_digest, load_lock, write_lock
 from gb10.lock.relock import main_index, own_index, resolve_lock
-from gb10.lock.resolver import MisfitError
+from gb10.lock.resolver import MISFIT
 from gb10.patches.release_files import version_of
 from gb10.recipe.builds import Source
 from gb10.recipe.fields import requirement_name
@@ -23,6 +24,7 @@ from gb10.sources.index.page import Link
 
 ROOM, FILE = "resolved", "lock.json"
 NEWEST = 5
+DEMANDED = re.compile(r"\bdepends\s+on\s+([a-z0-9-]+)(?:\{[^}]*\})?==([^\s;,]+)")
 OWN = """choose compatible releases (--ref NAME=VERSION for each)
 for other changes use your own recipe: copy it, change it, ./build.py lock --engine FILE.yaml"""
 
@@ -123,7 +125,9 @@ def _resolved(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str], n
         require_release(own_index(recipe, project, index).links(project), source, text)
     try:
         made = resolve_lock(recipe, base, store=host.store, env=host.env)
-    except MisfitError as error:
+    except UsageError as error:
+        if not error.message.startswith(MISFIT):
+            raise
         found = _completed(host, recipe, base, refs, error)
         fits = "".join(f" --ref {name}={version}" for name, version in (found or {}).items())
         raise UsageError(
@@ -135,19 +139,24 @@ def _resolved(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str], n
 
 
 def _completed(
-    host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str], error: MisfitError
+    host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str], error: UsageError
 ) -> dict[str, str] | None:
     """``refs`` and what the resolver's messages demand of the other requirements; None if that does not fit, either."""
     wanted = dict(refs)
     free = {requirement_name(text) for text in recipe.requirements} - {project_of(recipe, name) for name in refs}
-    while found := next((pair for pair in error.demands if pair[0] in free), None):
+    while found := next((pair for pair in _demands(error) if pair[0] in free), None):
         free.remove(found[0])
         wanted |= [found]
         try:
             resolve_lock(with_refs(recipe, wanted), base, store=host.store, env=host.env)
             return wanted
-        except MisfitError as other:
+        except UsageError as other:
             error = other
-        except (FetchError, UsageError):  # the first error counts
+        except FetchError:  # the first error counts
             return None
     return None
+
+
+def _demands(error: UsageError) -> list[tuple[str, str]]:
+    """The releases (project, version) that other releases demand, in uv's words; its lines are wrapped. Pure."""
+    return DEMANDED.findall(f"{error.message}\n{error.where or ''}")
