@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import lzma
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -20,10 +21,15 @@ DAMAGED: Final = (
     lzma.LZMAError,
     EOFError,
     RuntimeError,
+    ValueError,
     OSError,
+    struct.error,
 )
 MOST_BYTES: Final = 1 << 29
 MOST_FILES: Final = 100_000
+BLOCK: Final = 1 << 16
+ZIPPED: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What unpacks in blocks of a known size; in zipfile the others do not."""
 OPENERS: Final[Mapping[bytes, Callable[[Path], io.BufferedIOBase]]] = {
     b"\x1f\x8b": gzip.GzipFile,
     b"BZ": bz2.BZ2File,
@@ -133,17 +139,25 @@ class Wheel:
 
     def read(self, path: str) -> bytes | None:
         """A file's bytes; None when there is none. Raises PatchError when they are damaged."""
+        if path not in self.names:
+            return None
+        info = self.archive.getinfo(path)
+        check_bytes(info.file_size, f"{self.archive.filename}/{path}")
         try:
-            if path not in self.names:
-                return None
-            check_bytes(self.archive.getinfo(path).file_size, f"{self.archive.filename}/{path}")
-            return self.archive.read(path)
+            return self._content(info)
         except DAMAGED as error:
             raise PatchError(
                 f"{path} cannot be read: {error}",
                 where=self.archive.filename,
                 hint="the archive is damaged: fetch or build it anew",
             ) from error
+
+    def _content(self, info: zipfile.ZipInfo) -> bytes:
+        """A file in blocks: for a whole one, zipfile takes as much memory as the archive claims."""
+        if info.compress_type not in ZIPPED:
+            raise zipfile.BadZipFile("its compression is neither `stored` nor `deflated`")
+        with self.archive.open(info) as member:
+            return b"".join(iter(lambda: member.read(BLOCK), b""))
 
 
 class Repacked(Wheel):

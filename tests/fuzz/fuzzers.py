@@ -33,6 +33,7 @@ from tests.fuzz import mutate
 from tests.fuzz.command_lines import run_command_line, some_command_line
 from tests.fuzz.folders import build_folder, some_folder
 from tests.fuzz.pages import HTML, JSON, read_as
+from tests.fuzz.tokens import DIFF_TOKENS, HTML_TOKENS, JSON_TOKENS, YAML_TOKENS
 
 Mutate = Callable[[random.Random], bytes]
 
@@ -53,59 +54,6 @@ class Fuzzer:
 def files(*patterns: str) -> tuple[bytes, ...]:
     """The repository's own files, in order."""
     return tuple(path.read_bytes() for pattern in patterns for path in sorted(ROOT.glob(pattern)))
-
-
-YAML_TOKENS: Final = (
-    b"&a ",
-    b"*a",
-    b"!!int ",
-    b"!!python/name:os.system",
-    b"<<: ",
-    b"? ",
-    b"- ",
-    b": ",
-    b"[",
-    b"{",
-    b"|\n",
-    b"\t",
-    b"---\n",
-    b"%YAML 1.1\n",
-    b'"\\UFFFFFFFF"',
-    b'"\\uD800"',
-    b"0x" + b"f" * 40,
-    b"1:59:59.5",
-    b"2026-13-45",
-    b".inf",
-    b"=",
-    b"((((",
-)
-JSON_TOKENS: Final = (b"null", b"[", b"{", b"1e999", b"-0", b'"\\ud800"', b'"\\u0000"', b"9" * 5000, b",", b'"":')
-HTML_TOKENS: Final = (
-    b'<a href="a-1.tar.gz">',
-    b'<base href="file:///">',
-    b"<!--",
-    b"<![foo[",
-    b"<!DOCTYPE",
-    b"&#xFFFFFFFFF;",
-    b"<script>",
-    b'href="https://["',
-    b'href="%00"',
-)
-DIFF_TOKENS: Final = (
-    b"@@ -1,999999999999 +1 @@\n",
-    b"@@ -0,0 +1 @@\n",
-    b"--- a/x\n+++ b/x\n",
-    b"diff --git a/x b/x\n",
-    b"GIT binary patch\n",
-    b"rename from a\n",
-    b"\\ No newline at end of file\n",
-    b"+++ b/../../x\n",
-    b'--- "a/\\303"\n',
-    b"new file mode 120000\n",
-    b"\xff\xfe",
-    b"-",
-    b"+",
-)
 
 
 @lru_cache
@@ -248,6 +196,23 @@ def contents() -> Sequence[bytes]:
     return (b"#!/bin/sh\ntrue\n", *binaries())
 
 
+def some_tree(rng: random.Random) -> bytes:
+    """A source archive, or a wheel: its sizes are any, too."""
+    if rng.randrange(3):
+        return mutate.of_tar(rng, contents())
+    made = mutate.of_zip(rng, contents(), "vllm/a.py")
+    return made if rng.randrange(2) else b"PK" + mutate.of_bytes(rng, (made,), (b"PK\x01\x02", b"\xff" * 8))[2:]
+
+
+def read_tree(data: bytes, room: Path) -> None:
+    """A source archive or a wheel, as ``--tree`` reads it."""
+    path = room / ("x.whl" if data[:2] == b"PK" else "x.tar.gz")
+    path.write_bytes(data)
+    tree = open_tree(path)
+    for name in tree.paths()[:50]:
+        tree.read(name)
+
+
 FUZZERS: Final[Mapping[str, Fuzzer]] = {
     "yaml": Fuzzer(make=some_document, read=read_document, count=150),
     "page-json": Fuzzer(make=lambda rng: mutate.of_json(rng, JSON, JSON_TOKENS), read=read_as("json"), count=600),
@@ -261,5 +226,6 @@ FUZZERS: Final[Mapping[str, Fuzzer]] = {
     "patch": Fuzzer(
         make=lambda rng: mutate.of_bytes(rng, files("patches/*/*.patch"), DIFF_TOKENS), read=read_patch, count=500
     ),
+    "tree": Fuzzer(make=some_tree, read=read_tree, count=200),
     "command-line": Fuzzer(make=some_command_line, read=run_command_line, count=60),
 }

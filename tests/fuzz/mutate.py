@@ -1,10 +1,14 @@
 """Mutations, each decided by a seed: of bytes, of JSON values, of trees of files."""
 
+import bz2
+import gzip
 import io
 import json
+import lzma
 import random
 import stat
 import struct
+import tarfile
 import zipfile
 from collections.abc import Sequence
 from typing import Any, Final
@@ -157,3 +161,21 @@ def of_zip(rng: random.Random, contents: Sequence[bytes], first: str) -> bytes:
         at = start + rng.randrange(4, 46)
         raw[at : at + 2] = struct.pack("<H", rng.choice((0, 1, 8, 9, 12, 14, 99, 0xFFFF, 0x0800)))
     return bytes(raw)
+
+
+def of_tar(rng: random.Random, contents: Sequence[bytes]) -> bytes:
+    """A source archive with odd names, links and sizes, packed or not; perhaps damaged."""
+    whole = io.BytesIO()
+    pack = rng.choice((bytes, gzip.compress, bz2.compress, lzma.compress))
+    with tarfile.open(fileobj=whole, mode="w") as archive:
+        for name in ("a-1/a.py", *rng.choices(NAMES, k=rng.randrange(6))):
+            info = tarfile.TarInfo(rng.choice(("a-1/", "", "./a-1/")) + name)
+            info.type = rng.choice(
+                (tarfile.REGTYPE, tarfile.REGTYPE, tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.FIFOTYPE)
+            )
+            info.linkname = rng.choice(("a-1/a.py", "/etc/passwd", "../x", "", "a-1/b"))
+            content = content_of(rng, contents) if info.type == tarfile.REGTYPE else b""
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    raw = whole.getvalue()
+    return pack(raw if rng.randrange(2) else of_bytes(rng, (raw,), (b"\0", b"7777777")))

@@ -1,5 +1,6 @@
 """Which mirror is taken from which configuration."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,21 @@ def test_what_is_not_debians_own_archive_is_no_mirror(tmp_path: Path, text: str)
         mirror_url({}, apt(tmp_path, other_sources=text))
     assert "GB10_DEBIAN_MIRROR" in str(error.value)
     assert "debian-mirror" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "why"),
+    [
+        ("hostile_sources", " http://mirror.example/debian\nTypes: deb\n", "a continuation line follows no field"),
+        ("hostile_sources", f"{DEBIAN}\n# a comment\n\tmain\n", "a continuation line follows no field"),
+        ("hostile_list", "deb [arch=amd64 http://mirror.example/debian trixie main\n", r"no \] closes the options"),
+        ("hostile_list", "deb 'http://mirror.example/debian trixie main\n", "No closing quotation"),
+    ],
+)
+def test_a_damaged_list_of_sources_is_one_error(tmp_path: Path, name: str, text: str, why: str) -> None:
+    with pytest.raises(UsageError, match=r"hostile\.\w+ is no list of package sources") as caught:
+        mirror_url({}, apt(tmp_path, **{name: text}))
+    assert re.search(why, caught.value.where or "")
 
 
 def test_keyring(tmp_path: Path) -> None:

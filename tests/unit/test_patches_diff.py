@@ -117,6 +117,7 @@ def test_an_empty_file_is_its_header(end: bytes) -> None:
         (BODY + BODY, "twice"),
         (BODY.replace(b"@@ -1 +1 @@", b"@@ -1,9 +1 @@"), "ends before"),
         (BODY.replace(b"@@ -1 +1 @@", b"@@ x @@"), "damaged"),
+        *((BODY.replace(b"-1", b"-%s" % many), "damaged") for many in (b"9" * 5000, b"1," + b"9" * 5000)),
         (BODY.replace(b"-a", b"*a"), "no sign"),
         (b"just text\n", "changes nothing"),
         (HEAD + b"index 1234567..89abcde 100644\n", "without a hunk"),

@@ -5,8 +5,10 @@ import gzip
 import io
 import lzma
 import tarfile
+import tracemalloc
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -155,6 +157,29 @@ def test_a_huge_file_of_a_folder_or_a_wheel_is_refused(tmp_path: Path) -> None:
     path.write_bytes(content.replace(size, (1 << 30).to_bytes(4, "little")))
     with pytest.raises(PatchError, match=r"a\.py holds more than 512 MiB"):
         open_tree(path).read("demo/a.py")
+
+
+def test_a_file_of_a_wheel_takes_no_more_memory_than_its_bytes(tmp_path: Path) -> None:
+    """Its header claims 4 GiB of stored bytes; reading that at once ends in a MemoryError."""
+    path = wheel(tmp_path / "demo-1.0-py3-none-any.whl")
+    content, size = path.read_bytes(), len(TEXT).to_bytes(4, "little")
+    at = content.rindex(size + size)
+    path.write_bytes(content[:at] + b"\xfe\xff\xff\xff" + content[at + 4 :])
+    tree = open_tree(path)
+    tracemalloc.start()
+    try:
+        with suppress(PatchError):
+            tree.read("demo/a.py")
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_wheel_that_is_packed_otherwise_than_wheels_are_is_refused(tmp_path: Path, method: int) -> None:
+    tree = open_tree(wheel(tmp_path / "demo-1.0-py3-none-any.whl", method))
+    with pytest.raises(PatchError, match=r"demo/a\.py cannot be read: its compression is neither"):
+        tree.read("demo/a.py")
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress, bytes])

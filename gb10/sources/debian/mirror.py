@@ -52,12 +52,19 @@ def archive_keyring(keyrings: Path = KEYRINGS) -> Path:
 
 
 def apt_sources(apt: Path = APT) -> Iterator[AptSource]:
-    """The enabled binary sources of apt's configuration, in both of its formats."""
+    """The enabled binary sources of apt's configuration, in both of its formats; raises UsageError."""
     for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]:
         if path.suffix not in (".list", ".sources") or not path.is_file():
             continue
         text = path.read_text(encoding="utf-8", errors="replace")
-        yield from _deb822(text) if path.suffix == ".sources" else _one_line(text)
+        try:
+            yield from tuple(_deb822(text) if path.suffix == ".sources" else _one_line(text))
+        except (KeyError, ValueError) as error:  # a continuation of no field; an open quote or bracket
+            raise UsageError(
+                f"{path} is no list of package sources",
+                where="a continuation line follows no field" if isinstance(error, KeyError) else str(error),
+                hint=f"correct it, as `apt-get update` reports it, or set {SETTING} to a Debian mirror",
+            ) from error
 
 
 def _is_debian(source: AptSource, uri: str) -> bool:
@@ -84,6 +91,8 @@ def _one_line(text: str) -> Iterator[AptSource]:
         if words[:1] != ["deb"]:
             continue
         if words[1:2] == ["["]:
+            if "]" not in words:
+                raise ValueError(f"no ] closes the options of {line.strip()}")
             end = words.index("]")
             options = dict(word.split("=", 1) for word in words[2:end] if "=" in word)
             words = [words[0], *words[end + 1 :]]
