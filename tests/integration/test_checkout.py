@@ -22,6 +22,7 @@ from gb10.sources.git.archive import fetch_checkout, resolve
 from tests.integration.debian_git import env as env  # noqa: PLC0414 - fixtures, these three
 from tests.integration.debian_git import root as root  # noqa: PLC0414
 from tests.integration.debian_git import store as store  # noqa: PLC0414
+from tests.integration.git_server import git_host, redirects
 from tests.recipes import small_recipe
 
 pytestmark = pytest.mark.integration
@@ -173,3 +174,38 @@ def test_a_git_host_that_accepts_and_stalls_is_given_up(
             archive.resolve(store, env, "a-1.tar", wanted)
     assert time.monotonic() - start < 20
     assert not list((store.root / "tmp").iterdir())
+
+
+LOGIN = "me:se%40cret"
+
+
+def test_a_password_in_a_url_is_on_no_command_line(
+    commit: Callable[[str], None], store: Store, env: dict[str, str], root: Path
+) -> None:
+    found = locked(store, env)
+    with git_host(root, "me:se@cret") as host:
+        url = f"http://{LOGIN}@{host.address}/upstream/.git"
+        assert resolve(store, env, NAME, replace(WANTED, url=url)).sha256 == found.sha256
+    assert not [line for line in host.lines if "cret" in line]
+    assert any("git-remote-http" in line and f"http://{host.address}" in line for line in host.lines)
+
+
+def test_a_wrong_password_is_in_no_error(
+    commit: Callable[[str], None], store: Store, env: dict[str, str], root: Path
+) -> None:
+    with git_host(root, "me:other") as host, pytest.raises(FetchError, match=r"cannot take the tag v4\.5\.0") as caught:
+        resolve(store, env, NAME, replace(WANTED, url=f"http://{LOGIN}@{host.address}/upstream/.git"))
+    assert f"http://{host.address}/upstream/.git" in str(caught.value)
+    assert "Authentication failed" in str(caught.value)
+    assert "cret" not in f"{caught.value}{caught.value.__cause__!r}"
+
+
+def test_a_login_goes_to_no_other_host(
+    commit: Callable[[str], None], store: Store, env: dict[str, str], root: Path
+) -> None:
+    """The host of the URL redirects to another one."""
+    with git_host(root, "me:se@cret") as other, redirects(f"http://{other.address}") as address:
+        with pytest.raises(FetchError, match="cannot take the tag"):
+            resolve(store, env, NAME, replace(WANTED, url=f"http://{LOGIN}@{address}/upstream/.git"))
+        assert other.requests
+        assert not any("POST" in request for request in other.requests)

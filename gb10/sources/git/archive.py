@@ -12,6 +12,7 @@ from gb10.host.artifact import Artifact, Checkout
 from gb10.host.fetch import accept, ca_bundle, redact, stored
 from gb10.host.proc import SILENT, CommandFailedError, capture, capture_while_active
 from gb10.host.store import Store, file_sha256
+from gb10.sources.git.login import without_login
 from gb10.sources.git.submodules import Entry, Tree
 
 ALONE: Final = {
@@ -101,8 +102,9 @@ class _Git:
 
     def fetch(self, url: str, ref: str) -> str:
         """The commit of a ref, with its files; a commit is its own ref."""
-        arguments = ("fetch", "--progress", "--depth", "1", "--no-tags", url, ref)
-        capture_while_active(self._argv(*arguments), env=self.asking, patience=PATIENCE)
+        plain, env = without_login(url, self.asking)
+        arguments = ("fetch", "--progress", "--depth", "1", "--no-tags", plain, ref)
+        capture_while_active(self._argv(*arguments), env=env, patience=PATIENCE)
         return self._run("rev-parse", "FETCH_HEAD^{commit}", env=self.asking).strip()
 
     def alone(self, *arguments: str, stdin: str | None = None, **more: str) -> str:
