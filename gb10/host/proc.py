@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from gb10.host.silence import Patience, watched
 from gb10.host.stop import Stop
 
 TAIL_LINES = 30
@@ -96,7 +97,7 @@ def _read(child: subprocess.Popen[bytes], patience: float) -> tuple[str, str]:
     return out, "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in tail.split("\n"))
 
 
-def _end_family(child: subprocess.Popen[bytes]) -> None:
+def _end_family(child: subprocess.Popen[bytes] | subprocess.Popen[str]) -> None:
     """End a child and all that it started: a git ends without the helper that holds its connection."""
     family = [child.pid]
     for pid in family:
@@ -117,10 +118,11 @@ def stream(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     stop: Stop | None = None,
+    patience: Patience | None = None,
 ) -> None:
     """Run to the end, each line of stdout and stderr to ``log`` and ``on_line``; raises CommandFailedError.
 
-    ``stop`` ends the child, and CancelledError is raised.
+    ``stop`` ends the child, and CancelledError is raised. Past ``patience`` the return code is ``SILENT``.
     """
     stop = stop or Stop()
     stop.check()
@@ -128,7 +130,11 @@ def stream(
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     with log.open("w", encoding="utf-8") as out:
         out.write(f"+ {without_logins(shlex.join(argv))}\n")
-        with _piped(argv, env, cwd) as child, stop.ends(child.terminate):
+        with (
+            _piped(argv, env, cwd) as child,
+            stop.ends(child.terminate),
+            watched(child.pid, patience, lambda: _end_family(child)) as silent,
+        ):
             try:
                 for line in map(without_logins, child.stdout or ()):
                     out.write(line)
@@ -139,7 +145,7 @@ def stream(
                 raise
     stop.check()
     if child.returncode != 0:
-        raise CommandFailedError(argv, child.returncode, "".join(tail), log)
+        raise CommandFailedError(argv, SILENT if silent.is_set() else child.returncode, "".join(tail), log)
 
 
 def _piped(argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None) -> subprocess.Popen[str]:

@@ -27,6 +27,9 @@ NO_SOLUTION = "No solution found"
 MISFIT = "the requirements do not fit together"
 BECAUSE = re.compile(r"[Bb]ecause (.+?), we can conclude", re.DOTALL)
 YANKED = re.compile(r"^warning: `([^=`]+)==([^`]+)` is yanked(?: \(reason: \"(.*)\"\))?")
+TIMEOUT = "UV_HTTP_TIMEOUT"
+"""Seconds without a byte after which uv tries a request again, three times; it changes no resolution."""
+TIMED_OUT = "operation timed out"
 PROJECT = "pyproject.toml"
 LONGEST_STEP = 240
 
@@ -128,6 +131,7 @@ class Resolver:
         bundle = ca_bundle(self.env)
         # On the command line, every user of the machine could read the index's password.
         own = {"UV_CACHE_DIR": str(self.store.root / "uv"), "UV_DEFAULT_INDEX": self.index_url}
+        own[TIMEOUT] = self.env.get(TIMEOUT) or "60"
         return uv_env(self.env) | own | ({"SSL_CERT_FILE": str(bundle)} if bundle else {})
 
 
@@ -173,5 +177,11 @@ def explained(whole: str, tail: str, platform: Platform) -> UsageError | FetchEr
             where=None if len(steps) in (1, 2) else tail,  # the steps between
             hint="change the requirement or constraint named last; when the index lags behind what a package\n"
             "declares, add an override with its reason to the recipe",
+        )
+    if TIMED_OUT in whole:
+        return FetchError(
+            "a package index stopped sending: uv gave up after several tries",
+            where=tail,
+            hint=f"check the network and the proxy, then run again; on a slow line set {TIMEOUT} to more seconds",
         )
     return FetchError("uv could not resolve the requirements", where=tail)

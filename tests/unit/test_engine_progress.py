@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from gb10.engine.buildx.cache_options import IMPORT
 from gb10.engine.buildx.progress import (
     Event,
     LogLine,
@@ -15,7 +16,9 @@ from gb10.engine.buildx.progress import (
     StepStarted,
     Transfer,
 )
+from gb10.engine.buildx.pulls import Pulls
 
+PULL = "[image 1/2] FROM r.invalid/a@sha256:1"
 RUN = {"digest": "sha256:1", "name": "[a 1/1] RUN make", "started": "2026-01-02T03:04:05.123456789Z"}
 DONE = RUN | {"completed": "2026-01-02T03:04:06.6Z"}
 
@@ -60,3 +63,29 @@ def test_a_transfer_and_buildx_own_words() -> None:
 def test_a_progress_bar_that_rewrites_its_line_is_told_once() -> None:
     told = _events({"vertexes": [RUN]}, _log("10%\r50%\r100%\n"), indent=None)
     assert told[-1] == LogLine("[a 1/1] RUN make", "100%")
+
+
+@pytest.mark.parametrize(
+    "step", [PULL, "[internal] load metadata for r.invalid/a:1", f"{IMPORT} from r.invalid/cache", "docker-image://a"]
+)
+def test_a_pull_that_stands_still_gives_no_sign_of_life(step: str) -> None:
+    waits = Pulls()
+    for event in (StepStarted(step), Transfer(step, "sha256:1", 7, 9)):
+        waits.take(event)
+    before = waits.sign(0)
+    waits.take(Transfer(step, "sha256:1", 7, 9))  # BuildKit repeats it
+    assert (waits.sign(0), waits.waiting) == (before, (step,))
+    waits.take(Transfer(step, "sha256:1", 8, 9))
+    assert waits.sign(0) != before
+
+
+@pytest.mark.parametrize("step", ["[a 1/1] RUN make", "[context base] load from client", "exporting cache to registry"])
+def test_a_step_that_may_be_silent_is_a_sign_of_life(step: str) -> None:
+    waits = Pulls()
+    for event in (StepStarted(PULL), StepStarted(step)):
+        waits.take(event)
+    assert (waits.sign(0) == waits.sign(0), waits.waiting) == (False, ())
+    waits.take(StepDone(step, 1.0, False))
+    assert waits.sign(0) == waits.sign(0)
+    waits.take(StepFailed(PULL, "gone"))
+    assert waits.sign(0) != waits.sign(0)  # nothing runs: buildx itself works

@@ -112,3 +112,9 @@ def test_the_password_of_an_index_is_in_no_command_line(tmp_path: Path) -> None:
     environment = resolver._env()
     assert environment["UV_DEFAULT_INDEX"] == "https://me:secret@index.invalid/simple"
     assert "UV_INDEX" not in environment
+
+
+def test_a_users_patience_with_an_index_counts(tmp_path: Path) -> None:
+    recipe = load_recipe(ROOT / "recipes" / "images" / "vllm.yaml")
+    for env, seconds in (({}, "60"), ({"UV_HTTP_TIMEOUT": "7"}, "7")):
+        assert Resolver(Store(tmp_path), env, "https://index.invalid", recipe)._env()["UV_HTTP_TIMEOUT"] == seconds

@@ -1,12 +1,17 @@
 """Child processes: a silent one is ended with all that it started, and no URL's password is shown."""
 
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from gb10.host.proc import SILENT, CommandFailedError, capture, capture_while_active, stream
+from gb10.host.silence import Patience, moved
 
+ROOT = Path(__file__).resolve().parents[2]
 URL = "https://me:se@cret@mirror.invalid/debian"
 
 
@@ -26,6 +31,47 @@ def test_a_silent_child_is_ended_with_its_own_children(tmp_path: Path) -> None:
 def test_a_child_that_reports_its_progress_is_not_ended() -> None:
     script = 'for i in 1 2 3 4; do printf "$i%%\\r" >&2; sleep 0.4; done; echo done'
     assert capture_while_active(["sh", "-c", script], patience=1.2) == "done\n"
+
+
+def test_a_child_that_moves_no_byte_is_ended_with_its_own_children(tmp_path: Path) -> None:
+    start, heard = time.monotonic(), list[str]()
+    with pytest.raises(CommandFailedError) as caught:
+        patience = Patience(seconds=0.5, sign=moved)
+        stream(["sh", "-c", "echo begun; sleep 60"], log=tmp_path / "log", on_line=heard.append, patience=patience)
+    assert (caught.value.returncode, heard) == (SILENT, ["begun"])
+    assert time.monotonic() - start < 10
+
+
+def test_a_child_that_moves_bytes_and_prints_nothing_is_not_ended(tmp_path: Path) -> None:
+    script = "import time\nfor _ in range(8):\n open('/dev/null', 'wb').write(bytes(1 << 18)); time.sleep(0.3)"
+    stream([sys.executable, "-c", script], log=tmp_path / "log", patience=Patience(seconds=1.2, sign=moved))
+
+
+def test_a_child_that_fails_by_itself_has_its_own_code(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailedError) as caught:
+        stream(["sh", "-c", "exit 3"], log=tmp_path / "log", patience=Patience(seconds=5, sign=moved))
+    assert caught.value.returncode == 3
+
+
+def test_ctrl_c_ends_a_child_that_is_watched(tmp_path: Path) -> None:
+    script = f"""\
+from pathlib import Path
+from gb10.host.proc import stream
+from gb10.host.silence import Patience, moved
+argv = ["sh", "-c", "echo $$; exec sleep 60"]
+stream(argv, log=Path({str(tmp_path / "log")!r}), on_line=lambda line: print(line, flush=True),
+       patience=Patience(seconds=600, sign=moved))
+"""
+    start = time.monotonic()
+    argv = [sys.executable, "-c", script]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stdout
+        pid = child.stdout.readline().strip()
+        child.send_signal(signal.SIGINT)
+        _, errors = child.communicate(timeout=20)
+    assert "KeyboardInterrupt" in errors
+    assert time.monotonic() - start < 20
+    assert not Path("/proc", pid).exists()
 
 
 def test_the_tail_is_what_a_terminal_would_show() -> None:

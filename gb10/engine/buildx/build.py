@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from gb10.engine.buildx import pulls
 from gb10.engine.buildx.buildlog import Record
 from gb10.engine.buildx.commands import Buildx
 from gb10.engine.buildx.progress import Event, RawJson
 from gb10.engine.connection import Engine
-from gb10.errors import Gb10Error
-from gb10.host.proc import CommandFailedError, stream
+from gb10.errors import BuildError, Gb10Error
+from gb10.host.proc import SILENT, CommandFailedError, stream
+from gb10.host.silence import Patience
 from gb10.host.stop import Stop
 
 Network = Literal["none", "default", "host"]
@@ -124,16 +126,24 @@ def _csv(text: str) -> str:
 
 def _run(buildx: Buildx, request: BuildRequest, work: Path, record: Record, stop: Stop | None) -> None:
     (work / "empty").mkdir()
-    parser = RawJson()
+    parser, waits = RawJson(), pulls.Pulls()
 
     def on_line(line: str) -> None:
         for event in parser.feed(line):
+            waits.take(event)
             record.take(event)
 
     argv = [*buildx.command, *arguments(request, work=work)]
+    patience = Patience(seconds=pulls.PATIENCE, sign=waits.sign)
     try:
-        stream(argv, log=Path(os.devnull), on_line=on_line, env=buildx.env, stop=stop)
+        stream(argv, log=Path(os.devnull), on_line=on_line, env=buildx.env, stop=stop, patience=patience)
     except CommandFailedError as error:
+        if error.returncode == SILENT:
+            raise BuildError(
+                f"a registry sent nothing for {pulls.PATIENCE:.0f} s: the build of {request.target} was ended",
+                where="\n".join([*sorted(waits.waiting), f"log: {record.log}"]),
+                hint="check the network to that registry, then run the command again: finished steps are kept",
+            ) from error
         raise record.error(request.target) from error
 
 

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from gb10.engine.buildx.commands import open_buildx
 from gb10.engine.connection import Engine
 from gb10.errors import EngineError
-from gb10.host.proc import CommandFailedError, capture
+from gb10.host.proc import CommandFailedError, capture_while_active
 from gb10.host.store import Store
 
+PATIENCE = 600.0
+"""Seconds after which a start is given up that shows no progress; it may pull BuildKit's image."""
 DRIVER = re.compile(r"(?m)^Driver:\s+(\S+)")
 PLATFORMS = re.compile(r"(?m)^\s*Platforms:\s+(.+)$")
 
@@ -33,7 +35,8 @@ def require_builder(engine: Engine, env: Mapping[str, str], store: Store, platfo
     """The builder that an engine names, started when it must be; raises EngineError when it cannot build here."""
     buildx = open_buildx(engine, env, store)
     try:
-        found = read_builder(capture([*buildx.command, "inspect", "--bootstrap"], env=buildx.env))
+        argv = [*buildx.command, "inspect", "--bootstrap"]
+        found = read_builder(capture_while_active(argv, env=buildx.env, patience=PATIENCE))
     except CommandFailedError as error:
         hint = "docker buildx ls lists yours; docs/builders.md shows how one is made"
         raise EngineError(f"the builder {engine.builder} cannot be used", where=error.tail, hint=hint) from error

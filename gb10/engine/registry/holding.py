@@ -18,10 +18,12 @@ from gb10.engine.connection import Engine, asking
 from gb10.engine.failure import explained
 from gb10.engine.images import drop_image, find_image
 from gb10.engine.packages import unpacked
-from gb10.host.proc import capture
+from gb10.host.proc import capture_while_active
 from gb10.host.store import Store
 
 REPOSITORY = "gb10/arriving"
+PATIENCE = 120.0
+"""Seconds after which a registry that sends no config is given up."""
 GIVEN_UP = timedelta(days=1)
 """After which nobody goes on with a pull that broke off."""
 
@@ -73,7 +75,8 @@ def remote_config(store: Store, env: Mapping[str, str], reference: str) -> Mappi
     buildx = [str(programs.bin / "docker-buildx")] if programs else ["docker", "buildx"]
     question = ["imagetools", "inspect", reference, "--format", "{{json .Image}}"]
     with explained(f"this machine cannot ask for the config of {reference}", hint="docker buildx must reach it"):
-        found: dict[str, Any] = json.loads(capture([*buildx, *question], env=client_variables(env, store)))
+        text = capture_while_active([*buildx, *question], env=client_variables(env, store), patience=PATIENCE)
+    found: dict[str, Any] = json.loads(text)
     return found if "rootfs" in found else {name: one for name, one in found.items() if "rootfs" in one}
 
 

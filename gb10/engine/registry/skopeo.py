@@ -15,13 +15,16 @@ from gb10.engine.registry.saving import Layout
 from gb10.engine.registry.transfer import Moves, hint_of
 from gb10.errors import EngineError, PublishError
 from gb10.host.fetch import ca_bundle
-from gb10.host.proc import CommandFailedError, capture, stream
+from gb10.host.proc import SILENT, CommandFailedError, capture, capture_while_active, stream
+from gb10.host.silence import Patience, moved
 from gb10.host.store import Store, file_sha256
 
 PACKAGES = ("skopeo", "libgpgme11t64", "libassuan9", "libgpg-error0", "libsqlite3-0", "libc6")
 """12 MB to fetch; of them the program and the libraries are kept: 33 MB."""
 RECORD = "packages.json"
 WITHOUT = "publish without --compression: the engine compresses by itself"
+PATIENCE, ANSWER = 600.0, 120.0
+"""Seconds in which a push must move a byte, and a question must be answered: storing a large layer takes minutes."""
 STARTED = re.compile(r"Copying blob (sha256:[0-9a-f]{64})")
 SENT = re.compile(r'level=debug msg="Upload of layer (sha256:[0-9a-f]{64}) complete"')
 FATAL = re.compile(r'level=fatal msg="(.*)"')
@@ -71,9 +74,10 @@ class Skopeo:
                 started.append(blob[1])
 
         try:
-            stream(argv, log=Path(os.devnull), on_line=on_line, env=self.env)
+            patience = Patience(seconds=PATIENCE, sign=moved)
+            stream(argv, log=Path(os.devnull), on_line=on_line, env=self.env, patience=patience)
         except CommandFailedError as error:
-            raise _refusal(error) from error
+            raise _refusal(error, PATIENCE) from error
         moves.on_move(whole, whole, "")
         moves.digest = pushed.read_text(encoding="ascii").strip()
 
@@ -88,9 +92,9 @@ class Skopeo:
             f"docker://{name}",
         ]
         try:
-            return capture(argv, env=self.env)
+            return capture_while_active(argv, env=self.env, patience=ANSWER)
         except CommandFailedError as error:
-            raise _refusal(error) from error
+            raise _refusal(error, ANSWER) from error
 
 
 def open_skopeo(store: Store, env: Mapping[str, str]) -> Skopeo:
@@ -156,8 +160,13 @@ def _take(debs: Sequence[Path], tree: Path) -> list[tuple[str, str]]:
     return [(name, version) for name, _, version in (field.partition(" ") for field in fields)]
 
 
-def _refusal(error: CommandFailedError) -> PublishError:
-    """The last error text of skopeo, unchanged."""
+def _refusal(error: CommandFailedError, patience: float) -> PublishError:
+    """The last error text of skopeo, unchanged; after silence, how long it lasted."""
+    if error.returncode == SILENT:
+        return PublishError(
+            f"the registry moved nothing for {patience:.0f} s",
+            hint="check the network and the registry, then publish again: layers that it has are not sent again",
+        )
     fatal = FATAL.search(error.tail)
     reason = fatal[1].replace('\\"', '"') if fatal else error.tail.strip().rpartition("\n")[2] or str(error)
     return PublishError(reason, hint=hint_of(reason))
