@@ -1,9 +1,12 @@
 """Bases: locked Debian packages, unpacked into one root file system each."""
 
+import tarfile
 from collections.abc import Sequence
 from functools import partial
+from lzma import LZMAError
 from pathlib import Path
 
+from gb10.errors import FetchError
 from gb10.host.fetch import open_session
 from gb10.host.host import Host
 from gb10.host.store import Store, is_sealed, seal
@@ -12,11 +15,13 @@ from gb10.plan.render import epoch
 from gb10.plan.steps import USER_HOME, USER_NAME
 from gb10.plan.values import Plan, Step
 from gb10.rootfs.accounts import User
+from gb10.rootfs.package import read_package
 from gb10.rootfs.unpack import write_rootfs
 from gb10.sources.debian.debs import fetch_debs
 from gb10.sources.locked_files import absent_files
 
 ROOTFS = "rootfs.tar"
+FIELDS = ("Package", "Version", "Architecture")
 
 
 def make_rootfs(host: Host, plan: Plan, step: Step) -> Path:
@@ -40,8 +45,29 @@ def rootfs_path(store: Store, step: Step) -> Path:
 def _unpack(talk: Talk, plan: Plan, step: Step, debs: Sequence[Path], work: Path) -> None:
     user = User(uid=plan.recipe.user, name=USER_NAME, home=USER_HOME) if step.name == "base-image" else None
     with talk.task(f"unpack {step.name}"):
+        for deb in debs:
+            require_control(deb)
         write_rootfs(debs, work / ROOTFS, epoch=epoch(plan), user=user)
         seal(work / ROOTFS)
+
+
+def require_control(deb: Path) -> None:
+    """Raise FetchError unless a package has a control file with the fields that dpkg's database needs."""
+    try:
+        fields = read_package(deb).fields
+    except (KeyError, StopIteration, ValueError, EOFError, OSError, LZMAError, tarfile.TarError) as error:
+        raise _unusable(deb, "its control file cannot be read") from error
+    absent = [name for name in FIELDS if not fields.get(name)]
+    if absent:
+        raise _unusable(deb, f"its control file has no {', '.join(absent)}")
+
+
+def _unusable(deb: Path, why: str) -> FetchError:
+    return FetchError(
+        f"{deb.name} is no valid Debian package: {why}",
+        where=str(deb),
+        hint="lock the package from Debian's own archive: ./build.py lock --upgrade base",
+    )
 
 
 def _fetch_base(host: Host, plan: Plan, step: Step) -> Sequence[Path]:

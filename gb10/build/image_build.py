@@ -163,7 +163,7 @@ def _prove(store: Store, engine: Engine, plan: Plan, image: ImageInfo, record: R
     """Read the scans that the image holds of its own layers, and keep them; raises VerifyError, then keeps none."""
 
     def make(work: Path) -> None:
-        copy_files(engine, image, SCANS, work)
+        copy_files(engine, store, image, SCANS, work)
         require_layers(plan, record.layers)
         prove_layers(work, plan, manifests(store, plan))
         write_record_in(work, record)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gb10.errors import UsageError
+from gb10.errors import FetchError, UsageError
 from gb10.sources.debian.mirror import archive_keyring, mirror_url
+from gb10.sources.debian.resolve import locked_deb
 
 DEBIAN = """\
 # a comment
@@ -98,3 +99,19 @@ def test_keyring(tmp_path: Path) -> None:
     assert archive_keyring(tmp_path).suffix == ".gpg"
     (tmp_path / "debian-archive-keyring.pgp").touch()
     assert archive_keyring(tmp_path).suffix == ".pgp"
+
+
+@pytest.mark.parametrize("absent", ["Package", "Version", "Architecture", "Filename", "SHA256", "Size"])
+def test_a_package_list_that_lacks_a_field_is_one_error(absent: str) -> None:
+    fields = {
+        "Package": "a",
+        "Version": "1",
+        "Architecture": "all",
+        "Filename": "p/a.deb",
+        "SHA256": "0" * 64,
+        "Size": "7",
+    }
+    assert locked_deb(fields).size == 7
+    del fields[absent]
+    with pytest.raises(FetchError, match=rf"package list has no {absent} for a"):
+        locked_deb(fields)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gb10.build.bases import require_control
 from gb10.errors import BuildError, FetchError
 from gb10.rootfs.accounts import User
 from gb10.rootfs.linker import ENTRY, HEADER, Library, render_cache, version_key
@@ -48,7 +49,7 @@ def deb(folder: Path, name: str, files: Files, *, suffix: str = "", **members: s
     control = f"Package: {name}\nVersion: 1\nArchitecture: amd64\nDescription: one\n two\n"
     parts = {
         "debian-binary": b"2.0\n",
-        "control.tar": tar({"control": control, **members}),
+        "control.tar": tar({"control": control} | members),
         f"data.tar{suffix}": tar(files),
     }
     path = folder / f"{name}_1_amd64.deb"
@@ -196,3 +197,20 @@ def test_linker_order_and_layout() -> None:
     assert (magic[:16], count, length, flags) == (b"glibc-ld.so.cach", 1, len(cache) - HEADER.size - ENTRY.size, 0x0A03)
     assert cache[key:value] == b"libz.so.1\0"
     assert cache[value:] == b"/lib/libz.so.1\0"
+
+
+@pytest.mark.parametrize("lacking", ["Package", "Version", "Architecture"])
+def test_a_package_whose_control_file_lacks_a_field_is_one_error(tmp_path: Path, lacking: str) -> None:
+    fields = {"Package": "a", "Version": "1", "Architecture": "amd64"}
+    path = deb(tmp_path, "a", {}, control=render({name: fields[name] for name in fields if name != lacking}))
+    with pytest.raises(
+        FetchError, match=rf"^error: a_1_amd64\.deb is no valid .*: its control file has no {lacking}\n"
+    ):
+        require_control(path)
+    require_control(deb(tmp_path, "a", {}))
+
+
+@pytest.mark.parametrize("control", ["", " Version: 1\n"])
+def test_a_control_file_that_cannot_be_read_is_one_error(tmp_path: Path, control: str) -> None:
+    with pytest.raises(FetchError, match="is no valid Debian package: its control file"):
+        require_control(deb(tmp_path, "a", {}, control=control))

@@ -117,8 +117,13 @@ def _show(env: Mapping[str, str], configuration: Path, chosen: Sequence[tuple[st
     """What the signed package lists say of exactly these versions."""
     names = [f"{name}{'' if arch == 'all' else ':' + arch}={version}" for name, version, arch in chosen]
     text = capture(["apt-cache", "-c", str(configuration), "show", *names], env=_locale(env))
-    for fields in parse(text):
-        yield LockedDeb(
+    yield from map(locked_deb, parse(text))
+
+
+def locked_deb(fields: Mapping[str, str]) -> LockedDeb:
+    """A package as the lock has it, by its stanza in a package list; raises FetchError when a field is absent. Pure."""
+    try:
+        return LockedDeb(
             name=fields["Package"],
             version=fields["Version"],
             architecture=fields["Architecture"],
@@ -126,6 +131,13 @@ def _show(env: Mapping[str, str], configuration: Path, chosen: Sequence[tuple[st
             sha256=fields["SHA256"],
             size=int(fields["Size"]),
         )
+    except KeyError as error:
+        raise FetchError(
+            f"the Debian mirror's package list has no {error.args[0]} for {fields.get('Package', 'a package')}",
+            where=", ".join(f"{name}: {fields[name]}" for name in ("Version", "Architecture") if name in fields)
+            or None,
+            hint=f"set {SETTING} to another mirror of Debian, then lock again",
+        ) from error
 
 
 def _locale(env: Mapping[str, str]) -> dict[str, str]:
