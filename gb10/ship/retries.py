@@ -7,6 +7,7 @@ from functools import partial
 
 from gb10.engine.registry.transfer import Moves
 from gb10.errors import PublishError
+from gb10.host.proc import SILENT, CommandFailedError
 from gb10.host.talk import Talk, Task
 
 PAUSES = (2.0, 4.0)  # seconds before the second and the third try
@@ -40,7 +41,8 @@ def patiently(
 ) -> Moves:
     """The moves of a transfer that succeeded at last: what arrived stays. Raises PublishError.
 
-    What another try cannot mend is not tried again, nor a layer that the engine gave up after pauses of its own.
+    What another try cannot mend is not tried again, nor a layer that the engine gave up after pauses of its own, nor
+    a transfer that moved nothing for as long as it may.
     """
     pauses = list(PAUSES)
     while True:
@@ -53,11 +55,17 @@ def patiently(
             transfer(moves)
             return moves
         except PublishError as error:
-            if not pauses or moves.retried or tells(error, FULL + REFUSED):
+            if not pauses or moves.retried or stalled(error) or tells(error, FULL + REFUSED):
                 raise
             pause = pauses.pop(0)
             talk.say(f"{task.name}: {error.message}; trying again in {pause:.0f} s")
         time.sleep(pause)
+
+
+def stalled(error: PublishError) -> bool:
+    """Whether the program that moves the bytes was ended because it was silent."""
+    cause = error.__cause__
+    return isinstance(cause, CommandFailedError) and cause.returncode == SILENT
 
 
 def tells(error: PublishError, words: tuple[str, ...]) -> bool:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ from gb10.engine.buildx.progress import (
     StepStarted,
     Transfer,
 )
-from gb10.engine.buildx.pulls import Pulls
+from gb10.engine.buildx.pulls import LAYER, PATIENCE, Pulls
 
 PULL = "[image 1/2] FROM r.invalid/a@sha256:1"
 RUN = {"digest": "sha256:1", "name": "[a 1/1] RUN make", "started": "2026-01-02T03:04:05.123456789Z"}
@@ -79,7 +80,45 @@ def test_a_pull_that_stands_still_gives_no_sign_of_life(step: str) -> None:
     assert waits.sign(0) != before
 
 
-@pytest.mark.parametrize("step", ["[a 1/1] RUN make", "[context base] load from client", "exporting cache to registry"])
+EXPORTING = "exporting cache to registry"
+
+
+def test_a_cache_export_that_stands_still_is_ended_after_the_time_of_a_layer() -> None:
+    now = 0.0
+    waits = Pulls(clock=lambda: now)
+    waits.take(StepStarted(EXPORTING))
+    waits.take(Transfer(EXPORTING, "writing layer sha256:1", 0, 0))
+    now = LAYER - PATIENCE - 1
+    assert waits.sign(0) != waits.sign(0)  # a layer may take long: BuildKit counts no bytes
+    now += 1
+    before = waits.sign(0)
+    waits.take(Transfer(EXPORTING, "writing layer sha256:1", 0, 0))  # BuildKit repeats it
+    assert waits.sign(0) == before
+    text = str(waits.error("image", Path("/log")))
+    assert text.startswith("error: a cache export finished no layer for 7200 s: the build of image was ended\n")
+    assert "without --cache-to" in text
+    waits.take(Transfer(EXPORTING, "writing layer sha256:1", 0, 0, whole=True))
+    assert waits.sign(0) != waits.sign(0)
+
+
+def test_a_compile_beside_a_cache_export_may_be_silent() -> None:
+    waits = Pulls(clock=lambda: 2 * LAYER)
+    for step in (EXPORTING, "[a 1/1] RUN make"):
+        waits.take(StepStarted(step))
+    waits.since = 0.0
+    assert waits.sign(0) != waits.sign(0)
+    waits.running.discard("[a 1/1] RUN make")
+    assert waits.sign(0) == waits.sign(0)
+
+
+def test_the_end_of_a_layer_is_read_from_the_progress() -> None:
+    ended = {"id": "writing layer", "vertex": "sha256:1", "completed": "2026-01-01T00:00:00Z"}
+    events = _events({"vertexes": [RUN], "statuses": [ended]}, indent=None)
+    assert isinstance(events[-1], Transfer)
+    assert events[-1].whole
+
+
+@pytest.mark.parametrize("step", ["[a 1/1] RUN make", "[context base] load from client", "exporting to image"])
 def test_a_step_that_may_be_silent_is_a_sign_of_life(step: str) -> None:
     waits = Pulls()
     for event in (StepStarted(PULL), StepStarted(step)):

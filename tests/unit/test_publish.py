@@ -1,12 +1,16 @@
 """Publishing and pulling without an engine: tags, references, and what an engine tells of a transfer."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gb10.engine.node import SSH, _argv, reached
 from gb10.engine.reference import split_digest
+from gb10.engine.registry import skopeo
+from gb10.engine.registry.saving import Layout
+from gb10.engine.registry.skopeo import Access, Skopeo
 from gb10.engine.registry.transfer import Moves, hint_of
 from gb10.errors import EngineError, PublishError, UsageError
 from gb10.ship.publishing import names_in, own_tags
@@ -147,6 +151,30 @@ def test_only_what_may_mend_itself_is_tried_again(shop: Workshop, words: str, be
     with shop.talk.task("h/a:b") as task, pytest.raises(PublishError, match=words[:8]):
         patiently(shop.talk, task, transfer)
     assert tried == tries
+
+
+@pytest.mark.parametrize(("script", "words", "tries"), [("sleep 60", "nothing for", 1), ("exit 7", "exited with 7", 3)])
+def test_a_stall_is_not_tried_again(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch, script: str, words: str, tries: int
+) -> None:
+    for name in ("PATIENCE", "ANSWER"):
+        monkeypatch.setattr(skopeo, name, 0.3)
+    program = Skopeo(command=("sh", "-c", script), env={})
+    access, layout = Access(credentials="/none", tls=True), Layout(path=shop.store.root, sizes={})
+    transfers: list[Callable[[Moves], object]] = [
+        lambda moves: program.copy(layout, "h/a", access, 3, moves),
+        lambda _: program.manifest("h/a", access),
+    ]
+    for transfer in transfers:
+        tried: list[Moves] = []
+
+        def counted(moves: Moves, transfer: Callable[[Moves], object] = transfer, tried: list[Moves] = tried) -> None:
+            tried.append(moves)
+            transfer(moves)
+
+        with shop.talk.task("h/a") as task, pytest.raises(PublishError, match=words):
+            patiently(shop.talk, task, counted)
+        assert len(tried) == tries
 
 
 def test_what_the_engine_tells_of_a_failure_is_the_error() -> None:

@@ -13,7 +13,7 @@ from gb10.engine.buildx.buildlog import Record
 from gb10.engine.buildx.commands import Buildx
 from gb10.engine.buildx.progress import Event, RawJson
 from gb10.engine.connection import Engine
-from gb10.errors import BuildError, Gb10Error
+from gb10.errors import Gb10Error
 from gb10.host.proc import SILENT, CommandFailedError, stream
 from gb10.host.silence import Patience
 from gb10.host.stop import Stop
@@ -139,11 +139,7 @@ def _run(buildx: Buildx, request: BuildRequest, work: Path, record: Record, stop
         stream(argv, log=Path(os.devnull), on_line=on_line, env=buildx.env, stop=stop, patience=patience)
     except CommandFailedError as error:
         if error.returncode == SILENT:
-            raise BuildError(
-                f"a registry sent nothing for {pulls.PATIENCE:.0f} s: the build of {request.target} was ended",
-                where="\n".join([*sorted(waits.waiting), f"log: {record.log}"]),
-                hint="check the network to that registry, then run the command again: finished steps are kept",
-            ) from error
+            raise waits.error(request.target, record.log) from error
         raise record.error(request.target) from error
 
 

@@ -14,6 +14,8 @@ NEEDED: Final[Mapping[Direction, Mapping[str, tuple[str, ...]]]] = {
 """By type, what must be named. ``inline`` is not here: it would write into the image's config, and so change it."""
 IMPORT: Final = "importing cache manifest"
 """How BuildKit names the step of an import, which may fail without failing the build."""
+EXPORT: Final = "exporting cache to"
+"""How BuildKit names the step of an export."""
 
 
 def check_cache(direction: Direction, text: str) -> str:

@@ -45,12 +45,14 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """Bytes moved so far; ``total`` is 0 where BuildKit does not know it."""
+    """Bytes moved so far; ``total`` is 0 where BuildKit does not know it: it counts no bytes of a cache's export."""
 
     step: str
     what: str
     done: int
     total: int
+    whole: bool = False
+    """BuildKit reported its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,8 @@ class RawJson:
             yield from self._vertex(vertex)
         for status in value.get("statuses") or ():
             what = status.get("name") or status["id"]
-            yield Transfer(self._name(status["vertex"]), what, status.get("current", 0), status.get("total", 0))
+            moved = status.get("current", 0), status.get("total", 0)
+            yield Transfer(self._name(status["vertex"]), what, *moved, whole=bool(status.get("completed")))
         for log in value.get("logs") or ():
             yield from self._log(log["vertex"], base64.b64decode(log["data"]).decode(errors="replace"))
 
