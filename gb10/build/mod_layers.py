@@ -13,7 +13,7 @@ from gb10.build.stage import note_steps
 from gb10.engine.buildx.build import Network, lent_network
 from gb10.engine.buildx.progress import Event, StepStarted
 from gb10.engine.connection import Engine
-from gb10.engine.emulation import BINFMT, LEAST, emulated, register
+from gb10.engine.emulation import BINFMT, LEAST, emulated, held_version, is_new, register
 from gb10.errors import BuildError
 from gb10.host.fetch import ca_bundle
 from gb10.host.host import Host
@@ -76,12 +76,21 @@ def ready_emulation(host: Host, engine: Engine, plan: Plan) -> None:
     host.talk.say(f"mods run emulated ({plan.options.platform} on {plan.options.build}): each can take minutes")
     if engine.data is None:
         return
-    if not emulated(plan.options.target):
+    if not emulated(host.store, plan.options.target):
         name = register(host.store, host.env, plan.options.target, plan.options.mods[0].name)
         if name:
             host.talk.say(
                 f"mods run programs of {plan.options.platform}: registered {name} with the kernel (binfmt_misc)"
             )
+    host.talk.say(_emulator(held_version(host.store, plan.options.target)))
+
+
+def _emulator(version: str | None) -> str:
+    """Which emulator will run, in one line. Pure."""
+    if version is None:
+        return "the kernel's emulator reports no version of qemu"
+    old = "" if is_new(version) else f": older than {LEAST}.0, programs that import torch may crash"
+    return f"the kernel's emulator is qemu {version}{old}"
 
 
 @contextmanager

@@ -26,7 +26,7 @@ PACKAGE: Final = "qemu-user"
 LEAST: Final = 10
 """qemu's least major version: 7.2 crashes where a program imports torch."""
 OURS: Final = "gb10-"
-VERSION: Final = re.compile(r"version (\d+)\.")
+VERSION: Final = re.compile(r"\bversion (\d+\.[\w.]+)")
 ELF: Final = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0"
 PROGRAMS: Final[Mapping[str, tuple[str, bytes]]] = {
     "arm64": ("qemu-aarch64", ELF + b"\x02\0\xb7\0"),
@@ -40,9 +40,31 @@ WAYS_OUT: Final = (
 )
 
 
-def emulated(architecture: str) -> bool:
-    """Whether the kernel runs programs of an architecture by gb10's emulator, or by one that is new enough."""
-    return any(name.startswith(OURS) or is_new(text) for name, text in registrations(architecture).items())
+def emulated(store: Store, architecture: str) -> bool:
+    """Whether the kernel runs programs of an architecture in every container, by an emulator that is new enough."""
+    return bool(registrations(architecture)) and is_new(held_version(store, architecture))
+
+
+def held_version(store: Store, architecture: str) -> str | None:
+    """The version of the qemu by which the kernel would run a program now; None when it is no qemu, or none is there.
+
+    The kernel keeps the file that it opened at the registration: the path may hold another version since. So it runs
+    a file of this architecture that is only a header; qemu reads its options from the environment, too.
+    """
+    with store.folder("emulator") as work:
+        probe = work / "probe"
+        probe.write_bytes(PROGRAMS[architecture][1])
+        probe.chmod(0o700)
+        try:
+            found = VERSION.search(capture([str(probe)], env={"QEMU_VERSION": "1"}))
+        except CommandFailedError:
+            return None
+    return found and found[1]
+
+
+def is_new(version: str | None) -> bool:
+    """Whether a version is new enough. Pure."""
+    return version is not None and int(version.partition(".")[0]) >= LEAST
 
 
 def registrations(architecture: str) -> dict[str, str]:
@@ -50,17 +72,6 @@ def registrations(architecture: str) -> dict[str, str]:
     paths = [path for path in BINFMT.glob("*") if path.name not in ("register", "status")]
     texts = {path.name: path.read_text(encoding="utf-8", errors="surrogateescape") for path in paths}
     return {name: text for name, text in texts.items() if serves(text, architecture)}
-
-
-def is_new(entry: str) -> bool:
-    """Whether an entry's interpreter reports a version that is new enough; False when it cannot be run here."""
-    words = dict(line.partition(" ")[::2] for line in entry.splitlines())
-    try:
-        # Debian's links in /usr/libexec/qemu-binfmt take no options: their names change how qemu reads its arguments.
-        found = VERSION.search(capture([str(Path(words["interpreter"]).resolve()), "--version"]))
-    except (CommandFailedError, OSError):
-        return False
-    return found is not None and int(found[1]) >= LEAST
 
 
 def serves(entry: str, architecture: str) -> bool:
@@ -87,7 +98,7 @@ def register(store: Store, env: Mapping[str, str], architecture: str, mod: str) 
         )
     program, magic = PROGRAMS[architecture]
     mounted = _mount()
-    if emulated(architecture):
+    if emulated(store, architecture):
         return None
     path = fetch_emulator(store, env, program)
     if not mounted:

@@ -168,16 +168,21 @@ def _link(wheel: dict[str, object]) -> Link:
 
 
 def explained(whole: str, tail: str, platform: Platform) -> UsageError | FetchError:
-    """uv's reason in one sentence: the first and the last step of its derivation, which may be hundreds of lines."""
+    """uv's reason in one sentence: the first and the last step of its derivation, which may be hundreds of lines.
+
+    The exception's note holds all of it.
+    """
     if NO_SOLUTION in whole:
         steps = [shorten(step, LONGEST_STEP, placeholder=" …") for step in BECAUSE.findall(whole)]
         reason = f": {'; and '.join(dict.fromkeys((steps[0], steps[-1])))}" if steps else ""
-        return UsageError(
+        misfit = UsageError(
             f"{MISFIT} on {platform.uv_name}{reason}",
             where=None if len(steps) in (1, 2) else tail,  # the steps between
             hint="change the requirement or constraint named last; when the index lags behind what a package\n"
             "declares, add an override with its reason to the recipe",
         )
+        misfit.add_note(whole)
+        return misfit
     if TIMED_OUT in whole:
         return FetchError(
             "a package index stopped sending: uv gave up after several tries",

@@ -24,7 +24,9 @@ from gb10.sources.index.page import Link
 
 ROOM, FILE = "resolved", "lock.json"
 NEWEST = 5
-DEMANDED = re.compile(r"\bdepends\s+on\s+([a-z0-9-]+)(?:\{[^}]*\})?==([^\s;,]+)")
+ONE = r"([a-z0-9-]+)(?:\[[^\]]*\]|\{[^}]*\})?==([^\s;,]*[^\s;,.])"
+DEMANDED = re.compile(rf"\bdepends?\s+on\s+{ONE}(?:\s+and\s+{ONE}(?=,))?")
+"""uv joins two demands of one release by "and"; another clause may follow that word, too, but no comma its version."""
 OWN = """choose compatible releases (--ref NAME=VERSION for each)
 for other changes use your own recipe: copy it, change it, ./build.py lock --engine FILE.yaml"""
 
@@ -158,5 +160,7 @@ def _completed(
 
 
 def _demands(error: UsageError) -> list[tuple[str, str]]:
-    """The releases (project, version) that other releases demand, in uv's words; its lines are wrapped. Pure."""
-    return DEMANDED.findall(f"{error.message}\n{error.where or ''}")
+    """The releases (project, version) that other releases demand, in uv's words: the steps shown first. Pure."""
+    text = "\n".join([error.message, error.where or "", *getattr(error, "__notes__", ())])
+    found = DEMANDED.findall(text)
+    return [(name, version) for pairs in found for name, version in (pairs[:2], pairs[2:]) if name]

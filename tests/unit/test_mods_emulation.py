@@ -9,7 +9,7 @@ import pytest
 from gb10.build.mod_layers import mod_note, naming_mods, note_build, ready_emulation
 from gb10.engine import emulation
 from gb10.engine.buildx.progress import StepStarted
-from gb10.engine.emulation import emulated, emulator_key, register
+from gb10.engine.emulation import emulated, emulator_key, held_version, register
 from gb10.errors import BuildError
 from gb10.host.store import Store
 from gb10.host.talk import Talk
@@ -32,14 +32,19 @@ def binfmt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def enter(binfmt: Path, tmp_path: Path, version: str) -> None:
-    """Register an emulator of a version, by a link as Debian does it."""
-    program = tmp_path / "qemu-aarch64"
-    program.write_text(f"#!/bin/sh\necho 'qemu-aarch64 version {version} (Debian)'\n", encoding="ascii")
-    program.chmod(0o755)
-    (tmp_path / "aarch64-binfmt-P").symlink_to(program)
-    text = re.sub(r"/usr\S+", str(tmp_path / "aarch64-binfmt-P"), ENTRY)
-    (binfmt / "qemu-aarch64").write_text(text, encoding="utf-8")
+def enter(binfmt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, name: str = "qemu") -> None:
+    """Register an emulator that the kernel holds; the file of its path was upgraded since.
+
+    A first line that names an interpreter stands for the header of another machine: the kernel runs that program.
+    """
+    held, path = tmp_path / "held", tmp_path / "aarch64-binfmt-P"
+    for program, reported in ((held, version), (path, "99.0")):
+        program.write_text(f'#!/bin/sh\n[ "$QEMU_VERSION" = 1 ] && echo "qemu-aarch64 version {reported} (Debian)"\n')
+        program.chmod(0o755)
+    header = f"#!{held}\n".encode()
+    monkeypatch.setattr(emulation, "PROGRAMS", {"arm64": ("qemu-aarch64", header)})
+    text = re.sub(r"/usr\S+", str(path), ENTRY)
+    (binfmt / name).write_text(re.sub(r"magic \w+", f"magic {header.hex()}", text), encoding="utf-8")
 
 
 def filled(tmp_path: Path) -> Store:
@@ -52,33 +57,61 @@ def filled(tmp_path: Path) -> Store:
 @pytest.mark.parametrize(
     ("version", "enough"), [("7.2.22", False), ("9.2.0", False), ("10.0.13", True), ("11.1", True)]
 )
-def test_an_old_emulator_of_the_host_is_not_used(binfmt: Path, tmp_path: Path, version: str, enough: bool) -> None:
-    enter(binfmt, tmp_path, version)
-    assert emulated("arm64") is enough
-    assert register(filled(tmp_path), {}, "arm64", "one") == (None if enough else "qemu-aarch64")
+def test_an_old_emulator_of_the_host_is_not_used(
+    binfmt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, enough: bool
+) -> None:
+    enter(binfmt, tmp_path, monkeypatch, version)
+    store = filled(tmp_path)
+    assert held_version(store, "arm64") == version
+    assert emulated(store, "arm64") is enough
+    assert register(store, {}, "arm64", "one") == (None if enough else "qemu-aarch64")
     assert (b"gb10-qemu-aarch64" in (binfmt / "register").read_bytes()) is not enough
 
 
-def test_what_another_registered_stays(binfmt: Path, tmp_path: Path) -> None:
-    enter(binfmt, tmp_path, "7.2.22")
-    before = (binfmt / "qemu-aarch64").read_bytes()
+def test_a_kernel_that_runs_no_such_program_has_no_emulator(
+    binfmt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emulation, "PROGRAMS", {"arm64": ("qemu-aarch64", b"\x7fnone")})
+    assert held_version(Store(tmp_path / "store"), "arm64") is None
+
+
+def test_what_another_registered_stays(binfmt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    enter(binfmt, tmp_path, monkeypatch, "7.2.22")
+    before = (binfmt / "qemu").read_bytes()
     register(filled(tmp_path), {}, "arm64", "one")
-    assert (binfmt / "qemu-aarch64").read_bytes() == before
+    assert (binfmt / "qemu").read_bytes() == before
     assert not (binfmt / OURS).exists()
 
 
-def test_our_own_registration_counts_and_is_replaced_when_it_is_off(binfmt: Path, tmp_path: Path) -> None:
-    (binfmt / OURS).write_text(ENTRY, encoding="ascii")
+def test_our_own_registration_counts_and_is_replaced_when_it_is_off(
+    binfmt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter(binfmt, tmp_path, monkeypatch, "10.0.13", OURS)
     assert register(filled(tmp_path), {}, "arm64", "one") is None
     (binfmt / OURS).write_text(ENTRY.replace("enabled", "disabled"), encoding="ascii")
     assert register(filled(tmp_path), {}, "arm64", "one") == "qemu-aarch64"
     assert (binfmt / OURS).read_bytes() == b"-1"
 
 
+def test_the_emulator_that_will_run_is_named_before_the_first_mod(
+    binfmt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    version, note = "7.2.22", "older than 10.0, programs that import torch may crash"
+    enter(binfmt, tmp_path, monkeypatch, version)
+    monkeypatch.setattr(emulation, "missing_capability", lambda: "this process is not root")
+    shop = Workshop(env={}, store=Store(tmp_path / "store"), talk=Talk({}), catalog=Catalog(ROOT))
+    here = replace(engine("user"), data=tmp_path)
+    ready_emulation(shop, here, plan(ONE))
+    assert capsys.readouterr().err.endswith(f"the kernel's emulator is qemu {version}: {note}\n")
+    enter(binfmt, tmp_path, monkeypatch, "10.0.13")
+    ready_emulation(shop, here, plan(ONE))
+    assert capsys.readouterr().err.endswith("the kernel's emulator is qemu 10.0.13\n")
+
+
 def test_an_old_emulator_serves_where_none_may_be_registered(
     binfmt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    enter(binfmt, tmp_path, "7.2.22")
+    enter(binfmt, tmp_path, monkeypatch, "7.2.22")
     monkeypatch.setattr(emulation, "missing_capability", lambda: "this process is not root")
     assert register(Store(tmp_path / "store"), {}, "arm64", "one") is None
 

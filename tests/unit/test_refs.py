@@ -8,10 +8,12 @@ from gb10.cli.asking import of_wheels
 from gb10.cli.spelling import respelled
 from gb10.errors import UsageError
 from gb10.lock.lockfile import input_digest, load_recipe
+from gb10.lock.platforms import Platform
+from gb10.lock.resolver import explained
 from gb10.plan.catalog import ROOT
 from gb10.plan.dag import image_tag, plan_image
 from gb10.recipe.image_recipe import Recipe
-from gb10.request.refs import require_release, with_refs
+from gb10.request.refs import _demands, require_release, with_refs
 from gb10.sources.index.page import Link
 from tests.unit.test_mods_plan import inputs, plan
 
@@ -113,3 +115,34 @@ def test_a_ref_is_a_name_and_a_release(texts: list[str]) -> None:
 )
 def test_earlier_spellings_mean_the_same(earlier: list[str], now: list[str]) -> None:
     assert respelled(earlier) == now
+
+
+def demands(reason: str) -> list[tuple[str, str]]:
+    whole = f"error: No solution found when resolving dependencies\n  cause: {reason}"
+    error = explained(
+        whole, "\n".join(whole.splitlines()[-30:]), Platform(python="3.13", architecture="arm64", glibc=39)
+    )
+    assert isinstance(error, UsageError)
+    return list(dict.fromkeys(_demands(error)))
+
+
+def test_demands_in_the_middle_of_a_long_reason_are_read() -> None:
+    """Of such a reason only the first and the last step, and the last 30 lines, are shown."""
+    many = "\n".join(f"             helper<={number}" for number in range(40))
+    only = f"only the following versions of helper are available:\n{many}\n         we can conclude that it fits."
+    step = "And because vllm==2 depends on torch==3.1, we can conclude that vllm==2 cannot be used."
+    assert demands(f"Because {only}\n{step}\nAnd because {only}") == [("torch", "3.1")]
+
+
+@pytest.mark.parametrize(
+    ("clause", "found"),
+    [
+        ("w>=2 depends on x==1 and y[all]==2, we can conclude", [("x", "1"), ("y", "2")]),
+        ("w>=2 depends on x==1 and y==2, we can conclude", [("x", "1"), ("y", "2")]),
+        ("w>=2 depends on x==1 and y==2 depends on z==3, we can conclude", [("x", "1"), ("z", "3")]),
+        ("all versions of w depend on x==1 and you require w==1, we can conclude", [("x", "1")]),
+        ("it is so, we can conclude that all versions of w depend on x==1.\nAnd", [("x", "1")]),
+    ],
+)
+def test_demands_in_uvs_words(clause: str, found: list[tuple[str, str]]) -> None:
+    assert demands(f"Because {clause} that it fails.") == found
