@@ -31,6 +31,7 @@ def terminal(env: Mapping[str, str], *, stderr: bool) -> Console:
         no_color=bool(env.get("NO_COLOR")) or None,
         force_terminal=forced,
         highlight=False,
+        emoji=False,
         width=None if bounded else PIPED_WIDTH,
     )
 

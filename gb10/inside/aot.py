@@ -81,7 +81,7 @@ def main() -> None:
 
 
 def select(kernels: dict[str, Any], arch: str) -> tuple[Module, ...]:
-    """The modules and groups that this arch's capability asks for; ``cubins`` defaults to what the arch becomes."""
+    """The modules and groups for this arch's capability; ``cubins`` defaults to the compiled arch."""
     capability = arch.rstrip("af")
     compiled = PLAIN.get(arch, arch)
     return tuple(
@@ -131,7 +131,7 @@ def check_version(kernels: dict[str, Any], version: str) -> None:
 
 
 def source_version() -> str:
-    """The release that the imported source tree says it is."""
+    """The version in the imported source tree."""
     return str(importlib.import_module("flashinfer.version").__version__)
 
 
@@ -152,12 +152,12 @@ def compile_modules(
         return [one.spec for one in made.values()]
 
     aot.gen_all_modules = gen_ours
-    with contextlib.redirect_stdout(io.StringIO()):  # its summary tells of its own list; ninja writes past this
+    with contextlib.redirect_stdout(io.StringIO()):  # its summary is of its own list; ninja writes past this
         try:
             aot.compile_and_package_modules(
                 options.out, options.work, options.source, verbose=True, skip_prebuilt=False
             )
-        except RuntimeError as error:  # ninja has said it all: a traceback would push it out of sight
+        except RuntimeError as error:  # ninja printed the reason: a traceback would push it out of sight
             raise SystemExit(f"flashinfer.aot: {error}") from None
     return made
 
@@ -179,7 +179,7 @@ def import_aot(source: Path) -> types.ModuleType:
 
 
 def leave_out(factories: dict[str, str]) -> None:
-    """Make FlashInfer's own list pass over some factories; each is told with its reason."""
+    """Make FlashInfer's own list pass over some factories; each is printed with its reason."""
     for factory, why in factories.items():
         place, _, function = factory.partition(":")
         module = importlib.import_module(place)
@@ -205,7 +205,7 @@ def specs_of(module: Module, make: Callable[..., Any], own: tuple[object, ...]) 
     if module.group:
         yield from (one for one in (made if isinstance(made, Iterable) else (made,)) if one.name)
     elif made.name != module.name:
-        raise SystemExit(f"{module.factory} makes {made.name}, the kernel set says {module.name}")
+        raise SystemExit(f"{module.factory} makes {made.name}, the kernel set names it {module.name}")
     else:
         yield made
 

@@ -42,7 +42,7 @@ def scan_changed(before: Path, after: Path) -> Scan:
 
 
 def files(root: Path) -> Iterator[tuple[str, Identity | None]]:
-    """Every regular file below a root by its relative path, with what changes when somebody writes to it."""
+    """Every regular file below a root by its relative path, with the values that any write to it changes."""
     for path, found in regular_files(str(root)):
         name = os.path.relpath(path, root)
         if isinstance(found, OSError):

@@ -13,7 +13,7 @@ CODE = re.compile(r"code=(sm_(\d+)(\d)[af]?)\b")
 def write_manifest(options: argparse.Namespace, targets: list[str], left_out: dict[str, str]) -> None:
     """OUT/manifest.json: of each library the GPU code that its compile commands ask for; no time, no place.
 
-    What is left out, name and reason, is in it, so that whoever finds the result in a store is told, too.
+    What is left out, name and reason, is in it, so that a cache hit can print it, too.
     """
     modules = {}
     for target in targets:

@@ -51,7 +51,7 @@ def hand_in(options: argparse.Namespace) -> tuple[dict[str, str], list[Nested]]:
             raise SystemExit(f"the engine nests no project {name}; it nests: {', '.join(known) or 'none'}")
         check_pin(known[name], pin)
         settings[known[name].variable] = folder
-        meant = "" if pin == known[name].pin else f" for the engine's {known[name].pin}, as the recipe says"
+        meant = "" if pin == known[name].pin else f" for the engine's {known[name].pin}, by the recipe"
         print(f"nested {name}: {pin}{meant}, in {folder}", flush=True)
     handed = {name for name, _, _ in options.nested}
     for path in files:
@@ -116,7 +116,7 @@ def submodules(text: str) -> tuple[str, ...] | None:
 
 
 def why_absent(target: str, nested: list[Nested], options: argparse.Namespace) -> str:
-    """Of a target that the project has not: whose it is, and the ways out; empty when it is nobody's."""
+    """The nested project of a target that the main project lacks, and the ways out; empty when none has it."""
     owner = next((one for one in nested if target in one.targets), None)
     if owner is None:
         return ""

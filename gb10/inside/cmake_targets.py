@@ -69,7 +69,7 @@ def parse() -> argparse.Namespace:
 
 
 def chosen(options: argparse.Namespace, nested: list[Any]) -> tuple[list[str], dict[str, str]]:
-    """The targets that are compiled, and with ``all`` what is left out, told, with the reason.
+    """The targets that are compiled, and with ``all`` what is left out; this is printed with the reason.
 
     Raises SystemExit for a target that the project has not.
     """
@@ -111,7 +111,7 @@ def check_cutlass(options: argparse.Namespace) -> None:
             f"the engine names CUTLASS {wanted}, the source brings {here}: take that release from git, or "
             f"say in the recipe that another one is meant: cutlass: {{instead-of: {wanted}, why: …}}"
         )
-    print(f"CUTLASS {here}" + (f" instead of {wanted}, as the recipe says" if here != wanted else ""), flush=True)
+    print(f"CUTLASS {here}" + (f" instead of {wanted}, as the recipe allows" if here != wanted else ""), flush=True)
     path.write_text(f"{text[: found.start(1)]}{here}{text[found.end(1) :]}", encoding="utf-8")
 
 
@@ -152,7 +152,7 @@ def nvcc_flags(torch: Path) -> list[str]:
         if isinstance(node, ast.Assign) and [getattr(to, "id", "") for to in node.targets] == ["COMMON_NVCC_FLAGS"]:
             flags: list[str] = ast.literal_eval(node.value)
             return flags
-    raise SystemExit("torch.utils.cpp_extension has no COMMON_NVCC_FLAGS: the project asks for them")
+    raise SystemExit("torch.utils.cpp_extension has no COMMON_NVCC_FLAGS: the project needs them")
 
 
 def configure(options: argparse.Namespace) -> None:
@@ -210,7 +210,7 @@ def cmake(options: argparse.Namespace, *arguments: str) -> None:
         **options.settings,
     }
     run = subprocess.run(["cmake", *arguments], env=os.environ | own, check=False)
-    if run.returncode:  # it has said it all: a traceback would push it out of sight
+    if run.returncode:  # it printed the reason: a traceback would push it out of sight
         raise SystemExit(f"cmake exited with {run.returncode}")
 
 

@@ -1,10 +1,10 @@
-"""Inside a build stage: the compile cache that machines share, asked before a compile and counted after it.
+"""Inside a build stage: the compile cache that machines share, checked before a compile and counted after it.
 
     compile_cache.py --config CCACHE.CONF    print the configuration to compile with: this one, or none (/dev/null)
     compile_cache.py --count STATSLOG        print where the results of ccache's calls came from
 
 ccache gives a server up in silence, anew for each unit, and gives up logging in when the user's name is empty: so its
-server is asked here once, with the same login, and what is wrong is said.
+server gets one request here, with the same login, and a defect is printed.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def bulk(word: str) -> bytes:
 
 
 def ask_http(url: SplitResult) -> str | None:
-    """A name that is not there, asked for with the login: 404 is the answer of a server that works."""
+    """Request a name that does not exist, with the login: a server that works answers 404."""
     login = f"{unquote(url.username or '')}:{unquote(url.password or '')}".encode()
     headers = {"Authorization": f"Basic {base64.b64encode(login).decode()}"} if url.username else {}
     server = http.client.HTTPConnection(url.hostname or "", url.port or 80, timeout=TIMEOUT)

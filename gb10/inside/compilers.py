@@ -50,7 +50,7 @@ def host_program(cxx: str, name: str) -> str:
 def write_measured(work: Path, owner: Callable[[str], str] = lambda made: Path(made).parent.name) -> None:
     """WORK/measured.json: per module CPU seconds, units compiled now, peak RSS in MiB of the largest process.
 
-    ``owner`` tells whose an object is; nobody's are not counted.
+    ``owner`` gives an object's module; objects without one are not counted.
     """
     log = work / "launch.jsonl"
     lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []

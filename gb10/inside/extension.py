@@ -6,7 +6,7 @@
 Every .cu and .cpp in DIR is a unit; ninja (on PATH) compiles them. Writes what aot.py writes: OUT/<module>/<module>.so,
 OUT/manifest.json, WORK/measured.json. The library is linked against the target's torch, although it calls only the
 stable C ABI: torch loads its own libraries without RTLD_GLOBAL, so a library that does not name them finds none of
-their symbols; and the linker, told -z defs, refuses every symbol that neither they nor CUDA nor libc export.
+their symbols; and the linker, by -z defs, refuses every symbol that neither they nor CUDA nor libc export.
 """
 
 import argparse
@@ -141,13 +141,13 @@ def run_ninja(text: str, options: argparse.Namespace) -> None:
     cache = compilers.cache_settings(options.work, options.units, options.cuda_home, options.cxx)
     ninja = ["ninja", "-C", str(options.work), "-j", str(options.jobs)]
     run = subprocess.run(ninja, env=os.environ | cache, check=False)
-    if run.returncode:  # ninja has said it all: a traceback would push it out of sight
+    if run.returncode:  # ninja printed the reason: a traceback would push it out of sight
         raise SystemExit(f"ninja exited with {run.returncode}")
     compilers.write_measured(options.work)
 
 
 def check_markers(library: Path, module: dict[str, Any]) -> None:
-    """Raise SystemExit when a kernel lacks the instructions that the set asks of it: it compiled into a stub."""
+    """Raise SystemExit when a kernel lacks the instructions that the set requires: it compiled into a stub."""
     markers: Any = importlib.import_module("markers")
     wrong = markers.missing(markers.kernels_of(library.read_bytes()), module.get("instructions", {}))
     if wrong:

@@ -1,7 +1,7 @@
 """Fatbins and cubins in a byte range: which GPU each piece of code is for.
 
 Two places name the GPU of a cubin: the header of its fatbin entry, by which the driver chooses, and its own ELF flags.
-Both are read; a disagreement is damage. A compressed cubin (``--compress-mode``) is not unpacked: of what it says, only
+Both are read; a disagreement is damage. A compressed cubin (``--compress-mode``) is not unpacked: of its content, only
 the ``a`` is compared, which the entry's header repeats. Layouts are what nvcc 12.9 and 13.0 write.
 """
 
@@ -98,7 +98,7 @@ def entries(buffer: Buffer, at: int, end: int) -> Iterator[Entry]:
 
 
 def check_entry(buffer: Buffer, entry: Entry) -> None:
-    """Raise DamagedError when a cubin is for another GPU than the header of its entry says."""
+    """Raise DamagedError when a cubin is for another GPU than the header of its entry states."""
     if buffer[entry.start : entry.start + 4] != ELF_MAGIC:
         found = f"{entry.code.rstrip('f')}a" if _repeats_a(buffer, entry) and entry.code[-1] != "a" else entry.code
     else:
@@ -108,7 +108,7 @@ def check_entry(buffer: Buffer, entry: Entry) -> None:
         if entry.code == f"{found}f" and not tells_family(elf):
             found = entry.code
     if found != entry.code:
-        raise DamagedError(f"the fatbin entry at {entry.at:#x} says {entry.code}, its cubin says {found}")
+        raise DamagedError(f"the fatbin entry at {entry.at:#x} is for {entry.code}, its cubin for {found}")
 
 
 def _repeats_a(buffer: Buffer, entry: Entry) -> bool:

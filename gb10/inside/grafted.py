@@ -60,7 +60,7 @@ def installed_info(site: Path, wheel_info: str) -> Path:
 
 
 def compile_file(root: Path, name: Path) -> Path:
-    """Bytecode as install.py makes it; raises SystemExit with Python's own words when the patched file is no Python."""
+    """Bytecode as install.py makes it; raises SystemExit with Python's error when the patched file is no Python."""
     cached = Path(cache_from_source(str(name)))
     try:
         py_compile.compile(

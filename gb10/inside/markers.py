@@ -67,7 +67,7 @@ def cubins_in_fatbin(buffer: bytes, at: int, end: int) -> Iterator[bytes]:
 
 
 def missing(kernels: dict[str, Counter[str]], wanted: dict[str, list[str]]) -> list[str]:
-    """What is not as wanted: ``{"GemmUniversal": ["QMMA"]}`` asks of every such kernel for a QMMA and for no trap."""
+    """What is missing: ``{"GemmUniversal": ["QMMA"]}`` requires a QMMA and no trap in every such kernel."""
     wrong = []
     for part, instructions in wanted.items():
         named = {name: counts for name, counts in kernels.items() if part in name}

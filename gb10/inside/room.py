@@ -88,7 +88,7 @@ def enter(slots: list[Path], count: int, mib: int) -> bool:
 
 
 def locked(slot: Path) -> int | None:
-    """The open, locked file of a slot that nobody has."""
+    """The open, locked file of a free slot."""
     opened = os.open(slot, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)

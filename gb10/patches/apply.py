@@ -95,12 +95,12 @@ def places(lines: Sequence[bytes], wanted: Sequence[bytes], start: int = 0) -> l
 
 
 def _told(hunk: Hunk) -> int:
-    """Where its header says that a hunk stands, once those before it are applied."""
+    """The line where a hunk stands by its header, after the hunks before it are applied."""
     return max(hunk.new_line - 1, 0)
 
 
 def _place(path: str, lines: Sequence[bytes], hunk: Hunk, end: int, *, moved: bool) -> int:
-    """The one place of a hunk, after ``end``; of several the one told, unless a hunk before it ``moved``."""
+    """The one place of a hunk, after ``end``; of several, the header's, unless a hunk before it ``moved``."""
     found = places(lines, hunk.old)
     fit = [at for at in found if _anchored(hunk, at, len(lines))]
     if len(fit) > 1 and _told(hunk) in fit and not moved:

@@ -14,7 +14,7 @@ COMPILED: Final = ("CMakeLists.txt", "cmake/", "csrc/", "include/", "3rdparty/",
 GENERATED: Final = ("_version.py", "_build_meta.py")
 """What a release's own build writes into it: a checkout has none, or another one's."""
 LIBRARY: Final = ".so"
-"""What a wheel's build compiled: no checkout is asked for it."""
+"""What a wheel's build compiled: no checkout is needed for it."""
 Both = tuple[bytes | None, bytes | None]
 Fate = Literal["gone", "elsewhere", "unread", "binary", "changed"]
 

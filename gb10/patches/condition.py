@@ -69,7 +69,7 @@ def scope_text(text: str, scope: str | None) -> str | None:
 
 
 class DefinedTwiceError(Exception):
-    """Python uses the last definition of a name, so the first says nothing about what runs."""
+    """Python uses the last definition of a name, so the first one may never run."""
 
 
 def _definitions(node: ast.AST) -> Iterator[Definition]:

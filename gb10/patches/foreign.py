@@ -52,7 +52,7 @@ def find_foreign(path: Path) -> tuple[Path, ...]:
 
 
 def load_foreign(path: Path, layouts: Mapping[str, Layout], source: str | None = None) -> Foreign:
-    """A diff of ``source``, else of the source whose package it changes. Raises PatchError."""
+    """A diff of ``source``, else of the source that owns the changed package. Raises PatchError."""
     check_size(path.stat().st_size, path.name)
     text = path.read_bytes()
     diffs = parse_diff(text, path.name)

@@ -23,7 +23,7 @@ ORIGINS: Final = ("upstream", "backport", "vendor", "other")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Header:
-    """What a patch says of itself."""
+    """The header fields of a patch: origin, forwarding, versions."""
 
     subject: str
     trailers: tuple[tuple[str, str], ...]

@@ -116,7 +116,7 @@ def _moved(path: str, tree: Tree) -> str:
 
 
 def _message(patch: Patch) -> bytes:
-    """A patch's message; what git says of its size is no longer true."""
+    """A patch's message; without the size that git wrote, which is no longer true."""
     return re.split(rb"(?m)^(?=---$|diff --git |--- a/)", patch.text, maxsplit=1)[0] + b"---\n"
 
 

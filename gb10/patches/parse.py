@@ -149,7 +149,7 @@ class _Parser:
         while (line := self._line(self.at)).startswith(b"@@ "):
             yield self._hunk()
         if line[:1] in (b"+", b"-", b" ", b"\\") and line.rstrip() != SIGNATURE and not self._has_names():
-            raise self.error("a hunk is longer than its header says")
+            raise self.error("a hunk is longer than its header states")
 
     def _hunk(self) -> Hunk:
         """One hunk; an error in it as a whole is one of its header's line."""
@@ -183,21 +183,21 @@ class _Parser:
                 old_left -= line[:1] != b"+"
                 new_left -= line[:1] != b"-"
             if min(old_left, new_left) < 0:
-                raise self.error("a hunk is longer than its header says")
+                raise self.error("a hunk is longer than its header states")
             self.at += 1
         return body
 
     def _signed(self) -> bytes:
         line = self._line(self.at)
         if not line:
-            raise self.error("a hunk ends before its header says")
+            raise self.error("a hunk is shorter than its header states")
         self._refuse_half(line)
         if line[:1] not in (b" ", b"-", b"+", b"\n") and not line.startswith(b"\\ "):
             raise self.error("a line of a hunk has no sign")
         return b" \n" if line == b"\n" else line  # some tools drop the space before an empty line
 
     def _cut(self, last: list[bytes]) -> bytes:
-        """A line without its end, as a note after it says."""
+        """A line without its end: the note after it marks this."""
         noted = len(self._line(self.at)) > SHORTEST_NOTE and last and last[0].endswith(b"\n")
         if not noted or not last[0][1:-1]:
             raise self.error("a note of a missing newline follows no line")

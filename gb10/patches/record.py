@@ -1,4 +1,4 @@
-"""The record beside a patch: the defect in words, and the probe that tells whether a tree has it. Pure."""
+"""The record beside a patch: the defect in words, and the probe that finds whether a tree has it. Pure."""
 
 import re
 from pathlib import PurePosixPath
@@ -34,7 +34,7 @@ class Condition(Model):
         return self
 
     def holds(self, number: int) -> bool:
-        """Whether so many matches are what was asked for."""
+        """Whether this number of matches is the required one."""
         return number == self.count if isinstance(self.count, int) else number >= int(self.count[2:])
 
 
@@ -64,7 +64,7 @@ OurFile = Annotated[str, AfterValidator(_kernels)]
 
 
 class Record(Model):
-    """A defect of an upstream release, and how it is told.
+    """A defect of an upstream release, and how it is detected.
 
     ``adds``: a folder of the source -> files of our kernels that the patch lays there.
     ``left``: releases that have the defect and get no patch on purpose, and why.

@@ -56,7 +56,7 @@ def parse_version(text: str) -> Version:
 
 
 def open_release(library: Library, releases: Releases, source: str, version: Version) -> Opened:
-    """A release by its pin, else by what the index says now, and that is said.
+    """A release by its pin, else by the index of today; then a note is printed.
 
     Raises FetchError, UsageError, and PatchError for a pin whose tree is of another version.
     """
@@ -70,7 +70,7 @@ def open_release(library: Library, releases: Releases, source: str, version: Ver
 
 
 def open_folder(path: Path, releases: Releases, source: str, version: Version) -> Opened:
-    """A directory, wheel or source archive of the user's as a release; raises PatchError when it tells another."""
+    """A directory, wheel or archive as a release; raises PatchError when its version is another."""
     tree = open_tree(path)
     _check_told(releases, source, version, tree, str(path))
     return Opened(source=source, version=version, tree=tree, pinned=False)
@@ -132,7 +132,7 @@ def _ask(library: Library, releases: Releases, source: str, version: Version) ->
             return Release(filename=best.filename, sha256=best.sha256, size=size_of(session, best))
     raise FetchError(
         f"the package index has no {source} {version}",
-        where=f"asked for {', '.join(known.projects)}",
+        where=f"projects: {', '.join(known.projects)}",
         hint="give another release with --ref, or its files with --tree DIR --ref VERSION",
     )
 

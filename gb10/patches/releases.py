@@ -56,7 +56,7 @@ class SourceReleases(Model):
     @model_validator(mode="after")
     def _bundled(self) -> Self:
         if self.told is None and any(release.folder for release in self.releases.values()):
-            raise ValueError("a release in a folder needs told: nothing else says which release lies there")
+            raise ValueError("a release in a folder needs `told`: nothing else shows which release lies there")
         return self
 
     def pinned(self, version: Version) -> Release | None:
@@ -64,7 +64,7 @@ class SourceReleases(Model):
         return next((release for text, release in self.releases.items() if Version(text) == version), None)
 
     def bundled(self, sha256: str) -> tuple[Version, str] | None:
-        """The release that an archive bundles, and its folder there; None when no pin says so."""
+        """The release that an archive bundles, and its folder there; None when no pin lists it."""
         found = ((text, one.folder) for text, one in self.releases.items() if one.sha256 == sha256)
         return next(((Version(text), folder) for text, folder in found if folder), None)
 
@@ -87,7 +87,7 @@ class Releases(Model):
 
     @model_validator(mode="after")
     def _one_owner(self) -> Self:
-        """A diff belongs to the source whose package it changes."""
+        """The source that owns the package which a diff changes."""
         packages = [package for source in self.sources.values() for package in source.layout.packages]
         twice = next((package for package in packages if packages.count(package) > 1), None)
         if twice:
@@ -123,11 +123,11 @@ def parse_releases(text: str) -> Releases:
 
 
 def told_version(source: str, told: Told, tree: Tree, where: str) -> Version:
-    """The version that a tree says it has; raises PatchError when it says none, or several."""
+    """The version in a tree's own file; raises PatchError when there is none, or several."""
     content = (tree.read(told.file) or b"").decode("utf-8", "replace")
     found = list(re.finditer(told.number, content, re.MULTILINE))
     if len(found) != 1:
-        what = "tells several versions" if found else "tells no version"
+        what = "states several versions" if found else "states no version"
         raise PatchError(
             f"no {source} tree: {told.file} {what}", where=where, hint=f"give a folder whose {told.file} is upstream's"
         )
@@ -139,7 +139,7 @@ def check_told(source: str, told: Told, tree: Tree, version: Version, where: str
     found = told_version(source, told, tree, where)
     if found != Version(version.public):
         raise PatchError(
-            f"stale tree: {told.file} says {source} {found}, {version} is wanted",
+            f"stale tree: {told.file} states {source} {found}, expected {version}",
             where=where,
             hint=f"take the tree of {version}, or name it {found}",
         )

@@ -93,7 +93,7 @@ def locked_releases(lock: Lock, target: Architecture) -> dict[str, Version]:
 
 
 def find_place(releases: Releases, source: str, lock: Lock, locked: Mapping[str, Version]) -> Place | None:
-    """None for a source of which the image has nothing; raises UsageError when no pin says what an archive bundles."""
+    """None for a source that is not in the image; raises UsageError when no pin states what an archive bundles."""
     known = releases.source(source)
     if source in lock.sdists:
         return Place(project=source, version=locked[source])
@@ -105,7 +105,7 @@ def find_place(releases: Releases, source: str, lock: Lock, locked: Mapping[str,
             return Place(project=sdist.name, version=found[0], folder=found[1])
     archives = ", ".join(sdist.filename for sdist in lock.sdists.values()) or "none"
     raise UsageError(
-        f"no pin says that a source archive of this image bundles {source}",
+        f"no pin states which source archive of this image bundles {source}",
         where=f"source archives: {archives}",
         hint=f"name one as a release of {source} in patches/{PINS}, or do not patch it",
     )
@@ -128,7 +128,7 @@ def _from_series(root: Path, source: str, lock: Lock, place: Place | None) -> It
 
 
 def _by_hand(releases: Releases, text: str, lock: Lock, locked: Mapping[str, Version]) -> Iterator[PatchUse]:
-    """``FILE``, ``DIR``, or ``SOURCE=FILE`` where the paths in it do not tell whose it is."""
+    """``FILE``, ``DIR``, or ``SOURCE=FILE`` where the paths in it do not show which source it changes."""
     if "://" in text:
         raise UsageError(f"--patch {text} is a URL", hint="download it, read it, and give the file")
     source, _, place = text.partition("=") if "=" in text and not Path(text).exists() else ("", "", text)

@@ -36,13 +36,13 @@ class Row:
 
 
 def status(library: Library, source: str, versions: Sequence[Version], tree: Path | None = None) -> tuple[Row, ...]:
-    """The rows of a source: the pinned releases, or those asked for. Raises PatchError, FetchError, UsageError."""
+    """The rows of a source: the pinned releases, or the requested ones. Raises PatchError, FetchError, UsageError."""
     patches = load_series(library.root, source)
     if not patches:
         raise EmptySelectionError(
             f"the series of {source} is empty",
             where=f"patches/{source}/series",
-            hint="a README.md beside it says why nothing is carried",
+            hint="its README.md explains why there is no patch",
         )
     releases = load_releases(library.root)
     if tree is not None:

@@ -37,7 +37,7 @@ class Verdict:
 
     @property
     def overdue(self) -> bool:
-        """Whether the defect is there, and neither a range nor the record says what to do about it."""
+        """Whether the defect is there, and neither a range nor the record decides what to do about it."""
         return self.outcome == "not-applicable" and self.probe.answer == "needed" and not self.left
 
 

@@ -58,7 +58,7 @@ def _info(tree: Tree, one: Installed) -> None:
 
 
 def _triggers(tree: Tree, installed: Sequence[Installed]) -> None:
-    """Who wants to be told of what: a package installed later must find the linker's cache trigger."""
+    """Which package is interested in which trigger: a package installed later must find the linker's cache trigger."""
     files: list[str] = []
     named: dict[str, list[str]] = {}
     for one in installed:

@@ -26,7 +26,7 @@ LIBRARY = re.compile(r"(lib|ld-)[^/]*\.so[^/]*")
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A name the linker may be asked for, and where it is."""
+    """A library name that the linker can look up, and its path."""
 
     soname: str
     path: str

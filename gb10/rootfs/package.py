@@ -19,7 +19,7 @@ COMPRESSION_HINT = "Debian's own archive uses xz: lock the package from there"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """What a package says of itself; ``members`` are its control files but ``control`` itself."""
+    """The control fields of a package; ``members`` are its control files but ``control`` itself."""
 
     path: Path
     fields: dict[str, str]

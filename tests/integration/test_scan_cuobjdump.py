@@ -115,14 +115,14 @@ def test_a_fatbin_that_labels_a_cubin_for_another_arch(says: str, holds: str, cu
     found = scan_path(fatbin).binaries[0]
     assert found.codes == ({f"sm_{holds}": 1} if says == holds else {})
     assert found.error == (
-        "" if says == holds else f"the fatbin entry at 0x10 says sm_{says}, its cubin says sm_{holds}"
+        "" if says == holds else f"the fatbin entry at 0x10 is for sm_{says}, its cubin for sm_{holds}"
     )
 
 
 def test_compressed_cubins_with_another_label(cuda_tools: Path, tmp_path: Path) -> None:
     """Of a compressed cubin only the ``a`` is compared, as the help of verify says."""
     fatbin = tmp_path / "k.fatbin"
-    for holds, says, error in (("121a", "121f", "its cubin says sm_121a"), ("121f", "121", "")):
+    for holds, says, error in (("121a", "121f", "its cubin for sm_121a"), ("121f", "121", "")):
         _, cubin = compiled(cuda_tools, tmp_path, holds)
         cubin.write_bytes(cubin.read_bytes() + bytes(1 << 16))  # so that compression pays
         create = [str(cuda_tools / "bin" / "fatbinary"), f"--create={fatbin}", "-64", "--compress-mode=size"]

@@ -34,7 +34,7 @@ def relabelled(whole: bytes, number: int, suffix: int) -> bytes:
 def test_an_entry_and_its_cubin_that_disagree_are_damage(whole: bytes, number: int, suffix: int, says: str) -> None:
     found = scan_buffer(relabelled(whole, number, suffix), "k.so")
     [problem] = CHECK.judge(Subject(scan=Scan(root="root", binaries=(found,))))
-    assert problem.found.endswith(f"says {says}, its cubin says sm_121f")
+    assert problem.found.endswith(f"is for {says}, its cubin for sm_121f")
     assert found.codes == {}
 
 
@@ -48,7 +48,7 @@ def test_a_compressed_entry_repeats_the_a_of_its_cubin() -> None:
     copy = bytes([0, 2, 9, 1, 0])
     header = struct.pack("<HHIQ12xI8xQ16xII", 2, 0x101, 112, 8, 121, 0x8011 | F, 0x48, len(copy)) + copy
     fatbin = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, 120) + header.ljust(112, b"\0") + b"\x28\xb5\x2f\xfd" + bytes(4)
-    assert scan_buffer(fatbin, "k").error.endswith("says sm_121f, its cubin says sm_121a")
+    assert scan_buffer(fatbin, "k").error.endswith("is for sm_121f, its cubin for sm_121a")
     assert scan_buffer(relabelled(fatbin, 121, A), "k").codes == {"sm_121a": 1}
 
 

@@ -169,7 +169,7 @@ def test_the_commit_that_stands_for_a_branch_is_told(tmp_path: Path, capsys: pyt
     cmake_nested.hand_in(
         project(tmp_path, ("flashkda", SHA, "/n"), flashkda=PLAIN.replace(f"GIT_TAG {SHA}", "GIT_TAG main"))
     )
-    assert capsys.readouterr().out == f"nested flashkda: {SHA} for the engine's main, as the recipe says, in /n\n"
+    assert capsys.readouterr().out == f"nested flashkda: {SHA} for the engine's main, by the recipe, in /n\n"
 
 
 def test_a_target_of_a_project_that_is_handed_in_and_not_compiled(tmp_path: Path) -> None:

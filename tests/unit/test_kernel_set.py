@@ -49,7 +49,7 @@ def module(name: str, *, group: bool = False, factory: str = "place:make") -> ao
 def test_a_module_has_the_name_that_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aot, "argument", lambda value: value)
     assert [made.name for made in aot.specs_of(module("a"), lambda *_: spec("a"), ())] == ["a"]
-    with pytest.raises(SystemExit, match="place:make makes b, the kernel set says a"):
+    with pytest.raises(SystemExit, match="place:make makes b, the kernel set names it a"):
         list(aot.specs_of(module("a"), lambda *_: spec("b"), ()))
 
 

@@ -67,7 +67,7 @@ def from_git(recipe: Recipe, lock: Lock, version: str) -> tuple[Recipe, Lock]:
 def test_an_archive_that_no_pin_knows_is_told(locked: tuple[Recipe, Lock]) -> None:
     recipe, lock = locked
     sdists = {name: sdist.model_copy(update={"sha256": "0" * 64}) for name, sdist in lock.sdists.items()}
-    with pytest.raises(UsageError, match="no pin says that a source archive of this image bundles cutlass") as caught:
+    with pytest.raises(UsageError, match="no pin states which source archive of this image bundles cutlass") as caught:
         plan_patches(PATCHES, recipe, lock.model_copy(update={"sdists": sdists}), "arm64", ())
     assert "flashinfer_python-0.7.2.post1.tar.gz" in str(caught.value)
 

@@ -82,7 +82,7 @@ def test_a_folder_is_below_the_archive_and_needs_a_version_that_is_told() -> Non
         parse_releases(changed_pins({"folder": "../cutlass"}))
     without = json.loads(changed_pins({}))
     del without["sources"]["cutlass"]["told"]
-    with pytest.raises(UsageError, match="a release in a folder needs told"):
+    with pytest.raises(UsageError, match="a release in a folder needs `told`"):
         parse_releases(json.dumps(without))
 
 
@@ -117,7 +117,7 @@ def test_a_tree_of_another_version_is_stale(tmp_path: Path, pins: Releases, aske
     with pytest.raises(PatchError) as caught:
         open_folder(path, pins, "cutlass", Version(asked))
     assert str(caught.value) == (
-        f"error: stale tree: include/cutlass/version.h says cutlass 4.5.0, {asked} is wanted\n  {path}\n"
+        f"error: stale tree: include/cutlass/version.h states cutlass 4.5.0, expected {asked}\n  {path}\n"
         f"hint: take the tree of {asked}, or name it 4.5.0"
     )
 
@@ -138,7 +138,7 @@ def test_what_does_not_tell_its_version_is_no_tree(
     assert told
     if header is not None:
         tree(tmp_path, {told.file: header})
-    with pytest.raises(PatchError, match=rf"no cutlass tree: include/cutlass/version\.h tells {what}"):
+    with pytest.raises(PatchError, match=rf"no cutlass tree: include/cutlass/version\.h states {what}"):
         check_told("cutlass", told, open_tree(tmp_path), Version("4.5.0"), "here")
 
 

@@ -115,7 +115,7 @@ def test_an_empty_file_is_its_header(end: bytes) -> None:
         (b"Only in b: x\nBinary files a/x.so and b/x.so differ\n" + BODY, "binary"),
         (HEAD + b"rename from pkg/f.py\nrename to pkg/g.py\n", "rename"),
         (BODY + BODY, "twice"),
-        (BODY.replace(b"@@ -1 +1 @@", b"@@ -1,9 +1 @@"), "ends before"),
+        (BODY.replace(b"@@ -1 +1 @@", b"@@ -1,9 +1 @@"), "is shorter than"),
         (BODY.replace(b"@@ -1 +1 @@", b"@@ x @@"), "damaged"),
         *((BODY.replace(b"-1", b"-%s" % many), "damaged") for many in (b"9" * 5000, b"1," + b"9" * 5000)),
         (BODY.replace(b"-a", b"*a"), "no sign"),
