@@ -29,7 +29,7 @@ class UnreachableError(Exception):
     def __init__(self, text: str, *, refused: bool = False) -> None:
         super().__init__(text)
         self.refused = refused
-        """Nobody listens there, where else an engine may be busy."""
+        """No program listens there; otherwise an engine may be busy."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,7 +136,7 @@ def _unreachable(error: Exception) -> UnreachableError:
 
 
 def _connect(endpoint: Endpoint) -> None:
-    """Fail at once, and in the system's words, where nobody listens: the SDK wraps both and leaks its socket."""
+    """Fail at once with the system's error where no program listens: the SDK hides it and leaks its socket."""
     if endpoint.host.startswith("unix://"):
         with socket.socket(socket.AF_UNIX) as probing:
             probing.settimeout(PING_TIMEOUT)

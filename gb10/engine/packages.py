@@ -26,7 +26,7 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
 }
 """Of each package only these programs are kept: 274 of 311 MB."""
 RUNC_SUITES = (((2, 38), SUITE), ((2, 34), "bookworm"))
-"""The least glibc that the suite's runc runs on, newest first; all else of trixie's asks for 2.34 (Depends)."""
+"""The least glibc that each suite's runc needs, newest first; trixie's other programs need 2.34 (Depends)."""
 RETRY = "run the command again; or install Docker and point to it by DOCKER_HOST"
 CONFIGURATION = """\
 #clear APT::Architectures;
@@ -90,7 +90,7 @@ def unpack_sound(store: Store, env: Mapping[str, str]) -> tuple[Programs, tuple[
 
 
 def damaged(programs: Programs) -> tuple[str, ...]:
-    """The programs that are not what was unpacked, or of which nobody recorded what was."""
+    """The programs that changed since they were unpacked, or have no recorded sha256."""
     names = (Path(path).name for paths in PROGRAMS.values() for path in paths)
     return tuple(name for name in names if not _sound(programs.bin / name, programs.sha256.get(name)))
 

@@ -13,8 +13,8 @@ from gb10.host.store import Store
 def find(env: Mapping[str, str], store: Store) -> Engine:
     """The engine to build with; starts the embedded one when the user has none.
 
-    An engine that the user chose (DOCKER_HOST, a docker context) must answer: only the default socket, which nobody
-    chose, is passed over, and ``Engine.notes`` says so. Raises EngineError with the ways out.
+    An engine that the user chose (DOCKER_HOST, a docker context) must answer. Only the default socket may be skipped;
+    then ``Engine.notes`` has a note. Raises EngineError with the ways out.
     """
     running, note = _reachable(env, store)
     if running:

@@ -1,8 +1,8 @@
-"""Receipts: what an ``image`` run answered, good while nothing that it read has changed; a no-op then loads nothing.
+"""Receipts: the result of an ``image`` run, valid while nothing that it read has changed; a no-op then loads nothing.
 
 A receipt is found by the digest of the command line, of the settings and the client configuration that choose store
-and engine, and of every file of the checkout. It holds only while the engine, asked over its socket, still has the
-very image under every tag.
+and engine, and of every file of the checkout. It is valid only while
+the engine, by its socket, still has this image under every tag.
 """
 
 import hashlib

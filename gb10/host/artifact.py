@@ -9,7 +9,7 @@ COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class Checkout:
-    """Files of a git repository: ``paths`` (all when empty) at a tag, which stands for ``commit`` once it was asked.
+    """Files of a git repository: ``paths`` (all when empty) at a tag, and the ``commit`` that the tag was resolved to.
 
     ``pin`` is the tag, or the commit itself. ``submodules`` are the paths of those that are in the tree.
     """
@@ -35,8 +35,8 @@ class Checkout:
 class Artifact:
     """What a file must be, not where it lies; ``size`` in bytes.
 
-    ``checkout``: what it is made of, where no index has it. ``index``: the URL of the only index that is asked for it;
-    the user's own are when it is empty.
+    ``checkout``: what it is made of, where no index has it. ``index``: the URL of the only index it may come from; when
+    empty, the user's indexes.
     """
 
     filename: str

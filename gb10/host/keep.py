@@ -86,7 +86,7 @@ def check_clock(store: Store, found: Iterable[Entry], now: float) -> None:
 
 
 def drop(store: Store, entry: Entry, still: Callable[[Entry], bool] = lambda entry: True) -> bool:
-    """Remove an entry, whole, if ``still`` says so once nobody else can change it; False when it stays."""
+    """Remove an entry, whole, if ``still`` is true once its lock is held; False when it stays."""
     with store.tried(_lock_of(entry)) as free:
         gone = free and still(entry)
         if gone:
@@ -95,7 +95,7 @@ def drop(store: Store, entry: Entry, still: Callable[[Entry], bool] = lambda ent
 
 
 def _lock_of(entry: Entry) -> str:
-    """The lock of whoever makes an entry; nobody else takes that of a log, a receipt or a mark."""
+    """The lock under which an entry is made; a log, a receipt or a mark has one for this purpose alone."""
     match entry.room:
         case "locks":
             return entry.key
@@ -119,12 +119,12 @@ def _loose(folder: Path) -> Iterator[Path]:
 
 
 def idle(entry: Entry) -> bool:
-    """Whether an entry is unused as we speak: another run may have come to use it since it was listed."""
+    """Whether an entry is unused now: another run may use it since it was listed."""
     return time.time() - _used(_stats(entry.path)) >= IN_USE
 
 
 def damaged(entry: Entry) -> bool | None:
-    """Whether an entry is not what its name or its seal says; None for one that has neither. Is no use of it."""
+    """Whether an entry differs from its name or its seal; None for one that has neither. Does not count as use."""
     mark = entry.path / SEAL
     files = [Path(name) for name, _ in _stats(entry.path) if Path(name).name != SEAL]
     if not files or (entry.room != "downloads" and not mark.exists()):

@@ -119,7 +119,7 @@ def torch_problem(plan: Plan) -> UsageError | None:
         return None
     built = "without CUDA" if torch.cuda == "none" else f"with CUDA {torch.cuda}"
     return UsageError(
-        f"torch {torch.version} is built {built}, and the {recipe.engine} {recipe.version} recipe says CUDA "
+        f"torch {torch.version} is built {built}, and the {recipe.engine} {recipe.version} recipe needs CUDA "
         f"{recipe.cuda}: no image is made",
         where=torch.filename,
         hint="name an index that has it for this CUDA, for torch and what is built with it, then lock it anew\n"

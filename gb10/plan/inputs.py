@@ -74,7 +74,7 @@ def _of_cutlass(plan: Plan, build: WheelBuild) -> tuple[PatchUse, ...]:
 
 
 def build_tools(recipe: Recipe, lock: Lock, build: Architecture) -> tuple[Artifact, ...]:
-    """The wheels of all build stages, without those that a single wheel asks for."""
+    """The wheels of all build stages, without those that only one wheel needs."""
     own = {requirement_name(tool) for wheel in recipe.wheels.values() for tool in wheel.tools}
     own -= {requirement_name(tool) for tool in recipe.tools}
     kept = (wheel for wheel in lock.wheels.tools[build] if canonicalize_name(wheel.name) not in own)

@@ -50,7 +50,7 @@ class Step:
     files: tuple[Artifact, ...] = ()
     about: str = ""
     project: str | None = None
-    """Of a graft: whose wheel it changes."""
+    """Of a graft: the project of the wheel that it changes."""
     kernels: KernelSet | None = field(default=None, repr=False)
     """Of a wheel of kernels: which modules it holds."""
 
@@ -93,7 +93,7 @@ class Inputs:
 
     @property
     def by_hand(self) -> bool:
-        """Whether a change of ``--patch`` or ``--source`` is compiled: nobody reviewed it, so it shares no cache."""
+        """Whether a change of ``--patch`` or ``--source`` is compiled: it is not reviewed, so it shares no cache."""
         return any(use.path for origin in self.origins for use in origin.patches)
 
 

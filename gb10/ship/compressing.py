@@ -22,7 +22,7 @@ from gb10.workshop import Workshop
 
 ZSTD = "+zstd"
 ELSEWHERE = "push to another repository, or without --compression"
-OTHERS = "somebody pushed there meanwhile: push again, or to another tag"
+OTHERS = "another push changed it meanwhile: push again, or to another tag"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,7 +76,7 @@ class Compressor:
     def _there(self, name: str, access: Access) -> str | None:
         """The manifest that the registry has under the name, if it is the image's, by zstd.
 
-        Raises PublishError where there is no asking, which so is told before the image is saved.
+        Raises PublishError where the registry refuses to answer, so before the image is saved.
         """
         found: list[str] = []
 
@@ -86,7 +86,7 @@ class Compressor:
             except PublishError as error:
                 if not tells(error, REFUSED):
                     raise
-                self.shop.talk.detail(f"{name}: {error.message}")  # as a rule none yet; else the push tells it, too
+                self.shop.talk.detail(f"{name}: {error.message}")  # as a rule none yet; else the push reports it, too
 
         with self.shop.talk.task(f"look for {name}") as task:
             patiently(self.shop.talk, task, look)
@@ -136,7 +136,7 @@ def digest_of(text: str) -> str:
 
 
 def arrived(text: str, moves: Moves) -> Moves:
-    """The moves, told by the manifest what was there and how many bytes of it travelled."""
+    """The moves, completed by the manifest: which layers the registry had, and the bytes that were sent."""
     layers = {layer["digest"]: int(layer["size"]) for layer in json.loads(text)["layers"]}
     moves.digest = digest_of(text)
     moves.moved &= layers.keys()

@@ -68,12 +68,12 @@ def _within(error: Gb10Error) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """One manifest: ``name`` by its digest, as it was asked for, and the platform asked for, if any."""
+    """One manifest: ``name`` by its digest, the requested reference, and the requested platform, if any."""
 
     name: str
     reference: str
     tagged: bool
-    """Whether it was asked for by a tag, which each node then gives it."""
+    """Whether the reference has a tag, which each node then gives it."""
     remote: Remote
     platform: str | None
 
@@ -104,7 +104,7 @@ def pull_from_each(shop: Workshop, reference: str, hosts: Sequence[str], platfor
 
 
 def _resolved(shop: Workshop, nodes: Sequence[str], reference: str, platform: str | None) -> Wanted:
-    """What the first node that can be reached says; raises the error of the last one when none can."""
+    """The manifest by the first node that can be reached; raises the error of the last one when none can."""
     for node in nodes[:-1]:
         with suppress(EngineError), _engine(shop, node) as engine:
             return _wanted(shop, engine, reference, platform)

@@ -1,4 +1,4 @@
-"""Patience: a transfer that broke off is tried again after a pause that is said, unless the engine did that already."""
+"""Patience: a transfer that broke off is tried again after a pause, with a note, unless the engine did that already."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +28,7 @@ AGAIN = "publish it again: layers that the registry has are not sent again"
 
 @contextmanager
 def not_published(name: str) -> Iterator[None]:
-    """A transfer that failed for good is told as the error of the name that was to be published."""
+    """Turn the error of a transfer that failed for good into that of the name to be published."""
     try:
         yield
     except PublishError as error:

@@ -42,7 +42,7 @@ class Exchange:
 
 
 def take_missing(host: Host, plan: Plan, rebuild: Collection[str]) -> None:
-    """Take from the configured cache what a plan lacks and nobody wants rebuilt; what cannot be taken is told.
+    """Take from the configured cache what a plan lacks, except for ``rebuild``; a note names what cannot be taken.
 
     Raises UsageError for settings that cannot be right; nothing else of a cache stops a build.
     """
@@ -86,8 +86,8 @@ def pull(host: Host, cache: WheelCache, wanted: Mapping[str, str] | None) -> Exc
 def push(host: Host, cache: WheelCache, wanted: Mapping[str, str], signing: Path) -> Exchange:
     """Add what the cache lacks of wheels, by key and name: files and listing in one commit, on top of what others push.
 
-    Raises EmptySelectionError, UsageError, VerifyError (what is listed there was signed by nobody trusted here, so it
-    cannot be signed again), FetchError, PublishError.
+    Raises EmptySelectionError, UsageError, VerifyError (no key trusted here signed the listing, so it cannot be
+    signed again), FetchError, PublishError.
     """
     own = _own(host, wanted)
     mine = {key: _listed(path) for key, path in own.items()}
@@ -112,7 +112,7 @@ def compiled_wheels(store: Store) -> dict[str, str]:
 
 
 def _own(host: Host, wanted: Mapping[str, str]) -> dict[str, Path]:
-    """The whole ones of these wheels; the others are told. Raises EmptySelectionError when all are others."""
+    """Those of these wheels that are sound; a note names the others. Raises EmptySelectionError when none is sound."""
     found = {key: path for key in wanted if (path := sealed_wheel(host.store, key))}
     for key, name in wanted.items():
         if key not in found:
@@ -130,7 +130,7 @@ def _commit(
     signature = sign(text, signing, host.env)
     with host.store.folder("hub") as work:
         (work / SIGNATURE).write_text(signature, encoding="ascii")
-        trusted(host.env, shelf.cache, text, work / SIGNATURE)  # else nobody, nor the next push from here, could use it
+        trusted(host.env, shelf.cache, text, work / SIGNATURE)  # else no one could use it, not even the next push
     files: dict[str, Path | bytes] = {listed[key].path(key): path for key, path in new.items()}
     size = sum(listed[key].size for key in new)
     with host.talk.task(f"push to {shelf.cache.repo}", size) as task:

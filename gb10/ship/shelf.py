@@ -20,7 +20,7 @@ SIGNERS: Final = variable("wheel-cache-signers")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WheelCache:
-    """A repository of the Hub, and the file of those whose signature under its listing counts."""
+    """A repository of the Hub, and the file of the keys that may sign its listing."""
 
     repo: str
     signers: Path
@@ -38,13 +38,13 @@ class Shelf:
 
 
 def wheel_cache(env: Mapping[str, str], repo: str | None = None) -> WheelCache | None:
-    """The cache ``repo``, else the settings' one, if any; raises UsageError when it is not said who is trusted."""
+    """The cache ``repo``, else the settings' one, if any; raises UsageError when no trusted signer is set."""
     name, signers = repo or env.get(REPO), env.get(SIGNERS)
     if not name:
         return None
     if not signers or not Path(signers).is_file():
         raise UsageError(
-            f"it is not said who may sign the wheels of {name}",
+            f"no one is named who may sign the wheels of {name}",
             where=f"wheel-cache-signers: {f'{signers} is no file' if signers else 'not set'}",
             hint=f"set it, or {SIGNERS}, to an allowed_signers file (man ssh-keygen)",
         )
@@ -60,7 +60,7 @@ def named_cache(env: Mapping[str, str], repo: str | None) -> WheelCache:
 
 
 def read_shelf(host: Host, cache: WheelCache, *, may_be_new: bool = False) -> Shelf:
-    """What the repository lists at its newest commit; ``may_be_new``: nothing, where nobody pushed yet.
+    """What the repository lists at its newest commit; ``may_be_new``: nothing, before the first push.
 
     Raises UsageError, FetchError, VerifyError.
     """
@@ -88,7 +88,7 @@ def read_shelf(host: Host, cache: WheelCache, *, may_be_new: bool = False) -> Sh
 
 
 def trusted(env: Mapping[str, str], cache: WheelCache, text: str, signature: Path) -> str:
-    """Who of those that are trusted signed a listing; raises VerifyError for nobody."""
+    """The trusted signer of a listing; raises VerifyError when there is none."""
     try:
         return verify(text, signature, cache.signers, env)
     except VerifyError as error:

@@ -28,13 +28,13 @@ def sign(text: str, key: Path, env: Mapping[str, str]) -> str:
 
 
 def verify(text: str, signature: Path, signers: Path, env: Mapping[str, str]) -> str:
-    """Who signed a text, as ``signers`` names the key; raises VerifyError for anybody else, and for another text."""
+    """Who signed a text, by the name of the key in ``signers``; raises VerifyError for other keys and other texts."""
     named = ("-f", str(signers), "-s", str(signature))
     try:
         signer = _keygen("find-principals", *named, env=env).splitlines()[0]
     except CommandFailedError as error:
         raise VerifyError(
-            f"it is signed by nobody whom {signers} names",
+            f"no key in {signers} made the signature",
             where=error.tail,
             hint="if you trust the key, add it there: its owner, then the key",
         ) from error
@@ -42,7 +42,7 @@ def verify(text: str, signature: Path, signers: Path, env: Mapping[str, str]) ->
         _keygen("verify", *named, "-I", signer, "-n", NAMESPACE, stdin=text, env=env)
     except CommandFailedError as error:
         raise VerifyError(
-            f"the signature in {signer}'s name is of something else",
+            f"the signature by {signer} is of another text",
             where=error.tail,
             hint="it was changed after it was signed: ask its owner",
         ) from error

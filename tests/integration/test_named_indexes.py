@@ -176,7 +176,7 @@ def test_no_other_index_stands_in_for_a_named_one(tmp_path: Path, served: dict[s
     main.asked.clear()
     with pytest.raises(FetchError, match=r"is not on the index that the recipe names for torch") as caught:
         fetched(tmp_path, main.url, recipe, torch)
-    assert f"asked {vendor.url}" in str(caught.value)
+    assert f"looked at {vendor.url}" in str(caught.value)
     assert not main.asked
 
 

@@ -259,10 +259,10 @@ def spoil(case: str, shop: Workshop, hub: FakeHub, key: str) -> None:
     [
         ("wheel", FetchError, "is not the file that was signed"),
         ("another key's wheel", FetchError, "is not the file that was signed"),
-        ("listing", VerifyError, "is of something else"),
-        ("stranger", VerifyError, "it is signed by nobody whom"),
-        ("purpose", VerifyError, "is of something else"),
-        ("garbage", VerifyError, "it is signed by nobody whom"),
+        ("listing", VerifyError, "is of another text"),
+        ("stranger", VerifyError, "no key in"),
+        ("purpose", VerifyError, "is of another text"),
+        ("garbage", VerifyError, "no key in"),
         ("unsigned", VerifyError, "is not signed"),
         ("empty", FetchError, "lists no wheels"),
         ("newer", VerifyError, "not one that this version reads"),
@@ -328,13 +328,13 @@ def test_two_pushers_lose_nothing_of_each_other(
 def test_nobody_signs_what_a_stranger_listed_and_no_stranger_pushes(
     first: Workshop, second: Workshop, hub: FakeHub
 ) -> None:
-    with pytest.raises(VerifyError, match="signed by nobody whom"):
+    with pytest.raises(VerifyError, match=r"no key in .* made the signature"):
         pushed(first, who="other")
     assert len(hub.repositories[REPO].commits) == 1
     them = replace(first, env={**first.env, "GB10_WHEEL_CACHE_SIGNERS": f"{first.env['KEYS']}/other.signers"})
     pushed(them, who="other")
     write_wheel(second, MINE, "another")
-    with pytest.raises(VerifyError, match="signed by nobody whom"):
+    with pytest.raises(VerifyError, match=r"no key in .* made the signature"):
         pushed(second)
     assert len(hub.repositories[REPO].commits) == 2
 

@@ -337,8 +337,8 @@ def built_with(lock: Lock, cuda: str | None) -> Lock:
 @pytest.mark.parametrize(
     ("cuda", "words"),
     [
-        ("none", "torch 2.14.0 is built without CUDA, and the vllm 0.33.0 recipe says CUDA 13.0"),
-        ("12.8", "torch 2.14.0 is built with CUDA 12.8, and the vllm 0.33.0 recipe says CUDA 13.0"),
+        ("none", "torch 2.14.0 is built without CUDA, and the vllm 0.33.0 recipe needs CUDA 13.0"),
+        ("12.8", "torch 2.14.0 is built with CUDA 12.8, and the vllm 0.33.0 recipe needs CUDA 13.0"),
         ("13.0", None),
         (None, None),
     ],

@@ -42,8 +42,8 @@ def require_builder(engine: Engine, env: Mapping[str, str], store: Store, platfo
         raise EngineError(f"the builder {engine.builder} cannot be used", where=error.tail, hint=hint) from error
     if platform not in found.platforms:
         raise EngineError(
-            f"the builder {engine.builder} runs no {platform}, which the compilers of this machine are for",
-            where=f"it runs {', '.join(sorted(found.platforms)) or 'nothing that it tells'}",
+            f"the builder {engine.builder} has no node for {platform}, the architecture of this machine's compilers",
+            where=f"it runs {', '.join(sorted(found.platforms)) or 'no platform that it lists'}",
             hint="name one that has a node of this machine's architecture",
         )
     return found

@@ -53,7 +53,7 @@ class Record:
         self.out.flush()
 
     def error(self, target: str) -> BuildError:
-        """What went wrong: the failed step with its last lines, else buildx's own words."""
+        """The failed step with its last lines, else buildx's error text."""
         log = f"log: {self.log}"
         if self.failed is None:
             return BuildError(f"cannot build {target}", where="\n".join([*self.notes, log]))

@@ -166,7 +166,7 @@ def _asked(place: Place) -> Engine:
 
 
 def _awaited(place: Place, patience: float) -> Engine | None:
-    """The engine that runs, when it has answered; None when there is none, or one where nobody listens any more."""
+    """The engine that runs, once it answers; None when there is none, or it stopped listening."""
     start = heard = time.monotonic()
     while "dockerd" in place.daemons().values():
         try:

@@ -1,8 +1,8 @@
-"""Holding: what arrived of a pull that breaks off stays.
+"""Holding: the layers that arrived stay when a pull breaks off.
 
-Docker's classic store drops the layers of a pull whose client or registry went away, unless an image has them. So while
-they arrive an image of those is kept: a config that names their diffIDs, loaded without a byte of them. containerd's
-store keeps what it fetched by itself.
+Docker's classic store drops the layers of a pull that broke off, unless an image has them. So an image of them is kept
+while they arrive: a config that names their diffIDs, loaded without their bytes. containerd's store keeps what it
+fetched by itself.
 """
 
 import io
@@ -25,7 +25,7 @@ REPOSITORY = "gb10/arriving"
 PATIENCE = 120.0
 """Seconds after which a registry that sends no config is given up."""
 GIVEN_UP = timedelta(days=1)
-"""After which nobody goes on with a pull that broke off."""
+"""The age at which a pull that broke off is dropped."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

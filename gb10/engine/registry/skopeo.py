@@ -48,7 +48,7 @@ class Skopeo:
     def copy(self, layout: Layout, name: str, access: Access, level: int, moves: Moves) -> None:
         """Push the layout's image as ``name``, its layers as zstd, those that the registry has or can mount not again.
 
-        Tells ``moves`` what of the unpacked layers was read, notes what was sent. Raises PublishError.
+        Reports to ``moves`` the bytes read of unpacked layers, and which layers were sent. Raises PublishError.
         """
         pushed = layout.path / "pushed"
         argv = [
@@ -98,9 +98,9 @@ class Skopeo:
 
 
 def open_skopeo(store: Store, env: Mapping[str, str]) -> Skopeo:
-    """The skopeo of the store, fetched from the host's Debian mirror when it is not there, or not sound.
+    """The skopeo of the store, fetched from the host's Debian mirror when it is absent or damaged.
 
-    What it learns of blobs stays in the store; policy.json, registries.conf and auth.json of this machine do not count.
+    Its record of blobs stays in the store. It does not read this machine's policy.json, registries.conf and auth.json.
     Raises EngineError (no apt, mirror or signature wrong) and UsageError (no mirror is known).
     """
     with store.locked("skopeo"):
@@ -123,7 +123,7 @@ def open_skopeo(store: Store, env: Mapping[str, str]) -> Skopeo:
         f"--tmpdir={home}",
     )
     bundle = ca_bundle(env)
-    # Only as somebody else than root does it ask XDG_DATA_HOME where to keep what it knows of blobs, not /var/lib.
+    # For root it keeps its record of blobs in /var/lib; for any other user below XDG_DATA_HOME.
     own = {"HOME": str(home), "XDG_DATA_HOME": str(home), "XDG_CONFIG_HOME": str(home), "_CONTAINERS_ROOTLESS_UID": "1"}
     return Skopeo(command=command, env={**env, **own, **({"SSL_CERT_FILE": str(bundle)} if bundle else {})})
 

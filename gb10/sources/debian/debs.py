@@ -30,7 +30,7 @@ def fetch_debs(
     debs: Sequence[LockedDeb],
     on_bytes: Callable[[int], None] = lambda count: None,
 ) -> tuple[Path, ...]:
-    """The packages' files in the store, in the order of ``debs``; the mirror is asked only for absent ones.
+    """The packages' files in the store, in the order of ``debs``; only absent ones are fetched.
 
     Raises FetchError (among others when the mirror has dropped a pinned version) and UsageError (no mirror known).
     """

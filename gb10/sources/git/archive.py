@@ -83,14 +83,14 @@ def _made(store: Store, env: Mapping[str, str], filename: str, wanted: Checkout)
 
 @dataclass(frozen=True, slots=True)
 class _Git:
-    """A bare repository that is asked for, and filled with, what becomes one tar."""
+    """A bare repository: filled with what becomes one tar, then read."""
 
     repository: Path
     env: Mapping[str, str]
 
     @property
     def asking(self) -> dict[str, str]:
-        """The user's environment, where git asks a server; it never asks the user."""
+        """The user's environment, for requests to a server; git never prompts."""
         bundle = ca_bundle(self.env)
         return {
             "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=30 -oServerAliveInterval=15",

@@ -1,4 +1,4 @@
-"""Submodules of a tree from git: at which commit, and where, as their parent says. Pure."""
+"""Submodules of a tree from git: the commit and the URL that their parent names. Pure."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

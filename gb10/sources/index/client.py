@@ -1,4 +1,4 @@
-"""One index asked: project pages, sizes, and where a locked file lies; local folders answer like an index."""
+"""The client of one index: project pages, sizes, and where a locked file lies; a local folder works like an index."""
 
 import io
 import mimetypes
@@ -108,13 +108,13 @@ def locate(places: Iterable[Index | Folder], artifact: Artifact) -> str:
             if _is(link, artifact):
                 return link.url
         asked.append(redact(place.url))
-    where = "\n".join([f"sha256 {artifact.sha256}", *(f"asked {url}" for url in asked)])
+    where = "\n".join([f"sha256 {artifact.sha256}", *(f"looked at {url}" for url in asked)])
     again = f"pin another file:\n./build.py lock --upgrade {project}"
     if artifact.index:
         raise FetchError(
             f"{artifact.filename} is not on the index that the recipe names for {project}",
             where=where,
-            hint=f"no other is asked for it: correct indexes in the recipe, or {again}",
+            hint=f"no other index may have it: correct indexes in the recipe, or {again}",
         )
     raise FetchError(
         f"{artifact.filename} is on none of the package indexes",
@@ -176,7 +176,7 @@ def _text(reply: requests.Response, largest: int) -> str:
 
 
 def size_of(session: requests.Session, link: Link) -> int:
-    """Bytes of a file: what the index says, else what its server says. Raises FetchError."""
+    """Bytes of a file, by the index, else by its server. Raises FetchError."""
     if link.size is not None:
         return link.size
     try:

@@ -20,10 +20,10 @@ def fetch_all(
     env: Mapping[str, str],
     on_bytes: Callable[[int], None] = lambda count: None,
 ) -> dict[str, Path]:
-    """Each file by its sha256, in the store; the index is asked only for absent ones. Raises FetchError, UsageError.
+    """Each file by its sha256, in the store; only absent ones are fetched. Raises FetchError, UsageError.
 
     A file whose recipe names an index for it comes from there, or from a folder of this machine (its sha256 decides):
-    no other index is asked for it, and nothing else is asked for there.
+    it comes from no other index, and no other file comes from that one.
     ``on_bytes`` gets the bytes of each block as it arrives, from any of the streams.
     """
     wanted = {file.sha256: file for file in files}

@@ -20,7 +20,7 @@ LONGEST: Final = 255
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Link:
-    """One file that an index offers; ``sha256`` and ``size`` (bytes) where the index says them."""
+    """One file that an index offers; ``sha256`` and ``size`` (bytes) where the index gives them."""
 
     filename: str
     url: str

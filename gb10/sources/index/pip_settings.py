@@ -41,13 +41,13 @@ def _url(options: Mapping[str, str], env: Mapping[str, str]) -> str:
 
 
 def _default_url(env: Mapping[str, str]) -> str:
-    """The index uv uses when nobody names one: uv itself says which."""
+    """The index that uv uses by default, by its own output."""
     argv = [uv.find_uv_bin(), "pip", "compile", "-", "--emit-index-url", "--offline", "--no-config", "--quiet"]
     try:
         text = proc.capture([*argv, "--python", sys.executable], env=uv_env(env), stdin="")
     except proc.CommandFailedError as error:
         raise FetchError(
-            "uv does not say which package index is the default",
+            "uv does not print its default package index",
             where=f"{error}\n{error.tail}",
             hint="set PIP_INDEX_URL",
         ) from error
