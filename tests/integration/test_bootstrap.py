@@ -35,15 +35,11 @@ def main(arguments: list[str]) -> int:
 
 def copy_checkout(target: Path, *, lock: str) -> Path:
     """What a start needs, elsewhere; with a lock of our choice."""
-    shutil.copytree(CHECKOUT / "bootstrap", target / "bootstrap", ignore=shutil.ignore_patterns("__pycache__"))
-    (target / "gb10/cli").mkdir(parents=True)
-    (target / "gb10/host").mkdir()
-    for name in (
-        "build.py",
-        *(f"gb10/{module}.py" for module in ("__init__", "errors")),
-        *(f"gb10/host/{module}.py" for module in ("__init__", "config", "ending", "locks", "proc", "stop", "store")),
-    ):
+    for folder in ("bootstrap", "gb10/host"):
+        shutil.copytree(CHECKOUT / folder, target / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("build.py", "gb10/__init__.py", "gb10/errors.py"):
         shutil.copy(CHECKOUT / name, target / name)
+    (target / "gb10/cli").mkdir()
     (target / "gb10/cli/__init__.py").write_text(SMALL_CLI)
     (target / "requirements.lock").write_text(lock)
     return target
