@@ -20,13 +20,15 @@ PINS = "releases.lock.json"
 class Release(Model):
     """The one file that stands for a release: its source archive, else its wheel for GB10. ``size`` in bytes.
 
-    ``folder``: where the release lies in the source archive of another source, which bundles it.
+    ``folder``: where the release lies in the source archive of another source, which bundles it. ``also``: the sha256
+    of other archives of that source whose folder has the same files.
     """
 
     filename: Filename
     sha256: Sha256
     size: Size
     folder: Annotated[str, AfterValidator(check_glob)] | None = None
+    also: tuple[Sha256, ...] = ()
 
     @property
     def artifact(self) -> Artifact:
@@ -65,7 +67,7 @@ class SourceReleases(Model):
 
     def bundled(self, sha256: str) -> tuple[Version, str] | None:
         """The release that an archive bundles, and its folder there; None when no pin lists it."""
-        found = ((text, one.folder) for text, one in self.releases.items() if one.sha256 == sha256)
+        found = ((text, one.folder) for text, one in self.releases.items() if sha256 in (one.sha256, *one.also))
         return next(((Version(text), folder) for text, folder in found if folder), None)
 
 
@@ -83,6 +85,9 @@ class Releases(Model):
         lost = next((release for release in every if release.folder and release.artifact not in own), None)
         if lost:
             raise ValueError(f"{lost.filename} is no pinned release of the source that bundles {lost.folder}")
+        strange = {sha256 for release in every for sha256 in release.also} - {artifact.sha256 for artifact in own}
+        if strange:
+            raise ValueError(f"also names {min(strange)}, which is no pinned release")
         return self
 
     @model_validator(mode="after")

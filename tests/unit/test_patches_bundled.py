@@ -77,6 +77,16 @@ def test_what_bundles_a_release_is_pinned_as_itself(pins: Releases) -> None:
         assert "is no pinned release of the source that bundles 3rdparty/cutlass" in str(caught.value)
 
 
+def test_archives_with_the_same_folder_bundle_the_same_release(pins: Releases) -> None:
+    release = pins.source("cutlass").releases["4.5.0"]
+    assert release.also
+    for sha256 in (release.sha256, *release.also):
+        assert pins.source("cutlass").bundled(sha256) == (Version("4.5.0"), "3rdparty/cutlass")
+    with pytest.raises(UsageError) as caught:
+        parse_releases(changed_pins({"also": ["0" * 64]}))
+    assert f"also names {'0' * 64}, which is no pinned release" in str(caught.value)
+
+
 def test_a_folder_is_below_the_archive_and_needs_a_version_that_is_told() -> None:
     with pytest.raises(UsageError, match="is not below the source's root"):
         parse_releases(changed_pins({"folder": "../cutlass"}))

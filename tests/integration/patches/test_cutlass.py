@@ -9,6 +9,7 @@ from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.patches.archives import Repacked
 from gb10.patches.patched import patched_files
 from gb10.patches.probe import ask
+from gb10.patches.releases import load_releases
 from gb10.patches.selection import plan_patches
 from gb10.patches.source_tree import Below, Changed
 from gb10.patches.status import status
@@ -36,6 +37,16 @@ def test_the_bundled_tree_is_read_in_the_archive_of_flashinfer() -> None:
     assert isinstance(around, Repacked)
     assert isinstance(bundled.around, Repacked)
     assert bundled.around.archive.filename == around.archive.filename
+
+
+def test_archives_that_are_said_to_bundle_a_release_have_the_same_files() -> None:
+    own = load_releases(shop().catalog.patches).source("flashinfer").releases
+    release = load_releases(shop().catalog.patches).source("cutlass").releases["4.5.0"]
+    bundled = opened("cutlass", "4.5.0").tree
+    for version in (version for version, one in own.items() if one.sha256 in release.also):
+        other = Below(opened("flashinfer", version).tree, str(release.folder))
+        assert other.paths() == bundled.paths()
+        assert all(other.read(path) == bundled.read(path) for path in bundled.paths())
 
 
 def test_after_the_patch_the_release_has_the_grouped_mainloop() -> None:

@@ -28,7 +28,7 @@ LENGTHS, TOPK = "0002-cub-topk-lengths-at-compile-time", "csrc/cub_topk.cu"
 GDC, MOE = "0001-gdc-define-for-sm12x", "flashinfer/jit/fused_moe.py"
 DEFINE = "-DCUTLASS_ENABLE_GDC_FOR_SM100=1"
 DEFECT = ("0.6.6", "0.6.7", "0.6.7.post2", "0.6.7.post3")
-FIXED = ("0.6.8", "0.6.10", "0.6.11", "0.6.18", "0.7.0", "0.7.2.post1")
+FIXED = ("0.6.8", "0.6.10", "0.6.11", "0.6.18", "0.7.0", "0.7.0.post1", "0.7.2.post1")
 KERNELS = tomllib.loads(
     (Path(__file__).parents[3] / "recipes/kernels/flashinfer-core.toml").read_text(encoding="utf-8")
 )
@@ -108,7 +108,7 @@ def test_later_releases_have_the_define(version: str) -> None:
     assert DEFINE in moe_flags(original("flashinfer", version, MOE))
 
 
-@pytest.mark.parametrize("version", ["0.7.0", "0.7.2.post1"])
+@pytest.mark.parametrize("version", ["0.7.0", "0.7.0.post1", "0.7.2.post1"])
 def test_top_k_kernels_are_chosen_by_the_type_of_lengths(version: str) -> None:
     """The kernels themselves were compared by name and on a GPU: patches/flashinfer/README.md."""
     before, after = original("flashinfer", version, TOPK), patched("flashinfer", version, LENGTHS, TOPK)
