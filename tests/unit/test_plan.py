@@ -305,7 +305,7 @@ def test_a_set_whose_modules_read_more_of_the_image_has_those_wheels_as_inputs(r
 def test_a_kernel_set_for_another_release(recipe: Recipe, lock: Lock) -> None:
     older = recipe.model_copy(update={"sources": {"flashinfer": Source(sdist="flashinfer-python==0.6.7")}})
     with pytest.raises(
-        UsageError, match=r"the kernel set core is for FlashInfer 0\.6\.7\.post2, 0\.7\.2, .*, not 0\.6\.7\n"
+        UsageError, match=r"the kernel set core is for FlashInfer 0\.6\.7\.post2, 0\.7\.0\.post1, .*, not 0\.6\.7\n"
     ):
         make(older, lock)
 
