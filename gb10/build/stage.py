@@ -1,4 +1,4 @@
-"""The builder: one BuildKit build of the pipeline, its full log kept in the store."""
+"""One build of a stage by BuildKit, its full log kept in the store."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -11,7 +11,7 @@ from gb10.build.image_build import Verified
 from gb10.build.survey import Survey
 from gb10.build.wheel_build import Wheel
 from gb10.cli.common import print_json
-from gb10.engine.receipt import Receipt, write_receipt
+from gb10.cli.receipt import Receipt, write_receipt
 from gb10.host.talk import Talk, terminal
 from gb10.plan.dag import torch_problem
 from gb10.plan.values import Plan, Step

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from gb10.engine.receipt import read_receipt, receipt_path
+from gb10.cli.receipt import read_receipt, receipt_path
 from gb10.host.config import config_file, with_cache_dir
 from gb10.host.store import store_root
 

@@ -86,7 +86,7 @@ KernelsOption = Annotated[
         "--kernels",
         metavar="SET",
         autocompletion=completer(kernel_sets),
-        help="FlashInfer kernels to compile: core (the recipe's), moe or all.",
+        help="FlashInfer kernels to compile: core (the recipe's), moe, all or another set.",
     ),
 ]
 ModOption = Annotated[

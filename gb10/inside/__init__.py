@@ -1,1 +1,1 @@
-"""Programs that run inside a build stage: stdlib only, each file a script by itself."""
+"""Programs that run inside a build stage: the standard library and each other, nothing else."""

@@ -17,7 +17,7 @@ def check_mod(name: str, files: Files) -> ModRecord | None:
     """The record of a mod, None without mod.yaml. Raises UsageError with all breaches of the contract."""
     problems = problems_of(name, files)
     if problems:
-        hint = "a mod is a folder or a zip with run.sh at its top; CONTRIBUTING.md, A new mod"
+        hint = "a mod is a folder or a zip with run.sh at its top; docs/mods.md, Add one"
         raise UsageError(f"the mod {name} breaks the contract", where="\n".join(problems), hint=hint)
     if RECORD not in files:
         return None

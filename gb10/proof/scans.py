@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from gb10.engine.connection import Engine
@@ -118,13 +119,16 @@ def require_layers(plan: Plan, diff_ids: Sequence[str]) -> None:
 def remember_layers(shop: Workshop, plan: Plan, diff_ids: Sequence[str]) -> None:
     """Keep each layer's scan under its diffID, so that any image that shares the layer is verified in seconds.
 
-    The layers beyond the scanned stages are the plan's record and WORKDIR's, which hold no ELF.
+    The layers beyond the scanned stages are the plan's record and WORKDIR's, which hold no ELF. The scans of several
+    mods are right only together: BuildKit may take the first mod's root from another run than the last one's parent.
     """
-    names = scanned(plan)
+    names, mods = scanned(plan), plan.of_kind("mod")
+    together = {step.name for step in mods} if len(mods) > 1 else set()
     texts = [(proof_path(shop.store, plan) / f"{name}.json").read_text(encoding="utf-8") for name in names]
     texts += [Scan(root="no binary", binaries=()).to_json()] * (len(diff_ids) - len(names))
-    for text, diff_id in zip(texts, diff_ids, strict=True):
-        shop.store.write_text(_kept(shop, diff_id), text)
+    for name, text, diff_id in zip_longest(names, texts, diff_ids):
+        if name not in together:
+            shop.store.write_text(_kept(shop, diff_id), text)
 
 
 def known_layers(shop: Workshop, reference: str, diff_ids: Sequence[str]) -> Scan | None:

@@ -64,7 +64,7 @@ class Cutlass(Model):
 
 
 class WheelBuild(Model):
-    """A wheel that is built here: ``aot``, kernels of a source of this recipe, by the source's own driver.
+    """A wheel that is built here: ``aot``, FlashInfer's kernels, by FlashInfer's own driver.
 
     ``extension``, kernels of our own (``kernels/<set>/``), linked into torch operators; the source brings CUTLASS.
     ``source``, CMake targets of the engine's own project; what they install replaces that of upstream's wheel, and

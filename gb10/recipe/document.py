@@ -117,6 +117,17 @@ def parse_document(text: str, model: type[M], *, where: str, what: str) -> M:
     return parsed
 
 
+def check_value(value: object, model: type[BaseModel], *, where: str, what: str) -> None:
+    """Raise UsageError, with all problems by their keys, unless a value without positions (TOML's) fits the model."""
+    try:
+        model.model_validate(value)
+    except ValidationError as error:
+        details = error.errors()[:MOST]
+        lines = [f"{_spell(_location(one))}: {_sentence(one, _location(one), model)}" for one in details]
+        count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
+        raise UsageError(f"{where} is not a valid {what}: {count}", where="\n".join(lines)) from error
+
+
 def _location(detail: ErrorDetails) -> Location:
     index = detail.get("ctx", {}).get("index")
     at = tuple(part for part in detail["loc"] if part != "[key]")

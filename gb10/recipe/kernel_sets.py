@@ -4,19 +4,58 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
+from pydantic import Field
+
 from gb10.errors import UsageError
+from gb10.recipe.document import check_value
+from gb10.recipe.fields import Model
 
 ROOM: Final = "kernels/"
 COSTS: Final = f"{ROOM}costs.toml"
 
 KernelSet = Mapping[str, Any]
-"""A set in its file format: ``name``, ``module`` and ``group`` tables; included entries come first."""
+"""A set in its file format (SetFile): ``name``, ``module`` and ``group`` tables; included entries come first."""
+
+
+class Entry(Model):
+    """A module or a group of modules, and the function that makes it."""
+
+    name: str
+    factory: str | None = None
+    """``package.module:function`` of FlashInfer. Our own modules have none: all units of the set are one module."""
+    arguments: tuple[str | int | bool, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    """Compute capabilities that get it. Default: all."""
+    cubins: tuple[str, ...] = ()
+    """The GPU code that it must hold, where its own code decides that. Default: the plan's arch."""
+    instructions: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """What every kernel whose name contains the key must hold."""
+    wheels: tuple[str, ...] = ()
+    cost: str | None = None
+    """Its entry in costs.toml. Default: its name."""
+
+
+class SetFile(Model):
+    """``recipes/kernels/<owner>-<name>.toml``."""
+
+    name: str
+    version: str | None = None
+    """Of the wheel, for kernels of our own."""
+    flashinfer: tuple[str, ...] = ()
+    """The releases that it was tried with."""
+    cutlass: str | None = None
+    headers: tuple[str, ...] = ()
+    includes: tuple[str, ...] = ()
+    module: tuple[Entry, ...] = ()
+    group: tuple[Entry, ...] = ()
+    without: dict[str, str] = Field(default_factory=dict)
+    """Factories that are left out of a group, with the reason."""
 
 
 def read_sets(contents: Mapping[str, bytes]) -> dict[str, KernelSet]:
     """Every set among the catalog's files, by the name of its file; raises UsageError for an invalid set."""
     files = {name: content for name, content in contents.items() if name.startswith(ROOM) and name != COSTS}
-    raw = {name.removeprefix(ROOM).removesuffix(".toml"): _read(name, content) for name, content in files.items()}
+    raw = {_name_of(path): _read(path, content) for path, content in files.items()}
     return {name: merged(name, raw) for name in raw}
 
 
@@ -63,8 +102,25 @@ def target_wheels(kernels: KernelSet) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for entry in entries(kernels) for name in entry.get("wheels", ())))
 
 
-def _read(name: str, content: bytes) -> KernelSet:
+def _name_of(path: str) -> str:
+    return path.removeprefix(ROOM).removesuffix(".toml")
+
+
+def _read(path: str, content: bytes) -> KernelSet:
     try:
-        return tomllib.loads(content.decode())
+        found = tomllib.loads(content.decode())
     except ValueError as error:
-        raise UsageError(f"cannot read the kernel set recipes/{name}", where=str(error)) from error
+        raise UsageError(f"cannot read the kernel set recipes/{path}", where=str(error)) from error
+    check_value(_tuples(found), SetFile, where=f"recipes/{path}", what="kernel set")
+    if not _name_of(path).endswith(f"-{found['name']}"):
+        raise UsageError(
+            f"recipes/{path} has the name {found['name']!r}",
+            hint="`name` is what follows the owner in the file's name: flashinfer-NAME.toml",
+        )
+    return found
+
+
+def _tuples(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _tuples(inner) for name, inner in value.items()}
+    return tuple(_tuples(inner) for inner in value) if isinstance(value, list) else value

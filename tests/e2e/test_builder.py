@@ -1,16 +1,26 @@
 """A wheel and an image made by a remote builder: minutes of exporting and sending, so apart from `make test`."""
 
+import io
+import tarfile
+import uuid
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from gb10.build.image_build import build_image
 from gb10.build.stage import check_builder, ready_engine
 from gb10.build.wheel_build import build_wheels
-from gb10.engine.connection import Engine
+from gb10.engine.buildx.commands import open_buildx
+from gb10.engine.connection import Engine, client
 from gb10.engine.images import find_image, require_image
 from gb10.engine.reach import find
+from gb10.host.proc import capture
 from gb10.workshop import Workshop
 from tests.integration.test_builder import big as big  # noqa: PLC0414 - a fixture
 from tests.integration.test_builder import other as other  # noqa: PLC0414 - a fixture
+from tests.integration.test_mods import DIFFERS, plan_with, write_mod
 from tests.integration.test_pipeline import named_plan, small_plan
 from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
 
@@ -33,3 +43,42 @@ def test_an_image_is_built_there_and_comes_back(shop: Workshop, big: Workshop, o
     assert find_image(other, built.tags[-1]) is None
     again = build_image(shop, plan, rebuild=(), tag=None)
     assert (again.hit, again.digest) == (True, built.digest)
+
+
+def forget(shop: Workshop, image: str) -> None:
+    """Remove an image, and everything that the builder keeps."""
+    engine = find(shop.env, shop.store)
+    with closing(client(engine)) as sdk:
+        sdk.images.remove(image, force=True)
+    for one in (engine, ready_engine(shop)):
+        capture([*open_buildx(one, shop.env, shop.store).command, "prune", "--all", "--force"], env=shop.env)
+
+
+def local_programs(shop: Workshop, image: str) -> set[str]:
+    """What an image has in /usr/local/bin, by the engine itself."""
+    with closing(client(find(shop.env, shop.store))) as sdk:
+        container = sdk.containers.create(image, command="-", platform="linux/arm64")
+        try:
+            stream, _ = container.get_archive("/usr/local/bin")
+            with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as tar:
+                return {f"usr/local/{member.name}" for member in tar if member.isfile()}
+        finally:
+            container.remove()
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_cache_of_two_runs_gives_a_proof_of_what_is_in_the_image(
+    shop: Workshop, big: Workshop, tmp_path: Path, order: tuple[int, int]
+) -> None:
+    """Both mods differ on each run. One cache holds both, the other a later run of the first mod alone."""
+    mods = [write_mod(tmp_path / name, f"{DIFFERS}# {uuid.uuid4().hex}\n") for name in ("first", "second")]
+    both, first = plan_with(shop, *mods), plan_with(shop, mods[0])
+    caches = [tmp_path / "cache-both", tmp_path / "cache-first"]
+    for plan, cache in zip((both, first), caches, strict=True):
+        made = build_image(replace(big, cache_to=(f"type=local,dest={cache},mode=max",)), plan, rebuild=(), tag=None)
+        forget(big, made.id)
+    read = tuple(f"type=local,src={caches[place]}" for place in order)
+    made = build_image(replace(big, cache_from=read), both, rebuild=(), tag=None)
+    found = {one.binary.path for one in made.verdict.judged if one.binary.path.startswith("usr/local/bin/")}
+    assert len(found) == 2
+    assert found == local_programs(shop, made.tags[-1])

@@ -25,11 +25,11 @@ from gb10.build.gather import leave_context
 from gb10.build.image_build import Verified, build_image, unproven_tag
 from gb10.build.inspect import scan_image
 from gb10.build.wheel_build import Wheel, build_wheels
+from gb10.cli.receipt import Receipt, read_receipt, write_receipt
 from gb10.engine.buildx.commands import open_buildx
 from gb10.engine.connection import client
 from gb10.engine.images import find_image, require_image
 from gb10.engine.reach import find
-from gb10.engine.receipt import Receipt, read_receipt, write_receipt
 from gb10.errors import BuildError, VerifyError
 from gb10.host.proc import CommandFailedError, capture
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path

@@ -6,7 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from gb10.errors import UsageError
 from gb10.inside import aot
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.recipe.kernel_sets import entries, read_sets
 
 KERNELS = tomllib.loads((Path(__file__).parents[2] / "recipes/kernels/flashinfer-core.toml").read_text())
 
@@ -26,9 +29,33 @@ def test_select_declares_the_code_each_module_holds(arch: str, cubins: dict[str,
     assert {name: selected.get(name) for name in cubins} == {k: (v,) if v else None for k, v in cubins.items()}
 
 
-def test_names_are_unique() -> None:
-    names = [entry["name"] for entry in KERNELS["module"]]
+SETS = Catalog(ROOT).toolkit.kernel_sets
+
+
+@pytest.mark.parametrize("name", sorted(SETS))
+def test_names_are_unique(name: str) -> None:
+    names = [entry["name"] for entry in entries(SETS[name])]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('name = "x"\n[[modul]]\nname = "a"\n', "modul: unknown key 'modul'; did you mean 'module'?"),
+        ('name = "x"\n[[module]]\nname = "a"\nfactori = "b:c"\n', "module[0].factori: unknown key 'factori'"),
+        ('flashinfer = ["1"]\n', "name: the key 'name' is missing"),
+        ('name = "x"\nflashinfer = "1"\n', "flashinfer: 'flashinfer' must be a list, found '1'"),
+    ],
+)
+def test_a_mistake_in_a_set_is_named_with_its_place(text: str, problem: str) -> None:
+    with pytest.raises(UsageError, match=r"recipes/kernels/flashinfer-x\.toml is not a valid kernel set") as caught:
+        read_sets({"kernels/flashinfer-x.toml": text.encode()})
+    assert problem in str(caught.value.where)
+
+
+def test_the_name_of_a_set_is_that_of_its_file() -> None:
+    with pytest.raises(UsageError, match=r"recipes/kernels/flashinfer-x\.toml has the name 'y'"):
+        read_sets({"kernels/flashinfer-x.toml": b'name = "y"'})
 
 
 def test_a_set_for_another_release_is_refused() -> None:

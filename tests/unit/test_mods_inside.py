@@ -13,6 +13,8 @@ from py_compile import PycInvalidationMode
 import pytest
 
 from gb10.inside import changed, mod
+from gb10.inside.scan import scan_tree
+from gb10.proof.fit import merge_layers
 
 EPOCH = 1_000_000_000
 
@@ -204,3 +206,18 @@ def test_only_what_changed_is_scanned_and_what_is_gone_is_said(tmp_path: Path) -
     found = {binary.path: binary.kind for binary in changed.scan_changed(before, after).binaries}
     assert set(found) == {"changed", "gone", "texted", "new"}
     assert (found["gone"], found["texted"]) == ("removed", "removed")
+
+
+@pytest.mark.parametrize("first", ["of this run", "of another run"])
+def test_scans_of_mods_are_right_together_whichever_run_the_first_one_is_of(tmp_path: Path, first: str) -> None:
+    """An imported cache may hold the first mod of one run below the last mod of another run."""
+    elf = Path(sys.executable).resolve().read_bytes()[:4096]
+    roots = {name: tmp_path / name for name in ("base", "of this run", "of another run", "last")}
+    below = {"base": ("kept", "removed"), "of this run": ("kept", "a"), "of another run": ("kept", "b", "removed")}
+    for name, files in {**below, "last": ("kept", "a", "of the second mod")}.items():
+        for file in files:
+            roots[name].mkdir(exist_ok=True)
+            (roots[name] / file).write_bytes(elf)
+    scans = [changed.scan_changed(roots[old], roots[new]) for old, new in (("base", first), (first, "last"))]
+    merged = merge_layers("image", [scan_tree(roots["base"]), *scans])
+    assert [binary.path for binary in merged.binaries] == sorted(("kept", "a", "of the second mod"))

@@ -10,10 +10,10 @@ import pytest
 
 from gb10.build.estimate import MOD_SECONDS, step_seconds
 from gb10.build.mod_layers import index_variables, mod_network, naming_mods
+from gb10.cli.receipt import receipt_path
 from gb10.engine import emulation
 from gb10.engine.connection import Endpoint, Engine
 from gb10.engine.emulation import MASK, PROGRAMS, line, register, serves
-from gb10.engine.receipt import receipt_path
 from gb10.errors import BuildError, EngineError, UsageError
 from gb10.host.store import Store
 from gb10.host.talk import Talk

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from gb10.cli import image
-from gb10.engine import receipt
-from gb10.engine.receipt import read_receipt, receipt_path
+from gb10.cli import image, receipt
+from gb10.cli.receipt import read_receipt, receipt_path
 
 BASE = ("image", "--engine", "vllm")
 
