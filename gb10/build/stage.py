@@ -63,7 +63,7 @@ def check_named_builder(shop: Workshop) -> None:
 
 
 def wake_engine(host: Host) -> None:
-    """Start the private engine if it ran here before: layers of a stopped engine count as missing."""
+    """Start the embedded engine if it ran here before: layers of a stopped engine count as missing."""
     if unpacked(host.store):
         find(host.env, host.store)
 

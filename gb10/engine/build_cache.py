@@ -1,4 +1,4 @@
-"""BuildKit's cache of the private engine: its size, and pruning it. A user's engine is the user's to prune."""
+"""BuildKit's cache of the embedded engine: its size, and pruning it. A user's engine is the user's to prune."""
 
 from collections.abc import Mapping
 from typing import Any, Final
