@@ -15,7 +15,9 @@ from gb10.host.proc import capture
 from gb10.plan.catalog import ROOT
 from gb10.proof.reading import scan_path
 from gb10.request.planning import Request, make_plan
-from gb10.workshop import build_architecture, open_workshop
+from gb10.workshop import Workshop, build_architecture, open_workshop
+from tests.integration.test_bench import built, planned
+from tests.integration.test_bench import shop as shop  # noqa: PLC0414 - a fixture
 
 pytestmark = pytest.mark.e2e
 OLDEST_GLIBC = (2, 39)  # of Ubuntu 24.04, which a Spark's own system is
@@ -83,3 +85,10 @@ def test_it_starts_where_there_is_no_driver(document: dict[str, Any], emulated: 
     assert [line for line in lines if line["kind"] in host] == [
         line for line in document["checks"] if line["kind"] in host
     ]
+
+
+def test_a_program_for_this_machine_checks_itself(shop: Workshop) -> None:
+    """In the compile stage, whose C library is as new as it wants."""
+    program = built(shop, planned(shop, "12.0f", build_architecture()))
+    assert [line["kind"] for line in program.checks] == ["formats", "scales", "scales", "scales", "size"]
+    assert all(line["ok"] for line in program.checks)

@@ -141,8 +141,9 @@ def test_the_same_again_compiles_nothing(shop: Workshop, installed: Path) -> Non
 
 def test_a_symbol_that_torch_does_not_export_stops_the_build(tmp_path: Path) -> None:
     broken = checkout(tmp_path)
-    for unit in (tmp_path / "kernels/moe").glob("*.cu"):
-        unit.unlink()  # the link fails before anyone misses them
+    for unit in (tmp_path / "kernels/moe").iterdir():
+        if unit.suffix in (".cu", ".cpp"):
+            unit.unlink()
     text = '#include "grouped_mm.h"\nextern "C" int aoti_torch_no_such_call();\nint gb10_wrong() { return '
     (tmp_path / "kernels/moe/wrong.cpp").write_text(f"{text}aoti_torch_no_such_call(); }}\n", encoding="utf-8")
     with pytest.raises(BuildError, match="undefined reference to `aoti_torch_no_such_call'"):

@@ -10,7 +10,7 @@ from gb10.patches.release_files import Opened, open_release
 from gb10.patches.releases import load_releases
 from gb10.patches.series import Patch, load_series
 from gb10.patches.status import Row, status
-from gb10.patches.verdict import judge
+from gb10.patches.verdict import changes_of, judge, judge_series
 from gb10.workshop import Workshop, open_workshop
 
 
@@ -46,6 +46,15 @@ def patched(source: str, version: str, patch_id: str, path: str) -> str:
     applied = [verdict for verdict in verdicts if verdict.outcome == "applies"]
     assert len(applied) == 1, [(verdict.patch.name, verdict.outcome, verdict.why) for verdict in verdicts]
     content = applied[0].changes[path]
+    assert content is not None
+    return content.decode()
+
+
+def after_series(source: str, version: str, path: str) -> str:
+    """The same file after the whole series."""
+    release = opened(source, version)
+    verdicts = judge_series(load_series(shop().catalog.patches, source), release.version, release.tree)
+    content = changes_of(verdicts)[path]
     assert content is not None
     return content.decode()
 

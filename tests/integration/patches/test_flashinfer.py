@@ -7,6 +7,7 @@ stand-in that the kernels are compiled with.
 import ast
 import json
 import os
+import re
 import sys
 import textwrap
 import tomllib
@@ -20,11 +21,15 @@ import pytest
 from gb10.host.proc import CommandFailedError, capture
 from gb10.inside import aot, pack_wheel
 from gb10.recipe.arch import parse_arch
-from tests.integration.patches.releases import original, patched
+from tests.integration.patches.releases import after_series, original, patched
 
 pytestmark = pytest.mark.integration
 
 LENGTHS, TOPK = "0002-cub-topk-lengths-at-compile-time", "csrc/cub_topk.cu"
+VECTORS, ROWS = (
+    "0004-no-vector-beyond-16-bytes",
+    re.compile(r"gcd\(16 / sizeof\((\w+)\)|DISPATCH_ROW_VEC_SIZE\(\s*(\w+),"),
+)
 GDC, MOE = "0001-gdc-define-for-sm12x", "flashinfer/jit/fused_moe.py"
 DEFINE = "-DCUTLASS_ENABLE_GDC_FOR_SM100=1"
 DEFECT = ("0.6.6", "0.6.7", "0.6.7.post2", "0.6.7.post3")
@@ -216,3 +221,37 @@ def test_every_module_of_the_set_is_looked_up_where_our_wheel_puts_it(arch: str,
     names = sorted(names_for(arch))
     install_ours(tmp_path, site, set(names), arch)
     assert run(tmp_path, FIND, *names, arch=arch) == [library(site, name) for name in names]
+
+
+@pytest.mark.parametrize("version", ["0.7.0", "0.7.0.post1", "0.7.2.post1"])
+@pytest.mark.parametrize("stem", ["cub_topk", "topk"])
+def test_each_type_that_the_entries_dispatch_has_a_unit_and_the_module_compiles_it(version: str, stem: str) -> None:
+    """The release's own function lists the units; a data type without one would not link."""
+    jit = "flashinfer/jit/topk.py"
+    names: dict[str, Any] = {
+        "JitSpec": object,
+        "jit_env": SimpleNamespace(FLASHINFER_CSRC_DIR=Path("csrc")),
+        "gen_jit_spec": lambda _, sources, **__: [str(source) for source in sources],
+    }
+    exec(ast.unparse(definition(after_series("flashinfer", version, jit), "gen_topk_module")), names)  # noqa: S102
+    units = [name for name in names["gen_topk_module"]() if name.startswith(f"csrc/{stem}_")]
+    defined = {
+        unit: re.findall(r"^#define \w+_DTYPE (\w+)$", after_series("flashinfer", version, unit), re.M)
+        for unit in units
+    }
+    text = after_series("flashinfer", version, f"csrc/{stem}.cu")
+    declared = re.findall(r"^\w*TOPK_UNIT\(extern, (\w+)\)$", text, re.M)
+    assert sorted(word for words in defined.values() for word in words) == sorted(declared)
+    assert set(declared) == {"float", "half", "nv_bfloat16"}  # what DISPATCH_DLPACK_DTYPE_TO_CTYPE_FP32_FP16 knows
+    assert f"csrc/{stem}.cu" in names["gen_topk_module"]()
+
+
+@pytest.mark.parametrize("name", ["topk", "sampling", "norm"])
+def test_each_dispatch_of_vector_sizes_names_the_type_that_the_size_was_computed_from(name: str) -> None:
+    path = f"include/flashinfer/{name}.cuh"
+    before, after = original("flashinfer", RELEASE, path), patched("flashinfer", RELEASE, VECTORS, path)
+    found = [(match[1], match[2]) for match in ROWS.finditer(after)]
+    of_size = [of for of, _ in found if of]
+    assert of_size == [of for _, of in found if of]
+    assert after.count("DISPATCH_ROW_VEC_SIZE(") == len(of_size)
+    assert before.count("DISPATCH_ALIGNED_VEC_SIZE(") - len(of_size) == after.count("DISPATCH_ALIGNED_VEC_SIZE(")
