@@ -7,11 +7,10 @@ from pathlib import Path
 from gb10.build.bases import make_rootfs
 from gb10.build.contexts import build_context
 from gb10.build.scanner import scanner_files
-from gb10.build.stage import run_build
+from gb10.build.stage import engine_with_images, run_build
 from gb10.engine.buildx.build import BuildRequest
 from gb10.engine.connection import Engine
 from gb10.engine.images import find_image
-from gb10.engine.reach import find
 from gb10.errors import UsageError
 from gb10.inside.scan import Scan
 from gb10.plan.catalog import DEFAULT_ENGINE
@@ -27,18 +26,25 @@ PLATFORM = re.compile(r"[a-z0-9._-]+(?:/[a-z0-9._-]+){1,3}")
 
 def scan_image(shop: Workshop, reference: str) -> Scan:
     """The scan of an image. Raises UsageError when the engine has no such image."""
-    engine = find(shop.env, shop.store)
-    image = find_image(engine, reference)
-    if image is None:
-        raise UsageError(
-            f"neither a path nor an image of the engine: {reference!r}", hint="pull the image first, or check the path"
-        )
+    engine = engine_with_images(shop)
+    image = find_image(engine, reference) if engine else None
+    if engine is None or image is None:
+        raise no_image(engine, reference)
     check_platform(reference, image.platform)
     kept = known_layers(shop, reference, image.diff_ids)
     if kept:
         return kept
     plan = make_plan(shop, Request(engine=DEFAULT_ENGINE, arch="12.1f"))  # for its build base alone
     return read_scan(_scan(shop, engine, plan, reference, image.platform), reference)
+
+
+def no_image(engine: Engine | None, reference: str) -> UsageError:
+    """The error for what names no path, so an image, which the engine has not. Pure."""
+    path = "no file or directory has this name, either; ./build.py pull REF pulls an image"
+    if engine is None:
+        return UsageError(f"no image {reference} on this machine: there is no Docker, and nothing was built", hint=path)
+    listing = "docker images" if engine.kind == "user" else f"docker -H {engine.endpoint.host} images"
+    return UsageError(f"{engine.name} has no image {reference}", hint=f"{listing} lists its images\n{path}")
 
 
 def check_platform(reference: str, platform: str) -> None:

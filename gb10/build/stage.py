@@ -11,7 +11,7 @@ from gb10.engine.buildx.commands import open_buildx
 from gb10.engine.buildx.progress import Event, LogLine, Note, StepDone, StepFailed, StepStarted
 from gb10.engine.connection import Engine
 from gb10.engine.packages import unpacked
-from gb10.engine.reach import find
+from gb10.engine.reach import find, holding
 from gb10.errors import EngineError
 from gb10.host.host import Host
 from gb10.host.store import Store
@@ -25,10 +25,19 @@ WARNING = "WARNING: local cache import"
 
 def ready_engine(shop: Workshop) -> Engine:
     """The engine to build with, started when needed. The log shows which engines were not usable."""
-    engine = replace(find(shop.env, shop.store), builder=shop.builder)
+    return _told(shop, find(shop.env, shop.store))
+
+
+def engine_with_images(shop: Workshop) -> Engine | None:
+    """The engine that may have images, started when needed; None when nothing was ever built on this machine."""
+    engine = holding(shop.env, shop.store)
+    return _told(shop, engine) if engine else None
+
+
+def _told(shop: Workshop, engine: Engine) -> Engine:
     for note in engine.notes:
         shop.talk.say_once(note)
-    return engine
+    return replace(engine, builder=shop.builder)
 
 
 def check_caches(shop: Workshop, engine: Engine) -> None:

@@ -1,20 +1,18 @@
 """``engine``: start, stop or show the container engine."""
 
-from collections.abc import Mapping
-
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.engine.embedded.daemon import down as stop
 from gb10.engine.embedded.daemon import status as embedded_status
 from gb10.engine.embedded.privileges import missing_privilege
-from gb10.engine.reach import find, look
+from gb10.engine.reach import denial, find, look
 from gb10.workshop import Workshop
 
 app = verb_app(
-    """The container engine: your Docker when it is reachable, else an embedded one in the store.
+    """The container engine: your Docker when it is reachable, else the embedded engine.
 
 \b
 ./build.py engine up        # start it when needed, print its DOCKER_HOST
-./build.py engine status    # show which engine builds
+./build.py engine status    # show which container engine builds
 ./build.py engine down      # stop the embedded engine; your own Docker is never touched
 """,
     group=True,
@@ -24,7 +22,7 @@ app = verb_app(
 @app.command()
 @opens
 def up(*, shop: Workshop, as_json: JsonOption = False) -> None:
-    """Start the engine when needed; print its DOCKER_HOST.
+    """Start the embedded engine if needed; print DOCKER_HOST.
 
     \b
     eval "export $(./build.py engine up)"    # use it with your own docker commands
@@ -56,7 +54,7 @@ def down(*, shop: Workshop, as_json: JsonOption = False) -> None:
 @app.command()
 @opens
 def status(*, shop: Workshop, as_json: JsonOption = False) -> None:
-    """Show which engine builds, and the state of the embedded one.
+    """Show the container engine in use, and the embedded one.
 
     \b
     ./build.py engine status --json
@@ -74,15 +72,19 @@ def status(*, shop: Workshop, as_json: JsonOption = False) -> None:
     print(
         f"used      Docker {used.version} ({used.kind}, {used.endpoint.host})"
         if used
-        else f"used      none is running; {_embedded(shop.env)}"
+        else f"used      none: {_reason(shop)}"
     )
     print(f"embedded  {'pid ' + str(own.pid) if own.pid else 'not running'}, data in {own.data}")
     for name, version in sorted(own.versions.items()):
         print(f"          {name} {version}")
 
 
-def _embedded(env: Mapping[str, str]) -> str:
-    lacking = missing_privilege(env)
+def _reason(shop: Workshop) -> str:
+    """Why no container engine is used now, and the way out."""
+    denied = denial(shop.env, shop.store)
+    if denied:
+        return f"{denied.message}: {denied.where}\n          {denied.hint}"
+    lacking = missing_privilege(shop.env)
     if lacking:
-        return f"the embedded one cannot run here ({lacking}): run as root, or start Docker and set DOCKER_HOST"
-    return "gb10 starts the embedded one when a build needs it"
+        return f"no Docker runs, and {lacking}\n          start Docker, or point to one by DOCKER_HOST"
+    return "no Docker runs; gb10 starts the embedded engine when a build needs it"

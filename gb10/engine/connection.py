@@ -26,10 +26,12 @@ SERVER = re.compile(r"Docker/(\S+)")
 class UnreachableError(Exception):
     """The endpoint does not answer, or we cannot use its engine; the text names the reason."""
 
-    def __init__(self, text: str, *, refused: bool = False) -> None:
+    def __init__(self, text: str, *, refused: bool = False, denied: bool = False) -> None:
         super().__init__(text)
         self.refused = refused
         """No program listens there; otherwise an engine may be busy."""
+        self.denied = denied
+        """An engine may listen there, but this user may not open its socket."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +62,11 @@ class Engine:
     """The engines that were skipped, and why; printed for the user."""
     builder: str | None = None
     """Your buildx builder; it builds for this engine."""
+
+    @property
+    def name(self) -> str:
+        """Its name in a message."""
+        return "Docker" if self.kind == "user" else "the embedded engine"
 
 
 def client(engine: Engine) -> docker.DockerClient:
@@ -132,7 +139,11 @@ def _data(endpoint: Endpoint, root: Path) -> Path | None:
 
 
 def _unreachable(error: Exception) -> UnreachableError:
-    return UnreachableError(_reason(error), refused=isinstance(error, ConnectionRefusedError | FileNotFoundError))
+    return UnreachableError(
+        _reason(error),
+        refused=isinstance(error, ConnectionRefusedError | FileNotFoundError),
+        denied=isinstance(error, PermissionError),
+    )
 
 
 def _connect(endpoint: Endpoint) -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gb10.build.stage import ready_engine
+from gb10.build.stage import engine_with_images
 from gb10.engine.connection import Engine
 from gb10.engine.images import added_tags, find_image
 from gb10.engine.reference import check_reference, split_reference
@@ -42,10 +42,14 @@ def publish(shop: Workshop, reference: str, targets: Sequence[str], zstd: int | 
     Raises UsageError (no such image, no tags), PublishError (it was not proven; the registry refuses, or holds
     another manifest than the one that was pushed).
     """
-    engine = ready_engine(shop)
+    for target in targets:
+        check_target(target)
+    engine = engine_with_images(shop)
+    if engine is None:
+        raise UsageError(f"no image was built on this machine: no {reference}", hint=BUILD)
     image = find_image(engine, reference)
     if image is None:
-        raise UsageError(f"the engine has no image {reference}", hint=BUILD)
+        raise UsageError(f"{engine.name} has no image {reference}", hint=BUILD)
     record = proven(shop.store, image.id)
     if record is None:
         raise PublishError(f"{reference} was not proven here, so it is not published", where=image.id, hint=BUILD)
@@ -76,13 +80,19 @@ def own_tags(reference: str, tags: Sequence[str]) -> list[str]:
     return keyed + [tag for tag in dict.fromkeys(here) if any(KEYED.sub("", other) == tag for other in keyed)]
 
 
-def _names(target: str, own: Sequence[str]) -> list[str]:
-    """What to push for a target: itself, or, without a tag, the image's own tags there."""
+def check_target(target: str) -> None:
+    """Raise UsageError for a target that no registry takes, before the image is looked up. Pure."""
     if REGISTRY.fullmatch(target):
         raise UsageError(
             f"{target} names a registry and no repository",
             hint=f"write {target}/NAME[:TAG]; Docker Hub's is docker.io/{target}",
         )
+    check_reference(target)
+
+
+def _names(target: str, own: Sequence[str]) -> list[str]:
+    """What to push for a target: itself, or, without a tag, the image's own tags there."""
+    check_target(target)
     if ":" in target.rpartition("/")[2]:
         return [check_reference(target)]
     if not own:

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from gb10.cli import main
+from gb10.engine import connection
 from gb10.engine.buildx.build import BuildRequest, arguments
 from gb10.engine.embedded.daemon import Place
 from gb10.engine.embedded.namespace import entering
+from gb10.engine.reach import MEMBER, denial, find, look
 from gb10.engine.user_choice import chosen_endpoint
 from gb10.errors import EngineError, Gb10Error
 from gb10.host.store import Store
@@ -54,6 +57,48 @@ def test_a_missing_context_or_a_broken_config_is_an_error(tmp_path: Path, config
     env = {"DOCKER_CONFIG": str(tmp_path)} | ({} if config else {"DOCKER_CONTEXT": "gone"})
     with pytest.raises(EngineError):
         chosen_endpoint(env)
+
+
+@pytest.fixture
+def no_member(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who is not in the group docker."""
+
+    def refused(_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(connection, "_connect", refused)
+
+
+@pytest.mark.usefixtures("no_member")
+def test_a_docker_that_one_may_not_use_is_no_reason_for_the_embedded_engine(tmp_path: Path) -> None:
+    env, store = {"DOCKER_CONFIG": str(tmp_path)}, Store(tmp_path)
+    with pytest.raises(EngineError, match="you may not use Docker") as caught:
+        find(env, store)
+    assert (caught.value.where, caught.value.hint) == ("/var/run/docker.sock: Permission denied", MEMBER)
+    assert look(env, store) is None
+    assert denial(env, store)
+    assert not (tmp_path / "engine").exists()
+
+
+@pytest.mark.usefixtures("no_member")
+def test_a_socket_of_docker_host_that_one_may_not_use(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="you may not use Docker") as caught:
+        look({"DOCKER_HOST": "unix:///x/docker.sock"}, Store(tmp_path))
+    assert caught.value.where == "/x/docker.sock: Permission denied\nnamed by DOCKER_HOST"
+
+
+@pytest.mark.usefixtures("no_member")
+def test_status_says_that_one_may_not_use_docker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.setenv("GB10_CACHE_DIR", str(tmp_path / "store"))
+    assert main(["engine", "status"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "used      none: you may not use Docker: /var/run/docker.sock: Permission denied"
+    assert lines[1].strip() == MEMBER
 
 
 def test_the_socket_path_is_short_whatever_the_store(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a machine must allow before an engine of our own can run on it."""
+"""What a machine must allow before the embedded engine can run on it."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ CAP_SYS_ADMIN = 21
 """linux/capability.h"""
 WAYS_OUT = (
     "either start Docker (23.0 or newer) and point to it by DOCKER_HOST,\n"
-    "or run as root with CAP_SYS_ADMIN on Linux (in a container: --privileged), so that gb10 can start its own"
+    "or run as root with CAP_SYS_ADMIN on Linux (in a container: --privileged), for the embedded engine"
 )
 
 

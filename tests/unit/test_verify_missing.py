@@ -1,0 +1,34 @@
+"""What `verify` and `publish` say of an image that no engine has; nothing is downloaded to find that out."""
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from gb10.build.inspect import no_image
+from gb10.engine.connection import Endpoint, Engine
+from gb10.engine.embedded.daemon import Place
+from gb10.engine.reach import holding
+from gb10.host.store import Store
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "listing"),
+    [
+        ("user", "Docker has no image a:b", "docker images lists its images"),
+        ("embedded", "the embedded engine has no image a:b", "docker -H unix:///s images lists its images"),
+    ],
+)
+def test_the_engine_that_lacks_the_image_is_named(
+    kind: Literal["user", "embedded"], message: str, listing: str
+) -> None:
+    endpoint = Endpoint(host="unix:///s", origin="x")
+    error = no_image(Engine(kind=kind, endpoint=endpoint, version="1", api="1", containerd=False), "a:b")
+    assert error.message == message
+    assert (error.hint or "").splitlines()[0] == listing
+
+
+def test_an_engine_that_never_ran_has_no_images_and_is_not_started(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    assert holding({"DOCKER_HOST": Place(store).endpoint.host}, store) is None
+    assert not (tmp_path / "engine").exists()
