@@ -39,6 +39,11 @@ def split_reference(reference: str) -> tuple[str, str]:
     return f"{head}{slash}{name}", tag if colon else "latest"
 
 
+def registry_of(reference: str) -> str | None:
+    """The registry's host that a reference names, None for a name that Docker reads as one of docker.io. Pure."""
+    return _domain(reference)[0]
+
+
 def split_digest(reference: str) -> tuple[str, str | None]:
     """``repository@sha256:…`` as its two parts; the digest is None where none is named. Pure."""
     repository, at, digest = reference.partition("@")

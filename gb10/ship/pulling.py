@@ -9,7 +9,7 @@ from gb10.build.stage import ready_engine
 from gb10.engine.connection import Engine
 from gb10.engine.images import engine_machine, find_image, require_image, tag_image
 from gb10.engine.node import reached
-from gb10.engine.reference import split_digest, split_reference
+from gb10.engine.reference import registry_of, split_digest, split_reference
 from gb10.engine.registry.holding import Holder, holder, layers_in, remote_config
 from gb10.engine.registry.transfer import Moves, Remote, pull, resolve
 from gb10.errors import EngineError, Gb10Error, PublishError
@@ -22,6 +22,10 @@ from gb10.workshop import Workshop
 LOCAL = "this machine"
 ROOM = "make room there (docker system df shows what takes it); what had arrived was given back"
 AWAY = "see whether that machine is up and Docker runs there"
+LOCAL_NAME = (
+    "{reference} names no registry, so docker.io is asked; if it is a local name, as gb10 gives its images:\n"
+    "publish it first, then pull REGISTRY/{reference}"
+)
 AGAIN = "run the command again: only missing layers travel"
 
 
@@ -117,13 +121,24 @@ def _wanted(host: Host, first: Engine, reference: str, platform: str | None) -> 
     if not digest:
         repository, tag = split_reference(reference)
         reference = f"{repository}:{tag}"
-    remote = resolve(first, reference)
+    remote = _found(first, reference)
     if not remote.platforms:
         config = remote_config(host.store, host.env, f"{repository}@{remote.digest}")
         remote = replace(remote, platforms=(f"{config['os']}/{config['architecture']}",))
     return Wanted(
         name=f"{repository}@{remote.digest}", reference=reference, tagged=not digest, remote=remote, platform=platform
     )
+
+
+def _found(engine: Engine, reference: str) -> Remote:
+    """What the registry has; for a name without a registry the error says where that name leads."""
+    try:
+        return resolve(engine, reference)
+    except PublishError as error:
+        if registry_of(reference):
+            raise
+        hint = "\n".join(filter(None, (error.hint, LOCAL_NAME.format(reference=reference))))
+        raise PublishError(error.message, where=error.where, hint=hint) from error
 
 
 @contextmanager

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from gb10.engine.connection import Endpoint, Engine
 from gb10.engine.node import SSH, _argv, reached
 from gb10.engine.reference import split_digest
 from gb10.engine.registry import skopeo
 from gb10.engine.registry.saving import Layout
 from gb10.engine.registry.skopeo import Access, Skopeo
-from gb10.engine.registry.transfer import Moves, hint_of
+from gb10.engine.registry.transfer import Moves, hint_of, registry_error
 from gb10.errors import EngineError, PublishError, UsageError
+from gb10.ship import pulling
 from gb10.ship.publishing import names_in, own_tags
 from gb10.ship.retries import PAUSES, patiently
 from gb10.workshop import Workshop, open_workshop
@@ -68,6 +70,33 @@ def test_a_registry_without_a_repository_is_refused(target: str) -> None:
 def test_a_hint_is_about_what_failed(reason: str, hint: str) -> None:
     assert hint in (hint_of(reason) or "")
     assert bool(hint) == bool(hint_of(reason))
+
+
+@pytest.mark.parametrize(
+    ("reference", "reason", "message"),
+    [
+        ("h.example/a:1", "dial tcp: lookup h.example: no such host", "cannot reach the registry h.example"),
+        ("me/a:1", "lookup x: Temporary failure in name resolution", "cannot reach the registry docker.io"),
+        ("h:5000/a:1", "connect: connection refused", "cannot reach the registry h:5000"),
+        ("h.example/a:1", "denied: requested access is denied", "the registry refused h.example/a:1"),
+    ],
+)
+def test_a_registry_that_cannot_be_reached_did_not_refuse(reference: str, reason: str, message: str) -> None:
+    assert registry_error(reference, reason).message == message
+
+
+def test_a_pull_by_a_local_name_says_where_that_name_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: object, reference: str) -> None:
+        raise registry_error(reference, "manifest unknown")
+
+    monkeypatch.setattr(pulling, "resolve", missing)
+    engine = Engine(kind="user", endpoint=Endpoint(host="x", origin="x"), version="1", api="1", containerd=False)
+    with pytest.raises(PublishError) as local:
+        pulling._found(engine, "gb10/vllm:a")
+    assert "publish it first, then pull REGISTRY/gb10/vllm:a" in (local.value.hint or "")
+    with pytest.raises(PublishError) as full:
+        pulling._found(engine, "h.example/gb10/vllm:a")
+    assert "publish it first" not in (full.value.hint or "")
 
 
 def test_progress_counts_layers_since_their_sizes_come_late() -> None:

@@ -10,7 +10,7 @@ import docker
 from docker.errors import APIError
 
 from gb10.engine.connection import Engine, asking
-from gb10.engine.reference import split_reference
+from gb10.engine.reference import registry_of, split_reference
 from gb10.errors import PublishError
 
 MOVING = ("Downloading", "Pushing")
@@ -22,11 +22,23 @@ MOUNTED = "Mounted from"
 ANNOUNCED = ("Preparing", "Waiting", "Pulling fs layer")
 RETRY = re.compile(r"Retrying in (\d+) second")
 LOGIN = "docker login REGISTRY; or correct the reference"
+AWAY = (
+    "no such host",
+    "name resolution",
+    "server misbehaving",
+    "connection refused",
+    "no route to host",
+    "unreachable",
+    "timeout",
+    "timed out",
+    "deadline exceeded",
+)
+"""The engine's words when no registry answered."""
 HINTS = (
     (("unauthorized", "authentication", "denied", "forbidden", "credentials"), LOGIN),
     (("no such host", "refused", "timeout", "timed out", "unreachable"), "check the registry's name, port and network"),
-    (("server gave http response",), "the engine takes a registry without TLS only if its insecure-registries name it"),
-    (("x509", "certificate"), "the engine must trust the registry's certificate: /etc/docker/certs.d/REGISTRY/ca.crt"),
+    (("server gave http response",), "Docker takes a registry without TLS only if its insecure-registries name it"),
+    (("x509", "certificate"), "Docker must trust the registry's certificate: /etc/docker/certs.d/REGISTRY/ca.crt"),
     (("not found", "unknown"), "check the name and the tag"),
 )
 
@@ -145,8 +157,15 @@ def _registry(engine: Engine, reference: str) -> Iterator[docker.APIClient]:
         try:
             yield sdk.api
         except APIError as error:
-            where = str(error.explanation or error)
-            raise PublishError(f"the registry refused {reference}", where=where, hint=hint_of(where)) from error
+            raise registry_error(reference, str(error.explanation or error)) from error
+
+
+def registry_error(reference: str, reason: str) -> PublishError:
+    """The error of a request that failed for this reason: nobody answered, or the registry refused. Pure."""
+    away = any(word in reason.lower() for word in AWAY)
+    host = registry_of(reference) or "docker.io"
+    message = f"cannot reach the registry {host}" if away else f"the registry refused {reference}"
+    return PublishError(message, where=reason, hint=hint_of(reason))
 
 
 def hint_of(reason: str) -> str | None:
