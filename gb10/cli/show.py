@@ -8,12 +8,12 @@ from rich.table import Table
 
 from gb10.build.estimate import step_seconds
 from gb10.build.image_build import Verified
+from gb10.build.obstacles import obstacles
 from gb10.build.survey import Survey
 from gb10.build.wheel_build import Wheel
 from gb10.cli.common import print_json
 from gb10.cli.receipt import Receipt, write_receipt
 from gb10.host.talk import Talk, terminal
-from gb10.plan.dag import torch_problem
 from gb10.plan.values import Plan, Step
 from gb10.proof.report import render_summary
 from gb10.ship.publishing import Published
@@ -26,12 +26,10 @@ NAMES = 3
 
 def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = (), *, as_json: bool) -> None:
     """The plan with hit and miss, what the missing steps need, and the names that would be pushed."""
-    problem = torch_problem(plan) if plan.of_kind("image") else None
-    if problem:
-        shop.talk.say(f"`image` would stop: {problem.message}")
+    problems = obstacles(shop, plan, found.there)
     if as_json:
         present = {"hit": {step.name: found.there[step.name] for step in plan.steps}, "needs": asdict(found.needs)}
-        stop = {"problem": problem.message} if problem else {}
+        stop = {"problem": "; ".join(problems)} if problems else {}
         print_json(plan.document() | present | ({"push": list(push)} if push else {}) | stop)
         return
     terminal(shop.env, stderr=False).print(_plan_table(shop, plan, found))
@@ -46,6 +44,8 @@ def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = 
     cache = wheel_cache(shop.env)
     if cache and not all(found.there[step.name] for step in plan.of_kind("wheel")):
         print(f"a build first looks for missing wheels in {cache.repo}; this plan does not")
+    for problem in problems:
+        print(f"{'`image`' if plan.of_kind('image') else 'this build'} would stop: {problem}")
 
 
 def _plan_table(shop: Workshop, plan: Plan, found: Survey) -> Table:

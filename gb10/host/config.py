@@ -23,6 +23,7 @@ SETTINGS: Final = {
 }
 PATHS: Final = ("cache-dir", "ca-bundle", "wheel-cache-signers", "wheel-cache-key")
 LAST_PORT: Final = 65_535
+MIRROR: Final = re.compile(r"https?://(?!MIRROR\b)([^\s/@]*@)?([\w.-]+|\[[\da-fA-F:]+\])(:\d+)?(/[^\s?#]*)?", re.ASCII)
 SERVER: Final = re.compile(r"(redis|http)://([\w.~%+-]*(?::[\w.~%+-]*)?@)?[\w.-]+(:\d+)?(/[\w.~%/-]*)?", re.ASCII)
 
 
@@ -55,6 +56,7 @@ def read_settings(env: Mapping[str, str]) -> tuple[Setting, ...]:
     found = tuple(_setting(name, env, written, path) for name in SETTINGS)
     _check_jobs(next(setting for setting in found if setting.name == "jobs"))
     _check_server(next(setting for setting in found if setting.name == "compile-cache"))
+    _check_mirror(next(setting for setting in found if setting.name == "debian-mirror"))
     return found
 
 
@@ -95,6 +97,16 @@ def _check_server(cache: Setting) -> None:
             where=f"from {cache.origin}",
             hint="of a password, write all but letters, digits and .~+-_ as %XX\n"
             "ccache knows no TLS, and a build stage sees no folder (file://) and no socket of this machine",
+        )
+
+
+def _check_mirror(mirror: Setting) -> None:
+    """Refuse what is no address on the web, and the placeholder of README; the value may hold a password."""
+    if mirror.value and MIRROR.fullmatch(mirror.value) is None:
+        raise UsageError(
+            "debian-mirror must be the http:// or https:// address of a Debian mirror",
+            where=f"from {mirror.origin}",
+            hint="write http://HOST/debian with the host of a mirror near you: https://www.debian.org/mirror/list",
         )
 
 

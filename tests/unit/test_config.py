@@ -17,10 +17,10 @@ def written(tmp_path: Path, text: str) -> dict[str, str]:
 
 
 def test_the_environment_wins_over_the_file(tmp_path: Path) -> None:
-    env = written(tmp_path, 'jobs = 3\ndebian-mirror = "x"\n') | {"GB10_JOBS": "5"}
+    env = written(tmp_path, 'jobs = 3\ndebian-mirror = "http://x/debian"\n') | {"GB10_JOBS": "5"}
     values = {setting.name: (setting.value, setting.origin) for setting in read_settings(env)}
     assert values["jobs"] == ("5", "$GB10_JOBS")
-    assert values["debian-mirror"] == ("x", str(tmp_path / "gb10/config.toml"))
+    assert values["debian-mirror"] == ("http://x/debian", str(tmp_path / "gb10/config.toml"))
     assert values["ca-bundle"] == (None, "default")
 
 
@@ -29,6 +29,23 @@ def test_jobs_is_a_whole_number(value: str) -> None:
     with pytest.raises(UsageError, match="jobs must be a whole number") as caught:
         with_settings({"GB10_JOBS": value})
     assert caught.value.where == "from $GB10_JOBS"
+
+
+@pytest.mark.parametrize(
+    "value", ["foo", "http://", "ftp://a.example/debian", "http://MIRROR/debian", "http://a b/debian"]
+)
+def test_a_debian_mirror_is_an_address(value: str) -> None:
+    with pytest.raises(UsageError, match="debian-mirror must be") as caught:
+        with_settings({"GB10_DEBIAN_MIRROR": value})
+    assert caught.value.where == "from $GB10_DEBIAN_MIRROR"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["http://a.example/debian/", "https://me:it%40@10.0.0.1:8080/debian", "http://[::1]:80/debian", "http://mirror"],
+)
+def test_a_debian_mirror_has_a_host_and_perhaps_login_port_and_path(value: str) -> None:
+    assert with_settings({"GB10_DEBIAN_MIRROR": value})["GB10_DEBIAN_MIRROR"] == value
 
 
 @pytest.mark.parametrize("value", ["0", "true", '"many"'])

@@ -24,8 +24,9 @@ class AptSource:
     signed_by: str
 
 
-def mirror_url(env: Mapping[str, str], apt: Path = APT) -> str:
+def mirror_url(env: Mapping[str, str], apt: Path | None = None) -> str:
     """The root of a Debian archive, without a slash at its end; raises UsageError when none is known."""
+    apt = apt or APT
     if env.get(SETTING):
         return env[SETTING].rstrip("/")
     for source in apt_sources(apt):
