@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from gb10.build.compiling import patched_source
+from gb10.build.costs import known_targets
 from gb10.errors import UsageError
 from gb10.patches.release_files import open_stored
 from gb10.plan.inputs import wheel_inputs
@@ -37,6 +38,26 @@ def check_targets(shop: Workshop, plan: Plan, step: Step) -> None:
     unsure = require_named(asked, (*(project.read(path) or b"" for path in kept), *_texts(changed)))
     if unsure:
         shop.talk.say(f"{step.name}: {', '.join(unsure)} is spelled in no CMake file: checked at configure")
+
+
+def try_targets(shop: Workshop, plan: Plan) -> None:
+    """Check the names of targets if the source is in the store, else print which are known. Downloads nothing.
+
+    Raises UsageError as ``check_targets``.
+    """
+    for step in plan.of_kind("wheel"):
+        build = plan.recipe.wheels[step.name]
+        if not set(build.targets) - {ALL} or shop.store.entry("wheels", step.key).exists():
+            continue
+        origin, *_ = wheel_inputs(plan, step.name).origins
+        if store_paths(shop.store, [origin.file])[0].exists():
+            check_targets(shop, plan, step)
+        else:
+            known = ", ".join(known_targets(shop.catalog, build.source))
+            shop.talk.say(
+                f"the names of --targets are checked when the source of {build.source} is downloaded"
+                + (f"; known from earlier builds: {known}" if known else "")
+            )
 
 
 def require_named(targets: Collection[str], files: Iterable[bytes]) -> list[str]:

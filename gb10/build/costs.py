@@ -38,9 +38,14 @@ def kernel_cost(catalog: Catalog, plan: Plan, step: Step) -> tuple[Family, ...]:
     return tuple(Family(cost["units"], cost["cpu_s"], cost["peak_mib"] << 20) for cost in found)
 
 
-def measured(catalog: Catalog) -> Mapping[str, Mapping[str, int]]:
+def measured(catalog: Catalog) -> Mapping[str, Mapping[str, Any]]:
     """``units``, ``cpu_s`` and ``peak_mib`` by family, from recipes/kernels/costs.toml."""
     return tomllib.loads(catalog.contents[COSTS].decode())
+
+
+def known_targets(catalog: Catalog, source: str) -> list[str]:
+    """The CMake targets of a source that were compiled and measured before."""
+    return [name for name, cost in measured(catalog).items() if cost.get("target-of") == source]
 
 
 def _families(plan: Plan, step: Step) -> list[str]:

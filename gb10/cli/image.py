@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gb10.build.cmake_names import try_targets
 from gb10.build.estimate import check_room
 from gb10.build.gather import leave_context
 from gb10.build.grafts import try_patches
@@ -85,6 +86,7 @@ def image(
     if dry_run:
         found = survey(shop, plan, again)
         try_patches(shop, plan)
+        try_targets(shop, plan)
         print_plan(shop, plan, found, names, as_json=as_json)
         return
     _prepare(shop, plan, again)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from gb10.build.cmake_names import try_targets
 from gb10.build.grafts import try_patches
 from gb10.build.survey import survey
 from gb10.cli.asking import asks_for, of_image
@@ -46,4 +47,5 @@ def plan(
         print_json(bake(made))
     else:
         try_patches(shop, made)
+        try_targets(shop, made)
         print_plan(shop, made, survey(shop, made), as_json=as_json)

@@ -1,5 +1,6 @@
 """``wheels``: compile only the wheels of an image."""
 
+from gb10.build.cmake_names import try_targets
 from gb10.build.estimate import check_room
 from gb10.build.grafts import early_grafts, late_grafts, try_patches
 from gb10.build.stage import check_builder, check_named_builder, ready_engine
@@ -56,6 +57,7 @@ def wheels(
     found = survey(shop, plan, again)
     if dry_run:
         try_patches(shop, plan)
+        try_targets(shop, plan)
         print_plan(shop, plan, found, as_json=as_json)
         return
     if not all(found.there[step.name] for step in plan.of_kind("wheel")):

@@ -1,9 +1,16 @@
 """Names of CMake targets are checked in the project's files, before a stage is prepared."""
 
+from pathlib import Path
+
 import pytest
 
-from gb10.build.cmake_names import is_cmake, require_named
+from gb10.build import cmake_names
+from gb10.build.cmake_names import is_cmake, require_named, try_targets
 from gb10.errors import UsageError
+from gb10.host.fetch import stored
+from gb10.plan.inputs import wheel_inputs
+from gb10.request.planning import Request, make_plan
+from gb10.workshop import open_workshop
 
 PROJECT = (
     b"define_extension_target(\n  _C\n  DESTINATION vllm)\n# not here: foo\n",
@@ -42,6 +49,30 @@ def test_a_variable_that_a_function_gets_composes_no_name() -> None:
     function = b"function(define_extension_target MOD_NAME)\n  Python_add_library(${MOD_NAME} a.c)\nendfunction()"
     with pytest.raises(UsageError, match="no CMake target _D"):
         require_named({"_D"}, (*PROJECT, function, b"add_library(${MOD_NAME}_extra a.c)"))
+
+
+def test_a_plan_names_known_targets_while_the_source_is_not_downloaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
+    try_targets(shop, make_plan(shop, Request(engine="vllm", arch="12.1f")))
+    assert capsys.readouterr().err == ""
+    try_targets(shop, make_plan(shop, Request(engine="vllm", arch="12.1f", targets=("nope",))))
+    assert "known from earlier builds: _C_stable_libtorch, _moe_C_" in capsys.readouterr().err
+    assert not list(tmp_path.glob("downloads/*"))
+
+
+def test_a_plan_checks_targets_when_the_source_is_in_the_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
+    plan = make_plan(shop, Request(engine="vllm", arch="12.1f", targets=("nope",)))
+    origin, *_ = wheel_inputs(plan, "vllm").origins
+    shop.store.write_text(stored(shop.store, origin.file), "an archive")
+    checked: list[str] = []
+    monkeypatch.setattr(cmake_names, "check_targets", lambda *given: checked.append(given[2].name))
+    try_targets(shop, plan)
+    assert (checked, capsys.readouterr().err) == (["vllm"], "")
 
 
 def test_the_files_that_cmake_reads() -> None:
