@@ -1,9 +1,14 @@
 """``engine``: start, stop or show the container engine."""
 
+import os
+import shutil
+from collections.abc import Mapping
+
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.engine.embedded.daemon import down as stop
 from gb10.engine.embedded.daemon import status as embedded_status
 from gb10.engine.embedded.privileges import missing_privilege
+from gb10.engine.packages import Programs, unpacked
 from gb10.engine.reach import denial, find, look
 from gb10.workshop import Workshop
 
@@ -24,6 +29,8 @@ app = verb_app(
 def up(*, shop: Workshop, as_json: JsonOption = False) -> None:
     """Start the embedded engine if needed; print DOCKER_HOST.
 
+    On a machine without the program docker, PATH is printed too, with the embedded engine's docker in front.
+
     \b
     eval "export $(./build.py engine up)"    # use it with your own docker commands
     """
@@ -35,6 +42,17 @@ def up(*, shop: Workshop, as_json: JsonOption = False) -> None:
         print_json({"schema": "gb10/engine-up/v1", "docker_host": engine.endpoint.host, "version": engine.version})
         return
     print(f"DOCKER_HOST={engine.endpoint.host}")
+    path = search_path(shop.env, unpacked(shop.store))
+    if path:
+        print(f"PATH={path}")
+
+
+def search_path(env: Mapping[str, str], programs: Programs | None) -> str | None:
+    """PATH with the embedded engine's ``docker`` in front; None where there is a docker, or no such program."""
+    known = env.get("PATH", os.defpath)
+    if programs is None or shutil.which("docker", path=known):
+        return None
+    return f"{programs.bin}:{known}"
 
 
 @app.command()

@@ -23,7 +23,9 @@ SETTINGS: Final = {
 }
 PATHS: Final = ("cache-dir", "ca-bundle", "wheel-cache-signers", "wheel-cache-key")
 LAST_PORT: Final = 65_535
-MIRROR: Final = re.compile(r"https?://(?!MIRROR\b)([^\s/@]*@)?([\w.-]+|\[[\da-fA-F:]+\])(:\d+)?(/[^\s?#]*)?", re.ASCII)
+MIRROR: Final = re.compile(
+    r"https?://(?!MIRROR\b|ftp\.XX\.)([^\s/@]*@)?([\w.-]+|\[[\da-fA-F:]+\])(:\d+)?(/[^\s?#]*)?", re.ASCII
+)
 SERVER: Final = re.compile(r"(redis|http)://([\w.~%+-]*(?::[\w.~%+-]*)?@)?[\w.-]+(:\d+)?(/[\w.~%/-]*)?", re.ASCII)
 
 

@@ -32,7 +32,15 @@ def test_jobs_is_a_whole_number(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["foo", "http://", "ftp://a.example/debian", "http://MIRROR/debian", "http://a b/debian"]
+    "value",
+    [
+        "foo",
+        "http://",
+        "ftp://a.example/debian",
+        "http://MIRROR/debian",
+        "http://ftp.XX.debian.org/debian",
+        "http://a b/debian",
+    ],
 )
 def test_a_debian_mirror_is_an_address(value: str) -> None:
     with pytest.raises(UsageError, match="debian-mirror must be") as caught:

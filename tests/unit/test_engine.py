@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from gb10.cli import main
+from gb10.cli.engine import search_path
 from gb10.engine import connection
 from gb10.engine.buildx.build import BuildRequest, arguments
 from gb10.engine.embedded.daemon import Place
 from gb10.engine.embedded.namespace import entering
+from gb10.engine.packages import Programs
 from gb10.engine.reach import MEMBER, denial, find, look
 from gb10.engine.user_choice import chosen_endpoint
 from gb10.errors import EngineError, Gb10Error
@@ -165,3 +167,11 @@ def _request(
         output=output,
         out=out,
     )
+
+
+def test_a_machine_without_docker_gets_the_embedded_engines_program(tmp_path: Path) -> None:
+    programs = Programs(tmp_path / "embedded/bin", {}, {})
+    assert search_path({"PATH": str(tmp_path)}, programs) == f"{programs.bin}:{tmp_path}"
+    assert search_path({"PATH": str(tmp_path)}, None) is None
+    (tmp_path / "docker").touch(mode=0o755)
+    assert search_path({"PATH": str(tmp_path)}, programs) is None
