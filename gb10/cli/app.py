@@ -115,7 +115,7 @@ def _as_started(command: "Command") -> "Command":
 def _closest(name: str) -> str:
     if name == "help":
         return "./build.py --help lists the verbs, ./build.py VERB --help the options of one"
-    close = difflib.get_close_matches(name, VERBS, n=1, cutoff=0.4)
+    close = difflib.get_close_matches(name, VERBS, n=1, cutoff=0.7)
     return f"did you mean {close[0]!r}?" if close else "./build.py --help lists the verbs"
 
 

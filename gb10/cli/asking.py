@@ -10,7 +10,8 @@ import typer
 from gb10.cli.signature import gives
 from gb10.cli.values import ArchOption, EngineOption, KernelsOption, ModOption, PlatformOption
 from gb10.errors import UsageError
-from gb10.plan.catalog import DEFAULT_ENGINE
+from gb10.lock.lockfile import load_recipe
+from gb10.plan.catalog import DEFAULT_ENGINE, ROOT, Catalog
 from gb10.request.planning import Request
 
 T = TypeVar("T")
@@ -77,9 +78,15 @@ def releases(texts: Sequence[str]) -> dict[str, str]:
         name, _, version = text.partition("=")
         if not name or not version or name in found:
             problem = f"names {name} twice" if name in found else "needs a source and its release"
-            raise UsageError(f"--ref {text} {problem}", hint="write --ref NAME=VERSION, for example --ref vllm=0.34.0")
+            raise UsageError(f"--ref {text} {problem}", hint=f"write --ref NAME=VERSION, for example {_example()}")
         found[name] = version
     return found
+
+
+def _example() -> str:
+    """An option with a release that exists: the locked one."""
+    recipe = load_recipe(Catalog(ROOT).recipe(DEFAULT_ENGINE))
+    return f"--ref {recipe.engine}={recipe.version}"
 
 
 def of_wheels(

@@ -4,13 +4,22 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from gb10.errors import UsageError
+
 REF: Final = re.compile(r"--([a-z0-9][a-z0-9-]*)-ref(?:=(.*))?", re.DOTALL)
 REBUILD: Final = re.compile(r"--rebuild-([a-z0-9][a-z0-9-]*)")
 
 
 def respelled(arguments: Sequence[str]) -> list[str]:
-    """The command line with ``--ref`` and ``--rebuild`` in place of the earlier spellings."""
+    """The command line with ``--ref`` and ``--rebuild`` in place of the earlier spellings. Raises UsageError."""
     return list(_respelled(iter(arguments)))
+
+
+def _release(word: str, text: str) -> str:
+    if not text or text.startswith("-"):
+        option = word.partition("=")[0]
+        raise UsageError(f"{option} needs a release", hint=f"write {option} VERSION")
+    return text
 
 
 def _respelled(words: Iterator[str]) -> Iterator[str]:
@@ -19,7 +28,7 @@ def _respelled(words: Iterator[str]) -> Iterator[str]:
             yield word
             yield from words
         elif ref := REF.fullmatch(word):
-            yield from ("--ref", f"{ref[1]}={next(words, '') if ref[2] is None else ref[2]}")
+            yield from ("--ref", f"{ref[1]}={_release(word, next(words, '') if ref[2] is None else ref[2])}")
         elif rebuild := REBUILD.fullmatch(word):
             yield from ("--rebuild", rebuild[1])
         else:

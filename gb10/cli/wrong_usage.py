@@ -1,15 +1,22 @@
 """Turns Typer's usage errors into ours: what is wrong, the closest option, where the help is."""
 
+import difflib
 import re
+from collections.abc import Iterator
 
-from typer._click.core import Context
+from typer._click.core import Command, Context
 from typer._click.exceptions import ClickException, MissingParameter, NoSuchOption
 from typer._click.exceptions import UsageError as TyperUsageError
-from typer.core import TyperArgument, TyperOption
+from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from gb10.errors import UsageError
 from gb10.host.started import CHECKOUT
 
+VERB = re.compile(r"No such command '(.*?)'.*", re.DOTALL)
+USUAL = {"start": "up", "stop": "down", "clean": "gc", "prune": "gc", "list": "ls"}
+"""What other programs call our verbs of groups."""
+MOST = 4
+"""Verbs that a hint names."""
 EXTRA = re.compile(r"Got unexpected extra argument\S* \((.*)\)", re.DOTALL)
 
 
@@ -18,16 +25,50 @@ def usage_error(error: ClickException) -> UsageError:
     context = error.ctx if isinstance(error, TyperUsageError) else None
     path = " ".join((CHECKOUT, *(context.command_path.split()[1:] if context else ())))
     listing = f"{path} --help lists the options"
-    if isinstance(error, NoSuchOption):
-        guess = " or ".join(error.possibilities or ())
-        close = f"did you mean {guess}? " if guess else ""
-        return UsageError(f"no option {error.option_name}", hint=f"{close}{listing}")
+    if isinstance(error, NoSuchOption) and context:
+        return UsageError(f"no option {error.option_name}", hint=f"{_close(context, error.option_name)}{listing}")
+    wrong = VERB.fullmatch(error.format_message())
+    if wrong and context:
+        names = getattr(context.command, "commands", {})
+        return UsageError(f"{path} has no verb {wrong[1]!r}", hint=_verb(wrong[1], list(names), path))
     if isinstance(error, MissingParameter) and context:
         return UsageError(f"{_name(error.param)} is missing", hint=f"{path} --help shows an example")
     extra = EXTRA.fullmatch(error.format_message())
     if extra and context:
         return UsageError(f"unexpected argument: {extra[1]}", hint=_without_argument(context, extra[1], path))
     return UsageError(error.format_message().rstrip("."), hint=listing)
+
+
+def _verb(typed: str, verbs: list[str], path: str) -> str:
+    close = [USUAL[typed]] if USUAL.get(typed) in verbs else difflib.get_close_matches(typed, verbs, n=1, cutoff=0.7)
+    return f"did you mean {close[0]!r}?" if close else f"{path} --help lists the verbs"
+
+
+def _close(context: Context, option: str) -> str:
+    """The verbs that have an option which this one lacks, else its option that is spelled almost the same."""
+    verbs = [name for name, command in _verbs(context.find_root()) if option in _options(command)]
+    if verbs:
+        more = " and others" if len(verbs) > MOST else ""
+        return f"{option} is an option of {', '.join(verbs[:MOST]) if more else ' and '.join(verbs)}{more}; "
+    close = difflib.get_close_matches(option, _options(context.command), n=1, cutoff=0.8)
+    return f"did you mean {close[0]}? " if close else ""
+
+
+def _verbs(root: Context) -> Iterator[tuple[str, Command]]:
+    """Every verb and verb of a group, by the words that a user types."""
+    group = root.command
+    if not isinstance(group, TyperGroup):
+        return
+    for name in group.list_commands(root):
+        command = group.get_command(root, name)
+        if command:
+            yield name, command
+        for inner, found in getattr(command, "commands", {}).items():
+            yield f"{name} {inner}", found
+
+
+def _options(command: Command) -> list[str]:
+    return [option for param in command.params if isinstance(param, TyperOption) for option in param.opts]
 
 
 def _name(param: object) -> str:
@@ -37,7 +78,6 @@ def _name(param: object) -> str:
 
 
 def _without_argument(context: Context, extra: str, path: str) -> str:
-    options = {option for param in context.command.params for option in param.opts}
-    if "--engine" in options and " " not in extra:
+    if "--engine" in _options(context.command) and " " not in extra:
         return f"an engine is named by its option: {path} --engine {extra}"
     return f"{path} --help shows an example"

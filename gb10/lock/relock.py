@@ -79,8 +79,8 @@ def _check_names(upgrade: Iterable[str], old: Lock | None) -> None:
     known = {wheel.name for wheel in locked_wheels(old)} | {BASE} if old else set(upgrade)
     for name in upgrade:
         if name not in known:
-            close = difflib.get_close_matches(name, sorted(known), n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"{BASE!r} names the Debian packages"
+            close = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.8)
+            hint = f"did you mean {close[0]!r}?" if close else f"the lock lists its packages; {BASE!r} is Debian's"
             raise UsageError(f"the lock has no {name!r}", hint=hint)
 
 

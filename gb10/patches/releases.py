@@ -107,8 +107,9 @@ class Releases(Model):
     def source(self, name: str) -> SourceReleases:
         """One source; raises UsageError that lists them."""
         if name not in self.sources:
-            hint = f"sources in patches/{PINS}: {', '.join(self.sources)}"
-            raise UsageError(f"no releases of a source {name!r}", hint=hint)
+            raise UsageError(
+                f"unknown source {name}", where=f"patches/{PINS}", hint=f"known: {', '.join(self.sources)}"
+            )
         return self.sources[name]
 
 

@@ -29,7 +29,7 @@ class Catalog:
         direct = Path(engine)
         if direct.suffix in {".yaml", ".yml"} and direct.exists():
             return direct
-        path = self.root / "recipes/images" / f"{engine}.yaml"
+        path = direct if direct.suffix in {".yaml", ".yml"} else self.root / "recipes/images" / f"{engine}.yaml"
         if not path.exists():
             raise UsageError(f"no image recipe {engine!r}", where=str(path), hint=f"known: {', '.join(self.engines())}")
         return path

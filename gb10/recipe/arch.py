@@ -103,8 +103,14 @@ def parse_arch(text: str) -> Arch:
         return known[text]
     raise UsageError(
         f"unknown arch {text!r}; valid: {', '.join(known)}",
-        hint=f"closest is {closest_arch(text)}: {closest_arch(text).meaning}",
+        hint=f"{_meant(text)}a GB10 is 12.1f, the default",
     )
+
+
+def _meant(text: str) -> str:
+    """A line about an arch that is only spelled in another way."""
+    found = closest_arch(text) if SPELLING.search(text.strip().lower()) else None
+    return f"closest is {found}: {found.meaning}\n" if found else ""
 
 
 def closest_arch(text: str) -> Arch:

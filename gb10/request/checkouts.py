@@ -67,7 +67,7 @@ def _given(named: Sequence[str]) -> dict[str, Path]:
     for text in named:
         source, _, path = text.partition("=")
         if not source or not path:
-            raise UsageError(f"--source {text}: expected NAME=PATH", hint="--source vllm=../vllm")
+            raise UsageError(f"--source {text}: expected NAME=DIR", hint="--source vllm=../vllm")
         if source in given:
             raise UsageError(f"--source {source} is given twice", where=f"{given[source]}\n{path}")
         given[source] = Path(path)

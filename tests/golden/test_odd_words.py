@@ -122,4 +122,7 @@ def test_what_can_only_be_a_path_is_not_looked_up_in_the_engine(name: str, capsy
 
 def test_the_closest_arch_is_one_with_tensor_cores(capsys: pytest.CaptureFixture[str]) -> None:
     assert "closest is 12.1f" in refused(capsys, ["plan", "--arch", "sm121"])
-    assert "closest is 12.1f" in refused(capsys, ["plan", "--arch", "13.0"])
+    for other in ("13.0", "9.0"):
+        err = refused(capsys, ["plan", "--arch", other])
+        assert "a GB10 is 12.1f, the default" in err
+        assert "closest" not in err

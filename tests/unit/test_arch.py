@@ -48,7 +48,8 @@ def test_a_wrong_arch_is_answered_with_the_valid_ones_and_the_closest(written: s
         parse_arch(written)
     assert all(str(arch) in caught.value.message for arch in ARCHES)
     assert caught.value.hint is not None
-    assert caught.value.hint.startswith(f"closest is {meant}:")
+    assert caught.value.hint.startswith(f"closest is {meant}:") == (written not in {"gb10", "13.0"})
+    assert caught.value.hint.endswith("a GB10 is 12.1f, the default")
     assert closest_arch(written) == parse_arch(meant)
 
 

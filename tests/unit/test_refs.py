@@ -103,7 +103,6 @@ def test_a_ref_is_a_name_and_a_release(texts: list[str]) -> None:
     [
         (["plan", "--vllm-ref", "0.34.0"], ["plan", "--ref", "vllm=0.34.0"]),
         (["plan", "--vllm-ref=0.34.0", "--json"], ["plan", "--ref", "vllm=0.34.0", "--json"]),
-        (["plan", "--vllm-ref"], ["plan", "--ref", "vllm="]),
         (
             ["wheels", "--rebuild-flashinfer", "--rebuild-kernels"],
             ["wheels", "--rebuild", "flashinfer", "--rebuild", "kernels"],
@@ -115,6 +114,19 @@ def test_a_ref_is_a_name_and_a_release(texts: list[str]) -> None:
 )
 def test_earlier_spellings_mean_the_same(earlier: list[str], now: list[str]) -> None:
     assert respelled(earlier) == now
+
+
+@pytest.mark.parametrize("words", [["--flashinfer-ref"], ["--flashinfer-ref="], ["--flashinfer-ref", "--json"]])
+def test_an_earlier_spelling_without_a_release_is_quoted_as_typed(words: list[str]) -> None:
+    with pytest.raises(UsageError, match="--flashinfer-ref needs a release"):
+        respelled(["plan", *words])
+
+
+def test_the_example_of_a_ref_is_a_release_that_exists() -> None:
+    with pytest.raises(UsageError) as caught:
+        of_wheels(ref=["vllm"])
+    version = load_recipe(ROOT / "recipes/images/vllm.yaml").version
+    assert (caught.value.hint or "").endswith(f"--ref vllm={version}")
 
 
 def demands(reason: str) -> list[tuple[str, str]]:

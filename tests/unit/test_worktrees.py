@@ -197,8 +197,8 @@ def test_what_is_left_out_is_said() -> None:
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        (["vllm"], "expected NAME=PATH"),
-        (["vllm="], "expected NAME=PATH"),
+        (["vllm"], "expected NAME=DIR"),
+        (["vllm="], "expected NAME=DIR"),
         (["vllm=/a", "vllm=/b"], "--source vllm is given twice"),
     ],
 )
