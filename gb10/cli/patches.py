@@ -12,6 +12,7 @@ from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.patches_show import print_patches, print_rows, rows_document
 from gb10.cli.values import completer, patched_sources, patches
 from gb10.errors import PatchError, UsageError
+from gb10.lock.lockfile import load_recipe
 from gb10.patches.maintain import new_patch
 from gb10.patches.maintain import refresh as refreshed
 from gb10.patches.release_files import Library, parse_version
@@ -33,13 +34,13 @@ app = verb_app(
 ./build.py patches new vllm my-fix --ref 0.33.0 --tree ~/vllm
 
 \b
-applies     the release has the defect, and the patch applies
--           the release is outside the patch's range
-upstream    the release has the fix
-superseded  nothing uses that code any more
-NEEDED      the release is outside the range but has the defect
-CONFLICT    the patch does not apply; a build stops
-UNKNOWN     the code looks different; a build stops
+applies           the release has the defect, and the patch applies
+not-applicable    the release is outside the patch's range; the table shows -
+already-upstream  the release has the fix; a build stops
+superseded        nothing uses that code any more; a build stops
+overdue           the release is outside the range but has the defect; `patches check` fails
+conflict          the patch does not apply; a build stops
+unknown-shape     the code looks different; a build stops
 """,
     group=True,
 )
@@ -86,7 +87,7 @@ def status(
     if as_json:
         print_json(rows_document(rows))
         return
-    print_rows(shop, rows)
+    print_rows(shop, rows, idle_sources(shop))
     shop.talk.say(f"{len(rows)} releases in {time.monotonic() - started:.1f} s")
 
 
@@ -191,6 +192,13 @@ def _rows(shop: Workshop, source: str | None, refs: list[str], tree: Path | None
         else [name for name in sources(shop.catalog.patches) if load_series(shop.catalog.patches, name)]
     )
     return tuple(row for name in wanted for row in status_of(library(shop), name, versions, tree))
+
+
+def idle_sources(shop: Workshop) -> set[str]:
+    """The sources that no recipe compiles by itself: what a wheel lacks of their patches needs ``--targets``."""
+    recipes = [load_recipe(shop.catalog.recipe(engine)) for engine in shop.catalog.engines()]
+    wheels = [wheel for recipe in recipes for wheel in recipe.wheels.values() if wheel.method == "source"]
+    return {wheel.source for wheel in wheels} - {wheel.source for wheel in wheels if wheel.targets}
 
 
 def library(shop: Workshop) -> Library:

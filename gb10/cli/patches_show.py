@@ -1,24 +1,19 @@
 """Prints patches and their outcomes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
+from packaging.version import Version
 from rich.table import Table
 
 from gb10.cli.common import print_json
+from gb10.cli.tables import print_table
 from gb10.host.talk import terminal
 from gb10.patches.series import Patch
-from gb10.patches.status import Row, find_patches
+from gb10.patches.status import Row, find_patches, outcome_of
 from gb10.workshop import Workshop
 
-SHORT = {
-    "applies": "applies",
-    "not-applicable": "-",
-    "already-upstream": "upstream",
-    "superseded": "superseded",
-    "conflict": "CONFLICT",
-    "unknown-shape": "UNKNOWN",
-    "overdue": "NEEDED",
-}
+SHORT = {"not-applicable": "-"}
+LEGEND = "-  not-applicable: the release is outside the patch's range"
 STYLES = {
     "applies": "green",
     "not-applicable": "dim",
@@ -29,8 +24,11 @@ STYLES = {
 }
 
 
-def print_rows(shop: Workshop, rows: Sequence[Row]) -> None:
-    """A table per source (a line per release, a column per patch), then every reason once."""
+def print_rows(shop: Workshop, rows: Sequence[Row], idle: Collection[str] = ()) -> None:
+    """A table per source (a line per release, a column per patch), then every reason once.
+
+    ``idle`` are sources that are compiled only with ``--targets``.
+    """
     console = terminal(shop.env, stderr=False)
     for source in dict.fromkeys(row.source for row in rows):
         own = [row for row in rows if row.source == source]
@@ -41,13 +39,13 @@ def print_rows(shop: Workshop, rows: Sequence[Row]) -> None:
             table.add_column(name[:4], no_wrap=True)
         for row in own:
             table.add_row(str(row.version), *(_cell(row, name) for name in ids))
-        console.print(table)
+        print_table(shop.env, table)
+        if any(outcome_of(verdict) in SHORT for row in own for verdict in row.verdicts):
+            print(LEGEND)
         for name in ids:
-            ranges = dict.fromkeys(
-                str(patch.header.releases) for patch in find_patches(shop.catalog.patches, f"{source}/{name}")
-            )
-            console.print(f"\n{name}  {'  or  '.join(ranges)}", style="bold", soft_wrap=True)
-            for line in reasons(own, name):
+            ranges = dict.fromkeys(range_of(patch) for patch in find_patches(shop.catalog.patches, f"{source}/{name}"))
+            console.print(f"\n{name}  {' or '.join(ranges)}", style="bold", soft_wrap=True)
+            for line in reasons(own, name, idle):
                 console.print(f"  {line}", soft_wrap=True, highlight=False, markup=False)
         console.print()
 
@@ -56,18 +54,25 @@ def _cell(row: Row, name: str) -> str:
     verdict = next((verdict for verdict in row.verdicts if verdict.patch.id == name), None)
     if verdict is None:
         return ""
-    outcome = "overdue" if verdict.overdue else verdict.outcome
-    return f"[{STYLES.get(outcome, 'bold red')}]{SHORT[outcome]}[/]"
+    outcome = outcome_of(verdict)
+    return f"[{STYLES.get(outcome, 'bold red')}]{SHORT.get(outcome, outcome)}[/]"
 
 
-def reasons(rows: Iterable[Row], name: str) -> list[str]:
+def range_of(patch: Patch) -> str:
+    """The releases that a patch is for, the lowest bound first."""
+    return ",".join(map(str, sorted(patch.header.releases, key=lambda one: Version(one.version))))
+
+
+def reasons(rows: Iterable[Row], name: str, idle: Collection[str] = ()) -> list[str]:
     """Each different outcome and reason of a patch, with the releases that have it."""
-    found: dict[tuple[str, str], list[str]] = {}
+    found: dict[tuple[str, str, str], list[str]] = {}
     for row in rows:
         for verdict in row.verdicts:
             if verdict.patch.id == name:
-                found.setdefault((verdict.outcome, verdict.why), []).append(str(row.version))
-    return [f"{outcome} on {', '.join(versions)}: {why}" for (outcome, why), versions in found.items()]
+                vain = verdict.outcome == "applies" and row.source in idle and not verdict.patch.installable
+                note = " (only with --targets: upstream's wheel is compiled already)" if vain else ""
+                found.setdefault((outcome_of(verdict), note, verdict.why), []).append(str(row.version))
+    return [f"{outcome} on {', '.join(versions)}{note}: {why}" for (outcome, note, why), versions in found.items()]
 
 
 def rows_document(rows: Iterable[Row]) -> dict[str, object]:

@@ -72,8 +72,15 @@ def troubles(rows: Iterable[Row]) -> tuple[str, ...]:
     for row in rows:
         for verdict in row.verdicts:
             if verdict.stops or verdict.overdue:
-                found.append(f"{verdict.patch.place} on {row.source} {row.version}: {verdict.outcome}\n  {verdict.why}")
+                found.append(
+                    f"{verdict.patch.place} on {row.source} {row.version}: {outcome_of(verdict)}\n  {verdict.why}"
+                )
     return tuple(found)
+
+
+def outcome_of(verdict: Verdict) -> str:
+    """The word for a verdict: its outcome, or ``overdue`` when no range covers the defect."""
+    return "overdue" if verdict.overdue else verdict.outcome
 
 
 def refuse(verdicts: Iterable[Verdict], version: Version) -> None:

@@ -145,8 +145,9 @@ def kernel_set(build: WheelBuild, toolkit: Toolkit) -> KernelSet | None:
     owner = f"{_owner(build)}-"
     known = [name.removeprefix(owner) for name in sorted(toolkit.kernel_sets) if name.startswith(owner)]
     if build.kernels not in known:
-        closest = difflib.get_close_matches(build.kernels, known, n=1, cutoff=0.0)
-        hint = f"known: {', '.join(known)}; closest is {closest[0]}" if closest else "write it: nothing is there yet"
+        close = difflib.get_close_matches(build.kernels, known, n=1)
+        meant = f"did you mean {close[0]}? " if close else ""
+        hint = f"{meant}known: {', '.join(known)}" if known else "write it: nothing is there yet"
         raise UsageError(
             f"the source {_owner(build)} has no kernel set {build.kernels!r}",
             where=f"recipes/kernels/{owner}{build.kernels}.toml",

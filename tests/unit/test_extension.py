@@ -129,7 +129,7 @@ def test_a_set_without_units_or_of_another_name(recipe: Recipe, lock: Lock) -> N
     other = recipe.model_copy(update={"wheels": {OURS: BUILD.model_copy(update={"kernels": "mo"})}})
     with pytest.raises(UsageError, match="the source gb10 has no kernel set 'mo'") as caught:
         make(other, lock)
-    assert caught.value.hint == "known: moe; closest is moe"
+    assert caught.value.hint == "did you mean moe? known: moe"
 
 
 def test_each_flag_rebuilds_its_own_wheel(recipe: Recipe, lock: Lock) -> None:

@@ -284,8 +284,9 @@ def test_an_overlay_moves_no_tag(recipe: Recipe, lock: Lock) -> None:
 @pytest.mark.parametrize(
     ("kernels", "hint"),
     [
-        ("corr", "known: all, core, cross, moe, smoke; closest is core"),
-        ("smok", "known: all, core, cross, moe, smoke; closest is smoke"),
+        ("corr", "did you mean core? known: all, core, cross, moe, smoke"),
+        ("smok", "did you mean smoke? known: all, core, cross, moe, smoke"),
+        ("nope", "known: all, core, cross, moe, smoke"),
     ],
 )
 def test_a_kernel_set_that_is_not_there(recipe: Recipe, lock: Lock, kernels: str, hint: str) -> None:
