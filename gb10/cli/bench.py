@@ -11,7 +11,7 @@ from gb10.build.stage import ready_engine
 from gb10.build.survey import survey
 from gb10.cli.bench_show import document, print_measured
 from gb10.cli.common import DryRunOption, JsonOption, opens, print_json, reported, verb_app
-from gb10.cli.show import print_plan
+from gb10.cli.plan_show import print_plan
 from gb10.cli.values import ArchOption, EngineOption
 from gb10.plan.catalog import DEFAULT_ENGINE
 from gb10.plan.programs import GEMM, plan_program

@@ -6,7 +6,7 @@ from rich.table import Table
 
 from gb10.bench.measure import Measured
 from gb10.bench.program_build import BuiltProgram, Line
-from gb10.host.talk import terminal
+from gb10.cli.tables import print_table
 from gb10.plan.values import Plan
 
 SOURCE = "https://forums.developer.nvidia.com/t/359960"
@@ -15,15 +15,14 @@ SOURCE = "https://forums.developer.nvidia.com/t/359960"
 
 def print_measured(env: Mapping[str, str], program: BuiltProgram, measured: Measured) -> None:
     """The checks in a line, then the times; without times, the reason and the program's path."""
-    console = terminal(env, stderr=False)
-    console.print(sizes_table(measured))
+    print_table(env, sizes_table(measured))
     right = len(measured.checks) - len(measured.wrong)
     print(f"{right} of {len(measured.checks)} checks passed")
     if measured.why_not:
         print(f"not run on a GPU: {measured.why_not}")
         print(f"program: {program.path}")
         return
-    console.print(times_table(measured))
+    print_table(env, times_table(measured))
     if any(line["published"] for line in measured.times):
         print(f"published: {SOURCE}; only the dense shape is documented in full there")
 

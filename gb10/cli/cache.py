@@ -12,6 +12,7 @@ from rich.table import Table
 from gb10.cli.cache_share import pull, push
 from gb10.cli.causes import shortened
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.tables import print_table
 from gb10.engine.build_cache import build_cache, prune
 from gb10.engine.connection import Engine
 from gb10.engine.embedded.daemon import status as embedded_status
@@ -19,7 +20,6 @@ from gb10.errors import UsageError, VerifyError
 from gb10.host.host import Host
 from gb10.host.keep import IN_USE, LOOSE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
 from gb10.host.store import Store
-from gb10.host.talk import terminal
 from gb10.request.needed import reasons
 from gb10.workshop import Workshop
 
@@ -77,7 +77,7 @@ def ls(
         oldest = min(own, key=lambda entry: entry.used, default=None)
         table.add_row(room, str(len(own)), _size(own), _size(spare), _age(oldest) if oldest else "")
     table.add_row("engine", "", decimal(disk(shop.store.root / "engine")), "", "")
-    terminal(shop.env, stderr=False).print(table)
+    print_table(shop.env, table)
     for entry in found if every else ():
         name = f"{entry.room}/{entry.key[:12]}"
         print(f"{decimal(entry.size):>9}  {_age(entry):>5}  {name}  {entry.what}  {entry.why or '-'}")

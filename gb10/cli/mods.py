@@ -1,10 +1,11 @@
 """``mods``: list, show and check the changes to an installed engine that ``image --mod`` applies."""
 
+import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.values import completer, mods
@@ -56,16 +57,30 @@ def list_mods(*, shop: Workshop, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"schema": "gb10/mods/v1", "mods": [document(shop.catalog, mod) for mod in found]})
         return
-    table = Table(box=None, pad_edge=False)
-    for name in ("mod", "sha256", "here", "what"):
-        table.add_column(name, no_wrap=name != "what")
+    width = terminal(shop.env, stderr=False).width
     for mod in found:
-        here = [
-            f"{engine}: {'fits' if reason == FITS else reason.partition(':')[0]}"
-            for engine, reason in fit(shop.catalog, mod.record).items()
-        ]
-        table.add_row(mod.name, mod.digest[:12], "\n".join(here), mod.record.what if mod.record else "")
-    terminal(shop.env, stderr=False).print(table)
+        for line in listed(mod, fit(shop.catalog, mod.record), width):
+            print(line)
+
+
+def listed(mod: FoundMod, fits: Mapping[str, str], width: int) -> list[str]:
+    """A mod in the list: its name and what it does, then for each recipe whether it fits."""
+    what = f"{mod.name}: {mod.record.what}" if mod.record else f"{mod.name}: no {RECORD} describes it"
+    lines = textwrap.wrap(what, width, subsequent_indent="  ", break_long_words=False)
+    reasons: dict[str, list[str]] = {}
+    for recipe, reason in fits.items():
+        reasons.setdefault(_in_short(reason), []).append(recipe)
+    found = "; ".join(f"{', '.join(recipes)}: {reason}" for reason, recipes in reasons.items())
+    wrapped = textwrap.wrap(found, width - 2, break_long_words=False)
+    return [*lines, *(f"  {line}" for line in wrapped)]
+
+
+def _in_short(reason: str) -> str:
+    """``not needed, already upstream`` or ``no, it is for ENGINE RELEASES`` in place of the whole reason."""
+    if reason == FITS:
+        return reason
+    start, _, rest = reason.partition(":")
+    return f"not needed, {start}" if rest else f"no, {reason.partition(', ')[0]}"
 
 
 @app.command()

@@ -9,7 +9,7 @@ from gb10.build.grafts import try_patches
 from gb10.build.survey import survey
 from gb10.cli.asking import asks_for, of_image
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
-from gb10.cli.show import print_plan
+from gb10.cli.plan_show import print_plan
 from gb10.errors import UsageError
 from gb10.plan.render import bake, dockerfile
 from gb10.request.planning import Request, make_plan
@@ -23,6 +23,12 @@ app = verb_app("""Show every build step, its key, and whether its result is cach
 ./build.py plan --dockerfile       # the Dockerfile of the image
 ./build.py plan --bake             # a docker-bake.json
 ./build.py plan --arch 12.0f       # for an RTX of the 50 series
+
+\b
+hit      the result is in the store
+miss     the result will be made
+about s  estimated seconds on this machine, without downloads
+MB       size of the step's files; those in the store are not downloaded again
 """)
 
 

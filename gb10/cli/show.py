@@ -4,73 +4,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from rich.table import Table
-
-from gb10.build.estimate import step_seconds
 from gb10.build.image_build import Verified
-from gb10.build.obstacles import obstacles
-from gb10.build.survey import Survey
 from gb10.build.wheel_build import Wheel
 from gb10.cli.common import print_json
 from gb10.cli.receipt import Receipt, write_receipt
-from gb10.host.talk import Talk, terminal
-from gb10.plan.values import Plan, Step
+from gb10.host.talk import Talk
 from gb10.proof.report import render_summary
 from gb10.ship.publishing import Published
-from gb10.ship.shelf import wheel_cache
-from gb10.workshop import Workshop
-
-NAMES = 3
-"""Wheels of a layer that the plan names."""
-
-
-def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = (), *, as_json: bool) -> None:
-    """The plan with hit and miss, what the missing steps need, and the names that would be pushed."""
-    problems = obstacles(shop, plan, found.there)
-    if as_json:
-        present = {"hit": {step.name: found.there[step.name] for step in plan.steps}, "needs": asdict(found.needs)}
-        stop = {"problem": "; ".join(problems)} if problems else {}
-        print_json(plan.document() | present | ({"push": list(push)} if push else {}) | stop)
-        return
-    terminal(shop.env, stderr=False).print(_plan_table(shop, plan, found))
-    needed, hits = found.needs, sum(found.there[step.name] for step in plan.steps)
-    print(f"{len(plan.steps)} steps: {hits} cached, {len(plan.steps) - hits} to run")
-    print(
-        f"to download {needed.download / 1e6:,.0f} MB; disk {needed.disk / 1e9:.1f} GB, "
-        f"memory {needed.memory / 1e9:.1f} GB for the largest unit; about {needed.seconds / 60:.0f} min"
-    )
-    for name in push:
-        print(f"to push {name}")
-    cache = wheel_cache(shop.env)
-    if cache and not all(found.there[step.name] for step in plan.of_kind("wheel")):
-        print(f"a build first looks for missing wheels in {cache.repo}; this plan does not")
-    for problem in problems:
-        print(f"{'`image`' if plan.of_kind('image') else 'this build'} would stop: {problem}")
-
-
-def _plan_table(shop: Workshop, plan: Plan, found: Survey) -> Table:
-    """A row per step."""
-    table = Table(title=f"{plan.tags[0]}  {plan.options.platform}", title_justify="left", box=None, pad_edge=False)
-    for name in ("step", "key", "", "files", "MB", "about s", "what"):
-        table.add_column(
-            name, justify="right" if name in ("files", "MB", "about s") else "left", no_wrap=name != "what"
-        )
-    for step in plan.steps:
-        hit = found.there[step.name]
-        seconds = "" if hit else f"{step_seconds(shop, plan, step):.0f}"
-        size = f"{step.download / 1e6:,.0f}" if step.files else ""
-        files = str(len(step.files) or "")
-        table.add_row(step.name, step.key[:12], "hit" if hit else "miss", files, size, seconds, _about(step))
-    return table
-
-
-def _about(step: Step) -> str:
-    """What a step is; for a layer of wheels their number and the first names."""
-    if step.kind != "layer" or not step.files:
-        return step.about
-    names = ", ".join(file.filename.partition("-")[0] for file in step.files[:NAMES])
-    count = f"{len(step.files)} wheels" if len(step.files) > 1 else "1 wheel"
-    return f"{count}: {names}{', …' if len(step.files) > NAMES else ''}"
 
 
 def image_document(talk: Talk, verified: Verified) -> dict[str, object]:

@@ -108,6 +108,7 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) ->
         ("no-mod-there", ["plan", "--mod", "./nowhere"]),
         ("mod-already-upstream", ["plan", "--mod", "qwen3.5-autoround"]),
         ("mod-twice", ["plan", "--mod", "moe-configs", "--mod", "moe-configs"]),
+        ("mods-list", ["mods", "list"]),
         ("mod-show", ["mods", "show", "qwen3.5-autoround"]),
         ("json-error", ["plan", "--arch", "gb10", "--json"]),
         ("lock-check", ["lock", "--check"]),

@@ -8,7 +8,7 @@ import pytest
 from gb10.build.estimate import needs
 from gb10.build.obstacles import obstacles
 from gb10.build.survey import Survey
-from gb10.cli.show import print_plan
+from gb10.cli.plan_show import print_plan
 from gb10.host.fetch import stored
 from gb10.request.planning import Request, make_plan
 from gb10.sources.debian import mirror

@@ -1,0 +1,62 @@
+"""The table of a plan: plain words, whole keys on a narrow terminal, no blanks at the ends of lines."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gb10.build.estimate import needs
+from gb10.build.survey import Survey
+from gb10.cli.mods import fit, listed
+from gb10.cli.plan_show import print_plan
+from gb10.mods.lookup import find_mod
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.request.planning import Request, make_plan
+from gb10.workshop import open_workshop
+
+
+def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str], columns: int, targets: tuple[str, ...] = ()) -> list[str]:
+    env = {"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path), "COLUMNS": str(columns)}
+    shop = open_workshop(env, verbosity=-1)
+    plan = make_plan(shop, Request(engine="vllm", arch="12.1f", targets=targets))
+    there = {step.name: False for step in plan.steps}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("COLUMNS", str(columns))
+        print_plan(shop, plan, Survey(engine=None, there=there, needs=needs(shop, plan, there, None)), as_json=False)
+    return capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100, 160])
+def test_no_key_is_cut_and_no_line_ends_with_a_blank(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], columns: int
+) -> None:
+    lines = shown(tmp_path, capsys, columns)
+    assert all(line == line.rstrip() for line in lines)
+    rows = [line for line in lines if re.match(r"\S+ +[0-9a-f]{12}  miss  ", line)]
+    assert len(rows) == 18
+    assert not any("…" in line.partition("miss")[0] for line in rows)
+    assert ("files" in lines[1], "MB" in lines[1], lines[1].endswith("what")) == (columns >= 100, columns >= 100, True)
+
+
+def test_steps_are_in_plain_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "\n".join(shown(tmp_path, capsys, 160, ("_A", "_B")))
+    for words in (
+        "FlashInfer kernels, set core, for 12.1f",
+        "our kernels, set moe, for 12.1f",
+        "vllm's targets _A, _B, for 12.1f",
+        "vllm's wheel with 2 patches and what is compiled here",
+        "scan and check the GPU code",
+        "(the largest compiler process)",
+    ):
+        assert words in text
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_listed_mod_is_whole_at_any_width(width: int) -> None:
+    mod = find_mod(ROOT / "mods", "qwen3.5-autoround")
+    lines = listed(mod, fit(Catalog(ROOT), mod.record), width)
+    text = " ".join(" ".join(lines).split())
+    assert max(map(len, lines)) <= width
+    assert text.startswith("qwen3.5-autoround: Makes vLLM's own Qwen3.5 configs")
+    assert "vllm 0.33.0: not needed, already upstream" in text
+    assert "no, it is for vllm >=0.17,<0.19" in text
