@@ -24,22 +24,30 @@ LAUNCHERS_SINCE: Final = Version("0.7")
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Units, CPU seconds of all of them, bytes of the largest process."""
+    """Units, CPU seconds of all of them, bytes of the largest process; the longest unit, if it was measured."""
 
     units: int
     cpu_seconds: float
     peak: int
+    longest: str = ""
+    longest_seconds: float = 0.0
 
 
 def kernel_cost(catalog: Catalog, plan: Plan, step: Step) -> tuple[Family, ...]:
     """The families that a wheel or a program compiles. A family without a measurement counts as UNMEASURED."""
     costs = measured(catalog)
     found = [costs.get(name, UNMEASURED) for name in _families(plan, step)]
-    return tuple(Family(cost["units"], cost["cpu_s"], cost["peak_mib"] << 20) for cost in found)
+    return tuple(_family(cost) for cost in found)
+
+
+def _family(cost: Mapping[str, Any]) -> Family:
+    longest = cost.get("longest", {})
+    bounds = longest.get("unit", ""), longest.get("cpu_s", 0.0)
+    return Family(cost["units"], cost["cpu_s"], cost["peak_mib"] << 20, *bounds)
 
 
 def measured(catalog: Catalog) -> Mapping[str, Mapping[str, Any]]:
-    """``units``, ``cpu_s`` and ``peak_mib`` by family, from recipes/kernels/costs.toml."""
+    """``units``, ``cpu_s``, ``peak_mib`` and ``longest`` by family, from recipes/kernels/costs.toml."""
     return tomllib.loads(catalog.contents[COSTS].decode())
 
 
@@ -75,9 +83,13 @@ def peaks(catalog: Catalog, plan: Plan, step: Step) -> bytes:
 
 
 def compile_seconds(env: Mapping[str, str], cost: tuple[Family, ...]) -> float:
-    """Seconds of a compile here: one family after the other, each with the jobs that cores and memory allow."""
+    """Seconds of a compile here: one family after the other, each with the jobs that cores and memory allow.
+
+    No number of cores makes it shorter than its longest unit.
+    """
     most, available = jobs(env), memory()
-    return sum(one.cpu_seconds / max(1, min(most, one.units, available // one.peak)) for one in cost)
+    shared = sum(one.cpu_seconds / max(1, min(most, one.units, available // one.peak)) for one in cost)
+    return max([shared, *(one.longest_seconds for one in cost)])
 
 
 def jobs(env: Mapping[str, str]) -> int:

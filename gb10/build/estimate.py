@@ -27,12 +27,17 @@ COMPILED: Final = ("wheel", "program")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Needs:
-    """Needs of the missing steps: bytes to download, peak bytes of disk, memory for the largest unit, seconds."""
+    """Needs of the missing steps: bytes to download, peak bytes of disk, memory for the largest unit, seconds.
+
+    ``longest`` names the unit that takes most CPU time of those that were measured, and ``longest_seconds`` how much.
+    """
 
     download: int
     disk: int
     memory: int
     seconds: float
+    longest: str = ""
+    longest_seconds: float = 0.0
 
 
 def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
@@ -60,11 +65,14 @@ def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine 
     if shop.builder:  # stages and layers are there; here is what is sent, and the whole image that comes back
         stages, layers = 0, unpacked(plan.steps) if any(step.kind == "image" for step in absent) else 0
     costs = [kernel_cost(shop.catalog, plan, step) for step in absent if step.kind in COMPILED]
+    long = max((family for cost in costs for family in cost), key=lambda one: one.longest_seconds, default=None)
     return Needs(
         download=download,
         disk=int(download + sent + stages + layers),
         memory=max([LEAST_MEMORY, *(family.peak for cost in costs for family in cost)]),
         seconds=download / DOWNLOAD_RATE + sum(step_seconds(shop, plan, step) for step in absent),
+        longest=long.longest if long else "",
+        longest_seconds=long.longest_seconds if long else 0.0,
     )
 
 

@@ -40,6 +40,8 @@ def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = 
         f"to download {needed.download / 1e6:,.0f} MB; disk {needed.disk / 1e9:.1f} GB, "
         f"memory {needed.memory / 1e9:.1f} GB (the largest compiler process); about {needed.seconds / 60:.0f} min"
     )
+    if needed.longest:
+        print(f"longest compile: {needed.longest}, {needed.longest_seconds:.0f} s on any number of cores")
     for name in push:
         print(f"to push {name}")
     cache = wheel_cache(shop.env)

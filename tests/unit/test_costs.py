@@ -7,6 +7,7 @@ import pytest
 
 from gb10.build import costs
 from gb10.build.costs import Family, asked_jobs, compile_seconds, kernel_cost, peaks
+from gb10.build.estimate import needs
 from gb10.plan.values import Plan
 from gb10.request.planning import Request, make_plan
 from gb10.workshop import Workshop, open_workshop
@@ -37,6 +38,19 @@ def test_memory_and_units_bound_what_runs_at_once(
     assert compile_seconds(shop.env, (large, few)) == pytest.approx(seconds)
 
 
+def test_no_number_of_cores_makes_a_compile_shorter_than_its_longest_unit(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(costs, "cores", lambda: 64)
+    monkeypatch.setattr(costs, "memory", lambda: 64 * GIB)
+    assert compile_seconds(shop.env, (Family(50, 500, GIB, "long.cu", 90), Family(2, 40, GIB))) == 90
+
+
+def test_a_plan_names_its_longest_unit(shop: Workshop) -> None:
+    needed = needs(shop, made := plan(shop), dict.fromkeys((step.name for step in made.steps), False), None)
+    assert (needed.longest, 0 < needed.longest_seconds <= 120) == ("cub_topk_float.cu", True)
+
+
 def test_a_module_has_the_memory_of_its_own_cost(shop: Workshop) -> None:
     """A program of the same name, gemm, has another one."""
     made = plan(shop, kernels="moe")
@@ -60,7 +74,7 @@ def test_the_stage_knows_its_cores_unless_nothing_can_hold_its_compilers_back(
     assert asked_jobs(shop, new, new.step(JIT_CACHE)) == "$(nproc)"
     monkeypatch.setattr(costs, "cores", lambda: 16)
     monkeypatch.setattr(costs, "memory", lambda: 16 * GIB)
-    assert asked_jobs(shop, old, old.step(JIT_CACHE)) == "3"  # topk takes 4.7 GiB
+    assert asked_jobs(shop, old, old.step(JIT_CACHE)) == "6"  # topk takes 2.3 GiB
 
 
 def test_a_number_that_is_set_is_told(tmp_path: Path) -> None:
