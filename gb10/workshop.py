@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gb10.errors import UsageError
-from gb10.host.config import with_settings
+from gb10.host.config import unknown_variables, with_settings
 from gb10.host.host import Host
 from gb10.host.stop import Stop
 from gb10.host.store import open_store
@@ -34,6 +34,8 @@ def open_workshop(env: Mapping[str, str], *, verbosity: int) -> Workshop:
     """The workshop of this machine; raises UsageError when settings or store are unusable."""
     settings = with_settings(env)
     talk = Talk(settings, verbosity=verbosity)
+    for line in unknown_variables(env):
+        talk.say_once(line)
     return Workshop(env=settings, store=open_store(settings), talk=talk, catalog=Catalog(ROOT))
 
 

@@ -17,7 +17,7 @@ from gb10.patches.maintain import new_patch
 from gb10.patches.maintain import refresh as refreshed
 from gb10.patches.release_files import Library, parse_version
 from gb10.patches.series import load_series, sources
-from gb10.patches.status import Row, find_patches, troubles
+from gb10.patches.status import Row, find_patches, releases_in_words, troubles
 from gb10.patches.status import status as status_of
 from gb10.workshop import Workshop
 
@@ -88,7 +88,7 @@ def status(
         print_json(rows_document(rows))
         return
     print_rows(shop, rows, idle_sources(shop))
-    shop.talk.say(f"{len(rows)} releases in {time.monotonic() - started:.1f} s")
+    shop.talk.say(f"{releases_in_words(len(rows))} in {time.monotonic() - started:.1f} s")
 
 
 @app.command()
@@ -114,7 +114,7 @@ def check(
             where="\n".join(found),
             hint="./build.py patches status shows all results",
         )
-    shop.talk.say(f"{sum(len(row.verdicts) for row in rows)} results over {len(rows)} releases are correct")
+    shop.talk.say(f"{sum(len(row.verdicts) for row in rows)} results over {releases_in_words(len(rows))} are correct")
     if as_json:
         print_json(rows_document(rows))
 

@@ -12,7 +12,7 @@ from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
 from gb10.cli.values import ArchOption, completer, fits
 from gb10.cli.verify_show import print_verdict
 from gb10.engine.reference import is_reference
-from gb10.errors import UsageError
+from gb10.errors import EmptySelectionError, UsageError
 from gb10.proof.check import Subject
 from gb10.proof.checking import all_checks, findings, refuse
 from gb10.proof.fit import judge, parse_fits
@@ -97,6 +97,8 @@ def verify(
         print_verdict(shop, verdict, shown)
     with reported(as_json):
         refuse(found)
+        if not subject.scan.binaries:
+            raise EmptySelectionError(f"{target} has no ELF, fatbin or cubin", hint="name what holds the GPU code")
 
 
 def _subject(shop: Workshop, target: str, claims: Mapping[str, Arch]) -> Subject:

@@ -22,6 +22,10 @@ SETTINGS: Final = {
     "wheel-cache-key": "ssh key that signs what `cache push` sends",
 }
 PATHS: Final = ("cache-dir", "ca-bundle", "wheel-cache-signers", "wheel-cache-key")
+JOBS: Final = "write a number, for example 8; or unset it: gb10 then counts cores and memory"
+TOML: Final = 'write a line per setting, text in quotes: jobs = 8, debian-mirror = "https://mirror.example/debian"'
+OTHERS: Final = ("GB10_TEST_", "GB10_GIT_")
+"""Variables of the tests, and of git under us."""
 LAST_PORT: Final = 65_535
 MIRROR: Final = re.compile(
     r"https?://(?!MIRROR\b|ftp\.XX\.)([^\s/@]*@)?([\w.-]+|\[[\da-fA-F:]+\])(:\d+)?(/[^\s?#]*)?", re.ASCII
@@ -62,6 +66,14 @@ def read_settings(env: Mapping[str, str]) -> tuple[Setting, ...]:
     return found
 
 
+def unknown_variables(env: Mapping[str, str]) -> list[str]:
+    """A line for each GB10_* variable that is no setting. Pure."""
+    valid = [variable(name) for name in SETTINGS]
+    odd = [name for name in env if name.startswith("GB10_") and not name.startswith(OTHERS) and name not in valid]
+    close = {name: difflib.get_close_matches(name, valid, n=1, cutoff=0.0)[0] for name in sorted(odd)}
+    return [f"warning: {name} is no setting and is ignored; the closest is {valid}" for name, valid in close.items()]
+
+
 def with_settings(env: Mapping[str, str]) -> dict[str, str]:
     """The environment with the file's settings as GB10_* variables, where the environment has none."""
     found = {variable(setting.name): setting.value for setting in read_settings(env)}
@@ -87,7 +99,9 @@ def _setting(name: str, env: Mapping[str, str], written: Mapping[str, str], path
 def _check_jobs(jobs: Setting) -> None:
     value = jobs.value
     if value is not None and not (value.isascii() and value.isdigit() and int(value) >= 1):
-        raise UsageError(f"jobs must be a whole number of at least 1, not {value!r}", where=f"from {jobs.origin}")
+        raise UsageError(
+            f"jobs must be a whole number of at least 1, not {value!r}", where=f"from {jobs.origin}", hint=JOBS
+        )
 
 
 def _check_server(cache: Setting) -> None:
@@ -124,13 +138,12 @@ def _read(path: Path) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path}", where=str(error)) from error
+        raise UsageError(f"cannot read {path}", where=str(error), hint=TOML) from error
     return {name: str(value) for name, value in values.items()}
 
 
 def _refuse_unknown(name: str, path: Path) -> None:
     if name not in SETTINGS:
-        close = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.0)[0]
-        raise UsageError(
-            f"unknown setting {name!r}", where=str(path), hint=f"did you mean {close!r}? valid: {', '.join(SETTINGS)}"
-        )
+        close = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.6)
+        guess = f"did you mean {close[0]!r}? " if close else ""
+        raise UsageError(f"unknown setting {name!r}", where=str(path), hint=f"{guess}valid: {', '.join(SETTINGS)}")

@@ -35,6 +35,11 @@ class Row:
     verdicts: tuple[Verdict, ...]
 
 
+def releases_in_words(count: int) -> str:
+    """``1 release``, ``2 releases``. Pure."""
+    return "1 release" if count == 1 else f"{count} releases"
+
+
 def status(library: Library, source: str, versions: Sequence[Version], tree: Path | None = None) -> tuple[Row, ...]:
     """The rows of a source: the pinned releases, or the requested ones. Raises PatchError, FetchError, UsageError."""
     patches = load_series(library.root, source)
@@ -50,7 +55,7 @@ def status(library: Library, source: str, versions: Sequence[Version], tree: Pat
     wanted = versions or sorted(map(Version, releases.source(source).releases))
     with (
         ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
-        library.talk.task(f"{source}: {len(wanted)} releases") as task,
+        library.talk.task(f"{source}: {releases_in_words(len(wanted))}") as task,
     ):
 
         def row(version: Version) -> Row:

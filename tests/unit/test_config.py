@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import UsageError
-from gb10.host.config import read_settings, with_cache_dir, with_settings, without_login
+from gb10.host.config import read_settings, unknown_variables, with_cache_dir, with_settings, without_login
 from gb10.host.store import store_root
+from gb10.patches.status import releases_in_words
 
 
 def written(tmp_path: Path, text: str) -> dict[str, str]:
@@ -118,3 +119,22 @@ def test_another_compile_cache_is_refused_and_not_repeated(value: str) -> None:
 def test_a_compile_cache_is_shown_without_its_login() -> None:
     assert without_login("redis://u:p@h:1/2") == "redis://***@h:1/2"
     assert without_login("http://h/c") == "http://h/c"
+
+
+def test_an_unknown_variable_is_a_warning_with_the_closest_name() -> None:
+    env = {"GB10_JOB": "3", "GB10_JOBS": "3", "GB10_TEST_STORE": "/x", "GB10_GIT_USER": "me"}
+    assert unknown_variables(env) == ["warning: GB10_JOB is no setting and is ignored; the closest is GB10_JOBS"]
+
+
+def test_bad_toml_and_bad_jobs_have_a_hint(tmp_path: Path) -> None:
+    file = tmp_path / "gb10/config.toml"
+    file.parent.mkdir()
+    file.write_text("jobs = \n", encoding="utf-8")
+    for env in ({"XDG_CONFIG_HOME": str(tmp_path)}, {"GB10_JOBS": "abc"}):
+        with pytest.raises(UsageError) as caught:
+            read_settings(env)
+        assert caught.value.hint
+
+
+def test_one_release_is_no_plural() -> None:
+    assert (releases_in_words(1), releases_in_words(2)) == ("1 release", "2 releases")

@@ -6,6 +6,7 @@ from typing import Literal
 import pytest
 
 from gb10.build.inspect import no_image
+from gb10.cli import main
 from gb10.engine.connection import Endpoint, Engine
 from gb10.engine.embedded.daemon import Place
 from gb10.engine.reach import holding
@@ -32,3 +33,12 @@ def test_an_engine_that_never_ran_has_no_images_and_is_not_started(tmp_path: Pat
     store = Store(tmp_path)
     assert holding({"DOCKER_HOST": Place(store).endpoint.host}, store) is None
     assert not (tmp_path / "engine").exists()
+
+
+@pytest.mark.parametrize(("words", "code"), [([], 3), (["--json"], 3), (["--claim"], 9)])
+def test_a_folder_without_binaries_is_an_empty_selection(
+    words: list[str], code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GB10_CACHE_DIR", str(tmp_path / "store"))
+    (tmp_path / "empty").mkdir()
+    assert main(["verify", str(tmp_path / "empty"), *words]) == code
