@@ -60,7 +60,7 @@ def try_patches(shop: Workshop, plan: Plan) -> None:
         if wheel.exists():
             _hold(shop, plan, step, shop.talk.say)
         else:
-            shop.talk.say(f"{wheel.name} is not in the store: its patches are tried when it is fetched")
+            shop.talk.say(f"not checked yet: the patches of {step.project} (its wheel is not in the store)")
 
 
 def _uses(plan: Plan, step: Step) -> list[PatchUse]:

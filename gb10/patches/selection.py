@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from packaging.version import Version
 
@@ -17,6 +18,10 @@ from gb10.plan.options import PatchUse
 from gb10.recipe.fields import Architecture
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
+
+CODE: Final = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
+NAMED: Final = 5
+"""Files that a message names."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,14 +74,28 @@ def _check_compiled(uses: Sequence[PatchUse], over: Collection[str]) -> None:
 
 
 def _check_used(uses: Sequence[PatchUse], compiled_whole: Collection[str]) -> None:
-    """Raise UsageError for a diff that would change nothing here, and be recorded all the same."""
+    """Raise UsageError for a diff with files that would change nothing here, and be recorded all the same."""
     for use in uses:
-        if not (use.installable or use.compiled or use.folder or use.project in compiled_whole):
+        if use.compiled or use.folder or use.project in compiled_whole:
+            continue
+        vain = [path for path in compiled_files(use) if not use.installable or Path(path).suffix in CODE]
+        if vain or not use.installable:
+            what = f"what is compiled of {use.source}: {', '.join(vain[:NAMED])}" if vain else "nothing of the image"
             raise UsageError(
-                f"{use.name} changes nothing that the image of {use.project} takes from its wheel",
-                where=use.path,
-                hint="what is compiled is patched there: name its targets, --targets",
+                f"{use.name} changes {what}",
+                where=f"{use.path}\nupstream's wheel is compiled already, so this would have no effect",
+                hint="compile the part that it changes: --targets NAME (`plan --targets NAME` names the known ones);\n"
+                "or leave these files out of the diff",
             )
+
+
+def compiled_files(use: PatchUse) -> list[str]:
+    """The files of a diff given by hand that no wheel holds, without tests and docs."""
+    if not use.path or use.layout is None:
+        return []
+    diffs = load_foreign(Path(use.path), {use.source: use.layout}, use.source).diffs
+    paths = [diff.path for diff in diffs if not harmless(diff.path)]
+    return [path for path in paths if not _is_installed(path, use.layout, wheel=True)]
 
 
 def locked_releases(lock: Lock, target: Architecture) -> dict[str, Version]:

@@ -1,15 +1,19 @@
 """A pull request's diff given by hand: whose it is, where its files lie, what may fail without harm."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gb10.errors import Gb10Error, PatchError
+from gb10.build.grafts import try_patches
+from gb10.errors import Gb10Error, PatchError, UsageError
 from gb10.patches.foreign import apply_foreign, find_foreign, load_foreign
 from gb10.patches.places import placed
 from gb10.patches.releases import load_releases
 from gb10.patches.source_tree import Changed, open_tree
 from gb10.plan.catalog import ROOT
+from gb10.request.planning import Request, make_plan
+from gb10.workshop import open_workshop
 
 LAYOUTS = load_releases(ROOT / "patches").layouts
 
@@ -73,3 +77,25 @@ def test_a_folder_means_its_diffs_by_name(tmp_path: Path) -> None:
     assert find_foreign(first) == (first,)
     with pytest.raises(Gb10Error, match="no diff there"):
         find_foreign(tmp_path / "none")
+
+
+CPP = "--- a/csrc/ops.h\n+++ b/csrc/ops.h\n@@ -1,1 +1,2 @@\n #pragma once\n+// x\n"
+PYTHON = "--- /dev/null\n+++ b/vllm/new_thing.py\n@@ -0,0 +1,1 @@\n+x = 1\n"
+
+
+@pytest.mark.parametrize("text", [CPP, PYTHON + CPP])
+def test_compiled_code_that_nothing_compiles_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
+    (tmp_path / "pr.diff").write_text(text)
+    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "s"), "HOME": str(tmp_path)}, verbosity=-1)
+    asked = Request(engine="vllm", arch="12.1f", patches=(f"vllm={tmp_path}/pr.diff",))
+    with pytest.raises(UsageError, match=r"pr\.diff changes what is compiled of vllm: csrc/ops\.h") as caught:
+        make_plan(shop, asked)
+    assert "--targets NAME" in (caught.value.hint or "")
+    assert make_plan(shop, replace(asked, targets=("_C_stable_libtorch",))).step("vllm").key
+
+
+def test_patches_of_an_absent_wheel_are_not_checked_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pr.diff").write_text(PYTHON)
+    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "s"), "HOME": str(tmp_path)}, verbosity=0)
+    try_patches(shop, make_plan(shop, Request(engine="vllm", arch="12.1f", patches=(f"{tmp_path}/pr.diff",))))
+    assert capsys.readouterr().err == "not checked yet: the patches of vllm (its wheel is not in the store)\n"
