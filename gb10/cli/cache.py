@@ -18,7 +18,7 @@ from gb10.engine.connection import Engine
 from gb10.engine.embedded.daemon import status as embedded_status
 from gb10.errors import UsageError, VerifyError
 from gb10.host.host import Host
-from gb10.host.keep import IN_USE, LOOSE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
+from gb10.host.keep import IN_USE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
 from gb10.host.store import Store
 from gb10.request.needed import reasons
 from gb10.workshop import Workshop
@@ -39,6 +39,24 @@ app = verb_app(
 )
 
 DAY: Final = 86_400
+KINDS: Final = {
+    "downloads": "downloads",
+    "trees": "source trees",
+    "wheels": "compiled wheels",
+    "rootfss": "base systems",
+    "programs": "benchmark programs",
+    "proofs": "proofs of images",
+    "scans": "scans of layers",
+    "checkouts": "edits of checkouts",
+    "resolved": "other releases",
+    "environments": "unfinished environments",
+    "built": "notes of builds",
+    "receipts": "receipts of builds",
+    "logs": "logs",
+    "locks": "locks",
+    "tmp": "unfinished downloads",
+}
+"""What people call a room of the store."""
 SIZES: Final = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 AGES: Final = {"h": 3600, "d": DAY, "w": 7 * DAY}
 
@@ -68,19 +86,27 @@ def ls(
             }
         )
         return
-    table = Table(box=None, pad_edge=False)
-    for name in ("room", "entries", "size", "not needed here", "longest unused"):
-        table.add_column(name, justify="left" if name == "room" else "right", no_wrap=True)
-    for room in (*ROOMS, *LOOSE):
-        own = [entry for entry in found if entry.room == room]
-        spare = [entry for entry in own if not entry.why]
-        oldest = min(own, key=lambda entry: entry.used, default=None)
-        table.add_row(room, str(len(own)), _size(own), _size(spare), _age(oldest) if oldest else "")
-    table.add_row("engine", "", decimal(disk(shop.store.root / "engine")), "", "")
-    print_table(shop.env, table)
+    _print_kinds(shop, found)
     for entry in found if every else ():
         name = f"{entry.room}/{entry.key[:12]}"
         print(f"{decimal(entry.size):>9}  {_age(entry):>5}  {name}  {entry.what}  {entry.why or '-'}")
+
+
+def _print_kinds(shop: Workshop, found: Sequence[Entry]) -> None:
+    """A row for each kind of which the store has something; gb10's own programs and the embedded engine come last."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("kind", "entries", "size", "not needed here", "longest unused"):
+        table.add_column(name, justify="left" if name == "kind" else "right", no_wrap=True)
+    for room, kind in KINDS.items():
+        own = [entry for entry in found if entry.room == room]
+        if own:
+            spare = [entry for entry in own if not entry.why]
+            oldest = min(own, key=lambda entry: entry.used)
+            table.add_row(kind, str(len(own)), _size(own), _size(spare), _age(oldest))
+    programs = sum(disk(shop.store.root / name) for name in ("environments", "uv"))
+    table.add_row("gb10's own programs", "", decimal(programs), "", "")
+    table.add_row("embedded engine", "", decimal(disk(shop.store.root / "engine")), "", "")
+    print_table(shop.env, table)
 
 
 @app.command()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gb10.cli.cache import KINDS
 from gb10.errors import UsageError
 from gb10.host.keep import LOOSE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries
 from gb10.host.store import Store, file_sha256, is_sealed, seal
@@ -172,3 +173,7 @@ def test_a_hard_link_counts_once(tmp_path: Path) -> None:
     before = disk(tmp_path)
     os.link(tmp_path / "a", tmp_path / "b")
     assert disk(tmp_path) == before >= 10_000
+
+
+def test_every_room_of_the_store_has_a_name_for_people() -> None:
+    assert set(KINDS) == {*ROOMS, *LOOSE}
