@@ -8,7 +8,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from gb10.errors import FetchError, UsageError
+from gb10.errors import FetchError, Gb10Error, UsageError
 from gb10.host.digest import digest
 from gb10.host.host import Host
 from gb10.host.store import note_use
@@ -27,8 +27,9 @@ NEWEST = 5
 ONE = r"([a-z0-9-]+)(?:\[[^\]]*\]|\{[^}]*\})?==([^\s;,]*[^\s;,.])"
 DEMANDED = re.compile(rf"\bdepends?\s+on\s+{ONE}(?:\s+and\s+{ONE}(?=,))?")
 """uv joins two demands of one release by "and"; another clause may follow that word, too, but no comma its version."""
-OWN = """choose compatible releases (--ref NAME=VERSION for each)
-for other changes use your own recipe: copy it, change it, ./build.py lock --engine FILE.yaml"""
+OWN = """choose other releases (--ref NAME=VERSION for each)
+or change more in a recipe of your own: cp recipes/images/{engine}.yaml recipes/images/my.yaml, change requirements and
+sources there, then ./build.py lock --engine my"""
 
 
 def with_refs(recipe: Recipe, refs: Mapping[str, str]) -> Recipe:
@@ -130,20 +131,24 @@ def _resolved(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str], n
     except UsageError as error:
         if not error.message.startswith(MISFIT):
             raise
-        found = _completed(host, recipe, base, refs, error)
-        fits = "".join(f" --ref {name}={version}" for name, version in (found or {}).items())
-        raise UsageError(
-            f"{named}: {error.message}",
-            where=error.where,
-            hint=f"these releases fit together:{fits}" if fits else OWN,
-        ) from error
+        hint = _way_out(recipe, error, *_completed(host, recipe, base, refs, error))
+        raise UsageError(f"{named}: {error.message}", where=error.where, hint=hint) from error
     return made.model_copy(update={"created": base.created})
+
+
+def _way_out(recipe: Recipe, first: UsageError, tried: Mapping[str, str], last: Gb10Error | None) -> str:
+    """The releases that fit; without any, those that were tried with the last error, and what else one can do."""
+    options = "".join(f" --ref {name}={version}" for name, version in tried.items())
+    if last is None:
+        return f"these releases fit together:{options}"
+    own = OWN.format(engine=recipe.engine)
+    return own if last is first else f"no releases were found that fit. Also tried:{options}\n{last.message}\n{own}"
 
 
 def _completed(
     host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str], error: UsageError
-) -> dict[str, str] | None:
-    """``refs`` and what the resolver's messages demand of the other requirements; None if that does not fit, either."""
+) -> tuple[dict[str, str], Gb10Error | None]:
+    """``refs`` and what the resolver's messages demand of the other requirements, with the last error if none fits."""
     wanted = dict(refs)
     free = {requirement_name(text) for text in recipe.requirements} - {project_of(recipe, name) for name in refs}
     while found := next((pair for pair in _demands(error) if pair[0] in free), None):
@@ -151,12 +156,12 @@ def _completed(
         wanted |= [found]
         try:
             resolve_lock(with_refs(recipe, wanted), base, store=host.store, env=host.env)
-            return wanted
+            return wanted, None
         except UsageError as other:
             error = other
-        except FetchError:  # the first error counts
-            return None
-    return None
+        except FetchError as lost:
+            return wanted, lost
+    return wanted, error
 
 
 def _demands(error: UsageError) -> list[tuple[str, str]]:

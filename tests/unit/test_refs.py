@@ -13,7 +13,7 @@ from gb10.lock.resolver import explained
 from gb10.plan.catalog import ROOT
 from gb10.plan.dag import image_tag, plan_image
 from gb10.recipe.image_recipe import Recipe
-from gb10.request.refs import _demands, require_release, with_refs
+from gb10.request.refs import _demands, _way_out, require_release, with_refs
 from gb10.sources.index.page import Link
 from tests.unit.test_mods_plan import inputs, plan
 
@@ -158,3 +158,13 @@ def test_demands_in_the_middle_of_a_long_reason_are_read() -> None:
 )
 def test_demands_in_uvs_words(clause: str, found: list[tuple[str, str]]) -> None:
     assert demands(f"Because {clause} that it fails.") == found
+
+
+def test_the_way_out_names_what_fits_or_what_was_tried() -> None:
+    recipe, first, last = load_recipe(RECIPE), UsageError("the first"), UsageError("the last")
+    tried = {"vllm": "0.32.0", "torch": "2.13.0"}
+    assert _way_out(recipe, first, tried, None) == "these releases fit together: --ref vllm=0.32.0 --ref torch=2.13.0"
+    found = _way_out(recipe, first, tried, last)
+    assert "Also tried: --ref vllm=0.32.0 --ref torch=2.13.0\nthe last\n" in found
+    assert "cp recipes/images/vllm.yaml" in found
+    assert _way_out(recipe, first, tried, first).startswith("choose other releases")
