@@ -44,9 +44,9 @@ def check_caches(shop: Workshop, engine: Engine) -> None:
     """Raise EngineError where a cache cannot be exported."""
     if shop.cache_to and not (engine.containerd or engine.builder):
         raise EngineError(
-            "an engine with Docker's classic image store exports no build cache (--cache-to)",
+            "Docker's classic image store exports no build cache (--cache-to)",
             where=engine.endpoint.host,
-            hint="name a builder (--builder), or an engine with containerd's image store; --cache-from "
+            hint="name a builder (--builder), or let Docker use containerd's image store; --cache-from "
             "works with either",
         )
 

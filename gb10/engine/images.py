@@ -56,7 +56,7 @@ def require_image(engine: Engine, reference: str) -> ImageInfo:
     image = find_image(engine, reference)
     if image is None:
         raise EngineError(
-            f"the engine took the image and does not have it: {reference}",
+            f"Docker took the image and does not have it: {reference}",
             hint="look at ./build.py engine status, then run the command again",
         )
     return image

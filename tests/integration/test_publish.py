@@ -269,7 +269,7 @@ def test_a_push_over_a_bad_line_is_tried_again_by_whoever_can(
     assert (dropped.met, refused.met) == (1, 1)
     assert sent.there + sent.moved == 4
     said = capfd.readouterr().err
-    assert said.count("broke off: the engine tries it again in 5 s") == 1
+    assert said.count("broke off: Docker tries it again in 5 s") == 1
     assert said.count("503 Service Unavailable; trying again in 2 s") == 1
 
 

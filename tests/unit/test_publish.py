@@ -140,7 +140,7 @@ def test_a_pause_of_the_engines_is_told_once() -> None:
     for pause in (5, 10):
         for seconds in range(pause, 0, -1):
             moves.note({"status": f"Retrying in {seconds} second{'s' * (seconds != 1)}", "id": "a"})
-    assert said == [f"layer a broke off: the engine tries it again in {pause} s" for pause in (5, 10)]
+    assert said == [f"layer a broke off: Docker tries it again in {pause} s" for pause in (5, 10)]
     assert moves.retried == {"a"}
     moves.note({"status": "Pushed", "id": "a"})
     assert not moves.retried

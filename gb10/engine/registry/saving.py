@@ -21,7 +21,7 @@ DOCKERS = "application/vnd.docker.image.rootfs.diff.tar"
 OCI_LAYERS = {DOCKERS: f"{OCI}.layer.v1.tar", f"{DOCKERS}.gzip": f"{OCI}.layer.v1.tar+gzip"}
 TAR_SHARE = 1.05
 """What the tars of an image's layers are of its size; seen: up to 1.03 for many small files."""
-WITHOUT = "without --compression the engine pushes by itself, with nothing saved"
+WITHOUT = "without --compression Docker pushes by itself, with nothing saved"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +67,7 @@ def save_layout(engine: Engine, image_id: str, config: str, into: Path, on_bytes
     found = [one for one in _manifests(into, _read(into / "index.json")) if one["config"]["digest"] == config]
     if not found:
         raise PublishError(
-            "the engine saved another image than the one that was proven",
+            "Docker saved another image than the one that was proven",
             where=f"no config among what it saved is {config}",
             hint=WITHOUT,
         )

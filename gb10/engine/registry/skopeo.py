@@ -22,7 +22,7 @@ from gb10.host.store import Store, file_sha256
 PACKAGES = ("skopeo", "libgpgme11t64", "libassuan9", "libgpg-error0", "libsqlite3-0", "libc6")
 """12 MB to fetch; of them the program and the libraries are kept: 33 MB."""
 RECORD = "packages.json"
-WITHOUT = "publish without --compression: the engine compresses by itself"
+WITHOUT = "publish without --compression: Docker compresses by itself"
 PATIENCE, ANSWER = 600.0, 120.0
 """Seconds in which a push must move a byte, and a question must be answered: storing a large layer takes minutes."""
 STARTED = re.compile(r"Copying blob (sha256:[0-9a-f]{64})")

@@ -124,7 +124,7 @@ class Moves:
     def _pause(self, layer: str, seconds: int) -> None:
         """The engine counts a pause down, an event a second: only the first one is news."""
         if seconds > self.pausing.get(layer, 0):
-            self.on_pause(f"layer {layer} broke off: the engine tries it again in {seconds} s")
+            self.on_pause(f"layer {layer} broke off: Docker tries it again in {seconds} s")
         self.pausing[layer] = seconds
         self.retried.add(layer)
 
