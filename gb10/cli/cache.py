@@ -7,12 +7,11 @@ from typing import Annotated, Final
 
 import typer
 from rich.filesize import decimal
-from rich.table import Table
 
 from gb10.cli.cache_share import pull, push
+from gb10.cli.cache_show import age_of, print_kinds
 from gb10.cli.causes import shortened
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
-from gb10.cli.tables import print_table
 from gb10.engine.build_cache import build_cache, prune
 from gb10.engine.connection import Engine
 from gb10.engine.embedded.daemon import status as embedded_status
@@ -39,24 +38,6 @@ app = verb_app(
 )
 
 DAY: Final = 86_400
-KINDS: Final = {
-    "downloads": "downloads",
-    "trees": "source trees",
-    "wheels": "compiled wheels",
-    "rootfss": "base systems",
-    "programs": "benchmark programs",
-    "proofs": "proofs of images",
-    "scans": "scans of layers",
-    "checkouts": "edits of checkouts",
-    "resolved": "other releases",
-    "environments": "unfinished environments",
-    "built": "notes of builds",
-    "receipts": "receipts of builds",
-    "logs": "logs",
-    "locks": "locks",
-    "tmp": "unfinished downloads",
-}
-"""What people call a room of the store."""
 SIZES: Final = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 AGES: Final = {"h": 3600, "d": DAY, "w": 7 * DAY}
 
@@ -86,27 +67,10 @@ def ls(
             }
         )
         return
-    _print_kinds(shop, found)
+    print_kinds(shop, found)
     for entry in found if every else ():
         name = f"{entry.room}/{entry.key[:12]}"
-        print(f"{decimal(entry.size):>9}  {_age(entry):>5}  {name}  {entry.what}  {entry.why or '-'}")
-
-
-def _print_kinds(shop: Workshop, found: Sequence[Entry]) -> None:
-    """A row for each kind of which the store has something; gb10's own programs and the embedded engine come last."""
-    table = Table(box=None, pad_edge=False)
-    for name in ("kind", "entries", "size", "not needed here", "longest unused"):
-        table.add_column(name, justify="left" if name == "kind" else "right", no_wrap=True)
-    for room, kind in KINDS.items():
-        own = [entry for entry in found if entry.room == room]
-        if own:
-            spare = [entry for entry in own if not entry.why]
-            oldest = min(own, key=lambda entry: entry.used)
-            table.add_row(kind, str(len(own)), _size(own), _size(spare), _age(oldest))
-    programs = sum(disk(shop.store.root / name) for name in ("environments", "uv"))
-    table.add_row("gb10's own programs", "", decimal(programs), "", "")
-    table.add_row("embedded engine", "", decimal(disk(shop.store.root / "engine")), "", "")
-    print_table(shop.env, table)
+        print(f"{decimal(entry.size):>9}  {age_of(entry):>5}  {name}  {entry.what}  {entry.why or '-'}")
 
 
 @app.command()
@@ -259,11 +223,3 @@ def _number(text: str | None, units: dict[str, int], option: str) -> int | None:
             f"{option} needs a number with a unit, not {shortened(text)!r}", hint=f"units: {', '.join(units)}"
         )
     return int(float(found[1]) * units[found[2]])
-
-
-def _size(some: Sequence[Entry]) -> str:
-    return decimal(sum(entry.size for entry in some))
-
-
-def _age(entry: Entry) -> str:
-    return f"{(time.time() - entry.used) / DAY:.0f} d"

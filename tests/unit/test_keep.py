@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.cache import KINDS
+from gb10.cli.cache_show import KINDS
 from gb10.errors import UsageError
 from gb10.host.keep import LOOSE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries
 from gb10.host.store import Store, file_sha256, is_sealed, seal

@@ -1,6 +1,7 @@
 """The layers hold: imports go down, purity and the two gatekeepers (processes, Docker) are where the design says."""
 
 import ast
+import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -187,3 +188,16 @@ def test_what_the_bootstrap_imports_is_standard_library(module: str) -> None:
 def test_patches_take_values_and_no_workshop() -> None:
     users = {name_of(path) for path in modules() if room(path) == "patches" and "workshop" in rooms_used(path)}
     assert not users
+
+
+def test_no_module_and_no_function_is_long() -> None:
+    texts = {path: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
+    assert [path for path, text in texts.items() if text.count("\n") > 250] == []
+    functions = [
+        (path, node.name, (node.end_lineno or 0) - node.lineno + 1)
+        for path, text in texts.items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    assert [found for found in functions if found[2] > 40] == []
+    assert statistics.median(lines for _, _, lines in functions) <= 8
