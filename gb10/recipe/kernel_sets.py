@@ -71,7 +71,9 @@ def merged(name: str, raw: Mapping[str, KernelSet], above: tuple[str, ...] = ())
                 hint=f"known: {', '.join(sorted(raw))}",
             )
         below = merged(other, raw, (*above, name))
-        own["flashinfer"] = [release for release in own["flashinfer"] if release in below["flashinfer"]]
+        tried = below.get("flashinfer", ())
+        own.setdefault("flashinfer", tried)
+        own["flashinfer"] = [release for release in own["flashinfer"] if release in tried]
         for part in ("module", "group"):
             own[part] = [*below.get(part, ()), *own.get(part, ())]
         own["without"] = {**below.get("without", {}), **own.get("without", {})}

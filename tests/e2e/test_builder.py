@@ -46,12 +46,11 @@ def test_an_image_is_built_there_and_comes_back(shop: Workshop, big: Workshop, o
 
 
 def forget(shop: Workshop, image: str) -> None:
-    """Remove an image, and everything that the builder keeps."""
-    engine = find(shop.env, shop.store)
-    with closing(client(engine)) as sdk:
+    """Remove an image here, and everything that the builder keeps."""
+    with closing(client(find(shop.env, shop.store))) as sdk:
         sdk.images.remove(image, force=True)
-    for one in (engine, ready_engine(shop)):
-        capture([*open_buildx(one, shop.env, shop.store).command, "prune", "--all", "--force"], env=shop.env)
+    there = open_buildx(ready_engine(shop), shop.env, shop.store)
+    capture([*there.command, "prune", "--all", "--force"], env=there.env)
 
 
 def local_programs(shop: Workshop, image: str) -> set[str]:

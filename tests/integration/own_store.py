@@ -18,7 +18,7 @@ from gb10.host.store import Store, file_sha256, open_store, store_root
 
 KEPT: Final = ("downloads", "environments", "cuda-tools", "cmake", "trees", "emulators", "rootfss", "programs")
 """Rooms of entries that are whole or absent, and the same for everybody who has the key."""
-WHEELS: Final = "gb10_kernels-*.whl"
+WHEELS: Final = ("gb10_kernels-*.whl", "vllm-*.whl")
 """Compiled wheels that are kept: minutes of compiling, and what reads them asks only what is in them."""
 PROGRAMS: Final = re.compile(r"[0-9a-f]{16}|packages\.json|skopeo-\w+")
 """Of the engine's room: the programs, and which they are."""
@@ -77,7 +77,8 @@ def keep_verified(downloads: Path, kept: Path) -> None:
 def _entries(root: Path) -> list[Path]:
     """What is kept of a store, relative to it; links come after what they lead to."""
     found = [path for room in KEPT for path in (root / room).glob("[!.]*")]
-    found += [path.parent for path in root.glob(f"wheels/[!.]*/{WHEELS}")]
+    compiled = [path.parent for name in WHEELS for path in root.glob(f"wheels/[!.]*/{name}")]
+    found += [entry for entry in compiled if (entry / "measured.json").exists()]  # a grafted wheel has none
     found += [path for path in (root / "engine").glob("*") if PROGRAMS.fullmatch(path.name)]
     return [path.relative_to(root) for path in sorted(found, key=lambda path: (path.is_symlink(), path.is_file()))]
 

@@ -53,6 +53,12 @@ def test_a_mistake_in_a_set_is_named_with_its_place(text: str, problem: str) -> 
     assert problem in str(caught.value.where)
 
 
+def test_a_set_that_names_no_releases_has_those_of_what_it_includes() -> None:
+    files = {"kernels/flashinfer-a.toml": b'name = "a"\nflashinfer = ["1"]'}
+    more = {"kernels/flashinfer-b.toml": b'name = "b"\nincludes = ["a"]'}
+    assert read_sets(files | more)["flashinfer-b"]["flashinfer"] == ["1"]
+
+
 def test_the_name_of_a_set_is_that_of_its_file() -> None:
     with pytest.raises(UsageError, match=r"recipes/kernels/flashinfer-x\.toml has the name 'y'"):
         read_sets({"kernels/flashinfer-x.toml": b'name = "y"'})

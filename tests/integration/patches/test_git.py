@@ -17,7 +17,7 @@ from gb10.patches.diff import split
 from gb10.patches.parse import parse_diff
 from gb10.patches.series import load_series
 from gb10.patches.source_tree import Changed
-from gb10.patches.verdict import Verdict, changes_of, judge_series
+from gb10.patches.verdict import Verdict, changes_of
 from tests.integration.debian_git import unpack_git
 from tests.integration.patches.releases import opened, rows_of, shop
 from tests.integration.patches.test_matrix import SOURCES
@@ -46,19 +46,20 @@ def git_apply(root: Path, text: bytes, files: dict[str, bytes]) -> dict[str, byt
     return {str(path.relative_to(tree)): path.read_bytes() for path in tree.rglob("*") if path.is_file()}
 
 
-def cells() -> Iterator[tuple[str, Verdict]]:
-    """Every cell of the matrix in which a patch is alone on its release."""
+def cells() -> Iterator[tuple[str, Verdict, dict[str, bytes]]]:
+    """Every cell of the matrix in which a patch applies, with the files as the earlier patches leave them."""
     for source in SOURCES:
         for row in rows_of(source):
-            yield from ((str(row.version), verdict) for verdict in row.verdicts)
+            for verdict in row.verdicts:
+                if verdict.outcome == "applies":
+                    earlier = [one for one in row.verdicts if one.patch.id < verdict.patch.id]
+                    yield str(row.version), verdict, before_of(verdict, str(row.version), earlier)
 
 
 def test_git_makes_the_same_bytes_wherever_a_patch_applies(root: Path) -> None:
     compared = 0
-    for version, verdict in cells():
-        if verdict.outcome != "applies":
-            continue
-        patch, before = verdict.patch, before_of(verdict, version)
+    for version, verdict, before in cells():
+        patch = verdict.patch
         changes = {path: content for path, content in verdict.changes.items() if path not in patch.files}
         expected = {path: content for path, content in changes.items() if content is not None}
         assert git_apply(root, patch.text, before) == expected, (patch.place, version)
@@ -66,12 +67,9 @@ def test_git_makes_the_same_bytes_wherever_a_patch_applies(root: Path) -> None:
     assert compared > 30
 
 
-def before_of(verdict: Verdict, version: str) -> dict[str, bytes]:
+def before_of(verdict: Verdict, version: str, earlier: list[Verdict]) -> dict[str, bytes]:
     """The files that a patch touches, with the earlier patches of its series in them."""
-    release = opened(verdict.patch.source, version)
-    series = load_series(shop().catalog.patches, verdict.patch.source)
-    earlier = [patch for patch in series if patch.id < verdict.patch.id]
-    tree = Changed(release.tree, changes_of(judge_series(earlier, release.version, release.tree)))
+    tree = Changed(opened(verdict.patch.source, version).tree, changes_of(earlier))
     return {diff.path: content for diff in verdict.patch.diffs if (content := tree.read(diff.path)) is not None}
 
 
