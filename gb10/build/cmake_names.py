@@ -5,12 +5,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from gb10.build.compiling import patched_source
+from gb10.build.costs import known_targets
 from gb10.errors import UsageError
 from gb10.patches.release_files import open_stored
 from gb10.plan.inputs import wheel_inputs
 from gb10.plan.values import Plan, Step
 from gb10.recipe.builds import ALL
-from gb10.recipe.kernel_sets import known_targets
 from gb10.sources.locked_files import fetch_locked, store_paths
 from gb10.workshop import Workshop
 
@@ -53,7 +53,7 @@ def try_targets(shop: Workshop, plan: Plan) -> None:
         if store_paths(shop.store, [origin.file])[0].exists():
             check_targets(shop, plan, step)
         else:
-            known = ", ".join(known_targets(shop.catalog.contents, build.source))
+            known = ", ".join(known_targets(shop.catalog, build.source))
             shop.talk.say(
                 f"the names of --targets are checked when the source of {build.source} is downloaded"
                 + (f"; known from earlier builds: {known}" if known else "")

@@ -51,6 +51,11 @@ def measured(catalog: Catalog) -> Mapping[str, Mapping[str, Any]]:
     return tomllib.loads(catalog.contents[COSTS].decode())
 
 
+def known_targets(catalog: Catalog, source: str) -> list[str]:
+    """The CMake targets of a source that were compiled and measured before."""
+    return [name for name, cost in measured(catalog).items() if cost.get("target-of") == source]
+
+
 def _families(plan: Plan, step: Step) -> list[str]:
     if step.kind != "wheel":
         return [step.name]

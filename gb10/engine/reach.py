@@ -30,7 +30,10 @@ def find(env: Mapping[str, str], store: Store) -> Engine:
     An engine that the user chose (DOCKER_HOST, a docker context) must answer. Only the default socket may be skipped;
     then ``Engine.notes`` has a note. Raises EngineError with the ways out.
     """
-    running, skipped = _reachable(env, store)
+    return _found(env, store, *_reachable(env, store))
+
+
+def _found(env: Mapping[str, str], store: Store, running: Engine | None, skipped: Skipped | None) -> Engine:
     if running:
         return running
     if skipped and skipped.denial:
@@ -59,7 +62,7 @@ def holding(env: Mapping[str, str], store: Store) -> Engine | None:
     """The engine that may have images, as ``find``; None when there is no Docker, and the embedded one never ran."""
     running, skipped = _reachable(env, store)
     never = running is None and not (skipped and skipped.denial) and not Place(store).data.is_dir()
-    return None if never else find(env, store)
+    return None if never else _found(env, store, running, skipped)
 
 
 def denial(env: Mapping[str, str], store: Store) -> EngineError | None:

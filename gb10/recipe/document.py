@@ -81,8 +81,12 @@ class Reader:
     def error(self) -> UsageError:
         """All problems as one error, in the order of the file."""
         lines = [f"{self.where}:{line}:{column}: {text}" for line, column, text in sorted(self.problems)]
-        count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
-        return UsageError(f"{self.where} is not a valid {self.what}: {count}", where="\n".join(lines))
+        return _invalid(self.where, self.what, lines)
+
+
+def _invalid(where: str, what: str, lines: list[str]) -> UsageError:
+    count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
+    return UsageError(f"{where} is not a valid {what}: {count}", where="\n".join(lines))
 
 
 def parse_document(text: str, model: type[M], *, where: str, what: str) -> M:
@@ -124,8 +128,7 @@ def check_value(value: object, model: type[BaseModel], *, where: str, what: str)
     except ValidationError as error:
         details = error.errors()[:MOST]
         lines = [f"{_spell(_location(one))}: {_sentence(one, _location(one), model)}" for one in details]
-        count = "1 error" if len(lines) == 1 else f"{len(lines)} errors"
-        raise UsageError(f"{where} is not a valid {what}: {count}", where="\n".join(lines)) from error
+        raise _invalid(where, what, lines) from error
 
 
 def _location(detail: ErrorDetails) -> Location:

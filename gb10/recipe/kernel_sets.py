@@ -126,9 +126,3 @@ def _tuples(value: object) -> object:
     if isinstance(value, dict):
         return {name: _tuples(inner) for name, inner in value.items()}
     return tuple(_tuples(inner) for inner in value) if isinstance(value, list) else value
-
-
-def known_targets(contents: Mapping[str, bytes], source: str) -> list[str]:
-    """The CMake targets of a source that were compiled and measured before."""
-    costs = tomllib.loads(contents[COSTS].decode())
-    return [name for name, cost in costs.items() if cost.get("target-of") == source]

@@ -1,8 +1,6 @@
 """A wheel and an image made by a remote builder: minutes of exporting and sending, so apart from `make test`."""
 
-import io
 import re
-import tarfile
 import uuid
 from contextlib import closing
 from dataclasses import replace
@@ -22,7 +20,7 @@ from gb10.workshop import Workshop
 from tests.integration.test_builder import big as big  # noqa: PLC0414 - a fixture
 from tests.integration.test_builder import other as other  # noqa: PLC0414 - a fixture
 from tests.integration.test_mods import DIFFERS, plan_with, write_mod
-from tests.integration.test_pipeline import named_plan, small_plan
+from tests.integration.test_pipeline import archive, named_plan, small_plan
 from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
 
 pytestmark = pytest.mark.e2e
@@ -57,14 +55,8 @@ def forget(shop: Workshop, image: str) -> None:
 
 def local_programs(shop: Workshop, image: str) -> set[str]:
     """What mods put into an image's /usr/local/bin, by the engine itself: their programs are named by uuids."""
-    with closing(client(find(shop.env, shop.store))) as sdk:
-        container = sdk.containers.create(image, command="-", platform="linux/arm64")
-        try:
-            stream, _ = container.get_archive("/usr/local/bin")
-            with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as tar:
-                names = {f"usr/local/{member.name}" for member in tar if member.isfile()}
-        finally:
-            container.remove()
+    with archive(shop, image, "/usr/local/bin") as tar:
+        names = {f"usr/local/{member.name}" for member in tar if member.isfile()}
     return {name for name in names if UUID.fullmatch(name)}
 
 

@@ -12,7 +12,8 @@ import tarfile
 import time
 import uuid
 import zipfile
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -87,15 +88,22 @@ def image(shop: Workshop) -> Verified:
 
 
 def read_file(shop: Workshop, reference: str, path: str) -> tuple[tarfile.TarInfo, bytes]:
-    """One file of an image, by the engine itself; nothing of the image runs."""
+    """One file of an image."""
+    with archive(shop, reference, path) as tar:
+        member = tar.getmembers()[0]
+        content = tar.extractfile(member) if member.isfile() else None
+        return member, content.read() if content else b""
+
+
+@contextmanager
+def archive(shop: Workshop, reference: str, path: str) -> Iterator[tarfile.TarFile]:
+    """A path of an image as the engine itself packs it; nothing of the image runs."""
     with closing(client(find(shop.env, shop.store))) as sdk:
         container = sdk.containers.create(reference, command="-", platform="linux/arm64")
         try:
             stream, _ = container.get_archive(path)
             with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as tar:
-                member = tar.getmembers()[0]
-                content = tar.extractfile(member) if member.isfile() else None
-                return member, content.read() if content else b""
+                yield tar
         finally:
             container.remove()
 
