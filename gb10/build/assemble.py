@@ -1,7 +1,7 @@
 """Assembling: the named contexts of an image's Dockerfile, and its builds: upstream's layers, and the image."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,12 +44,16 @@ def upstream_folders(store: Store, plan: Plan) -> dict[str, Lay]:
     return {f"{step.name}-wheels": wheels(store_paths(store, step.files)) for step in (plan.step("tools"), *layers)}
 
 
-def image_folders(store: Store, plan: Plan, built: Iterable[Wheel]) -> dict[str, Lay]:
-    """The named contexts, as the Dockerfile and render.bake name them."""
+def image_folders(store: Store, plan: Plan, built: Iterable[Wheel], there: Collection[str] = ()) -> dict[str, Lay]:
+    """The named contexts, as the Dockerfile and render.bake name them; those that are ``there`` already stay empty.
+
+    BuildKit reads none of the empty ones, and wants to know each name that a Dockerfile has.
+    """
     options = plan.options
     mods = zip(plan.of_kind("mod"), options.mods, strict=True)
     return {
         **upstream_folders(store, plan),
+        **{name: tree({}) for name in there},
         **{f"layer-{wheel.name}-wheels": wheels([wheel.path]) for wheel in built},
         **{f"{step.name}-files": tree(graft_files(store, step)) for step in plan.of_kind("graft")},
         **({"overlay-files": overlay_files(options.overlay)} if options.overlay else {}),
@@ -57,10 +61,9 @@ def image_folders(store: Store, plan: Plan, built: Iterable[Wheel]) -> dict[str,
     }
 
 
-def upstream_request(plan: Plan, context: BuildContext, engine: Engine) -> BuildRequest:
-    """Build the layers that need no compiled wheel. The classic image store loads them without a tag."""
-    output = None if engine.containerd or engine.builder else "type=image"
-    return replace(_request(plan, context, "upstream"), output=output)
+def upstream_request(plan: Plan, context: BuildContext) -> BuildRequest:
+    """Build the layers that need no compiled wheel, into the build cache."""
+    return _request(plan, context, "upstream")
 
 
 def image_request(plan: Plan, context: BuildContext, engine: Engine, tag: str) -> BuildRequest:

@@ -1,10 +1,11 @@
-"""Which layers an engine's build cache already holds: a mark per layer key, under the engine's own identity."""
+"""Layers in an engine: how they come there, and which it has: a mark per layer key, under the engine's identity."""
 
 from contextlib import closing
 
 from gb10.engine.connection import Engine, client
 from gb10.host.store import Store
 from gb10.plan.values import Plan, Step
+from gb10.workshop import Workshop
 
 
 def remember_built(store: Store, engine: Engine, plan: Plan) -> None:
@@ -25,3 +26,12 @@ def engine_room(engine: Engine) -> str:
 def is_built(store: Store, room: str | None, step: Step) -> bool:
     """Whether the engine of that folder built this layer. False when no engine runs."""
     return room is not None and store.entry(room, step.key).exists()
+
+
+def one_by_one(shop: Workshop, engine: Engine | None) -> bool:
+    """Whether layers are built one by one: the classic image store shares them with BuildKit. Caches are of one solve.
+
+    A builder, and containerd's store, copy an image's layers instead. Without an engine the embedded one is meant.
+    """
+    copied = engine is not None and (engine.builder is not None or engine.containerd)
+    return not (copied or shop.cache_from or shop.cache_to)

@@ -29,7 +29,7 @@ class BuildContext:
     """A directory that BuildKit builds, its named contexts, and the secrets of its stages."""
 
     folder: Path
-    contexts: Mapping[str, Path]
+    contexts: Mapping[str, Path | str]
     secrets: Mapping[str, Path] = field(default_factory=dict)
     network: Network = "none"
 

@@ -1,11 +1,12 @@
 """Estimates: seconds, disk and memory of the steps that will run, from measured rates."""
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gb10.build.built import one_by_one
 from gb10.build.costs import compile_seconds, kernel_cost
 from gb10.engine.connection import Engine
 from gb10.errors import BuildError
@@ -58,22 +59,29 @@ def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine 
     absent = [step for step in plan.steps if not there[step.name]]
     files = {file.sha256: file for step in absent for file in step.files}
     download = sum(file.size for file in files.values() if not stored(shop.store, file).exists())
-    sent = sum(step.download for step in absent if step.kind != "rootfs")
-    stages = sum(step.download for step in absent if step.kind in ("tools", *COMPILED)) * UNPACKED_RATIO
-    copies = COPIES[bool(engine and engine.containerd)]
-    layers = copies * unpacked(absent)
-    if shop.builder:  # stages and layers are there; here is what is sent, and the whole image that comes back
-        stages, layers = 0, unpacked(plan.steps) if any(step.kind == "image" for step in absent) else 0
     costs = [kernel_cost(shop.catalog, plan, step) for step in absent if step.kind in COMPILED]
     long = max((family for cost in costs for family in cost), key=lambda one: one.longest_seconds, default=None)
     return Needs(
         download=download,
-        disk=int(download + sent + stages + layers),
+        disk=int(download + _build_disk(shop, plan, absent, engine)),
         memory=max([LEAST_MEMORY, *(family.peak for cost in costs for family in cost)]),
         seconds=download / DOWNLOAD_RATE + sum(step_seconds(shop, plan, step) for step in absent),
         longest=long.longest if long else "",
         longest_seconds=long.longest_seconds if long else 0.0,
     )
+
+
+def _build_disk(shop: Workshop, plan: Plan, absent: Collection[Step], engine: Engine | None) -> float:
+    """Peak bytes that the engine needs: what is sent to it, stages, layers."""
+    compiled = sum(step.download for step in absent if step.kind in ("tools", *COMPILED))
+    layers = [step.download for step in absent if step.kind == "layer"]
+    if shop.builder:  # stages and layers are there; here is what is sent, and the whole image that comes back
+        whole = unpacked(plan.steps) if any(step.kind == "image" for step in absent) else 0
+        return compiled + sum(layers) + whole
+    stages = compiled * (1 + UNPACKED_RATIO)
+    if one_by_one(shop, engine):
+        return stages + unpacked(absent) + max(layers, default=0) * (1 + UNPACKED_RATIO)
+    return stages + sum(layers) + COPIES[bool(engine and engine.containerd)] * unpacked(absent)
 
 
 def unpacked(steps: Iterable[Step]) -> int:

@@ -7,15 +7,15 @@ from functools import partial
 from pathlib import Path
 
 from gb10.build.assemble import image_request
-from gb10.build.built import remember_built
+from gb10.build.built import one_by_one, remember_built
 from gb10.build.contexts import BuildContext
 from gb10.build.gather import image_context
 from gb10.build.mod_layers import naming_mods, note_build, ready_emulation
 from gb10.build.stage import check_builder, check_caches, ready_engine, run_build
+from gb10.build.upstream import forget_sent
 from gb10.build.wheel_build import say_left_out, wheel_file
 from gb10.engine.connection import Engine
 from gb10.engine.images import ImageInfo, copy_files, passing_tag, require_image, tag_image
-from gb10.errors import VerifyError
 from gb10.host.digest import digest
 from gb10.host.host import Host
 from gb10.host.store import Store
@@ -32,6 +32,7 @@ from gb10.proof.scans import (
     prove_layers,
     remember_layers,
     require_layers,
+    require_scanned,
     write_record_in,
 )
 from gb10.proof.wheel_manifest import Manifest, read_manifest
@@ -102,7 +103,7 @@ def _hit(host: Host, engine: Engine, plan: Plan, tags: tuple[str, ...]) -> Verif
 
 def _tagged(store: Store, engine: Engine, plan: Plan, record: Record, tags: tuple[str, ...], *, hit: bool) -> Verified:
     image = require_image(engine, record.id)
-    require_same(image, record)
+    require_scanned(image.diff_ids, record.layers)
     verdict = verdict_of(store, plan)
     tag_image(engine, record.id, tags)
     return Verified(
@@ -130,19 +131,11 @@ def _build(shop: Workshop, engine: Engine, plan: Plan, rebuild: Collection[str])
         record = Record(id=image.id, config=config or image.id, layers=image.diff_ids)
         _prove(shop.store, engine, plan, image, record)
         tag_image(engine, image.id, (plan.tags[-1],))
+    if one_by_one(shop, engine):
+        forget_sent(engine, plan)
     remember_layers(shop, plan, record.layers)
     remember_built(shop.store, engine, plan)
     return record
-
-
-def require_same(image: ImageInfo, record: Record) -> None:
-    """Raise VerifyError unless the image has the very layers that were scanned."""
-    if image.diff_ids != record.layers:
-        raise VerifyError(
-            "the image's layers are not those that were scanned",
-            where=f"scanned {' '.join(record.layers)}\nimage   {' '.join(image.diff_ids)}",
-            hint="run the command again",
-        )
 
 
 def unproven_tag(store: Store, plan: Plan) -> str:

@@ -8,8 +8,9 @@ from typing import Annotated, Final
 import typer
 from rich.filesize import decimal
 
+from gb10.build.upstream import drop_unknown
 from gb10.cli.cache_share import pull, push
-from gb10.cli.cache_show import age_of, print_kinds
+from gb10.cli.cache_show import DAY, age_of, print_kinds
 from gb10.cli.causes import shortened
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.engine.build_cache import build_cache, prune
@@ -37,7 +38,6 @@ app = verb_app(
     group=True,
 )
 
-DAY: Final = 86_400
 SIZES: Final = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 AGES: Final = {"h": 3600, "d": DAY, "w": 7 * DAY}
 
@@ -105,7 +105,7 @@ def gc(
     chosen = choose(found, own + cache, keep=room, age=age, now=time.time())
     gone = chosen if dry_run else [entry for entry in chosen if _dropped(shop, entry)]
     freed = sum(entry.size for entry in gone)
-    pruned = _prune(engine, room, age, own - freed) if engine and not dry_run else 0
+    pruned = _prune(shop.store, engine, room, age, own - freed) if engine and not dry_run else 0
     if as_json:
         print_json(_gc_document(gone, pruned, dry_run=dry_run))
         return
@@ -198,7 +198,8 @@ def _embedded(store: Store) -> Engine | None:
     return embedded_status(store).engine
 
 
-def _prune(engine: Engine, keep: int | None, age: float | None, entries_left: int) -> int:
+def _prune(store: Store, engine: Engine, keep: int | None, age: float | None, entries_left: int) -> int:
+    drop_unknown(store, engine)
     freed = prune(engine, keep=None, age=age) if age is not None else 0
     if keep is not None and entries_left + build_cache(engine) > keep:
         freed += prune(engine, keep=max(keep - entries_left, 0), age=None)

@@ -1,7 +1,12 @@
-"""BuildKit's cache of the embedded engine: its size, and pruning it. A user's engine is the user's to prune."""
+"""BuildKit's cache: its size, pruning it, and forgetting single results of ours in it.
 
-from collections.abc import Mapping
+Of a user's engine, only results of a build that has just run are forgotten; the rest is the user's to prune.
+"""
+
+from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+import docker
 
 from gb10.engine.connection import Engine, asking
 
@@ -11,7 +16,7 @@ HOUR: Final = 3600
 def build_cache(engine: Engine) -> int:
     """Bytes of BuildKit's cache, layers of images that it shares left out. Raises EngineError."""
     with asking(engine) as sdk:
-        records: list[Mapping[str, Any]] = sdk.api.df().get("BuildCache") or []
+        records = _records(sdk)
     return sum(int(record["Size"]) for record in records if not record.get("Shared"))
 
 
@@ -23,3 +28,21 @@ def prune(engine: Engine, *, keep: int | None, age: float | None) -> int:
             filters={"until": hours} if hours else {}, keep_storage=keep, all=True
         )
     return int(freed.get("SpaceReclaimed") or 0)
+
+
+def forget(engine: Engine, wanted: Callable[[str], bool]) -> int:
+    """Drop the results whose description, in BuildKit's words, is ``wanted``; bytes freed. Raises EngineError.
+
+    What a build uses now, or an image shares, stays.
+    """
+    freed = 0
+    with asking(engine) as sdk:
+        for record in _records(sdk):
+            if wanted(str(record["Description"])) and not record["InUse"] and not record["Shared"]:
+                chosen: Any = {"id": record["ID"]}  # docker's stubs know fewer filters than Docker
+                freed += int(sdk.api.prune_builds(filters=chosen, all=True).get("SpaceReclaimed") or 0)
+    return freed
+
+
+def _records(sdk: docker.DockerClient) -> list[Mapping[str, Any]]:
+    return sdk.api.df().get("BuildCache") or []

@@ -91,6 +91,12 @@ def added_tags(engine: Engine, image: ImageInfo, tags: Sequence[str]) -> Iterato
         raise
 
 
+def tags_of(engine: Engine) -> list[str]:
+    """Every tag of the engine's images. Raises EngineError."""
+    with asking(engine) as sdk:
+        return [tag for image in sdk.images.list() for tag in image.tags]
+
+
 def untag(engine: Engine, tags: Iterable[str]) -> None:
     """Remove tags, and an image that has no other. Raises EngineError."""
     with asking(engine) as sdk:

@@ -43,6 +43,11 @@ def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
     )
 
 
+def layer_dockerfile(plan: Plan, layer: Step, templates: Mapping[str, str]) -> str:
+    """The Dockerfile that adds one of upstream's layers to an image, and scans it."""
+    return _render(templates, "layer.Dockerfile.j2", plan, platform=plan.options.platform, layer=layer.name)
+
+
 def scanned(plan: Plan) -> list[str]:
     """The stages whose files are the image's layers, lowest first; the plan's record above them is no program."""
     return [

@@ -105,6 +105,16 @@ def read_layers(folder: Path, plan: Plan) -> Scan:
     return merge_layers(plan.tags[0], [_read(folder / f"{name}.json") for name in scanned(plan)])
 
 
+def require_scanned(image: Sequence[str], scanned: Sequence[str]) -> None:
+    """Raise VerifyError unless an image has the very layers that were scanned, given by their diffIDs."""
+    if tuple(image) != tuple(scanned):
+        raise VerifyError(
+            "the image's layers are not those that were scanned",
+            where=f"scanned {' '.join(scanned)}\nimage   {' '.join(image)}",
+            hint="run the command again",
+        )
+
+
 def require_layers(plan: Plan, diff_ids: Sequence[str]) -> None:
     """Raise VerifyError for an image with fewer layers than were scanned: no scan could be bound to one of them."""
     names = scanned(plan)
@@ -128,18 +138,24 @@ def remember_layers(shop: Workshop, plan: Plan, diff_ids: Sequence[str]) -> None
     texts += [Scan(root="no binary", binaries=()).to_json()] * (len(diff_ids) - len(names))
     for name, text, diff_id in zip_longest(names, texts, diff_ids):
         if name not in together:
-            shop.store.write_text(_kept(shop, diff_id), text)
+            keep_scan(shop, diff_id, text)
 
 
 def known_layers(shop: Workshop, reference: str, diff_ids: Sequence[str]) -> Scan | None:
     """The scan of an image all of whose layers this version of the scanner has read before."""
     try:
-        return merge_layers(reference, [_read(_kept(shop, diff_id)) for diff_id in diff_ids])
+        return merge_layers(reference, [_read(kept_scan(shop, diff_id)) for diff_id in diff_ids])
     except (OSError, UnicodeDecodeError, VerifyError):
         return None
 
 
-def _kept(shop: Workshop, diff_id: str) -> Path:
+def keep_scan(shop: Workshop, diff_id: str, text: str) -> None:
+    """Keep the scan of a layer."""
+    shop.store.write_text(kept_scan(shop, diff_id), text)
+
+
+def kept_scan(shop: Workshop, diff_id: str) -> Path:
+    """Where the scan of a layer by this version of the scanner lies, present or not."""
     scanner = shop.catalog.toolkit.of(*SCANNER)
     return shop.store.entry("scans", digest([diff_id, scanner])) / SCAN
 

@@ -1,6 +1,7 @@
 """What compiles take: seconds by cores and memory, the memory of each family, the jobs that a stage is told."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from gb10.build import costs
 from gb10.build.costs import Family, asked_jobs, compile_seconds, kernel_cost, peaks
 from gb10.build.estimate import needs
+from gb10.engine.connection import Endpoint, Engine
 from gb10.plan.values import Plan
 from gb10.request.planning import Request, make_plan
 from gb10.workshop import Workshop, open_workshop
@@ -49,6 +51,19 @@ def test_no_number_of_cores_makes_a_compile_shorter_than_its_longest_unit(
 def test_a_plan_names_its_longest_unit(shop: Workshop) -> None:
     needed = needs(shop, made := plan(shop), dict.fromkeys((step.name for step in made.steps), False), None)
     assert (needed.longest, 0 < needed.longest_seconds <= 120) == ("cub_topk_float.cu", True)
+
+
+def test_one_layer_at_a_time_needs_less_disk_than_one_solve_of_all(shop: Workshop) -> None:
+    """The classic image store has each layer once; caches are of one solve, and containerd's store copies layers."""
+    made = plan(shop)
+    absent = dict.fromkeys((step.name for step in made.steps), False)
+    engine = Engine(kind="user", endpoint=Endpoint(host="unix:///x", origin=""), version="", api="", containerd=False)
+    alone = needs(shop, made, absent, engine).disk
+    cached = needs(replace(shop, cache_from=("type=local,src=x",)), made, absent, engine).disk
+    copied = needs(shop, made, absent, replace(engine, containerd=True)).disk
+    layers = sum(step.download for step in made.of_kind("layer"))
+    assert needs(shop, made, absent, None).disk == alone > 2 * layers
+    assert alone + layers < cached < copied
 
 
 def test_a_module_has_the_memory_of_its_own_cost(shop: Workshop) -> None:

@@ -33,7 +33,8 @@ class BuildRequest:
     platform: str
     context: Path | None = None
     """Where ADD and COPY without --from read; None: an empty directory."""
-    contexts: Mapping[str, Path] = field(default_factory=dict)
+    contexts: Mapping[str, Path | str] = field(default_factory=dict)
+    """Named ones: a folder, or ``docker-image://TAG`` of the engine."""
     secrets: Mapping[str, Path] = field(default_factory=dict)
     build_args: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()

@@ -1,0 +1,188 @@
+"""Upstream's layers, one after the other: BuildKit keeps neither the wheels of a layer nor a second copy of its files.
+
+The image of each layer is built above the one below it, and is the base of the image. So its wheels need not be sent
+again, and a change above them costs nothing below.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gb10.build.bases import rootfs_path
+from gb10.build.built import engine_room
+from gb10.build.contexts import build_context, wheels
+from gb10.build.scanner import scanner_files
+from gb10.build.stage import run_build
+from gb10.engine.build_cache import forget
+from gb10.engine.buildx.build import BuildRequest
+from gb10.engine.connection import Engine
+from gb10.engine.images import ImageInfo, copy_files, drop_image, find_image, require_image, tag_image, tags_of, untag
+from gb10.host.digest import digest
+from gb10.host.store import Store, note_use
+from gb10.plan.render import build_args, layer_dockerfile
+from gb10.plan.values import Plan, Step
+from gb10.proof.scans import SCANS, keep_scan, kept_scan, require_scanned
+from gb10.sources.locked_files import store_paths
+from gb10.workshop import Workshop
+
+INSTALL = "python3 /install.py --wheels /wheels --out /out "
+"""In the command of a stage that installs a layer, as BuildKit describes its result."""
+TARGET = "python3 /install.py --wheels /wheels --out /target "
+"""In that of a stage that installs the headers and libraries which compilers read."""
+LAYERED, SCANNED = "layered", "scanned"
+LAYERS = re.compile(r".+:layers-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Upstream:
+    """The image of the base and upstream's layers, and the folder with the scan of each layer, by step."""
+
+    image: str
+    scans: Mapping[str, Path]
+
+    @property
+    def contexts(self) -> dict[str, Path | str]:
+        """The named contexts that stand for the stages of the image's Dockerfile."""
+        return {
+            "upstream": f"docker-image://{self.image}",
+            **{f"scan-{name}": folder for name, folder in self.scans.items()},
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Link:
+    """A layer, the tag of the image that ends with it, and the tag of the image below; None: above the base."""
+
+    step: Step
+    tag: str
+    below: str | None
+
+
+def upstream_image(shop: Workshop, plan: Plan, engine: Engine) -> Upstream:
+    """The image of the layers that hold only locked wheels, built where it is missing, and their scans.
+
+    The lock of the image must be held, its bases and wheels be in the store. Raises BuildError and EngineError.
+    """
+    links = _chain(plan)
+    there = max((number for number, link in enumerate(links, 1) if _known(shop, engine, link.tag)), default=0)
+    with shop.talk.task("upstream's layers", len(links), unit="layers") as task:
+        shop.talk.advance(task, there)
+        for link in links[there:]:
+            _forget_installed(engine)
+            _add(shop, plan, engine, link)
+            untag(engine, [link.below] if link.below else [])
+            forget_sent(engine, plan)
+            shop.talk.advance(task, 1, link.step.name)
+    image = require_image(engine, links[-1].tag)
+    kept = zip(links, image.diff_ids[1:], strict=True)
+    return Upstream(
+        image=links[-1].tag, scans={link.step.name: kept_scan(shop, diff_id).parent for link, diff_id in kept}
+    )
+
+
+def upstream_layers(plan: Plan) -> tuple[Step, ...]:
+    """The layers that hold only locked wheels, lowest first."""
+    return tuple(step for step in plan.of_kind("layer") if step.files)
+
+
+def unread_wheels(plan: Plan) -> set[str]:
+    """The contexts with wheels of upstream's layers that no stage above them reads: a graft reads the layer below."""
+    read = {file for graft in plan.of_kind("graft") for file in graft.files}
+    return {f"{step.name}-wheels" for step in upstream_layers(plan) if not read & set(step.files)}
+
+
+def forget_sent(engine: Engine, plan: Plan) -> None:
+    """Let BuildKit drop what it was sent for steps that are done, and gb10 has, and what compilers read of it.
+
+    Contexts without a name of their own are dropped in the embedded engine alone: in your Docker they may be yours.
+    """
+    names = {*unread_wheels(plan), "target-wheels", *(["context"] if engine.kind == "embedded" else [])}
+    sent = {f"local source for {name}" for name in names}
+    forget(engine, lambda about: about in sent or TARGET in about)
+
+
+def drop_unknown(store: Store, engine: Engine) -> None:
+    """Remove the images of layers whose note is gone: nothing would use them. Raises EngineError."""
+    with store.tried("image") as free:
+        for tag in tags_of(engine) if free else ():
+            if LAYERS.fullmatch(tag) and not _note(store, engine, tag).exists():
+                untag(engine, [tag])
+
+
+def _forget_installed(engine: Engine) -> None:
+    """Let BuildKit drop the folders that layers were copied from, but of the layer that was added last."""
+    forget(engine, lambda about: INSTALL in about)
+
+
+def _chain(plan: Plan) -> list[Link]:
+    """The layers with the tag of the image that each makes: the key of what it holds."""
+    links, keys = list[Link](), [plan.step("base-image").key, plan.options.platform]
+    for step in upstream_layers(plan):
+        keys.append(step.key)
+        below = links[-1].tag if links else None
+        links.append(Link(step=step, tag=f"{plan.recipe.repository}:layers-{digest(keys)[:12]}", below=below))
+    return links
+
+
+def _known(shop: Workshop, engine: Engine, tag: str) -> bool:
+    """Whether the engine has this very image, and the store the scan of each layer above the base."""
+    image, note = find_image(engine, tag), _note(shop.store, engine, tag)
+    if image is None or not note.exists() or note.read_text(encoding="utf-8") != "\n".join(image.diff_ids):
+        return False
+    note_use(note)
+    return all(kept_scan(shop, layer).exists() for layer in image.diff_ids[1:])
+
+
+def _note(store: Store, engine: Engine, tag: str) -> Path:
+    return store.entry(engine_room(engine), tag.rpartition(":")[2])
+
+
+def _add(shop: Workshop, plan: Plan, engine: Engine, link: Link) -> None:
+    """Build one layer, tag the image that has it, and scan it."""
+    steps = (plan.step("tools"), link.step)
+    folders = {f"{step.name}-wheels": wheels(store_paths(shop.store, step.files)) for step in steps}
+    below = {"below": f"docker-image://{link.below}"} if link.below else {}
+    with build_context(shop.store, _files(shop, plan, link.step), folders) as context:
+        request = BuildRequest(
+            dockerfile=context.folder / "Dockerfile",
+            target=LAYERED,
+            platform=plan.options.platform,
+            context=context.folder,
+            contexts={**context.contexts, **below},
+            build_args=build_args(plan),
+            output="type=image",
+        )
+        layered = _built(shop, engine, request, link.step)
+        tag_image(engine, layered.id, (link.tag,))
+        _scan(shop, engine, replace(request, target=SCANNED), plan.step("proof"), layered)
+    shop.store.write_text(_note(shop.store, engine, link.tag), "\n".join(layered.diff_ids))
+
+
+def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, Path | bytes]:
+    own = shop.catalog.contents
+    return {
+        "Dockerfile": layer_dockerfile(plan, step, shop.catalog.templates).encode(),
+        **{f"{base}.tar": rootfs_path(shop.store, plan.step(base)) for base in ("base-build", "base-image")},
+        "install.py": own["inside/install.py"],
+        **scanner_files(own),
+    }
+
+
+def _built(shop: Workshop, engine: Engine, request: BuildRequest, step: Step) -> ImageInfo:
+    result = run_build(shop, engine, request, step, lambda event: None)
+    return require_image(engine, result.config or "")
+
+
+def _scan(shop: Workshop, engine: Engine, request: BuildRequest, step: Step, layered: ImageInfo) -> None:
+    """Scan the layer in a solve of its own, and keep the scan under the layer's diffID.
+
+    The image that brings the scan has the layer, too: should BuildKit have made it anew, its diffID shows a difference.
+    """
+    image = _built(shop, engine, request, step)
+    require_scanned(image.diff_ids[:-1], layered.diff_ids)
+    with shop.store.folder("scan") as folder:
+        copy_files(engine, shop.store, image, SCANS, folder)
+        (scan,) = folder.iterdir()
+        keep_scan(shop, layered.diff_ids[-1], scan.read_text(encoding="utf-8"))
+    drop_image(engine, image.id)

@@ -1,0 +1,123 @@
+"""Upstream's layers one by one, on a real engine: what BuildKit keeps, and which images the next run uses."""
+
+import os
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from gb10.build import upstream
+from gb10.build.bases import make_rootfs
+from gb10.build.upstream import Upstream, drop_unknown, forget_sent, unread_wheels, upstream_image
+from gb10.engine.connection import Engine, client
+from gb10.engine.images import find_image, require_image, tag_image, untag
+from gb10.engine.reach import find
+from gb10.errors import BuildError
+from gb10.plan.values import Plan
+from gb10.sources.locked_files import fetch_files
+from gb10.workshop import Workshop, open_workshop
+from tests.integration.test_pipeline import small_plan
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def shop() -> Workshop:
+    return open_workshop(os.environ, verbosity=0)
+
+
+@pytest.fixture(scope="module")
+def plan(shop: Workshop) -> Plan:
+    made = small_plan(shop)
+    fetch_files(shop, (made.step("tools"), *made.of_kind("layer")))
+    for base in made.of_kind("rootfs"):
+        make_rootfs(shop, made, base)
+    return made
+
+
+@pytest.fixture(scope="module")
+def engine(shop: Workshop) -> Engine:
+    return find(shop.env, shop.store)
+
+
+@pytest.fixture
+def built(shop: Workshop, plan: Plan, engine: Engine) -> Upstream:
+    return upstream_image(shop, plan, engine)
+
+
+def records(engine: Engine) -> list[str]:
+    """What BuildKit keeps for itself alone, in its words."""
+    with closing(client(engine)) as sdk:
+        found: list[dict[str, Any]] = sdk.api.df()["BuildCache"]
+    return [record["Description"] for record in found if not record["Shared"]]
+
+
+def refuse(*_: object) -> None:
+    raise BuildError("a layer was built")
+
+
+def test_buildkit_keeps_no_wheels_and_one_folder(built: Upstream, plan: Plan, engine: Engine) -> None:
+    forget_sent(engine, plan)
+    kept = records(engine)
+    assert len(unread_wheels(plan)) == 2
+    assert not any(f"local source for {name}" in kept for name in unread_wheels(plan))
+    assert sum(upstream.INSTALL in text for text in kept) <= 1
+    assert built.scans.keys() == {"layer-cuda", "layer-deps"}
+
+
+def test_what_is_there_is_not_built_again(
+    shop: Workshop, plan: Plan, engine: Engine, built: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream, "run_build", refuse)
+    assert upstream_image(shop, plan, engine) == built
+    untag(engine, [built.image])
+    with pytest.raises(BuildError, match="a layer was built"):
+        upstream_image(shop, plan, engine)
+
+
+def test_a_run_that_broke_off_goes_on_above_its_last_layer(
+    shop: Workshop, plan: Plan, engine: Engine, built: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = require_image(engine, built.image).diff_ids
+    untag(engine, [built.image])
+    add, added = upstream._add, list[str]()
+
+    def broken(shop: Workshop, plan: Plan, engine: Engine, link: upstream.Link) -> None:
+        if link.below:
+            raise BuildError("broken off")
+        add(shop, plan, engine, link)
+
+    monkeypatch.setattr(upstream, "_add", broken)
+    with pytest.raises(BuildError, match="broken off"):
+        upstream_image(shop, plan, engine)
+
+    def counted(shop: Workshop, plan: Plan, engine: Engine, link: upstream.Link) -> None:
+        added.append(link.step.name)
+        add(shop, plan, engine, link)
+
+    monkeypatch.setattr(upstream, "_add", counted)
+    again = upstream_image(shop, plan, engine)
+    assert added == ["layer-deps"]
+    assert require_image(engine, again.image).diff_ids == whole
+
+
+def test_another_image_under_the_same_tag_is_not_used(
+    shop: Workshop, plan: Plan, engine: Engine, built: Upstream
+) -> None:
+    whole = require_image(engine, built.image)
+    with closing(client(engine)) as sdk:
+        container = sdk.containers.create(whole.id, command="-", platform="linux/arm64")
+        foreign = str(container.commit().id)  # one more layer
+        container.remove()
+    tag_image(engine, foreign, (built.image,))
+    again = upstream_image(shop, plan, engine)
+    assert require_image(engine, again.image).diff_ids == whole.diff_ids
+
+
+def test_layers_whose_note_is_gone_are_removed(shop: Workshop, engine: Engine, built: Upstream) -> None:
+    drop_unknown(shop.store, engine)
+    assert find_image(engine, built.image)
+    for note in shop.store.root.glob("built/*/layers-*"):
+        note.unlink()
+    drop_unknown(shop.store, engine)
+    assert find_image(engine, built.image) is None
