@@ -1,20 +1,21 @@
 """Assembling: the named contexts of an image's Dockerfile, and its builds: upstream's layers, and the image."""
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from gb10.build.bases import rootfs_path
 from gb10.build.contexts import BuildContext, Lay, mod_files, overlay_files, tree, wheels
 from gb10.build.grafts import graft_files
-from gb10.build.scanner import scanner_files
+from gb10.build.scanner import archive, scanner_files
 from gb10.build.wheel_build import Wheel
 from gb10.engine.buildx.build import BuildRequest, image_output
 from gb10.engine.connection import Engine
 from gb10.host.store import Store
 from gb10.plan.render import build_args, dockerfile
-from gb10.plan.values import Plan
+from gb10.plan.steps import SLIMMER
+from gb10.plan.values import Plan, Step
 from gb10.sources.locked_files import store_paths
 from gb10.workshop import Workshop
 
@@ -35,7 +36,18 @@ def image_files(shop: Workshop, plan: Plan) -> dict[str, Path | bytes]:
         **{f"{step.name}.tar": rootfs_path(shop.store, step) for step in plan.of_kind("rootfs")},
         **{name: own[f"inside/{name}"] for name in scripts},
         **scanner_files(own, mods=bool(plan.options.mods)),
+        **slim_files(own, plan.of_kind("layer")),
     }
+
+
+def slim_files(own: Mapping[str, bytes], layers: Iterable[Step]) -> dict[str, bytes]:
+    """The slimming program, and for each layer the rules that bite on it."""
+    rules = {f"{step.name}-slim.json": step.slim for step in layers if step.slim}
+    if not rules:
+        return {}
+    program = archive("slim", {name: own[name] for name in SLIMMER})
+    written = {name: (json.dumps(rows, default=dict) + "\n").encode() for name, rows in rules.items()}
+    return {"slim.py": program, **written}
 
 
 def upstream_folders(store: Store, plan: Plan) -> dict[str, Lay]:

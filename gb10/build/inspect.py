@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from gb10.build.bases import make_rootfs
@@ -14,13 +15,14 @@ from gb10.engine.images import find_image
 from gb10.errors import UsageError
 from gb10.inside.scan import Scan
 from gb10.plan.catalog import DEFAULT_ENGINE
-from gb10.plan.render import scan_dockerfile
+from gb10.plan.render import SLIM, scan_dockerfile
 from gb10.plan.values import Plan
 from gb10.proof.reading import read_scan
 from gb10.proof.scans import known_layers
 from gb10.request.planning import Request, make_plan
 from gb10.workshop import Workshop
 
+RULES, SAVED = re.compile(r"[a-z0-9-]+(?: [a-z0-9-]+){0,63}", re.ASCII), re.compile(r"[0-9]{1,6}", re.ASCII)
 PLATFORM = re.compile(r"[a-z0-9._-]+(?:/[a-z0-9._-]+){1,3}")
 
 
@@ -31,11 +33,21 @@ def scan_image(shop: Workshop, reference: str) -> Scan:
     if engine is None or image is None:
         raise no_image(engine, reference)
     check_platform(reference, image.platform)
+    if told := slimmed(image.labels):
+        shop.talk.say(told)
     kept = known_layers(shop, reference, image.diff_ids)
     if kept:
         return kept
     plan = make_plan(shop, Request(engine=DEFAULT_ENGINE, arch="12.1f"))  # for its build base alone
     return read_scan(_scan(shop, engine, plan, reference, image.platform), reference)
+
+
+def slimmed(labels: Mapping[str, str]) -> str:
+    """What an image says that its builder left out, nothing if it has no such labels, or others wrote them. Pure."""
+    rules, saved = labels.get(SLIM, ""), labels.get(f"{SLIM}.mb", "")
+    if RULES.fullmatch(rules) is None or SAVED.fullmatch(saved) is None:
+        return ""
+    return f"slimmed by {len(rules.split())} rules, {int(saved):,} MB less: {rules}"
 
 
 def no_image(engine: Engine | None, reference: str) -> UsageError:

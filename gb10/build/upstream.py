@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gb10.build.assemble import slim_files
 from gb10.build.bases import rootfs_path
 from gb10.build.built import engine_room
 from gb10.build.contexts import build_context, wheels
@@ -165,6 +166,7 @@ def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, Path | bytes]:
         "Dockerfile": layer_dockerfile(plan, step, shop.catalog.templates).encode(),
         **{f"{base}.tar": rootfs_path(shop.store, plan.step(base)) for base in ("base-build", "base-image")},
         "install.py": own["inside/install.py"],
+        **slim_files(own, [step]),
         **scanner_files(own),
     }
 

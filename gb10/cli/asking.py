@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, TypeVar, get_args
 
 import typer
 
@@ -12,6 +12,7 @@ from gb10.cli.values import ArchOption, EngineOption, KernelsOption, ModOption, 
 from gb10.errors import UsageError
 from gb10.lock.lockfile import load_recipe
 from gb10.plan.catalog import DEFAULT_ENGINE, ROOT, Catalog
+from gb10.recipe.slim_rules import Extent
 from gb10.request.planning import Request
 
 T = TypeVar("T")
@@ -47,6 +48,16 @@ RefOption = Annotated[
 ModNetworkOption = Annotated[
     bool,
     typer.Option("--mod-network", help="Let mods from outside mods/ use the network; the image records it."),
+]
+SlimOption = Annotated[
+    str,
+    typer.Option(
+        "--slim",
+        metavar="EXTENT",
+        help="Leave out what a GB10 never uses, by recipes/slim.yaml: publishable, all or none.\n"
+        "all: also what licences allow for own use only; `publish` refuses the image.\n"
+        "`--no-slim` is the same as `--slim none`.",
+    ),
 ]
 TargetsOption = Annotated[
     str | None,
@@ -118,7 +129,21 @@ def of_wheels(
 
 @asks_for(of_wheels)
 def of_image(
-    *, asked: Request, overlay: OverlayOption = None, mod: ModOption = None, mod_network: ModNetworkOption = False
+    *,
+    asked: Request,
+    overlay: OverlayOption = None,
+    mod: ModOption = None,
+    mod_network: ModNetworkOption = False,
+    slim: SlimOption = "publishable",
 ) -> Request:
     """The request for the image: its wheels, and the layers on top of them."""
-    return replace(asked, overlay=overlay, mods=tuple(mod or ()), mod_network=mod_network)
+    extent = extent_of(slim)
+    return replace(asked, overlay=overlay, mods=tuple(mod or ()), mod_network=mod_network, slim=extent)
+
+
+def extent_of(text: str) -> Extent:
+    """The value of ``--slim``; raises UsageError for any other."""
+    found: Extent | None = next((extent for extent in get_args(Extent) if text == extent), None)
+    if found:
+        return found
+    raise UsageError(f"unknown value of --slim: {text!r}", hint=f"valid: {', '.join(get_args(Extent))}")

@@ -36,7 +36,7 @@ from gb10.cli.unchanged import own_receipt
 from gb10.engine.reference import check_reference
 from gb10.plan.values import Plan
 from gb10.request.planning import Request, make_plan
-from gb10.ship.publishing import names_in, publish
+from gb10.ship.publishing import names_in, publish, require_publishable
 from gb10.ship.sharing import take_missing
 from gb10.workshop import Workshop
 
@@ -81,7 +81,7 @@ def image(
     zstd = zstd_level(compression, pushed=bool(push))
     extra = check_reference(tag) if tag else None
     plan = make_plan(shop, asked)
-    names = names_in(push or (), plan.tags[-1], plan.tags)
+    names = _names(plan, push or ())
     again = selected(plan, rebuild or ())
     require_torch(shop.talk, plan)
     if dry_run:
@@ -97,6 +97,13 @@ def image(
     if receipt and receipt == own_receipt(sys.argv[1:]):
         keep_receipt(shop.talk, receipt, verified)
     print_image(shop.talk, verified, publish(shop, plan.tags[-1], names, zstd) if names else (), as_json=as_json)
+
+
+def _names(plan: Plan, push: Collection[str]) -> tuple[str, ...]:
+    """What ``--push`` pushes; raises PublishError before anything is built if the rules bar the image."""
+    names = names_in(tuple(push), plan.tags[-1], plan.tags)
+    require_publishable(plan.local_only if names else (), plan.tags[-1])
+    return names
 
 
 def _prepare(shop: Workshop, plan: Plan, again: Collection[str]) -> None:

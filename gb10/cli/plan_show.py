@@ -42,6 +42,10 @@ def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = 
     )
     if needed.longest:
         print(f"longest compile: {needed.longest}, {needed.longest_seconds:.0f} s on any number of cores")
+    for rule in plan.slim:
+        print(f"slim {rule.name}: {rule.mb:,.1f} MB less{'' if rule.publish else ', own use only'}")
+    if plan.slim:
+        print(f"slim: {sum(rule.mb for rule in plan.slim):,.0f} MB less in the image, {len(plan.slim)} rules")
     for name in push:
         print(f"to push {name}")
     cache = wheel_cache(shop.env)

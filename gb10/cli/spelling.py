@@ -1,4 +1,7 @@
-"""Earlier spellings of two options: ``--vllm-ref V`` is ``--ref vllm=V``, ``--rebuild-vllm`` is ``--rebuild vllm``."""
+"""Other spellings: ``--vllm-ref V`` is ``--ref vllm=V``, ``--rebuild-vllm`` is ``--rebuild vllm``.
+
+``--no-slim`` is ``--slim none``.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,7 +14,7 @@ REBUILD: Final = re.compile(r"--rebuild-([a-z0-9][a-z0-9-]*)")
 
 
 def respelled(arguments: Sequence[str]) -> list[str]:
-    """The command line with ``--ref`` and ``--rebuild`` in place of the earlier spellings. Raises UsageError."""
+    """The command line with ``--ref`` and ``--rebuild`` in place of the other spellings. Raises UsageError."""
     return list(_respelled(iter(arguments)))
 
 
@@ -29,6 +32,8 @@ def _respelled(words: Iterator[str]) -> Iterator[str]:
             yield from words
         elif ref := REF.fullmatch(word):
             yield from ("--ref", f"{ref[1]}={_release(word, next(words, '') if ref[2] is None else ref[2])}")
+        elif word == "--no-slim":
+            yield from ("--slim", "none")
         elif rebuild := REBUILD.fullmatch(word):
             yield from ("--rebuild", rebuild[1])
         else:

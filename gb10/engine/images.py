@@ -3,9 +3,9 @@
 import io
 import tarfile
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 import docker
@@ -35,6 +35,7 @@ class ImageInfo:
     platform: str
     """``linux/arm64``, with the variant where the image names one: ``linux/arm/v7``."""
     tags: tuple[str, ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_image(engine: Engine, reference: str) -> ImageInfo | None:
@@ -47,7 +48,12 @@ def find_image(engine: Engine, reference: str) -> ImageInfo | None:
     layers = tuple(found["RootFS"].get("Layers") or ())
     platform = "/".join(filter(None, (found["Os"], found["Architecture"], found.get("Variant"))))
     return ImageInfo(
-        id=found["Id"], size=found["Size"], diff_ids=layers, platform=platform, tags=tuple(found.get("RepoTags") or ())
+        id=found["Id"],
+        size=found["Size"],
+        diff_ids=layers,
+        platform=platform,
+        tags=tuple(found.get("RepoTags") or ()),
+        labels=(found.get("Config") or {}).get("Labels") or {},
     )
 
 

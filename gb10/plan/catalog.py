@@ -11,6 +11,7 @@ from gb10.errors import UsageError
 from gb10.host.data_root import ROOT, package_of
 from gb10.plan.values import Toolkit
 from gb10.recipe.kernel_sets import read_sets
+from gb10.recipe.slim_rules import RULES, Rule, read_rules
 
 __all__ = ["DEFAULT_ENGINE", "ROOT", "Catalog", "tree_digest"]
 
@@ -65,10 +66,16 @@ class Catalog:
         }
 
     @cached_property
+    def slim(self) -> tuple[Rule, ...]:
+        """The rules for what images leave out; none where the checkout has no such file."""
+        path = self.root / RULES
+        return read_rules(path.read_text(encoding="utf-8")) if path.exists() else ()
+
+    @cached_property
     def toolkit(self) -> Toolkit:
         """The inputs of keys: digests of ``contents``, template texts, kernel sets."""
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in self.contents.items()}
-        return Toolkit(digests=digests, templates=self.templates, kernel_sets=read_sets(self.contents))
+        return Toolkit(digests=digests, templates=self.templates, kernel_sets=read_sets(self.contents), slim=self.slim)
 
 
 def _files(folder: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from gb10.host.digest import digest
 from gb10.plan.compiles import BLANK, COMPILE_SCRIPTS, UNPACKER, compile_files, wheel_step, with_headers
 from gb10.plan.inputs import target_headers
 from gb10.plan.options import Mod, Options, Overlay, PatchUse
+from gb10.plan.slimming import RECIPES_OWN, applied
 from gb10.plan.steps import (
     CHANGED,
     SCANNER,
@@ -61,7 +62,13 @@ def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -
     )
     tools = tools_step(recipe, lock, toolkit, options, bases[0])
     draft = Plan(
-        recipe=recipe, lock=lock, options=options, steps=(*bases, tools), key=BLANK, tags=_tags(recipe, options, BLANK)
+        recipe=recipe,
+        lock=lock,
+        options=options,
+        steps=(*bases, tools),
+        key=BLANK,
+        tags=_tags(recipe, options, BLANK),
+        slim=applied(toolkit.slim, options, lock.wheels.image[options.target]),
     )
     wheels = tuple(wheel_step(name, draft, toolkit, tools) for name in sorted(recipe.built))
     projects = tuple(wheel for wheel in wheels if recipe.wheels[wheel.name].method == "source")
@@ -96,7 +103,7 @@ def _tags(recipe: Recipe, options: Options, key: str) -> tuple[str, ...]:
     moving = image_tag(recipe, options)
     unmoving = f"{moving}-{key[:12]}"
     chosen = options.overlay or options.mods or options.targets or options.kernels or options.refs
-    own = chosen or any(use.path for use in options.patches)
+    own = chosen or options.slim != RECIPES_OWN or any(use.path for use in options.patches)
     return (unmoving,) if own else (moving, unmoving)
 
 

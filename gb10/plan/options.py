@@ -8,6 +8,7 @@ from gb10.recipe.arch import Arch
 from gb10.recipe.fields import Architecture
 from gb10.recipe.layout import PLAIN, Layout
 from gb10.recipe.machine import MACHINES
+from gb10.recipe.slim_rules import Extent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,6 +105,8 @@ class Options:
     """The kernel set of the engine's kernels that the command line names, and not the recipe."""
     refs: tuple[str, ...] = ()
     """Sources of which the command line names another release than the recipe."""
+    slim: Extent = "publishable"
+    """Which rules of recipes/slim.yaml the image applies."""
 
     def patches_of(self, project: str) -> tuple[PatchUse, ...]:
         """The patches for one project's files, in order."""

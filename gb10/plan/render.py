@@ -17,6 +17,10 @@ from gb10.recipe.machine import MACHINES, glibc, uv_platform
 # 1980-01-01, in seconds: our wheels have one date, so that a new lock of the same files keeps their keys.
 OLDEST_ZIP = 315_532_800
 NAMESPACE = "io.github.gb10"
+SLIM = f"{NAMESPACE}.slim"
+"""The label with the slimming rules that were applied to an image; with ``.mb``, the MB that they save."""
+LOCAL_ONLY = f"{SLIM}.local-only"
+"""The label with the slimming rules that bar an image from being published."""
 
 
 def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
@@ -29,6 +33,7 @@ def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
         platform=options.platform,
         layers=[step.name for step in plan.of_kind("layer")],
         built=[step.name for step in plan.of_kind("layer") if not step.files],
+        slimmed=_slimmed(plan),
         grafts=[(step.name, _below(plan, step)) for step in plan.of_kind("graft")],
         overlay=bool(options.overlay),
         mods=list(zip((step.name for step in plan.of_kind("mod")), options.mods, strict=True)),
@@ -45,7 +50,11 @@ def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
 
 def layer_dockerfile(plan: Plan, layer: Step, templates: Mapping[str, str]) -> str:
     """The Dockerfile that adds one of upstream's layers to an image, and scans it."""
-    return _render(templates, "layer.Dockerfile.j2", plan, platform=plan.options.platform, layer=layer.name)
+    return _render(templates, "layer.Dockerfile.j2", plan, platform=plan.options.platform, layer=layer.name, slimmed=_slimmed(plan))
+
+
+def _slimmed(plan: Plan) -> list[str]:
+    return [step.name for step in plan.of_kind("layer") if step.slim]
 
 
 def scanned(plan: Plan) -> list[str]:
@@ -200,9 +209,19 @@ def labels(plan: Plan) -> dict[str, str]:
         f"{NAMESPACE}.lock.digest": plan.lock.input_digest,
         **{f"{NAMESPACE}.wheel.{step.name}": step.key for step in plan.of_kind("wheel")},
         **_patch_labels(options.patches),
+        **_slim_labels(plan),
         **{f"{NAMESPACE}.source.{use.source}": use.taken.label for use in options.patches if use.taken},
         **({f"{NAMESPACE}.overlay": options.overlay.digest} if options.overlay else {}),
         **{f"{NAMESPACE}.mod.{number}": mod.label for number, mod in enumerate(options.mods, 1)},
+    }
+
+
+def _slim_labels(plan: Plan) -> dict[str, str]:
+    """The rules of recipes/slim.yaml that were applied, and those that bar the image from being published."""
+    return {
+        **({SLIM: " ".join(rule.name for rule in plan.slim)} if plan.slim else {}),
+        **({f"{SLIM}.mb": f"{sum(rule.mb for rule in plan.slim):.0f}"} if plan.slim else {}),
+        **({LOCAL_ONLY: " ".join(plan.local_only)} if plan.local_only else {}),
     }
 
 

@@ -12,6 +12,7 @@ from gb10.plan.compiles import INSTALLER, PATCHER, UNPACKER
 from gb10.plan.inputs import artifacts, build_tools
 from gb10.plan.options import Options
 from gb10.plan.render import dockerfile, environment
+from gb10.plan.slimming import layer_rules
 from gb10.plan.values import Plan, Step, Toolkit
 from gb10.recipe.image_recipe import Layer, Recipe
 from gb10.recipe.locked import Lock, LockedDeb, LockedWheel
@@ -24,6 +25,8 @@ MOD_RUNNER: Final = "inside/mod.py"
 OVERLAYER: Final = "inside/overlay.py"
 GRAFTER: Final = "inside/grafted.py"
 SCANNER: Final = ("inside/elf.py", "inside/fatbin.py", "inside/scan.py")
+SLIMMER: Final = (INSTALLER, "inside/elf.py", "inside/slim.py", "inside/symbols.py")
+"""What leaves files and symbol tables out of a layer."""
 CHANGED: Final = (*SCANNER, "inside/changed.py")
 """What reads GPU code back, and what does so for the files that a mod changed."""
 
@@ -54,13 +57,16 @@ def tools_step(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options, b
 def layer_step(name: str, wheels: tuple[LockedWheel, ...], draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
     recipe = draft.recipe
     platform = [recipe.python, uv_platform(draft.options.target, glibc(recipe.base.suite))]
+    rules = layer_rules(toolkit.slim, draft.options, wheels)
+    slim = [[dict(rule) for rule in rules], toolkit.of(*SLIMMER)] if rules else []
     return Step(
         name=f"layer-{name}",
         kind="layer",
-        key=digest(["layer", tools.key, _shas(wheels), platform, toolkit.of(INSTALLER)]),
+        key=digest(["layer", tools.key, _shas(wheels), platform, toolkit.of(INSTALLER), *slim]),
         needs=(tools.name,),
         files=artifacts(recipe, wheels),
         about=f"{len(wheels)} wheels",
+        slim=rules,
     )
 
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from gb10.host.artifact import Artifact
 from gb10.plan.options import Options, PatchUse
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.kernel_sets import KernelSet
 from gb10.recipe.locked import Lock, LockedWheel
+from gb10.recipe.slim_rules import Rule
 
 Kind = Literal["rootfs", "tools", "wheel", "layer", "graft", "mod", "image", "proof", "program"]
 PLACES: Final[Mapping[Kind, str]] = {
@@ -29,6 +30,8 @@ class Toolkit:
     digests: Mapping[str, str]
     templates: Mapping[str, str]
     kernel_sets: Mapping[str, KernelSet] = field(default_factory=dict)
+    slim: tuple[Rule, ...] = ()
+    """The rules for what images leave out."""
 
     def of(self, *names: str) -> dict[str, str]:
         """Digests of these files. A folder name means every file below it."""
@@ -53,6 +56,8 @@ class Step:
     """Of a graft: the project of the wheel that it changes."""
     kernels: KernelSet | None = field(default=None, repr=False)
     """Of a wheel of kernels: which modules it holds."""
+    slim: tuple[Mapping[str, Any], ...] = ()
+    """Of a layer: what inside/slim.py leaves out of it, a row per rule and distribution."""
 
     @property
     def download(self) -> int:
@@ -125,6 +130,13 @@ class Plan:
     steps: tuple[Step, ...]
     tags: tuple[str, ...]
     key: str
+    slim: tuple[Rule, ...] = ()
+    """The rules that bite on a layer."""
+
+    @property
+    def local_only(self) -> tuple[str, ...]:
+        """The rules that bar the image from being published."""
+        return tuple(rule.name for rule in self.slim if not rule.publish)
 
     @property
     def torch(self) -> LockedWheel | None:
@@ -176,8 +188,13 @@ class Plan:
                 for use in self.options.patches
             ],
             "mods": [{"name": mod.name, "sha256": mod.digest, "network": mod.network} for mod in self.options.mods],
+            **({"slim": [_rule_document(rule) for rule in self.slim]} if self.slim else {}),
             "steps": [_step_document(step) for step in self.steps],
         }
+
+
+def _rule_document(rule: Rule) -> dict[str, object]:
+    return {"name": rule.name, "action": rule.action, "mb": rule.mb, "publish": rule.publish}
 
 
 def _step_document(step: Step) -> dict[str, object]:

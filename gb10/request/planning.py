@@ -18,6 +18,7 @@ from gb10.plan.values import Plan, Toolkit
 from gb10.recipe.arch import parse_arch
 from gb10.recipe.builds import WheelBuild
 from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.slim_rules import Extent
 from gb10.request.checkouts import marked, own_sources
 from gb10.request.kernel_choice import with_model, with_set
 from gb10.request.refs import lock_refs, with_refs
@@ -46,6 +47,8 @@ class Request:
     """A model that chooses the kernels instead of the recipe: a folder, a config.json, or a name on the hub."""
     mod_network: bool = False
     """Whether mods from outside the checkout get the network, if they declare it or have no mod.yaml."""
+    slim: Extent = "publishable"
+    """Which rules of recipes/slim.yaml the image applies."""
 
 
 def make_plan(shop: Workshop, request: Request) -> Plan:
@@ -72,6 +75,7 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
         targets=request.targets,
         refs=tuple(request.refs),
         kernels=request.kernels or request.model,
+        slim=request.slim,
     )
     own = own_sources(shop, recipe, lock, options.target, request.sources)
     by_hand = [*(text for source in own for text in source.by_hand), *request.patches]

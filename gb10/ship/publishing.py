@@ -11,6 +11,7 @@ from gb10.engine.reference import check_reference, split_reference
 from gb10.engine.registry.transfer import Moves, push, resolve
 from gb10.errors import PublishError, UsageError
 from gb10.host.talk import Talk
+from gb10.plan.render import LOCAL_ONLY
 from gb10.proof.scans import proven
 from gb10.ship.compressing import OTHERS, compressor
 from gb10.ship.retries import not_published, patiently
@@ -53,12 +54,23 @@ def publish(shop: Workshop, reference: str, targets: Sequence[str], zstd: int | 
     record = proven(shop.store, image.id)
     if record is None:
         raise PublishError(f"{reference} was not proven here, so it is not published", where=image.id, hint=BUILD)
+    require_publishable(image.labels.get(LOCAL_ONLY, "").split(), reference)
     names = names_in(targets, reference, image.tags)
     if zstd is not None:
         with compressor(shop, engine, image, record.config, zstd) as send:
             return tuple(_published(name, record.config, send(name)) for name in names)
     with added_tags(engine, image, names):
         return tuple(_published(name, record.config, _send(shop.talk, engine, name)) for name in names)
+
+
+def require_publishable(rules: Sequence[str], reference: str) -> None:
+    """Raise PublishError for an image with changes that a licence allows for own use only. Pure."""
+    if rules:
+        raise PublishError(
+            f"{reference} is for this machine only, so it is not published",
+            where=f"slimming rules that bar it: {', '.join(rules)} (recipes/slim.yaml has the licences)",
+            hint="./build.py image --slim publishable builds one without them",
+        )
 
 
 def names_in(targets: Sequence[str], reference: str, tags: Sequence[str]) -> tuple[str, ...]:

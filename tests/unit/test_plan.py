@@ -15,7 +15,7 @@ from gb10.plan.compiles import COMPILE_SCRIPTS, INSTALLER, PATCHER, UNPACKER
 from gb10.plan.dag import plan_image, torch_problem
 from gb10.plan.options import Options, Overlay, PatchUse
 from gb10.plan.render import dockerfile, labels, wheel_dockerfile
-from gb10.plan.steps import CHANGED, GRAFTER, MOD_RUNNER, SCANNER, SETTINGS
+from gb10.plan.steps import CHANGED, GRAFTER, MOD_RUNNER, SCANNER, SETTINGS, SLIMMER
 from gb10.plan.values import Plan, Toolkit
 from gb10.recipe.arch import parse_arch
 from gb10.recipe.builds import Source
@@ -129,6 +129,10 @@ def test_the_key_stands_in_the_label_and_in_the_record(recipe: Recipe, lock: Loc
     assert plan.key in dockerfile(plan, Catalog(ROOT).templates)
 
 
+SLIMMED = {"layer-cuda", "layer-deps", "layer-dsl", "layer-torch", "layer-vllm"}
+"""The layers that a rule of recipes/slim.yaml bites on."""
+
+
 @pytest.mark.parametrize(
     ("file", "steps"),
     [
@@ -136,7 +140,9 @@ def test_the_key_stands_in_the_label_and_in_the_record(recipe: Recipe, lock: Loc
         ("inside/stub_torch/torch/__init__.py", COMPILED),
         ("inside/settings.py", {"image", "proof"}),
         ("inside/scan.py", {"image", "proof"}),
-        ("inside/elf.py", {"image", "proof"}),
+        ("inside/elf.py", {"image", "proof", *SLIMMED}),
+        ("inside/slim.py", {"image", "proof", *SLIMMED}),
+        ("inside/symbols.py", {"image", "proof", *SLIMMED}),
         ("inside/fatbin.py", {"image", "proof"}),
         ("sources/debian/mirror.py", set()),
     ],
@@ -192,6 +198,7 @@ def test_what_the_keys_name_is_there_and_whole() -> None:
     [
         (UNPACKER, ["rootfs/unpack.py"]),
         (SCANNER, ["inside/scan.py"]),
+        (SLIMMER, ["inside/slim.py"]),
         (CHANGED, ["inside/changed.py"]),
         (PATCHER, ["patches/added.py", "patches/apply.py", "patches/foreign.py", "patches/graft.py"]),
     ],

@@ -1,0 +1,163 @@
+"""Inside a build stage, after install.py: leave out the files that rules name, and the symbol tables of libraries.
+
+    slim.py --rules FILE --out ROOT --epoch SECONDS
+
+FILE is a list of rules for the distributions of this layer. Each pattern must match a file of RECORD. RECORD then lists
+what is left. No library that stays may need one that is left out.
+"""
+
+import argparse
+import base64
+import csv
+import hashlib
+import io
+import json
+import mmap
+import re
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from gb10.inside.elf import ELF_MAGIC, LITTLE_64, DamagedError, Elf
+from gb10.inside.install import BIN, SITE, clamp
+from gb10.inside.symbols import stripped
+
+BELOW = "**"
+Rows = dict[str, list[str]]
+
+
+def main() -> None:
+    """Parse, apply each rule, check, clamp."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rules", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--epoch", type=int, required=True)
+    options = parser.parse_args()
+    gone = {name for rule in json.loads(options.rules.read_text(encoding="utf-8")) for name in apply(rule, options.out)}
+    check_needed(options.out, gone)
+    clamp(options.out, options.epoch)
+
+
+def apply(rule: dict[str, Any], out: Path) -> set[str]:
+    """Apply a rule to one distribution: the names of the files that it left out. Raises SystemExit."""
+    record = find_record(out / SITE, rule["project"])
+    rows = {row[0]: row for row in csv.reader(io.StringIO(record.read_text(encoding="utf-8"))) if row}
+    names = matching(rule, rows)
+    before = sum(located(out, name).stat().st_size for name in names)
+    after = strip_all(out, names, rows) if rule["action"] == "strip" else drop_all(out, names, rows)
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows.values())
+    record.write_text(text.getvalue(), encoding="utf-8")
+    saved = f"{len(names)} files, {(before - after) / 1e6:.1f} MB less"
+    print(f"slim: {rule['name']}: {rule['project']}: {saved}", flush=True)
+    return set() if rule["action"] == "strip" else {PurePosixPath(name).name for name in names}
+
+
+def find_record(site: Path, project: str) -> Path:
+    """RECORD of an installed distribution; raises SystemExit unless there is exactly one."""
+    found = [path for path in sorted(site.glob("*.dist-info/RECORD")) if canonical(path.parent.name) == project]
+    if len(found) != 1:
+        raise SystemExit(f"slim: {len(found)} installed releases of {project} in this layer, not one")
+    return found[0]
+
+
+def canonical(info: str) -> str:
+    """The project's name by the name of its dist-info folder (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", info.split("-", maxsplit=1)[0]).lower()
+
+
+def matching(rule: dict[str, Any], names: Iterable[str]) -> list[str]:
+    """The listed files that the rule's patterns match; raises SystemExit for a pattern without a file."""
+    listed, found = list(names), list[str]()
+    for pattern in rule["files"]:
+        hits = [name for name in listed if matches(name, pattern)]
+        if not hits:
+            raise SystemExit(
+                f"slim: the rule {rule['name']} matches nothing: {rule['project']} has no {pattern}\n"
+                "correct the rule in recipes/slim.yaml, or remove it"
+            )
+        found += hits
+    return list(dict.fromkeys(found))
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a pattern matches a path: ``*`` within one folder, ``**`` at the end for all below a folder."""
+    parts, wanted = name.split("/"), pattern.split("/")
+    if wanted[-1] == BELOW and len(parts) >= len(wanted):
+        parts, wanted = parts[: len(wanted) - 1], wanted[:-1]
+    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+
+
+def located(out: Path, name: str) -> Path:
+    """Where an installed file lies; scripts are not beside the packages. Raises SystemExit for a path that leaves."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise SystemExit(f"slim: RECORD names {name}, which is outside of its folder")
+    return out / (BIN if path.parts[0] == "bin" else SITE / path.parts[0]).joinpath(*path.parts[1:])
+
+
+def drop_all(out: Path, names: list[str], rows: Rows) -> int:
+    """Remove the files, their bytecode and the folders that are empty then; 0 bytes of them are left."""
+    for name in names:
+        path = located(out, name)
+        path.unlink()
+        for cached in path.parent.glob(f"__pycache__/{path.stem}.*.pyc") if path.suffix == ".py" else ():
+            cached.unlink()
+        prune(path.parent, out / SITE)
+        del rows[name]
+    return 0
+
+
+def prune(folder: Path, stop: Path) -> None:
+    """Remove empty folders, upwards; ``__pycache__`` first."""
+    cache = folder / "__pycache__"
+    if cache.is_dir() and not any(cache.iterdir()):
+        cache.rmdir()
+    while stop in folder.parents and not any(folder.iterdir()):
+        folder.rmdir()
+        folder = folder.parent
+
+
+def strip_all(out: Path, names: list[str], rows: Rows) -> int:
+    """Write each library without symbol tables: the bytes that are left. Raises SystemExit if nothing is saved."""
+    return sum(strip_file(located(out, name), rows[name]) for name in names)
+
+
+def strip_file(path: Path, row: list[str]) -> int:
+    """Replace one library and its row of RECORD; raises SystemExit for a library that has no such tables."""
+    data = path.read_bytes()
+    try:
+        found = stripped(data)
+    except DamagedError as error:
+        raise SystemExit(f"slim: {path} cannot be stripped: {error}") from None
+    if len(found) == len(data):
+        raise SystemExit(f"slim: {path} has no symbol table: remove it from recipes/slim.yaml")
+    fresh = path.with_name(f".{path.name}.slim")
+    fresh.write_bytes(found)
+    fresh.chmod(path.stat().st_mode & 0o777)
+    fresh.replace(path)
+    value = base64.urlsafe_b64encode(hashlib.sha256(found).digest()).rstrip(b"=").decode()
+    row[1:] = [f"sha256={value}", str(len(found))]
+    return len(found)
+
+
+def check_needed(out: Path, gone: set[str]) -> None:
+    """Raise SystemExit when a library of this layer needs one that was left out and no other file has its name."""
+    files = [path for path in sorted(out.rglob("*")) if path.is_file() and not path.is_symlink()]
+    missing = gone - {path.name for path in files}
+    users = [f"{path.relative_to(out)} needs {name}" for path in files for name in needed(path) if name in missing]
+    if users:
+        raise SystemExit("slim: a file that a rule leaves out is needed:\n" + "\n".join(sorted(users)))
+
+
+def needed(path: Path) -> Iterator[str]:
+    """The libraries that a file needs; none if it is no ELF."""
+    with path.open("rb") as handle:
+        if handle.read(6) == ELF_MAGIC + LITTLE_64:
+            with mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                yield from Elf(data).dynamic()[0]
+
+
+if __name__ == "__main__":
+    main()
