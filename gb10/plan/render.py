@@ -50,7 +50,9 @@ def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
 
 def layer_dockerfile(plan: Plan, layer: Step, templates: Mapping[str, str]) -> str:
     """The Dockerfile that adds one of upstream's layers to an image, and scans it."""
-    return _render(templates, "layer.Dockerfile.j2", plan, platform=plan.options.platform, layer=layer.name, slimmed=_slimmed(plan))
+    return _render(
+        templates, "layer.Dockerfile.j2", plan, platform=plan.options.platform, layer=layer.name, slimmed=_slimmed(plan)
+    )
 
 
 def _slimmed(plan: Plan) -> list[str]:

@@ -22,6 +22,7 @@ FROM tools AS layer-kernels
 RUN --network=none --mount=type=bind,from=layer-kernels-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
     PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1767312000 --platform aarch64-manylinux_2_39
 
+
 FROM tools AS graft-small
 RUN --network=none --mount=type=bind,from=graft-small-files,target=/files --mount=type=bind,source=grafted.py,target=/grafted.py \
     --mount=type=bind,from=layer-rest,source=/out,target=/below \
