@@ -15,7 +15,8 @@ from gb10.engine.images import find_image
 from gb10.errors import UsageError
 from gb10.inside.scan import Scan
 from gb10.plan.catalog import DEFAULT_ENGINE
-from gb10.plan.render import SLIM, scan_dockerfile
+from gb10.plan.labels import SLIM
+from gb10.plan.render import scan_dockerfile
 from gb10.plan.values import Plan
 from gb10.proof.reading import read_scan
 from gb10.proof.scans import known_layers

@@ -7,7 +7,7 @@ from functools import lru_cache
 from jinja2 import DictLoader, Environment, StrictUndefined
 
 from gb10.plan.inputs import CUTLASS_FOLDER, program_inputs, wheel_inputs
-from gb10.plan.options import PatchUse
+from gb10.plan.labels import labels
 from gb10.plan.quoting import NEWLINE, array, quoted, shell, word
 from gb10.plan.values import Plan, Program, Step
 from gb10.recipe.arch import Arch, parse_arch
@@ -16,11 +16,6 @@ from gb10.recipe.machine import MACHINES, glibc, uv_platform
 
 # 1980-01-01, in seconds: our wheels have one date, so that a new lock of the same files keeps their keys.
 OLDEST_ZIP = 315_532_800
-NAMESPACE = "io.github.gb10"
-SLIM = f"{NAMESPACE}.slim"
-"""The label with the slimming rules that were applied to an image; with ``.mb``, the MB that they save."""
-LOCAL_ONLY = f"{SLIM}.local-only"
-"""The label with the slimming rules that bar an image from being published."""
 
 
 def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
@@ -196,42 +191,6 @@ def environment(plan: Plan) -> list[tuple[str, str]]:
     arch: Arch = plan.options.arch
     derived = {"TORCH_CUDA_ARCH_LIST": arch.torch, "FLASHINFER_CUDA_ARCH_LIST": arch.flashinfer}
     return sorted({**derived, **plan.recipe.env}.items())
-
-
-def labels(plan: Plan) -> dict[str, str]:
-    """OCI labels; ``created`` is the lock's date, so that a commit that changes no byte changes no image."""
-    recipe, options = plan.recipe, plan.options
-    return {
-        "org.opencontainers.image.created": f"{plan.lock.created.isoformat()}T00:00:00Z",
-        "org.opencontainers.image.title": f"{recipe.engine} {recipe.version} for {options.arch}",
-        "org.opencontainers.image.version": recipe.version,
-        f"{NAMESPACE}.arch": str(options.arch),
-        f"{NAMESPACE}.cuda": recipe.cuda,
-        f"{NAMESPACE}.plan.key": plan.key,
-        f"{NAMESPACE}.lock.digest": plan.lock.input_digest,
-        **{f"{NAMESPACE}.wheel.{step.name}": step.key for step in plan.of_kind("wheel")},
-        **_patch_labels(options.patches),
-        **_slim_labels(plan),
-        **{f"{NAMESPACE}.source.{use.source}": use.taken.label for use in options.patches if use.taken},
-        **({f"{NAMESPACE}.overlay": options.overlay.digest} if options.overlay else {}),
-        **{f"{NAMESPACE}.mod.{number}": mod.label for number, mod in enumerate(options.mods, 1)},
-    }
-
-
-def _slim_labels(plan: Plan) -> dict[str, str]:
-    """The rules of recipes/slim.yaml that were applied, and those that bar the image from being published."""
-    return {
-        **({SLIM: " ".join(rule.name for rule in plan.slim)} if plan.slim else {}),
-        **({f"{SLIM}.mb": f"{sum(rule.mb for rule in plan.slim):.0f}"} if plan.slim else {}),
-        **({LOCAL_ONLY: " ".join(plan.local_only)} if plan.local_only else {}),
-    }
-
-
-def _patch_labels(patches: tuple[PatchUse, ...]) -> dict[str, str]:
-    """By source, what was applied in its order."""
-    sources = dict.fromkeys(use.source for use in patches)
-    applied = {name: dict.fromkeys(use.label for use in patches if use.source == name) for name in sources}
-    return {f"{NAMESPACE}.patches.{name}": " ".join(uses) for name, uses in applied.items()}
 
 
 def bake(plan: Plan) -> dict[str, object]:

@@ -11,7 +11,7 @@ from gb10.engine.reference import check_reference, split_reference
 from gb10.engine.registry.transfer import Moves, push, resolve
 from gb10.errors import PublishError, UsageError
 from gb10.host.talk import Talk
-from gb10.plan.render import LOCAL_ONLY
+from gb10.plan.labels import LOCAL_ONLY
 from gb10.proof.scans import proven
 from gb10.ship.compressing import OTHERS, compressor
 from gb10.ship.retries import not_published, patiently

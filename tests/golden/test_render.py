@@ -6,17 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.labels import labels
 from gb10.plan.options import Mod, Options, Overlay, PatchUse
 from gb10.plan.programs import GEMM, plan_program
-from gb10.plan.render import (
-    bake,
-    dockerfile,
-    environment,
-    labels,
-    program_dockerfile,
-    scan_dockerfile,
-    wheel_dockerfile,
-)
+from gb10.plan.render import bake, dockerfile, environment, program_dockerfile, scan_dockerfile, wheel_dockerfile
 from gb10.recipe.arch import parse_arch
 from gb10.recipe.fields import Architecture
 from tests.golden.conftest import Golden

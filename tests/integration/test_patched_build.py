@@ -21,8 +21,8 @@ from gb10.patches.selection import plan_patches
 from gb10.patches.source_tree import open_tree
 from gb10.patches.write import file_diff
 from gb10.plan.dag import plan_image
+from gb10.plan.labels import labels
 from gb10.plan.options import PatchUse
-from gb10.plan.render import labels
 from gb10.plan.values import Plan
 from gb10.sources.locked_files import fetch_files, store_paths
 from gb10.workshop import Workshop

@@ -36,8 +36,9 @@ from gb10.host.proc import CommandFailedError, capture
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT, tree_digest
 from gb10.plan.dag import plan_image
+from gb10.plan.labels import labels
 from gb10.plan.options import Options, Overlay
-from gb10.plan.render import labels, scanned
+from gb10.plan.render import scanned
 from gb10.plan.values import Plan
 from gb10.proof.fit import Fit
 from gb10.proof.scans import proof_path, prove_wheel, read_record

@@ -21,8 +21,9 @@ from gb10.inside.scan import Binary, Scan
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT, Catalog
 from gb10.plan.dag import plan_image
+from gb10.plan.labels import labels
 from gb10.plan.options import Mod, Options, Overlay
-from gb10.plan.render import bake, labels, scanned
+from gb10.plan.render import bake, scanned
 from gb10.plan.values import Plan, Toolkit
 from gb10.proof.fit import merge_layers
 from gb10.recipe.arch import parse_arch

@@ -13,8 +13,9 @@ from gb10.errors import UsageError
 from gb10.plan.catalog import ROOT, Catalog
 from gb10.plan.compiles import COMPILE_SCRIPTS, INSTALLER, PATCHER, UNPACKER
 from gb10.plan.dag import plan_image, torch_problem
+from gb10.plan.labels import labels
 from gb10.plan.options import Options, Overlay, PatchUse
-from gb10.plan.render import dockerfile, labels, wheel_dockerfile
+from gb10.plan.render import dockerfile, wheel_dockerfile
 from gb10.plan.steps import CHANGED, GRAFTER, MOD_RUNNER, SCANNER, SETTINGS, SLIMMER
 from gb10.plan.values import Plan, Toolkit
 from gb10.recipe.arch import parse_arch

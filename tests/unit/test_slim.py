@@ -20,8 +20,8 @@ from gb10.inside.symbols import stripped
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT, Catalog
 from gb10.plan.dag import plan_image
+from gb10.plan.labels import labels
 from gb10.plan.options import Options
-from gb10.plan.render import labels
 from gb10.plan.values import Plan
 from gb10.recipe.arch import parse_arch
 from gb10.recipe.slim_rules import Extent, Rule, fits, read_rules

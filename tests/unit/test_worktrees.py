@@ -16,8 +16,8 @@ from gb10.patches.releases import load_releases
 from gb10.patches.selection import Place
 from gb10.plan.catalog import ROOT
 from gb10.plan.dag import plan_image
+from gb10.plan.labels import labels
 from gb10.plan.options import PatchUse, Taken
-from gb10.plan.render import labels
 from gb10.plan.values import Plan
 from gb10.request.checkout_checks import MOST_DIFFERENT, Released, check_difference, check_said, told
 from gb10.request.checkout_files import Worktree, open_worktree
