@@ -18,6 +18,7 @@ ORDER = (
     "inside",
     "host",
     "recipe",
+    "models",
     "plan",
     "workshop",
     "sources",
@@ -36,7 +37,7 @@ ORDER = (
 )
 """The rooms of gb10, lowest first: a room imports only rooms before it."""
 
-PURE = {"recipe", "plan"}
+PURE = {"recipe", "models", "plan"}
 READS_THE_CHECKOUT = {"catalog"}
 VERBS = {"cli", "inside"}
 """Rooms whose modules are named by what runs them: a verb, or a script of a build stage."""

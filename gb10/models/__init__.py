@@ -1,0 +1,1 @@
+"""Model recipes: load, check, render."""

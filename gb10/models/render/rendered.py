@@ -1,0 +1,65 @@
+"""What a recipe becomes: one script, one command per node, the call that launches it, and the issues. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from gb10.models.issue import Issue
+
+Peer = Literal["eugr", "sparkrun"]
+PEERS: Final[tuple[Peer, ...]] = ("eugr", "sparkrun")
+SCHEMA: Final = "gb10/recipe-render/v1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RenderRequest:
+    """How a recipe is to run. No node is this machine alone; the first of several is the head.
+
+    ``overrides`` are ``--set KEY=VALUE`` as typed, in order; ``arguments`` are what stands after ``--``.
+    """
+
+    peer: Peer | None = None
+    lenient: bool = False
+    nodes: tuple[str, ...] = ()
+    overrides: tuple[tuple[str, str], ...] = ()
+    arguments: tuple[str, ...] = ()
+    ray: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankCommand:
+    """What one node runs."""
+
+    host: str
+    command: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RenderedRecipe:
+    """``serve`` is the engine's command without the parts that only a launcher adds; None when an error forbids it.
+
+    ``parameters`` are the defaults after overrides. With an issue of level error, and not lenient, ``script`` is None
+    and ``ranks`` and ``launch`` are empty.
+    """
+
+    runtime: str
+    image: str | None
+    script: str | None
+    serve: str | None = None
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    ranks: tuple[RankCommand, ...] = ()
+    launch: tuple[tuple[str, ...], ...] = ()
+    issues: tuple[Issue, ...] = ()
+
+    @property
+    def document(self) -> dict[str, object]:
+        """The result as data, schema gb10/recipe-render/v1."""
+        return {
+            "schema": SCHEMA,
+            "runtime": self.runtime,
+            "image": self.image,
+            "script": self.script,
+            "ranks": [{"host": rank.host, "command": rank.command} for rank in self.ranks],
+            "launch": [list(argv) for argv in self.launch],
+            "issues": [issue.document for issue in self.issues],
+        }
