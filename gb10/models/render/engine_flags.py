@@ -1,0 +1,123 @@
+"""Which parameter becomes which flag when a recipe has no command: sparkrun 0.4.2's tables for two engines. Pure."""
+
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FlagTable:
+    """Parameters in the order of their flags; a parameter's flag is its name with hyphens, or stands in ``odd``.
+
+    A switch has no value. One of ``negatable`` becomes ``--no-…`` when it is false.
+    """
+
+    names: tuple[str, ...]
+    odd: Mapping[str, str]
+    switches: frozenset[str]
+    negatable: frozenset[str] = field(default=frozenset())
+
+    def words(self, value_of: Callable[[str], object], skipped: frozenset[str]) -> list[str]:
+        """The flags and values of all parameters that have a value, but for the skipped ones."""
+        found: list[str] = []
+        for name in self.names:
+            value = value_of(name)
+            flag = self.odd.get(name, "--" + name.replace("_", "-"))
+            if name in skipped or value is None:
+                continue
+            if name not in self.switches:
+                found += [flag, flag_value(value)]
+            elif is_on(value):
+                found.append(flag)
+            elif name in self.negatable:
+                found.append(f"--no-{flag[2:]}")
+        return found
+
+
+def is_on(value: object) -> bool:
+    """Whether a switch is on; as sparkrun reads it: a text is on when it has a 1, a t or a y."""
+    if isinstance(value, bool) or not value:
+        return bool(value)
+    return any(sign in str(value).lower() for sign in "1ty")
+
+
+def flag_value(value: object) -> str:
+    """A value as one word: lists, mappings and JSON texts in single quotes, anything else as it is."""
+    if isinstance(value, dict | list | tuple):
+        return shlex.quote(json.dumps(value, separators=(",", ":"), default=str))
+    if isinstance(value, str) and value.strip()[:1] in ("{", "["):
+        return shlex.quote(value.strip())
+    return str(value)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+VLLM: Final = FlagTable(
+    names=_names("""
+        port host tensor_parallel gpu_memory_utilization max_model_len max_num_batched_tokens max_num_seqs
+        served_model_name dtype quantization enforce_eager enable_prefix_caching trust_remote_code
+        distributed_executor_backend pipeline_parallel data_parallel kv_cache_dtype otlp_traces_endpoint api_key
+        attention_backend load_format reasoning_parser tool_call_parser chat_template speculative_config
+        tokenizer_mode mm_encoder_tp_mode block_size seed enable_auto_tool_choice enable_chunked_prefill
+        async_scheduling generation_config hf_overrides compilation_config attention_config
+        model_loader_extra_config default_chat_template_kwargs limit_mm_per_prompt mm_processor_cache_gb
+        kv_cache_memory_bytes max_cudagraph_capture_size long_prefill_token_threshold mamba_cache_mode
+        mamba_cache_dtype mamba_ssm_cache_dtype reasoning_parser_plugin media_io_kwargs video_pruning_rate
+        allowed_local_media_path prefix_match_unit enable_mamba_shared_prefix_checkpoint
+        safetensors_load_strategy moe_backend enable_prompt_tokens_details enable_force_include_usage
+        enable_request_id_headers enable_flashinfer_autotune linear_backend gdn_prefill_backend
+        gdn_decode_kernel kda_prefill_backend mamba_backend recurrent_checkpoint_policy
+        prefix_cache_retention_interval engram_config dcp_comm_backend prefill_policy prefill_compute_share
+        prefill_compute_half_life prefill_schedule_interval max_parallel_prefills decode_refill_target
+        scheduler_reserve_full_isl jit_monitor_mode disable_custom_all_reduce
+        """),
+    odd={"tensor_parallel": "-tp", "pipeline_parallel": "-pp", "data_parallel": "--data-parallel-size"},
+    switches=frozenset(
+        _names("""
+        async_scheduling disable_custom_all_reduce enable_auto_tool_choice enable_chunked_prefill
+        enable_flashinfer_autotune enable_force_include_usage enable_mamba_shared_prefix_checkpoint
+        enable_prefix_caching enable_prompt_tokens_details enable_request_id_headers enforce_eager
+        scheduler_reserve_full_isl trust_remote_code
+        """)
+    ),
+    negatable=frozenset(
+        _names("""
+        async_scheduling enable_chunked_prefill enable_flashinfer_autotune enable_prefix_caching
+        scheduler_reserve_full_isl
+        """)
+    ),
+)
+SGLANG: Final = FlagTable(
+    names=_names("""
+        port host tensor_parallel pipeline_parallel expert_parallel data_parallel enable_dp_attention
+        gpu_memory_utilization max_model_len max_num_seqs served_model_name dtype quantization trust_remote_code
+        chunked_prefill kv_cache_dtype tokenizer_path api_key attention_backend load_format revision model_type
+        max_total_tokens random_seed reasoning_parser tool_call_parser mm_feature_transport
+        speculative_algorithm speculative_draft_model_path speculative_draft_model_revision
+        speculative_num_steps speculative_eagle_topk speculative_num_draft_tokens speculative_dspark_block_size
+        cuda_graph_bs cuda_graph_max_bs cuda_graph_max_bs_decode torch_compile_max_bs
+        num_continuous_decode_steps fp8_gemm_backend fp4_gemm_backend moe_runner_backend mamba_ssm_dtype
+        mamba_full_memory_ratio enable_torch_compile disable_radix_cache disable_prefill_cuda_graph
+        enable_decoder_swa_bounded_replay
+        """),
+    odd={
+        "tensor_parallel": "--tp-size",
+        "pipeline_parallel": "--pp-size",
+        "expert_parallel": "--ep-size",
+        "data_parallel": "--dp-size",
+        "gpu_memory_utilization": "--mem-fraction-static",
+        "max_model_len": "--context-length",
+        "max_num_seqs": "--max-running-requests",
+        "chunked_prefill": "--chunked-prefill-size",
+    },
+    switches=frozenset(
+        _names("""
+        disable_prefill_cuda_graph disable_radix_cache enable_decoder_swa_bounded_replay enable_dp_attention
+        enable_torch_compile trust_remote_code
+        """)
+    ),
+)
