@@ -28,6 +28,9 @@ SECTIONS: Final = {
     "Look inside": {
         "verify": "List the GPU code of a .so, a wheel, a directory or an image",
     },
+    "Models": {
+        "recipe": "List, check and render model recipes: how a model is served",
+    },
     "Patches and mods": {
         "patches": "Show which release needs which patch, and maintain them",
         "mods": "List and check the mods that `image --mod` applies",

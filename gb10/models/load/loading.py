@@ -1,8 +1,10 @@
 """Text of a model recipe to a loaded recipe. Nothing raises: what is wrong is an issue with its line. Pure."""
 
+from dataclasses import replace
 from pathlib import PurePath
 
 from gb10.models.issue import Issue, in_order
+from gb10.models.load.checks import check_recipe
 from gb10.models.load.model_recipe import Format, ModelRecipe
 from gb10.models.load.safe_yaml import SafeDocument, UnreadableError, mapping_of, read_yaml
 
@@ -28,9 +30,8 @@ def load_model_recipe(text: str, file: str) -> ModelRecipe:
         keys=document.keys,
         lines=document.lines,
         texts=document.texts,
-        issues=in_order(_duplicates(document, file)),
     )
-    return recipe
+    return replace(recipe, issues=in_order((*_duplicates(document, file), *check_recipe(recipe))))
 
 
 def _format(version: str, ours: bool) -> Format:

@@ -1,0 +1,188 @@
+"""``recipe``: model recipes of this checkout and of the community: list, show, render, fix."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.recipe_files import find_recipe, load_file, model_names, models_folder, read_text
+from gb10.cli.recipe_show import document, lines, listed, refused
+from gb10.cli.values import completer
+from gb10.errors import EmptySelectionError, UsageError
+from gb10.models.issue import errors_of, lines_of
+from gb10.models.load.loading import load_model_recipe
+from gb10.models.load.mending import mended_text
+from gb10.models.render.rendered import PEERS, Peer, RenderRequest
+from gb10.models.render.rendering import render_recipe
+from gb10.workshop import Workshop
+
+app = verb_app(
+    """Model recipes: how a model is served: the command, its parameters, mods, nodes.
+
+\b
+./build.py recipe list
+./build.py recipe show qwen3-0.6b
+./build.py recipe render qwen3-0.6b
+./build.py recipe render theirs.yaml --peer eugr --nodes 10.0.0.1,10.0.0.2 --json
+./build.py recipe fix theirs.yaml --write
+
+Read are version 1 (eugr's launcher), version 2 (sparkrun) and ours, which is version 2 with a section `gb10`.
+A recipe with a mistake is not rendered: each mistake has its line and a fix.
+""",
+    group=True,
+)
+RecipeArgument = Annotated[
+    str,
+    typer.Argument(metavar="FILE|NAME", autocompletion=completer(model_names), help="A recipe file, or one of ours."),
+]
+
+
+@app.command("list")
+@opens
+def list_recipes(*, shop: Workshop, as_json: JsonOption = False) -> None:
+    """List the model recipes of this checkout.
+
+    \b
+    ./build.py recipe list --json
+    """
+    found = [load_file(models_folder() / f"{name}.yaml") for name in model_names()]
+    if not found:
+        raise EmptySelectionError("this checkout has no model recipes", where=str(models_folder()))
+    if as_json:
+        print_json({"schema": "gb10/recipes/v1", "recipes": [document(recipe) for recipe in found]})
+        return
+    for line in listed(found):
+        print(line)
+
+
+@app.command()
+@opens
+def show(*, shop: Workshop, recipe: RecipeArgument, as_json: JsonOption = False) -> None:
+    """Show what a recipe serves, with what, on how many nodes, and what is wrong with it.
+
+    \b
+    ./build.py recipe show qwen3-0.6b
+    ./build.py recipe show theirs.yaml --json
+    """
+    loaded = load_file(find_recipe(recipe))
+    if as_json:
+        print_json({"schema": "gb10/recipe/v1", **document(loaded)})
+        return
+    for line in (*lines(loaded), *lines_of(loaded.issues)):
+        print(line)
+
+
+@app.command()
+@opens
+def render(
+    *,
+    shop: Workshop,
+    recipe: RecipeArgument,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="After --: more arguments of the engine.")
+    ] = None,
+    form: Annotated[str, typer.Option("--as", metavar="FORM", help="What to print: script.")] = "script",
+    peer: Annotated[
+        str | None, typer.Option("--peer", metavar="PEER", help="As this launcher runs it: eugr or sparkrun.")
+    ] = None,
+    lenient: Annotated[
+        str | None,
+        typer.Option("--lenient", metavar="PEER", help="Render what this launcher renders; mistakes are warnings."),
+    ] = None,
+    nodes: Annotated[
+        str | None, typer.Option("--nodes", metavar="A,B", help="Nodes, the head first. Default: one, this machine.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter. Repeatable.")
+    ] = None,
+    ray: Annotated[bool, typer.Option("--ray", help="With --peer eugr: several nodes by Ray.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the script that a recipe runs; nothing is started. Exit 2 when the recipe has a mistake.
+
+    \b
+    ./build.py recipe render qwen3-0.6b --set port=9000 -- --enforce-eager
+    ./build.py recipe render theirs.yaml --peer sparkrun --nodes 10.0.0.1,10.0.0.2 --json
+    """
+    if form != "script":
+        raise UsageError(f"unknown form {form!r}", hint="--as script is the only one")
+    request = RenderRequest(
+        peer=_peer(peer, lenient),
+        lenient=lenient is not None,
+        nodes=tuple(node.strip() for node in (nodes or "").split(",") if node.strip()),
+        overrides=tuple(_override(one) for one in overrides or ()),
+        arguments=tuple(arguments or ()),
+        ray=ray,
+    )
+    loaded = load_file(find_recipe(recipe))
+    rendered = render_recipe(loaded, request)
+    errors = errors_of(rendered.issues)
+    if as_json:
+        print_json(rendered.document)
+    elif not errors:
+        sys.stdout.write(f"{(rendered.script or '').removesuffix(chr(10))}\n")
+    for line in lines_of([] if errors else rendered.issues):
+        shop.talk.say(line)
+    if errors and not as_json:
+        raise refused(loaded, rendered.issues)
+    if errors:
+        raise typer.Exit(UsageError.code)
+
+
+@app.command()
+@opens
+def fix(
+    *,
+    shop: Workshop,
+    recipe: RecipeArgument,
+    write: Annotated[bool, typer.Option("--write", help="Change the file, in place of printing it.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Mend what can be mended without a choice: braces, `{model}`, line continuations, misspelt keys.
+
+    \b
+    ./build.py recipe fix theirs.yaml          # print the mended recipe
+    ./build.py recipe fix theirs.yaml --write
+    """
+    path = find_recipe(recipe)
+    text = read_text(path)
+    mended, done = mended_text(text, str(path))
+    left = load_model_recipe(mended, str(path)).issues
+    if write and mended != text:
+        _write(path, mended)
+    if as_json:
+        issues = [issue.document for issue in left]
+        print_json({"schema": "gb10/recipe-fix/v1", "fixed": done, "text": mended, "issues": issues})
+        return
+    if not write:
+        sys.stdout.write(mended)
+    for line in (*(f"fixed: {one}" for one in done or ["nothing"]), *lines_of(left)):
+        shop.talk.say(line)
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}", where=error.strerror or str(error)) from error
+
+
+def _peer(peer: str | None, lenient: str | None) -> Peer | None:
+    if peer and lenient and peer != lenient:
+        raise UsageError("--peer and --lenient name two launchers", hint="name one of them")
+    name = lenient or peer
+    if name is None:
+        return None
+    for known in PEERS:
+        if name == known:
+            return known
+    raise UsageError(f"unknown launcher {name!r}", hint=f"known: {', '.join(PEERS)}")
+
+
+def _override(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--set {text!r} has no value", hint="write --set KEY=VALUE")
+    return key, value

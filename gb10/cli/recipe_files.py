@@ -1,0 +1,78 @@
+"""Finding and reading model recipes: a path, or a name of ``recipes/models``; and the mods that they name."""
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from gb10.errors import UsageError
+from gb10.models.issue import Issue, in_order
+from gb10.models.load.loading import load_model_recipe
+from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.load.safe_yaml import LARGEST
+from gb10.plan.catalog import ROOT
+
+SUFFIXES = (".yaml", ".yml")
+DEEPEST = 6
+"""Folders above a recipe in which its mods are looked for."""
+
+
+def models_folder() -> Path:
+    """Where the checkout's model recipes lie."""
+    return ROOT / "recipes/models"
+
+
+def model_names() -> list[str]:
+    """The names of the checkout's model recipes."""
+    return sorted(path.stem for path in models_folder().glob("*.yaml"))
+
+
+def find_recipe(name: str) -> Path:
+    """The file of a recipe: a path, with or without its suffix, or a name. Raises UsageError with the closest names."""
+    own = models_folder() / f"{name}.yaml"
+    places = [Path(name), *(Path(name + suffix) for suffix in SUFFIXES), *([own] if "/" not in name else [])]
+    found = next((place for place in places if place.is_file()), None)
+    if found is not None:
+        return found
+    if Path(name).exists():
+        raise UsageError(f"{name} is not a file", hint="name the recipe's file")
+    close = difflib.get_close_matches(Path(name).stem, model_names(), n=3, cutoff=0.4)
+    guess = f"did you mean {' or '.join(close)}? " if close else ""
+    raise UsageError(f"no model recipe {name!r}", hint=f"{guess}./build.py recipe list shows ours; or name a file")
+
+
+def read_text(path: Path) -> str:
+    """The text of a recipe; raises UsageError when it cannot be read, or is more than a recipe can be."""
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(4 * LARGEST + 1)
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise UsageError(f"{path} is not UTF-8 text", where=f"{path}:{line}", hint="save it as UTF-8") from error
+    except OSError as error:
+        raise UsageError(f"cannot read {path}", where=error.strerror or str(error)) from error
+
+
+def load_file(path: Path) -> ModelRecipe:
+    """The recipe of a file, with an issue for each mod that is nowhere. Raises UsageError when it cannot be read."""
+    recipe = load_model_recipe(read_text(path), str(path))
+    return replace(recipe, issues=in_order((*recipe.issues, *missing_mods(recipe, path))))
+
+
+def missing_mods(recipe: ModelRecipe, path: Path) -> Iterator[Issue]:
+    """An error for a mod that the recipe's own checkout lacks; a note where that checkout cannot be seen."""
+    above = path.absolute().parents[:DEEPEST]
+    has_folder = any((folder / "mods").is_dir() for folder in above)
+    for index, mod in enumerate(recipe.mods):
+        name = mod.rstrip("/").rpartition("/")[2]
+        if mod.startswith("@") or (ROOT / "mods" / name).is_dir() or any((folder / mod).exists() for folder in above):
+            continue
+        yield Issue(
+            code="missing-mod",
+            level="error" if has_folder else "note",
+            file=recipe.file,
+            line=recipe.line("mods", index),
+            text=f"the mod {mod[:80]!r} is neither beside the recipe nor one of ours",
+            fix="correct the path, or remove the mod",
+        )
