@@ -49,11 +49,10 @@ def rank_commands(
         return ()
     if topology.world == 1 or runtime not in ("vllm-distributed", "sglang"):
         return (RankCommand(host=hosts[0], command=serve),)
-    tail = _vllm_tail if runtime == "vllm-distributed" else _sglang_tail
-    return tuple(
-        RankCommand(host=host, command=appended(serve, *tail(serve, topology, hosts, rank, parameters)))
-        for rank, host in enumerate(hosts)
-    )
+    tail_of = _vllm_tail if runtime == "vllm-distributed" else _sglang_tail
+    tails = [tail_of(serve, topology, hosts, rank, parameters) for rank in range(len(hosts))]
+    commands = (appended(serve, *tail) if tail else serve for tail in tails)
+    return tuple(RankCommand(host=host, command=one) for host, one in zip(hosts, commands, strict=True))
 
 
 def _vllm_tail(serve: str, topology: Topology, hosts: Sequence[str], rank: int, parameters: Parameters) -> list[str]:

@@ -45,6 +45,18 @@ NAME_FLAGS: Final = {
     "llama-cpp": "--alias",
     "atlas": "--model-name",
 }
+TENSORRT_FILE: Final = (
+    "free_gpu_memory_fraction",
+    "kv_cache_dtype",
+    "kv_cache_enable_block_reuse",
+    "cuda_graph_padding",
+    "cuda_graph_max_batch_size",
+    "moe_backend",
+    "print_iter_log",
+)
+"""Parameters that TensorRT-LLM takes from a file, which sparkrun writes."""
+TENSORRT_FLAG: Final = "--extra_llm_api_options"
+TENSORRT_PATH: Final = "/tmp/extra-llm-api-config.yml"  # noqa: S108 - a path inside the container
 
 
 def render_sparkrun(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> RenderedRecipe:
@@ -126,16 +138,23 @@ def _finished(command: str, recipe: ModelRecipe, parameters: Parameters, runtime
             command = with_flag(command, "--distributed-executor-backend", backend, replace=True)
         if runtime != "vllm-distributed" and topology.world > 1:
             command = with_flag(command, "--distributed-executor-backend", "ray")
-        return with_flag(command, "--served-model-name", _served_name(recipe, parameters))
+        return _named(command, recipe, parameters)
     name = parameters.get("served_model_name")
     if runtime in NAME_FLAGS and name is not None:
         command = with_flag(command, NAME_FLAGS[runtime], name)
+    if runtime == "trtllm" and any(parameters.get(key) is not None for key in TENSORRT_FILE):
+        return command if TENSORRT_FLAG in command else f"{command.rstrip()} {TENSORRT_FLAG} {TENSORRT_PATH}"
     return _with_replicas(command, runtime, topology)
+
+
+def _named(command: str, recipe: ModelRecipe, parameters: Parameters) -> str:
+    name = _served_name(recipe, parameters)
+    return with_flag(command, "--served-model-name", name) if name else command
 
 
 def _served_name(recipe: ModelRecipe, parameters: Parameters) -> object:
     value = parameters.get("served_model_name")
-    if value is not None and str(value):
+    if value is not None:
         return value
     literal = SERVED_NAME.search(recipe.command or "")
     name = literal[1].strip("\"'") if literal else ""
@@ -152,7 +171,7 @@ def _built(recipe: ModelRecipe, parameters: Parameters, runtime: str, topology: 
     if runtime in VLLM_KIND:
         words = ["vllm", "serve", parameters.model, *_revision(recipe, parameters)]
         command = _with_flags(words, "-tp", VLLM, parameters, {"tensor_parallel", "distributed_executor_backend"})
-        command = with_flag(command, "--served-model-name", _served_name(recipe, parameters))
+        command = _named(command, recipe, parameters)
         ray = runtime != "vllm-distributed" and topology.world > 1
         return f"{command} --distributed-executor-backend ray" if ray else command
     if runtime == "sglang":
@@ -171,7 +190,7 @@ def _with_flags(words: list[str], tensor: str, table: FlagTable, parameters: Par
 
 def _revision(recipe: ModelRecipe, parameters: Parameters) -> list[str]:
     revision = recipe.values.get("model_revision")
-    local = parameters.model.startswith(("/", "~", ".")) or ":" in parameters.model
+    local = parameters.model.startswith("/") or ":" in parameters.model
     return ["--revision", shlex.quote(str(revision))] if revision and not local else []
 
 

@@ -1,0 +1,44 @@
+"""Renders a recipe of version 2, or one of ours, for gb10's own use: a script with its environment, and docker's call.
+
+The serve command is sparkrun's; arguments after ``--`` are appended, which sparkrun drops. Pure.
+"""
+
+import shlex
+from dataclasses import replace
+
+from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.render.findings import Findings
+from gb10.models.render.rendered import RankCommand, RenderedRecipe, RenderRequest
+from gb10.models.render.serve_line import appended
+from gb10.models.render.sparkrun import render_sparkrun
+
+CACHE = "gb10-cache:/var/cache/gb10"
+
+
+def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> RenderedRecipe:
+    """The script and docker's call for each node. Raises StoppedError when nothing can be rendered."""
+    rendered = render_sparkrun(recipe, replace(request, arguments=()), found)
+    words = [shlex.quote(word) for word in request.arguments]
+    env = {**{key: str(value) for key, value in recipe.env.items()}, **_set_env(request)}
+    head = ["#!/bin/bash", f"# Model recipe: {' '.join(recipe.name.split())}"]
+    head += [f"export {key}={shlex.quote(value)}" for key, value in env.items()]
+    serve = appended(rendered.serve or "", *words) if words else rendered.serve or ""
+    ranks = tuple(replace(rank, command=appended(rank.command, *words)) if words else rank for rank in rendered.ranks)
+    return replace(
+        rendered,
+        script="\n".join([*head, serve, ""]),
+        serve=serve,
+        ranks=ranks,
+        launch=tuple(_docker(rendered.image, env, rank) for rank in ranks) if rendered.image else (),
+    )
+
+
+def _set_env(request: RenderRequest) -> dict[str, str]:
+    return {key[4:]: value for key, value in request.overrides if key.startswith("env.")}
+
+
+def _docker(image: str | None, env: dict[str, str], rank: RankCommand) -> tuple[str, ...]:
+    """What the node runs, by its own docker: the host's network, the cache of models and kernels."""
+    options = ["--gpus", "all", "--ipc", "host", "--network", "host", "-v", CACHE]
+    variables = [word for key, value in env.items() for word in ("-e", f"{key}={value}")]
+    return ("docker", "run", "--rm", *options, *variables, str(image), "bash", "-c", rank.command)
