@@ -1,6 +1,7 @@
 """``recipe``: model recipes of this checkout and of the community: list, show, render, fix."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.recipe_files import find_recipe, load_file, model_names, models_folder, read_text
 from gb10.cli.recipe_show import document, lines, listed, refused
+from gb10.cli.signature import gives
 from gb10.cli.values import completer
 from gb10.errors import EmptySelectionError, UsageError
 from gb10.models.issue import errors_of, lines_of
@@ -74,15 +76,8 @@ def show(*, shop: Workshop, recipe: RecipeArgument, as_json: JsonOption = False)
         print(line)
 
 
-@app.command()
-@opens
-def render(
+def requested(
     *,
-    shop: Workshop,
-    recipe: RecipeArgument,
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- ARGS]", help="After --: more arguments of the engine.")
-    ] = None,
     form: Annotated[str, typer.Option("--as", metavar="FORM", help="What to print: script.")] = "script",
     peer: Annotated[
         str | None, typer.Option("--peer", metavar="PEER", help="As this launcher runs it: eugr or sparkrun.")
@@ -98,6 +93,30 @@ def render(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter. Repeatable.")
     ] = None,
     ray: Annotated[bool, typer.Option("--ray", help="With --peer eugr: several nodes by Ray.")] = False,
+) -> RenderRequest:
+    """The request of a command line; raises UsageError for an unknown form or launcher."""
+    if form != "script":
+        raise UsageError(f"unknown form {form!r}", hint="--as script is the only one")
+    return RenderRequest(
+        peer=_peer(peer, lenient),
+        lenient=lenient is not None,
+        nodes=tuple(node.strip() for node in (nodes or "").split(",") if node.strip()),
+        overrides=tuple(_override(one) for one in overrides or ()),
+        ray=ray,
+    )
+
+
+@app.command()
+@opens
+@gives("request", requested, first=True)
+def render(
+    *,
+    shop: Workshop,
+    request: RenderRequest,
+    recipe: RecipeArgument,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGS", help="After --: more arguments of the engine.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print the script that a recipe runs; nothing is started. Exit 2 when the recipe has a mistake.
@@ -106,27 +125,17 @@ def render(
     ./build.py recipe render qwen3-0.6b --set port=9000 -- --enforce-eager
     ./build.py recipe render theirs.yaml --peer sparkrun --nodes 10.0.0.1,10.0.0.2 --json
     """
-    if form != "script":
-        raise UsageError(f"unknown form {form!r}", hint="--as script is the only one")
-    request = RenderRequest(
-        peer=_peer(peer, lenient),
-        lenient=lenient is not None,
-        nodes=tuple(node.strip() for node in (nodes or "").split(",") if node.strip()),
-        overrides=tuple(_override(one) for one in overrides or ()),
-        arguments=tuple(arguments or ()),
-        ray=ray,
-    )
     loaded = load_file(find_recipe(recipe))
-    rendered = render_recipe(loaded, request)
+    rendered = render_recipe(loaded, replace(request, arguments=tuple(arguments or ())))
     errors = errors_of(rendered.issues)
+    if errors and not as_json:
+        raise refused(loaded, rendered.issues)
     if as_json:
         print_json(rendered.document)
-    elif not errors:
+    else:
         sys.stdout.write(f"{(rendered.script or '').removesuffix(chr(10))}\n")
     for line in lines_of([] if errors else rendered.issues):
         shop.talk.say(line)
-    if errors and not as_json:
-        raise refused(loaded, rendered.issues)
     if errors:
         raise typer.Exit(UsageError.code)
 

@@ -11,8 +11,13 @@ from typing import Any, Final
 import yaml
 from packaging.version import Version
 
+from gb10.cli.recipe_files import load_file
+from gb10.cli.recipe_show import document as recipe_document
 from gb10.inside.scan import scan_buffer
 from gb10.lock.lockfile import check_lock, load_lock, load_recipe
+from gb10.models.load.mending import mended_text
+from gb10.models.render.rendered import PEERS, RenderRequest
+from gb10.models.render.rendering import render_recipe
 from gb10.mods.declaration import ModRecord
 from gb10.mods.files import write_files
 from gb10.mods.lookup import load_mod
@@ -213,6 +218,41 @@ def read_tree(data: bytes, room: Path) -> None:
         tree.read(name)
 
 
+RECIPE_TOKENS: Final = (
+    *YAML_TOKENS,
+    *(b"{", b"}", b"{{", b"}}", b"{model}", b"{port:>99999999}", b"{0}", b"{a.b[c]!r}", b"\\\n", b" \\ \n"),
+    *(b"model: x", b"command: |\n  ", b"defaults:", b"solo_only: true", b"max_nodes: 1", b"recipe_version: 1"),
+)
+
+
+@lru_cache
+def model_recipes() -> tuple[bytes, ...]:
+    """Our model recipes, and those that were compared with the peers."""
+    return files("recipes/models/*.yaml", "tests/unit/data/models/*.yaml")
+
+
+def some_model_recipe(rng: random.Random) -> bytes:
+    """A model recipe with other bytes, or with other values."""
+    if rng.randrange(3):
+        return mutate.of_bytes(rng, model_recipes(), RECIPE_TOKENS)
+    value = mutate.of_value(rng, yaml.safe_load(rng.choice(model_recipes())))
+    return yaml.safe_dump(value, allow_unicode=False).encode("utf-8", "replace")
+
+
+def read_model_recipe(data: bytes, room: Path) -> None:
+    """A model recipe: loaded, mended, and rendered as each peer renders it."""
+    (room / "x.yaml").write_bytes(data)
+    recipe = load_file(room / "x.yaml")
+    json.dumps(recipe_document(recipe))
+    mended_text(data.decode("utf-8"), "x.yaml")
+    for peer in (None, *PEERS):
+        for nodes in ((), ("a", "b")):
+            overrides = (("port", "1"), ("config.n", "2")) if nodes else ()
+            for lenient in (False, True):
+                request = RenderRequest(peer=peer, nodes=nodes, lenient=lenient, overrides=overrides)
+                json.dumps(render_recipe(recipe, request).document)
+
+
 FUZZERS: Final[Mapping[str, Fuzzer]] = {
     "yaml": Fuzzer(make=some_document, read=read_document, count=150),
     "page-json": Fuzzer(make=lambda rng: mutate.of_json(rng, JSON, JSON_TOKENS), read=read_as("json"), count=600),
@@ -222,6 +262,7 @@ FUZZERS: Final[Mapping[str, Fuzzer]] = {
     "mod-folder": Fuzzer(make=some_folder, read=read_mod_folder, count=100),
     "wheel": Fuzzer(make=lambda rng: mutate.of_zip(rng, contents(), "x/_C.so"), read=read_wheel, count=200),
     "binary": Fuzzer(make=some_binary, read=read_binary, count=1500),
+    "model-recipe": Fuzzer(make=some_model_recipe, read=read_model_recipe, count=400),
     "lock": Fuzzer(make=lambda rng: mutate.of_json(rng, locks(), JSON_TOKENS), read=read_lock, count=400),
     "patch": Fuzzer(
         make=lambda rng: mutate.of_bytes(rng, files("patches/*/*.patch"), DIFF_TOKENS), read=read_patch, count=500
