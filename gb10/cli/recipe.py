@@ -62,7 +62,7 @@ def list_recipes(*, shop: Workshop, as_json: JsonOption = False) -> None:
 @app.command()
 @opens
 def show(*, shop: Workshop, recipe: RecipeArgument, as_json: JsonOption = False) -> None:
-    """Show what a recipe serves, with what, on how many nodes, and what is wrong with it.
+    """Show what a recipe serves, and what is wrong with it.
 
     \b
     ./build.py recipe show qwen3-0.6b
@@ -119,7 +119,9 @@ def render(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the script that a recipe runs; nothing is started. Exit 2 when the recipe has a mistake.
+    """Print the script that a recipe runs; nothing is started.
+
+    Exit 2 when the recipe has a mistake.
 
     \b
     ./build.py recipe render qwen3-0.6b --set port=9000 -- --enforce-eager
@@ -149,7 +151,9 @@ def fix(
     write: Annotated[bool, typer.Option("--write", help="Change the file, in place of printing it.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Mend what can be mended without a choice: braces, `{model}`, line continuations, misspelt keys.
+    """Mend what has one way only.
+
+    That is braces, `{model}`, blanks after a backslash, misspelt keys.
 
     \b
     ./build.py recipe fix theirs.yaml          # print the mended recipe

@@ -66,7 +66,8 @@ def missing_mods(recipe: ModelRecipe, path: Path) -> Iterator[Issue]:
     has_folder = any((folder / "mods").is_dir() for folder in above)
     for index, mod in enumerate(recipe.mods):
         name = mod.rstrip("/").rpartition("/")[2]
-        if mod.startswith("@") or (ROOT / "mods" / name).is_dir() or any((folder / mod).exists() for folder in above):
+        places = (ROOT / "mods" / name, *(folder / mod for folder in above))
+        if mod.startswith("@") or any(map(_exists, places)):
             continue
         yield Issue(
             code="missing-mod",
@@ -76,3 +77,10 @@ def missing_mods(recipe: ModelRecipe, path: Path) -> Iterator[Issue]:
             text=f"the mod {mod[:80]!r} is neither beside the recipe nor one of ours",
             fix="correct the path, or remove the mod",
         )
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that is too long for a file system
+        return False

@@ -96,7 +96,7 @@ def test_no_summary_is_cut(
 
 
 def test_every_verb_stands_under_a_heading() -> None:
-    assert list(SECTIONS) == ["Build", "Look inside", "Patches and mods", "Ship", "Machine"]
+    assert list(SECTIONS) == ["Build", "Look inside", "Models", "Patches and mods", "Ship", "Machine"]
     assert {words.split()[0] for words in ALL} == set(VERBS)
 
 
