@@ -3,30 +3,27 @@
 Every verb has them in this order: what to build, how, then --dry-run, --json, -v and -q.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
 from gb10.cli import report
 from gb10.cli.signature import gives
+from gb10.cli.verb import JsonOption, QuietOption, VerboseOption, print_json, verb_app
 from gb10.engine.buildx.cache_options import check_cache
 from gb10.errors import Gb10Error, UsageError
 from gb10.workshop import Workshop, open_workshop
 
-if TYPE_CHECKING:
-    from typer._click.core import Command, Context
+__all__ = ["JsonOption", "QuietOption", "VerboseOption", "print_json", "verb_app"]
 
 ZSTD = re.compile(r"zstd(?::([1-9]|1[0-9]|20))?")
 ZSTD_LEVEL = 3
 BUILDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 RebuildOption = Annotated[
     list[str] | None,
@@ -65,34 +62,7 @@ CompressionOption = Annotated[
         help="Compress pushed layers by zstd, level 1 to 20. Default: gzip.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan, build nothing; the same as `plan`.")]
-VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, show_default=False, help="Print details.")]
-QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but the result and errors.")]
-
-
-class Subcommands(TyperGroup):
-    """A group that lists each subcommand with its whole first line: Typer cuts it."""
-
-    def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
-        """The subcommand with its summary."""
-        found = super().get_command(ctx, cmd_name)
-        if found is not None:
-            found.short_help = (found.help or "").partition("\n")[0]
-        return found
-
-
-def verb_app(help_text: str, *, group: bool = False) -> typer.Typer:
-    """A Typer for one verb; a group without a subcommand prints its help."""
-    return typer.Typer(
-        cls=Subcommands if group else None,
-        help=help_text,
-        no_args_is_help=group,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        add_completion=False,
-        context_settings=SETTINGS,
-    )
 
 
 def workshop(*, verbose: VerboseOption = 0, quiet: QuietOption = False) -> Workshop:
@@ -142,8 +112,3 @@ def reported(as_json: bool) -> Iterator[None]:
         if not as_json:
             raise
         raise typer.Exit(report(error, as_json=False)) from error
-
-
-def print_json(document: object) -> None:
-    """Print one JSON document on stdout."""
-    print(json.dumps(document, indent=2))

@@ -7,18 +7,18 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.recipe_files import find_recipe, load_file, model_names, models_folder, read_text
 from gb10.cli.recipe_show import document, lines, listed, refused
 from gb10.cli.signature import gives
 from gb10.cli.values import completer
+from gb10.cli.verb import JsonOption, print_json, talks, verb_app
 from gb10.errors import EmptySelectionError, UsageError
+from gb10.host.talk import Talk
 from gb10.models.issue import errors_of, lines_of
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.mending import mended_text
 from gb10.models.render.rendered import PEERS, Peer, RenderRequest
 from gb10.models.render.rendering import render_recipe
-from gb10.workshop import Workshop
 
 app = verb_app(
     """Model recipes: how a model is served: the command, its parameters, mods, nodes.
@@ -42,8 +42,8 @@ RecipeArgument = Annotated[
 
 
 @app.command("list")
-@opens
-def list_recipes(*, shop: Workshop, as_json: JsonOption = False) -> None:
+@talks
+def list_recipes(*, talk: Talk, as_json: JsonOption = False) -> None:
     """List the model recipes of this checkout.
 
     \b
@@ -60,8 +60,8 @@ def list_recipes(*, shop: Workshop, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-@opens
-def show(*, shop: Workshop, recipe: RecipeArgument, as_json: JsonOption = False) -> None:
+@talks
+def show(*, talk: Talk, recipe: RecipeArgument, as_json: JsonOption = False) -> None:
     """Show what a recipe serves, and what is wrong with it.
 
     \b
@@ -107,11 +107,11 @@ def requested(
 
 
 @app.command()
-@opens
+@talks
 @gives("request", requested, first=True)
 def render(
     *,
-    shop: Workshop,
+    talk: Talk,
     request: RenderRequest,
     recipe: RecipeArgument,
     arguments: Annotated[
@@ -137,16 +137,16 @@ def render(
     else:
         sys.stdout.write(f"{(rendered.script or '').removesuffix(chr(10))}\n")
     for line in lines_of([] if errors else rendered.issues):
-        shop.talk.say(line)
+        talk.say(line)
     if errors:
         raise typer.Exit(UsageError.code)
 
 
 @app.command()
-@opens
+@talks
 def fix(
     *,
-    shop: Workshop,
+    talk: Talk,
     recipe: RecipeArgument,
     write: Annotated[bool, typer.Option("--write", help="Change the file, in place of printing it.")] = False,
     as_json: JsonOption = False,
@@ -172,7 +172,7 @@ def fix(
     if not write:
         sys.stdout.write(mended)
     for line in (*(f"fixed: {one}" for one in done or ["nothing"]), *lines_of(left)):
-        shop.talk.say(line)
+        talk.say(line)
 
 
 def _write(path: Path, text: str) -> None:

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from gb10.errors import UsageError
+from gb10.host.data_root import ROOT
 from gb10.models.issue import Issue, in_order
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.load.safe_yaml import LARGEST
-from gb10.plan.catalog import ROOT
 
 SUFFIXES = (".yaml", ".yml")
 DEEPEST = 6

@@ -1,0 +1,61 @@
+"""What every verb has: a group or a command, --json, -v, -q; without the workshop, so that a small verb starts fast."""
+
+import json
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from gb10.cli.signature import gives
+from gb10.host.config import unknown_variables, with_settings
+from gb10.host.talk import Talk
+
+if TYPE_CHECKING:
+    from typer._click.core import Command, Context
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
+VerboseOption = Annotated[int, typer.Option("-v", "--verbose", count=True, show_default=False, help="Print details.")]
+QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but the result and errors.")]
+
+
+class Subcommands(TyperGroup):
+    """A group that lists each subcommand with its whole first line: Typer cuts it."""
+
+    def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
+        """The subcommand with its summary."""
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            found.short_help = (found.help or "").partition("\n")[0]
+        return found
+
+
+def verb_app(help_text: str, *, group: bool = False) -> typer.Typer:
+    """A Typer for one verb; a group without a subcommand prints its help."""
+    return typer.Typer(
+        cls=Subcommands if group else None,
+        help=help_text,
+        no_args_is_help=group,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        context_settings=SETTINGS,
+    )
+
+
+def talking(*, verbose: VerboseOption = 0, quiet: QuietOption = False) -> Talk:
+    """What a verb says to people, with the user's environment and verbosity."""
+    talk = Talk(with_settings(os.environ), verbosity=-1 if quiet else min(verbose, 1))
+    for line in unknown_variables(os.environ):
+        talk.say_once(line)
+    return talk
+
+
+talks = gives("talk", talking, first=False)
+"""Adds -v and -q after a verb's own options; the verb gets its parameter ``talk``. For verbs without a store."""
+
+
+def print_json(document: object) -> None:
+    """Print one JSON document on stdout."""
+    print(json.dumps(document, indent=2))
