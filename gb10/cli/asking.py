@@ -9,6 +9,7 @@ import typer
 
 from gb10.cli.signature import gives
 from gb10.cli.values import ArchOption, EngineOption, KernelsOption, ModOption, PlatformOption
+from gb10.cli.wishes import with_wish
 from gb10.errors import UsageError
 from gb10.lock.lockfile import load_recipe
 from gb10.plan.catalog import DEFAULT_ENGINE, ROOT, Catalog
@@ -57,6 +58,12 @@ SlimOption = Annotated[
         help="Leave out what a GB10 never uses, by recipes/slim.yaml: publishable, all or none.\n"
         "all: also what licences allow for own use only; `publish` refuses the image.\n"
         "`--no-slim` is the same as `--slim none`.",
+    ),
+]
+RecipeOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--recipe", metavar="FILE.recipe", help="Engine and releases from another builder's file of KEY=VALUE lines."
     ),
 ]
 TargetsOption = Annotated[
@@ -135,9 +142,10 @@ def of_image(
     mod: ModOption = None,
     mod_network: ModNetworkOption = False,
     slim: SlimOption = "publishable",
+    recipe: RecipeOption = None,
 ) -> Request:
     """The request for the image: its wheels, and the layers on top of them."""
-    extent = extent_of(slim)
+    asked, extent = with_wish(asked, recipe) if recipe else asked, extent_of(slim)
     return replace(asked, overlay=overlay, mods=tuple(mod or ()), mod_network=mod_network, slim=extent)
 
 

@@ -1,0 +1,25 @@
+"""``image --recipe FILE.recipe``: an image recipe of another builder becomes a request of ours."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from gb10.cli.recipe_files import read_text
+from gb10.errors import UsageError
+from gb10.models.load.image_key_values import image_wish, read_key_values
+from gb10.plan.catalog import DEFAULT_ENGINE
+from gb10.request.planning import Request
+
+
+def with_wish(asked: Request, path: Path) -> Request:
+    """The request with the file's engine and releases; ``--ref`` wins. Raises UsageError when it cannot be built."""
+    wish = image_wish(read_key_values(read_text(path), str(path)), str(path))
+    if asked.engine not in (DEFAULT_ENGINE, wish.engine):
+        raise UsageError(f"{path} is for {wish.engine}, and --engine names {asked.engine}", hint="leave out --engine")
+    refs: Mapping[str, str] = {**wish.refs, **asked.refs}
+    releases = " ".join(f"--ref {name}={release}" for name, release in refs.items())
+    print(f"{path}: the same as --engine {wish.engine} {releases}", file=sys.stderr)
+    if wish.ignored:
+        print(f"{path}: our lock decides instead of {', '.join(wish.ignored)}", file=sys.stderr)
+    return replace(asked, engine=wish.engine, refs=refs)
