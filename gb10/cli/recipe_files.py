@@ -63,7 +63,8 @@ def load_file(path: Path) -> ModelRecipe:
 def missing_mods(recipe: ModelRecipe, path: Path) -> Iterator[Issue]:
     """An error for a mod that the recipe's own checkout lacks; a note where that checkout cannot be seen."""
     above = path.absolute().parents[:DEEPEST]
-    has_folder = any((folder / "mods").is_dir() for folder in above)
+    ours = models_folder() in above
+    has_folder = any((folder / "mods").is_dir() for folder in above if ours or folder != ROOT)
     for index, mod in enumerate(recipe.mods):
         name = mod.rstrip("/").rpartition("/")[2]
         places = (ROOT / "mods" / name, *(folder / mod for folder in above))
