@@ -63,6 +63,8 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...], str, int]] = {
     "a list in place of a mapping": (V2.replace("  port: 8000\n  tensor_parallel: 2", "- 1"), (), "wrong-type", 3),
     "a runtime that is none": (V2 + "runtime: fast\n", ("a", "b"), "unknown-runtime", 9),
     "a size that is no number": (V2.replace("tensor_parallel: 2", "tensor_parallel: two"), (), "wrong-type", 5),
+    "a variable that runs a command": (V2 + "env:\n  A;true;B: 1\n", ("a", "b"), "wrong-env-name", 10),
+    "a token in the file": (V2 + "env:\n  HF_TOKEN: hf_x\n", ("a", "b"), "secret-in-recipe", 10),
     "no YAML": ("a: [", (), "not-yaml", 1),
     "no mapping": ("- 1", (), "not-a-recipe", 0),
     "nothing": ("", (), "not-a-recipe", 0),
@@ -84,6 +86,17 @@ def test_a_good_recipe_has_no_error(text: str, nodes: tuple[str, ...]) -> None:
     found = render_recipe(load_model_recipe(text, "x.yaml"), RenderRequest(nodes=nodes))
     assert errors_of(found.issues) == ()
     assert found.script
+
+
+def test_our_script_quotes_what_a_shell_would_read() -> None:
+    recipe = load_model_recipe(V2 + "env:\n  A: $(true) 'b'\n", "x.yaml")
+    request = RenderRequest(nodes=("a", "b"), arguments=("--x", "{a: 1}"), overrides=(("env.B", "c d"),))
+    found = render_recipe(recipe, request)
+    assert found.script is not None
+    assert "export A='$(true) '\"'\"'b'\"'\"''\nexport B='c d'\nvllm serve" in found.script
+    assert found.script.endswith("--x '{a: 1}'\n")
+    assert [argv[-1] for argv in found.launch] == [rank.command for rank in found.ranks]
+    assert found.ranks[1].command.endswith("--headless --x '{a: 1}'")
 
 
 @pytest.mark.parametrize("section", ["mods", "env", "defaults"])

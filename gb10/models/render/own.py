@@ -3,8 +3,10 @@
 The serve command is sparkrun's; arguments after ``--`` are appended, which sparkrun drops. Pure.
 """
 
+import re
 import shlex
 from dataclasses import replace
+from typing import Final
 
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.findings import Findings
@@ -12,7 +14,9 @@ from gb10.models.render.rendered import RankCommand, RenderedRecipe, RenderReque
 from gb10.models.render.serve_line import appended
 from gb10.models.render.sparkrun import render_sparkrun
 
-CACHE = "gb10-cache:/var/cache/gb10"
+CACHE: Final = "gb10-cache:/var/cache/gb10"
+NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+SECRETS: Final = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "OPENAI_API_KEY"})
 
 
 def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> RenderedRecipe:
@@ -20,6 +24,7 @@ def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> 
     rendered = render_sparkrun(recipe, replace(request, arguments=()), found)
     words = [shlex.quote(word) for word in request.arguments]
     env = {**{key: str(value) for key, value in recipe.env.items()}, **_set_env(request)}
+    _check_env(env, found)
     head = ["#!/bin/bash", f"# Model recipe: {' '.join(recipe.name.split())}"]
     head += [f"export {key}={shlex.quote(value)}" for key, value in env.items()]
     serve = appended(rendered.serve or "", *words) if words else rendered.serve or ""
@@ -31,6 +36,16 @@ def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> 
         ranks=ranks,
         launch=tuple(_docker(rendered.image, env, rank) for rank in ranks) if rendered.image else (),
     )
+
+
+def _check_env(env: dict[str, str], found: Findings) -> None:
+    for key in env:
+        if NAME.fullmatch(key) is None:
+            text = f"{key[:80]!r} is no name of an environment variable"
+            found.add("error", "wrong-env-name", text, "write letters, digits and _ only", "env", key)
+        if key in SECRETS:
+            text = f"{key} is a secret, which a script must not hold"
+            found.add("error", "secret-in-recipe", text, f"remove it, and give it to docker: -e {key}", "env", key)
 
 
 def _set_env(request: RenderRequest) -> dict[str, str]:
