@@ -64,7 +64,16 @@ def parameters_of(
     values = {**defaults, **{key: value for key, value in plain.items() if not _is_path(key)}}
     for key in sorted((key for key in plain if _is_path(key)), key=lambda one: one.count(".")):
         _set_field(values, key, plain[key], found)
+    if runtime == "llama-cpp" and "ctx_size" not in plain:
+        _set_context(values, "max_model_len" in plain)
     return Parameters(values=values, env=env, model=model)
+
+
+def _set_context(values: dict[str, object], chosen: bool) -> None:
+    """For llama.cpp the length of the context has another name; the user's ``max_model_len`` sets it, too."""
+    length = values.get("max_model_len")
+    if chosen or (length is not None and values.get("ctx_size") is None):
+        values["ctx_size"] = length
 
 
 def _is_path(key: str) -> bool:
