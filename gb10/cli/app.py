@@ -26,6 +26,7 @@ SECTIONS: Final = {
         "lock": "Pin every file of a recipe; no other verb writes a lock",
     },
     "Look inside": {
+        "explain": "Show which kernel serves which layer of a model",
         "verify": "List the GPU code of a .so, a wheel, a directory or an image",
     },
     "Models": {

@@ -29,6 +29,7 @@ ORDER = (
     "engine",
     "request",
     "proof",
+    "explain",
     "build",
     "bench",
     "ship",

@@ -1,0 +1,109 @@
+"""``explain``: which kernel the engine takes for each layer of a model on a GB10."""
+
+import re
+from typing import Annotated
+
+import typer
+
+from gb10.build.inspect import scan_image
+from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
+from gb10.cli.explain_show import as_document, print_rows
+from gb10.cli.values import EngineOption
+from gb10.errors import UsageError
+from gb10.explain.engine_choice import ask_engine, refuse
+from gb10.explain.engine_facts import EngineFacts, read_facts
+from gb10.explain.engine_files import engine_files
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.proof.fit import Judged, judge
+from gb10.recipe.arch import parse_arch
+from gb10.recipe.locked import LockedWheel
+from gb10.request.kernel_choice import read_config
+from gb10.workshop import Workshop
+
+WORD = re.compile(r"[A-Za-z0-9_]{1,40}")
+FROM_IMAGE = ("vllm", "flashinfer-python")
+"""Packages whose Python comes from the image's lock, the engine first."""
+
+app = verb_app("""Show which kernel the engine would take for each layer of a model on a GB10.
+
+\b
+./build.py explain Qwen/Qwen3-8B                       # the config.json of a model on the hub
+./build.py explain models/mine                         # a folder, or a config.json
+./build.py explain models/mine --image gb10/vllm:0.33.0-cu130-sm121f   # and where the kernel's code is
+./build.py explain models/mine --moe-backend marlin    # with an option of the engine
+
+The engine's own selection code runs, of the wheel in the lock, on the CPU. The device answers capability 12.1. It
+builds the layers without weights, and no code of the model runs. Whatever it cannot know is printed as unknown.
+
+Exit 9: the engine has no backend for a layer; the error lists each kernel with the engine's own reason.
+""")
+
+
+@app.command(help=app.info.help)
+@opens
+def explain(
+    *,
+    shop: Workshop,
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A folder, a config.json, or OWNER/NAME[@COMMIT] on the hub.")
+    ],
+    engine: EngineOption = "vllm",
+    image: Annotated[
+        str | None, typer.Option("--image", metavar="IMAGE", help="Show where the kernels' code is in this image.")
+    ] = None,
+    attention_backend: Annotated[
+        str | None, typer.Option("--attention-backend", metavar="NAME", help="As for the engine.")
+    ] = None,
+    moe_backend: Annotated[str | None, typer.Option("--moe-backend", metavar="NAME", help="As for the engine.")] = None,
+    linear_backend: Annotated[
+        str | None, typer.Option("--linear-backend", metavar="NAME", help="As for the engine.")
+    ] = None,
+    kv_cache_dtype: Annotated[
+        str | None, typer.Option("--kv-cache-dtype", metavar="NAME", help="As for the engine.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which kernel the engine would take for each layer of a model."""
+    facts, packages = read_facts(shop.catalog.root, engine)
+    named = {
+        "attention_backend": attention_backend,
+        "moe_backend": moe_backend,
+        "linear_backend": linear_backend,
+        "kv_cache_dtype": kv_cache_dtype,
+    }
+    options = {name: _word(name, value) for name, value in named.items() if value is not None}
+    judged = _judged(shop, image) if image else None
+    config = read_config(shop, model)
+    files = engine_files(shop, packages, _of_image(shop, engine, facts))
+    with shop.talk.task(f"{engine} {facts.engine} chooses"):
+        answer = ask_engine(shop, facts, files, config, options)
+    if as_json:
+        print_json(as_document(answer, facts, judged))
+    else:
+        print_rows(answer, facts, judged)
+    with reported(as_json):
+        refuse(answer, f"{engine} {facts.engine}")
+
+
+def _word(name: str, value: str) -> str:
+    if WORD.fullmatch(value) is None:
+        raise UsageError(f"--{name.replace('_', '-')} {value[:40]!r} is not the name of a backend or a type")
+    return value
+
+
+def _judged(shop: Workshop, image: str) -> tuple[Judged, ...]:
+    return judge(scan_image(shop, image), parse_arch("12.1f")).judged
+
+
+def _of_image(shop: Workshop, engine: str, facts: EngineFacts) -> tuple[LockedWheel, ...]:
+    """The locked wheels whose Python is run; raises UsageError when the lock has another release than the facts."""
+    recipe = shop.catalog.recipe(engine)
+    load_recipe(recipe)
+    wheels = {wheel.name: wheel for wheel in load_lock(lock_path(recipe)).wheels.image["arm64"]}
+    found = wheels[FROM_IMAGE[0]]
+    if found.version != facts.engine:
+        raise UsageError(
+            f"explain knows {engine} {facts.engine}, the lock has {found.version}",
+            hint="recipes/explain has the facts of one release; docs/explain.md says how to renew them",
+        )
+    return tuple(wheels[name] for name in FROM_IMAGE)

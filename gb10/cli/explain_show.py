@@ -1,0 +1,40 @@
+"""How ``explain`` prints: a table for people, a document for scripts."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from gb10.explain.code_places import code_of
+from gb10.explain.engine_facts import EngineFacts
+from gb10.explain.layer_rows import Answer, LayerRow
+from gb10.proof.fit import Judged
+
+OPTION = {"attention": "--attention-backend", "experts": "--moe-backend", "linear": "--linear-backend"}
+UNKNOWN = "unknown"
+
+
+def as_document(answer: Answer, facts: EngineFacts, judged: Iterable[Judged] | None) -> dict[str, Any]:
+    """The answer as data, schema gb10/explain/v1."""
+    rows = [
+        {**row.model_dump(by_alias=True, exclude={"held"}), "code": code_of(row.chosen, facts, judged)}
+        for row in answer.rows
+    ]
+    return {"schema": "gb10/explain/v1", "engine": facts.engine, "stopped": answer.stopped, "layers": rows}
+
+
+def print_rows(answer: Answer, facts: EngineFacts, judged: Iterable[Judged] | None) -> None:
+    """Each kind of layer: name, format, shapes, kernel, code; then what was refused, and what options take."""
+    for row in answer.rows:
+        print(f"{row.name}  ({row.count}x {row.kind}, {row.format or row.layer})")
+        print(f"    shape    {row.shape or UNKNOWN}")
+        print(f"    chosen   {row.chosen or UNKNOWN}")
+        print(f"    code     {code_of(row.chosen, facts, judged)}")
+        for kernel, reason in sorted(row.refused.items()):
+            print(f"    refused  {kernel}: {' '.join(reason.split())}")
+        for line in _options(row):
+            print(f"    option   {line}")
+
+
+def _options(row: LayerRow) -> list[str]:
+    option = OPTION.get(row.kind)
+    others = {value: kernel for value, kernel in row.options.items() if kernel != row.chosen}
+    return [f"{option} {value}: {kernel}" for value, kernel in others.items()] if option else []

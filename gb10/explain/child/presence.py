@@ -1,0 +1,55 @@
+"""Which optional packages the engine finds: those of the image, not those of this process."""
+
+import ast
+import functools
+import importlib.util
+
+from stand_ins import Anything
+
+
+class Named:
+    """A module by the names that its source binds, guarded ones, too: nothing of it is executed."""
+
+    def __init__(self, source):
+        self.names = frozenset(_bound(ast.parse(source)))
+
+    def __getattr__(self, name):
+        if name in self.names:
+            return Anything
+        raise AttributeError(name)
+
+
+def _bound(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name for alias in node.names)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+
+
+@functools.cache
+def named(module):
+    """A module of FlashInfer by its source; None when the release has none."""
+    try:
+        found = importlib.util.find_spec(module)
+    except ImportError:
+        return None
+    if found is None or not found.origin:
+        return None
+    with open(found.origin, encoding="utf-8") as source:
+        return Named(source.read())
+
+
+def answer_from(present):
+    """Answer the engine's questions for packages from a list of the image's modules."""
+    import vllm.utils.import_utils as asked
+
+    names = set(present)
+    for question in ("_has_module", "_has_module_spec"):
+        setattr(asked, question, lambda name: name.partition(".")[0] in names or name in names)
+    import vllm.utils.flashinfer as flashinfer
+
+    flashinfer.has_flashinfer = lambda: "flashinfer" in names
+    flashinfer._get_submodule = lambda name: named(name) if "flashinfer" in names else None

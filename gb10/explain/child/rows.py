@@ -1,0 +1,174 @@
+"""A table of layers: what kind, which shapes, the kernel that the engine chose, and those that it refused."""
+
+import re
+from typing import get_args
+
+import recorder
+
+NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
+
+
+def rows(model, config):
+    """One row for layers whose names differ by numbers alone and that are equal otherwise."""
+    from vllm.config import set_current_vllm_config
+
+    with set_current_vllm_config(config):
+        return _rows(model)
+
+
+def _rows(model):
+    found = {}
+    for name, layer in model.named_modules():
+        row = _row(layer)
+        if row is not None:
+            pattern = NUMBER.sub("*", name)
+            kept = found.setdefault(repr((pattern, sorted(row.items(), key=str))), {"name": pattern, "count": 0, **row})
+            kept["count"] += 1
+    return list(found.values())
+
+
+def unfinished():
+    """What was asked for the layer at which the engine stopped: the last choice without an accepted kernel."""
+    left = [choice for choice in recorder.CHOICES.values() if choice.tried and None not in choice.tried.values()]
+    return sorted(left[-1].tried.items()) if left else []
+
+
+def _row(layer):
+    from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
+    from vllm.model_executor.layers.linear import LinearBase
+    from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding
+
+    choice = recorder.CHOICES.get(id(layer), recorder.Choice())
+    if isinstance(layer, AttentionLayerBase):
+        return _attention(layer, choice)
+    if isinstance(layer, (LinearBase, VocabParallelEmbedding)):
+        kind = "linear" if isinstance(layer, LinearBase) else "embedding"
+        return _weights(layer, choice, kind)
+    if hasattr(layer, "quant_method") and hasattr(layer, "moe_config"):
+        return _weights(layer, choice, "experts")
+    return None
+
+
+def _attention(layer, choice):
+    backend = layer.get_attn_backend()
+    sizes = ("num_heads", "num_kv_heads", "head_size", "sliding_window", "kv_lora_rank", "kv_cache_dtype")
+    shape = {name: getattr(layer, name) for name in sizes if getattr(layer, name, None) is not None}
+    mamba = hasattr(layer, "mamba_type")
+    if mamba:
+        shape = {"state": str([list(one) for one in layer.get_state_shape()])}
+    return {
+        "kind": "state" if mamba else "attention",
+        "class": type(layer).__name__,
+        "format": str(getattr(layer, "kv_cache_dtype", "")),
+        "shape": ", ".join(f"{name} {value}" for name, value in shape.items() if name != "kv_cache_dtype"),
+        "chosen": backend.get_name(),
+        **_others(choice, backend.get_name()),
+        "options": {name: name for name, reason in choice.tried.items() if reason is None},
+    }
+
+
+def _weights(layer, choice, kind):
+    method = layer.quant_method
+    scheme = getattr(layer, "scheme", None)
+    chosen = choice.accepted.__name__ if choice.accepted else None
+    held = held_kernel(layer)
+    choice.accepted = None  # what follows asks the rest of the list
+    options = _experts_options(choice) if choice.oracle else _linear_options(choice)
+    return {
+        "kind": kind,
+        "class": type(layer).__name__,
+        "format": type(scheme or method).__name__,
+        "shape": _shapes(layer),
+        "chosen": chosen or held,
+        "held": held,
+        **_others(choice, chosen),
+        "options": options,
+    }
+
+
+def held_kernel(layer):
+    """The kernel object that the built layer keeps, by its class's name; None if it keeps none."""
+    for holder in (getattr(layer, "scheme", None), layer.quant_method):
+        for name in ("kernel", "fp8_linear", "linear_kernel", "experts_cls"):
+            kept = getattr(holder, name, None)
+            if kept is not None:
+                return kept.__name__ if isinstance(kept, type) else type(kept).__name__
+        gemm = getattr(holder, "_gemm_impl", None)
+        if gemm is not None:
+            return getattr(gemm, "__name__", None) or gemm.func.__name__
+    return None
+
+
+def _shapes(layer):
+    weights = [(name, weight) for name, weight in layer.named_parameters(recurse=False) if weight.dim() >= 2]
+    return ", ".join(f"{name} {'x'.join(map(str, weight.shape))} {str(weight.dtype)[6:]}" for name, weight in weights)
+
+
+def _others(choice, chosen):
+    refused = {name: reason for name, reason in choice.tried.items() if reason is not None}
+    fits = [name for name, reason in choice.tried.items() if reason is None and name != chosen]
+    return {"refused": refused, "fits": fits}
+
+
+def _linear_options(choice):
+    """The values of --linear-backend that have a kernel here; asks what the engine did not have to ask."""
+    from vllm.model_executor.kernels.linear import _LINEAR_BACKEND_KERNEL_MAP as BACKENDS
+
+    for kernel in choice.listed:
+        if kernel.__name__ not in choice.tried:
+            _ask(kernel, choice)
+    able = {kernel for kernel in choice.listed if choice.tried.get(kernel.__name__, "") is None}
+    ordered = [kernel for kernel in choice.listed if kernel in able]
+    found = {name: [kernel for kernel in ordered if kernel in kernels] for name, kernels in BACKENDS.items()}
+    return {name: kernels[0].__name__ for name, kernels in found.items() if kernels}
+
+
+def _ask(kernel, choice):
+    try:
+        if hasattr(kernel, "get_min_capability") and kernel.get_min_capability() > recorder.CAPABILITY:
+            return
+        if not hasattr(kernel, "is_supported") or kernel.is_supported()[0]:
+            choice.tried[kernel.__name__] = _reason(kernel.can_implement(*choice.asked))
+        else:
+            choice.tried.setdefault(kernel.__name__, "not supported")
+    except Exception as error:
+        choice.tried[kernel.__name__] = f"unknown: {type(error).__name__}: {error}"
+
+
+def _reason(answer):
+    fine, reason = answer
+    return None if fine else str(reason)
+
+
+def _experts_options(choice):
+    """The values of --moe-backend that have a kernel here, by the oracle's own map."""
+    from vllm.config.kernel import MoEBackend
+
+    mapped = next((value for name, value in vars(choice.oracle).items() if re.fullmatch("map_.*_backend", name)), None)
+    found = {}
+    for name in get_args(MoEBackend) if mapped else ():
+        try:
+            backends = mapped(name)
+        except (ValueError, KeyError):
+            continue
+        kernel = _first(choice, backends if isinstance(backends, list) else [backends])
+        if kernel:
+            found[name] = kernel
+    return found
+
+
+def _first(choice, backends):
+    for backend in backends:
+        try:
+            kernels = choice.oracle.backend_to_kernel_cls(backend)
+        except Exception as error:
+            choice.tried[str(backend.value)] = f"unknown: {type(error).__name__}: {error}"
+            continue
+        for kernel in kernels:
+            try:
+                choice.tried[kernel.__name__] = _reason(kernel.is_supported_config(kernel, *choice.asked))
+            except Exception as error:
+                choice.tried[kernel.__name__] = f"unknown: {type(error).__name__}: {error}"
+            if choice.tried[kernel.__name__] is None:
+                return kernel.__name__
+    return None

@@ -1,0 +1,87 @@
+"""The engine's choice for one model: its own code in a child process with limits, over the config alone."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from gb10.errors import UsageError, VerifyError
+from gb10.explain.engine_facts import EngineFacts
+from gb10.explain.engine_files import OPERATORS, SITE
+from gb10.explain.layer_rows import Answer, read_answer
+from gb10.host.host import Host
+from gb10.host.proc import SILENT, CommandFailedError, capture_while_active
+
+CHILD: Final = Path(__file__).parent / "child"
+SECONDS: Final = 600
+"""Wall time for one model."""
+LIMITS: Final = {"RLIMIT_CPU": 300, "RLIMIT_FSIZE": 1 << 20, "RLIMIT_AS": 32 << 30, "RLIMIT_CORE": 0}
+OFFLINE: Final = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+CONFIG: Final = "config.json"
+
+
+def ask_engine(
+    host: Host, facts: EngineFacts, files: Path, config: Mapping[str, Any], options: Mapping[str, str]
+) -> Answer:
+    """The engine's choice for every layer of a config. Raises UsageError when the child gives no answer."""
+    with host.store.folder("explain") as work:
+        (work / CONFIG).write_text(json.dumps(config), encoding="utf-8")
+        request = work / "request.json"
+        request.write_text(json.dumps(_request(facts, files, work, options)), encoding="utf-8")
+        argv = (sys.executable, "-I", "-S", str(CHILD / "probe.py"), str(request))
+        env = {"HOME": str(work), "PATH": os.defpath, "TMPDIR": str(work), "LANG": "C.UTF-8"}
+        try:
+            return read_answer(capture_while_active(argv, patience=SECONDS, env=env, cwd=work), "this config")
+        except CommandFailedError as error:
+            raise UsageError(
+                "the engine's selection code ended without an answer" + _why(error.returncode),
+                where=error.tail[-2000:],
+                hint="the config may ask for more than a model has; ./build.py explain --help",
+            ) from error
+
+
+def refuse(answer: Answer, engine: str) -> None:
+    """Raise for an engine that stopped: VerifyError when it refused every kernel of a layer, else UsageError."""
+    if answer.stopped is None:
+        return
+    said = answer.stopped.strip()[:2000]
+    if answer.tried:
+        raise VerifyError(
+            f"{engine} has no backend for this model on capability 12.1",
+            where="\n".join([said.splitlines()[0], *(f"{name}: {reason}" for name, reason in answer.tried)]),
+            hint="another format of the model may have one; options change what is asked (docs/explain.md)",
+        )
+    raise UsageError(
+        f"{engine} stopped before it had chosen: which kernels it would take is unknown",
+        where=said,
+        hint="the config may be of a model that this release does not know",
+    )
+
+
+def _request(facts: EngineFacts, files: Path, work: Path, options: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "model": str(work),
+        "options": dict(options),
+        "limits": LIMITS,
+        "cuda": facts.cuda,
+        "capability": facts.capability,
+        "stand_ins": {**dict.fromkeys(facts.stand_ins, "9999"), "triton": "3.8.0"},
+        "operators": json.loads((files / OPERATORS).read_text(encoding="utf-8")),
+        "answers": facts.answers,
+        "present": facts.present,
+        "environment": {**OFFLINE, "XDG_CACHE_HOME": str(work), "HF_HOME": str(work)},
+        "path": [str(CHILD), str(files / SITE)],
+    }
+
+
+def _why(code: int) -> str:
+    if code == SILENT:
+        return f": it ran for more than {SECONDS} s"
+    return f" (exit {code})"

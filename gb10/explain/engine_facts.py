@@ -1,0 +1,62 @@
+"""What is known of one engine's release: its lock of packages, and the answers of what is not there. Data, checked."""
+
+import tomllib
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from gb10.errors import LockStaleError, UsageError
+from gb10.recipe.fields import Model
+from gb10.recipe.locked import LockedWheel
+
+FOLDER = "recipes/explain"
+
+
+class Packages(Model):
+    """The lock of the packages that the engine's Python needs, for one interpreter and machine."""
+
+    version: Literal[1]
+    engine: str
+    python: str
+    machine: str
+    wheels: tuple[LockedWheel, ...] = Field(min_length=1)
+
+
+class CodePlace(Model):
+    """Where the code of kernels lies: a pattern of paths in an image, or who compiles it at the first request."""
+
+    kernel: str
+    library: str = ""
+    jit: str = ""
+
+
+class EngineFacts(Model):
+    """The answers in place of a GB10 and of compiled modules, for one release of an engine."""
+
+    engine: str
+    capability: tuple[int, int]
+    cuda: str
+    stand_ins: tuple[str, ...]
+    present: tuple[str, ...]
+    answers: dict[str, bool]
+    place: tuple[CodePlace, ...]
+
+    def place_of(self, kernel: str) -> CodePlace | None:
+        """The first place whose pattern fits a kernel's name; None when nobody wrote one down."""
+        return next((place for place in self.place if fnmatchcase(kernel, place.kernel)), None)
+
+
+def read_facts(root: Path, engine: str) -> tuple[EngineFacts, Packages]:
+    """The two files of an engine; raises UsageError for an engine without them, LockStaleError for invalid ones."""
+    facts, lock = root / FOLDER / f"{engine}.toml", root / FOLDER / f"{engine}.lock.json"
+    if not facts.is_file() or not lock.is_file():
+        known = ", ".join(sorted(path.stem for path in (root / FOLDER).glob("*.toml")))
+        raise UsageError(f"explain does not know the engine {engine!r}", hint=f"it knows {known}")
+    try:
+        answers = EngineFacts.model_validate(tomllib.loads(facts.read_text(encoding="utf-8")), strict=False)
+        packages = Packages.model_validate_json(lock.read_bytes())
+    except (ValidationError, ValueError) as error:
+        raise LockStaleError(f"{FOLDER}/{engine} is not valid", where=str(error)[:400]) from error
+    return answers, packages

@@ -1,0 +1,87 @@
+"""The engine's Python files and what they import, unpacked once into the store; nothing of it is installed."""
+
+import json
+import platform
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from gb10.errors import FetchError, UsageError
+from gb10.explain.engine_facts import Packages
+from gb10.explain.operators import schemas
+from gb10.host.artifact import Artifact
+from gb10.host.digest import digest
+from gb10.host.host import Host
+from gb10.recipe.locked import LockedWheel
+from gb10.sources.index.downloads import fetch_all
+
+SITE: Final = "site"
+OPERATORS: Final = "operators.json"
+MODULES: Final = ("_C_stable_libtorch", "_moe_C_stable_libtorch", "_qutlass_C")
+"""Compiled modules of the engine that register operators."""
+SOURCES: Final = (".py", ".json", "METADATA", "RECORD", "entry_points.txt")
+"""Endings of what is taken from a wheel of the image: no library, no kernel source."""
+LEFT: Final = ("torch/include/", "torch/test/")
+LARGEST: Final = 1 << 30
+
+
+def engine_files(host: Host, packages: Packages, of_image: Iterable[LockedWheel]) -> Path:
+    """The folder with ``site`` and ``operators.json``; made once. Raises UsageError, FetchError."""
+    check_interpreter(packages)
+    images = tuple(of_image)
+    files = {wheel.sha256: _artifact(wheel) for wheel in (*images, *packages.wheels)}
+    key = digest(["explain", 1, sorted(files)])
+
+    def make(work: Path) -> None:
+        host.talk.say(f"unpacking {len(files)} packages for explain, once ({_size(files) >> 20} MiB to download)")
+        found = fetch_all(files.values(), host.store, host.env)
+        for wheel in packages.wheels:
+            unpack(found[wheel.sha256], work / SITE, sources_only=False)
+        for wheel in images:
+            unpack(found[wheel.sha256], work / SITE, sources_only=True)
+        operators = read_operators(found[images[0].sha256])
+        (work / OPERATORS).write_text(json.dumps(operators), encoding="utf-8")
+
+    return host.store.ensure("explain", key, make)
+
+
+def check_interpreter(packages: Packages) -> None:
+    """Raise UsageError when the locked packages are for another Python or machine than this."""
+    found = (".".join(platform.python_version_tuple()[:2]), platform.machine())
+    if found != (packages.python, packages.machine):
+        raise UsageError(
+            f"explain cannot run here: its packages are locked for Python {packages.python} on {packages.machine}",
+            where=f"this is Python {found[0]} on {found[1]}",
+            hint="run it with that Python on such a machine; docs/explain.md says what another one needs",
+        )
+
+
+def unpack(wheel: Path, site: Path, *, sources_only: bool) -> None:
+    """Unpack a wheel into ``site``; raises FetchError for a name that leaves it, or a file that is too large."""
+    with zipfile.ZipFile(wheel) as archive:
+        for entry in archive.infolist():
+            name = entry.filename
+            if name.startswith(LEFT) or (sources_only and not name.endswith(SOURCES)):
+                continue
+            if name.startswith("/") or ".." in name.split("/") or entry.file_size > LARGEST:
+                raise FetchError(f"{wheel.name} is not a wheel", where=f"it holds {name[:100]!r}")
+            archive.extract(entry, site)
+
+
+def read_operators(wheel: Path) -> Mapping[str, tuple[str, ...]]:
+    """The operators of each compiled module of the engine's wheel. Raises FetchError when a module is missing."""
+    with zipfile.ZipFile(wheel) as archive:
+        paths = {Path(name).name.partition(".")[0]: name for name in archive.namelist() if name.endswith(".so")}
+        absent = [module for module in MODULES if module not in paths]
+        if absent:
+            raise FetchError(f"{wheel.name} has no {', '.join(absent)}", hint="recipes/explain is for another release")
+        return {module: schemas(archive.read(paths[module])) for module in MODULES}
+
+
+def _artifact(wheel: LockedWheel) -> Artifact:
+    return Artifact(wheel.filename, wheel.sha256, wheel.size)
+
+
+def _size(files: Mapping[str, Artifact]) -> int:
+    return sum(file.size for file in files.values())
