@@ -14,7 +14,7 @@ from gb10.explain.engine_choice import ask_engine, refuse
 from gb10.explain.engine_facts import EngineFacts, read_facts
 from gb10.explain.engine_files import engine_files
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.proof.fit import Judged, judge
+from gb10.proof.fit import judge
 from gb10.recipe.arch import parse_arch
 from gb10.recipe.locked import LockedWheel
 from gb10.request.kernel_choice import read_config
@@ -65,34 +65,29 @@ def explain(
 ) -> None:
     """Show which kernel the engine would take for each layer of a model."""
     facts, packages = read_facts(shop.catalog.root, engine)
-    named = {
-        "attention_backend": attention_backend,
-        "moe_backend": moe_backend,
-        "linear_backend": linear_backend,
-        "kv_cache_dtype": kv_cache_dtype,
-    }
-    options = {name: _word(name, value) for name, value in named.items() if value is not None}
-    judged = _judged(shop, image) if image else None
+    options = _words(
+        attention_backend=attention_backend,
+        moe_backend=moe_backend,
+        linear_backend=linear_backend,
+        kv_cache_dtype=kv_cache_dtype,
+    )
+    judged = judge(scan_image(shop, image), parse_arch("12.1f")).judged if image else None
     config = read_config(shop, model)
     files = engine_files(shop, packages, _of_image(shop, engine, facts))
     with shop.talk.task(f"{engine} {facts.engine} chooses"):
         answer = ask_engine(shop, facts, files, config, options)
-    if as_json:
-        print_json(as_document(answer, facts, judged))
-    else:
-        print_rows(answer, facts, judged)
+    print_json(as_document(answer, facts, judged)) if as_json else print_rows(answer, facts, judged)
     with reported(as_json):
         refuse(answer, f"{engine} {facts.engine}")
 
 
-def _word(name: str, value: str) -> str:
-    if WORD.fullmatch(value) is None:
-        raise UsageError(f"--{name.replace('_', '-')} {value[:40]!r} is not the name of a backend or a type")
-    return value
-
-
-def _judged(shop: Workshop, image: str) -> tuple[Judged, ...]:
-    return judge(scan_image(shop, image), parse_arch("12.1f")).judged
+def _words(**options: str | None) -> dict[str, str]:
+    """The options that were given; raises UsageError for a value that is no word."""
+    given = {name: value for name, value in options.items() if value is not None}
+    for name, value in given.items():
+        if WORD.fullmatch(value) is None:
+            raise UsageError(f"--{name.replace('_', '-')} {value[:40]!r} is not the name of a backend or a type")
+    return given
 
 
 def _of_image(shop: Workshop, engine: str, facts: EngineFacts) -> tuple[LockedWheel, ...]:

@@ -35,7 +35,7 @@ def ask_engine(
         (work / CONFIG).write_text(json.dumps(config), encoding="utf-8")
         request = work / "request.json"
         request.write_text(json.dumps(_request(facts, files, work, options)), encoding="utf-8")
-        argv = (sys.executable, "-I", "-S", str(CHILD / "probe.py"), str(request))
+        argv = (sys.executable, "-I", "-S", str(CHILD / "choosing.py"), str(request))
         env = {"HOME": str(work), "PATH": os.defpath, "TMPDIR": str(work), "LANG": "C.UTF-8"}
         try:
             return read_answer(capture_while_active(argv, patience=SECONDS, env=env, cwd=work), "this config")

@@ -49,6 +49,7 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) ->
         ("argument-of-image", ["image", "vllm"]),
         ("no-argument", ["publish", "gb10/vllm:a"]),
         ("image-help", ["image", "--help"]),
+        ("explain-help", ["explain", "--help"]),
         ("verify-help", ["verify", "--help"]),
         ("lock-help", ["lock", "--help"]),
         ("engine-help", ["engine"]),

@@ -1,0 +1,111 @@
+"""explain without an engine: its data, what it reads from a child, and what it says of a kernel's code."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from gb10.cli.explain_show import as_document
+from gb10.errors import FetchError, UsageError, VerifyError
+from gb10.explain.code_places import code_of
+from gb10.explain.engine_choice import refuse
+from gb10.explain.engine_facts import EngineFacts, Packages, read_facts
+from gb10.explain.engine_files import check_interpreter, unpack
+from gb10.explain.layer_rows import Answer, read_answer
+from gb10.explain.operators import schemas
+from gb10.inside.scan import Binary
+from gb10.lock.lockfile import load_lock
+from gb10.plan.catalog import ROOT
+from gb10.proof.fit import Fit, Judged
+
+ROW = (
+    '{"name":"a.*","count":2,"kind":"linear","class":"L","format":"F","shape":"1x2","chosen":"FlashInferExperts",'
+    '"held":null,"refused":{"MarlinExperts":"no"},"fits":[],"options":{}}'
+)
+
+
+@pytest.fixture(name="facts")
+def vllm_facts() -> EngineFacts:
+    return read_facts(ROOT, "vllm")[0]
+
+
+def judged(path: str, fit: Fit) -> Judged:
+    return Judged(binary=Binary(path=path, kind="elf", size=1), fit=fit, units={})
+
+
+def test_facts_and_packages_are_of_the_locked_engine(facts: EngineFacts) -> None:
+    packages = read_facts(ROOT, "vllm")[1]
+    locked = {
+        wheel.name: wheel.version for wheel in load_lock(ROOT / "recipes/images/vllm.lock.json").wheels.image["arm64"]
+    }
+    assert facts.engine == packages.engine == locked["vllm"]
+    assert {wheel.name for wheel in packages.wheels} >= {"torch", "transformers", "compressed-tensors"}
+
+
+def test_an_engine_without_facts_is_named() -> None:
+    with pytest.raises(UsageError, match="does not know the engine 'sglang'"):
+        read_facts(ROOT, "sglang")
+
+
+def test_operators_are_the_schemas_of_a_module() -> None:
+    module = b"\x00awq_gemm(Tensor a, int b) -> Tensor\x00std::f(int) -> x\x00plain text\x00f(int) -> bool\x00"
+    assert schemas(module.replace(b"\x00", b"\x00\x00")) == ("awq_gemm(Tensor a, int b) -> Tensor", "f(int) -> bool")
+
+
+@pytest.mark.parametrize("document", ["", "[]", "{}", '{"stopped":null,"rows":[{}],"tried":[]}', '{"rows":1}'])
+def test_a_child_that_says_something_else_is_an_error(document: str) -> None:
+    with pytest.raises(UsageError, match="no answer"):
+        read_answer(document, "m")
+
+
+def test_an_engine_that_refuses_every_kernel_is_no_backend() -> None:
+    refuse(Answer(stopped=None, rows=[], tried=[]), "vllm")
+    with pytest.raises(VerifyError, match="no backend") as caught:
+        refuse(Answer(stopped="ValueError: none", rows=[], tried=[("A", "needs 9.0"), ("B", "no")]), "vllm")
+    assert "A: needs 9.0" in str(caught.value)
+
+
+def test_an_engine_that_stops_elsewhere_leaves_it_unknown() -> None:
+    with pytest.raises(UsageError, match="unknown"):
+        refuse(Answer(stopped="KeyError: 'hidden_size'", rows=[], tried=[]), "vllm")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "scan", "said"),
+    [
+        ("TritonExperts", None, "compiled at first request by Triton"),
+        ("NobodyKnows", None, "unknown"),
+        (None, None, "unknown"),
+        ("FlashInferExperts", (), "compiled at first request by FlashInfer"),
+        ("FLASH_ATTN", (), "nothing: no */vllm/vllm_flash_attn/_vllm_fa2_C*.so"),
+        ("FLASH_ATTN", (("usr/vllm/vllm_flash_attn/_vllm_fa2_C.abi3.so", Fit.PTX),), "ptx in _vllm_fa2_C.abi3.so"),
+    ],
+)
+def test_where_the_code_of_a_kernel_is(
+    facts: EngineFacts, kernel: str | None, scan: tuple[tuple[str, Fit], ...] | None, said: str
+) -> None:
+    found = None if scan is None else [judged(*one) for one in scan]
+    assert code_of(kernel, facts, found) == said
+
+
+def test_the_document_has_every_layer(facts: EngineFacts) -> None:
+    answer = read_answer(f'{{"stopped":null,"rows":[{ROW}],"tried":[]}}', "m")
+    layers = as_document(answer, facts, None)["layers"]
+    assert layers[0]["class"] == "L"
+    assert layers[0]["refused"] == {"MarlinExperts": "no"}
+
+
+def test_a_wheel_that_leaves_its_folder_is_refused(tmp_path: Path) -> None:
+    wheel = tmp_path / "bad.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("a/../../out.py", "x")
+    with pytest.raises(FetchError, match="not a wheel"):
+        unpack(wheel, tmp_path / "site", sources_only=False)
+    assert not (tmp_path / "out.py").exists()
+
+
+def test_another_python_is_named() -> None:
+    packages = read_facts(ROOT, "vllm")[1].model_copy(update={"python": "2.7"})
+    assert isinstance(packages, Packages)
+    with pytest.raises(UsageError, match=r"locked for Python 2\.7"):
+        check_interpreter(packages)
