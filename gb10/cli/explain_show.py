@@ -29,7 +29,8 @@ def print_rows(answer: Answer, facts: EngineFacts, judged: Iterable[Judged] | No
         print(f"    chosen   {row.chosen or UNKNOWN}")
         print(f"    code     {code_of(row.chosen, facts, judged)}")
         for kernel, reason in sorted(row.refused.items()):
-            print(f"    refused  {kernel}: {' '.join(reason.split())}")
+            told = "unknown " if reason.startswith("unknown:") else "refused "
+            print(f"    {told} {kernel}: {' '.join(reason.split())}")
         for line in _options(row):
             print(f"    option   {line}")
 
