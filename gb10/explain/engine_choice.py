@@ -25,6 +25,8 @@ OFFLINE: Final = {
     "VLLM_NO_USAGE_STATS": "1",
 }
 CONFIG: Final = "config.json"
+LINE: Final = 160
+"""Characters of the engine's error: the reasons follow, each on its own line."""
 
 
 def ask_engine(
@@ -55,7 +57,7 @@ def refuse(answer: Answer, engine: str) -> None:
     if answer.tried:
         raise VerifyError(
             f"{engine} has no backend for this model on capability 12.1",
-            where="\n".join([said.splitlines()[0], *(f"{name}: {reason}" for name, reason in answer.tried)]),
+            where="\n".join([said.splitlines()[0][:LINE], *(f"{name}: {reason}" for name, reason in answer.tried)]),
             hint="another format of the model may have one; options change what is asked (docs/explain.md)",
         )
     raise UsageError(

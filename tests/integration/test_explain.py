@@ -77,11 +77,12 @@ def test_another_capability_gives_another_answer(shop: Workshop, files: Path) ->
     assert "MacheteLinearKernel" in {row.chosen for row in answer.rows}
 
 
-def test_a_head_that_no_backend_takes_is_refused_with_each_reason(shop: Workshop, files: Path) -> None:
-    answer = ask(shop, files, {**config_of("dense-bf16"), "head_dim": 1})
+def test_no_backend_is_an_error_with_each_reason(shop: Workshop, files: Path) -> None:
+    facts = read_facts(ROOT, "vllm")[0]
+    answer = ask_engine(shop, facts, files, config_of("mxfp4-moe-sinks"), {"kv_cache_dtype": "nvfp4"})
     with pytest.raises(VerifyError, match="no backend for this model") as caught:
         refuse(answer, "vllm")
-    assert "FLASH_ATTN: " in str(caught.value)
+    assert "TRITON_ATTN: kv_cache_dtype not supported" in str(caught.value)
 
 
 @pytest.mark.parametrize(
