@@ -15,7 +15,7 @@ from gb10.lock.lockfile import load_lock
 from gb10.plan.catalog import ROOT
 from gb10.workshop import Workshop, open_workshop
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.e2e
 MODELS = ROOT / "tests/unit/data/explain"
 CHOSEN = {
     "awq": {"FLASH_ATTN", "MarlinLinearKernel"},
