@@ -80,8 +80,17 @@ def _build_disk(shop: Workshop, plan: Plan, absent: Collection[Step], engine: En
         return compiled + sum(layers) + whole
     stages = compiled * (1 + UNPACKED_RATIO)
     if one_by_one(shop, engine):
-        return stages + unpacked(absent) + max(layers, default=0) * (1 + UNPACKED_RATIO)
+        return stages + _one_by_one(absent)
     return stages + sum(layers) + COPIES[bool(engine and engine.containerd)] * unpacked(absent)
+
+
+def _one_by_one(absent: Iterable[Step]) -> float:
+    """Peak bytes of layers that are built in their order, each with its wheels and its stage beside it."""
+    there = peak = 0.0
+    for step in absent:
+        there += unpacked([step])
+        peak = max(peak, there + (step.download * (1 + UNPACKED_RATIO) if step.kind == "layer" else 0))
+    return peak
 
 
 def unpacked(steps: Iterable[Step]) -> int:
