@@ -9,7 +9,7 @@ import pytest
 
 from gb10.host.proc import capture
 from gb10.lock.lockfile import load_recipe
-from gb10.plan.catalog import ROOT
+from gb10.plan.catalog import ROOT, Catalog
 from gb10.recipe.fields import requirement_name
 from tests.e2e.image import KERNELS, build, unmet
 
@@ -42,6 +42,24 @@ except NotImplementedError as error:
     refused = "CPU" in str(error)
 print(json.dumps({"version": gb10_kernels.__version__, "schema": str(operator._schema), "refused": refused}))
 """
+
+
+STRIPPED = """
+import ctypes, json, pathlib, sys
+import torch
+site = pathlib.Path(torch.__file__).parents[1]
+found, wrong = [], []
+for pattern in json.loads(sys.argv[1]):
+    for path in site.glob(pattern):
+        found.append(pattern)
+        try:
+            ctypes.CDLL(str(path))
+        except OSError as error:
+            wrong.append(f"{path.name}: {error}")
+import triton._C.libtriton
+print(json.dumps({"found": found, "wrong": wrong}))
+"""
+"""Loads every library that lost its symbol tables."""
 
 
 def test_the_image_is_proven_and_named_by_its_key(image: dict[str, object]) -> None:
@@ -83,6 +101,15 @@ def test_the_operator_of_our_kernels_loads_beside_torch_under_qemu(python: Calla
     assert found["refused"]
     assert found["version"].startswith("0.1.0+gb10.")
     assert found["schema"].startswith("gb10::cutlass_moe_mm(Tensor($0! -> ) out, Tensor a, Tensor b")
+
+
+def test_libraries_without_symbol_tables_load_under_qemu(python: Callable[..., str]) -> None:
+    """All but those that need the GPU's driver, which a container gets on a Spark alone."""
+    rules = [rule for rule in Catalog(ROOT).slim if rule.action == "strip" and rule.publish]
+    patterns = [pattern for rule in rules for one in rule.files.values() for pattern in one]
+    found = json.loads(python("-c", STRIPPED, json.dumps(patterns)).splitlines()[-1])
+    assert set(found["found"]) == set(patterns)
+    assert [line for line in found["wrong"] if "libcuda.so.1" not in line] == []
 
 
 def test_pip_finds_every_requirement_met(python: Callable[..., str]) -> None:
