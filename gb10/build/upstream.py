@@ -5,7 +5,7 @@ again, and a change above them costs nothing below.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -70,10 +70,9 @@ def upstream_image(shop: Workshop, plan: Plan, engine: Engine) -> Upstream:
     with shop.talk.task("upstream's layers", len(links), unit="layers") as task:
         shop.talk.advance(task, there)
         for link in links[there:]:
-            _forget_installed(engine)
+            _forget_below(engine, plan)
             _add(shop, plan, engine, link)
             untag(engine, [link.below] if link.below else [])
-            forget_sent(engine, plan)
             shop.talk.advance(task, 1, link.step.name)
     image = require_image(engine, links[-1].tag)
     kept = zip(links, image.diff_ids[1:], strict=True)
@@ -99,8 +98,13 @@ def forget_sent(engine: Engine, plan: Plan) -> None:
     Contexts without a name of their own are dropped in the embedded engine alone: in your Docker they may be yours.
     """
     names = {*unread_wheels(plan), "target-wheels", *(["context"] if engine.kind == "embedded" else [])}
-    sent = {f"local source for {name}" for name in names}
+    sent = _sent(names)
     forget(engine, lambda about: about in sent or TARGET in about)
+
+
+def _sent(names: Iterable[str]) -> set[str]:
+    """Contexts in the words of BuildKit."""
+    return {f"local source for {name}" for name in names}
 
 
 def drop_unknown(store: Store, engine: Engine) -> None:
@@ -111,9 +115,13 @@ def drop_unknown(store: Store, engine: Engine) -> None:
                 untag(engine, [tag])
 
 
-def _forget_installed(engine: Engine) -> None:
-    """Let BuildKit drop the folders that layers were copied from, but of the layer that was added last."""
-    forget(engine, lambda about: INSTALL in about)
+def _forget_below(engine: Engine, plan: Plan) -> None:
+    """Let BuildKit drop the wheels of the layers that are there, and the folder that the last of them was copied from.
+
+    The main context stays: the next layer needs the same bases.
+    """
+    sent = _sent(unread_wheels(plan))
+    forget(engine, lambda about: about in sent or INSTALL in about)
 
 
 def _chain(plan: Plan) -> list[Link]:
