@@ -76,7 +76,7 @@ def mod_environment(env: Mapping[str, str], workdir: str, here: Path = HERE) -> 
 
 
 def run(folder: Path, env: Mapping[str, str]) -> int:
-    """The exit status of the mod's run.sh.
+    """The exit status of the mod's run.sh, whose words all go to stderr: of two streams BuildKit keeps no order.
 
     Mods name site-packages by the path of the Python that the community's images have: for the time of the run that
     path leads to this image's.
@@ -87,7 +87,8 @@ def run(folder: Path, env: Mapping[str, str]) -> int:
         COMMON.symlink_to(own.name)
     try:
         script = 'cd -- "$1" && chmod +x run.sh && ./run.sh'
-        return subprocess.run(["bash", "-c", script, "bash", str(folder)], env=env, check=False).returncode
+        argv = ["bash", "-c", script, "bash", str(folder)]
+        return subprocess.run(argv, env=env, stdout=sys.stderr, check=False).returncode
     finally:
         if linked and COMMON.is_symlink():
             COMMON.unlink()

@@ -9,6 +9,7 @@ import pytest
 from gb10.build import upstream
 from gb10.build.bases import make_rootfs
 from gb10.build.upstream import Upstream, drop_unknown, forget_sent, unread_wheels, upstream_image
+from gb10.engine.build_cache import forget
 from gb10.engine.connection import Engine, client
 from gb10.engine.images import find_image, require_image, tag_image, untag
 from gb10.engine.reach import find
@@ -56,7 +57,10 @@ def refuse(*_: object) -> None:
     raise BuildError("a layer was built")
 
 
-def test_buildkit_keeps_no_wheels_and_one_folder(built: Upstream, plan: Plan, engine: Engine) -> None:
+def test_buildkit_keeps_no_wheels_and_one_folder(shop: Workshop, plan: Plan, engine: Engine, built: Upstream) -> None:
+    untag(engine, [built.image])
+    forget(engine, lambda about: upstream.INSTALL in about)  # other tests share this engine
+    built = upstream_image(shop, plan, engine)
     forget_sent(engine, plan)
     kept = records(engine)
     assert len(unread_wheels(plan)) == 2
