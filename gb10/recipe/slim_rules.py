@@ -1,8 +1,10 @@
 """Rules for what an image leaves out: recipes/slim.yaml. Pure."""
 
+from functools import cache
 from typing import Annotated, Final, Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import parse_wheel_filename
 from pydantic import AfterValidator, Field, StringConstraints
 
@@ -65,7 +67,11 @@ def read_rules(text: str) -> tuple[Rule, ...]:
 
 def fits(release: str, wheel: LockedWheel) -> bool:
     """Whether a wheel is of a rule's distribution and releases."""
-    wanted = Requirement(release)
-    return requirement_name(release) == wheel.name and wanted.specifier.contains(
-        parse_wheel_filename(wheel.filename)[1], prereleases=True
-    )
+    project, releases = _wanted(release)
+    return project == wheel.name and releases.contains(parse_wheel_filename(wheel.filename)[1], prereleases=True)
+
+
+@cache
+def _wanted(release: str) -> tuple[str, SpecifierSet]:
+    """The distribution and its releases: each rule is asked of each wheel."""
+    return requirement_name(release), Requirement(release).specifier
