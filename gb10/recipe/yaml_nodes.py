@@ -3,6 +3,9 @@
 from typing import Final
 
 import yaml
+from yaml.composer import Composer
+from yaml.cyaml import CParser  # type: ignore[attr-defined]  # its stub does not export it
+from yaml.resolver import Resolver
 
 LARGEST: Final = 256 << 10
 """Characters of a document; the longest recipe here has 7,000."""
@@ -21,21 +24,23 @@ class RefusedError(yaml.MarkedYAMLError):
     """Valid YAML that is not accepted."""
 
 
-class Limited(yaml.SafeLoader):
-    """PyYAML's safe loader, which rejects features that only an attacker needs."""
+class Limited(Composer, Resolver, CParser):
+    """PyYAML's composer above libyaml's parser, which rejects features that only an attacker needs."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(text)
+        CParser.__init__(self, text)
+        Composer.__init__(self)
+        Resolver.__init__(self)
         self.depth = self.count = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         """The next node; raises RefusedError."""
-        event = self.peek_event()  # type: ignore[no-untyped-call]
+        event: yaml.Event = self.peek_event()  # type: ignore[assignment]  # None only after the last one
         self.count += 1
         self.depth += 1
         reason = _refusal(event, self.depth, self.count)
         if reason:
-            raise RefusedError(problem=reason, problem_mark=event.start_mark)
+            raise RefusedError(problem=reason, problem_mark=event.start_mark)  # type: ignore[arg-type]  # libyaml's
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
