@@ -12,7 +12,7 @@ from gb10.host.host import Host
 from gb10.host.store import Store, is_sealed, seal
 from gb10.host.talk import Talk
 from gb10.plan.render import epoch
-from gb10.plan.steps import USER_HOME, USER_NAME
+from gb10.plan.steps import USER_HOME, USER_ID, USER_NAME
 from gb10.plan.values import Plan, Step
 from gb10.rootfs.accounts import User
 from gb10.rootfs.package import read_package
@@ -43,7 +43,7 @@ def rootfs_path(store: Store, step: Step) -> Path:
 
 
 def _unpack(talk: Talk, plan: Plan, step: Step, debs: Sequence[Path], work: Path) -> None:
-    user = User(uid=plan.recipe.user, name=USER_NAME, home=USER_HOME) if step.name == "base-image" else None
+    user = User(uid=USER_ID, name=USER_NAME, home=USER_HOME) if step.name == "base-image" else None
     with talk.task(f"unpack {step.name}"):
         for deb in debs:
             require_control(deb)

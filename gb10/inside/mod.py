@@ -3,7 +3,8 @@
     mod.py --name NAME --workdir DIR --epoch SECONDS
 
 The contract: the files lie in /workspace/mods/NAME, which is the current directory, WORKSPACE_DIR is the image's
-WORKDIR, the user is root, and ``chmod +x run.sh && ./run.sh`` must end with 0.
+WORKDIR, the user is root, and ``chmod +x run.sh && ./run.sh`` must end with 0. Mods name site-packages by the path of
+Python 3.12: the image has a link there (settings.py).
 
 The image's bytecode is not checked against its source when it is loaded (install.py), so a changed source would have
 no effect: the bytecode of exactly the changed sources is made anew, and a link has none: what it leads to may change
@@ -26,7 +27,6 @@ from pathlib import Path
 
 HERE = Path("/run/gb10")
 MODS = Path("/workspace/mods")
-COMMON = Path("/usr/local/lib/python3.12")
 CA_VARIABLES = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO")
 QUIET = {
     "PYTHONDONTWRITEBYTECODE": "1",
@@ -54,7 +54,7 @@ def main() -> None:
     if code:
         print(f"{options.name}: run.sh exited with {code}", file=sys.stderr)
         sys.exit(code if code > 0 else 128 - code)
-    finish(root, HERE / "before", marker, options.epoch, os.environ.get("HOME"))
+    finish(root, HERE / "before", marker, options.epoch)
 
 
 def mark(root: Path) -> Path:
@@ -76,32 +76,18 @@ def mod_environment(env: Mapping[str, str], workdir: str, here: Path = HERE) -> 
 
 
 def run(folder: Path, env: Mapping[str, str]) -> int:
-    """The exit status of the mod's run.sh, whose words all go to stderr: of two streams BuildKit keeps no order.
-
-    Mods name site-packages by the path of the Python that the community's images have: for the time of the run that
-    path leads to this image's.
-    """
-    own = COMMON.with_name(f"python{sys.version_info.major}.{sys.version_info.minor}")
-    linked = own.is_dir() and not COMMON.exists()
-    if linked:
-        COMMON.symlink_to(own.name)
-    try:
-        script = 'cd -- "$1" && chmod +x run.sh && ./run.sh'
-        argv = ["bash", "-c", script, "bash", str(folder)]
-        return subprocess.run(argv, env=env, stdout=sys.stderr, check=False).returncode
-    finally:
-        if linked and COMMON.is_symlink():
-            COMMON.unlink()
+    """The exit status of the mod's run.sh, whose words all go to stderr: of two streams BuildKit keeps no order."""
+    script = 'cd -- "$1" && chmod +x run.sh && ./run.sh'
+    argv = ["bash", "-c", script, "bash", str(folder)]
+    return subprocess.run(argv, env=env, stdout=sys.stderr, check=False).returncode
 
 
-def finish(root: Path, before: Path, marker: Path, epoch: int, home: str | None = None) -> None:
-    """Bytecode for the changed sources, the user's own directories given back, times that say nothing."""
+def finish(root: Path, before: Path, marker: Path, epoch: int) -> None:
+    """Bytecode for the changed sources, times that say nothing."""
     since = marker.lstat().st_mtime_ns
     for path in newer(root, marker):
         if path.suffix == ".py" and is_changed(path, before / path.relative_to(root)):
             compile_again(root, path)
-    if home:
-        give_back(root / home.lstrip("/"), newer(root, marker))
     touched = newer(root, marker)
     marker.unlink()
     for path in touched:
@@ -153,16 +139,6 @@ def compile_again(root: Path, path: Path) -> None:
         )
     except (py_compile.PyCompileError, SyntaxError, ValueError) as error:
         print(f"left as source, it does not parse: {path}: {error}", file=sys.stderr)
-
-
-def give_back(home: Path, paths: list[Path]) -> None:
-    """What root left in the home directory belongs to the user that it is for."""
-    if not home.is_dir():
-        return
-    owner = home.stat()
-    for path in paths:
-        if path.is_relative_to(home) and path.lstat().st_uid != owner.st_uid:
-            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 if __name__ == "__main__":

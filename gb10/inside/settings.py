@@ -1,9 +1,12 @@
-"""Inside a build stage: the image's own small files: the JIT toolchain's links, libcuda's stub, bytecode.
+"""Inside a build stage: the image's own small files: the JIT toolchain's links, libcuda's stub, bytecode, caches.
 
-    settings.py --base ROOT --out ROOT --epoch SECONDS --cc COMPILER --user UID --workdir DIR
+    settings.py --base ROOT --out ROOT --epoch SECONDS --cc COMPILER --workdir DIR
 
 FlashInfer, Triton and CuTe DSL compile at run time: they look for CUDA_HOME/{bin,include,lib64}, for
 ``libX.so`` names that wheels do not carry, and link libcuda, which only the GPU's driver provides.
+
+The community's launchers mount the host's caches below /root, and their mods name the directory of Python 3.12: links
+lead to where this image has them. Each user may write the cache and the working directory.
 """
 
 import argparse
@@ -21,6 +24,16 @@ LINKS = {
     "libcublasLt.so": "libcublasLt.so.13",
     "libnvrtc.so": "libnvrtc.so.13",
 }
+LIBRARY = Path("usr/local/lib")
+CACHE = Path("var/cache/gb10")
+MOUNTED = {
+    ".cache/flashinfer": ".cache/flashinfer",
+    ".cache/huggingface": "huggingface",
+    ".cache/vllm": "vllm",
+    ".tilelang": ".tilelang",
+    ".triton": "triton",
+}
+"""Where eugr's launch-cluster.sh mounts a cache below /root, and its place below CACHE by the image's environment."""
 
 
 def main() -> None:
@@ -29,13 +42,13 @@ def main() -> None:
     for name in ("base", "out", "workdir"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--cc", required=True)
-    parser.add_argument("--user", type=int, required=True)
     parser.add_argument("--epoch", type=int, required=True)
     options = parser.parse_args()
     toolchain(options.out, options.cc)
     compile_library(options.base, options.out)
-    owned(options.out / options.workdir.relative_to("/"), options.user)
-    owned(options.out / "var/cache/gb10", options.user)
+    shared(options.out / options.workdir.relative_to("/"))
+    shared(options.out / CACHE)
+    launchers(options.out)
     for folder, names, files in os.walk(options.out):
         for name in (*names, *files):
             os.utime(Path(folder) / name, (options.epoch, options.epoch), follow_symlinks=False)
@@ -78,10 +91,23 @@ def compile_library(base: Path, out: Path) -> None:
         )
 
 
-def owned(path: Path, user: int) -> None:
-    """A directory that belongs to the image's user."""
-    path.mkdir(parents=True)
-    os.chown(path, user, user)
+def shared(path: Path) -> None:
+    """A directory that every user may write, as /tmp: a container can start as any."""
+    path.mkdir(parents=True, exist_ok=True)
+    path.chmod(0o1777)
+
+
+def launchers(root: Path) -> None:
+    """Links from where the community's launchers and mods expect caches and packages."""
+    shared(root / CACHE / ".cache")
+    for name, place in MOUNTED.items():
+        shared(root / CACHE / place)
+        link = root / "root" / name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(Path("/") / CACHE / place)
+    (root / "root").chmod(0o700)
+    if sys.version_info[:2] != (3, 12):
+        (root / LIBRARY / "python3.12").symlink_to(f"python3.{sys.version_info.minor}")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -
     recipe = with_headers(recipe, toolkit)
     bases = (
         rootfs("build", lock.debs.build[options.build], lock, toolkit),
-        rootfs("image", lock.debs.image[options.target], lock, toolkit, user=recipe.user),
+        rootfs("image", lock.debs.image[options.target], lock, toolkit, user=True),
     )
     tools = tools_step(recipe, lock, toolkit, options, bases[0])
     draft = Plan(

@@ -18,6 +18,7 @@ from gb10.recipe.image_recipe import Layer, Recipe
 from gb10.recipe.locked import Lock, LockedDeb, LockedWheel
 from gb10.recipe.machine import glibc, uv_platform
 
+USER_ID: Final = 10001
 USER_NAME: Final = "gb10"
 USER_HOME: Final = "/home/gb10"
 SETTINGS: Final = "inside/settings.py"
@@ -31,8 +32,8 @@ CHANGED: Final = (*SCANNER, "inside/changed.py")
 """What reads GPU code back, and what does so for the files that a mod changed."""
 
 
-def rootfs(name: str, debs: tuple[LockedDeb, ...], lock: Lock, toolkit: Toolkit, *, user: int | None = None) -> Step:
-    account = None if user is None else [user, USER_NAME, USER_HOME]
+def rootfs(name: str, debs: tuple[LockedDeb, ...], lock: Lock, toolkit: Toolkit, *, user: bool = False) -> Step:
+    account = [USER_ID, USER_NAME, USER_HOME] if user else None
     return Step(
         name=f"base-{name}",
         kind="rootfs",

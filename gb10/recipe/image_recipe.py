@@ -89,7 +89,8 @@ class Recipe(Model):
     """The series that are applied, by source: to the locked wheels, and to the source archives that are compiled."""
     layers: Annotated[tuple[Layer, ...], unique("the layer", lambda layer: str(layer.name))]
     env: dict[str, str] = {}
-    user: Annotated[int, Field(ge=0)] = 10001
+    user: Annotated[int, Field(ge=0)] = 0
+    """The uid that a container starts with, unless ``docker run --user`` names another."""
     workdir: Annotated[str, StringConstraints(pattern=r"^/")]
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()

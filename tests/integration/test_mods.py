@@ -136,7 +136,7 @@ def test_mods_are_recorded_and_the_user_stays(shop: Workshop, image: Verified, m
     ]
     recorded = json.loads(text_of(shop, image, "/usr/share/gb10/plan.json"))["mods"]
     assert [(mod["name"], mod["sha256"]) for mod in recorded] == [(mod.name, mod.digest) for mod in found]
-    assert (config["User"], config["WorkingDir"]) == ("10001", "/workspace/vllm")
+    assert (config["User"], config["WorkingDir"]) == ("0", "/workspace/vllm")
     assert len(image.tags) == 1
 
 

@@ -33,7 +33,7 @@ ADD base-image.tar /out/
 
 FROM base-build AS settings
 RUN --network=none --mount=type=bind,source=settings.py,target=/settings.py --mount=type=bind,from=base,source=/out,target=/base \
-    PYTHONHASHSEED=0 python3 /settings.py --base /base --out /out --epoch 1767312000 --cc aarch64-linux-gnu-gcc --user 10001 --workdir /srv
+    PYTHONHASHSEED=0 python3 /settings.py --base /base --out /out --epoch 1767312000 --cc aarch64-linux-gnu-gcc --workdir /srv
 
 FROM base-build AS overlay
 RUN --network=none --mount=type=bind,from=overlay-files,target=/overlay --mount=type=bind,source=overlay.py,target=/overlay.py \
