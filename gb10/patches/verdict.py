@@ -95,7 +95,8 @@ def changes_of(verdicts: Iterable[Verdict]) -> dict[str, bytes | None]:
 
 
 def _outside(patch: Patch, answered: Answered, left: str | None) -> str:
-    reason = f"outside {patch.header.releases}"
+    bounds = sorted(map(str, patch.header.releases), reverse=True)  # the lower one first
+    reason = f"outside {','.join(bounds)}"
     if answered.answer != "needed":
         return f"{reason}: {answered.why}"
     there = f"the defect is there: {answered.why}"
