@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar, get_args
 import typer
 
 from gb10.cli.signature import gives
-from gb10.cli.values import ArchOption, EngineOption, KernelsOption, ModOption, PlatformOption
+from gb10.cli.values import ArchOption, EngineOption, KernelsOption, ModOption, PlatformOption, WithoutOption
 from gb10.cli.wishes import with_wish
 from gb10.errors import UsageError
 from gb10.lock.lockfile import load_recipe
@@ -141,12 +141,14 @@ def of_image(
     overlay: OverlayOption = None,
     mod: ModOption = None,
     mod_network: ModNetworkOption = False,
+    without: WithoutOption = None,
     slim: SlimOption = "publishable",
     recipe: RecipeOption = None,
 ) -> Request:
     """The request for the image: its wheels, and the layers on top of them."""
     asked, extent = with_wish(asked, recipe) if recipe else asked, extent_of(slim)
-    return replace(asked, overlay=overlay, mods=tuple(mod or ()), mod_network=mod_network, slim=extent)
+    left = tuple(dict.fromkeys(without or ()))
+    return replace(asked, overlay=overlay, mods=tuple(mod or ()), mod_network=mod_network, without=left, slim=extent)
 
 
 def extent_of(text: str) -> Extent:

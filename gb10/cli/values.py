@@ -1,12 +1,15 @@
 """Options that a shell completes, and their values; imports little, so that completion is quick."""
 
+import re
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from gb10.host.data_root import ROOT
 from gb10.recipe.arch import PLATFORMS
+
+OPTIONAL: Final = re.compile(r"^  - name: (\S+)\n(?:    .+\n)*?    optional: true", re.MULTILINE)
 
 
 def completer(values: Callable[[], list[str]]) -> Callable[[str], list[str]]:
@@ -41,6 +44,12 @@ def platforms() -> list[str]:
 def kernel_sets() -> list[str]:
     """FlashInfer's kernel sets of the checkout."""
     return sorted(path.stem.removeprefix("flashinfer-") for path in (ROOT / "recipes/kernels").glob("flashinfer-*"))
+
+
+def optional_layers() -> list[str]:
+    """The layers that a recipe of the checkout marks as optional, read without its checks."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "recipes/images").glob("*.yaml")]
+    return sorted({name for text in texts for name in OPTIONAL.findall(text)})
 
 
 def mods() -> list[str]:
@@ -116,3 +125,12 @@ def valued(
 
 
 VALUED = ("--engine", "--arch", "--platform", "--kernels", "--mod")
+WithoutOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without",
+        metavar="LAYER",
+        autocompletion=completer(optional_layers),
+        help="Leave out an optional layer of the recipe. Repeatable.",
+    ),
+]

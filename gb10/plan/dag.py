@@ -102,7 +102,7 @@ def _tags(recipe: Recipe, options: Options, key: str) -> tuple[str, ...]:
     """The tags of an image; see ``Plan``."""
     moving = image_tag(recipe, options)
     unmoving = f"{moving}-{key[:12]}"
-    chosen = options.overlay or options.mods or options.targets or options.kernels or options.refs
+    chosen = options.overlay or options.mods or options.targets or options.kernels or options.refs or options.without
     own = chosen or options.slim != RECIPES_OWN or any(use.path for use in options.patches)
     return (unmoving,) if own else (moving, unmoving)
 

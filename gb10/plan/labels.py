@@ -25,6 +25,7 @@ def labels(plan: Plan) -> dict[str, str]:
         f"{NAMESPACE}.lock.digest": plan.lock.input_digest,
         **{f"{NAMESPACE}.wheel.{step.name}": step.key for step in plan.of_kind("wheel")},
         **_patch_labels(options.patches),
+        **({f"{NAMESPACE}.without": " ".join(options.without)} if options.without else {}),
         **_slim_labels(plan),
         **{f"{NAMESPACE}.source.{use.source}": use.taken.label for use in options.patches if use.taken},
         **({f"{NAMESPACE}.overlay": options.overlay.digest} if options.overlay else {}),

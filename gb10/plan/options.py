@@ -105,6 +105,8 @@ class Options:
     """The kernel set of the engine's kernels that the command line names, and not the recipe."""
     refs: tuple[str, ...] = ()
     """Sources of which the command line names another release than the recipe."""
+    without: tuple[str, ...] = ()
+    """Optional layers of the recipe that the image does not have."""
     slim: Extent = "publishable"
     """Which rules of recipes/slim.yaml the image applies."""
 

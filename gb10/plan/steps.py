@@ -159,14 +159,15 @@ def churn(recipe: Recipe, lock: Lock, options: Options) -> dict[str, tuple[Locke
     """Layer name -> its wheels. The first layer with a matching pattern wins; ``rest: true`` takes the others."""
     classes: dict[str, list[LockedWheel]] = {layer.name: [] for layer in recipe.layers}
     for wheel in sorted(lock.wheels.image[options.target], key=lambda wheel: wheel.name):
-        classes[_class_of(wheel.name, recipe.layers)].append(wheel)
+        classes[class_of(wheel.name, recipe.layers)].append(wheel)
     empty = [name for name, wheels in classes.items() if not wheels]
     if empty:
         raise UsageError(f"layers without a wheel: {', '.join(empty)}", hint="remove them from the recipe's layers")
     return {name: tuple(wheels) for name, wheels in classes.items()}
 
 
-def _class_of(name: str, layers: Iterable[Layer]) -> str:
+def class_of(name: str, layers: Iterable[Layer]) -> str:
+    """The layer that takes a project. Raises UsageError when none does."""
     rest = None
     for layer in layers:
         if any(fnmatchcase(name, pattern) for pattern in layer.packages):

@@ -188,6 +188,7 @@ class Plan:
                 for use in self.options.patches
             ],
             "mods": [{"name": mod.name, "sha256": mod.digest, "network": mod.network} for mod in self.options.mods],
+            **({"without": list(self.options.without)} if self.options.without else {}),
             **({"slim": [_rule_document(rule) for rule in self.slim]} if self.slim else {}),
             "steps": [_step_document(step) for step in self.steps],
         }

@@ -60,6 +60,8 @@ class Layer(Model):
     name: Name
     packages: Patterns = ()
     rest: bool = False
+    optional: bool = False
+    """Whether ``--without NAME`` leaves it out."""
 
     @model_validator(mode="after")
     def _one_of(self) -> Self:

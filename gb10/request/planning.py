@@ -21,6 +21,7 @@ from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.slim_rules import Extent
 from gb10.request.checkouts import marked, own_sources
 from gb10.request.kernel_choice import with_model, with_set
+from gb10.request.left_out import without
 from gb10.request.refs import lock_refs, with_refs
 from gb10.workshop import Workshop, build_architecture
 
@@ -45,6 +46,8 @@ class Request:
     """A kernel set instead of the recipe's."""
     model: str | None = None
     """A model that chooses the kernels instead of the recipe: a folder, a config.json, or a name on the hub."""
+    without: tuple[str, ...] = ()
+    """Optional layers that the image does not get."""
     mod_network: bool = False
     """Whether mods from outside the checkout get the network, if they declare it or have no mod.yaml."""
     slim: Extent = "publishable"
@@ -64,6 +67,7 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
     if request.refs:
         recipe = with_refs(recipe, request.refs)
         lock = lock_refs(shop, recipe, lock, request.refs)
+    recipe, lock = without(recipe, lock, request.without)
     recipe = with_targets(recipe, request.targets)
     recipe, toolkit = _with_kernels(shop, request, recipe)
     options = Options(
@@ -75,6 +79,7 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
         targets=request.targets,
         refs=tuple(request.refs),
         kernels=request.kernels or request.model,
+        without=tuple(sorted(request.without)),
         slim=request.slim,
     )
     own = own_sources(shop, recipe, lock, options.target, request.sources)

@@ -1,0 +1,34 @@
+"""Optional layers that a command line leaves out: recipe and lock without their wheels. Pure."""
+
+from collections.abc import Sequence
+
+from gb10.errors import UsageError
+from gb10.plan.steps import class_of
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.locked import Lock
+
+
+def without(recipe: Recipe, lock: Lock, names: Sequence[str]) -> tuple[Recipe, Lock]:
+    """Recipe and lock without these layers. Raises UsageError for a layer that is not optional.
+
+    No other layer takes their wheels: the layers that stay keep their keys.
+    """
+    for name in names:
+        _require_optional(recipe, name)
+    kept = tuple(layer for layer in recipe.layers if layer.name not in names)
+    image = {
+        architecture: tuple(wheel for wheel in wheels if class_of(wheel.name, recipe.layers) not in names)
+        for architecture, wheels in lock.wheels.image.items()
+    }
+    wheels = lock.wheels.model_copy(update={"image": image})
+    return recipe.model_copy(update={"layers": kept}), lock.model_copy(update={"wheels": wheels})
+
+
+def _require_optional(recipe: Recipe, name: str) -> None:
+    optional = [layer.name for layer in recipe.layers if layer.optional]
+    if name not in optional:
+        known = any(layer.name == name for layer in recipe.layers)
+        raise UsageError(
+            f"--without {name}: the {recipe.engine} recipe {'needs this layer' if known else 'has no such layer'}",
+            hint=f"optional: {', '.join(optional)}" if optional else "it has no optional layers",
+        )
