@@ -93,6 +93,9 @@ def requested(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter. Repeatable.")
     ] = None,
     ray: Annotated[bool, typer.Option("--ray", help="With --peer eugr: several nodes by Ray.")] = False,
+    variant: Annotated[
+        str | None, typer.Option("--variant", metavar="NAME", help="A variant of the recipe; recipe show lists them.")
+    ] = None,
 ) -> RenderRequest:
     """The request of a command line; raises UsageError for an unknown form or launcher."""
     if form != "script":
@@ -103,6 +106,7 @@ def requested(
         nodes=tuple(node.strip() for node in (nodes or "").split(",") if node.strip()),
         overrides=tuple(_override(one) for one in overrides or ()),
         ray=ray,
+        variant=variant,
     )
 
 

@@ -1,10 +1,12 @@
 """How model recipes are listed and shown, and the error of one that has mistakes."""
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from gb10.errors import UsageError
 from gb10.models.issue import Issue, errors_of, lines_of
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.load.own_section import Measurement, OwnSection, own_section
 from gb10.models.render.sparkrun import runtime_of
 
 
@@ -21,6 +23,7 @@ def document(recipe: ModelRecipe) -> dict[str, object]:
         "nodes": nodes_of(recipe),
         "mods": list(recipe.mods),
         "defaults": {key: _plain(value) for key, value in recipe.defaults.items()},
+        "gb10": own_section(recipe).model_dump(mode="json") if recipe.format == "gb10" else None,
         "issues": [issue.document for issue in recipe.issues],
     }
 
@@ -49,11 +52,17 @@ def nodes_of(recipe: ModelRecipe) -> str:
 
 
 def listed(recipes: Sequence[ModelRecipe]) -> Iterable[str]:
-    """One line a recipe: name, nodes, model, and what it is."""
-    width = max(len(recipe.name) for recipe in recipes)
-    for recipe in recipes:
-        text = recipe.text("description") or ""
-        yield f"{recipe.name:{width}}  nodes: {nodes_of(recipe)}  {recipe.model}  {text}".rstrip()
+    """A table: name, engine and its releases, nodes, whether the throughput is known, model."""
+    rows = [("name", "engine", "nodes", "throughput", "model"), *map(_row, recipes)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+def _row(recipe: ModelRecipe) -> tuple[str, str, str, str, str]:
+    own = own_section(recipe)
+    engine = f"{own.engine or runtime_of(recipe)} {own.releases or ''}".rstrip()
+    return (recipe.name, engine, nodes_of(recipe), own.status, recipe.model or "")
 
 
 def lines(recipe: ModelRecipe) -> Iterable[str]:
@@ -72,6 +81,40 @@ def lines(recipe: ModelRecipe) -> Iterable[str]:
     for name, value in fields.items():
         if value not in (None, ""):
             yield f"{name:28} {' '.join(str(value).split())}"
+    if recipe.format == "gb10":
+        yield from own_lines(own_section(recipe))
+
+
+def own_lines(own: OwnSection) -> Iterable[str]:
+    """Status, notes, variants, measured rows and sources of our section, as lines to print."""
+    yield f"{'throughput':28} {own.status}"
+    for note in own.notes:
+        yield f"{'note':28} {note}"
+    for name, variant in own.variants.items():
+        values = " ".join(f"{key}={value}" for key, value in variant.overrides)
+        yield f"{f'variant {name}':28} {variant.what}"
+        yield f"{'':28} {own.status_of(name)}; sets {values}"
+    for source, rows in groupby(own.measured, key=lambda row: row.source):
+        for row in rows:
+            yield f"{f'variant {row.variant}' if row.variant else 'measured':28} {_throughput(row)}"
+        yield f"{'':28} source: {source}"
+    for source in own.sources:
+        yield f"{'source':28} {source}"
+
+
+def _throughput(row: Measurement) -> str:
+    """``21.5 tokens/s with 1 request on 4 nodes, sglang 0.5.10, …``."""
+    result = row.failure if row.tokens_per_s is None else f"{row.tokens_per_s:g} tokens/s"
+    lengths = (("in", row.input_tokens), ("out", row.output_tokens))
+    parts = [
+        f"{result} with {row.concurrency} request{'s' * (row.concurrency > 1)}"
+        f" on {row.nodes} node{'s' * (row.nodes > 1)}",
+        f"{row.engine} {row.release or '(release not stated)'}",
+        *(f"{count} tokens {way}" for way, count in lengths if count),
+        *(text for text in (row.checkpoint, row.image, row.note) if text),
+        f"{row.date} by {row.measured_by}",
+    ]
+    return ", ".join(parts)
 
 
 def refused(recipe: ModelRecipe, issues: Sequence[Issue]) -> UsageError:

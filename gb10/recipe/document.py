@@ -123,12 +123,18 @@ def parse_document(text: str, model: type[M], *, where: str, what: str) -> M:
 
 def check_value(value: object, model: type[BaseModel], *, where: str, what: str) -> None:
     """Raise UsageError, with all problems by their keys, unless a value without positions (TOML's) fits the model."""
+    mistakes = mistakes_of(value, model)
+    if mistakes:
+        raise _invalid(where, what, [f"{_spell(at)}: {text}" for at, text in mistakes])
+
+
+def mistakes_of(value: object, model: type[BaseModel]) -> list[tuple[Location, str]]:
+    """What keeps a value from fitting the model, each with its keys; none when it fits."""
     try:
         model.model_validate(value)
     except ValidationError as error:
-        details = error.errors()[:MOST]
-        lines = [f"{_spell(_location(one))}: {_sentence(one, _location(one), model)}" for one in details]
-        raise _invalid(where, what, lines) from error
+        return [(_location(one), _sentence(one, _location(one), model)) for one in error.errors()[:MOST]]
+    return []
 
 
 def _location(detail: ErrorDetails) -> Location:

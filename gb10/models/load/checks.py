@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from gb10.models.issue import Issue, Level
 from gb10.models.load.known_keys import EXECUTOR, KNOWN, NOT_SUPPORTED, closest
 from gb10.models.load.model_recipe import ModelRecipe, Step
+from gb10.models.load.own_section import check_own_section
 
 MAPPINGS = ("defaults", "env", "metadata", "runtime_config", "builder_config", "executor_config", "gb10")
 LISTS = ("mods", "build_args")
@@ -16,6 +17,7 @@ def check_recipe(recipe: ModelRecipe) -> Iterator[Issue]:
     yield from _keys(recipe)
     yield from _types(recipe)
     yield from _node_counts(recipe)
+    yield from check_own_section(recipe)
     if recipe.version not in ("1", "2"):
         text = f"recipe_version is '{recipe.version}'; there are 1 (eugr) and 2 (sparkrun), and this is read as 2"
         yield _issue(recipe, "warning", "recipe-version", text, 'write `recipe_version: "2"`', "recipe_version")

@@ -13,8 +13,12 @@ from gb10.models.render.findings import Findings
 from gb10.models.render.rendered import RankCommand, RenderedRecipe, RenderRequest
 from gb10.models.render.serve_line import appended
 from gb10.models.render.sparkrun import render_sparkrun
+from gb10.models.render.tensorrt import with_options_file
 
 CACHE: Final = "gb10-cache:/var/cache/gb10"
+OUR_IMAGES: Final = "gb10/"
+MODELS: Final = ("HF_HOME", "/var/cache/gb10/huggingface")
+"""Where our images keep models. Other images are told, or they load the model into a container that is removed."""
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SECRETS: Final = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "OPENAI_API_KEY"})
 
@@ -29,6 +33,9 @@ def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> 
     head += [f"export {key}={shlex.quote(value)}" for key, value in env.items()]
     serve = appended(rendered.serve or "", *words) if words else rendered.serve or ""
     ranks = tuple(replace(rank, command=appended(rank.command, *words)) if words else rank for rank in rendered.ranks)
+    if rendered.runtime == "trtllm":
+        serve = with_options_file(serve, rendered.parameters)
+        ranks = tuple(replace(rank, command=with_options_file(rank.command, rendered.parameters)) for rank in ranks)
     return replace(
         rendered,
         script="\n".join([*head, serve, ""]),
@@ -55,5 +62,6 @@ def _set_env(request: RenderRequest) -> dict[str, str]:
 def _docker(image: str | None, env: dict[str, str], rank: RankCommand) -> tuple[str, ...]:
     """What the node runs, by its own docker: the host's network, the cache of models and kernels."""
     options = ["--gpus", "all", "--ipc", "host", "--network", "host", "-v", CACHE]
+    env = env if str(image).startswith(OUR_IMAGES) else {MODELS[0]: MODELS[1], **env}
     variables = [word for key, value in env.items() for word in ("-e", f"{key}={value}")]
     return ("docker", "run", "--rm", *options, *variables, str(image), "bash", "-c", rank.command)

@@ -16,6 +16,7 @@ class RenderRequest:
     """How a recipe is to run. No node is this machine alone; the first of several is the head.
 
     ``overrides`` are ``--set KEY=VALUE`` as typed, in order; ``arguments`` are what stands after ``--``.
+    ``variant`` is a name of the recipe's ``gb10.variants``, whose parameters come before the overrides.
     """
 
     peer: Peer | None = None
@@ -24,6 +25,7 @@ class RenderRequest:
     overrides: tuple[tuple[str, str], ...] = ()
     arguments: tuple[str, ...] = ()
     ray: bool = False
+    variant: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from gb10.models.issue import Issue, errors_of
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.load.own_section import own_section
 from gb10.models.render.eugr import render_eugr
 from gb10.models.render.findings import Findings, StoppedError
 from gb10.models.render.own import render_own
@@ -18,6 +19,7 @@ def render_recipe(recipe: ModelRecipe, request: RenderRequest) -> RenderedRecipe
     """
     found = Findings(recipe)
     try:
+        request = _with_variant(recipe, request, found)
         if request.peer == "sparkrun":
             rendered = render_sparkrun(recipe, request, found)
         elif request.peer == "eugr" or recipe.format == "v1":
@@ -28,6 +30,18 @@ def render_recipe(recipe: ModelRecipe, request: RenderRequest) -> RenderedRecipe
         return _refused(recipe, request, found.result(lenient=request.lenient))
     issues = found.result(lenient=request.lenient)
     return _refused(recipe, request, issues) if errors_of(issues) else replace(rendered, issues=issues)
+
+
+def _with_variant(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> RenderRequest:
+    """The request with the variant's parameters before its own; raises StoppedError for one that is none."""
+    if request.variant is None:
+        return request
+    variants = own_section(recipe).variants
+    if request.variant not in variants:
+        known = f"choose one of {', '.join(variants)}" if variants else "leave --variant out: the recipe has none"
+        found.stop("unknown-variant", f"the recipe has no variant '{request.variant[:80]}'", known, "gb10", "variants")
+        found.refuse()
+    return replace(request, overrides=(*variants[request.variant].overrides, *request.overrides))
 
 
 def _refused(recipe: ModelRecipe, request: RenderRequest, issues: tuple[Issue, ...]) -> RenderedRecipe:
