@@ -112,7 +112,7 @@ def _throughput(row: Measurement) -> str:
         f"{row.engine} {row.release or '(release not stated)'}",
         *(f"{count} tokens {way}" for way, count in lengths if count),
         *(text for text in (row.checkpoint, row.image, row.note) if text),
-        f"{row.date} by {row.measured_by}",
+        f"{row.date or 'date not stated'} by {row.measured_by}",
     ]
     return ", ".join(parts)
 

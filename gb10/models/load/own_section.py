@@ -62,7 +62,7 @@ class Measurement(_Part):
     checkpoint: Text | None = None
     image: Text | None = None
     source: Text
-    date: Day
+    date: Day | None = None
     measured_by: Text
     note: Text | None = None
 
@@ -98,8 +98,8 @@ class OwnSection(_Part):
         return "published" if rows else "not measured"
 
     def _counts(self, row: Measurement) -> bool:
-        """Whether a row is of what the recipe runs: its engine, a release of its range, its model files."""
-        if row.tokens_per_s is None or row.engine != self.engine or row.checkpoint or not row.release:
+        """Whether a row is of what the recipe runs: its engine, a release of its range, its model files; and dated."""
+        if row.tokens_per_s is None or row.engine != self.engine or row.checkpoint or not (row.release and row.date):
             return False
         try:
             release = Version(row.release)
