@@ -141,7 +141,7 @@ def test_the_table_has_engine_nodes_and_status() -> None:
 
 def test_show_prints_rows_with_their_sources() -> None:
     text = "\n".join(lines(RECIPES["glm-4.7-fp8-sglang-0.5.10"]))
-    assert "16.77 tokens/s with 1 request on 4 nodes, sglang 0.5.4.post2, A: tuned MoE tiles" in text
+    assert "16.77 tokens/s with 1 request on 4 nodes, sglang 0.5.4.post2, A: tuned MoE tiles; " in text
     assert "OutOfResources: shared memory, 147,456 bytes with 1 request on 4 nodes" in text
     assert "source: BTankut/dgx-spark-sglang-moe-configs README.md at 5d4f546" in text
     assert "not measured; sets gpu_memory_utilization=0.75" in text

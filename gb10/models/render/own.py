@@ -29,6 +29,9 @@ def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> 
     words = [shlex.quote(word) for word in request.arguments]
     env = {**{key: str(value) for key, value in recipe.env.items()}, **_set_env(request)}
     _check_env(env, found)
+    if recipe.mods:
+        text = f"the script and docker's call do not apply the recipe's mods: {', '.join(recipe.mods)[:200]}"
+        found.add("note", "mods-not-applied", text, "bake them into the image: ./build.py image --mod NAME", "mods")
     head = ["#!/bin/bash", f"# Model recipe: {' '.join(recipe.name.split())}"]
     head += [f"export {key}={shlex.quote(value)}" for key, value in env.items()]
     serve = appended(rendered.serve or "", *words) if words else rendered.serve or ""
