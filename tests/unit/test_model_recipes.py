@@ -13,6 +13,7 @@ from gb10.models.issue import errors_of
 from gb10.models.load.known_keys import closest, edits
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.mending import mended_text
+from gb10.models.load.own_section import own_section
 from gb10.models.load.safe_yaml import LARGEST, MOST
 from gb10.models.render.rendered import Peer, RenderRequest
 from gb10.models.render.rendering import render_recipe
@@ -137,6 +138,25 @@ def test_our_script_quotes_what_a_shell_would_read() -> None:
     assert found.script.endswith("--x '{a: 1}'\n")
     assert [argv[-1] for argv in found.launch] == [rank.command for rank in found.ranks]
     assert found.ranks[1].command.endswith("--headless --x '{a: 1}'")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "status"),
+    [
+        ("by: them", "by: gb10", "measured"),
+        ("by: them", "by: them", "published"),
+        ("nodes: 2", "nodes: 2, variant: fast", "published"),
+        (">=0.20", "<0.20", "not measured"),
+        ("date: 2026-04-13, ", "", "not measured"),
+        ("date: 2026-04-13", "date: 2026-04", "published"),
+    ],
+)
+def test_the_rows_decide_the_status(old: str, new: str, status: str) -> None:
+    text = V2 + OWN.replace(old, new).replace("status: published", f"status: {status}")
+    recipe = load_model_recipe(text, "x.yaml")
+    assert errors_of(recipe.issues) == ()
+    own = own_section(recipe)
+    assert {own.status_of(None), own.status_of("fast")} == {status, "not measured"}
 
 
 def test_a_variant_comes_before_what_the_user_sets() -> None:
