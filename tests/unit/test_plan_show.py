@@ -33,7 +33,7 @@ def test_no_key_is_cut_and_no_line_ends_with_a_blank(
     lines = shown(tmp_path, capsys, columns)
     assert all(line == line.rstrip() for line in lines)
     rows = [line for line in lines if re.match(r"\S+ +[0-9a-f]{12}  miss  ", line)]
-    assert len(rows) == 18
+    assert len(rows) == 19
     assert not any("…" in line.partition("miss")[0] for line in rows)
     assert ("files" in lines[1], "MB" in lines[1], lines[1].endswith("what")) == (columns >= 100, columns >= 100, True)
 

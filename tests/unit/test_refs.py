@@ -24,7 +24,7 @@ def test_requirement_source_and_version_move_together() -> None:
     recipe = load_recipe(RECIPE)
     made = with_refs(recipe, {"vllm": "0.34.0", "flashinfer": "0.8"})
     assert made.version == "0.34.0"
-    assert made.requirements == ("vllm==0.34.0", "torch==2.14.0", "flashinfer-python==0.8", "pip")
+    assert made.requirements == ("vllm==0.34.0", "torch==2.14.0", "flashinfer-python==0.8", "b12x==1.5.1", "pip")
     assert {name: source.sdist for name, source in made.sources.items() if source.sdist} == {
         "flashinfer": "flashinfer-python==0.8",
         "vllm": "vllm==0.34.0",
