@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from gb10.cli.recipe_files import find_recipe, load_file, model_names, models_folder, read_text
+from gb10.cli.recipe_lint import lint_recipes
 from gb10.cli.recipe_show import document, lines, listed, refused
 from gb10.cli.signature import gives
 from gb10.cli.values import completer
@@ -203,3 +204,6 @@ def _override(text: str) -> tuple[str, str]:
     if not equals or not key.strip():
         raise UsageError(f"--set {text!r} has no value", hint="write --set KEY=VALUE")
     return key, value
+
+
+app.command("lint")(lint_recipes)

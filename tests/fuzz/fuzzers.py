@@ -14,6 +14,8 @@ from packaging.version import Version
 from gb10.cli.recipe_files import load_file
 from gb10.cli.recipe_show import document as recipe_document
 from gb10.inside.scan import scan_buffer
+from gb10.lint.linting import lint
+from gb10.lint.rule import load_rules
 from gb10.lock.lockfile import check_lock, load_lock, load_recipe
 from gb10.models.load.mending import mended_text
 from gb10.models.render.rendered import PEERS, RenderRequest
@@ -240,10 +242,11 @@ def some_model_recipe(rng: random.Random) -> bytes:
 
 
 def read_model_recipe(data: bytes, room: Path) -> None:
-    """A model recipe: loaded, mended, and rendered as each peer renders it."""
+    """A model recipe: loaded, linted, mended, and rendered as each peer renders it."""
     (room / "x.yaml").write_bytes(data)
     recipe = load_file(room / "x.yaml")
     json.dumps(recipe_document(recipe))
+    json.dumps([issue.document for issue in lint(recipe, load_rules())])
     mended_text(data.decode("utf-8"), "x.yaml")
     for peer in (None, *PEERS):
         for nodes in ((), ("a", "b")):

@@ -19,6 +19,7 @@ ORDER = (
     "host",
     "recipe",
     "models",
+    "lint",
     "plan",
     "workshop",
     "sources",

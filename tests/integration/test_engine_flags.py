@@ -1,0 +1,29 @@
+"""The words of an engine release are those of its locked wheel."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gb10.lint.engine_words import FLAGS
+from gb10.plan.catalog import ROOT
+from gb10.request.planning import Request, make_plan
+from gb10.sources.locked_files import fetch_locked, store_paths
+from gb10.workshop import open_workshop
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_the_flags_are_those_of_the_locked_wheel(tmp_path: Path, engine: str) -> None:
+    shop = open_workshop(os.environ, verbosity=0)
+    plan = make_plan(shop, Request(engine=engine, arch="12.1f"))
+    (wheel,) = (file for step in plan.of_kind("layer") for file in step.files if file.filename.startswith(f"{engine}-"))
+    fetch_locked(shop, [wheel])
+    (path,) = store_paths(shop.store, [wheel])
+    argv = [sys.executable, str(ROOT / "scripts/engine_flags.py"), str(path), str(tmp_path)]
+    subprocess.run(argv, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    (made,) = tmp_path.iterdir()
+    assert made.read_text(encoding="utf-8") == (FLAGS / made.name).read_text(encoding="utf-8")

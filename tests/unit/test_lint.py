@@ -1,0 +1,164 @@
+"""``recipe lint``: each rule hits and does not, seeded mistakes are caught, our own recipes are clean."""
+
+import json
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import pytest
+import yaml
+
+from gb10.cli.recipe_files import load_file, models_folder
+from gb10.lint.computed import CHECKS
+from gb10.lint.engine_source import EngineWords, read_engine
+from gb10.lint.engine_words import declared, known_words, releases
+from gb10.lint.linting import lint, own_releases
+from gb10.lint.rule import load_rules
+from gb10.lock.lockfile import load_recipe
+from gb10.models.issue import Issue, errors_of
+from gb10.models.load.loading import load_model_recipe
+from gb10.plan.catalog import ROOT
+
+DATA = Path(__file__).parent / "data/lint"
+CASES: dict[str, dict[str, Any]] = yaml.safe_load((DATA / "cases.yaml").read_text(encoding="utf-8"))
+COMMANDS = {
+    "vllm": "vllm serve {model} --gpu-memory-utilization 0.8",
+    "sglang": "python3 -m sglang.launch_server --model-path {model} --mem-fraction-static 0.7",
+}
+IMAGES = {"vllm": "gb10/vllm:0.33.0-cu130-sm121f", "sglang": "gb10/sglang:0.5.23-cu130-sm121f"}
+
+
+def recipe_text(case: dict[str, Any], engine: str) -> str:
+    """A clean recipe with what a case adds to it."""
+    model = case.get("model", "org/plain")
+    command = COMMANDS[engine].replace("{model}", model).replace(case.get("without", "\0"), "")
+    recipe = {
+        "recipe_version": "2",
+        "model": model,
+        "model_revision": "0" * 40,
+        "container": case.get("container", IMAGES[engine]),
+        "defaults": case.get("defaults", {}),
+        "env": case.get("env", {}),
+        "command": f"{command} {case.get('options', '')}".strip(),
+        **case.get("keys", {}),
+    }
+    return yaml.safe_dump({key: value for key, value in recipe.items() if value is not None}, sort_keys=False)
+
+
+def linted(case: dict[str, Any], engine: str = "vllm") -> tuple[Issue, ...]:
+    return lint(load_model_recipe(recipe_text(case, engine), "x.yaml"), load_rules())
+
+
+def test_every_rule_has_a_case_and_every_computed_rule_a_check() -> None:
+    rules = load_rules()
+    assert {rule.code for rule in rules} == set(CASES)
+    assert {rule.code for rule in rules if not rule.when} == set(CHECKS)
+    assert len(rules) == len(CASES)
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_a_rule_hits_what_it_is_for_and_nothing_else(code: str) -> None:
+    case = CASES[code]
+    found = [linted(case[kind], case.get("engine", "vllm")) for kind in ("hit", "miss")]
+    assert [code in {issue.code for issue in issues} for issues in found] == [True, False]
+    (hit, *_) = (issue for issue in found[0] if issue.code == code)
+    assert hit.line > 0
+    assert "{value}" not in hit.text
+    assert hit.fix
+
+
+@pytest.mark.parametrize("engine", COMMANDS)
+def test_a_clean_recipe_has_no_finding(engine: str) -> None:
+    assert linted({}, engine) == ()
+
+
+def test_our_own_recipes_have_no_error() -> None:
+    for path in sorted(models_folder().glob("*.yaml")):
+        assert errors_of(lint(load_file(path), load_rules())) == (), path.name
+
+
+def test_an_error_of_the_loader_stands_in_the_same_list() -> None:
+    issues = lint(load_model_recipe("model: a/b\nmodel: a/c\ncomand: x\n", "x.yaml"), load_rules())
+    assert {"duplicate-key", "misspelt-key"} <= {issue.code for issue in issues}
+
+
+def test_a_newer_release_silences_and_an_older_one_brings_back() -> None:
+    recipe = load_model_recipe(recipe_text({"env": {"VLLM_ATTENTION_BACKEND": "FLASHINFER"}}, "vllm"), "x.yaml")
+    found = [{one.code for one in lint(recipe, load_rules(), release=release)} for release in ("0.33.0", "0.20.0")]
+    assert ["moved-attention-backend" in codes for codes in found] == [True, False]
+
+
+def test_the_known_releases_are_those_of_our_images() -> None:
+    recipes = {engine: load_recipe(ROOT / f"recipes/images/{engine}.yaml").version for engine in COMMANDS}
+    assert own_releases() == recipes
+    assert all(known_words(engine, release) for engine, release in recipes.items())
+    assert releases("vllm")
+
+
+@pytest.mark.parametrize(
+    ("written", "known"),
+    [
+        ("--max_model_len", "--max-model-len"),
+        ("--no-enable-prefix-caching", "--enable-prefix-caching"),
+        ("--disable-prefix-caching", "--enable-prefix-caching"),
+        ("--speculative-config.method", "--speculative-config"),
+        ("-tp", "-tp"),
+        ("--enable-prefix-cachin", "--enable-prefix-caching"),
+        ("--max-seq-len-to-capture", None),
+        ("--", None),
+    ],
+)
+def test_options_as_the_parser_takes_them(written: str, known: str | None) -> None:
+    words = known_words("vllm", "0.33.0")
+    assert words is not None
+    assert declared(words, written) == known
+
+
+SOURCE = """
+from typing import Literal
+Kind = Literal["fast", "slow"]
+Both = Literal["auto", Kind]
+class ThingConfig:
+    kind: Both | None = None
+    count: int = 1
+    open: Kind | str = "fast"
+"""
+PARSER = """
+class FrontendArgs:
+    host_name: str = ""
+def add(parser):
+    thing_kwargs = get_kwargs(ThingConfig)
+    parser.add_argument("--kind", "-k", **thing_kwargs["kind"])
+    parser.add_argument("--count", **thing_kwargs["count"])
+    parser.add_argument("--open", **thing_kwargs["open"])
+    parser.add_argument("--thing-config", type=str)
+    parser.add_argument("--level", choices=["a", "b"])
+NAME = "VLLM_THING"
+"""
+
+
+def test_the_options_of_a_source_are_read_without_importing_it() -> None:
+    words = read_engine("vllm", {"vllm/config/thing.py": SOURCE, "vllm/engine/arg_utils.py": PARSER})
+    two, none = ("auto", "fast", "slow"), ()
+    assert words == EngineWords(
+        options={
+            **{"--kind": two, "-k": two, "--count": none, "--open": none},
+            **{"--thing-config": none, "--level": ("a", "b"), "--host-name": none},
+        },
+        keys={"--thing-config": ("count", "kind", "open")},
+        environment=frozenset({"VLLM_THING"}),
+    )
+
+
+def test_700_recipes_are_checked_in_seconds() -> None:
+    texts = [recipe_text(case["hit"], case.get("engine", "vllm")) for case in CASES.values()]
+    recipes = (texts * (700 // len(texts) + 1))[:700]
+    begin = process_time()
+    found = [lint(load_model_recipe(text, "x.yaml"), load_rules()) for text in recipes]
+    assert len(found) == 700
+    assert process_time() - begin < 60  # 5 s on an idle machine; a loop that grows with the square takes minutes
+
+
+def test_findings_are_data() -> None:
+    (issue, *_) = linted({"options": "--max-seq-len-to-capture 1"})
+    assert json.loads(json.dumps(issue.document))["code"] == "unknown-option"
