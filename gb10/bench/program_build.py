@@ -8,6 +8,7 @@ from typing import Any
 
 from gb10.build.compiling import compile_step
 from gb10.build.costs import asked_jobs
+from gb10.build.estimate import step_seconds
 from gb10.build.exported import check_exported
 from gb10.build.shared_cache import shared_cache
 from gb10.engine.connection import Engine
@@ -72,6 +73,7 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, program: Program, work:
         inputs=program_inputs(plan, program),
         files=_files(shop, plan, program, step),
         build_args={},
+        expected=step_seconds(shop, plan, step),
     )
     _prove(work, plan, step)
 

@@ -9,7 +9,7 @@ from gb10.build.bases import rootfs_path
 from gb10.build.contexts import BuildContext, Lay, mod_files, overlay_files, tree, wheels
 from gb10.build.grafts import graft_files
 from gb10.build.scanner import archive, scanner_files
-from gb10.build.wheel_build import Wheel
+from gb10.build.wheel_store import Wheel
 from gb10.engine.buildx.build import BuildRequest, image_output
 from gb10.engine.connection import Engine
 from gb10.host.store import Store

@@ -12,7 +12,6 @@ from gb10.build.bases import make_rootfs
 from gb10.build.contexts import BuildContext, Lay, build_context, tree, wheels
 from gb10.build.costs import peaks
 from gb10.build.diagnosis import diagnosed
-from gb10.build.estimate import step_seconds
 from gb10.build.shared_cache import SAYS, SCRIPT, cache_secret, shared_cache
 from gb10.build.stage import log_path, run_build
 from gb10.engine.buildx.build import BuildRequest, lent_network
@@ -47,13 +46,17 @@ def compile_step(
     inputs: Inputs,
     files: Mapping[str, Path | bytes],
     build_args: Mapping[str, str],
+    expected: float,
 ) -> None:
-    """Build ``target`` of the Dockerfile among ``files`` into ``work``. Raises FetchError, PatchError, BuildError."""
+    """Build ``target`` of the Dockerfile among ``files`` into ``work``, in ``expected`` seconds.
+
+    Raises FetchError, PatchError, BuildError.
+    """
     laid = _compile_context(shop, plan, step, inputs, files)
     with (
         cache_secret(shop, inputs) as secrets,
         laid as context,
-        shop.talk.task(step.name, unit="files", expected=step_seconds(shop, plan, step)) as task,
+        shop.talk.task(step.name, unit="files", expected=expected) as task,
         explained(shop.store, step),
     ):
         request = BuildRequest(

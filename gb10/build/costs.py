@@ -5,9 +5,9 @@ A family is a module of a kernel set, a group of modules, a CMake target, or a p
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from packaging.version import Version
 
@@ -82,14 +82,23 @@ def peaks(catalog: Catalog, plan: Plan, step: Step) -> bytes:
     return json.dumps({"peaks": named, "other": other}, indent=1).encode()
 
 
-def compile_seconds(env: Mapping[str, str], cost: tuple[Family, ...]) -> float:
-    """Seconds of a compile here: one family after the other, each with the jobs that cores and memory allow.
+@dataclass(frozen=True, slots=True)
+class Critical:
+    """Seconds that a compile takes at least, and what they are: the cores' work, the memory's, or the longest unit."""
 
-    No number of cores makes it shorter than its longest unit.
-    """
-    most, available = jobs(env), memory()
-    shared = sum(one.cpu_seconds / max(1, min(most, one.units, available // one.peak)) for one in cost)
-    return max([shared, *(one.longest_seconds for one in cost)])
+    seconds: float = 0.0
+    bound: Literal["", "cores", "memory", "longest unit"] = ""
+
+
+def critical_path(env: Mapping[str, str], cost: Iterable[Family]) -> Critical:
+    """What bounds a compile here whose units share this machine: its wheels are compiled at the same time."""
+    families, available = tuple(cost), memory()
+    bounds = (
+        Critical(sum(one.cpu_seconds for one in families) / jobs(env), "cores"),
+        Critical(sum(one.cpu_seconds / max(1, available // one.peak) for one in families), "memory"),
+        Critical(max((one.longest_seconds for one in families), default=0.0), "longest unit"),
+    )
+    return max(bounds, key=lambda one: one.seconds) if families else Critical()
 
 
 def jobs(env: Mapping[str, str]) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from gb10.build.built import one_by_one
-from gb10.build.costs import compile_seconds, kernel_cost
+from gb10.build.costs import critical_path, kernel_cost
 from gb10.engine.connection import Engine
 from gb10.errors import BuildError
 from gb10.host.fetch import stored
@@ -22,7 +22,7 @@ EXPORT_RATE: Final = 100e6
 ROOTFS_SECONDS: Final = 15.0
 MOD_SECONDS: Final = 5.0  # run emulated, 3 to 6 measured; what its run.sh fetches or compiles comes on top
 COPIES: Final = {False: 2, True: 4}  # stage and linked layer; containerd's store adds a blob and its unpacked snapshot
-LEAST_MEMORY: Final = 2_000_000_000
+LEAST_MEMORY: Final = 3_000_000_000  # to slim the largest library takes 2.6
 COMPILED: Final = ("wheel", "program")
 
 
@@ -31,6 +31,7 @@ class Needs:
     """Needs of the missing steps: bytes to download, peak bytes of disk, memory for the largest unit, seconds.
 
     ``longest`` names the unit that takes most CPU time of those that were measured, and ``longest_seconds`` how much.
+    ``compile_seconds`` are those of all compiles together, ``compile_bound`` is what makes them no fewer.
     """
 
     download: int
@@ -39,14 +40,16 @@ class Needs:
     seconds: float
     longest: str = ""
     longest_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    compile_bound: str = ""
 
 
 def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
-    """Seconds that a step takes, without downloads."""
+    """Seconds that a step takes alone, without downloads."""
     if step.kind == "rootfs":
         return ROOTFS_SECONDS
     if step.kind in COMPILED:
-        return compile_seconds(shop.env, kernel_cost(shop.catalog, plan, step))
+        return together_seconds(shop, plan, (step,))
     if step.kind in ("layer", "tools"):
         return step.download / INSTALL_RATE / cores()
     if step.kind == "mod":
@@ -54,20 +57,30 @@ def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
     return unpacked(plan.steps) / EXPORT_RATE if step.kind == "image" else 0.0
 
 
+def together_seconds(shop: Workshop, plan: Plan, steps: Iterable[Step]) -> float:
+    """Seconds of these compiles at the same time."""
+    costs = (kernel_cost(shop.catalog, plan, step) for step in steps)
+    return critical_path(shop.env, (family for cost in costs for family in cost)).seconds
+
+
 def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine | None) -> Needs:
     """Totals over the missing steps. ``engine`` is the running engine."""
     absent = [step for step in plan.steps if not there[step.name]]
     files = {file.sha256: file for step in absent for file in step.files}
     download = sum(file.size for file in files.values() if not stored(shop.store, file).exists())
-    costs = [kernel_cost(shop.catalog, plan, step) for step in absent if step.kind in COMPILED]
-    long = max((family for cost in costs for family in cost), key=lambda one: one.longest_seconds, default=None)
+    families = [family for step in absent if step.kind in COMPILED for family in kernel_cost(shop.catalog, plan, step)]
+    critical = critical_path(shop.env, families)
+    long = max(families, key=lambda one: one.longest_seconds, default=None)
+    others = (step_seconds(shop, plan, step) for step in absent if step.kind not in COMPILED)
     return Needs(
         download=download,
         disk=int(download + _build_disk(shop, plan, absent, engine)),
-        memory=max([LEAST_MEMORY, *(family.peak for cost in costs for family in cost)]),
-        seconds=download / DOWNLOAD_RATE + sum(step_seconds(shop, plan, step) for step in absent),
+        memory=max([LEAST_MEMORY, *(family.peak for family in families)]),
+        seconds=download / DOWNLOAD_RATE + critical.seconds + sum(others),
         longest=long.longest if long else "",
         longest_seconds=long.longest_seconds if long else 0.0,
+        compile_seconds=critical.seconds,
+        compile_bound=critical.bound,
     )
 
 

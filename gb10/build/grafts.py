@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from gb10.build.wheel_build import Wheel, kept_wheel, wheel_file
+from gb10.build.wheel_store import Wheel, kept_wheel, wheel_file
 from gb10.host.store import Store, file_sha256, seal
 from gb10.patches.graft import check_changes, graft
 from gb10.patches.patched import patched_files

@@ -13,7 +13,8 @@ from gb10.build.gather import image_context
 from gb10.build.mod_layers import naming_mods, note_build, ready_emulation
 from gb10.build.stage import check_builder, check_caches, ready_engine, run_build
 from gb10.build.upstream import forget_sent
-from gb10.build.wheel_build import say_left_out, wheel_file
+from gb10.build.wheel_build import say_left_out
+from gb10.build.wheel_store import wheel_file
 from gb10.engine.connection import Engine
 from gb10.engine.images import ImageInfo, copy_files, passing_tag, require_image, tag_image
 from gb10.host.digest import digest

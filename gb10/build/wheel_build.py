@@ -2,20 +2,23 @@
 
 import json
 import uuid
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from gb10.build.cmake_names import check_targets
 from gb10.build.compiling import LEFT_OUT, compile_step, fetch_nested, patched_source
-from gb10.build.costs import asked_jobs
+from gb10.build.costs import asked_jobs, has_launcher
+from gb10.build.estimate import together_seconds
 from gb10.build.exported import check_exported
 from gb10.build.shared_cache import shared_cache
+from gb10.build.wheel_store import Wheel, found_wheel, made_wheel, wheel_file, wheel_lock
 from gb10.engine.connection import Engine
-from gb10.errors import BuildError, UsageError
+from gb10.errors import UsageError
 from gb10.host.data_root import is_installed
-from gb10.host.host import Host
-from gb10.host.store import Store, file_sha256, is_sealed, seal
+from gb10.host.stop import together
+from gb10.host.store import seal
 from gb10.host.talk import Talk
 from gb10.plan.compiles import compile_files
 from gb10.plan.inputs import wheel_inputs
@@ -30,32 +33,47 @@ EXPORTED = ("*.whl", "manifest.json", "measured.json")
 OURS = "kernels"  # as --rebuild names the wheels of our own kernels
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wheel:
-    """A proven wheel in the store."""
-
-    name: str
-    key: str
-    path: Path
-    sha256: str
-    hit: bool
-
-
 def build_wheels(
     shop: Workshop, plan: Plan, engine: Callable[[], Engine], *, rebuild: Collection[str]
 ) -> tuple[Wheel, ...]:
-    """Every wheel of a plan. The engine is started only when something must be compiled."""
-    return tuple(build_wheel(shop, engine, plan, step, rebuild=step.name in rebuild) for step in plan.of_kind("wheel"))
+    """Every wheel of a plan: from the store, or compiled now. Raises BuildError, VerifyError.
+
+    The engine is started only when something must be compiled. The locks of what is missing are taken before that, in
+    one order for all runs, so that none waits for another in a circle.
+    """
+    found = dict[str, Wheel]()
+    with ExitStack() as locks:
+        for step in sorted(plan.of_kind("wheel"), key=lambda one: one.key):
+            with ExitStack() as lock:
+                lock.enter_context(wheel_lock(shop, step))
+                wheel = None if step.name in rebuild else found_wheel(shop, step)
+                if wheel:
+                    found[step.name] = wheel
+                    say_left_out(shop.talk, wheel.path)  # a compile says it
+                else:
+                    locks.push(lock.pop_all())
+        absent = [step for step in plan.of_kind("wheel") if step.name not in found]
+        made = _compile_all(shop, plan, engine, absent, rebuild) if absent else ()
+    built = found | {wheel.name: wheel for wheel in made}
+    return tuple(built[step.name] for step in plan.of_kind("wheel"))
 
 
-def build_wheel(shop: Workshop, engine: Callable[[], Engine], plan: Plan, step: Step, *, rebuild: bool) -> Wheel:
-    """The wheel of a step: from the store, or compiled now (``rebuild``: always). Raises BuildError, VerifyError."""
-    wheel = kept_wheel(
-        shop, step, lambda work: _compile(shop, engine(), plan, step, work, rebuild=rebuild), rebuild=rebuild
-    )
-    if wheel.hit:  # a compile has said it
-        say_left_out(shop.talk, wheel.path)
-    return wheel
+def _compile_all(
+    shop: Workshop, plan: Plan, engine: Callable[[], Engine], steps: Sequence[Step], rebuild: Collection[str]
+) -> tuple[Wheel, ...]:
+    """Compile at the same time: the stages share cores and memory by inside/room.py, and the first failure stops all.
+
+    A stage whose compilers nothing holds back would take what others were promised: then one runs after the other.
+    """
+    compiler = partial(_compile, shop, engine(), plan)
+
+    def work(step: Step, beside: Sequence[Step]) -> Wheel:
+        expected = together_seconds(shop, plan, beside)
+        return made_wheel(shop.store, step, partial(compiler, step, rebuild=step.name in rebuild, expected=expected))
+
+    if all(has_launcher(plan, step) for step in steps):
+        return together(shop.stop, [partial(work, step, steps) for step in steps])
+    return tuple(work(step, (step,)) for step in steps)
 
 
 def say_left_out(talk: Talk, wheel: Path) -> None:
@@ -69,42 +87,9 @@ def installable(plan: Plan, built: Iterable[Wheel]) -> tuple[Wheel, ...]:
     return tuple(wheel for wheel in built if plan.recipe.wheels[wheel.name].method != "source")
 
 
-def kept_wheel(host: Host, step: Step, make: Callable[[Path], None], *, rebuild: bool = False) -> Wheel:
-    """The wheel of a step from the store, else made now; ``make`` fills and seals a fresh entry. One run at a time."""
-    final = host.store.entry("wheels", step.key)
-    with host.store.locked(f"wheel-{step.key}", host.talk.waiting_for(step.name)):
-        path = None if rebuild else stored_wheel(host, step)
-        if path:
-            host.talk.hit(step.name)
-        else:
-            host.store.replace(final, make)
-        found = path or wheel_file(final)
-        return Wheel(name=step.name, key=step.key, path=found, sha256=file_sha256(found), hit=path is not None)
-
-
-def stored_wheel(host: Host, step: Step) -> Path | None:
-    """The store's wheel of a step if it is whole. A damaged one is reported and compiled again."""
-    found = sealed_wheel(host.store, step.key)
-    if found is None and host.store.entry("wheels", step.key).exists():
-        host.talk.say(f"{step.name} is damaged in the store: making it again")
-    return found
-
-
-def sealed_wheel(store: Store, key: str) -> Path | None:
-    """The store's wheel of a key, if it exists and is whole."""
-    found = sorted(store.entry("wheels", key).glob("*.whl"))
-    return found[0] if len(found) == 1 and is_sealed(found[0]) else None
-
-
-def wheel_file(entry: Path) -> Path:
-    """The one wheel of a fresh entry; raises BuildError when the compile stage wrote none or several."""
-    found = sorted(entry.glob("*.whl"))
-    if len(found) != 1:
-        raise BuildError(f"the compile stage wrote {len(found)} wheels, not one", where=str(entry))
-    return found[0]
-
-
-def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path, *, rebuild: bool) -> None:
+def _compile(
+    shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path, *, rebuild: bool, expected: float
+) -> None:
     build_args = {"REBUILD": uuid.uuid4().hex} if rebuild else {}
     compile_step(
         shop,
@@ -116,6 +101,7 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path,
         inputs=wheel_inputs(plan, step.name),
         files=_files(shop, plan, step),
         build_args=build_args,
+        expected=expected,
     )
     _seal(work)
 

@@ -13,6 +13,7 @@ from gb10.host.store import SEAL, Store, file_sha256
 
 ROOMS: Final = {
     "checkouts": "checkout",
+    "commits": "commit",
     "downloads": "download",
     "programs": "program",
     "proofs": "image",
@@ -20,6 +21,7 @@ ROOMS: Final = {
     "rootfss": "rootfs",
     "scans": "image",
     "trees": "tree",
+    "urls": "url",
     "wheels": "wheel",
 }
 """The rooms whose entries can be made or fetched again, and the word that begins the name of an entry's lock; ``image``

@@ -1,7 +1,7 @@
 """A stop: work in several threads that ends together, children at once and loops when they look."""
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from threading import Lock
 from typing import TypeVar
@@ -54,6 +54,21 @@ def beside(stop: Stop, work: Callable[[], T]) -> Iterator[Future[T]]:
         except CancelledError:
             future.result()
             raise
+        except BaseException:
+            stop.set()
+            raise
+
+
+def together(stop: Stop, works: Sequence[Callable[[], T]]) -> tuple[T, ...]:
+    """Do each work in a thread, and return their results in order; the first failure stops all, and is raised."""
+    with ThreadPoolExecutor(max(1, len(works))) as pool:
+        try:
+            futures = [pool.submit(work) for work in works]
+            ended = wait(futures, return_when=FIRST_EXCEPTION).done
+            failures = [error for future in ended if (error := future.exception()) is not None]
+            if failures:
+                raise next((error for error in failures if not isinstance(error, CancelledError)), failures[0])
+            return tuple(future.result() for future in futures)
         except BaseException:
             stop.set()
             raise

@@ -1,21 +1,28 @@
-"""Inside a build stage: a compiler starts once the memory that its family was measured to need is free.
+"""Inside a build stage: a compiler starts once a job is free, and the memory that its family was measured to need.
 
-    room.py --open DIR --peaks PEAKS.json     share out this machine's memory; DIR/ccache then stands for ccache
-    room.py DIR COMPILER [ARGUMENTS…]         what DIR/ccache calls: wait for room, then ccache with the same words
+    room.py --open DIR --pool POOL --peaks PEAKS.json --jobs N     DIR/ccache then stands for ccache
+    room.py DIR POOL COMPILER [ARGUMENTS…]                         what it calls: wait for room, then the real ccache
+
+POOL is a folder of the builder that all its compile stages share, so their compilers together never exceed the jobs and
+the memory. Both are files that their users hold locked: the kernel gives back what a killed compiler had. Who finds
+nothing in use shares out anew.
 
 PEAKS.json has MiB by family (``peaks``), and for any ``other``. A family is a folder of the object that is compiled: a
-module of FlashInfer's, a target of CMake's. Memory is counted in slots, files that their users hold locked, so that
-the kernel gives back what a killed compiler had. Beside others a unit also waits until so much is available now, for
-what runs outside this stage; alone it always starts. It changes when a unit is compiled, never into what. What
-launch.py measures as wall time has the wait in it.
+module of FlashInfer's, a target of CMake's. Memory is counted in slots. Beside others a unit also waits until so much
+is available now, for what runs outside these stages; alone it always starts. It changes when a unit is compiled, never
+into what. What launch.py measures as wall time has the wait in it.
 """
 
+import argparse
 import fcntl
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 SLOT = 256  # MiB
@@ -26,27 +33,66 @@ TOLD = 5  # seconds of waiting that are worth a line in the log
 
 def main() -> int:
     """Open a room, or run a compiler in it; returns the compiler's exit code."""
-    if sys.argv[1] == "--open":
-        open_room(Path(sys.argv[2]), Path(sys.argv[4]))
+    if sys.argv[1].startswith("--"):
+        options = parse()
+        share_out(options.pool, options.jobs)
+        furnish(options.open, options.pool, options.peaks)
         return 0
-    room, argv = Path(sys.argv[1]), sys.argv[2:]
+    room, pool, argv = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
     costs = json.loads((room / "peaks.json").read_text(encoding="utf-8"))
-    take(room, wanted(costs["peaks"], costs["other"], argv))
+    take(pool, wanted(costs["peaks"], costs["other"], argv))
     return subprocess.run(["ccache", *argv], check=False).returncode
 
 
-def open_room(room: Path, peaks: Path) -> None:
-    """Make the slots of the memory that is available now, and the program that stands for ccache."""
-    slots = room / "slots"
-    slots.mkdir(parents=True)
-    for number in range(max(1, (available() - RESERVE) // SLOT)):
-        (slots / str(number)).touch()
+def parse() -> argparse.Namespace:
+    """The command line that opens a room."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in ("open", "pool", "peaks"):
+        parser.add_argument(f"--{name}", type=lambda text: Path(text).absolute(), required=True)
+    parser.add_argument("--jobs", type=int, required=True)
+    return parser.parse_args()
+
+
+def share_out(pool: Path, jobs: int) -> None:
+    """Make so many jobs, and slots of the memory that is available now, unless a compiler runs by those that exist."""
+    pool.mkdir(parents=True, exist_ok=True)
+    with turn(pool):
+        if in_use(pool):
+            return
+        for kind, count in (("jobs", max(1, jobs)), ("slots", max(1, (available() - RESERVE) // SLOT))):
+            if (pool / kind).exists():
+                shutil.rmtree(pool / kind)
+            (pool / kind).mkdir()
+            for number in range(count):
+                (pool / kind / str(number)).touch()
+
+
+def furnish(room: Path, pool: Path, peaks: Path) -> None:
+    """The stage's own folder: what its families need, and the program that stands for ccache."""
+    room.mkdir(parents=True)
     (room / "peaks.json").write_bytes(peaks.read_bytes())
     program = room / "ccache"
     program.write_text(
-        f'#!/bin/sh\nexec {sys.executable} -IS {Path(__file__).absolute()} {room} "$@"\n', encoding="utf-8"
+        f'#!/bin/sh\nexec {sys.executable} -IS {Path(__file__).absolute()} {room} {pool} "$@"\n', encoding="utf-8"
     )
     program.chmod(0o755)
+
+
+@contextmanager
+def turn(pool: Path) -> Iterator[None]:
+    """One at a time waits for room, the others behind it, so that a large unit's turn comes, too."""
+    with (pool / "turn").open("w") as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+
+
+def in_use(pool: Path) -> bool:
+    """Whether a compiler holds a job: each that runs has one."""
+    jobs = [*(pool / "jobs").iterdir()] if (pool / "jobs").exists() else []
+    free = [opened for job in jobs if (opened := locked(job)) is not None]
+    for opened in free:
+        os.close(opened)
+    return len(free) < len(jobs)
 
 
 def available() -> int:
@@ -62,15 +108,13 @@ def wanted(peaks: dict[str, int], other: int, argv: list[str]) -> int:
     return next((peaks[name] for name in folders if name in peaks), other)
 
 
-def take(room: Path, mib: int) -> None:
-    """Hold slots of that much memory, or all, until this process ends.
-
-    One at a time waits, the others behind it, so that a large unit's turn comes, too.
-    """
-    slots, begin = sorted((room / "slots").iterdir()), time.monotonic()
-    count = min(-(-mib // SLOT), len(slots))
-    with (room / "turn").open("w") as turn:
-        fcntl.flock(turn, fcntl.LOCK_EX)
+def take(pool: Path, mib: int) -> None:
+    """Hold a job and slots of that much memory, or all slots, until this process ends."""
+    with turn(pool):
+        jobs, slots = (sorted((pool / kind).iterdir()) for kind in ("jobs", "slots"))
+        while not any(locked(job) is not None for job in jobs):
+            time.sleep(LOOK)
+        begin, count = time.monotonic(), min(-(-mib // SLOT), len(slots))
         while not enter(slots, count, mib):
             time.sleep(LOOK)
     waited = time.monotonic() - begin
@@ -88,7 +132,7 @@ def enter(slots: list[Path], count: int, mib: int) -> bool:
 
 
 def locked(slot: Path) -> int | None:
-    """The open, locked file of a free slot."""
+    """The open, locked file of a free slot or job."""
     opened = os.open(slot, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,7 +15,8 @@ import pytest
 
 from gb10.build.shared_cache import with_user
 from gb10.build.stage import log_path, ready_engine
-from gb10.build.wheel_build import Wheel, build_wheels
+from gb10.build.wheel_build import build_wheels
+from gb10.build.wheel_store import Wheel
 from gb10.engine.connection import Engine
 from gb10.host.config import variable
 from gb10.host.store import open_store

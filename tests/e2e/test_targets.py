@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gb10.build.stage import log_path
-from gb10.build.wheel_build import wheel_file
+from gb10.build.wheel_store import wheel_file
 from gb10.engine.connection import Engine
 from gb10.errors import BuildError
 from gb10.host.proc import capture

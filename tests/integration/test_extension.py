@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.install import PIP
-from gb10.build.wheel_build import Wheel, build_wheels
+from gb10.build.wheel_build import build_wheels
+from gb10.build.wheel_store import Wheel
 from gb10.engine.reach import find
 from gb10.errors import BuildError
 from gb10.host.proc import capture

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from gb10.build.grafts import late_grafts
-from gb10.build.wheel_build import Wheel, build_wheel, check_sources, installable
+from gb10.build.wheel_build import build_wheels, check_sources, installable
+from gb10.build.wheel_store import Wheel
 from gb10.engine.reach import find
 from gb10.errors import FetchError, UsageError
 from gb10.host.store import Store
@@ -50,7 +51,8 @@ def plan_of(shop: Workshop, targets: Sequence[str]) -> Plan:
 
 
 def compiled(shop: Workshop, plan: Plan) -> Wheel:
-    return build_wheel(shop, lambda: find(shop.env, shop.store), plan, plan.step("vllm"), rebuild=False)
+    alone = replace(plan, steps=tuple(step for step in plan.steps if step.kind != "wheel" or step.name == "vllm"))
+    return build_wheels(shop, alone, lambda: find(shop.env, shop.store), rebuild=())[0]
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +95,11 @@ def test_without_targets_nothing_of_the_project_is_read(shop: Workshop) -> None:
     assert "vllm" not in {step.name for step in plan.steps}
     assert not [use for use in plan.options.patches if use.compiled and use.source == "vllm"]
     compiled = [use.name for use in plan_of(shop, SMALL).options.patches if use.compiled and use.source == "vllm"]
-    assert compiled == ["0002-stale-cutlass-source@0.24.0.patch", "0004-sm120-fp8-moe-in-tree"]
+    assert compiled == [
+        "0002-stale-cutlass-source@0.24.0.patch",
+        "0004-sm120-fp8-moe-in-tree",
+        "0005-scaled-mm-c2x-before-sm90.patch",
+    ]
 
 
 def test_a_name_that_is_no_target_is_refused_before_anything_runs(shop: Workshop) -> None:

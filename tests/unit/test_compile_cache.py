@@ -63,7 +63,7 @@ def test_a_change_by_hand_gets_no_server_and_a_folder_of_its_own(tmp_path: Path)
     with cache_secret(shop, inputs("/home/me/fix.diff")) as secrets:
         assert secrets == {}
     for name in ("wheel", "targets", "program"):
-        assert "ccache.mounts(shared, machine, by_hand)" in shop.catalog.templates[f"{name}.Dockerfile.j2"]
+        assert "ccache.mounts(shared, machine, by_hand, jobs)" in shop.catalog.templates[f"{name}.Dockerfile.j2"]
 
 
 def test_the_secret_is_for_this_user_and_gone_afterwards(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""A compile stage's memory, shared out among compilers by what their families were measured to need."""
+"""A builder's cores and memory, shared out among the compilers of all its stages."""
 
 import json
 import os
@@ -26,11 +26,12 @@ log.write(f"-{sys.argv[2]}\\n")
 
 @pytest.fixture
 def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A room of 1 GiB, four slots; what stands for ccache runs the compiler that it is given."""
+    """A pool of 1 GiB, four slots, and of six jobs; what stands for ccache runs the compiler that it is given."""
     peaks = tmp_path / "costs.json"
     peaks.write_text(json.dumps({"peaks": PEAKS, "other": 512}))
     monkeypatch.setattr(room, "available", lambda: 1024 + room.RESERVE)
-    room.open_room(tmp_path / "room", peaks)
+    room.share_out(tmp_path / "pool", 6)
+    room.furnish(tmp_path / "room", tmp_path / "pool", peaks)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/ccache").write_text('#!/bin/sh\nexec "$@"\n')
     (tmp_path / "bin/ccache").chmod(0o755)
@@ -39,10 +40,10 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def start(opened: Path, family: str, seconds: float) -> subprocess.Popen[bytes]:
+def start(opened: Path, family: str, seconds: float, stage: str = "room") -> subprocess.Popen[bytes]:
     compiler = [sys.executable, str(opened / "compiler.py"), str(opened / "log"), family, str(seconds)]
     return subprocess.Popen(
-        [str(opened / "room/ccache"), *compiler, "-o", f"/build/{family}/unit.o"], start_new_session=True
+        [str(opened / stage / "ccache"), *compiler, "-o", f"/build/{family}/unit.o"], start_new_session=True
     )
 
 
@@ -97,11 +98,44 @@ def test_what_a_killed_compiler_held_is_free_again(opened: Path) -> None:
     (opened / "end").touch()
     until((opened / "log").exists)
     second = start(opened, "small", 0)
-    until(lambda: held(opened / "room/turn"))
+    until(lambda: held(opened / "pool/turn"))
     assert second.poll() is None
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     assert second.wait(timeout=10) == 0
+
+
+def test_two_stages_share_jobs_and_memory(opened: Path) -> None:
+    """A stage that begins while compilers run takes part in what was shared out; each has its own families."""
+    first = start(opened, "large", 60)
+    until((opened / "log").exists)
+    (opened / "other.json").write_text(json.dumps({"peaks": {}, "other": 256}))
+    room.share_out(opened / "pool", 64)
+    room.furnish(opened / "stage", opened / "pool", opened / "other.json")
+    second = start(opened, "large", 0, "stage")
+    until(lambda: held(opened / "pool/turn"))
+    assert (second.poll(), len([*(opened / "pool/jobs").iterdir()])) == (None, 6)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    assert second.wait(timeout=10) == 0
+
+
+def test_no_more_compilers_run_than_there_are_jobs(opened: Path) -> None:
+    room.share_out(opened / "pool", 2)
+    (opened / "end").touch()
+    started = [start(opened, "small", 0.2) for _ in range(5)]
+    assert [child.wait() for child in started] == [0] * 5
+    assert max(at_once((opened / "log").read_text())) == 2 * PEAKS["small"]
+
+
+def test_what_a_killed_build_left_is_shared_out_anew(opened: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = start(opened, "large", 60)
+    until((opened / "log").exists)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    monkeypatch.setattr(room, "available", lambda: 2048 + room.RESERVE)
+    room.share_out(opened / "pool", 3)
+    assert [len([*(opened / "pool" / kind).iterdir()]) for kind in ("jobs", "slots")] == [3, 8]
 
 
 def test_its_exit_code_is_the_compilers(opened: Path) -> None:
@@ -125,7 +159,7 @@ def test_a_family_is_a_folder_of_the_object(made: str, mib: int) -> None:
 
 def test_what_runs_elsewhere_counts(opened: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slots that are free promise no memory that others have taken meanwhile."""
-    slots = sorted((opened / "room/slots").iterdir())
+    slots = sorted((opened / "pool/slots").iterdir())
     monkeypatch.setattr(room, "available", lambda: 300)
     assert room.enter(slots, 2, 512)  # alone
     assert not room.enter(slots, 2, 512)

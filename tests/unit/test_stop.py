@@ -10,7 +10,7 @@ import pytest
 
 from gb10.errors import BuildError, FetchError
 from gb10.host.proc import stream
-from gb10.host.stop import Stop, beside
+from gb10.host.stop import Stop, beside, together
 
 MISSING = FetchError("a layer's wheel is missing")
 
@@ -59,3 +59,30 @@ def test_both_results_are_kept_when_nothing_fails() -> None:
     with beside(Stop(), lambda: "layers") as layers:
         built = "wheels"
     assert (built, layers.result()) == ("wheels", "layers")
+
+
+def test_the_first_of_several_that_fails_stops_the_others_and_is_raised() -> None:
+    stop, compiling = Stop(), Event()
+
+    def compile_long() -> None:
+        stream(
+            [sys.executable, "-uc", "import signal; print(); signal.pause()"],
+            log=Path(os.devnull),
+            on_line=lambda line: compiling.set() if not line else None,
+            stop=stop,
+        )
+
+    def fail() -> None:
+        compiling.wait()
+        raise BuildError("the compiler failed")
+
+    with pytest.raises(BuildError, match="compiler failed"):
+        together(stop, (compile_long, fail))
+    with pytest.raises(CancelledError):
+        stop.check()
+
+
+def test_results_of_several_are_in_order() -> None:
+    last = Event()
+    assert together(Stop(), (lambda: last.wait(10), last.set)) == (True, None)
+    assert together(Stop(), ()) == ()

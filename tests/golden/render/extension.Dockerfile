@@ -17,13 +17,14 @@ RUN --network=none --mount=type=bind,from=target,source=/target,target=/target \
     --mount=type=bind,source=inside,target=/inside --mount=type=bind,source=kernels.json,target=/kernels.json \
     --mount=type=bind,source=units/few,target=/units \
     --mount=type=bind,from=source,target=/archives/source \
+    --mount=type=cache,id=gb10-compilers,target=/compilers \
     --mount=type=cache,id=gb10-ccache-aarch64,target=/ccache <<'COMPILE'
 set -eux
 mkdir /source
 tar --extract --file /archives/source/*.tar* --directory /source --strip-components 1
 python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc gcc
 export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
-python3 /inside/room.py --open /room --peaks /inside/peaks.json
+python3 /inside/room.py --open /room --pool /compilers --peaks /inside/peaks.json --jobs 2
 export GB10_CCACHE=/room/ccache
 [ -z "$REBUILD" ] || export CCACHE_RECACHE=1
 python3 /inside/extension.py --units /units --kernels /kernels.json --cutlass /source/3rdparty/cutlass \

@@ -26,6 +26,7 @@ RUN --network=none --mount=type=bind,from=target,source=/target,target=/target \
     --mount=type=bind,from=source-patched,target=/archives/source-patched \
     --mount=type=bind,from=cutlass,target=/archives/cutlass \
     --mount=type=bind,from=cutlass-patched,target=/archives/cutlass-patched \
+    --mount=type=cache,id=gb10-compilers,target=/compilers \
     --mount=type=cache,id=gb10-ccache-aarch64,target=/ccache <<'COMPILE'
 set -eux
 mkdir /source
@@ -36,7 +37,7 @@ tar --extract --file /archives/cutlass/*.tar* --directory /cutlass --strip-compo
 cp --recursive /archives/cutlass-patched/. /cutlass/
 python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc aarch64-linux-gnu-gcc
 export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
-python3 /inside/room.py --open /room --peaks /inside/peaks.json
+python3 /inside/room.py --open /room --pool /compilers --peaks /inside/peaks.json --jobs 2
 export GB10_CCACHE=/room/ccache
 [ -z "$REBUILD" ] || export CCACHE_RECACHE=1
 python3 /inside/cmake_targets.py --source /source --targets _C_one,_C_two --wheel small \

@@ -17,13 +17,14 @@ RUN --network=default --mount=type=bind,from=target,source=/target,target=/targe
     --mount=type=bind,source=inside,target=/inside --mount=type=bind,source=kernels.json,target=/kernels.json \
     --mount=type=bind,from=source,target=/archives/source \
     --mount=type=secret,id=compile-cache,required=true,target=/run/gb10/ccache.conf \
+    --mount=type=cache,id=gb10-compilers,target=/compilers \
     --mount=type=cache,id=gb10-ccache-aarch64,target=/ccache <<'COMPILE'
 set -eux
 mkdir /source
 tar --extract --file /archives/source/*.tar* --directory /source --strip-components 1
 python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc aarch64-linux-gnu-gcc
 export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
-python3 /inside/room.py --open /room --peaks /inside/peaks.json
+python3 /inside/room.py --open /room --pool /compilers --peaks /inside/peaks.json --jobs 2
 export GB10_CCACHE=/room/ccache
 CCACHE_CONFIGPATH=$(python3 /inside/compile_cache.py --config /run/gb10/ccache.conf)
 export CCACHE_CONFIGPATH CCACHE_STATSLOG=/ccache.log

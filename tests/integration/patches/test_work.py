@@ -77,9 +77,10 @@ def test_a_new_patch_from_an_edited_tree(tmp_path: Path) -> None:
     (tree / "vllm/__pycache__/a.pyc").write_bytes(b"\0")
     series = tmp_path / "patches/vllm/series"
     series.write_text(series.read_text(encoding="utf-8").rstrip(), encoding="utf-8")
+    last = max(int(path.name[:4]) for path in series.parent.glob("[0-9]*"))
     today = datetime.date(2026, 11, 21)
     path = new_patch(library(other), "vllm", "wider-gate", Version("0.33.0"), tree, today=today)
-    assert path.name == "0005-wider-gate.patch"
+    assert path.name == f"{last + 1:04}-wider-gate.patch"
     record = path.with_suffix(".yaml")
     probe = record.read_text(encoding="utf-8").replace(GONE, GATE).replace("'WRITE THIS'", "'>= 110'", 1)
     record.write_text(probe, encoding="utf-8")
