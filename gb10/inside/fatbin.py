@@ -16,7 +16,7 @@ from gb10.inside.elf import ELF_MAGIC, EM_CUDA, Buffer, DamagedError, Elf
 FATBIN_MAGIC = b"\x50\xed\x55\xba"
 CUBIN_ABI_CUDA_12, CUBIN_KIND = 7, 2
 KINDS = {1: "compute", CUBIN_KIND: "sm", 8: "lto"}
-FLAG_A, FLAG_F, ENTRY_MIN, ENTRY_VERSION = 0x100000, 0x200000, 48, 0x101
+FLAG_A, FLAG_F, FATBIN_HEADER, ENTRY_MIN, ENTRY_VERSION = 0x100000, 0x200000, 16, 48, 0x101
 CODES, BROKEN = 256, 64
 """Limits of one file: different kinds of code, and cubin headers with nothing behind them."""
 CUBIN = re.compile(rb"\x7fELF\x02\x01\x01[\x33\x41].{10}\xbe\0", re.DOTALL)
@@ -51,7 +51,7 @@ def units_in(buffer: Buffer, ranges: list[tuple[int, int]]) -> Iterator[Codes]:
 def _units(buffer: Buffer, start: int, end: int) -> Iterator[Codes]:
     while (at := buffer.find(FATBIN_MAGIC, start, end)) >= 0:
         if size := fatbin_size(buffer, at, end):
-            yield fatbin_codes(buffer, at + 16, at + size)
+            yield fatbin_codes(buffer, at + FATBIN_HEADER, at + size)
         yield from cubins_in(buffer, start, at)
         start = at + (size or len(FATBIN_MAGIC))
     yield from cubins_in(buffer, start, end)
@@ -62,14 +62,19 @@ def fatbin_size(buffer: Buffer, at: int, end: int) -> int:
 
     0 for the magic number as a constant of code: on x86-64 what follows it may look like a header, never like an entry.
     """
-    if end - at < ENTRY_MIN:
+    if end - at < FATBIN_HEADER:
         return 0
-    version, header, size, entry = struct.unpack_from("<HHQ2xH", buffer, at + 4)
-    if (version, header) != (1, 16) or (size and entry != ENTRY_VERSION):
+    version, header, size = struct.unpack_from("<HHQ", buffer, at + 4)
+    if (version, header) != (1, FATBIN_HEADER) or (size and not starts_entry(buffer, at + FATBIN_HEADER, end)):
         return 0
-    if at + 16 + size > end:
-        raise DamagedError(f"the fatbin at {at:#x} has {size} bytes, {end - at - 16} are left")
-    return 16 + int(size)
+    if at + FATBIN_HEADER + size > end:
+        raise DamagedError(f"the fatbin at {at:#x} has {size} bytes, {end - at - FATBIN_HEADER} are left")
+    return FATBIN_HEADER + int(size)
+
+
+def starts_entry(buffer: Buffer, at: int, end: int) -> bool:
+    """Whether what stands here may be an entry."""
+    return end - at >= ENTRY_MIN and struct.unpack_from("<2xH", buffer, at)[0] == ENTRY_VERSION
 
 
 def fatbin_codes(buffer: Buffer, at: int, end: int) -> Codes:

@@ -68,7 +68,7 @@ def compile_file(root: Path, name: Path) -> Path:
             str(root / cached),
             f"/{name}",
             doraise=True,
-            invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+            invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH,
         )
     except py_compile.PyCompileError as error:
         raise SystemExit(f"a patched file is no Python: {error.msg}") from None

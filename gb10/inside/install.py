@@ -125,12 +125,12 @@ def compile_all(site: Path, root: Path) -> None:
 
 
 def compile_batch(files: list[Path], root: Path) -> list[Path]:
-    """The files that do not parse; bytecode is hash-based and unchecked, so that times do not matter."""
+    """The files that do not parse; bytecode has the hash of its source, which Python compares: times do not matter."""
     return [
         file
         for file in files
         if not compileall.compile_file(
-            file, stripdir=str(root), prependdir="/", quiet=2, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH
+            file, stripdir=str(root), prependdir="/", quiet=2, invalidation_mode=PycInvalidationMode.CHECKED_HASH
         )
     ]
 

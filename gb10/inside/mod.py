@@ -6,10 +6,11 @@ The contract: the files lie in /workspace/mods/NAME, which is the current direct
 WORKDIR, the user is root, and ``chmod +x run.sh && ./run.sh`` must end with 0. Mods name site-packages by the path of
 Python 3.12: the image has a link there (settings.py).
 
-The image's bytecode is not checked against its source when it is loaded (install.py), so a changed source would have
-no effect: the bytecode of exactly the changed sources is made anew, and a link has none: what it leads to may change
-later, under another name. What changed is told by the time of the last change, which a program cannot set, and by the
-bytes, against the root as it was. Bytecode whose source is gone may stay: Python takes none without its source.
+Python compares the image's bytecode with the hash of its source (install.py): a changed source has an effect, and is
+compiled at every start until its bytecode is made anew. That is done for exactly the changed sources. A link has
+none: what it leads to may change later, under another name. What changed is told by the time of the last change,
+which a program cannot set, and by the bytes, against the root as it was. Bytecode whose source is gone may stay:
+Python takes none without its source.
 """
 
 import argparse
@@ -135,7 +136,7 @@ def compile_again(root: Path, path: Path) -> None:
             str(cached),
             f"/{path.relative_to(root)}",
             True,
-            invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+            invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH,
         )
     except (py_compile.PyCompileError, SyntaxError, ValueError) as error:
         print(f"left as source, it does not parse: {path}: {error}", file=sys.stderr)

@@ -2,7 +2,7 @@
 
     overlay.py --overlay DIR --out ROOT --epoch SECONDS
 
-Python never checks the image's bytecode against its source, so a changed source without new bytecode has no effect.
+Python compares bytecode with the hash of its source: a changed source without new bytecode is compiled at every start.
 """
 
 import argparse
@@ -34,10 +34,10 @@ def is_library(path: Path) -> bool:
 
 
 def compile_source(source: Path, root: Path) -> None:
-    """Bytecode for a source; an empty file, so that Python reads the source, for a link or one that does not parse."""
+    """Bytecode for a source; an empty file, which Python passes over, for a link or one that does not parse."""
     cached = Path(importlib.util.cache_from_source(str(source)))
     cached.parent.mkdir(exist_ok=True)
-    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    mode = py_compile.PycInvalidationMode.CHECKED_HASH
     try:
         if source.is_symlink():
             raise ValueError(source)

@@ -87,7 +87,7 @@ def compile_library(base: Path, out: Path) -> None:
         name = source.relative_to(base)
         cached = out / importlib.util.cache_from_source(str(name))
         py_compile.compile(
-            str(source), str(cached), f"/{name}", True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+            str(source), str(cached), f"/{name}", True, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH
         )
 
 

@@ -1,9 +1,10 @@
-"""Inside a build stage, after install.py: leave out the files that rules name, and the symbol tables of libraries.
+"""Inside a build stage, after install.py: leave out the files that rules name, and parts of libraries.
 
     slim.py --rules FILE --out ROOT --epoch SECONDS
 
 FILE is a list of rules for the distributions of this layer. Each pattern must match a file of RECORD. RECORD then lists
-what is left. No library that stays may need one that is left out.
+what is left. No library that stays may need one that is left out. A rule that changes files names the licence that was
+read: its text must be the same.
 """
 
 import argparse
@@ -14,12 +15,14 @@ import io
 import json
 import mmap
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gb10.inside.elf import ELF_MAGIC, LITTLE_64, DamagedError, Elf
+from gb10.inside.gpu_code import thinned
 from gb10.inside.install import BIN, SITE, clamp
 from gb10.inside.symbols import stripped
 
@@ -43,15 +46,19 @@ def apply(rule: dict[str, Any], out: Path) -> set[str]:
     """Apply a rule to one distribution: the names of the files that it left out. Raises SystemExit."""
     record = find_record(out / SITE, rule["project"])
     rows = {row[0]: row for row in csv.reader(io.StringIO(record.read_text(encoding="utf-8"))) if row}
-    names = matching(rule, rows)
+    names = matching(rule, rule["files"], rows)
     before = sum(located(out, name).stat().st_size for name in names)
-    after = strip_all(out, names, rows) if rule["action"] == "strip" else drop_all(out, names, rows)
+    if rule["action"] == "drop":
+        after = drop_all(out, names, rows)
+    else:
+        check_licence(rule, rows, out)
+        after = sum(change_file(located(out, name), rows[name], change_of(rule)) for name in names)
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows.values())
     record.write_text(text.getvalue(), encoding="utf-8")
     saved = f"{len(names)} files, {(before - after) / 1e6:.1f} MB less"
     print(f"slim: {rule['name']}: {rule['project']}: {saved}", flush=True)
-    return set() if rule["action"] == "strip" else {PurePosixPath(name).name for name in names}
+    return {PurePosixPath(name).name for name in names} if rule["action"] == "drop" else set()
 
 
 def find_record(site: Path, project: str) -> Path:
@@ -67,10 +74,10 @@ def canonical(info: str) -> str:
     return re.sub(r"[-_.]+", "-", info.split("-", maxsplit=1)[0]).lower()
 
 
-def matching(rule: dict[str, Any], names: Iterable[str]) -> list[str]:
-    """The listed files that the rule's patterns match; raises SystemExit for a pattern without a file."""
+def matching(rule: dict[str, Any], patterns: Iterable[str], names: Iterable[str]) -> list[str]:
+    """The listed files that these patterns of a rule match; raises SystemExit for a pattern without a file."""
     listed, found = list(names), list[str]()
-    for pattern in rule["files"]:
+    for pattern in patterns:
         hits = [name for name in listed if matches(name, pattern)]
         if not hits:
             raise SystemExit(
@@ -119,20 +126,33 @@ def prune(folder: Path, stop: Path) -> None:
         folder = folder.parent
 
 
-def strip_all(out: Path, names: list[str], rows: Rows) -> int:
-    """Write each library without symbol tables: the bytes that are left. Raises SystemExit if nothing is saved."""
-    return sum(strip_file(located(out, name), rows[name]) for name in names)
+def check_licence(rule: dict[str, Any], rows: Rows, out: Path) -> None:
+    """Raise SystemExit unless the distribution has the licence that the rule was written for."""
+    licence = rule["licence"]
+    for name in matching(rule, [licence["file"]], rows):
+        if hashlib.sha256(located(out, name).read_bytes()).hexdigest() != licence["sha256"]:
+            raise SystemExit(
+                f"slim: {name} of {rule['project']} is not the licence that was read for the rule {rule['name']}\n"
+                "read it, then correct licences in recipes/slim.yaml, or remove the rule"
+            )
 
 
-def strip_file(path: Path, row: list[str]) -> int:
-    """Replace one library and its row of RECORD; raises SystemExit for a library that has no such tables."""
+def change_of(rule: dict[str, Any]) -> Callable[[bytes], bytes]:
+    """What a rule does to each library."""
+    if rule["action"] == "strip":
+        return stripped
+    return partial(thinned, capability=rule["capability"], hollow=rule["hollow"])
+
+
+def change_file(path: Path, row: list[str], change: Callable[[bytes], bytes]) -> int:
+    """Replace one library and its row of RECORD: its new size. Raises SystemExit when that saves nothing."""
     data = path.read_bytes()
     try:
-        found = stripped(data)
+        found = change(data)
     except DamagedError as error:
-        raise SystemExit(f"slim: {path} cannot be stripped: {error}") from None
-    if len(found) == len(data):
-        raise SystemExit(f"slim: {path} has no symbol table: remove it from recipes/slim.yaml")
+        raise SystemExit(f"slim: {path} cannot be changed: {error}") from None
+    if len(found) >= len(data):
+        raise SystemExit(f"slim: {path} would not be smaller: remove it from recipes/slim.yaml")
     fresh = path.with_name(f".{path.name}.slim")
     fresh.write_bytes(found)
     fresh.chmod(path.stat().st_mode & 0o777)

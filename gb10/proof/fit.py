@@ -3,31 +3,17 @@
 Rules: CUDA C++ programming guide, "Binary compatibility", "PTX compatibility" and "Family-specific features".
 """
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from gb10.errors import UsageError
 from gb10.inside.fatbin import Codes
+from gb10.inside.loader import Fit, code_fit
 from gb10.inside.scan import Binary, Scan
 from gb10.recipe.arch import Arch
 
 REMOVED = "removed"  # as gb10/inside/changed.py writes it
-CODE = re.compile(r"(sm|compute|lto|kind[0-9]+)_([0-9]+)([af]?)")
-
-
-class Fit(StrEnum):
-    """How well code fits a capability, best first; a binary has the best fit of its units."""
-
-    NATIVE = "native"  # SASS of exactly this capability
-    FAMILY = "family"  # family SASS (120f on 12.1), with the family's tensor-core instructions
-    COMPATIBLE = "compatible"  # plain SASS of an earlier minor (120 on 12.1), without them
-    PTX = "ptx"  # the driver compiles it on first use
-    NOTHING = "nothing"  # code for other GPUs only: a launch fails
-    NONE = "none"  # no GPU code
-    DAMAGED = "damaged"  # unknown: the file contradicts itself or cannot be read
 
 
 MEANING = {
@@ -98,23 +84,6 @@ def judge_binary(binary: Binary, capability: str) -> Judged:
 def unit_fit(codes: Codes, capability: str) -> Fit:
     """The best that one unit offers."""
     return min((code_fit(code, capability) for code in codes), key=RANK.__getitem__, default=Fit.NONE)
-
-
-def code_fit(code: str, capability: str) -> Fit:
-    """``sm_120f`` on ``12.1`` -> family. Link-time IR (``lto_…``) is nothing to the driver."""
-    match = CODE.fullmatch(code)
-    if not match:
-        return Fit.NOTHING
-    kind, number, suffix = match[1], int(match[2]), match[3]
-    wanted = int(capability.replace(".", ""))
-    same, earlier = number == wanted, number < wanted
-    sibling = earlier and number // 10 == wanted // 10
-    if kind == "sm":
-        if same:
-            return Fit.NATIVE
-        return {"f": Fit.FAMILY, "": Fit.COMPATIBLE}.get(suffix, Fit.NOTHING) if sibling else Fit.NOTHING
-    runs = same or {"f": sibling, "": earlier, "a": False}[suffix]
-    return Fit.PTX if kind == "compute" and runs else Fit.NOTHING
 
 
 def merge_layers(root: str, scans: Sequence[Scan]) -> Scan:

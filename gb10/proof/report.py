@@ -9,9 +9,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from gb10.inside.loader import Fit
 from gb10.proof.check import counted, printable
 from gb10.proof.checking import Finding
-from gb10.proof.fit import MEANING, UNIT_FITS, Fit, Judged, Verdict
+from gb10.proof.fit import MEANING, UNIT_FITS, Judged, Verdict
 
 SCHEMA = "gb10/verify/v1"
 NAMED, MOST = (Fit.NOTHING, Fit.DAMAGED), 12

@@ -24,7 +24,7 @@ from gb10.plan.labels import labels
 from gb10.plan.options import Options
 from gb10.plan.values import Plan
 from gb10.recipe.arch import parse_arch
-from gb10.recipe.slim_rules import Extent, Rule, fits, read_rules
+from gb10.recipe.slim_rules import Extent, RuleFile, fits, read_rules
 from gb10.ship.publishing import require_publishable
 
 RULES = """
@@ -35,10 +35,39 @@ rules:
     why: a reason to leave it out
     shown: how that is shown
     licence: what the licence says
-    mb: 1.5
+    mb: {{"{release}": 1.5}}
 """
+CHANGING = """
+licences:
+  - name: own
+    file: "*.dist-info/LICENSE"
+    sha256: "{sha256}"
+    of: [{of}]
+    changed: {changed}
+    says: what it says of changed copies
+rules:
+  - name: one
+    action: {action}
+    files: {{"pkg==1.0": ["pkg/a.so"]}}
+    why: a reason to leave it out
+    shown: how that is shown
+    licence: what the licence says
+    mb: {{"{release}": 1.5}}
+    publish: {publish}
+    hollow: {hollow}
+"""
+CHANGE = {
+    "sha256": "0" * 64,
+    "of": "pkg",
+    "changed": "publish",
+    "action": "strip",
+    "release": "pkg==1.0",
+    "publish": "true",
+    "hollow": "false",
+}
 
 
+LICENCE = "Copies may be changed and passed on.\n"
 SOURCE = """
 #include <unistd.h>
 static int own(int n) { return n + (getpid() > 0 ? 41 : 0); }
@@ -46,7 +75,7 @@ int shown(int n) { return own(n) + 1; }
 """
 
 
-def rules_of(pattern: str = "pkg/a.so", release: str = "pkg==1.0") -> tuple[Rule, ...]:
+def rules_of(pattern: str = "pkg/a.so", release: str = "pkg==1.0") -> RuleFile:
     return read_rules(RULES.format(pattern=pattern, release=release))
 
 
@@ -127,13 +156,16 @@ def installed(out: Path, library: Path) -> Path:
     program.write_bytes(b"#!/bin/sh\n")
     info = site / "Pkg-1.0.dist-info"
     info.mkdir()
-    names = [*files, "bin/tool"]
+    (info / "LICENSE").write_text(LICENCE)
+    names = [*files, "bin/tool", "Pkg-1.0.dist-info/LICENSE"]
     (info / "RECORD").write_text("".join(f"{name},sha256=old,1\n" for name in names) + "Pkg-1.0.dist-info/RECORD,,\n")
     return info / "RECORD"
 
 
 def rule(action: str, *files: str) -> dict[str, object]:
-    return {"name": "one", "action": action, "project": "pkg", "files": list(files)}
+    text = {"file": "*.dist-info/LICENSE", "sha256": hashlib.sha256(LICENCE.encode()).hexdigest()}
+    row: dict[str, object] = {"name": "one", "action": action, "project": "pkg", "files": list(files), "licence": text}
+    return {**row, "capability": "12.1", "hollow": False} if action == "code" else row
 
 
 def test_dropped_files_leave_the_layer_and_record(tmp_path: Path, library: Path) -> None:
@@ -142,7 +174,7 @@ def test_dropped_files_leave_the_layer_and_record(tmp_path: Path, library: Path)
     assert not (tmp_path / SITE / "pkg/old").exists()
     assert not (tmp_path / BIN / "tool").exists()
     listed = [row[0] for row in csv.reader(io.StringIO(record.read_text()))]
-    assert listed == ["pkg/a.so", "pkg/c.py", "Pkg-1.0.dist-info/RECORD"]
+    assert listed == ["pkg/a.so", "pkg/c.py", "Pkg-1.0.dist-info/LICENSE", "Pkg-1.0.dist-info/RECORD"]
 
 
 def test_record_has_the_hash_of_a_stripped_library(tmp_path: Path, library: Path) -> None:
@@ -154,8 +186,48 @@ def test_record_has_the_hash_of_a_stripped_library(tmp_path: Path, library: Path
     rows = {row[0]: row[1:] for row in csv.reader(io.StringIO(record.read_text()))}
     assert rows["pkg/a.so"] == [f"sha256={value}", str(len(found))]
     assert (tmp_path / SITE / "pkg/a.so").stat().st_mode & 0o777 == 0o755
-    with pytest.raises(SystemExit, match="has no symbol table"):
+    with pytest.raises(SystemExit, match="would not be smaller"):
         apply(rule("strip", "pkg/*.so"), tmp_path)
+
+
+def test_another_licence_stops_the_build(tmp_path: Path, library: Path) -> None:
+    installed(tmp_path, library)
+    (tmp_path / SITE / "Pkg-1.0.dist-info/LICENSE").write_text("Do not change a byte.\n")
+    with pytest.raises(SystemExit, match="is not the licence that was read for the rule one"):
+        apply(rule("strip", "pkg/*.so"), tmp_path)
+    assert (tmp_path / SITE / "pkg/a.so").read_bytes() == library.read_bytes()
+
+
+def test_a_library_without_gpu_code_is_not_the_business_of_a_rule_about_it(tmp_path: Path, library: Path) -> None:
+    installed(tmp_path, library)
+    with pytest.raises(SystemExit, match="cannot be changed: no section of fatbins"):
+        apply(rule("code", "pkg/*.so"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"changed": "own-use"}, "needs publish: false, by the licence of pkg"),
+        ({"of": "other"}, "changes files of pkg, whose licence is not listed"),
+        ({"release": "pkg==2.0"}, "mb needs the releases of files"),
+        ({"hollow": "true"}, "hollow is for the action code"),
+        ({"changed": "maybe"}, "changed"),
+        ({"sha256": "abc"}, "sha256"),
+    ],
+)
+def test_rules_that_their_licence_does_not_carry_are_refused(change: dict[str, str], complaint: str) -> None:
+    assert read_rules(CHANGING.format(**CHANGE)).rules[0].saved == 1.5
+    with pytest.raises(UsageError, match="not a valid list of slimming rules") as caught:
+        read_rules(CHANGING.format(**{**CHANGE, **change}))
+    assert complaint in str(caught.value)
+
+
+def test_what_forbids_changed_copies_is_for_own_use(catalog: Catalog) -> None:
+    """NVIDIA's own licences, as the wheels have them; NCCL's is a BSD licence."""
+    found = {project: licence.changed for licence in catalog.slim.licences for project in licence.of}
+    own = {"nvidia-cublas", "nvidia-cudnn-cu13", "nvidia-cusparselt-cu13", "nvidia-nvshmem-cu13"}
+    assert {found[project] for project in own} == {"own-use"}
+    assert found["nvidia-nccl-cu13"] == found["torch"] == found["vllm"] == "publish"
 
 
 def test_a_rule_that_matches_nothing_stops_the_build(tmp_path: Path, library: Path) -> None:
@@ -181,8 +253,8 @@ def test_a_library_that_is_needed_is_not_left_out(tmp_path: Path, library: Path)
         check_needed(tmp_path, {needs[0]})
 
 
-def plan_of(catalog: Catalog, options: Options) -> Plan:
-    path = catalog.recipe("vllm")
+def plan_of(catalog: Catalog, options: Options, engine: str = "vllm") -> Plan:
+    path = catalog.recipe(engine)
     return plan_image(load_recipe(path), load_lock(lock_path(path)), catalog.toolkit, options)
 
 
@@ -198,8 +270,8 @@ def options(platform: str = "linux/arm64") -> Options:
 def test_every_rule_bites_on_a_lock(catalog: Catalog) -> None:
     locks = [load_lock(lock_path(catalog.recipe(engine))) for engine in catalog.engines()]
     wheels = [wheel for lock in locks for wheel in lock.wheels.image["arm64"]]
-    idle = [release for one in catalog.slim for release in one.files if not any(fits(release, w) for w in wheels)]
-    assert catalog.slim
+    idle = [release for one in catalog.slim.rules for release in one.files if not any(fits(release, w) for w in wheels)]
+    assert catalog.slim.rules
     assert not idle, "correct these rules in recipes/slim.yaml, or remove them"
 
 
@@ -210,7 +282,8 @@ def test_a_new_rule_moves_the_key_of_its_layer_alone(catalog: Catalog) -> None:
     numpy = next(wheel for wheel in lock.wheels.image["arm64"] if wheel.name == "numpy")
     fresh = rules_of("numpy/**", f"numpy=={numpy.filename.split('-')[1]}")
     before = plan_image(recipe, lock, toolkit, options())
-    after = plan_image(recipe, lock, replace(toolkit, slim=(*toolkit.slim, *fresh)), options())
+    more = toolkit.slim.model_copy(update={"rules": (*toolkit.slim.rules, *fresh.rules)})
+    after = plan_image(recipe, lock, replace(toolkit, slim=more), options())
     moved = {step.name for step, old in zip(after.steps, before.steps, strict=True) if step.key != old.key}
     assert moved == {"layer-deps", "image", "proof"}
     assert not [step for step in after.steps if step.kind == "wheel" and step.name in moved]
@@ -223,6 +296,20 @@ def test_labels_name_the_rules_and_what_bars_the_image(catalog: Catalog, extent:
     assert ("io.github.gb10.slim.local-only" in found) is bars
     assert ("io.github.gb10.slim" in found) is (extent != "none")
     assert bool(plan.document().get("slim")) is (extent != "none")
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_plan_names_the_releases_that_bite(catalog: Catalog, engine: str) -> None:
+    plan = plan_of(catalog, replace(options(), slim="all"), engine)
+    wheels = plan.lock.wheels.image["arm64"]
+    assert plan.slim
+    assert all(any(fits(release, wheel) for wheel in wheels) for rule in plan.slim for release in rule.files)
+    code = next(rule for rule in plan.slim if rule.name == "code")
+    assert ("vllm==0.33.0" in code.files) is (engine == "vllm")
+    assert code.saved == round(sum(code.mb.values()), 1) > 250
+    rows = [row for step in plan.of_kind("layer") for row in step.slim if row["action"] == "code"]
+    assert {row["capability"] for row in rows} == {"12.1"}
+    assert {row["project"] for row in rows if row["hollow"]} & {"nvidia-cublas", "torch"} == {"nvidia-cublas"}
 
 
 def test_other_platforms_are_not_slimmed(catalog: Catalog) -> None:
@@ -238,7 +325,7 @@ def test_an_image_for_own_use_is_not_published() -> None:
 
 def test_verify_names_what_an_image_left_out(catalog: Catalog) -> None:
     found = labels(plan_of(catalog, options()))
-    assert slimmed(found).startswith(f"slimmed by {len(found['io.github.gb10.slim'].split())} rules, 1,")
+    assert slimmed(found).startswith(f"slimmed by {len(found['io.github.gb10.slim'].split())} rules, 2,")
     assert slimmed({}) == ""
     assert slimmed({**found, "io.github.gb10.slim": "\x1b[31m"}) == ""
 
