@@ -14,20 +14,18 @@ import uv
 
 from gb10.errors import FetchError, UsageError
 from gb10.host import proc
-from gb10.host.fetch import ca_bundle
 from gb10.host.store import Store
 from gb10.lock.named_indexes import bound, split
 from gb10.lock.platforms import Platform, best_wheel
 from gb10.recipe.fields import requirement_name
 from gb10.recipe.image_recipe import Recipe
 from gb10.sources.index.page import Link
-from gb10.sources.index.pip_settings import uv_env
+from gb10.sources.index.pip_settings import TIMEOUT, uv_index_env
 
 NO_SOLUTION = "No solution found"
 MISFIT = "the requirements do not fit together"
 BECAUSE = re.compile(r"[Bb]ecause (.+?), we can conclude", re.DOTALL)
 YANKED = re.compile(r"^warning: `([^=`]+)==([^`]+)` is yanked(?: \(reason: \"(.*)\"\))?")
-TIMEOUT = "UV_HTTP_TIMEOUT"
 """Seconds without a byte after which uv tries a request again, three times; it changes no resolution."""
 TIMED_OUT = "operation timed out"
 PROJECT = "pyproject.toml"
@@ -128,11 +126,7 @@ class Resolver:
         ]
 
     def _env(self) -> dict[str, str]:
-        bundle = ca_bundle(self.env)
-        # On the command line, every user of the machine could read the index's password.
-        own = {"UV_CACHE_DIR": str(self.store.root / "uv"), "UV_DEFAULT_INDEX": self.index_url}
-        own[TIMEOUT] = self.env.get(TIMEOUT) or "60"
-        return uv_env(self.env) | own | ({"SSL_CERT_FILE": str(bundle)} if bundle else {})
+        return uv_index_env(self.store, self.env, self.index_url)
 
 
 def preferences(pins: Mapping[str, str], python: str) -> str:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from gb10.errors import FetchError, UsageError
 from gb10.host.artifact import Artifact
 from gb10.host.fetch import intact
 from gb10.host.store import Store, is_sealed, seal
 from gb10.host.talk import Talk
-from gb10.patches.archives import Repacked, Sdist, Wheel
+from gb10.patches.archives import Repacked
 from gb10.patches.releases import Release, Releases, check_told
 from gb10.patches.source_tree import Below, Tree, open_tree
 from gb10.sources.index.client import open_index_session, size_of, sources
@@ -37,19 +37,20 @@ class Library:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Opened:
-    """A release, or a directory that stands for one, ready to be read."""
+    """A release, or a directory that stands for one, ready to be read; ``release``: its file, if it is one."""
 
     source: str
     version: Version
     tree: Tree
     pinned: bool
+    release: Release | None = None
 
 
 def parse_version(text: str) -> Version:
     """A release as users write it; raises UsageError."""
     try:
         return Version(text)
-    except InvalidVersion as error:
+    except ValueError as error:  # packaging's own, or a number of too many digits
         raise UsageError(
             f"{text!r} is no version", hint="a release as the package index names it, as 0.33.0"
         ) from error
@@ -66,7 +67,7 @@ def open_release(library: Library, releases: Releases, source: str, version: Ver
     tree = Below(around, release.folder) if release.folder else around
     where = f"{release.filename}, {release.folder}" if release.folder else release.filename
     _check_told(releases, source, version, tree, where)
-    return Opened(source=source, version=version, tree=tree, pinned=pinned is not None)
+    return Opened(source=source, version=version, tree=tree, pinned=pinned is not None, release=release)
 
 
 def open_folder(path: Path, releases: Releases, source: str, version: Version) -> Opened:
@@ -93,9 +94,12 @@ def _tree(library: Library, release: Release) -> Tree:
 
 
 def open_stored(store: Store, path: Path, artifact: Artifact) -> Tree:
-    """An archive's files; a source archive is kept as a zip, in which one file is found without reading all."""
+    """An archive's files; a source archive is kept as a zip, in which one file is found without reading all.
+
+    Raises PatchError for a damaged archive.
+    """
     if path.suffix == ".whl":
-        return Wheel(path)
+        return open_tree(path)
     entry = store.entry("trees", artifact.sha256)
     with store.locked(f"tree-{artifact.sha256}"):
         if not is_sealed(entry / TREE):
@@ -105,7 +109,7 @@ def open_stored(store: Store, path: Path, artifact: Artifact) -> Tree:
 
 def _repack(sdist: Path) -> Callable[[Path], None]:
     def make(work: Path) -> None:
-        tree = Sdist(sdist)
+        tree = open_tree(sdist)
         with zipfile.ZipFile(work / TREE, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             for path in tree.paths():
                 archive.writestr(path, tree.read(path) or b"")

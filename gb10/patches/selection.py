@@ -8,7 +8,9 @@ from typing import Final
 from packaging.version import Version
 
 from gb10.errors import UsageError
+from gb10.patches.diff import check_size
 from gb10.patches.foreign import find_foreign, load_foreign
+from gb10.patches.no_diff import check_diff
 from gb10.patches.places import Layout, harmless, installed, placed
 from gb10.patches.releases import PINS, Releases, load_releases
 from gb10.patches.series import load_series
@@ -148,12 +150,12 @@ def _from_series(root: Path, source: str, lock: Lock, place: Place | None) -> It
 
 def _by_hand(releases: Releases, text: str, lock: Lock, locked: Mapping[str, Version]) -> Iterator[PatchUse]:
     """``FILE``, ``DIR``, or ``SOURCE=FILE`` where the paths in it do not show which source it changes."""
-    if "://" in text:
-        raise UsageError(f"--patch {text} is a URL", hint="download it, read it, and give the file")
     source, _, place = text.partition("=") if "=" in text and not Path(text).exists() else ("", "", text)
     if source:
         releases.source(source)
     for file in find_foreign(Path(place)):
+        check_size(file.stat().st_size, file.name)
+        check_diff(file.read_bytes(), file.name)
         patch = load_foreign(file, releases.layouts, source or None)
         at = find_place(releases, patch.source, lock, locked)
         if at is None:

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from gb10.errors import EmptySelectionError, PatchError, UsageError
 from gb10.patches.release_files import Library, Opened, open_folder, open_release
-from gb10.patches.releases import load_releases
+from gb10.patches.releases import Release, load_releases
 from gb10.patches.series import Patch, load_series, sources
 from gb10.patches.verdict import Verdict, judge_series
 
@@ -33,6 +33,7 @@ class Row:
     version: Version
     pinned: bool
     verdicts: tuple[Verdict, ...]
+    release: Release | None = None
 
 
 def releases_in_words(count: int) -> str:
@@ -68,7 +69,13 @@ def status(library: Library, source: str, versions: Sequence[Version], tree: Pat
 
 def _row(patches: Iterable[Patch], opened: Opened) -> Row:
     verdicts = judge_series(patches, opened.version, opened.tree)
-    return Row(source=opened.source, version=opened.version, pinned=opened.pinned, verdicts=verdicts)
+    return Row(
+        source=opened.source,
+        version=opened.version,
+        pinned=opened.pinned,
+        verdicts=verdicts,
+        release=opened.release,
+    )
 
 
 def troubles(rows: Iterable[Row]) -> tuple[str, ...]:
@@ -96,11 +103,12 @@ def refuse(verdicts: Iterable[Verdict], version: Version) -> None:
             raise PatchError(
                 f"{patch.place} on {patch.source} {version}: {verdict.outcome}",
                 where=f"{verdict.why}\nX-Applies-To: {patch.header.get('X-Applies-To')}",
-                hint=_now(verdict),
+                hint=remedy(verdict),
             )
 
 
-def _now(verdict: Verdict) -> str:
+def remedy(verdict: Verdict) -> str:
+    """What a maintainer does about a patch that stops a build."""
     absent = verdict.outcome == "unknown-shape" and verdict.probe.answer == "absent"
     return NOW["superseded" if absent else verdict.outcome].format(name=f"{verdict.patch.source}/{verdict.patch.name}")
 

@@ -18,7 +18,9 @@ from huggingface_hub.errors import (
     EntryNotFoundError,
     HfHubHTTPError,
     LocalEntryNotFoundError,
+    NotASafetensorsRepoError,
     RepositoryNotFoundError,
+    SafetensorsParsingError,
 )
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
@@ -62,6 +64,21 @@ class Hub:
                 raise
             except EntryNotFoundError:
                 return None
+
+    def headers(self, head: str) -> dict[str, dict[str, dict[str, object]]]:
+        """Type, shape and place of each tensor, by file, from the headers alone. Raises FetchError."""
+        with self._answers(FetchError, "cannot be read"):
+            try:
+                found = self.api.get_safetensors_metadata(self.repo, revision=head, timeout=SECONDS)
+            except (NotASafetensorsRepoError, SafetensorsParsingError) as error:
+                raise ValueError(f"it has no weights in safetensors files: {error}") from error
+        return {
+            file: {
+                name: {"dtype": one.dtype, "shape": list(one.shape), "data_offsets": list(one.data_offsets)}
+                for name, one in part.tensors.items()
+            }
+            for file, part in found.files_metadata.items()
+        }
 
     def commit(self, files: Mapping[str, Path | bytes], head: str, message: str) -> str | None:
         """Add files by one commit on top of ``head``, and return it; None when the branch moved on.

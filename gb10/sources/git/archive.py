@@ -10,7 +10,7 @@ from typing import Final
 from gb10.errors import FetchError
 from gb10.host.artifact import Artifact, Checkout
 from gb10.host.fetch import accept, ca_bundle, redact, stored
-from gb10.host.proc import SILENT, CommandFailedError, capture, capture_while_active
+from gb10.host.proc import SILENT, TOO_LARGE, CommandFailedError, capture, capture_while_active, stream
 from gb10.host.store import Store, file_sha256
 from gb10.sources.git.login import without_login
 from gb10.sources.git.submodules import Entry, Tree
@@ -36,6 +36,11 @@ REPOSITORY: Final = (
     "GIT_PREFIX",
     "GIT_ATTR_SOURCE",
 )
+MOST_FILES: Final = 100_000
+MOST_BYTES: Final = 1 << 29
+"""Of a tree, as sources are read later."""
+LARGEST_PACK: Final = 1 << 30
+"""Bytes of a file that git writes while it fetches."""
 PATIENCE: Final = 120.0
 """Seconds after which a git host that sends nothing is given up."""
 NOBODY: Final = {f"GIT_{who}_{what}": "gb10" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -73,6 +78,7 @@ def _made(store: Store, env: Mapping[str, str], filename: str, wanted: Checkout)
         capture([*INIT, str(git.repository)], env=git.asking | ALONE)
         commit = git.fetch(wanted.url, wanted.ref)
         whole = _with_submodules(git, wanted, commit) if wanted.submodules else commit
+        git.check_size(whole, wanted, work / "listed")
         git.alone("archive", f"--output={tar}", f"--prefix={tar.stem}/", whole, "--", *wanted.paths)
         yield tar, commit
     except CommandFailedError as error:
@@ -104,8 +110,14 @@ class _Git:
         """The commit of a ref, with its files; a commit is its own ref."""
         plain, env = without_login(url, self.asking)
         arguments = ("fetch", "--progress", "--depth", "1", "--no-tags", plain, ref)
-        capture_while_active(self._argv(*arguments), env=env, patience=PATIENCE)
+        capture_while_active(self._argv(*arguments), env=env, patience=PATIENCE, largest=LARGEST_PACK)
         return self._run("rev-parse", "FETCH_HEAD^{commit}", env=self.asking).strip()
+
+    def check_size(self, commit: str, wanted: Checkout, log: Path) -> None:
+        """Raise FetchError for a tree with more than a source has: its archive would be as large."""
+        bounds = _Bounds(wanted)
+        argv = self._argv("ls-tree", "-r", "-l", commit, "--", *wanted.paths)
+        stream(argv, log=log, on_line=bounds.count, env={**self.asking, **ALONE})
 
     def alone(self, *arguments: str, stdin: str | None = None, **more: str) -> str:
         """What no setting of the user's decides."""
@@ -116,6 +128,25 @@ class _Git:
 
     def _argv(self, *arguments: str) -> list[str]:
         return ["git", "-c", "tar.umask=0022", f"--git-dir={self.repository}", *arguments]
+
+
+class _Bounds:
+    """The files of a tree, counted as git lists them: a small object may stand for any number of them."""
+
+    def __init__(self, wanted: Checkout) -> None:
+        self.wanted, self.files, self.bytes = wanted, 0, 0
+
+    def count(self, line: str) -> None:
+        """A line of ``ls-tree -l``. Raises FetchError past a limit."""
+        size = line.partition("\t")[0].split()[-1:]
+        self.files += 1
+        self.bytes += int(size[0]) if size and size[0].isdecimal() else 0
+        if self.files > MOST_FILES or self.bytes > MOST_BYTES:
+            raise FetchError(
+                f"{self.wanted.what} holds more than {MOST_FILES:,} files or {MOST_BYTES >> 20} MiB",
+                where=redact(self.wanted.url),
+                hint="a source has far less: check the URL; a recipe may name the paths that it needs",
+            )
 
 
 def _with_submodules(git: _Git, wanted: Checkout, commit: str) -> str:
@@ -165,7 +196,7 @@ def outside(env: Mapping[str, str]) -> dict[str, str]:
 def _failed(error: CommandFailedError, wanted: Checkout, filename: str) -> FetchError:
     if error.returncode == 127:
         return FetchError(
-            "git is not installed, and a source of the recipe comes from git",
+            f"git is not installed, and {wanted.what} comes from git",
             where=redact(wanted.url),
             hint="apt-get install git, or name a source archive that bundles it",
         )
@@ -174,6 +205,12 @@ def _failed(error: CommandFailedError, wanted: Checkout, filename: str) -> Fetch
             f"cannot take {wanted.what} from git: the host sent nothing for {PATIENCE:.0f} s",
             where=redact(wanted.url),
             hint="check the network and the proxy, or try again later",
+        )
+    if TOO_LARGE.search(error.tail):
+        return FetchError(
+            f"{wanted.what} from git has more than {LARGEST_PACK >> 20} MiB, packed",
+            where=redact(wanted.url),
+            hint="check the URL",
         )
     kind = "commit" if wanted.ref == wanted.pin else "tag"
     return FetchError(

@@ -35,6 +35,7 @@ class FileAdapter(HTTPAdapter):
         path = path / "index.html" if path.is_dir() else path
         body = path.open("rb") if path.is_file() else io.BytesIO()
         headers = {"Content-Type": mimetypes.guess_type(path.name)[0] or "application/octet-stream"}
+        headers |= {"Content-Length": str(path.stat().st_size)} if path.is_file() else {}
         status = FOUND if path.is_file() else NOT_FOUND
         return self.build_response(
             request, HTTPResponse(body=body, headers=headers, status=status, preload_content=False)

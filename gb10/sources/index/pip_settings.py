@@ -7,12 +7,16 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import uv
 
 from gb10.errors import FetchError, UsageError
 from gb10.host import proc
+from gb10.host.fetch import ca_bundle
+from gb10.host.store import Store
 
+TIMEOUT: Final = "UV_HTTP_TIMEOUT"
 FLAGS_ON = ("1", "true", "yes", "on")
 
 
@@ -60,6 +64,15 @@ def _default_url(env: Mapping[str, str]) -> str:
 def uv_env(env: Mapping[str, str]) -> dict[str, str]:
     """The environment for uv, without settings of one machine that could change a resolution."""
     return {name: value for name, value in env.items() if not name.startswith(("UV_", "PIP_", "VIRTUAL_ENV"))}
+
+
+def uv_index_env(store: Store, env: Mapping[str, str], url: str | None) -> dict[str, str]:
+    """The environment for a uv that fetches: the index, its cache in the store, the CA bundle. Raises UsageError."""
+    bundle = ca_bundle(env)
+    # On the command line, every user of the machine could read the index's password.
+    own = {"UV_CACHE_DIR": str(store.root / "uv"), TIMEOUT: env.get(TIMEOUT) or "60"}
+    own |= {"UV_DEFAULT_INDEX": url} if url else {}
+    return uv_env(env) | own | ({"SSL_CERT_FILE": str(bundle)} if bundle else {})
 
 
 def pip_options(env: Mapping[str, str], prefix: Path) -> dict[str, str]:

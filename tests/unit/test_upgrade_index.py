@@ -1,0 +1,210 @@
+"""``lock --upgrade engine`` on an index in a folder, with odd and hostile files: one error, nothing written."""
+
+import hashlib
+import io
+import json
+import os
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gb10.cli.upgrade_show import print_upgrade
+from gb10.errors import FetchError, Gb10Error, LockStaleError, PatchError, UsageError
+from gb10.lock.lockfile import load_recipe, lock_path, write_lock
+from gb10.upgrade.proposal import propose
+from gb10.upgrade.writing import check_writable, write
+from gb10.workshop import Workshop, open_workshop
+from tests.recipes import empty_lock, small_recipe
+
+TEXT = small_recipe("sources: {eng: {sdist: eng==1.0}}\n", requirements="[eng==1.0]").replace(
+    'engine: small\nversion: "1"', 'engine: eng\nversion: "1.0"'
+)
+Offer = Callable[..., None]
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Offer:
+    """Put a file on the index's page of the engine."""
+    folder = tmp_path / "simple/eng"
+    folder.mkdir(parents=True)
+
+    def offer(name: str, content: bytes = b"", *, sha256: str = "", yanked: bool = False) -> None:
+        (folder / name).write_bytes(content)
+        found = sha256 or hashlib.sha256(content).hexdigest()
+        line = f'<a href="{name}#sha256={found}"{" data-yanked" if yanked else ""}>{name}</a>\n'
+        with (folder / "index.html").open("a", encoding="utf-8") as page:
+            page.write(line)
+
+    return offer
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    env = {
+        "GB10_CACHE_DIR": str(tmp_path / "store"),
+        "HOME": str(tmp_path),
+        "PATH": os.environ["PATH"],
+        "PIP_INDEX_URL": (tmp_path / "simple").as_uri(),
+    }
+    return open_workshop(env, verbosity=-1)
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "recipes/eng.yaml"
+    path.parent.mkdir()
+    path.write_text(TEXT, encoding="utf-8")
+    write_lock(lock_path(path), empty_lock(load_recipe(path)))
+    return path
+
+
+def archive(name: str, metadata: bytes | None) -> bytes:
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as tar:
+        for path, content in (("setup.py", b""), ("PKG-INFO", metadata)):
+            if content is not None:
+                entry = tarfile.TarInfo(f"{name}/{path}")
+                entry.size = len(content)
+                tar.addfile(entry, io.BytesIO(content))
+    return made.getvalue()
+
+
+def offer_release(index: Offer, version: str, metadata: bytes | None = b"Name: eng\n") -> None:
+    index(f"eng-{version}.tar.gz", archive(f"eng-{version}", metadata))
+    index(f"eng-{version}-py3-none-any.whl", version.encode())
+
+
+def refused(shop: Workshop, recipe: Path, asked: str | None = None) -> Gb10Error:
+    before = {path: path.read_bytes() for path in recipe.parent.iterdir()}
+    with pytest.raises(Gb10Error) as caught:
+        propose(shop, recipe, asked)
+    assert {path: path.read_bytes() for path in recipe.parent.iterdir()} == before
+    return caught.value
+
+
+def test_nothing_newer(shop: Workshop, recipe: Path, index: Offer, capsys: pytest.CaptureFixture[str]) -> None:
+    for version in ("0.9", "1.0", "1.1rc1"):
+        offer_release(index, version)
+    index("eng-1.2-cp313-cp313-manylinux_2_28_x86_64.whl")
+    index("other-9.9.tar.gz")
+    found = propose(shop, recipe, None)
+    assert (found.moves, found.text, str(found.new)) == ((), TEXT, "1.0")
+    assert found.notes == (
+        "eng 1.2 is not proposed: it has no wheel for aarch64 and Python 3.13",
+        "eng 1.1rc1 is not proposed: it is a pre-release",
+    )
+    print_upgrade(shop, found, as_json=False)
+    assert f"{recipe}: eng 1.0 stays, nothing newer is proposed\n  eng 1.2 is not" in capsys.readouterr().out
+    print_upgrade(shop, found, as_json=True)
+    document = json.loads(capsys.readouterr().out)
+    assert (document["schema"], document["written"], document["not_proposed"]) == (
+        "gb10/upgrade/v1",
+        False,
+        list(found.notes),
+    )
+
+
+def test_releases_that_cannot_be_asked_for(shop: Workshop, recipe: Path, index: Offer) -> None:
+    for version in ("0.9", "1.0", "2.0"):
+        offer_release(index, version)
+    index("eng-1.5-py3-none-any.whl", yanked=True)
+    for asked, said in (
+        ("9.9", "the package index has no eng 9.9"),
+        ("0.9", "eng 0.9 is older than the recipe's 1.0"),
+        ("1.5", "eng 1.5 was yanked by its publishers"),
+        ("main", "--to main is not a release"),
+        ("9" * 5000, f"--to {'9' * 100} is not a release"),
+    ):
+        error = refused(shop, recipe, asked)
+        assert (type(error), error.message) == (UsageError, said)
+        assert error.hint
+    assert refused(shop, recipe, "9.9").hint == "choose one of its releases: --to VERSION"
+
+
+def test_an_index_without_the_engine_or_without_an_answer(shop: Workshop, recipe: Path, tmp_path: Path) -> None:
+    assert refused(shop, recipe).message == "the package index has no eng"
+    (tmp_path / "simple/eng").mkdir(parents=True)
+    (tmp_path / "simple/eng/index.html").write_bytes(b"<a>" * 2_000_000)
+    error = refused(shop, recipe)
+    assert isinstance(error, FetchError)
+    assert "its page is not a project page" in error.message
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "said"),
+    [
+        (archive("eng-2.0", None), FetchError, "eng 2.0 has no usable metadata"),
+        (archive("eng-2.0", b"x" * (5 << 20)), FetchError, "eng 2.0 has no usable metadata"),
+        (b"no archive", PatchError, "eng-2.0.tar.gz is no source tree"),
+    ],
+)
+def test_a_release_with_a_hostile_archive(
+    hostile: Callable[[bytes], Gb10Error], content: bytes, kind: type[Gb10Error], said: str
+) -> None:
+    error = hostile(content)
+    assert isinstance(error, kind)
+    assert said in error.message
+    assert error.hint
+
+
+@pytest.fixture
+def hostile(shop: Workshop, recipe: Path, index: Offer) -> Callable[[bytes], Gb10Error]:
+    """The error of a release with this source archive."""
+
+    def meet(content: bytes) -> Gb10Error:
+        offer_release(index, "1.0")
+        index("eng-2.0-py3-none-any.whl")
+        index("eng-2.0.tar.gz", content)
+        return refused(shop, recipe)
+
+    return meet
+
+
+def test_a_file_that_is_not_what_the_index_says(shop: Workshop, recipe: Path, index: Offer) -> None:
+    offer_release(index, "1.0")
+    index("eng-2.0-py3-none-any.whl")
+    index("eng-2.0.tar.gz", archive("eng-2.0", b""), sha256="0" * 64)
+    assert "is not the file that was locked" in refused(shop, recipe).message
+
+
+def test_recipes_that_cannot_move(shop: Workshop, recipe: Path, index: Offer) -> None:
+    offer_release(index, "2.0")
+    recipe.write_text(TEXT.replace("[eng==1.0]", "[eng==1.0, pip]"), encoding="utf-8")
+    assert isinstance(refused(shop, recipe), LockStaleError)
+    recipe.write_text(TEXT.replace("[eng==1.0]", "[eng>=1.0]").replace('"1.0"', '"1"'), encoding="utf-8")
+    with pytest.raises(UsageError):
+        propose(shop, recipe, None)
+    loose = TEXT.replace("requirements: [eng==1.0]", "requirements: [pip]")
+    recipe.write_text(loose, encoding="utf-8")
+    write_lock(lock_path(recipe), empty_lock(load_recipe(recipe)))
+    assert "requires no eng==RELEASE" in refused(shop, recipe).message
+
+
+def test_both_files_are_written_or_neither(
+    shop: Workshop, recipe: Path, index: Offer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer_release(index, "1.0")
+    found = propose(shop, recipe, None)
+    locked = lock_path(recipe).read_bytes()
+    recipe.chmod(0o640)
+    recipe.write_text(TEXT + "# mine\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="changed while its next release was looked for"):
+        write(found)
+    assert recipe.read_text(encoding="utf-8") == TEXT + "# mine\n"
+    recipe.write_text(TEXT, encoding="utf-8")
+    lock_path(recipe).unlink()
+    lock_path(recipe).mkdir()
+    with pytest.raises(UsageError, match="cannot write the lock"):
+        write(found)
+    assert recipe.read_text(encoding="utf-8") == TEXT
+    lock_path(recipe).rmdir()
+    write(found)
+    assert lock_path(recipe).read_bytes() == locked
+    assert recipe.stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in recipe.parent.iterdir()) == ["eng.lock.json", "eng.yaml"]
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(UsageError, match="cannot write the image recipe") as caught:
+        check_writable(recipe)
+    assert "is read-only" in (caught.value.where or "")
