@@ -11,6 +11,8 @@ from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from gb10.lint.engine_source import read_engine
 from gb10.lint.engine_words import FLAGS, document
 

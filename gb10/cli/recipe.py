@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.recipe_files import find_recipe, load_file, model_names, models_folder, read_text
+from gb10.cli.recipe_files import find_recipe, load_file, model_names, models_folder, override, read_text
+from gb10.cli.recipe_fit import memory_issues, one_line
+from gb10.cli.recipe_import import import_file
 from gb10.cli.recipe_lint import lint_recipes
+from gb10.cli.recipe_memory import memory
 from gb10.cli.recipe_show import document, lines, listed, refused
 from gb10.cli.signature import gives
 from gb10.cli.values import completer
@@ -19,7 +22,7 @@ from gb10.models.issue import errors_of, lines_of
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.mending import mended_text
 from gb10.models.render.rendered import PEERS, Peer, RenderRequest
-from gb10.models.render.rendering import render_recipe
+from gb10.models.render.rendering import render_recipe, with_issues
 
 app = verb_app(
     """Model recipes: how a model is served: the command, its parameters, mods, nodes.
@@ -29,6 +32,7 @@ app = verb_app(
 ./build.py recipe show qwen3-0.6b
 ./build.py recipe render qwen3-0.6b
 ./build.py recipe render theirs.yaml --peer eugr --nodes 10.0.0.1,10.0.0.2 --json
+./build.py recipe memory qwen3.5-122b-nvfp4
 ./build.py recipe fix theirs.yaml --write
 
 Read are version 1 (eugr's launcher), version 2 (sparkrun) and ours, which is version 2 with a section `gb10`.
@@ -73,7 +77,8 @@ def show(*, talk: Talk, recipe: RecipeArgument, as_json: JsonOption = False) -> 
     if as_json:
         print_json({"schema": "gb10/recipe/v1", **document(loaded)})
         return
-    for line in (*lines(loaded), *lines_of(loaded.issues)):
+    fit = one_line(loaded)
+    for line in (*lines(loaded), *([f"{'memory':28} {fit}"] if fit else ()), *lines_of(loaded.issues)):
         print(line)
 
 
@@ -105,7 +110,7 @@ def requested(
         peer=_peer(peer, lenient),
         lenient=lenient is not None,
         nodes=tuple(node.strip() for node in (nodes or "").split(",") if node.strip()),
-        overrides=tuple(_override(one) for one in overrides or ()),
+        overrides=tuple(map(override, overrides or ())),
         ray=ray,
         variant=variant,
     )
@@ -126,7 +131,7 @@ def render(
 ) -> None:
     """Print the script that a recipe runs; nothing is started.
 
-    Exit 2 when the recipe has a mistake.
+    Exit 2 when the recipe has a mistake, or does not fit into its nodes' memory.
 
     \b
     ./build.py recipe render qwen3-0.6b --set port=9000 -- --enforce-eager
@@ -134,6 +139,8 @@ def render(
     """
     loaded = load_file(find_recipe(recipe))
     rendered = render_recipe(loaded, replace(request, arguments=tuple(arguments or ())))
+    if not errors_of(rendered.issues):
+        rendered = with_issues(rendered, memory_issues(loaded, request))
     errors = errors_of(rendered.issues)
     if errors and not as_json:
         raise refused(loaded, rendered.issues)
@@ -199,11 +206,6 @@ def _peer(peer: str | None, lenient: str | None) -> Peer | None:
     raise UsageError(f"unknown launcher {name!r}", hint=f"known: {', '.join(PEERS)}")
 
 
-def _override(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise UsageError(f"--set {text!r} has no value", hint="write --set KEY=VALUE")
-    return key, value
-
-
 app.command("lint")(lint_recipes)
+app.command("import")(import_file)
+app.command("memory")(memory)

@@ -1,20 +1,18 @@
 """Finding and reading model recipes: a path, or a name of ``recipes/models``; and the mods that they name."""
 
 import difflib
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from gb10.cli.recipe_mods import missing_mods
 from gb10.errors import UsageError
 from gb10.host.data_root import ROOT
-from gb10.models.issue import Issue, in_order
+from gb10.models.issue import in_order
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.load.safe_yaml import LARGEST
 
 SUFFIXES = (".yaml", ".yml")
-DEEPEST = 6
-"""Folders above a recipe in which its mods are looked for."""
 
 
 def models_folder() -> Path:
@@ -41,6 +39,14 @@ def find_recipe(name: str) -> Path:
     raise UsageError(f"no model recipe {name!r}", hint=f"{guess}./build.py recipe list shows ours; or name a file")
 
 
+def override(text: str) -> tuple[str, str]:
+    """The parameter and the value of ``--set KEY=VALUE``; raises UsageError."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise UsageError(f"--set {text!r} has no value", hint="write --set KEY=VALUE")
+    return key, value
+
+
 def read_text(path: Path) -> str:
     """The text of a recipe; raises UsageError when it cannot be read, or is more than a recipe can be."""
     try:
@@ -58,30 +64,3 @@ def load_file(path: Path) -> ModelRecipe:
     """The recipe of a file, with an issue for each mod that is nowhere. Raises UsageError when it cannot be read."""
     recipe = load_model_recipe(read_text(path), str(path))
     return replace(recipe, issues=in_order((*recipe.issues, *missing_mods(recipe, path))))
-
-
-def missing_mods(recipe: ModelRecipe, path: Path) -> Iterator[Issue]:
-    """An error for a mod that the recipe's own checkout lacks; a note where that checkout cannot be seen."""
-    above = path.absolute().parents[:DEEPEST]
-    ours = models_folder() in above
-    has_folder = any((folder / "mods").is_dir() for folder in above if ours or folder != ROOT)
-    for index, mod in enumerate(recipe.mods):
-        name = mod.rstrip("/").rpartition("/")[2]
-        places = (ROOT / "mods" / name, *(folder / mod for folder in above))
-        if mod.startswith("@") or any(map(_exists, places)):
-            continue
-        yield Issue(
-            code="missing-mod",
-            level="error" if has_folder else "note",
-            file=recipe.file,
-            line=recipe.line("mods", index),
-            text=f"the mod {mod[:80]!r} is neither beside the recipe nor one of ours",
-            fix="correct the path, or remove the mod",
-        )
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that is too long for a file system
-        return False

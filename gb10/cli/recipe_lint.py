@@ -1,18 +1,24 @@
 """``recipe lint``: what is wrong with recipes, by rules with a reason."""
 
+import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gb10.cli.recipe_files import SUFFIXES, find_recipe, load_file
+from gb10.cli.recipe_files import SUFFIXES, find_recipe, load_file, read_text
+from gb10.cli.recipe_mods import added_options, judged_mods, mods_of
+from gb10.cli.signature import gives
 from gb10.cli.verb import JsonOption, print_json, talks
 from gb10.errors import EmptySelectionError, UsageError
 from gb10.host.talk import Talk
-from gb10.lint.linting import lint
+from gb10.lint.image_facts import ImageFacts, facts_of
+from gb10.lint.linting import lint, own_releases
 from gb10.lint.rule import Rule, load_rules
-from gb10.models.issue import LEVELS, Issue, errors_of, lines_of
+from gb10.lint.served import served
+from gb10.models.issue import LEVELS, Issue, errors_of, in_order, lines_of
 
 MOST = 10_000
 """Files of one call."""
@@ -25,15 +31,38 @@ def shown_levels(text: str) -> tuple[str, ...]:
     return LEVELS[: LEVELS.index(text) + 1]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """The release and the image that recipes are judged for, in place of what they name."""
+
+    release: str | None
+    image: ImageFacts | None
+
+
+def judged_as(
+    *,
+    release: Annotated[
+        str | None, typer.Option("--release", metavar="VERSION", help="The engine's release. Default: the image's.")
+    ] = None,
+    image: Annotated[
+        Path | None,
+        typer.Option(
+            "--image", metavar="FILE", help="`docker image inspect` of the image, for its release and its patches."
+        ),
+    ] = None,
+) -> Judged:
+    """What a command line names; raises UsageError for a file that is none."""
+    return Judged(release=release, image=_facts(image) if image is not None else None)
+
+
 @talks
+@gives("judged", judged_as, first=True)
 def lint_recipes(
     *,
     talk: Talk,
+    judged: Judged,
     recipes: Annotated[
         list[str] | None, typer.Argument(metavar="FILE|NAME|DIR", help="Recipe files, folders of them, or ours.")
-    ] = None,
-    release: Annotated[
-        str | None, typer.Option("--release", metavar="VERSION", help="The engine's release. Default: the image's.")
     ] = None,
     level: Annotated[
         str, typer.Option("--level", metavar="LEVEL", help="The least level to print: error, warning or note.")
@@ -54,7 +83,7 @@ def lint_recipes(
     if rules:
         _print_rules(known, as_json=as_json)
         return
-    found = {path: lint(load_file(path), known, release=release) for path in _files(recipes or [])}
+    found = {path: linted(path, known, judged.release, judged.image) for path in _files(recipes or [])}
     shown = {path: [one for one in issues if one.level in levels] for path, issues in found.items()}
     if as_json:
         print_json({"schema": "gb10/recipe-lint/v1", "recipes": [_document(path, shown[path]) for path in shown]})
@@ -64,6 +93,29 @@ def lint_recipes(
         talk.say(_summary(found))
     if any(map(errors_of, found.values())):
         raise typer.Exit(UsageError.code)
+
+
+def _facts(path: Path) -> ImageFacts:
+    """What `docker image inspect` says of an image, from a file; raises UsageError for anything else."""
+    try:
+        found = json.loads(read_text(path))
+        labels = found[0]["Config"]["Labels"] or {}
+        return facts_of({str(name): str(text) for name, text in labels.items()})
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        hint = f"docker image inspect IMAGE > {path}"
+        raise UsageError(f"{path} is not what docker image inspect prints", hint=hint) from error
+
+
+def linted(
+    path: Path, rules: Sequence[Rule], release: str | None = None, image: ImageFacts | None = None
+) -> tuple[Issue, ...]:
+    """The findings of a file, those about its mods among them. Raises UsageError when it cannot be read."""
+    recipe = load_file(path)
+    case = served(recipe, own_releases())
+    release_of_image = image.release if image else None
+    of_mods = judged_mods(recipe, path, case.engine, release or release_of_image or case.release)
+    added = added_options(mods_of(recipe, path))
+    return in_order((*lint(recipe, rules, release=release, image=image, added=added), *of_mods))
 
 
 def _files(names: Sequence[str]) -> Iterator[Path]:

@@ -1,6 +1,5 @@
-"""The rules that are computed: options against those of the release, sizes against each other, names against use."""
+"""The rules that are computed: options against those of the release, names against their use."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -8,6 +7,14 @@ from gb10.lint.conditions import Found
 from gb10.lint.engine_source import ENGINES
 from gb10.lint.engine_words import declared, known_words, nearest
 from gb10.lint.served import Served
+from gb10.lint.served_launch import launch_of_case
+from gb10.lint.sizes import SIZES, json_object
+from gb10.lint.written import WRITTEN
+from gb10.memory.engines.shared import Machine
+from gb10.memory.estimating import estimate
+from gb10.memory.figures import load_figures
+from gb10.memory.known_models import known_model
+from gb10.models.issue import Level
 from gb10.models.render.placeholders import NAMED
 
 Check = Callable[[Served], Iterator[Found]]
@@ -19,15 +26,16 @@ READ_BY_LAUNCHERS: Final = (
 
 
 def unknown_options(case: Served) -> Iterator[Found]:
-    """Options that the release does not have; a mod may add one, so that a recipe with mods is left out."""
+    """Options that neither the release nor a mod of ours has. A mod of others may add one: then it is a warning."""
     words = known_words(case.engine or "", case.release)
-    if words is None or case.recipe.mods:
-        return
-    for name in case.options:
+    for name in case.options if words else ():
         written = case.spelled[name]
-        if written not in PLAIN and declared(words, written) is None and declared(words, name) is None:
+        known = {*PLAIN, *case.added}
+        if words and not {written, name} & known and not any(declared(words, one) for one in (written, name)):
             close = nearest(name, words.options)
-            yield Found(line=case.line_of(name), value=written, name=f"; did you mean {close}?" if close else "")
+            guess = f"; did you mean {close}?" if close else ""
+            level: Level | None = "warning" if case.foreign else None
+            yield Found(line=case.line_of(name), value=written, name=guess, level=level)
 
 
 def wrong_choices(case: Served) -> Iterator[Found]:
@@ -36,7 +44,7 @@ def wrong_choices(case: Served) -> Iterator[Found]:
     for name, values in case.options.items() if words else ():
         choices = {_folded(one) for one in words.options.get(declared(words, name) or "", ())} if words else set()
         for value in values if choices else ():
-            if value and _folded(value) not in choices:
+            if value and "{" not in value and _folded(value) not in choices:
                 yield Found(line=case.line_of(name), value=value, name=name)
 
 
@@ -58,42 +66,6 @@ def unknown_environment(case: Served) -> Iterator[Found]:
             yield Found(line=case.recipe.line("env", name), value=str(case.recipe.env[name]), name=name)
 
 
-def small_graphs(case: Served) -> Iterator[Found]:
-    """vLLM: the largest graph is smaller than the largest batch."""
-    size, batch = case.number("--max-cudagraph-capture-size"), case.number("--max-num-seqs")
-    if size is not None and batch is not None and size < batch:
-        yield _sized(case, "--max-cudagraph-capture-size", size, batch * (1 + _drafts(case)))
-
-
-def graphs_without_drafts(case: Served) -> Iterator[Found]:
-    """vLLM: the largest graph holds the largest batch, but not with its speculative tokens."""
-    size, batch = case.number("--max-cudagraph-capture-size"), case.number("--max-num-seqs")
-    if size is None or batch is None or size < batch or not _drafts(case):
-        return
-    wanted = batch * (1 + _drafts(case))
-    if size < wanted:
-        yield _sized(case, "--max-cudagraph-capture-size", size, wanted)
-
-
-def small_graphs_of_sglang(case: Served) -> Iterator[Found]:
-    """SGLang with NVFP4: the largest graph is smaller than the largest batch."""
-    size, batch = case.number("--cuda-graph-max-bs"), case.number("--max-running-requests")
-    if size is not None and batch is not None and size < batch and "nvfp4" in (case.recipe.model or "").lower():
-        yield _sized(case, "--cuda-graph-max-bs", size, batch)
-
-
-def parallel_sizes(case: Served) -> Iterator[Found]:
-    """GPUs of the command against the nodes that the recipe allows, one GPU a node."""
-    world = 1.0
-    for kind in ("tensor", "pipeline", "data"):
-        size = case.number(f"--{kind}-parallel-size")
-        world *= size if size and size > 0 else 1
-    most = 1 if case.recipe.values.get("solo_only") else case.recipe.values.get("max_nodes")
-    if isinstance(most, int) and world > most and case.engine != "sglang":
-        line = case.recipe.line("solo_only") or case.recipe.line("max_nodes")
-        yield Found(line=line, value=f"{world:.0f}", name=f"the recipe allows {most}")
-
-
 def unused_defaults(case: Served) -> Iterator[Found]:
     """Defaults that the command does not name; sparkrun reads some itself, and needs no command."""
     texts = [case.recipe.command or "", *(str(value) for value in case.recipe.defaults.values())]
@@ -112,44 +84,36 @@ def other_models(case: Served) -> Iterator[Found]:
             yield Found(line=case.recipe.line("command"), value=name, name=own)
 
 
+def too_large(case: Served) -> Iterator[Found]:
+    """A model whose sizes are known, on nodes that are too small for it."""
+    launch, model = launch_of_case(case), known_model(case.recipe.model or "")
+    if launch is None or model is None:
+        return
+    found = estimate(model, launch, Machine(figures=load_figures()))
+    problem = next((one for one in found.tightest.problems if not one.warning), None)
+    if problem is not None:
+        line = case.recipe.line("command") or case.recipe.line("model")
+        yield Found(
+            line=line, value=problem.text, name=found.remedies[0] if found.remedies else "choose a smaller model"
+        )
+
+
 CHECKS: Final[Mapping[str, Check]] = {
+    **SIZES,
+    **WRITTEN,
     "unknown-option": unknown_options,
     "wrong-choice": wrong_choices,
     "unknown-json-key": unknown_json_keys,
     "unknown-environment": unknown_environment,
-    "graph-smaller-than-batch": small_graphs,
-    "graph-without-drafts": graphs_without_drafts,
-    "nvfp4-graph-batch": small_graphs_of_sglang,
-    "parallel-sizes": parallel_sizes,
     "unused-default": unused_defaults,
     "other-model-served": other_models,
+    "does-not-fit": too_large,
 }
 """By the code of the rule."""
 
 
-def _sized(case: Served, option: str, size: float, wanted: float) -> Found:
-    return Found(line=case.line_of(option), value=f"{size:.0f}", name=f"{wanted:.0f}")
-
-
-def _drafts(case: Served) -> int:
-    """The speculative tokens of a step."""
-    for value in case.options.get("--speculative-config", ()):
-        found = _json(value).get("num_speculative_tokens")
-        if isinstance(found, int) and 0 < found < 1000:
-            return found
-    return int(case.number("--spec-tokens") or 0)
-
-
-def _json(text: str) -> Mapping[str, object]:
-    try:
-        found = json.loads(text[:10_000])
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def _json_keys(text: str) -> list[str]:
-    return sorted(_json(text))
+    return sorted(json_object(text))
 
 
 def _folded(value: str) -> str:

@@ -11,16 +11,20 @@ from packaging.version import InvalidVersion, Version
 
 from gb10.lint.rule import Condition, Rule
 from gb10.lint.served import Served
-from gb10.models.issue import Issue
+from gb10.models.issue import Issue, Level
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Found:
-    """A part of a recipe: its line, and its value as text; of an environment variable also its name."""
+    """A part of a recipe: its line, and its value as text; of an environment variable also its name.
+
+    ``level`` is in place of the rule's.
+    """
 
     line: int
     value: str
     name: str = ""
+    level: Level | None = None
 
 
 def judged(rule: Rule, case: Served) -> list[Issue]:
@@ -38,7 +42,7 @@ def issue(rule: Rule, case: Served, place: Found) -> Issue:
     )
     return Issue(
         code=rule.code,
-        level=rule.level,
+        level=place.level or rule.level,
         file=case.recipe.file,
         line=place.line,
         text=text,
@@ -48,7 +52,7 @@ def issue(rule: Rule, case: Served, place: Found) -> Issue:
 
 def applies(rule: Rule, case: Served) -> bool:
     """Whether a rule is about this engine and release; of an unknown release only rules for all releases are."""
-    if rule.engines and case.engine not in rule.engines:
+    if (rule.engines and case.engine not in rule.engines) or rule.mended_by in case.patches:
         return False
     if not rule.releases:
         return True

@@ -130,19 +130,29 @@ def _declared(tree: ast.Module, types: _Types) -> Iterator[tuple[str, tuple[str,
         and ast.unparse(node.value.func).endswith("get_kwargs")
         and node.value.args
     }
+    constants = {
+        node.targets[0].id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
-            choices = _choices_of(node, classes, types)
+            choices = _listed(node, constants) or _choices_of(node, classes, types)
             for argument in node.args:
                 if isinstance(argument, ast.Constant) and str(argument.value).startswith("-"):
                     yield str(argument.value), choices
 
 
+def _listed(call: ast.Call, constants: Mapping[str, ast.expr]) -> tuple[str, ...]:
+    """The choices of ``choices=[…]``, or of a list of the module by its name."""
+    given = next((word.value for word in call.keywords if word.arg == "choices"), None)
+    found = constants.get(given.id) if isinstance(given, ast.Name) else given
+    return _texts(found.elts) if isinstance(found, ast.List | ast.Tuple) else ()
+
+
 def _choices_of(call: ast.Call, classes: Mapping[str, str], types: _Types) -> tuple[str, ...]:
     for keyword in call.keywords:
         value = keyword.value
-        if keyword.arg == "choices" and isinstance(value, ast.List | ast.Tuple):
-            return _texts(value.elts)
         if keyword.arg is None and isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
             fields = types.fields.get(classes.get(ast.unparse(value.value), ""), {})
             return types.choices(fields.get(str(value.slice.value)))

@@ -62,7 +62,8 @@ def declared(words: EngineWords, option: str) -> str | None:
     Its parser takes underscores, the opposite of a switch, ``--json-option.key``, and the unique start of a name.
     """
     if not option.startswith("--"):
-        return option if option in words.options else None
+        name = option.partition(".")[0]  # -cc.mode sets a field, as --compilation-config.mode does
+        return name if name in words.options else None
     name = option.partition(".")[0].replace("_", "-")
     stem = SWITCH.sub("", name)
     opposites = (f"--{prefix}{stem}" for prefix in ("", "no-", "enable-", "disable-")) if stem != name else ()

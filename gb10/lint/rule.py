@@ -59,6 +59,8 @@ class Rule(Model):
     """Only for recipes of these engines; empty: for all."""
     releases: Releases = ""
     """Only for these releases of the engine; empty: for all."""
+    mended_by: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+/\d{4}$")] | None = None
+    """A patch of ours: an image that has it does not have the problem."""
     when: tuple[Condition, ...] = ()
     """All must hold. Empty: a check of gb10.lint.computed has the rule's code."""
     text: Text

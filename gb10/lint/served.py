@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final
 
+from gb10.lint.image_facts import patches_of
 from gb10.models.issue import Issue
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import Peer, RenderRequest
@@ -25,6 +26,9 @@ SHORT: Final[Mapping[str, str]] = {
     "-q": "--quantization",
     "--tp": "--tensor-parallel-size",
     "--tp-size": "--tensor-parallel-size",
+    "--pp-size": "--pipeline-parallel-size",
+    "--dp": "--data-parallel-size",
+    "--dp-size": "--data-parallel-size",
     "--ep": "--ep-size",
 }
 MOST: Final = 64
@@ -47,6 +51,12 @@ class Served:
     spelled: Mapping[str, str] = field(default_factory=dict)
     """The options as the command writes them, by long name."""
     parameters: Mapping[str, object] = field(default_factory=dict)
+    patches: frozenset[str] = frozenset()
+    """Patches of ours in the image, as ``sglang/0005``."""
+    added: frozenset[str] = frozenset()
+    """Options that mods of ours add to the server."""
+    foreign: bool = False
+    """A mod may add options that nobody declared."""
     issues: tuple[Issue, ...] = ()
 
     def line_of(self, option: str) -> int:
@@ -86,6 +96,8 @@ def served(recipe: ModelRecipe, releases: Mapping[str, str]) -> Served:
         first=tuple(takewhile(lambda word: not OPTION.match(word), words)) if engine else (),
         spelled=spelled,
         parameters=rendered.parameters,
+        patches=patches_of(recipe.container),
+        foreign=bool(recipe.mods),
         issues=rendered.issues,
     )
 

@@ -22,6 +22,8 @@ class ModRecord(Model):
     engines: dict[Name, Releases]
     fixed: dict[Name, Release] = Field(default_factory=dict)
     """By engine, the first release that does not need the mod."""
+    flags: tuple[str, ...] = ()
+    """Options that the mod adds to the engine's server; lint of a recipe with the mod knows them."""
     network: bool = False
     untuned: bool = False
     """It contains numbers that nobody measured on a GB10: safe, not fast."""

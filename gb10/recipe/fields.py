@@ -42,7 +42,8 @@ def accepted(read: Callable[[str], object], error: Errors, complaint: str) -> Af
     return AfterValidator(check)
 
 
-def _requirement(text: str) -> Requirement:
+def parse_requirement(text: str) -> Requirement:
+    """A requirement; raises InvalidRequirement, also for one that nests too deeply."""
     if text.count("(") > DEEPEST:  # packaging parses them by recursion
         raise InvalidRequirement(f"it has more than {DEEPEST} parentheses")
     return Requirement(text)
@@ -97,7 +98,9 @@ Folder = Annotated[str, AfterValidator(_below)]
 PoolPath = Annotated[str, StringConstraints(pattern=r"^[^/\s:][^\s:]*$", max_length=1000), AfterValidator(_below)]
 Size = Annotated[int, Field(ge=0, le=1 << 50)]
 Cuda = Annotated[str, StringConstraints(pattern=r"^(none|\d+\.\d+)$")]
-RequirementText = Annotated[str, accepted(_requirement, InvalidRequirement, "{text} is not a requirement: {reason}")]
+RequirementText = Annotated[
+    str, accepted(parse_requirement, InvalidRequirement, "{text} is not a requirement: {reason}")
+]
 Release = Annotated[str, accepted(Version, InvalidVersion, "{text} is not a release: write for example '0.24.0'")]
 Releases = Annotated[
     str,

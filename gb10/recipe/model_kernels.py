@@ -5,23 +5,19 @@ capability 12.x come from vLLM 0.33.0 and SGLang 0.5.23. Fields of a config are 
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from gb10.errors import UsageError
 from gb10.recipe.kernel_sets import KernelSet
+from gb10.recipe.model_config import LONGEST, Config, list_in, mapping_in, number_in, text_config, word_in
 
-Config = Mapping[str, Any]
 Entry = dict[str, Any]
 
 DTYPES: Final = ("bfloat16", "float16")
 SMALL_CACHE: Final = "float8_e4m3fn"
 LATENT: Final = ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim")
 LARGEST: Final = 4096
-LONGEST: Final = 80
-"""Characters of a value that an error quotes."""
-WIDEST: Final = 64
-"""Bits of a number that an error quotes."""
 EXPERTS: Final = ("num_experts", "n_routed_experts", "num_local_experts")
 CASCADE: Final = {"name": "cascade", "factory": "flashinfer.jit.cascade:gen_cascade_module"}
 FUSED_MOE: Final = {
@@ -52,7 +48,7 @@ def set_name(model: str) -> str:
 
 def model_set(config: Config, model: str, releases: Sequence[str]) -> KernelSet:
     """The set of one model, on top of ``core``; raises UsageError if the config is not a decoder's."""
-    text = {**config, **_mapping(config, "text_config")}
+    text = text_config(config)
     dtype = str(text.get("dtype") or text.get("torch_dtype"))[:LONGEST].removeprefix("torch.")
     if dtype not in DTYPES or not {"head_dim", "num_attention_heads"} & text.keys():
         raise UsageError(
@@ -73,10 +69,10 @@ def model_set(config: Config, model: str, releases: Sequence[str]) -> KernelSet:
 def _heads(text: Config, dtype: str) -> Iterator[Entry]:
     """Prefill and decode, for a cache of the model's own type and for one of FP8."""
     if text.get("head_dim"):
-        size = _size(text, "head_dim")
+        size = number_in(text, "head_dim", LARGEST)
     else:
-        hidden, heads = _size(text, "hidden_size", 1 << 20), _size(text, "num_attention_heads")
-        size = _size({"head_dim": hidden // heads}, "head_dim")
+        hidden, heads = number_in(text, "hidden_size", 1 << 20), number_in(text, "num_attention_heads", LARGEST)
+        size = number_in({"head_dim": hidden // heads}, "head_dim", LARGEST)
     cap = bool(text.get("attn_logit_softcapping"))
     for window in _windows(text):
         for cache in (dtype, SMALL_CACHE):
@@ -85,7 +81,7 @@ def _heads(text: Config, dtype: str) -> Iterator[Entry]:
 
 def _latent(text: Config, dtype: str) -> Iterator[Entry]:
     """Multi-head latent attention: decode over the latent, prefill over the expanded heads."""
-    latent, rope, rest, value = (_size(text, name) for name in LATENT)
+    latent, rope, rest, value = (number_in(text, name, LARGEST) for name in LATENT)
     yield {
         "name": f"attention-{dtype}-latent-{latent}-{rope}",
         "factory": "flashinfer.jit.attention:gen_batch_mla_module",
@@ -93,39 +89,6 @@ def _latent(text: Config, dtype: str) -> Iterator[Entry]:
     }
     heads = _fa2(dtype, dtype, (rest + rope, value), window=False, cap=False)
     yield {**heads, "arguments": [*heads["arguments"], True]}  # prefill only
-
-
-def _size(text: Config, name: str, largest: int = LARGEST) -> int:
-    """A whole number of a config: it goes into C++ code, so other values are rejected. Raises UsageError."""
-    value = text.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= largest:
-        raise _other(name, value, f"a whole number up to {largest}")
-    return value
-
-
-def _word(config: Config, name: str) -> str:
-    """A word of a config, empty when it is absent or null. Raises UsageError."""
-    value = "" if config.get(name) is None else config[name]
-    if not isinstance(value, str):
-        raise _other(name, value, "text")
-    return value
-
-
-def _mapping(config: Config, name: str) -> Config:
-    """An object of a config, empty when it is absent or null. Raises UsageError."""
-    value = {} if config.get(name) is None else config[name]
-    if not isinstance(value, Mapping):
-        raise _other(name, value, "an object")
-    return value
-
-
-def _other(name: str, value: object, wanted: str) -> UsageError:
-    """The error for a wrong field value; a number with thousands of digits cannot be printed, so its type is."""
-    kind = type(value).__name__
-    found = ascii(value)[:LONGEST] if isinstance(value, str | float | bool | None) else kind
-    if isinstance(value, int) and abs(value) < 1 << WIDEST:
-        found = str(value)
-    return UsageError(f"the config's {name} is {found}, not {wanted}", hint="give the config.json of a decoder")
 
 
 def _fa2(dtype: str, cache: str, sizes: tuple[int, int], *, window: bool, cap: bool) -> Entry:
@@ -142,15 +105,13 @@ def _windows(text: Config) -> tuple[bool, ...]:
     """Whether layers use full attention, a window, or a mix."""
     if not text.get("sliding_window") or text.get("use_sliding_window") is False:
         return (False,)
-    layers = text.get("layer_types") or ()
-    if not isinstance(layers, list | tuple):
-        raise _other("layer_types", layers, "a list")
+    layers = list_in(text, "layer_types")
     return tuple(sorted({layer == "sliding_attention" for layer in layers})) if layers else (False, True)
 
 
 def _quantized(text: Config) -> Iterator[Entry]:
     """The GEMMs of the weights' scheme, and the fused one for experts."""
-    scheme = _scheme(_mapping(text, "quantization_config"))
+    scheme = _scheme(mapping_in(text, "quantization_config"))
     if scheme in GEMM:
         yield GEMM[scheme]
     if scheme in FUSED and any(text.get(name) for name in EXPERTS):
@@ -159,13 +120,13 @@ def _quantized(text: Config) -> Iterator[Entry]:
 
 def _scheme(config: Config) -> str:
     """``nvfp4``, ``mxfp8``, ``fp8-tensor`` (one static scale for activations), or the config's own name."""
-    told = {**config, **_mapping(config, "quantization")}  # the layout of hf_quant_config.json
-    words = " ".join(_word(told, name) for name in ("quant_algo", "quant_method", "format")).lower()
+    told = {**config, **mapping_in(config, "quantization")}  # the layout of hf_quant_config.json
+    words = " ".join(word_in(told, name) for name in ("quant_algo", "quant_method", "format")).lower()
     named = next((name for name in GEMM if name in words), None)
     if named:
         return named
-    groups = _mapping(told, "config_groups")
-    inputs = _mapping(_mapping(groups, next(iter(groups), "")), "input_activations")
+    groups = mapping_in(told, "config_groups")
+    inputs = mapping_in(mapping_in(groups, next(iter(groups), "")), "input_activations")
     static = inputs.get("strategy") == "tensor" and inputs.get("dynamic") is False and inputs.get("num_bits") == 8
     static = static or ("fp8" in words and told.get("activation_scheme") == "static")
-    return "fp8-tensor" if static or _word(told, "quant_algo").upper() == "FP8" else words.strip()
+    return "fp8-tensor" if static or word_in(told, "quant_algo").upper() == "FP8" else words.strip()

@@ -12,6 +12,7 @@ from gb10.cli.recipe_files import load_file, models_folder
 from gb10.lint.computed import CHECKS
 from gb10.lint.engine_source import EngineWords, read_engine
 from gb10.lint.engine_words import declared, known_words, releases
+from gb10.lint.image_facts import VERSION, facts_of, patches_of
 from gb10.lint.linting import lint, own_releases
 from gb10.lint.rule import load_rules
 from gb10.lock.lockfile import load_recipe
@@ -75,6 +76,28 @@ def test_a_clean_recipe_has_no_finding(engine: str) -> None:
 def test_our_own_recipes_have_no_error() -> None:
     for path in sorted(models_folder().glob("*.yaml")):
         assert errors_of(lint(load_file(path), load_rules())) == (), path.name
+
+
+def test_a_patch_in_the_image_mends_what_it_is_for() -> None:
+    case = {"container": "theirs:0.5.10", "options": "--kv-cache-dtype fp8_e4m3"}
+    recipe = load_model_recipe(recipe_text(case, "sglang"), "x.yaml")
+    ours = facts_of({"io.github.gb10.patches.sglang": "0001-jit-arch-suffix@1234 0005-x@1", VERSION: "0.5.10"})
+    assert ours.patches == {"sglang/0001", "sglang/0005"}
+    theirs = facts_of({VERSION: "0.5.10"})
+    found = [{one.code for one in lint(recipe, load_rules(), image=image)} for image in (None, theirs, ours)]
+    assert ["fp8-cache-graphs" in codes for codes in found] == [True, True, False]
+
+
+def test_every_patch_that_mends_exists() -> None:
+    mending = {rule.mended_by for rule in load_rules() if rule.mended_by}
+    assert mending
+    assert mending <= patches_of("gb10/vllm:1")
+
+
+def test_a_size_below_the_least_number_of_nodes_is_an_error() -> None:
+    found = linted({"options": "-tp 2", "keys": {"min_nodes": 4}})
+    assert "parallel-sizes" in {issue.code for issue in found}
+    assert "parallel-sizes" not in {issue.code for issue in linted({"keys": {"min_nodes": 4}})}
 
 
 def test_an_error_of_the_loader_stands_in_the_same_list() -> None:

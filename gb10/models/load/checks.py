@@ -52,7 +52,8 @@ def _types(recipe: ModelRecipe) -> Iterator[Issue]:
         value = recipe.values.get(key)
         if value is not None and not isinstance(value, Mapping):
             text, fix = f"'{key}' must be a mapping (key: value)", f"write `{key}:` and indented keys below"
-            yield _issue(recipe, "error", "wrong-type", text, fix, key)
+            level: Level = "error" if value else "warning"  # the launchers take an empty list for an empty mapping
+            yield _issue(recipe, level, "wrong-type", text, fix, key)
     for key in LISTS:
         value = recipe.values.get(key)
         if value is not None and not isinstance(value, list):

@@ -5,9 +5,12 @@ from typing import Final
 
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.load.safe_yaml import UnreadableError, read_yaml
 
 NAMED: Final = re.compile(r"\{\{|\}\}|\{[A-Za-z_][A-Za-z0-9_]*\}|[{}]")
 BLANKS: Final = re.compile(r"\\[ \t]+$")
+ENTRY: Final = re.compile(r"(\s+[A-Za-z_][A-Za-z0-9_]*:\s+)('[^']*'|\"(?:[^\"\\\\]|\\\\.)*\"|[^'\"#|>&*!{\[][^#]*)")
+QUOTE: Final = re.compile(r'(?<!\\)(?:\\\\)*"')
 MEANT: Final = re.compile(r"did you mean '(\w+)'\?")
 
 
@@ -15,7 +18,7 @@ def mended_text(text: str, file: str) -> tuple[str, list[str]]:
     """The mended text, and one line for each thing that was mended (``FILE:LINE: what``)."""
     lines = text.splitlines(keepends=True)
     recipe = load_model_recipe(text, file)
-    done = [*_keys(recipe, lines), *_command(recipe, lines), *_model(recipe, lines)]
+    done = [*_keys(recipe, lines), *_env(recipe, lines), *_command(recipe, lines), *_model(recipe, lines)]
     return "".join(lines), done
 
 
@@ -29,6 +32,27 @@ def _keys(recipe: ModelRecipe, lines: list[str]) -> list[str]:
             lines[issue.line - 1] = f"{found[1]}{meant[1]}{line[found.end(2) :]}"
             done.append(f"{issue.where}: {found[2]} is now {meant[1]}")
     return done
+
+
+def _env(recipe: ModelRecipe, lines: list[str]) -> list[str]:
+    """Quotation marks in variables of version 1, where the whole value stands on the line of its name."""
+    done = []
+    for name, value in recipe.env.items() if recipe.format == "v1" else ():
+        number = recipe.keys.get(("env", name), 0)
+        line = lines[number - 1].rstrip("\r\n") if 0 < number <= len(lines) else ""
+        found = ENTRY.fullmatch(line)
+        if isinstance(value, str) and QUOTE.search(value) and found and _value(found[2]) == value:
+            escaped = QUOTE.sub(lambda mark: f"{mark[0][:-1]}\\{mark[0][-1]}", value).replace("'", "''")
+            lines[number - 1] = f"{found[1]}'{escaped}'{lines[number - 1][len(line) :]}"
+            done.append(f"{recipe.file}:{number}: the quotation marks of {name} have a backslash")
+    return done
+
+
+def _value(text: str) -> object:
+    try:
+        return read_yaml(text).value
+    except UnreadableError:
+        return None
 
 
 def _command(recipe: ModelRecipe, lines: list[str]) -> list[str]:

@@ -87,6 +87,8 @@ class OwnSection(_Part):
     status: Status = "not measured"
     sources: Texts = ()
     notes: Texts = ()
+    patches: Texts = ()
+    """Diffs that the image needs, as ``--patch`` takes them: ``SOURCE=URL#sha256=…``, ``SOURCE=FILE``."""
     measured: Annotated[tuple[Measurement, ...], Field(max_length=MOST)] = ()
     variants: Annotated[dict[Name, Variant], Field(max_length=MOST)] = Field(default_factory=dict)
 

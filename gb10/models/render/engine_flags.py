@@ -52,12 +52,13 @@ def flag_value(value: object) -> str:
     return str(value)
 
 
-def _names(text: str) -> tuple[str, ...]:
+def words_of(text: str) -> tuple[str, ...]:
+    """The words of a text, as tables of names are written."""
     return tuple(text.split())
 
 
 VLLM: Final = FlagTable(
-    names=_names("""
+    names=words_of("""
         port host tensor_parallel gpu_memory_utilization max_model_len max_num_batched_tokens max_num_seqs
         served_model_name dtype quantization enforce_eager enable_prefix_caching trust_remote_code
         distributed_executor_backend pipeline_parallel data_parallel kv_cache_dtype otlp_traces_endpoint api_key
@@ -77,7 +78,7 @@ VLLM: Final = FlagTable(
         """),
     odd={"tensor_parallel": "-tp", "pipeline_parallel": "-pp", "data_parallel": "--data-parallel-size"},
     switches=frozenset(
-        _names("""
+        words_of("""
         async_scheduling disable_custom_all_reduce enable_auto_tool_choice enable_chunked_prefill
         enable_flashinfer_autotune enable_force_include_usage enable_mamba_shared_prefix_checkpoint
         enable_prefix_caching enable_prompt_tokens_details enable_request_id_headers enforce_eager
@@ -85,14 +86,14 @@ VLLM: Final = FlagTable(
         """)
     ),
     negatable=frozenset(
-        _names("""
+        words_of("""
         async_scheduling enable_chunked_prefill enable_flashinfer_autotune enable_prefix_caching
         scheduler_reserve_full_isl
         """)
     ),
 )
 SGLANG: Final = FlagTable(
-    names=_names("""
+    names=words_of("""
         port host tensor_parallel pipeline_parallel expert_parallel data_parallel enable_dp_attention
         gpu_memory_utilization max_model_len max_num_seqs served_model_name dtype quantization trust_remote_code
         chunked_prefill kv_cache_dtype tokenizer_path api_key attention_backend load_format revision model_type
@@ -115,7 +116,7 @@ SGLANG: Final = FlagTable(
         "chunked_prefill": "--chunked-prefill-size",
     },
     switches=frozenset(
-        _names("""
+        words_of("""
         disable_prefill_cuda_graph disable_radix_cache enable_decoder_swa_bounded_replay enable_dp_attention
         enable_torch_compile trust_remote_code
         """)

@@ -1,9 +1,11 @@
 """The nodes of a launch as sparkrun takes them, and the command of each. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.render.built_command import atlas_command, llama_command, tokenary_base
 from gb10.models.render.findings import Findings
 from gb10.models.render.parameters import Parameters
 from gb10.models.render.rendered import RankCommand
@@ -12,6 +14,7 @@ from gb10.models.render.topology import Topology
 
 PORT: Final = 25000
 REPLICA_PORT: Final = 13345
+LLAMA_PORT: Final = 50052
 LOCAL: Final = "localhost"
 
 
@@ -27,6 +30,8 @@ def check_nodes(recipe: ModelRecipe, nodes: Sequence[str], topology: Topology, f
         text = f"the recipe needs {world} nodes (tp x pp x dp); name them for the commands of each"
         found.add("warning", "nodes-not-named", text, "add --nodes HEAD,WORKER")
         return ()
+    if not topology.asked and len(nodes) > 1:
+        return tuple(nodes[:most])
     if nodes and world > len(nodes):
         text = f"the recipe needs {world} nodes (tp x pp x dp), and {len(nodes)} are named"
         found.stop("too-few-nodes", text, "name more nodes, or --set tensor_parallel=N", "defaults")
@@ -41,45 +46,87 @@ def _number(recipe: ModelRecipe, key: str) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def rank_commands(
-    serve: str, runtime: str, topology: Topology, hosts: Sequence[str], parameters: Parameters
-) -> tuple[RankCommand, ...]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ranks:
+    """A launch on several hosts: its serve command, and whether that was made of the parameters (``built``)."""
+
+    serve: str
+    built: bool
+    topology: Topology
+    hosts: Sequence[str]
+    parameters: Parameters
+
+
+def rank_commands(ranks: Ranks, runtime: str) -> tuple[RankCommand, ...]:
     """What each node runs. With Ray the workers only join the cluster, so the head alone has a command."""
-    if not hosts:
+    if not ranks.hosts:
         return ()
-    if topology.world == 1 or runtime not in ("vllm-distributed", "sglang"):
-        return (RankCommand(host=hosts[0], command=serve),)
-    tail_of = _vllm_tail if runtime == "vllm-distributed" else _sglang_tail
-    tails = [tail_of(serve, topology, hosts, rank, parameters) for rank in range(len(hosts))]
-    commands = (appended(serve, *tail) if tail else serve for tail in tails)
-    return tuple(RankCommand(host=host, command=one) for host, one in zip(hosts, commands, strict=True))
+    if len(ranks.hosts) == 1 or runtime not in COMMANDS:
+        return (RankCommand(host=ranks.hosts[0], command=ranks.serve),)
+    return tuple(
+        RankCommand(host=host, command=COMMANDS[runtime](ranks, rank)) for rank, host in enumerate(ranks.hosts)
+    )
 
 
-def _vllm_tail(serve: str, topology: Topology, hosts: Sequence[str], rank: int, parameters: Parameters) -> list[str]:
+def _vllm(ranks: Ranks, rank: int) -> str:
     words: list[str] = []
+    topology = ranks.topology
     replica, within = divmod(rank, topology.size)
     if topology.size > 1:
-        head = hosts[replica * topology.size]
-        words += [
-            f"--nnodes {topology.size}",
-            f"--node-rank {within}",
-            f"--master-addr {head}",
-            f"--master-port {PORT}",
-        ]
+        words += [f"--nnodes {topology.size}", f"--node-rank {within}"]
+        words += [f"--master-addr {ranks.hosts[replica * topology.size]}", f"--master-port {PORT}"]
         words += ["--headless"] * (within > 0)
     if topology.replicas > 1:
-        if not has_flag(serve, "--data-parallel-size"):
+        if not has_flag(ranks.serve, "--data-parallel-size"):
             words.append(f"--data-parallel-size {topology.replicas}")
-        port = parameters.size("data_parallel_rpc_port") if parameters.get("data_parallel_rpc_port") else REPLICA_PORT
-        words += [f"--data-parallel-rank {replica}", f"--data-parallel-address {hosts[0]}"]
+        given = ranks.parameters.get("data_parallel_rpc_port")
+        port = ranks.parameters.size("data_parallel_rpc_port") if given else REPLICA_PORT
+        words += [f"--data-parallel-rank {replica}", f"--data-parallel-address {ranks.hosts[0]}"]
         words.append(f"--data-parallel-rpc-port {port}")
-    return words
+    return appended(ranks.serve, *words)
 
 
-def _sglang_tail(serve: str, topology: Topology, hosts: Sequence[str], rank: int, parameters: Parameters) -> list[str]:
+def _sglang(ranks: Ranks, rank: int) -> str:
+    topology = ranks.topology
     alone = topology.replicas > 1 and not topology.shared
-    nodes = topology.size if alone else topology.world
+    nodes = topology.size if alone else len(ranks.hosts)
     if nodes <= 1:
-        return []
+        return ranks.serve
     replica, within = divmod(rank, nodes)
-    return [f"--dist-init-addr {hosts[replica * nodes]}:{PORT}", f"--nnodes {nodes}", f"--node-rank {within}"]
+    head = ranks.hosts[replica * nodes]
+    return appended(ranks.serve, f"--dist-init-addr {head}:{PORT}", f"--nnodes {nodes}", f"--node-rank {within}")
+
+
+def _atlas(ranks: Ranks, rank: int) -> str:
+    """Only the head listens for requests; a command of the recipe's own is left as it is."""
+    base = atlas_command(ranks.parameters, worker=True) if ranks.built and rank else ranks.serve
+    return appended(base, *_world(ranks, rank))
+
+
+def _tokenary(ranks: Ranks, rank: int) -> str:
+    base = tokenary_base(ranks.parameters) if ranks.built else ranks.serve
+    served = [] if rank else [f"--server --port {ranks.parameters.get('port') or 8000}"]
+    return appended(base, *_world(ranks, rank), f"--tp-size {len(ranks.hosts)}", *served)
+
+
+def _world(ranks: Ranks, rank: int) -> list[str]:
+    size = len(ranks.hosts)
+    return [f"--rank {rank}", f"--world-size {size}", f"--master-addr {ranks.hosts[0]}", f"--master-port {PORT}"]
+
+
+def _llama(ranks: Ranks, rank: int) -> str:
+    """The head's server is made of the parameters, whatever the recipe's command is; the others lend their GPUs."""
+    if rank:
+        return f"rpc-server --host 0.0.0.0 --port {LLAMA_PORT}"
+    workers = ",".join(f"{host}:{LLAMA_PORT}" for host in ranks.hosts[1:])
+    return appended(llama_command(ranks.parameters, remote=True), f"--rpc {workers}")
+
+
+COMMANDS: Final[Mapping[str, Callable[[Ranks, int], str]]] = {
+    "vllm-distributed": _vllm,
+    "sglang": _sglang,
+    "atlas": _atlas,
+    "tokenary": _tokenary,
+    "llama-cpp": _llama,
+}
+"""The runtimes of which each node has a command."""

@@ -9,16 +9,13 @@ from dataclasses import replace
 from typing import Final
 
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.render.container import node_container
 from gb10.models.render.findings import Findings
-from gb10.models.render.rendered import RankCommand, RenderedRecipe, RenderRequest
+from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.serve_line import appended
 from gb10.models.render.sparkrun import render_sparkrun
 from gb10.models.render.tensorrt import with_options_file
 
-CACHE: Final = "gb10-cache:/var/cache/gb10"
-OUR_IMAGES: Final = "gb10/"
-MODELS: Final = ("HF_HOME", "/var/cache/gb10/huggingface")
-"""Where our images keep models. Other images are told, or they load the model into a container that is removed."""
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SECRETS: Final = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "OPENAI_API_KEY"})
 
@@ -39,12 +36,15 @@ def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> 
     if rendered.runtime == "trtllm":
         serve = with_options_file(serve, rendered.parameters)
         ranks = tuple(replace(rank, command=with_options_file(rank.command, rendered.parameters)) for rank in ranks)
+    image = rendered.image
+    containers = tuple(node_container(rank.host, image, rank.command, env) for rank in ranks) if image else ()
     return replace(
         rendered,
         script="\n".join([*head, serve, ""]),
         serve=serve,
         ranks=ranks,
-        launch=tuple(_docker(rendered.image, env, rank) for rank in ranks) if rendered.image else (),
+        launch=tuple(one.argv for one in containers),
+        containers=containers,
     )
 
 
@@ -60,11 +60,3 @@ def _check_env(env: dict[str, str], found: Findings) -> None:
 
 def _set_env(request: RenderRequest) -> dict[str, str]:
     return {key[4:]: value for key, value in request.overrides if key.startswith("env.")}
-
-
-def _docker(image: str | None, env: dict[str, str], rank: RankCommand) -> tuple[str, ...]:
-    """What the node runs, by its own docker: the host's network, the cache of models and kernels."""
-    options = ["--gpus", "all", "--ipc", "host", "--network", "host", "-v", CACHE]
-    env = env if str(image).startswith(OUR_IMAGES) else {MODELS[0]: MODELS[1], **env}
-    variables = [word for key, value in env.items() for word in ("-e", f"{key}={value}")]
-    return ("docker", "run", "--rm", *options, *variables, str(image), "bash", "-c", rank.command)

@@ -3,7 +3,7 @@
 import copy
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from gb10.models.load.model_recipe import ModelRecipe
@@ -19,11 +19,15 @@ PLATFORM: Final[Mapping[str, Mapping[str, object]]] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Parameters:
-    """What placeholders and flags are filled from; ``env`` are the variables that ``--set env.NAME=VALUE`` sets."""
+    """What placeholders and flags are filled from; ``env`` are the variables that ``--set env.NAME=VALUE`` sets.
+
+    ``borrowed`` are parameters that took their value from one of another name, with their own value.
+    """
 
     values: Mapping[str, object]
     env: Mapping[str, str]
     model: str
+    borrowed: Mapping[str, object] = field(default_factory=dict)
 
     def get(self, key: str) -> object:
         """The value of a parameter; None when nothing sets it."""
@@ -32,7 +36,7 @@ class Parameters:
     def size(self, key: str) -> int:
         """A parallel size; raises ValueError when it is no number."""
         value = self.values.get(key)
-        return 1 if value is None else int(str(value)) if not isinstance(value, float) else int(value)
+        return 1 if value is None else int(value) if isinstance(value, int | float) else int(str(value))
 
 
 def typed(text: str) -> object:
@@ -61,19 +65,26 @@ def parameters_of(
         defaults.setdefault("model_revision", recipe.values["model_revision"])
     defaults.setdefault("resolved_model_path", model)
     plain = {key: value for key, value in given.items() if not key.startswith("env.")}
+    if model.startswith("/") and not {"served_model_name"} & {*plain, *recipe.defaults}:
+        plain["served_model_name"] = model.rstrip("/").rpartition("/")[2] or model
     values = {**defaults, **{key: value for key, value in plain.items() if not _is_path(key)}}
     for key in sorted((key for key in plain if _is_path(key)), key=lambda one: one.count(".")):
+        root = key.partition(".")[0]
+        if values.get(root) == defaults.get(root) and root in recipe.defaults:
+            values[root] = recipe.defaults[root]  # as written: a field of doubled braces cannot be set
         _set_field(values, key, plain[key], found)
-    if runtime == "llama-cpp" and "ctx_size" not in plain:
-        _set_context(values, "max_model_len" in plain)
-    return Parameters(values=values, env=env, model=model)
+    own = {"ctx_size": values.get("ctx_size")}
+    borrows = runtime == "llama-cpp" and "ctx_size" not in plain and _set_context(values, "max_model_len" in plain)
+    return Parameters(values=values, env=env, model=model, borrowed=own if borrows else {})
 
 
-def _set_context(values: dict[str, object], chosen: bool) -> None:
+def _set_context(values: dict[str, object], chosen: bool) -> bool:
     """For llama.cpp the length of the context has another name; the user's ``max_model_len`` sets it, too."""
     length = values.get("max_model_len")
-    if chosen or (length is not None and values.get("ctx_size") is None):
+    wanted = chosen or (length is not None and values.get("ctx_size") is None)
+    if wanted:
         values["ctx_size"] = length
+    return wanted
 
 
 def _is_path(key: str) -> bool:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from gb10.models.issue import Issue
+from gb10.models.render.container import NodeContainer
 
 Peer = Literal["eugr", "sparkrun"]
 PEERS: Final[tuple[Peer, ...]] = ("eugr", "sparkrun")
@@ -51,6 +52,8 @@ class RenderedRecipe:
     parameters: Mapping[str, object] = field(default_factory=dict)
     ranks: tuple[RankCommand, ...] = ()
     launch: tuple[tuple[str, ...], ...] = ()
+    containers: tuple[NodeContainer, ...] = ()
+    """What each node runs by its Docker; only a rendering of ours has them."""
     issues: tuple[Issue, ...] = ()
 
     @property

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gb10.models.issue import Issue, errors_of
+from gb10.models.issue import Issue, errors_of, in_order
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.load.own_section import own_section
 from gb10.models.render.eugr import render_eugr
@@ -42,6 +42,14 @@ def _with_variant(recipe: ModelRecipe, request: RenderRequest, found: Findings) 
         found.stop("unknown-variant", f"the recipe has no variant '{request.variant[:80]}'", known, "gb10", "variants")
         found.refuse()
     return replace(request, overrides=(*variants[request.variant].overrides, *request.overrides))
+
+
+def with_issues(rendered: RenderedRecipe, found: tuple[Issue, ...]) -> RenderedRecipe:
+    """A rendering with more issues; an error takes the script away."""
+    issues = in_order((*rendered.issues, *found))
+    if not errors_of(found):
+        return replace(rendered, issues=issues)
+    return RenderedRecipe(runtime=rendered.runtime, image=rendered.image, script=None, issues=issues)
 
 
 def _refused(recipe: ModelRecipe, request: RenderRequest, issues: tuple[Issue, ...]) -> RenderedRecipe:

@@ -4,17 +4,18 @@ Facts of its behaviour are from reading and running it. Pure.
 """
 
 import re
-import shlex
+from dataclasses import dataclass
 from typing import Final
 
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.render.engine_flags import SGLANG, VLLM, FlagTable
+from gb10.models.render.built_command import built_command, split_mode
 from gb10.models.render.findings import Findings
-from gb10.models.render.nodes import check_nodes, rank_commands
+from gb10.models.render.launch_checks import check_cache_size, check_runtime, check_shape
+from gb10.models.render.nodes import Ranks, check_nodes, rank_commands
 from gb10.models.render.parameters import Parameters, parameters_of
 from gb10.models.render.placeholders import substitute
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
-from gb10.models.render.serve_line import mended, with_flag
+from gb10.models.render.serve_line import appended, mended, with_flag
 from gb10.models.render.topology import Topology, topology_of
 
 RUNTIMES: Final = (
@@ -36,8 +37,18 @@ FIRST_WORDS: Final = {
 }
 RAY: Final = re.compile(r"--distributed-executor-backend\s+ray\b")
 SERVED_NAME: Final = re.compile(r"--(?:served-model-name|model-name|alias)[=\s]+(\S+)", re.IGNORECASE)
-IMAGES: Final = dict.fromkeys(("vllm-distributed", "vllm-ray"), "ghcr.io/spark-arena/dgx-vllm-eugr-nightly-tf5:latest")
+IMAGES: Final = {
+    **dict.fromkeys(("vllm-distributed", "vllm-ray"), "ghcr.io/spark-arena/dgx-vllm-eugr-nightly-tf5:latest"),
+    "eugr-vllm": "vllm-node",
+    "sglang": "scitrera/dgx-spark-sglang:latest",
+    "llama-cpp": "scitrera/dgx-spark-llama-cpp:latest",
+    "trtllm": "nvcr.io/nvidia/tensorrt-llm/release:latest",
+    "atlas": "azeezish/atlas-gb10:latest",
+    "modular-max": "modular/max-nvidia-full:latest",
+    "tokenary": "scitrera/tokenary:latest",
+}
 """The image of a recipe that names none."""
+SPLIT: Final = re.compile(r"(?<!\S)--split-mode(?:=|\s+)\S+")
 VLLM_KIND: Final = ("vllm-distributed", "vllm-ray", "eugr-vllm")
 NAME_FLAGS: Final = {
     "sglang": "--served-model-name",
@@ -59,43 +70,47 @@ TENSORRT_FLAG: Final = "--extra_llm_api_options"
 TENSORRT_PATH: Final = "/tmp/extra-llm-api-config.yml"  # noqa: S108 - a path inside the container
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """What a serve command depends on beside the parameters; ``several`` nodes run it."""
+
+    runtime: str
+    topology: Topology
+    several: bool
+
+
 def render_sparkrun(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> RenderedRecipe:
     """What sparkrun makes of a recipe; raises StoppedError when it would end with an error."""
     found.refuse()
-    _check_shape(recipe, found)
+    check_shape(recipe, found)
     found.refuse()
     runtime = runtime_of(recipe, request.overrides)
     if runtime not in RUNTIMES:
         found.stop("unknown-runtime", f"no runtime '{runtime}'", f"write one of {', '.join(RUNTIMES)}", "runtime")
     parameters = parameters_of(recipe, request.overrides, runtime, found)
     topology = topology_of(recipe, parameters, runtime, found)
+    found.refuse()
+    check_runtime(recipe, parameters, runtime, found)
+    check_cache_size(recipe, parameters, found)
     if request.arguments:
         text = "sparkrun drops what stands after -- in silence"
         found.add("warning", "dropped-arguments", text, "write it into the command, or use --set")
     found.refuse()
-    serve = serve_command(recipe, parameters, runtime, topology, found)
     hosts = check_nodes(recipe, request.nodes, topology, found)
+    several = len(hosts) > 1 or (not hosts and topology.world > 1)
+    serve = serve_command(recipe, parameters, Launch(runtime=runtime, topology=topology, several=several), found)
     found.refuse()
+    built = not (recipe.command or "").strip()
+    ranks = Ranks(serve=serve, built=built, topology=topology, hosts=hosts, parameters=parameters)
     return RenderedRecipe(
         runtime=runtime,
         image=recipe.container or IMAGES.get(runtime),
         script=serve,
         serve=serve,
         parameters=parameters.values,
-        ranks=rank_commands(serve, runtime, topology, hosts, parameters),
+        ranks=rank_commands(ranks, runtime),
         launch=(_launch(recipe, request),),
     )
-
-
-def _check_shape(recipe: ModelRecipe, found: Findings) -> None:
-    if not recipe.model:
-        found.stop("missing-key", "the key 'model' is missing", "add `model: ORGANISATION/NAME`", "model")
-    command = recipe.values.get("command")
-    if command is not None and not isinstance(command, str):
-        found.stop("wrong-type", "'command' must be text", "write `command: |` and the command below", "command")
-    for key in ("defaults", "env"):
-        if recipe.values.get(key) and not isinstance(recipe.values[key], dict):
-            found.stop("wrong-type", f"'{key}' must be a mapping (key: value)", f"write `{key}:` and keys below", key)
 
 
 def runtime_of(recipe: ModelRecipe, overrides: tuple[tuple[str, str], ...] = ()) -> str:
@@ -113,13 +128,11 @@ def runtime_of(recipe: ModelRecipe, overrides: tuple[tuple[str, str], ...] = ())
     return "vllm-ray" if ray or RAY.search(recipe.command or "") else "vllm-distributed"
 
 
-def serve_command(
-    recipe: ModelRecipe, parameters: Parameters, runtime: str, topology: Topology, found: Findings
-) -> str:
+def serve_command(recipe: ModelRecipe, parameters: Parameters, launch: Launch, found: Findings) -> str:
     """The engine's command without what only several nodes need."""
     template = (recipe.command or "").strip()
     if not template:
-        return _built(recipe, parameters, runtime, topology, found)
+        return _completed(built_command(recipe, parameters, launch.runtime), recipe, parameters, launch)
     text, left = substitute(template, parameters.get)
     for name, offset in left:
         shift = offset + len(recipe.command or "") - len((recipe.command or "").lstrip())
@@ -127,24 +140,41 @@ def serve_command(
         fix = f"add `{name}: …` to `defaults`, or write the value itself"
         missing = f"the command has {{{name}}}, which neither `defaults` nor --set gives"
         found.add_line("error", "missing-placeholder", missing, fix, line)
-    return _finished(mended(text), recipe, parameters, runtime, topology)
+    return _finished(mended(text), recipe, parameters, launch)
 
 
-def _finished(command: str, recipe: ModelRecipe, parameters: Parameters, runtime: str, topology: Topology) -> str:
+def _completed(command: str, recipe: ModelRecipe, parameters: Parameters, launch: Launch) -> str:
+    """A command made of the parameters, with what the table of flags does not hold."""
+    if launch.runtime in VLLM_KIND:
+        ray = " --distributed-executor-backend ray" if launch.several and launch.runtime != "vllm-distributed" else ""
+        return _named(command, recipe, parameters) + ray
+    return _with_file(command, parameters, launch.runtime) or _with_replicas(command, launch)
+
+
+def _finished(command: str, recipe: ModelRecipe, parameters: Parameters, launch: Launch) -> str:
     """The filled command with the flags that sparkrun adds or replaces."""
+    runtime = launch.runtime
     if runtime in VLLM_KIND:
         backend = parameters.get("distributed_executor_backend")
         if backend is not None:
             command = with_flag(command, "--distributed-executor-backend", backend, replace=True)
-        if runtime != "vllm-distributed" and topology.world > 1:
+        if runtime != "vllm-distributed" and launch.several:
             command = with_flag(command, "--distributed-executor-backend", "ray")
         return _named(command, recipe, parameters)
+    mode = split_mode(parameters) if runtime == "llama-cpp" else None
+    if mode:
+        command = appended(SPLIT.sub("", command).strip(), f"--split-mode {mode}")
     name = parameters.get("served_model_name")
     if runtime in NAME_FLAGS and name is not None:
         command = with_flag(command, NAME_FLAGS[runtime], name)
-    if runtime == "trtllm" and any(parameters.get(key) is not None for key in TENSORRT_FILE):
-        return command if TENSORRT_FLAG in command else f"{command.rstrip()} {TENSORRT_FLAG} {TENSORRT_PATH}"
-    return _with_replicas(command, runtime, topology)
+    return _with_file(command, parameters, runtime) or _with_replicas(command, launch)
+
+
+def _with_file(command: str, parameters: Parameters, runtime: str) -> str | None:
+    """TensorRT-LLM's command with the file of its other parameters; None when it needs none."""
+    if runtime != "trtllm" or all(parameters.get(key) is None for key in TENSORRT_FILE):
+        return None
+    return command if TENSORRT_FLAG in command else f"{command.rstrip()} {TENSORRT_FLAG} {TENSORRT_PATH}"
 
 
 def _named(command: str, recipe: ModelRecipe, parameters: Parameters) -> str:
@@ -161,37 +191,11 @@ def _served_name(recipe: ModelRecipe, parameters: Parameters) -> object:
     return name if name and not {"{", "}"} & set(name) else parameters.model
 
 
-def _with_replicas(command: str, runtime: str, topology: Topology) -> str:
-    if runtime != "sglang" or topology.replicas <= 1 or (topology.world > 1 and not topology.shared):
+def _with_replicas(command: str, launch: Launch) -> str:
+    topology = launch.topology
+    if launch.runtime != "sglang" or topology.replicas <= 1 or (topology.world > 1 and not topology.shared):
         return command
     return with_flag(command, "--dp-size", topology.replicas)
-
-
-def _built(recipe: ModelRecipe, parameters: Parameters, runtime: str, topology: Topology, found: Findings) -> str:
-    if runtime in VLLM_KIND:
-        words = ["vllm", "serve", parameters.model, *_revision(recipe, parameters)]
-        command = _with_flags(words, "-tp", VLLM, parameters, {"tensor_parallel", "distributed_executor_backend"})
-        command = _named(command, recipe, parameters)
-        ray = runtime != "vllm-distributed" and topology.world > 1
-        return f"{command} --distributed-executor-backend ray" if ray else command
-    if runtime == "sglang":
-        words = ["sglang", "serve", "--model-path", shlex.quote(parameters.model)]
-        command = _with_flags(words, "--tp-size", SGLANG, parameters, {"tensor_parallel", "data_parallel"})
-        return _with_replicas(command, runtime, topology)
-    found.stop("no-command", f"the recipe has no command, and none is made for '{runtime}'", "write `command: |`")
-    return ""
-
-
-def _with_flags(words: list[str], tensor: str, table: FlagTable, parameters: Parameters, skipped: set[str]) -> str:
-    size = parameters.get("tensor_parallel")
-    sized = [tensor, str(size)] if size else []
-    return " ".join([*words, *sized, *table.words(parameters.get, frozenset(skipped))])
-
-
-def _revision(recipe: ModelRecipe, parameters: Parameters) -> list[str]:
-    revision = recipe.values.get("model_revision")
-    local = parameters.model.startswith("/") or ":" in parameters.model
-    return ["--revision", shlex.quote(str(revision))] if revision and not local else []
 
 
 def _launch(recipe: ModelRecipe, request: RenderRequest) -> tuple[str, ...]:

@@ -1,0 +1,64 @@
+"""Whether a recipe of a known model fits into its nodes' memory: an issue for ``render``, a line for ``show``."""
+
+from dataclasses import replace
+
+from gb10.errors import UsageError
+from gb10.lint.linting import own_releases
+from gb10.lint.served_launch import served_model
+from gb10.memory.engines.budget import Budget, gib
+from gb10.memory.engines.shared import Machine
+from gb10.memory.estimating import Estimate, estimate
+from gb10.memory.figures import load_figures
+from gb10.memory.known_models import known_model
+from gb10.models.issue import Issue
+from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.render.rendered import RenderRequest
+
+CODE = "does-not-fit"
+
+
+def memory_issues(recipe: ModelRecipe, request: RenderRequest) -> tuple[Issue, ...]:
+    """An issue when a model whose sizes are known does not fit; a warning for another launcher's rules."""
+    found = known_estimate(recipe, request)
+    if found is None or found.fits:
+        return ()
+    text = "; ".join(problem.text for problem in found.tightest.problems if not problem.warning)
+    return (
+        Issue(
+            code=CODE,
+            level="warning" if request.peer or request.lenient else "error",
+            file=recipe.file,
+            line=recipe.line("command"),
+            text=f"it does not fit into a node's memory: {text}",
+            fix=" or ".join(found.remedies),
+        ),
+    )
+
+
+def known_estimate(recipe: ModelRecipe, request: RenderRequest) -> Estimate | None:
+    """The estimate of a recipe, without the network; None when the model's sizes are not known."""
+    try:
+        served = served_model(recipe, replace(request, nodes=()), own_releases())
+        model = known_model(served.model)
+    except UsageError:
+        return None
+    machine = Machine(figures=load_figures())
+    return estimate(model, served.launch, machine) if model is not None else None
+
+
+def one_line(recipe: ModelRecipe) -> str | None:
+    """``103.9 of 121.7 GiB a node, 24.7 requests of full length``, for ``recipe show``."""
+    found = known_estimate(recipe, RenderRequest())
+    if found is None:
+        return None
+    budget = found.tightest
+    if not found.fits:
+        return f"does not fit: {budget.problems[0].text}"
+    return f"{gib(budget.serving)} of {gib(budget.total)} a node{requests_of(budget, found)} (recipe memory)"
+
+
+def requests_of(budget: Budget, found: Estimate) -> str:
+    """How many requests of full length the cache holds, as the end of a sentence."""
+    if budget.requests is None or not found.launch.length:
+        return ""
+    return f", {budget.requests:.1f} requests of {found.launch.length} tokens"

@@ -1,0 +1,118 @@
+"""One way in: a model and a launch become the budget of each node, and what would fit where it does not. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gb10.memory.engines.budget import Budget
+from gb10.memory.engines.others import other_budget
+from gb10.memory.engines.sglang import sglang_budget
+from gb10.memory.engines.shared import Machine
+from gb10.memory.engines.vllm import vllm_budget
+from gb10.memory.launch import Launch
+from gb10.memory.model import Model
+
+BUDGETS: Final = {"vllm": vllm_budget, "sglang": sglang_budget}
+STEP: Final = 0.01
+"""Of a share of memory."""
+LENGTH_STEP: Final = 1024
+SHORTEST: Final = 1024
+MOST_NODES: Final = 16
+SHARE_NAMES: Final[Mapping[str, str]] = {
+    "vllm": "gpu_memory_utilization",
+    "sglang": "gpu_memory_utilization (--mem-fraction-static)",
+    "trtllm": "free_gpu_memory_fraction",
+}
+LENGTH_NAMES: Final[Mapping[str, str]] = {"llama-cpp": "ctx_size"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """The budgets of a launch, one for the nodes of each pipeline stage."""
+
+    model: str
+    launch: Launch
+    budgets: tuple[Budget, ...]
+    remedies: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether every node has room."""
+        return all(budget.fits for budget in self.budgets)
+
+    @property
+    def tightest(self) -> Budget:
+        """The node that uses the most memory."""
+        return max(self.budgets, key=lambda budget: (not budget.fits, budget.serving))
+
+
+def estimate(model: Model, launch: Launch, machine: Machine) -> Estimate:
+    """The budgets, with remedies where one does not fit. Raises UsageError when the cache is not known."""
+    budgets = tuple(_budget(model, launch, machine, stage) for stage in range(launch.ranks.stages))
+    found = Estimate(model=model.name, launch=launch, budgets=budgets)
+    return found if found.fits else replace(found, remedies=tuple(remedies(model, launch, machine)))
+
+
+def _budget(model: Model, launch: Launch, machine: Machine, stage: int) -> Budget:
+    return BUDGETS.get(launch.engine, other_budget)(model, launch, machine, stage)
+
+
+def _fits(model: Model, launch: Launch, machine: Machine) -> bool:
+    return all(_budget(model, launch, machine, stage).fits for stage in range(launch.ranks.stages))
+
+
+def remedies(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
+    """The largest value of each parameter that fits with all others as they are; or the nodes that are needed."""
+    found = [*_shares(model, launch, machine), *_lengths(model, launch, machine), *_batches(model, launch, machine)]
+    yield from found
+    if not found:
+        yield from _more_nodes(model, launch, machine)
+
+
+def _shares(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
+    if launch.engine not in SHARE_NAMES or launch.cache_size is not None:
+        return
+    shares = [round(step * STEP, 2) for step in range(95, 4, -1)]
+    fitting = [share for share in shares if _fits(model, replace(launch, fraction=share), machine)]
+    now = launch.fraction or 1.0
+    closest = min(fitting, key=lambda share: abs(share - now), default=None)
+    if closest is not None:
+        yield f"{SHARE_NAMES[launch.engine]} {closest} fits"
+
+
+def _lengths(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
+    """The longest request that fits, by halving: a shorter one never needs more."""
+    low, high = 0, (launch.length or 0) // LENGTH_STEP
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _fits(model, replace(launch, length=middle * LENGTH_STEP), machine):
+            low = middle
+        else:
+            high = middle - 1
+    if low:
+        yield f"{LENGTH_NAMES.get(launch.engine, 'max_model_len')} {low * LENGTH_STEP} fits"
+
+
+def _batches(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
+    batched = (launch.batched or 8192) // 2
+    while batched >= SHORTEST:
+        if _fits(model, replace(launch, batched=batched), machine):
+            yield f"max_num_batched_tokens {batched} fits"
+            return
+        batched //= 2
+
+
+def _more_nodes(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
+    """Twice, four times… as many nodes, with the share of memory that fits there."""
+    tensor = launch.ranks.tensor * 2
+    while tensor * launch.ranks.stages * launch.replicas <= MOST_NODES:
+        wider = replace(launch, ranks=replace(launch.ranks, tensor=tensor))
+        if _fits(model, wider, machine):
+            yield f"needs {wider.nodes} nodes (tensor_parallel {tensor})"
+            return
+        better = next(_shares(model, wider, machine), None) or next(_lengths(model, wider, machine), None)
+        if better:
+            yield f"needs {wider.nodes} nodes (tensor_parallel {tensor}), where {better}"
+            return
+        tensor *= 2
+    yield f"does not fit on {MOST_NODES} nodes: choose a smaller model, or one with fewer bits"

@@ -1,0 +1,39 @@
+"""One way in: a file of another form becomes a recipe, or the one sentence why not. Pure."""
+
+from gb10.errors import UsageError
+from gb10.models.importing.imported import Imported, Wanted, mapping
+from gb10.models.importing.official import import_official, is_official
+from gb10.models.importing.profile import import_profile, is_profile
+from gb10.models.load.safe_yaml import UnreadableError, mapping_of, read_yaml
+
+FORMS = "read are vLLM's official recipes (vllm-project/recipes) and profiles of Ansible for SGLang (_model_profile)"
+
+
+def engine_of_form(text: str, file: str) -> str:
+    """``vllm`` or ``sglang``; raises UsageError for a file of neither form."""
+    values = _values(text, file)
+    if is_official(values):
+        return "vllm"
+    if is_profile(values):
+        return "sglang"
+    if "recipe_version" in values or ("model" in values and "command" in values):
+        hint = f"`recipe render {file}` reads it as it is"
+        raise UsageError(f"{file} is a model recipe already: there is nothing to import", hint=hint)
+    raise UsageError(f"{file} has none of the forms that are imported", hint=FORMS)
+
+
+def import_recipe(text: str, file: str, wanted: Wanted) -> Imported:
+    """The recipe of a file's text; raises UsageError with the reason when there is none."""
+    values = mapping(_values(text, file))
+    if engine_of_form(text, file) == "vllm":
+        return import_official(values, file, wanted)
+    return import_profile(values, file, wanted)
+
+
+def _values(text: str, file: str) -> dict[object, object]:
+    try:
+        found = mapping_of(read_yaml(text.replace("\r\n", "\n")))
+    except UnreadableError as error:
+        where = f"{file}:{error.line}" if error.line else file
+        raise UsageError(f"{file} is not YAML", where=f"{where}: {error.text}", hint="correct it there") from error
+    return dict(found or {})

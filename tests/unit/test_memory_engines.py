@@ -1,0 +1,273 @@
+"""Budgets of the engines: their own arithmetic, what would fit, what a container may take, and the verbs around it."""
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gb10.cli import main
+from gb10.cli.recipe_files import load_file, model_names, models_folder
+from gb10.cli.recipe_fit import known_estimate
+from gb10.errors import UsageError
+from gb10.lint.linting import own_releases
+from gb10.lint.served_launch import served_model
+from gb10.memory.cache import Cache
+from gb10.memory.container_limit import container_memory
+from gb10.memory.engines.shared import Machine
+from gb10.memory.estimating import estimate
+from gb10.memory.figures import GIB, load_figures
+from gb10.memory.known_models import FOLDER, known_model, known_names
+from gb10.memory.launch import Drafts, Launch
+from gb10.memory.model import Model, model_of
+from gb10.memory.weights.weight import Ranks
+from gb10.models.load.loading import load_model_recipe
+from gb10.models.load.own_section import own_section
+from gb10.models.render.rendered import RenderRequest
+
+MACHINE = Machine(figures=load_figures())
+OSS = "openai/gpt-oss-120b"
+VLLM = Launch(engine="vllm", release="0.33.0", fraction=0.8, length=131072, requests=16, cache_type="fp8")
+SGLANG = replace(VLLM, engine="sglang")
+
+
+def known(name: str) -> Model:
+    model = known_model(name)
+    assert model is not None
+    return model
+
+
+def launched(command: str) -> Launch:
+    recipe = load_model_recipe(json.dumps({"model": OSS, "command": command}), "x.yaml")
+    return served_model(recipe, RenderRequest(), own_releases()).launch
+
+
+def test_every_recipe_of_ours_with_every_variant_is_known_and_fits() -> None:
+    for name in model_names():
+        recipe = load_file(models_folder() / f"{name}.yaml")
+        for variant in (None, *own_section(recipe).variants):
+            found = known_estimate(recipe, RenderRequest(variant=variant))
+            assert found is not None, (name, variant)
+            assert found.fits, (name, variant, found.tightest.problems)
+
+
+def test_the_cache_of_vllm_is_what_its_share_leaves() -> None:
+    budget = estimate(known(OSS), VLLM, MACHINE).tightest
+    outside = sum(item.size for item in budget.items if item.name in ("system and driver", "processes of the server"))
+    assert budget.serving - outside == pytest.approx(0.8 * MACHINE.total, abs=2)
+    more = estimate(known(OSS), replace(VLLM, fraction=0.81), MACHINE).tightest
+    assert more.pool - budget.pool == pytest.approx(0.01 * MACHINE.total, abs=2)
+
+
+def test_bytes_for_the_cache_take_the_place_of_the_share() -> None:
+    budget = estimate(known(OSS), replace(VLLM, cache_size=10 * GIB, fraction=0.95), MACHINE).tightest
+    assert (budget.pool, budget.fits) == (10 * GIB, True)
+
+
+def test_graphs_are_beside_the_share_before_vllm_0_21() -> None:
+    pools = [estimate(known(OSS), replace(VLLM, release=one), MACHINE).tightest.pool for one in ("0.20.2", "0.21.0")]
+    assert pools[0] > pools[1]
+    eager = estimate(known(OSS), replace(VLLM, graphs=False), MACHINE).tightest
+    assert "CUDA graphs" not in [item.name for item in eager.items]
+
+
+def test_the_cache_of_sglang_is_what_its_static_share_leaves() -> None:
+    """free after the load - free before x (1 - share), both of which are in the table."""
+    model = known("nvidia/GLM-4.7-NVFP4")
+    launch = replace(SGLANG, ranks=Ranks(tensor=4), fraction=0.6, length=202752)
+    budget = estimate(model, launch, MACHINE).tightest
+    sizes = {item.name: item.size for item in budget.items}
+    before = MACHINE.total - sizes["system and driver"] - sizes["processes of the server"]
+    assert budget.pool == pytest.approx(before - sizes["weights"] - before * 0.4, abs=4)
+    assert budget.tokens == budget.pool // (92 * 2 * 2 * 128)
+
+
+def test_more_tokens_than_asked_for_are_not_kept_by_sglang() -> None:
+    budget = estimate(known(OSS), replace(SGLANG, cache_tokens=1000), MACHINE).tightest
+    assert budget.tokens == 1000
+
+
+def test_a_request_in_a_window_does_not_grow() -> None:
+    cache = Cache(windows=((2.0, 128),), token=1.0, state=7.0)
+    assert cache.of_request(16) == 16 + 32 + 7
+    assert cache.of_request(1600) == 1600 + 256 + 7
+    assert cache.of_request(1600, ahead=100, copies=3) == 1600 + 456 + 21
+    assert cache.of_request(1601) == 1616 + 256 + 7
+
+
+@pytest.mark.parametrize(
+    ("changed", "codes"),
+    [
+        ({"fraction": 0.97}, {"share-too-large"}),
+        ({"fraction": 0.4}, {"weights-too-large"}),
+        ({"fraction": 0.55, "length": 1 << 20}, {"pool-too-small"}),
+        ({"cache_size": 60 * GIB}, {"share-too-large"}),
+        ({"engine": "sglang", "fraction": 0.3}, {"weights-too-large"}),
+        ({"engine": "sglang", "fraction": 0.99}, {"headroom-too-small"}),
+        ({"engine": "llama-cpp", "length": 1 << 23}, {"share-too-large"}),
+    ],
+)
+def test_a_problem_has_its_code_and_a_change_that_fits(changed: dict[str, Any], codes: set[str]) -> None:
+    found = estimate(known(OSS), replace(VLLM, **changed), MACHINE)
+    assert {problem.code for problem in found.tightest.problems if not problem.warning} == codes
+    assert found.remedies
+
+
+def test_the_named_share_and_length_are_the_largest_that_fit() -> None:
+    tight = replace(VLLM, fraction=0.54, length=1 << 20)
+    found = estimate(known(OSS), tight, MACHINE)
+    values = {words.split()[0]: words.split()[-2] for words in found.remedies}
+    length, share = int(values["max_model_len"]), float(values["gpu_memory_utilization"])
+    for one, fits in (
+        (replace(tight, length=length), True),
+        (replace(tight, length=length + 1024), False),
+        (replace(tight, fraction=share), True),
+        (replace(tight, fraction=share - 0.01), False),
+    ):
+        assert estimate(known(OSS), one, MACHINE).fits is fits
+
+
+def test_what_needs_more_nodes_names_them() -> None:
+    found = estimate(known("zai-org/GLM-4.7-FP8"), replace(SGLANG, length=32768), MACHINE)
+    assert found.remedies == ("needs 4 nodes (tensor_parallel 4)",)
+    huge = estimate(known("zai-org/GLM-4.7-FP8"), replace(SGLANG, length=32768), replace(MACHINE, services=110 * GIB))
+    assert "does not fit on 16 nodes" in huge.remedies[0]
+
+
+def test_other_services_take_from_the_machine() -> None:
+    assert not estimate(known(OSS), VLLM, replace(MACHINE, services=40 * GIB)).fits
+
+
+def test_a_container_takes_what_the_server_takes() -> None:
+    budget = estimate(known(OSS), VLLM, MACHINE).tightest
+    found = container_memory(budget, VLLM, MACHINE)
+    reserve, system = MACHINE.figures["reserve"].size, MACHINE.figures["system"].size
+    assert found.limit + found.headroom + reserve + system == MACHINE.total
+    assert 0 < found.counted < found.limit
+    tight = estimate(known(OSS), replace(VLLM, fraction=0.99), MACHINE).tightest
+    assert container_memory(tight, VLLM, MACHINE).headroom < 0
+
+
+def test_drafts_of_the_model_and_of_another_one() -> None:
+    model = known("nvidia/Qwen3.5-122B-A10B-NVFP4")
+    sizes = [
+        {item.name for item in estimate(model, replace(VLLM, drafts=drafts), MACHINE).tightest.items}
+        for drafts in (None, Drafts(tokens=2, own=True), Drafts(tokens=2, own=False, model="a/b"))
+    ]
+    assert [names & {"draft layer", "draft model"} for names in sizes] == [set(), {"draft layer"}, {"draft model"}]
+
+
+@pytest.mark.parametrize(
+    ("command", "field", "value"),
+    [
+        ("vllm serve {model} --max-model-len 128k", "length", 128_000),
+        ("vllm serve {model} --max-model-len 1.5K", "length", 1536),
+        ("vllm serve {model} --max-model-len auto", "length", None),
+        ("vllm serve {model} --kv-cache-memory-bytes 8G", "cache_size", 8 * GIB),
+        ("vllm serve {model} --gpu-memory-utilization-gb 60.845", "fraction", 0.5),
+        ("vllm serve {model} --enforce-eager", "graphs", False),
+        ("vllm serve {model} --load-format instanttensor", "loader", "instanttensor"),
+        ("vllm serve {model} -tp 2 -pp 2", "ranks", Ranks(tensor=2, stages=2)),
+        ("vllm serve {model} -tp 2 -dp 2 --enable-expert-parallel", "ranks", Ranks(tensor=2, expert_copies=2)),
+        (
+            """vllm serve {model} --speculative-config '{"method":"mtp","num_speculative_tokens":3}'""",
+            "drafts",
+            Drafts(tokens=3, own=True),
+        ),
+        (
+            """vllm serve {model} --speculative-config '{"method":"eagle","model":"a/b","num_speculative_tokens":2}'""",
+            "drafts",
+            Drafts(tokens=2, own=False, model="a/b"),
+        ),
+        ("sglang serve --model-path {model} --mem-fraction-static=0.7", "fraction", 0.7),
+        ("sglang serve --model-path {model} --tp-size 4 --pp-size 2", "ranks", Ranks(tensor=4, stages=2)),
+        ("sglang serve --model-path {model} --disable-cuda-graph", "graphs", False),
+        ("sglang serve --model-path {model} --max-mamba-cache-size 48", "states", 48),
+    ],
+)
+def test_the_numbers_of_a_command(command: str, field: str, value: object) -> None:
+    found = getattr(launched(command), field)
+    assert found == (pytest.approx(value, rel=1e-4) if isinstance(value, float) else value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["--max-model-len 0", "--max-num-seqs x", "--gpu-memory-utilization 8", "-tp 9999", "--max-model-len 1e99"],
+)
+def test_a_number_that_is_none_is_one_sentence(options: str) -> None:
+    with pytest.raises(UsageError) as found:
+        launched(f"vllm serve {{model}} {options}")
+    assert found.value.hint
+
+
+RECIPE = """
+model: openai/gpt-oss-120b
+container: gb10/vllm:0.33.0-cu130-sm121f
+command: vllm serve {model} --gpu-memory-utilization 0.45 --max-model-len 131072
+"""
+
+
+def test_render_refuses_what_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "large.yaml"
+    path.write_text(RECIPE, encoding="utf-8")
+    assert main(["recipe", "render", str(path), "--json"]) == UsageError.code
+    found = json.loads(capsys.readouterr().out)
+    assert found["script"] is None
+    (issue,) = (one for one in found["issues"] if one["code"] == "does-not-fit")
+    assert (issue["level"], issue["line"]) == ("error", 4)
+    assert "gpu_memory_utilization" in issue["fix"]
+
+
+@pytest.mark.parametrize("option", ["--lenient", "--peer"])
+def test_another_launcher_renders_it_with_a_warning(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "large.yaml"
+    path.write_text(RECIPE, encoding="utf-8")
+    assert main(["recipe", "render", str(path), option, "sparkrun"]) == 0
+    out, err = capsys.readouterr()
+    assert "vllm serve" in out
+    assert "warning: it does not fit" in err
+
+
+def test_the_document_has_every_figure_with_its_origin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recipe", "memory", "qwen3.5-122b-nvfp4", "--variant", "mtp", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (stage,) = found["stages"]
+    assert found["schema"] == "gb10/recipe-memory/v1"
+    assert all(
+        item["source"] and item["known"] in ("computed", "measured", "published", "assumed") for item in stage["items"]
+    )
+    assert stage["serving"] == sum(item["bytes"] for item in stage["items"])
+    assert stage["container"]["limit"] < stage["total"]
+
+
+def test_an_unknown_model_names_the_ways_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text("model: a/b\ncommand: vllm serve {model}\n", encoding="utf-8")
+    assert main(["recipe", "memory", str(path)]) == UsageError.code
+    err = capsys.readouterr().err
+    assert "the sizes of a/b are not known here" in err
+    assert "--fetch" in err
+
+
+ODD: tuple[Any, ...] = (None, True, -1, 0, 1, 10**6, 10**30, 0.5, "", "x", [], [1], [[]], {}, {"a": 1}, [None] * 50)
+
+
+@pytest.mark.parametrize("name", known_names())
+def test_changed_configs_give_a_model_or_one_sentence(name: str) -> None:
+    """40 configs of each model with up to three odd values, in any place."""
+    content = json.loads((FOLDER / f"{name.replace('/', '--', 1)}.json").read_text(encoding="utf-8"))
+    chance = random.Random(name)  # noqa: S311 - cases that can be made again
+    for _ in range(40 if "config" in content else 0):
+        config = json.loads(json.dumps(content["config"]))
+        for _ in range(chance.randint(1, 3)):
+            place = chance.choice([config, *(one for one in config.values() if isinstance(one, dict))])
+            if place:
+                place[chance.choice(sorted(place))] = chance.choice(ODD)
+        try:
+            estimate(model_of(config, name, "its config"), replace(VLLM, cache_type="auto"), MACHINE)
+        except UsageError as error:
+            assert "\n" not in error.message
