@@ -1,0 +1,106 @@
+"""Rows of tuned files: bytes of shared memory against compiled ones, and what is wrong with a row."""
+
+import pytest
+
+from gb10.moe.child.cut import Cut, Module
+from gb10.moe.row_rules import weigh
+from gb10.moe.shared_memory import LIMIT, accumulators, clamped, moe_bytes
+
+
+def row(m: int, n: int, k: int, warps: int = 4, stages: int = 3, **more: object) -> dict[str, int]:
+    made = {"BLOCK_SIZE_M": m, "BLOCK_SIZE_N": n, "BLOCK_SIZE_K": k, "GROUP_SIZE_M": 1}
+    return {**made, "num_warps": warps, "num_stages": stages, **more}  # type: ignore[dict-item]
+
+
+# Bytes that Triton's compiler reports for sm_121 (docs/measurements.md).
+@pytest.mark.parametrize(
+    ("dtype", "block", "tile", "compiled"),
+    [
+        (
+            "fp8_w8a8",
+            None,
+            row(128, 256, 128, 8, 4),
+            147_456,
+        ),  # SGLang 0.5.10's default beyond as many tokens as experts
+        ("fp8_w8a8", None, row(64, 128, 128, 4, 4), 73_728),
+        ("fp8_w8a8", None, row(64, 128, 256, 4, 2), 49_152),
+        (None, None, row(128, 128, 64, 8, 3), 65_536),
+    ],
+)
+def test_bytes_are_those_of_the_compiler(
+    dtype: str | None, block: list[int] | None, tile: dict[str, int], compiled: int
+) -> None:
+    assert moe_bytes(dtype, block, tile) == compiled
+
+
+def test_a_type_without_a_form_has_no_bytes() -> None:
+    assert moe_bytes("nvfp4", None, row(16, 64, 128)) is None
+
+
+def test_vllm_cuts_a_deep_tile_to_the_block_and_sglang_does_not() -> None:
+    deep = row(16, 64, 256)
+    assert clamped("vllm", [128, 128], deep)["BLOCK_SIZE_K"] == 128
+    assert clamped("sglang", [128, 128], deep)["BLOCK_SIZE_K"] == 256
+    assert accumulators(row(256, 256, 64, 8)) == 256
+
+
+SHAPE = {"dtype": "fp8_w8a8", "block": None, "per_channel": False, "down": False}
+PARAMETERS = ("a_ptr", "BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "top_k")
+
+
+@pytest.mark.parametrize(
+    ("engine", "block", "tile", "problem"),
+    [
+        ("sglang", None, row(128, 256, 128, 8, 4), "147,456 bytes"),
+        ("sglang", [128, 128], row(16, 64, 256), "wrong numbers"),
+        ("sglang", None, row(16, 64, 128, SPLIT_K=1), "takes no SPLIT_K"),
+        ("sglang", None, row(16, 48, 128), "no power of two"),
+        ("sglang", None, row(8, 64, 128), "less than 16"),
+        ("sglang", None, row(16, 64, 128, 3), "num_warps=3"),
+        ("sglang", None, row(16, 64, 128, 4, 0), "num_stages"),
+        ("sglang", None, {"BLOCK_SIZE_M": 16}, "BLOCK_SIZE_N is missing"),
+        ("sglang", None, row(16, 64, 128, num_warps="4"), "no whole number"),
+        ("sglang", None, row(16, 64, 128, num_warps=True), "no whole number"),
+        ("sglang", None, None, "no object"),
+        ("vllm", [128, 128], row(16, 64, 256), ""),
+        ("vllm", None, row(64, 128, 128), ""),
+    ],
+)
+def test_problems_of_rows(engine: str, block: list[int] | None, tile: object, problem: str) -> None:
+    found = weigh(engine, "moe", {**SHAPE, "block": block}, tile, PARAMETERS, grouped=128)
+    assert (problem in " ".join(found.problems)) if problem else found.problems == ()
+
+
+def test_a_row_at_the_limit_fits() -> None:
+    found = weigh("vllm", "moe", SHAPE, row(32, 64, 256, 4, 4), PARAMETERS, grouped=128)
+    assert found.shared == 73_728
+    assert found.shared <= LIMIT
+    assert found.problems == ()
+
+
+SOURCE = """
+import os
+from elsewhere import helper
+EDGE = 4
+TABLE: dict[str, int] = {"a": EDGE}
+@triton.jit
+def kernel(x): raise SystemExit
+def inner(x: Missing) -> Missing: return TABLE["a"] + helper(x)
+def outer(x):
+    from elsewhere import late
+    return late(inner(x))
+def other(): return undefined_name
+"""
+
+
+def test_only_what_is_wanted_is_cut_and_run() -> None:
+    cut = Cut(Module(SOURCE, "m.py"), ("outer",), {})
+    space = cut.run({}, lambda module, name: lambda value: value * 2)
+    assert space["outer"](3) == 20
+    assert "other" not in space
+    assert "kernel" not in space
+
+
+def test_a_release_without_the_function_is_an_error() -> None:
+    with pytest.raises(LookupError, match=r"m\.py has no absent"):
+        Cut(Module(SOURCE, "m.py"), ("absent",), {})
