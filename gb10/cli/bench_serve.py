@@ -1,0 +1,91 @@
+"""``bench serve``: the throughput of an endpoint, with its answers judged."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gb10.cli.bench_serve_show import print_served
+from gb10.cli.common import JsonOption, opens, print_json, reported
+from gb10.cli.load_options import plans
+from gb10.errors import UsageError, VerifyError
+from gb10.load.benchy import find_book, find_tokenizer
+from gb10.load.endpoint import reach
+from gb10.load.results import Served
+from gb10.load.serving import Plan, make_bench
+from gb10.load.serving import serve as measure
+from gb10.workshop import Workshop
+
+UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="http://HOST:PORT, with or without /v1.")]
+ModelOption = Annotated[
+    str | None, typer.Option("--model", metavar="NAME", help="As the endpoint names it. Default: the only one it has.")
+]
+TokenizerOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tokenizer", metavar="PATH", help="The model's tokenizer.json or its folder. Default: the Hub's cache."
+    ),
+]
+BookOption = Annotated[
+    Path | None, typer.Option("--book", metavar="FILE", help="Text that prompts are cut from. Default: see above.")
+]
+OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the JSON document there, too.")]
+
+
+@plans
+@opens
+def serve(
+    *,
+    url: UrlArgument,
+    shop: Workshop,
+    plan: Plan,
+    model: ModelOption = None,
+    tokenizer: TokenizerOption = None,
+    book: BookOption = None,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Time a serving endpoint, and check its answers.
+
+    \b
+    ./build.py bench serve http://spark-1:8000                    # 1, 4 and 8 requests at once
+    ./build.py bench serve http://spark-1:8000 -c 16 --runs 5 --out result.json
+
+    The endpoint speaks OpenAI's API: vLLM, SGLang, llama.cpp. The load is llama-benchy's, which comes by hash from the
+    package index, once. The guard reads every stream of it (docs/guard.md). Before and after the load, the same number
+    of canaries is sent at once: each has a code to repeat and a question. Exit 9 when the answers are garbage, broken
+    or empty; garbage stops the load.
+
+    Prompts are cut from a book: --book, else the one in llama-benchy's own cache, else gb10's documentation. The key
+    of the endpoint is OPENAI_API_KEY.
+    """
+    endpoint = reach(url, model, shop.env)
+    found = find_tokenizer(tokenizer, endpoint.model, shop.env)
+    served = measure(make_bench(shop, endpoint, plan, found, find_book(book, shop.env)))
+    if out is not None:
+        write(out, served)
+    if as_json:
+        print_json(served.document())
+    else:
+        print_served(shop, served)
+    with reported(as_json):
+        refuse_bad(served)
+
+
+def write(path: Path, served: Served) -> None:
+    """The document to a file; raises UsageError."""
+    try:
+        path.write_text(json.dumps(served.document(), indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}", hint="choose another file for --out") from error
+
+
+def refuse_bad(served: Served) -> None:
+    """Raise VerifyError when the figures mean nothing."""
+    if served.verdict.bad:
+        raise VerifyError(
+            f"the answers are {served.verdict}: the figures mean nothing",
+            where=served.why,
+            hint="docs/guard.md says what each verdict means; the server's log comes next",
+        )

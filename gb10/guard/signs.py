@@ -1,0 +1,128 @@
+"""What a text's end looks like: repetition, variety, odd characters, mixed scripts. Pure; work in C where it can be."""
+
+import re
+import zlib
+from operator import ne
+from typing import Final
+
+PROBE: Final = 12
+TRIES: Final = 8
+ODD: Final = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u0378\u0379\u200b\u2060\ufdd0-\ufdef\ufeff\ufff0-\uffff\ue000-\uf8ff"
+    "\ud800-\udfff\U000e0000-\U0010ffff]"
+)
+"""Control characters but tab and line ends, invisible ones, U+FFFD, private use, surrogates, noncharacters."""
+DIGITS: Final = re.compile(r"\d+")
+LETTERS: Final = re.compile(r"[^\W\d_]")
+MANY_LETTERS: Final = 0.3
+SCRIPTS: Final = {
+    "latin": "A-Za-z\u00c0-\u024f",
+    "greek": "\u0370-\u03ff",
+    "cyrillic": "\u0400-\u052f",
+    "armenian": "\u0530-\u058f",
+    "hebrew": "\u0590-\u05ff",
+    "arabic": "\u0600-\u06ff",
+    "indic": "\u0900-\u0dff",
+    "thai": "\u0e00-\u0eff",
+    "georgian": "\u10a0-\u10ff",
+    "cjk": "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af",
+}
+JOINED: Final = ({"latin", "greek"}, {"latin", "cjk"})
+"""Scripts that writing joins without a blank: units and formulas, and Latin names in Chinese, Japanese and Korean."""
+
+
+def _mixed() -> re.Pattern[str]:
+    """A letter before one of a script that is not joined to its own; the group's name is the letter's script."""
+    parts = []
+    for name, own in SCRIPTS.items():
+        others = [text for other, text in SCRIPTS.items() if other != name and {name, other} not in JOINED]
+        parts.append(f"(?P<{name}>[{own}])(?=[{''.join(others)}])")
+    return re.compile("|".join(parts))
+
+
+MIXED: Final = _mixed()
+
+
+def repeated(text: str, longest: int, times: int) -> tuple[int, int]:
+    """The unit that ``text`` ends in ``times`` times or more, exactly: its length and how many characters; else 0, 0.
+
+    The last characters must stand one unit earlier, too: ``rfind`` names the candidates.
+    """
+    size = len(text)
+    probe, end = text[-PROBE:], size - 1
+    for _ in range(TRIES):
+        at = text.rfind(probe, max(0, size - PROBE - longest), end)
+        if at < 0:
+            break
+        unit = size - PROBE - at
+        if text[-unit:] == text[-2 * unit : -unit]:
+            extent = _extent(text, unit)
+            if extent >= times * unit:
+                return unit, extent
+        end = at + PROBE - 1
+    return 0, 0
+
+
+def _extent(text: str, unit: int) -> int:
+    """How many characters at the end of ``text`` have the period ``unit``."""
+    size = len(text)
+    low, high = unit, size - unit
+    while low < high:
+        middle = (low + high + 1) // 2
+        if text[size - middle :] == text[size - middle - unit : size - unit]:
+            low = middle
+        else:
+            high = middle - 1
+    return low + unit
+
+
+def pieces(text: str, size: int = 4) -> int:
+    """How many different pieces of ``size`` characters there are."""
+    return len({text[at : at + size] for at in range(len(text) - size + 1)})
+
+
+def odd(text: str) -> int:
+    """How many characters no text should have."""
+    return 0 if text.isascii() and text.isprintable() else len(ODD.findall(text))
+
+
+def mixed(text: str) -> tuple[int, int]:
+    """How often a letter stands before one of a script that its own is never joined to, and of how many scripts.
+
+    Two scripts are not enough for a verdict: some people write Cyrillic with the Latin letters that look alike.
+    """
+    scripts = [] if text.isascii() else [found.lastgroup for found in MIXED.finditer(text)]
+    return len(scripts), len(set(scripts))
+
+
+def zipped(text: str) -> float:
+    """Compressed bytes a byte."""
+    raw = text.encode("utf-8", "surrogatepass")
+    return len(zlib.compress(raw, 1)) / max(1, len(raw))
+
+
+def different_words(text: str, window: int) -> int | None:
+    """Different words among the last ``window``; None where there are fewer words."""
+    words = text.split()[-window:]
+    return len(set(words)) if len(words) == window else None
+
+
+def nearly_repeated(text: str, longest: int, share: float) -> int:
+    """The unit that ``text`` repeats but for ``share`` of its characters, digits apart.
+
+    0 for none, and for tables of numbers.
+    """
+    if len(LETTERS.findall(text)) < MANY_LETTERS * len(text):
+        return 0
+    folded = DIGITS.sub("0", text)
+    size = len(folded)
+    probe, end = folded[-PROBE:], size - 1
+    for _ in range(TRIES):
+        at = folded.rfind(probe, max(0, size - PROBE - longest), end)
+        if at < 0:
+            break
+        unit = size - PROBE - at
+        if sum(map(ne, folded[unit:], folded)) <= share * (size - unit):
+            return unit
+        end = at + PROBE - 1
+    return 0

@@ -1,0 +1,16 @@
+"""The guard's bars, over all real texts and all collapses: the command that docs/guard.md names."""
+
+import os
+import sys
+
+import pytest
+
+from gb10.host.proc import capture
+from gb10.plan.catalog import ROOT
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.mark.parametrize("script", ["roc.py", "canaries.py"])
+def test_the_guard_meets_its_bars(script: str) -> None:
+    print(capture([sys.executable, str(ROOT / "benches/guard" / script)], env=os.environ))

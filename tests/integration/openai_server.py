@@ -1,0 +1,254 @@
+"""A serving endpoint for tests: right answers, 13 kinds of garbage, 11 faults, by the name of the model.
+
+    python3 -m bootstrap tests/integration/openai_server.py --port 8000 --rate 200
+    ./build.py bench serve localhost:8000 --model good
+
+It answers canaries as a model would, and anything else with prose. Each model below is served.
+"""
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benches.guard.collapse import COLLAPSES, SALADS, collapsed, seeded, tokens
+from gb10.guard.canary import Fact, read_facts
+from gb10.guard.delta import REASONING
+from gb10.plan.catalog import ROOT
+
+KINDS = (
+    ("!", "line end", "NUL", "U+FFFD", "word", "Chinese character", "two tokens", "bytes", "scripts", "loop of 200"),
+    ("word salad", "soup of a dozen tokens"),
+)
+GARBAGE: Final = {
+    **{f"garbage: {name}": COLLAPSES[name] for name in KINDS[0]},
+    **{f"garbage: {name}": SALADS[name] for name in KINDS[1]},
+}
+CROSSED: Final = "garbage: another's answer"
+FAULTS: Final = (
+    "error 500",
+    "error in the stream",
+    "dropped",
+    "no end mark",
+    "no finish reason",
+    "unreadable event",
+    "silent",
+    "wrong usage",
+    "no usage",
+    "endless event",
+    "no stream",
+)
+DIALECTS: Final = ("good", "reasoning", "reasoning_content", "both spellings", "speculation", "forgetful")
+MODELS: Final = (*DIALECTS, *GARBAGE, CROSSED, *(f"fault: {name}" for name in FAULTS))
+PROSE: Final = "".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
+FACTS: Final = read_facts((ROOT / "recipes/guard/facts.toml").read_text(encoding="utf-8"))
+BATCH: Final = "garbage in batches"
+"""Right alone; of several requests at once, all but the first collapse into "!": the n = 8 of a broken kernel."""
+
+
+@dataclass(slots=True)
+class State:
+    """What the requests of a server share."""
+
+    rate: float = 0.0
+    """Tokens a second of each stream; 0 is as fast as it goes."""
+    pieces: int = 0
+    """Bytes of a chunk of the transfer; 0 is an event a chunk."""
+    key: str = ""
+    lock: Lock = field(default_factory=Lock)
+    running: int = 0
+    nonces: list[str] = field(default_factory=list)
+    asked: list[dict[str, object]] = field(default_factory=list)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    state: State
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def do_GET(self) -> None:
+        """The list of models."""
+        if self._refused():
+            return
+        self._whole(200, {"object": "list", "data": [{"id": name, "object": "model"} for name in (*MODELS, BATCH)]})
+
+    def do_POST(self) -> None:
+        """A chat completion, streamed or not."""
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self._refused():
+            return
+        with self.state.lock:
+            self.state.running += 1
+            place = self.state.running
+            self.state.asked.append(body)
+        try:
+            self._answer(body, place)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+        finally:
+            with self.state.lock:
+                self.state.running -= 1
+
+    def _refused(self) -> bool:
+        wrong = bool(self.state.key) and self.headers.get("Authorization") != f"Bearer {self.state.key}"
+        if wrong:
+            self._whole(401, {"error": {"message": "invalid key"}})
+        return wrong
+
+    def _answer(self, body: dict[str, object], place: int) -> None:
+        model, fault = str(body["model"]), str(body["model"]).removeprefix("fault: ")
+        if model not in (*MODELS, BATCH):
+            self._whole(404, {"error": {"message": f"The model `{model}` does not exist."}})
+            return
+        if fault == "error 500":
+            self._whole(500, {"error": {"message": "CUDA error: an illegal memory access was encountered"}})
+            return
+        most = body.get("max_tokens")
+        said = answer(model, prompt_of(body), self.state, place)[: most if isinstance(most, int) else 256]
+        if fault == "no stream" or not body.get("stream"):
+            usage = {"prompt_tokens": 9, "completion_tokens": len(said)}
+            message = {"role": "assistant", "content": "".join(said)}
+            self._whole(200, {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage})
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream; charset=utf-8")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for event in events(model, said, prompt_of(body)):
+            if event is None:  # the connection breaks
+                self.close_connection = True
+                self.connection.close()
+                return
+            self._chunks(event)
+            if self.state.rate:
+                time.sleep(1 / self.state.rate)
+            if fault == "silent" and '"content"' in event:
+                time.sleep(3)
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _chunks(self, text: str) -> None:
+        raw = text.encode()
+        size = self.state.pieces or len(raw)
+        for at in range(0, len(raw), size):
+            piece = raw[at : at + size]
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            self.wfile.flush()
+
+    def _whole(self, status: int, document: object) -> None:
+        raw = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(raw)))
+        self.end_headers()
+        self.wfile.write(raw)
+
+
+def prompt_of(body: dict[str, object]) -> str:
+    """The last message's text."""
+    messages = body.get("messages")
+    last = messages[-1] if isinstance(messages, list) and messages else {}
+    return str(last.get("content", ""))
+
+
+def answer(model: str, prompt: str, state: State, place: int) -> list[str]:
+    """The tokens of an answer."""
+    rng = seeded(f"{model} {prompt}")
+    if model in GARBAGE or (model == BATCH and place > 1):
+        return collapsed("", 0, GARBAGE.get(model, COLLAPSES["!"]), rng, 4000)
+    code = re.findall(r"Code: (\S+)", prompt)
+    if not code:
+        start = rng.randrange(len(PROSE) // 2000 - 1) * 2000  # two answers are one text, or share nothing
+        return list(tokens(PROSE[start : start + 8000], rng))
+    fact = next((fact for fact in FACTS if fact.ask in prompt), Fact(ask="", accept=("",)))
+    nonce = code[-1]
+    if model == CROSSED:
+        with state.lock:
+            state.nonces.append(nonce)
+            nonce = state.nonces[-2] if len(state.nonces) > 1 else nonce
+    if model == "forgetful":
+        nonce = ""
+    return list(tokens(f"{nonce}\n{fact.accept[0]}.", rng))
+
+
+def events(model: str, said: list[str], prompt: str) -> Iterator[str | None]:
+    """The events of a stream, as text; None breaks the connection."""
+    fault = model.removeprefix("fault: ")
+    yield event(delta={"role": "assistant", "content": ""})
+    steps = [said[at : at + 3] for at in range(0, len(said), 3)] if model == "speculation" else [[one] for one in said]
+    thoughts = list(thought(model, "The user gives a code and asks a question. " if prompt else ""))
+    yield from thoughts
+    for at, step in enumerate(steps):
+        if at == 3 and fault == "dropped":
+            yield None
+        if at == 3 and fault == "error in the stream":
+            yield f"data: {json.dumps({'error': {'message': 'EngineCore encountered an issue', 'code': 500}})}\n\n"
+            break
+        if at == 3 and fault == "unreadable event":
+            yield 'data: {"choices": [{"delta": {"content": "\n\n'
+        if at == 3 and fault == "endless event":
+            yield from ["data: " + "x" * (1 << 20)] + ["x" * (1 << 20)] * 6
+        yield event(delta={"content": "".join(step)})
+    if fault not in ("no finish reason", "error in the stream"):
+        yield event(delta={}, finish_reason="stop")
+    if fault != "no usage":
+        count = {"wrong usage": 20 * len(said)}.get(fault, len(said) + len(thoughts))
+        yield f"data: {json.dumps({'choices': [], 'usage': {'prompt_tokens': 9, 'completion_tokens': count}})}\n\n"
+    if fault not in ("no end mark", "error in the stream"):
+        yield "data: [DONE]\n\n"
+
+
+def thought(model: str, text: str) -> Iterator[str]:
+    """Reasoning, in the spelling that the model's name says."""
+    names = REASONING if model == "both spellings" else (model,) if model in REASONING else ()
+    for word in text.split(" ") if names else ():
+        yield event(delta=dict.fromkeys(names, f"{word} "))
+
+
+def event(*, delta: dict[str, str], finish_reason: str | None = None) -> str:
+    """One event."""
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    return f"data: {json.dumps({'object': 'chat.completion.chunk', 'choices': [choice]}, ensure_ascii=False)}\n\n"
+
+
+@contextmanager
+def serving(rate: float = 0.0, pieces: int = 0, key: str = "") -> Iterator[tuple[str, State]]:
+    """A server on a free port while the context lasts: its URL and its state."""
+    state = State(rate=rate, pieces=pieces, key=key)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"state": state}))
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", state
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def main() -> None:
+    """Serve until interrupted."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--rate", type=float, default=200.0, help="tokens a second of each stream")
+    asked = parser.parse_args()
+    state = State(rate=asked.rate)
+    ThreadingHTTPServer(("127.0.0.1", asked.port), type("Bound", (Handler,), {"state": state})).serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""``bench serve`` with the real llama-benchy against a server that is right, broken in batches, or talks nonsense."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from gb10.cli import main
+from gb10.errors import FetchError
+from gb10.host.store import open_store
+from gb10.load.benchy import install
+from gb10.plan.catalog import ROOT
+from gb10.workshop import open_workshop
+from tests.integration.byte_tokenizer import write_byte_tokenizer
+from tests.integration.openai_server import BATCH, State, serving
+
+pytestmark = pytest.mark.integration
+SCHEMA = json.loads((ROOT / "docs/schemas/serve-v1.schema.json").read_text(encoding="utf-8"))
+RATE = 150
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[str, State]]:
+    with serving(rate=RATE) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_byte_tokenizer(tmp_path_factory.mktemp("tokenizer") / "tokenizer.json")
+
+
+def bench(server: tuple[str, State], model: str, tokenizer: Path, out: Path, *more: str) -> tuple[int, dict[str, Any]]:
+    """The exit code and the document."""
+    words = (
+        "--model",
+        model,
+        "--tokenizer",
+        str(tokenizer),
+        "--pp",
+        "200",
+        "--tg",
+        "90",
+        "--canary-tokens",
+        "64",
+        "--out",
+        str(out),
+        *more,
+    )
+    code = main(["bench", "serve", server[0], *words])
+    document: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
+    jsonschema.validate(document, SCHEMA)
+    return code, document
+
+
+def test_a_good_server_has_figures_that_llama_benchy_confirms(
+    server: tuple[str, State], tokenizer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, document = bench(
+        server, "speculation", tokenizer, tmp_path / "r.json", "-c", "2", "--runs", "2", "--boot", "b"
+    )
+    (level,) = document["levels"]
+    assert (code, document["verdict"], document["boot"]) == (0, "OK", "b")
+    assert [(batch["when"], batch["right"]) for batch in level["canaries"]] == [
+        ("before", 2),
+        ("beside", 2),
+        ("after", 2),
+    ]
+    assert [run["warm_up"] for run in level["runs"]] == [True, False, False]
+    theirs = level["llama_benchy"]["tg_throughput"]["values"]
+    assert [run["tok_s"] for run in level["runs"]] == pytest.approx(theirs, rel=0.02)
+    assert {run["tokens_per_step"] for run in level["runs"]} == {3}
+    assert all(0 < run["steps_s"] < RATE * 1.2 for run in level["runs"])
+    assert "6 of 6 right" in capsys.readouterr().out
+
+
+def test_garbage_that_only_batches_show_is_refused_at_that_level(
+    server: tuple[str, State], tokenizer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    more = ("-c", "1", "-c", "4", "--runs", "1", "--warm-up", "0", "--json")
+    code, document = bench(server, BATCH, tokenizer, tmp_path / "r.json", *more)
+    assert code == 9
+    assert [level["verdict"] for level in document["levels"]] == ["OK", "GARBAGE"]
+    assert document["levels"][1]["llama_benchy"] == {}
+    said = capsys.readouterr()
+    assert json.loads(said.out) == document
+    assert "the answers are GARBAGE" in said.err
+
+
+WANTED = {
+    "garbage: word salad": ("GARBAGE", "have neither code nor answer"),
+    "garbage: another's answer": ("GARBAGE", "have the code of another request"),
+    "fault: error in the stream": ("ERROR", "EngineCore encountered an issue"),
+    "forgetful": ("SUSPECT", "are wrong; one at a time 0 of 8 were right"),
+}
+
+
+@pytest.mark.parametrize("model", WANTED)
+def test_what_no_throughput_shows_has_its_verdict(
+    server: tuple[str, State], tokenizer: Path, tmp_path: Path, model: str
+) -> None:
+    verdict, words = WANTED[model]
+    more = ("-c", "2", "--runs", "1", "--warm-up", "0")
+    code, document = bench(server, model, tokenizer, tmp_path / "r.json", *more)
+    assert (document["verdict"], code) == (verdict, 0 if verdict == "SUSPECT" else 9)
+    assert words in document["why"]
+
+
+def test_a_key_reaches_the_server_and_no_file(
+    tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sesame-4711")
+    with serving(key="sesame-4711") as server:
+        code, document = bench(
+            server, "good", tokenizer, tmp_path / "r.json", "-c", "1", "--runs", "1", "--warm-up", "0"
+        )
+    logs = [path.read_text(encoding="utf-8") for path in (open_store(os.environ).root / "logs").glob("load-*.log")]
+    said = capsys.readouterr()
+    assert code == 0
+    assert logs
+    assert "sesame-4711" not in "".join((*logs, json.dumps(document), said.out, said.err))
+
+
+def test_an_index_without_llama_benchy_is_one_sentence(
+    server: tuple[str, State], tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GB10_CACHE_DIR", str(tmp_path / "store"))
+    monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "empty").as_uri())
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FetchError, match=r"cannot install llama-benchy 0\.4\.0"):
+        install(open_workshop(os.environ, verbosity=-1))
+    assert main(["bench", "serve", server[0], "--model", "good", "--tokenizer", str(tokenizer)]) == 5
