@@ -58,9 +58,11 @@ format:
 	$(DEV) ruff format
 	$(DEV) ruff check --fix
 
-COMPILE := uv pip compile pyproject.toml --universal --generate-hashes --python-version 3.11 --no-build \
+COMPILE := uv pip compile --universal --generate-hashes --python-version 3.11 --no-build \
 	--quiet --no-annotate --custom-compile-command "make requirements" $(UPGRADE)
 
 requirements:
-	$(DEV) $(COMPILE) --output-file requirements.lock
-	$(DEV) $(COMPILE) --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	$(DEV) $(COMPILE) pyproject.toml --output-file requirements.lock
+	$(DEV) $(COMPILE) pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	$(DEV) $(COMPILE) recipes/load/llama-benchy.in --overrides recipes/load/llama-benchy.overrides \
+		--output-file recipes/load/llama-benchy.lock

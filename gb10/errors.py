@@ -93,6 +93,20 @@ class PublishError(Gb10Error):
     kind = "publish"
 
 
+class EndpointError(Gb10Error):
+    """A serving endpoint does not answer, or not as an OpenAI-compatible one: start it, or correct its URL or key."""
+
+    code = 11
+    kind = "endpoint"
+
+
+class ServeError(Gb10Error):
+    """A server did not start, died, or answers garbage; what was started is stopped."""
+
+    code = 12
+    kind = "serve"
+
+
 ERRORS: tuple[type[Gb10Error], ...] = (
     Gb10Error,
     UsageError,
@@ -104,6 +118,8 @@ ERRORS: tuple[type[Gb10Error], ...] = (
     BuildError,
     VerifyError,
     PublishError,
+    EndpointError,
+    ServeError,
 )
 
 

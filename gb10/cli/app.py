@@ -27,10 +27,15 @@ SECTIONS: Final = {
     },
     "Look inside": {
         "explain": "Show which kernel serves which layer of a model",
+        "moe": "Check, seed and tune the tiles of Triton kernels",
         "verify": "List the GPU code of a .so, a wheel, a directory or an image",
     },
     "Models": {
         "recipe": "List, check and render model recipes: how a model is served",
+        "run": "Run a model recipe on this machine or on several nodes",
+        "stop": "Stop a service on all of its nodes",
+        "status": "Show services, their ranks and their health",
+        "logs": "Print the log of a service",
     },
     "Patches and mods": {
         "patches": "Show which release needs which patch, and maintain them",
@@ -43,7 +48,7 @@ SECTIONS: Final = {
     "Machine": {
         "engine": "Start, stop or show the container engine",
         "cache": "Show what the store keeps, make room, share wheels",
-        "bench": "Check and time our kernels on this machine's GPU",
+        "bench": "Time an endpoint and judge its answers; time our kernels",
         "config": "Show the settings and where each one comes from",
     },
 }

@@ -8,8 +8,17 @@ from typing import Annotated, TypeVar, get_args
 import typer
 
 from gb10.cli.signature import gives
-from gb10.cli.values import ArchOption, EngineOption, KernelsOption, ModOption, PlatformOption, WithoutOption
-from gb10.cli.wishes import with_wish
+from gb10.cli.values import (
+    ArchOption,
+    EngineOption,
+    KernelsOption,
+    ModOption,
+    PlatformOption,
+    WithoutOption,
+    completer,
+    model_recipes,
+)
+from gb10.cli.wishes import with_recipe
 from gb10.errors import UsageError
 from gb10.lock.lockfile import load_recipe
 from gb10.plan.catalog import DEFAULT_ENGINE, ROOT, Catalog
@@ -25,9 +34,10 @@ PatchOption = Annotated[
     list[str] | None,
     typer.Option(
         "--patch",
-        metavar="FILE|DIR",
+        metavar="FILE|DIR|URL",
         help="Apply a diff, for example of a pull request; no fuzz. Repeatable.\n"
-        "SOURCE=FILE names the source when the paths in the diff do not.",
+        "SOURCE=FILE names the source when the paths in the diff do not. A URL is fetched once;\n"
+        "URL#sha256=… pins what it must hold.",
     ),
 ]
 SourceOption = Annotated[
@@ -35,7 +45,8 @@ SourceOption = Annotated[
     typer.Option(
         "--source",
         metavar="NAME=DIR",
-        help="Build from your checkout of a source: its changes against the locked release. Repeatable.",
+        help="Build from your checkout of a source: its changes against the locked release. Repeatable.\n"
+        "NAME=git:URL@COMMIT takes the commit of a repository.",
     ),
 ]
 RefOption = Annotated[
@@ -43,7 +54,8 @@ RefOption = Annotated[
     typer.Option(
         "--ref",
         metavar="NAME=VERSION",
-        help="Use another release of a source, resolved once. Repeatable.\n`--NAME-ref VERSION` is the same.",
+        help="Use another release of a source, resolved once. Repeatable.\n`--NAME-ref VERSION` is the same.\n"
+        "NAME=git:URL@COMMIT: what this commit changes of the locked release.",
     ),
 ]
 ModNetworkOption = Annotated[
@@ -61,9 +73,13 @@ SlimOption = Annotated[
     ),
 ]
 RecipeOption = Annotated[
-    Path | None,
+    str | None,
     typer.Option(
-        "--recipe", metavar="FILE.recipe", help="Engine and releases from another builder's file of KEY=VALUE lines."
+        "--recipe",
+        metavar="NAME|FILE",
+        autocompletion=completer(model_recipes),
+        help="What this model recipe needs: release, layers, mods, pull requests, kernels.\n"
+        "Or another builder's .recipe file of KEY=VALUE lines: engine and releases.",
     ),
 ]
 TargetsOption = Annotated[
@@ -146,9 +162,11 @@ def of_image(
     recipe: RecipeOption = None,
 ) -> Request:
     """The request for the image: its wheels, and the layers on top of them."""
-    asked, extent = with_wish(asked, recipe) if recipe else asked, extent_of(slim)
-    left = tuple(dict.fromkeys(without or ()))
-    return replace(asked, overlay=overlay, mods=tuple(mod or ()), mod_network=mod_network, without=left, slim=extent)
+    extent = extent_of(slim)
+    asked = with_recipe(asked, recipe) if recipe else asked
+    left = tuple(dict.fromkeys((*asked.without, *(without or ()))))
+    mods = (*asked.mods, *(mod or ()))
+    return replace(asked, overlay=overlay, mods=mods, mod_network=mod_network, without=left, slim=extent)
 
 
 def extent_of(text: str) -> Extent:

@@ -1,4 +1,4 @@
-"""``bench``: check and time our kernels on a GPU."""
+"""``bench``: time a serving endpoint and judge its answers; check and time our kernels on a GPU."""
 
 from typing import Annotated
 
@@ -9,6 +9,8 @@ from gb10.bench.program_build import build_program
 from gb10.build.estimate import check_room
 from gb10.build.stage import ready_engine
 from gb10.build.survey import survey
+from gb10.cli.bench_guard import guard
+from gb10.cli.bench_serve import serve
 from gb10.cli.bench_show import document, print_measured
 from gb10.cli.common import DryRunOption, JsonOption, opens, print_json, reported, verb_app
 from gb10.cli.plan_show import print_plan
@@ -19,20 +21,18 @@ from gb10.request.planning import Request, make_plan
 from gb10.workshop import Workshop
 
 app = verb_app(
-    """Check the results of our kernels on this machine's GPU, then time them beside published figures.
+    """Time a serving endpoint and judge its answers; check and time our kernels on this machine's GPU.
 
 \b
-./build.py bench gemm                    # on a Spark: compile, check, time
-./build.py bench gemm --json > gemm.json
-./build.py bench gemm --arch 12.0f       # on an x86 machine with an RTX of the 50 series
+./build.py bench serve http://spark-1:8000   # throughput, with the answers checked
+./build.py bench guard stream.sse            # judge a saved stream
+./build.py bench gemm                        # on a Spark: compile, check, time
+./build.py bench gemm --arch 12.0f           # on an x86 machine with an RTX of the 50 series
 """,
     group=True,
 )
-
-
-@app.callback()
-def verbs() -> None:
-    """Keep `gemm` a subcommand while it is the only one."""
+app.command()(serve)
+app.command()(guard)
 
 
 @app.command()

@@ -22,6 +22,8 @@ KINDS: Final = {
     "scans": "scans of layers",
     "checkouts": "edits of checkouts",
     "resolved": "other releases",
+    "commits": "commits of git",
+    "urls": "diffs of URLs",
     "environments": "unfinished environments",
     "built": "notes of builds",
     "receipts": "receipts of builds",
@@ -43,7 +45,7 @@ def print_kinds(shop: Workshop, found: Sequence[Entry]) -> None:
             spare = [entry for entry in own if not entry.why]
             oldest = min(own, key=lambda entry: entry.used)
             table.add_row(kind, str(len(own)), _size(own), _size(spare), age_of(oldest))
-    programs = sum(disk(shop.store.root / name) for name in ("environments", "uv"))
+    programs = sum(disk(shop.store.root / name) for name in ("environments", "load", "uv"))
     table.add_row("gb10's own programs", "", decimal(programs), "", "")
     table.add_row("embedded engine", "", decimal(disk(shop.store.root / "engine")), "", "")
     print_table(shop.env, table)

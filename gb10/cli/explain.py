@@ -73,7 +73,7 @@ def explain(
     )
     judged = judge(scan_image(shop, image), parse_arch("12.1f")).judged if image else None
     config = read_config(shop, model)
-    files = engine_files(shop, packages, _of_image(shop, engine, facts))
+    files = engine_files(shop, packages, wheels_of_image(shop, engine, facts))
     with shop.talk.task(f"{engine} {facts.engine} chooses"):
         answer = ask_engine(shop, facts, files, config, options)
     print_json(as_document(answer, facts, judged)) if as_json else print_rows(answer, facts, judged)
@@ -90,7 +90,7 @@ def _words(**options: str | None) -> dict[str, str]:
     return given
 
 
-def _of_image(shop: Workshop, engine: str, facts: EngineFacts) -> tuple[LockedWheel, ...]:
+def wheels_of_image(shop: Workshop, engine: str, facts: EngineFacts) -> tuple[LockedWheel, ...]:
     """The locked wheels whose Python is run; raises UsageError when the lock has another release than the facts."""
     recipe = shop.catalog.recipe(engine)
     load_recipe(recipe)

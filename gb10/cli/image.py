@@ -45,7 +45,8 @@ app = verb_app("""Build an image, prove what it holds, tag it.
 \b
 ./build.py image                                            # vLLM for GB10 (12.1f)
 ./build.py image --engine sglang --tag my/sglang:test
-./build.py image --patch ~/fix.diff --mod moe-configs       # with your own changes
+./build.py image --patch ~/fix.diff --mod fixed-memory      # with your own changes
+./build.py image --recipe qwen3-0.6b                        # what this model recipe needs
 ./build.py image --dry-run                                  # print the plan only
 ./build.py image --push registry.example/gb10/vllm
 

@@ -24,9 +24,9 @@ app = verb_app(
 
 \b
 ./build.py mods list
-./build.py mods show moe-configs
+./build.py mods show fixed-memory
 ./build.py mods check ~/my-mod          # exit 2 when it breaks the contract
-./build.py image --mod moe-configs --mod ~/my-mod --mod theirs.zip
+./build.py image --mod fixed-memory --mod ~/my-mod --mod theirs.zip
 
 A community mod runs unchanged: its files lie in /workspace/mods/NAME, WORKSPACE_DIR is set, and run.sh runs as root.
 A mod of this checkout has a network only if its mod.yaml has `network: true`. A mod from elsewhere also needs
@@ -94,7 +94,7 @@ def show(
     """Show what a mod changes, why, for which releases, and its files.
 
     \b
-    ./build.py mods show moe-configs
+    ./build.py mods show fixed-memory
     ./build.py mods show ~/my-mod --json
     """
     found = find_mod(_root(shop.catalog), mod)

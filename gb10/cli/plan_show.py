@@ -7,7 +7,7 @@ from typing import Final
 from rich.markup import escape
 from rich.table import Table
 
-from gb10.build.estimate import step_seconds
+from gb10.build.estimate import Needs, step_seconds
 from gb10.build.obstacles import obstacles
 from gb10.build.survey import Survey
 from gb10.cli.common import print_json
@@ -40,12 +40,12 @@ def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = 
         f"to download {needed.download / 1e6:,.0f} MB; disk {needed.disk / 1e9:.1f} GB, "
         f"memory {needed.memory / 1e9:.1f} GB (the largest compiler process); about {needed.seconds / 60:.0f} min"
     )
-    if needed.longest:
-        print(f"longest compile: {needed.longest}, {needed.longest_seconds:.0f} s on any number of cores")
+    if needed.compile_bound:
+        print(f"to compile: about {needed.compile_seconds:.0f} s on this machine, bound by {_bound(needed)}")
     for rule in plan.slim:
-        print(f"slim {rule.name}: {rule.mb:,.1f} MB less{'' if rule.publish else ', own use only'}")
+        print(f"slim {rule.name}: {rule.saved:,.1f} MB less{'' if rule.publish else ', own use only'}")
     if plan.slim:
-        print(f"slim: {sum(rule.mb for rule in plan.slim):,.0f} MB less in the image, {len(plan.slim)} rules")
+        print(f"slim: {sum(rule.saved for rule in plan.slim):,.0f} MB less in the image, {len(plan.slim)} rules")
     for name in push:
         print(f"to push {name}")
     cache = wheel_cache(shop.env)
@@ -53,6 +53,14 @@ def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = 
         print(f"a build first looks for missing wheels in {cache.repo}; this plan does not")
     for problem in problems:
         print(f"{'`image`' if plan.of_kind('image') else 'this build'} would stop: {problem}")
+
+
+def _bound(needed: Needs) -> str:
+    """What makes a compile no shorter, and the file that bounds it on any number of cores."""
+    if not needed.longest:
+        return f"its {needed.compile_bound}"
+    longest = f"{needed.longest}, {needed.longest_seconds:.0f} s on any number of cores"
+    return longest if needed.compile_bound == "longest unit" else f"its {needed.compile_bound}; longest file: {longest}"
 
 
 def _print_table(shop: Workshop, plan: Plan, found: Survey) -> None:

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from gb10.build.image_build import Verified
-from gb10.build.wheel_build import Wheel
+from gb10.build.wheel_store import Wheel
 from gb10.cli.common import print_json
 from gb10.cli.receipt import Receipt, write_receipt
 from gb10.host.talk import Talk

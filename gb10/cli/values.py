@@ -46,6 +46,11 @@ def kernel_sets() -> list[str]:
     return sorted(path.stem.removeprefix("flashinfer-") for path in (ROOT / "recipes/kernels").glob("flashinfer-*"))
 
 
+def model_recipes() -> list[str]:
+    """The model recipes of the checkout."""
+    return sorted(path.stem for path in (ROOT / "recipes/models").glob("*.yaml"))
+
+
 def optional_layers() -> list[str]:
     """The layers that a recipe of the checkout marks as optional, read without its checks."""
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "recipes/images").glob("*.yaml")]

@@ -5,7 +5,8 @@ from collections.abc import Collection
 
 from gb10.host.host import Host
 from gb10.host.talk import NORMAL, terminal
-from gb10.proof.fit import Fit, Verdict
+from gb10.inside.loader import Fit
+from gb10.proof.fit import Verdict
 from gb10.proof.report import render_rows, render_summary, render_table
 
 

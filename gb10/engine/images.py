@@ -36,6 +36,7 @@ class ImageInfo:
     """``linux/arm64``, with the variant where the image names one: ``linux/arm/v7``."""
     tags: tuple[str, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
+    workdir: str = "/"
 
 
 def find_image(engine: Engine, reference: str) -> ImageInfo | None:
@@ -47,13 +48,15 @@ def find_image(engine: Engine, reference: str) -> ImageInfo | None:
             return None
     layers = tuple(found["RootFS"].get("Layers") or ())
     platform = "/".join(filter(None, (found["Os"], found["Architecture"], found.get("Variant"))))
+    config = found.get("Config") or {}
     return ImageInfo(
         id=found["Id"],
         size=found["Size"],
         diff_ids=layers,
         platform=platform,
         tags=tuple(found.get("RepoTags") or ()),
-        labels=(found.get("Config") or {}).get("Labels") or {},
+        labels=config.get("Labels") or {},
+        workdir=config.get("WorkingDir") or "/",
     )
 
 
@@ -139,6 +142,32 @@ def copy_files(engine: Engine, store: Store, image: ImageInfo, folder: str, targ
                 (target / name.name).write_bytes(content.read())
 
 
+def read_folders(
+    engine: Engine, store: Store, image: ImageInfo, folders: Iterable[str]
+) -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """The regular files in folders of an image, or a file that is named, and the folders: by their paths in the image.
+
+    What the image does not have is left out; nothing of it runs. Raises EngineError, also above MOST bytes.
+    """
+    files: dict[str, bytes] = {}
+    below: list[str] = []
+    with asking(engine) as sdk, opened(sdk, store, image) as container:
+        for folder in folders:
+            with suppress(NotFound):
+                blocks, _ = container.get_archive(folder)
+                packed = _bounded(blocks, f"{image.id}: {folder}")
+                above = PurePosixPath(folder).parent
+                with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+                    for member in tar:
+                        path = str(above / member.name)
+                        content = tar.extractfile(member) if member.isreg() else None
+                        if content is not None:
+                            files[path] = content.read()
+                        elif member.isdir():
+                            below.append(path)
+    return files, tuple(below)
+
+
 @contextmanager
 def opened(sdk: docker.DockerClient, store: Store, image: ImageInfo) -> Iterator[Container]:
     """A container of an image that never runs, removed afterwards; first those that killed runs of this store left.
@@ -185,3 +214,9 @@ def engine_machine(engine: Engine) -> str:
     """The machine that an engine runs on, in the kernel's spelling: ``aarch64``; raises EngineError."""
     with asking(engine) as sdk:
         return str(sdk.info()["Architecture"])
+
+
+def engine_memory(engine: Engine) -> int:
+    """Bytes of memory of the machine that an engine runs on; raises EngineError."""
+    with asking(engine) as sdk:
+        return int(sdk.info()["MemTotal"])

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import selectors
 import shlex
 import shutil
@@ -18,6 +19,8 @@ from gb10.host.stop import Stop
 TAIL_LINES = 30
 SILENT = 124
 """The return code of a child that was ended because it was silent; `timeout` has the same."""
+TOO_LARGE = re.compile(r"signal 25|File too large|file size limit", re.IGNORECASE)
+"""What programs print when a file was larger than they may write; 25 is SIGXFSZ."""
 LOGIN = re.compile(r"((?:https?|ftp|redis)://)[^/\s'\"]+@")
 
 
@@ -52,11 +55,17 @@ def capture(
 
 
 def capture_while_active(
-    argv: Sequence[str], *, patience: float, env: Mapping[str, str] | None = None, cwd: Path | None = None
+    argv: Sequence[str],
+    *,
+    patience: float,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    largest: int | None = None,
 ) -> str:
     """The same for a child that reports its progress: ended, with its own children, after ``patience`` silent seconds.
 
-    Raises CommandFailedError, then with the return code ``SILENT``.
+    ``largest``: bytes of a file that it, or its children, may write. Raises CommandFailedError, then with the return
+    code ``SILENT``, or a tail that ``TOO_LARGE`` matches.
     """
     try:
         child = subprocess.Popen(
@@ -65,6 +74,9 @@ def capture_while_active(
     except OSError as error:
         raise _not_run(argv, error) from error
     with child:
+        if largest is not None:
+            with suppress(ProcessLookupError):  # it has ended
+                resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (largest, largest))
         try:
             out, tail = _read(child, patience)
         except TimeoutError as error:

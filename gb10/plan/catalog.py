@@ -11,7 +11,7 @@ from gb10.errors import UsageError
 from gb10.host.data_root import ROOT, package_of
 from gb10.plan.values import Toolkit
 from gb10.recipe.kernel_sets import read_sets
-from gb10.recipe.slim_rules import RULES, Rule, read_rules
+from gb10.recipe.slim_rules import RULES, RuleFile, read_rules
 
 __all__ = ["DEFAULT_ENGINE", "ROOT", "Catalog", "tree_digest"]
 
@@ -66,10 +66,10 @@ class Catalog:
         }
 
     @cached_property
-    def slim(self) -> tuple[Rule, ...]:
+    def slim(self) -> RuleFile:
         """The rules for what images leave out; none where the checkout has no such file."""
         path = self.root / RULES
-        return read_rules(path.read_text(encoding="utf-8")) if path.exists() else ()
+        return read_rules(path.read_text(encoding="utf-8")) if path.exists() else RuleFile()
 
     @cached_property
     def toolkit(self) -> Toolkit:

@@ -25,6 +25,7 @@ def labels(plan: Plan) -> dict[str, str]:
         f"{NAMESPACE}.lock.digest": plan.lock.input_digest,
         **{f"{NAMESPACE}.wheel.{step.name}": step.key for step in plan.of_kind("wheel")},
         **_patch_labels(options.patches),
+        **_url_labels(options.patches),
         **({f"{NAMESPACE}.without": " ".join(options.without)} if options.without else {}),
         **_slim_labels(plan),
         **{f"{NAMESPACE}.source.{use.source}": use.taken.label for use in options.patches if use.taken},
@@ -37,9 +38,15 @@ def _slim_labels(plan: Plan) -> dict[str, str]:
     """The rules of recipes/slim.yaml that were applied, and those that bar the image from being published."""
     return {
         **({SLIM: " ".join(rule.name for rule in plan.slim)} if plan.slim else {}),
-        **({f"{SLIM}.mb": f"{sum(rule.mb for rule in plan.slim):.0f}"} if plan.slim else {}),
+        **({f"{SLIM}.mb": f"{sum(rule.saved for rule in plan.slim):.0f}"} if plan.slim else {}),
         **({LOCAL_ONLY: " ".join(plan.local_only)} if plan.local_only else {}),
     }
+
+
+def _url_labels(patches: tuple[PatchUse, ...]) -> dict[str, str]:
+    """Where diffs were fetched from, each as ``--patch`` takes it again."""
+    urls = dict.fromkeys(f"{use.url}#sha256={use.sha256}" for use in patches if use.url)
+    return {f"{NAMESPACE}.patch-url.{number}": url for number, url in enumerate(urls, 1)}
 
 
 def _patch_labels(patches: tuple[PatchUse, ...]) -> dict[str, str]:

@@ -62,6 +62,8 @@ class PatchUse:
     """Of a diff given by hand, where its source keeps files: it may name them as the repository does."""
     taken: Taken | None = None
     """The checkout that it was made from, where it is no file of the user's."""
+    url: str = ""
+    """Where a diff was fetched from, without login and query. For labels and records only."""
 
     @property
     def label(self) -> str:
@@ -117,7 +119,7 @@ class Options:
     @property
     def nameless(self) -> "Options":
         """The options without the origin of patches, as keys cover them."""
-        return replace(self, patches=tuple(replace(use, taken=None) for use in self.patches))
+        return replace(self, patches=tuple(replace(use, taken=None, url="") for use in self.patches))
 
     @property
     def target(self) -> Architecture:

@@ -26,8 +26,18 @@ MOD_RUNNER: Final = "inside/mod.py"
 OVERLAYER: Final = "inside/overlay.py"
 GRAFTER: Final = "inside/grafted.py"
 SCANNER: Final = ("inside/elf.py", "inside/fatbin.py", "inside/scan.py")
-SLIMMER: Final = (INSTALLER, "inside/elf.py", "inside/slim.py", "inside/symbols.py")
-"""What leaves files and symbol tables out of a layer."""
+SLIMMER: Final = (
+    INSTALLER,
+    "inside/elf.py",
+    "inside/fatbin.py",
+    "inside/gpu_code.py",
+    "inside/layout.py",
+    "inside/loader.py",
+    "inside/references.py",
+    "inside/slim.py",
+    "inside/symbols.py",
+)
+"""What leaves files, symbol tables and GPU code out of a layer."""
 CHANGED: Final = (*SCANNER, "inside/changed.py")
 """What reads GPU code back, and what does so for the files that a mod changed."""
 

@@ -9,7 +9,7 @@ from gb10.plan.options import Options, PatchUse
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.kernel_sets import KernelSet
 from gb10.recipe.locked import Lock, LockedWheel
-from gb10.recipe.slim_rules import Rule
+from gb10.recipe.slim_rules import Rule, RuleFile
 
 Kind = Literal["rootfs", "tools", "wheel", "layer", "graft", "mod", "image", "proof", "program"]
 PLACES: Final[Mapping[Kind, str]] = {
@@ -30,7 +30,7 @@ class Toolkit:
     digests: Mapping[str, str]
     templates: Mapping[str, str]
     kernel_sets: Mapping[str, KernelSet] = field(default_factory=dict)
-    slim: tuple[Rule, ...] = ()
+    slim: RuleFile = field(default_factory=RuleFile)
     """The rules for what images leave out."""
 
     def of(self, *names: str) -> dict[str, str]:
@@ -185,6 +185,7 @@ class Plan:
                 {"source": use.source, "project": use.project, "name": use.name, "sha256": use.sha256}
                 | ({"folder": use.folder} if use.folder else {})
                 | ({"checkout": {"commit": use.taken.commit, "dirty": use.taken.dirty}} if use.taken else {})
+                | ({"url": use.url} if use.url else {})
                 for use in self.options.patches
             ],
             "mods": [{"name": mod.name, "sha256": mod.digest, "network": mod.network} for mod in self.options.mods],
@@ -195,7 +196,7 @@ class Plan:
 
 
 def _rule_document(rule: Rule) -> dict[str, object]:
-    return {"name": rule.name, "action": rule.action, "mb": rule.mb, "publish": rule.publish}
+    return {"name": rule.name, "action": rule.action, "mb": rule.saved, "publish": rule.publish}
 
 
 def _step_document(step: Step) -> dict[str, object]:

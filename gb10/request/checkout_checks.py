@@ -11,7 +11,7 @@ from gb10.errors import PatchError, UsageError
 from gb10.patches.compare import Difference
 from gb10.patches.releases import Told, check_told
 from gb10.patches.selection import Place
-from gb10.patches.source_tree import Folder, Tree
+from gb10.patches.source_tree import Tree
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.layout import PLAIN, Layout
 from gb10.request.checkout_files import Worktree
@@ -19,6 +19,8 @@ from gb10.request.checkout_files import Worktree
 MOST_DIFFERENT: Final = 300
 """Files that may differ from the release; more differences mean that the checkout is of another release."""
 TELLING: Final = {"PKG-INFO": r"(?m)^Version: (\S+)$", "version.txt": r"\A\s*(\S+)\s*\Z"}
+REQUIRES: Final = re.compile(r"(^|/)(pyproject\.toml|setup\.(py|cfg)|requirements[^/]*(/.*)?\.txt)$")
+"""Files that say what a project requires."""
 TAG: Final = re.compile(r"v?(\d+\.\d[^-]*)(-\d+-g[0-9a-f]+)?")
 
 
@@ -42,14 +44,13 @@ class Released:
         return f"{self.source} {self.place.version}"
 
 
-def check_said(released: Released, checkout: Worktree) -> None:
+def check_said(released: Released, checkout: Worktree, tree: Tree) -> None:
     """Raise UsageError for a checkout that names another release: in a file of it, or by git's nearest tag.
 
     Raise PatchError when the file that must give the version does not.
     """
-    tree = Folder(checkout.root)
     if released.told:
-        check_told(released.source, released.told, tree, released.place.version, str(checkout.root))
+        check_told(released.source, released.told, tree, released.place.version, str(checkout))
         return
     for said in (*_files_say(checkout, tree), *_tag_says(checkout)):
         if Version(said.public) != Version(released.place.version.public):
@@ -98,12 +99,17 @@ def _check_near(released: Released, checkout: Worktree, found: Difference) -> No
 
 def _stranger(released: Released, checkout: Worktree, why: str) -> UsageError:
     git = f"git -C {checkout.root} switch --detach v{released.place.version}" if checkout.git else "unpack that release"
+    git = (
+        f"choose a commit on top of v{released.place.version}"
+        if checkout.url
+        else f"{git}, then apply your changes to it"
+    )
     ref = f"\nor build that release: --ref {released.source}=VERSION" if released.required else ""
     at = f"\nit is at {_at(checkout)}" if checkout.git else ""
     return UsageError(
-        f"{checkout.root} is not a checkout of {released}, the locked release",
+        f"{checkout} is not a checkout of {released}, the locked release",
         where=f"{why}{at}",
-        hint=f"{git}, then apply your changes to it{ref}",
+        hint=f"{git}{ref}",
     )
 
 
@@ -111,7 +117,7 @@ def _check_changes(released: Released, checkout: Worktree, found: Difference) ->
     """Raise PatchError for a missing file or a file that is not text."""
     if found.gone:
         raise PatchError(
-            f"{checkout.root} lacks files of {released}",
+            f"{checkout} lacks files of {released}",
             where=_listed(found.gone),
             hint="a layer on top of upstream's cannot remove a file: keep the file, or empty it",
         )
@@ -119,7 +125,7 @@ def _check_changes(released: Released, checkout: Worktree, found: Difference) ->
     binary = [path for path, both in changed.items() if any(b"\0" in (side or b"") for side in both)]
     if binary:
         raise PatchError(
-            f"{checkout.root} changes files of {released} that are not text",
+            f"{checkout} changes files of {released} that are not text",
             where=_listed(binary),
             hint="revert them, or add your files with --overlay DIR",
         )
@@ -131,9 +137,9 @@ def _check_bundled(released: Released, checkout: Worktree, found: Difference, gi
         theirs = [path for path in found.elsewhere if path.startswith(f"{folder}/")]
         if theirs and source not in given:
             raise UsageError(
-                f"{checkout.root} changes {source}, which {released} bundles",
+                f"{checkout} changes {source}, which {released} bundles",
                 where=_listed(theirs),
-                hint=f"add --source {source}={checkout.root / folder}",
+                hint=f"add --source {source}={'DIR, with these files' if checkout.url else checkout.root / folder}",
             )
 
 
@@ -145,8 +151,10 @@ def _check_compiled(recipe: Recipe, released: Released, checkout: Worktree, foun
         return
     could = project in {recipe.project(wheel.source) for wheel in recipe.wheels.values()}
     hint = "name the CMake targets to compile: --targets A,B" if could else "revert these changes in the checkout"
+    if could and checkout.url:
+        hint = "compile the whole project from it: --targets all\nor only what it changes: --targets A,B"
     raise UsageError(
-        f"{checkout.root} changes what {released.source} compiles, but this build compiles nothing of it",
+        f"{checkout} changes what {released.source} compiles, but this build compiles nothing of it",
         where=_listed([*found.compiled]),
         hint=hint,
     )
@@ -155,11 +163,12 @@ def _check_compiled(recipe: Recipe, released: Released, checkout: Worktree, foun
 def told(released: Released, checkout: Worktree, found: Difference) -> Iterable[str]:
     changed = sorted({**found.installed, **found.compiled})
     if changed:
-        yield f"{released}: {checkout.root} ({_at(checkout)}) changes {len(changed):,} of its files: {_some(changed)}"
+        yield f"{released}: {checkout} ({_at(checkout)}) changes {len(changed):,} of its files: {_some(changed)}"
     else:
-        yield f"{released}: {checkout.root} ({_at(checkout)}) has no changes that affect the build"
+        yield f"{released}: {checkout} ({_at(checkout)}) has no changes that affect the build"
     lines = {
         "ignored, the build does not use them": found.unread,
+        "may change requirements (the lock keeps those of the release)": [*filter(REQUIRES.search, found.unread)],
         "ignored, new and not text (add them with --overlay DIR)": found.binary,
         "not compared, not in the locked wheel": found.outside,
         "not compared, submodules (the build uses the release's)": checkout.modules,

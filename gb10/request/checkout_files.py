@@ -20,7 +20,8 @@ class Worktree:
     """A user's directory with the files that git tracks or would add; all files without git.
 
     ``commit`` is empty for a plain directory or without a commit; ``described`` is what ``git describe`` prints.
-    ``modules`` are the folders of submodules, whose files are not among ``files``.
+    ``modules`` are the folders of submodules, whose files are not among ``files``. ``url``: the repository of which a
+    commit was fetched; then ``root`` is the archive of its files.
     """
 
     root: Path
@@ -30,6 +31,10 @@ class Worktree:
     dirty: bool = False
     described: str = ""
     modules: tuple[str, ...] = ()
+    url: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.url}@{self.commit[:12]}" if self.url else str(self.root)
 
 
 class Files(Folder):

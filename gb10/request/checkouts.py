@@ -1,4 +1,4 @@
-"""``--source NAME=PATH``: a local checkout's changes to the locked release, as diffs in the plan."""
+"""``--source NAME=DIR``, ``NAME=git:URL@COMMIT``: changes to the locked release, as diffs in the plan."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from gb10.patches.diff import check_size
 from gb10.patches.release_files import open_stored
 from gb10.patches.releases import load_releases
 from gb10.patches.selection import find_place, locked_releases
-from gb10.patches.source_tree import Below
+from gb10.patches.source_tree import Below, Tree
 from gb10.plan.inputs import artifacts, source_archive
 from gb10.plan.options import PatchUse, Taken
 from gb10.recipe.fields import Architecture, requirement_name
@@ -22,12 +22,15 @@ from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
 from gb10.request.checkout_checks import Released, check_difference, check_said, told
 from gb10.request.checkout_files import Files, ignored, open_worktree, require_folder
+from gb10.request.commits import START, GitCommit, open_commit, parse_commit
 from gb10.sources.locked_files import fetch_locked, store_paths
 from gb10.workshop import Workshop
 
 ROOM: Final = "checkouts"
 INSTALLED, COMPILED = "checkout.patch", "checkout-compiled.patch"
 """Two diffs: a change to installed files alone does not cause a recompile."""
+Place = Path | GitCommit
+"""Where a user's source is: a directory, or a commit of a repository."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +50,7 @@ class OwnSource:
 def own_sources(
     shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, named: Sequence[str]
 ) -> tuple[OwnSource, ...]:
-    """Find and report the changes of each ``NAME=PATH`` to its locked release. Writes only the diffs, to the store.
+    """Find and report the changes of each ``NAME=PLACE`` to its locked release. Writes only the diffs, to the store.
 
     Raises UsageError for a wrong checkout, PatchError for a change that a diff cannot hold, FetchError.
     """
@@ -62,31 +65,36 @@ def marked(uses: Iterable[PatchUse], own: Iterable[OwnSource]) -> tuple[PatchUse
     return tuple(replace(use, taken=taken.get(use.path or "")) for use in uses)
 
 
-def _given(named: Sequence[str]) -> dict[str, Path]:
-    given: dict[str, Path] = {}
+def _given(named: Sequence[str]) -> dict[str, Place]:
+    given: dict[str, Place] = {}
     for text in named:
         source, _, path = text.partition("=")
         if not source or not path:
-            raise UsageError(f"--source {text}: expected NAME=DIR", hint="--source vllm=../vllm")
+            raise UsageError(
+                f"--source {text}: expected NAME=DIR",
+                hint="--source vllm=../vllm\n--source vllm=git:https://HOST/PATH@COMMIT",
+            )
         if source in given:
             raise UsageError(f"--source {source} is given twice", where=f"{given[source]}\n{path}")
-        given[source] = Path(path)
-    for folder in given.values():
-        require_folder(folder)  # before the releases for the comparison are fetched
+        given[source] = parse_commit(source, path) if path.startswith(START) else Path(path)
+    for place in given.values():
+        if isinstance(place, Path):
+            require_folder(place)  # before the releases for the comparison are fetched
     return given
 
 
-def _own(host: Host, recipe: Recipe, released: Released, given: Mapping[str, Path]) -> OwnSource:
-    checkout = open_worktree(given[released.source], host.env)
-    check_said(released, checkout)
-    found = compare(
-        released.layout,
-        released.tree,
-        Files(checkout.root),
-        checkout.files,
-        bundled=(*released.bundled, *checkout.modules),
-    )
-    found = replace(found, gone=tuple(sorted({*found.gone} - ignored(checkout, host.env, found.gone))))
+def _own(host: Host, recipe: Recipe, released: Released, given: Mapping[str, Place]) -> OwnSource:
+    place = given[released.source]
+    if isinstance(place, Path):
+        checkout, links = open_worktree(place, host.env), frozenset[str]()
+        tree: Tree = Files(checkout.root)
+    else:
+        checkout, tree, links = open_commit(host, released.source, place)
+    check_said(released, checkout, tree)
+    bundled = (*released.bundled, *checkout.modules)
+    found = compare(released.layout, released.tree, tree, checkout.files, bundled=bundled)
+    unseen = links if checkout.url else ignored(checkout, host.env, found.gone)
+    found = replace(found, gone=tuple(sorted({*found.gone} - unseen)))
     check_difference(recipe, released, checkout, found, given)
     for line in told(released, checkout, found):
         host.talk.say(line)
@@ -94,7 +102,7 @@ def _own(host: Host, recipe: Recipe, released: Released, given: Mapping[str, Pat
     return OwnSource(
         source=released.source,
         diffs=tuple(_kept(host.store, name, changed) for name, changed in parts if changed),
-        taken=Taken(path=str(checkout.root), commit=checkout.commit, dirty=checkout.dirty),
+        taken=Taken(path=str(checkout), commit=checkout.commit, dirty=checkout.dirty),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from gb10.errors import FetchError, UsageError
 from gb10.host.host import Host
+from gb10.host.plain_file import read_plain_file
 from gb10.plan.values import Toolkit
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.kernel_sets import entries, merged
@@ -53,7 +54,16 @@ def _wheel(recipe: Recipe) -> str:
 
 def read_config(host: Host, model: str) -> Mapping[str, Any]:
     """A model's config.json, with its quantization, which may be in a separate file. Raises UsageError, FetchError."""
-    texts = _of_folder(Path(model)) if Path(model).exists() else _of_hub(host, model)
+    return parsed_config(_of_folder(Path(model)) if Path(model).exists() else _of_hub(host, model), model)
+
+
+def local_config(path: Path) -> Mapping[str, Any]:
+    """The config.json of a folder, or of a file, with its quantization. Raises UsageError."""
+    return parsed_config(_of_folder(path), str(path))
+
+
+def parsed_config(texts: tuple[str, str | None], model: str) -> Mapping[str, Any]:
+    """The two files of a model as one config. Raises UsageError."""
     try:
         config, quantized = (json.loads(text) if text is not None else {} for text in texts)
     except (ValueError, RecursionError) as error:
@@ -73,10 +83,7 @@ def _of_folder(path: Path) -> tuple[str, str | None]:
 
 def _text(path: Path) -> str:
     """A config; raises UsageError if it is too large or not text."""
-    with path.open("rb") as handle:
-        raw = handle.read(LARGEST + 1)
-    if len(raw) > LARGEST:
-        raise UsageError(f"{path} is not the config of a model", where=f"it is larger than {LARGEST >> 20} MiB")
+    raw = read_plain_file(path, LARGEST, "this file is to be the config of a model")
     try:
         return raw.decode()
     except UnicodeDecodeError as error:

@@ -20,9 +20,11 @@ from gb10.recipe.builds import WheelBuild
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.slim_rules import Extent
 from gb10.request.checkouts import marked, own_sources
+from gb10.request.commits import split_refs
 from gb10.request.kernel_choice import with_model, with_set
 from gb10.request.left_out import without
 from gb10.request.refs import lock_refs, with_refs
+from gb10.request.web_patches import from_web, with_urls
 from gb10.workshop import Workshop, build_architecture
 
 
@@ -36,9 +38,9 @@ class Request:
     overlay: Path | None = None
     patches: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
-    """``NAME=PATH``: local checkouts with changes to build."""
+    """``NAME=DIR`` or ``NAME=git:URL@COMMIT``: checkouts with changes to build."""
     refs: Mapping[str, str] = field(default_factory=dict)
-    """Releases that replace the recipe's, by source."""
+    """Releases that replace the recipe's, by source; ``git:URL@COMMIT`` is a checkout of the locked release."""
     mods: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     """CMake targets of the engine's own project; empty means the recipe's."""
@@ -55,7 +57,7 @@ class Request:
 
 
 def make_plan(shop: Workshop, request: Request) -> Plan:
-    """The plan of a request. Only ``--ref`` resolves anything, once; the store keeps the result.
+    """The plan of a request. Only ``--ref`` and URLs ask others, once; the store keeps the results.
 
     Raises UsageError for a bad recipe or arch, LockStaleError for a stale lock.
     """
@@ -64,9 +66,10 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
     recipe = load_recipe(path)
     lock = load_lock(lock_path(path))
     check_lock(recipe, lock, path)
-    if request.refs:
-        recipe = with_refs(recipe, request.refs)
-        lock = lock_refs(shop, recipe, lock, request.refs)
+    refs, commits = split_refs(request.refs)
+    if refs:
+        recipe = with_refs(recipe, refs)
+        lock = lock_refs(shop, recipe, lock, refs)
     recipe, lock = without(recipe, lock, request.without)
     recipe = with_targets(recipe, request.targets)
     recipe, toolkit = _with_kernels(shop, request, recipe)
@@ -77,15 +80,16 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
         overlay=_overlay(request.overlay),
         mods=_mods(shop.catalog, request, recipe),
         targets=request.targets,
-        refs=tuple(request.refs),
+        refs=tuple(refs),
         kernels=request.kernels or request.model,
         without=tuple(sorted(request.without)),
         slim=request.slim,
     )
-    own = own_sources(shop, recipe, lock, options.target, request.sources)
-    by_hand = [*(text for source in own for text in source.by_hand), *request.patches]
+    own = own_sources(shop, recipe, lock, options.target, (*request.sources, *commits))
+    given, urls = from_web(shop, request.patches)
+    by_hand = [*(text for source in own for text in source.by_hand), *given]
     patches = marked(plan_patches(shop.catalog.patches, recipe, lock, options.target, by_hand), own)
-    options = replace(options, patches=patches)
+    options = replace(options, patches=with_urls(patches, urls))
     return plan_image(recipe, lock, toolkit, options)
 
 

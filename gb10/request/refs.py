@@ -6,7 +6,7 @@ from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from gb10.errors import FetchError, Gb10Error, UsageError
 from gb10.host.digest import digest
@@ -67,11 +67,11 @@ def project_of(recipe: Recipe, name: str) -> str:
 def _release(source: str, text: str) -> str:
     try:
         return str(Version(text))
-    except InvalidVersion as error:
+    except ValueError as error:  # packaging's own, or a number of too many digits
         raise UsageError(
             f"--ref {source}={text} is not a release on the package index",
-            hint="a branch or a commit is built from a checkout, its changes carried over to the locked "
-            f"release:\n--source {source}=DIR",
+            hint="of a commit or a checkout, the changes are carried over to the locked release:\n"
+            f"--ref {source}=git:https://HOST/PATH@COMMIT\n--source {source}=DIR",
         ) from error
 
 
@@ -106,8 +106,11 @@ def _keep(work: Path, lock: Lock) -> None:
     write_lock(work / FILE, lock)
 
 
-def require_release(links: Iterable[Link], source: str, text: str) -> None:
-    """Raise UsageError, with the newest releases, when the index has no files of this release, or only yanked files."""
+def require_release(links: Iterable[Link], source: str, text: str, how: str = "") -> None:
+    """Raise UsageError, with the newest releases, when the index has no files of this release, or only yanked files.
+
+    ``how``: the option that names a release; by default ``--ref``.
+    """
     found = [(version, link) for link in links if (version := version_of(link))]
     asked = [link for version, link in found if SpecifierSet(f"=={text}").contains(version, prereleases=True)]
     if any(not link.yanked for link in asked):
@@ -117,7 +120,7 @@ def require_release(links: Iterable[Link], source: str, text: str) -> None:
     raise UsageError(
         problem,
         where=f"newest: {', '.join(map(str, good[:NEWEST])) or 'none'}",
-        hint=f"choose one of its releases: --ref {source}=VERSION",
+        hint=f"choose one of its releases: {how or f'--ref {source}=VERSION'}",
     )
 
 

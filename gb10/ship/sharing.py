@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from gb10.build.wheel_build import sealed_wheel
+from gb10.build.wheel_store import sealed_wheel
 from gb10.errors import EmptySelectionError, FetchError, PublishError, VerifyError
 from gb10.host.host import Host
 from gb10.host.store import Store, file_sha256, seal

@@ -17,6 +17,9 @@ from gb10.inside.scan import scan_buffer
 from gb10.lint.linting import lint
 from gb10.lint.rule import load_rules
 from gb10.lock.lockfile import check_lock, load_lock, load_recipe
+from gb10.models.importing.imported import Wanted, written
+from gb10.models.importing.importing import import_recipe
+from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.mending import mended_text
 from gb10.models.render.rendered import PEERS, RenderRequest
 from gb10.models.render.rendering import render_recipe
@@ -39,7 +42,10 @@ from gb10.workshop import open_workshop
 from tests.fuzz import mutate
 from tests.fuzz.command_lines import run_command_line, some_command_line
 from tests.fuzz.folders import build_folder, some_folder
+from tests.fuzz.libraries import slim_library, some_library
 from tests.fuzz.pages import HTML, JSON, read_as
+from tests.fuzz.releases import read_metadata, some_metadata
+from tests.fuzz.streams import read_stream, some_stream
 from tests.fuzz.tokens import DIFF_TOKENS, HTML_TOKENS, JSON_TOKENS, YAML_TOKENS
 
 Mutate = Callable[[random.Random], bytes]
@@ -256,6 +262,26 @@ def read_model_recipe(data: bytes, room: Path) -> None:
                 json.dumps(render_recipe(recipe, request).document)
 
 
+@lru_cache
+def foreign_recipes() -> tuple[bytes, ...]:
+    """Files of the forms that `recipe import` reads."""
+    return files("tests/unit/data/import/*.yaml")
+
+
+def some_foreign_recipe(rng: random.Random) -> bytes:
+    """A file to import, with other bytes, or with other values."""
+    if rng.randrange(2):
+        return mutate.of_bytes(rng, foreign_recipes(), YAML_TOKENS)
+    value = mutate.of_value(rng, yaml.safe_load(rng.choice(foreign_recipes())))
+    return yaml.safe_dump(value, allow_unicode=False).encode("utf-8", "replace")
+
+
+def read_foreign_recipe(data: bytes, _: Path) -> None:
+    """A file to import: what becomes of it is a recipe, or one error."""
+    text = data.decode("utf-8", "replace")
+    load_model_recipe(written(import_recipe(text, "x.yaml", Wanted(image="gb10/vllm:1")), "x.yaml"), "x.yaml")
+
+
 FUZZERS: Final[Mapping[str, Fuzzer]] = {
     "yaml": Fuzzer(make=some_document, read=read_document, count=150),
     "page-json": Fuzzer(make=lambda rng: mutate.of_json(rng, JSON, JSON_TOKENS), read=read_as("json"), count=600),
@@ -265,11 +291,15 @@ FUZZERS: Final[Mapping[str, Fuzzer]] = {
     "mod-folder": Fuzzer(make=some_folder, read=read_mod_folder, count=100),
     "wheel": Fuzzer(make=lambda rng: mutate.of_zip(rng, contents(), "x/_C.so"), read=read_wheel, count=200),
     "binary": Fuzzer(make=some_binary, read=read_binary, count=1500),
+    "library": Fuzzer(make=some_library, read=slim_library, count=600),
     "model-recipe": Fuzzer(make=some_model_recipe, read=read_model_recipe, count=400),
+    "import": Fuzzer(make=some_foreign_recipe, read=read_foreign_recipe, count=400),
     "lock": Fuzzer(make=lambda rng: mutate.of_json(rng, locks(), JSON_TOKENS), read=read_lock, count=400),
     "patch": Fuzzer(
         make=lambda rng: mutate.of_bytes(rng, files("patches/*/*.patch"), DIFF_TOKENS), read=read_patch, count=500
     ),
+    "metadata": Fuzzer(make=some_metadata, read=read_metadata, count=200),
+    "stream": Fuzzer(make=some_stream, read=read_stream, count=300),
     "tree": Fuzzer(make=some_tree, read=read_tree, count=200),
     "command-line": Fuzzer(make=some_command_line, read=run_command_line, count=60),
 }

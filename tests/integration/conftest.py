@@ -1,7 +1,10 @@
 """Tools that we did not write, for real: installed by hash into the store, none taken from the machine."""
 
 import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -10,6 +13,8 @@ from tests.integration import own_store
 from tests.integration.debian_git import unpack_git
 from tests.integration.pinned import pinned
 
+FOR_ALL: Final = "for-all-"
+"""Names of folders that several files of tests use."""
 STORE = pytest.StashKey[tuple[dict[str, str], Store]]()
 
 
@@ -34,6 +39,18 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         own_store.release(*config.stash[STORE])
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _folders_go_with_their_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Stores and roots that a file's fixtures made are gigabytes; pytest keeps them to the end of the run."""
+    base = tmp_path_factory.getbasetemp()
+    before = set(base.iterdir())
+    yield
+    made = [path for path in set(base.iterdir()) - before if not path.name.startswith(FOR_ALL)]
+    subprocess.run(
+        ["rm", "-rf", "--one-file-system", "--", *made], check=True
+    )  # faster than shutil, and deep trees are no matter
+
+
 @pytest.fixture(scope="session")
 def cuda_tools() -> Path:
     """A CUDA prefix with bin/ptxas, bin/fatbinary, bin/cuobjdump and lib/libnvjpeg.so.13; about 45 MB, once."""
@@ -43,4 +60,4 @@ def cuda_tools() -> Path:
 @pytest.fixture(scope="session")
 def git_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A root with Debian's git, for chroot; its users keep to folders of their own."""
-    return unpack_git(open_store(os.environ), tmp_path_factory.mktemp("git"))
+    return unpack_git(open_store(os.environ), tmp_path_factory.mktemp(f"{FOR_ALL}git"))

@@ -148,7 +148,9 @@ class Handler(BaseHTTPRequestHandler):
             }
             self.reply(HTTPStatus.FOUND, b"", about)
         else:
-            self.reply(HTTPStatus.OK, content, about)
+            part = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+            asked = slice(int(part[1]), int(part[2]) + 1) if part else slice(None)
+            self.reply(HTTPStatus.PARTIAL_CONTENT if part else HTTPStatus.OK, content[asked], about)
 
     def stored(self, _: bytes, sha256: str) -> None:
         if self.headers.get("Authorization"):  # the token is the Hub's alone

@@ -1,5 +1,6 @@
 """Sources from git: locked, made anew to the same bytes, refused when the tag moved; by Debian's git."""
 
+import os
 import shutil
 import socket
 import tarfile
@@ -160,6 +161,19 @@ def test_what_git_does_not_have(
 def test_without_git(store: Store, tmp_path: Path) -> None:
     with pytest.raises(FetchError, match="git is not installed"):
         resolve(store, {"PATH": str(tmp_path)}, NAME, WANTED)
+
+
+def test_a_repository_is_bounded(
+    commit: Callable[[str], None], store: Store, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(os.urandom(1 << 20).hex())  # what cannot be packed
+    with monkeypatch.context() as small, pytest.raises(FetchError, match=r"the tag v4\.5\.0 holds more than 1 files"):
+        small.setattr(archive, "MOST_FILES", 1)
+        archive.resolve(store, env, NAME, replace(WANTED, paths=()))
+    monkeypatch.setattr(archive, "LARGEST_PACK", 1 << 18)
+    with pytest.raises(FetchError, match=r"the tag v4\.5\.0 from git has more than 0 MiB, packed"):
+        archive.resolve(store, env, NAME, WANTED)
+    assert not list((store.root / "tmp").iterdir())
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:{port}/x.git", "git://127.0.0.1:{port}/x.git"])

@@ -13,7 +13,8 @@ import pytest
 
 from bootstrap.install import PIP
 from gb10 import __version__
-from gb10.build.wheel_build import Wheel, show_in_checkout
+from gb10.build.wheel_build import show_in_checkout
+from gb10.build.wheel_store import Wheel
 from gb10.host.proc import capture
 from gb10.host.talk import Talk
 from gb10.plan.catalog import ROOT, Catalog
@@ -21,7 +22,10 @@ from gb10.workshop import Workshop, open_workshop
 from tests.integration.nodes import build_py
 
 pytestmark = pytest.mark.integration
-NEEDED = ("LICENSE", "NOTICE", "README.md", "benches", "gb10", "kernels", "mods", "patches", "recipes", "templates")
+NEEDED = (
+    *("LICENSE", "NOTICE", "README.md", "benches", "docs", "gb10", "kernels", "mods", "patches", "recipes"),
+    "templates",
+)
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +60,13 @@ def test_it_says_its_version_under_its_own_name(site: Path) -> None:
     assert gb10(site, "plan", "--help").startswith("Usage: gb10 plan ")
 
 
+def test_it_has_the_limits_of_its_guard_and_a_book_for_its_load(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "answer.txt").write_text("Paris is the capital of France.", encoding="utf-8")
+    assert gb10(site, "bench", "guard", str(tmp_path / "answer.txt")).startswith("OK ")
+    code = "from gb10.load.benchy import find_book; print(len(find_book(None, {}).text))"
+    assert int(capture([str(site / "bin/python"), "-c", code], env=os.environ, cwd=site)) > 100_000
+
+
 @pytest.mark.parametrize("words", [[], ["image"], ["patches"], ["patches", "status"], ["engine", "up"]])
 def test_its_help_names_the_command(site: Path, words: list[str]) -> None:
     page = gb10(site, *words, "--help")
@@ -82,7 +93,7 @@ def test_its_errors_name_the_command(site: Path, words: list[str], command: str)
     assert not words or command in json.loads(run.stdout)["error"]["hint"]
 
 
-@pytest.mark.parametrize("arguments", [[], ["--engine", "sglang", "--mod", "moe-configs"], ["--targets", "all"]])
+@pytest.mark.parametrize("arguments", [[], ["--mod", "fixed-memory"], ["--targets", "all"]])
 def test_it_plans_the_same_keys_as_the_checkout(site: Path, arguments: list[str]) -> None:
     installed, own = (json.loads(text) for text in plans(site, arguments))
     assert keys(installed) == keys(own)

@@ -100,6 +100,7 @@ def test_what_is_compiled_at_run_time_is_kept_on_the_host(
 def test_a_mod_that_names_python_3_12_changes_our_packages(eugr: tuple[Container, Path]) -> None:
     container, _ = eugr
     said(container, f"echo 'MOD = \"theirs\"' >> {SITE}/jinja2/__init__.py")
+    assert said(container, 'python3 -c "import jinja2; print(jinja2.MOD)"') == "theirs\n"
     assert said(
         container, "id -u; cd /workspace/vllm; tail -n1 /usr/local/lib/python3.13/dist-packages/jinja2/__init__.py"
     ) == ('0\nMOD = "theirs"\n')

@@ -34,7 +34,11 @@ from gb10.engine.reach import find
 from gb10.errors import BuildError
 from gb10.host.proc import CommandFailedError, capture
 from gb10.host.talk import Talk
+from gb10.mods.declaration import unfit
 from gb10.mods.lookup import load_mod
+from gb10.moe.child.cut import Cut, Module
+from gb10.moe.child.stand_in import machine, standard
+from gb10.moe.expected_rows import nearest
 from gb10.patches.release_files import open_release
 from gb10.patches.releases import load_releases
 from gb10.patches.source_tree import Tree
@@ -114,7 +118,7 @@ def test_a_mod_runs_as_the_contract_says(shop: Workshop, image: Verified) -> Non
 def test_the_second_mod_sees_the_first_and_the_bytecode_follows_the_source(shop: Workshop, image: Verified) -> None:
     assert text_of(shop, image, "/second").startswith("first\n0\n")
     _, bytecode = read_file(shop, image.tags[-1], f"/{SITE}/jinja2/__pycache__/__init__.cpython-313.pyc")
-    assert bytecode[4:8] == b"\x01\0\0\0"
+    assert bytecode[4:8] == b"\x03\0\0\0"
     assert b"first" in bytecode
 
 
@@ -348,40 +352,45 @@ def test_autoround_hands_transformers_a_set(release: Callable[..., Path], versio
 SHARED_MEMORY = 101_376
 
 
-@pytest.mark.parametrize(
-    ("engine", "version"), [("vllm", "0.24.0"), ("vllm", "0.33.0"), ("sglang", "0.5.10"), ("sglang", "0.5.23")]
-)
-def test_moe_configs_lie_where_the_engine_looks_and_fit(
-    release: Callable[..., Path], engine: str, version: str
-) -> None:
-    site = release(engine, version, "/layers/moe/", "/layers/fused_moe/configs/")
+@pytest.mark.parametrize("version", ["0.5.10", "0.5.11", "0.5.12", "0.5.13"])
+def test_moe_configs_are_the_engines_own_defaults_where_those_fit(release: Callable[..., Path], version: str) -> None:
+    """The engine's own function, cut out here by the checker of tuned files, for every batch size to 2,048."""
+    site = release("sglang", version, "/layers/moe/")
     metadata = site / "triton-3.8.0.dist-info/METADATA"
     metadata.parent.mkdir()
     metadata.write_text("Metadata-Version: 2.1\nName: triton\nVersion: 3.8.0\n", encoding="ascii")
-    shipped = {path.name: path.read_bytes() for path in site.rglob("*NVIDIA_GB10*.json")}
-    run_mod("moe-configs", site)
-    found = {path: json.loads(path.read_bytes()) for path in site.rglob("*NVIDIA_GB10*.json")}
-    written = {path: tiles for path, tiles in found.items() if path.name not in shipped}
-    assert len(found) == len(written) + len(shipped)  # no name is there twice: nothing shipped is hidden
-    assert all(path.read_bytes() == shipped[path.name] for path in found if path.name in shipped)
-    parent = "triton_3_8_0" if engine == "sglang" else "configs"
-    assert {path.parent.name for path in written} == {parent}
-    assert any(("[128, 128]" if engine == "sglang" else "[128,128]") in path.name for path in written)
-    for path, tiles in written.items():
-        assert [int(key) for key in tiles][::17] == [1, 4096]
-        assert max(needs(tile, path.name) for tile in tiles.values()) <= SHARED_MEMORY
-        assert "block_shape" not in path.name or {tile["BLOCK_SIZE_K"] for tile in tiles.values()} == {128}
-    before = {path: path.read_bytes() for path in found}
+    assert "differs from the defaults in 0 rows that fit" in run_mod("moe-configs", site)
+    (module,) = (site / "sglang/srt/layers/moe").glob("**/fused_moe_triton_config.py")
+    known = machine("NVIDIA GB10", SHARED_MEMORY, "3.8.0", None)
+    cut = Cut(Module(module.read_text(encoding="utf-8"), str(module)), ("get_default_config",), known)
+    default = cut.run(dict(known), standard)["get_default_config"]
+    written = sorted(site.rglob("*NVIDIA_GB10*.json"))
+    assert {path.parent.name for path in written} == {"triton_3_8_0"}
+    assert {path.name for path in written} >= {f"E=161,N=384,device_name=NVIDIA_GB10{tag}.json" for tag in FP8_TAGS}
+    for path in written[::7]:
+        rows = {int(key): row for key, row in json.loads(path.read_bytes()).items()}
+        experts = int(path.name.removeprefix("E=").partition(",")[0])
+        for size in range(1, 2049):
+            own, found = default(size, experts, 1, 1, 8, "fp8_w8a8", False, None), rows[nearest(rows, size)]
+            assert (needs(own) > SHARED_MEMORY) == (size > experts)
+            assert found == own or size > experts
+            assert needs(found) <= SHARED_MEMORY
     assert " 0 files written" in run_mod("moe-configs", site)
-    assert {path: path.read_bytes() for path in site.rglob("*NVIDIA_GB10*.json")} == before
 
 
-def needs(tile: dict[str, int], name: str) -> int:
-    """The closed form, written apart from the mod's own."""
-    size = 1 if "fp8" in name else 2
-    rows, columns = tile["BLOCK_SIZE_M"], tile["BLOCK_SIZE_N"]
-    scales = 4 * columns if "block_shape" in name else 0
-    return (rows + columns) * tile["BLOCK_SIZE_K"] * size * (tile["num_stages"] - 1) + scales
+FP8_TAGS = (",dtype=fp8_w8a8", ",dtype=fp8_w8a8,per_channel_quant=True")
+
+
+@pytest.mark.parametrize(("engine", "version"), [("vllm", "0.33.0"), ("sglang", "0.5.14"), ("sglang", "0.5.23")])
+def test_moe_configs_is_refused_where_the_defaults_fit(engine: str, version: str) -> None:
+    record = load_mod(ROOT / "mods/moe-configs").record
+    assert record
+    assert unfit(record, engine, version)
+
+
+def needs(tile: dict[str, int]) -> int:
+    """The closed form for FP8 without blocks, written apart from the mod's own."""
+    return (tile["BLOCK_SIZE_M"] + tile["BLOCK_SIZE_N"]) * tile["BLOCK_SIZE_K"] * (tile["num_stages"] - 1)
 
 
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}

@@ -25,7 +25,8 @@ from gb10.build import image_build
 from gb10.build.gather import leave_context
 from gb10.build.image_build import Verified, build_image, unproven_tag
 from gb10.build.inspect import scan_image
-from gb10.build.wheel_build import Wheel, build_wheels
+from gb10.build.wheel_build import build_wheels
+from gb10.build.wheel_store import Wheel
 from gb10.cli.receipt import Receipt, read_receipt, write_receipt
 from gb10.engine.buildx.commands import open_buildx
 from gb10.engine.connection import client
@@ -33,6 +34,7 @@ from gb10.engine.images import find_image, require_image
 from gb10.engine.reach import find
 from gb10.errors import BuildError, VerifyError
 from gb10.host.proc import CommandFailedError, capture
+from gb10.inside.loader import Fit
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT, tree_digest
 from gb10.plan.dag import plan_image
@@ -40,7 +42,6 @@ from gb10.plan.labels import labels
 from gb10.plan.options import Options, Overlay
 from gb10.plan.render import scanned
 from gb10.plan.values import Plan
-from gb10.proof.fit import Fit
 from gb10.proof.scans import proof_path, prove_wheel, read_record
 from gb10.proof.wheel_manifest import Manifest
 from gb10.recipe.arch import parse_arch

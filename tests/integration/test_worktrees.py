@@ -8,14 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from gb10.errors import PatchError
+from gb10.errors import FetchError, PatchError, UsageError
 from gb10.host.proc import capture
+from gb10.host.store import Store
 from gb10.patches.patched import patched_files
+from gb10.plan.labels import labels
+from gb10.plan.options import Taken
 from gb10.plan.values import Plan
 from gb10.request.checkout_files import ignored, open_worktree
 from gb10.request.planning import Request, make_plan
 from gb10.workshop import Workshop
 from tests.integration.debian_git import put_on_path, unpack_git
+from tests.integration.git_server import git_host
 from tests.integration.patches.releases import opened, shop
 
 pytestmark = pytest.mark.integration
@@ -152,6 +156,58 @@ def test_a_change_of_what_our_series_changes_names_the_checkout(
         patched_files(machine.catalog.patches, tmp_path / WHEEL, uses, machine.talk.say)
     assert str(checkout) in str(caught.value)
     assert GATE in str(caught.value.where)
+
+
+@pytest.fixture
+def apart(machine: Workshop, root: Path) -> Workshop:
+    """The same with a store that Debian's git sees, too; it holds the release."""
+    folder = root / "store"
+    shutil.rmtree(folder, ignore_errors=True)
+    archive = next(file for file in planned(machine).step("vllm").files if file.filename == "vllm-0.33.0.tar.gz")
+    for place in ("downloads", "trees"):
+        shutil.copytree(machine.store.entry(place, archive.sha256), folder / place / archive.sha256)
+    return replace(machine, store=Store(folder))
+
+
+def test_a_commit_of_a_git_host_is_what_a_checkout_of_it_is(
+    machine: Workshop, apart: Workshop, checkout: Path, git: Git, root: Path
+) -> None:
+    (checkout / "vllm/envs.py").write_bytes((checkout / "vllm/envs.py").read_bytes() + b"EDITED = 1\n")
+    (checkout / "vllm/link.py").symlink_to("envs.py")
+    git(checkout, "add", "vllm")
+    git(checkout, "commit", "--quiet", "--message", "mine")
+    commit = git(checkout, "rev-parse", "HEAD").strip()
+    asked = Request(engine="vllm", arch="12.1f")
+    with git_host(root, "me:secret") as host:
+        url = f"http://me:secret@{host.address}/vllm/.git"
+        named = replace(asked, refs={"vllm": f"git:{url}@{commit}"})
+        first = make_plan(apart, named)
+        many = len(host.requests)
+    (use,) = (use for use in first.options.patches if use.taken)
+    assert use.taken == Taken(path=f"http://{host.address}/vllm/.git@{commit[:12]}", commit=commit)
+    assert labels(first)["io.github.gb10.source.vllm"] == commit
+    assert first.tags == (f"gb10/vllm:0.33.0-cu130-sm121f-{first.key[:12]}",)
+    assert make_plan(apart, named) == first  # the host is gone
+    assert many > 0
+    (checkout / "vllm/link.py").unlink()
+    assert make_plan(machine, replace(asked, sources=(f"vllm={checkout}",))).key == first.key
+    with pytest.raises(FetchError, match=f"cannot take the commit {'0' * 40} from git"):
+        make_plan(apart, replace(asked, refs={"vllm": f"git:{url}@{'0' * 40}"}))
+
+
+def test_a_commit_that_changes_what_is_compiled_needs_targets(
+    machine: Workshop, apart: Workshop, checkout: Path, git: Git, root: Path
+) -> None:
+    edit(checkout)
+    git(checkout, "add", "vllm", "csrc")
+    git(checkout, "commit", "--quiet", "--message", "mine")
+    place = f"vllm=git:file:///vllm@{git(checkout, 'rev-parse', 'HEAD').strip()}"
+    with pytest.raises(UsageError, match="changes what vllm compiles, but this build compiles nothing") as caught:
+        make_plan(apart, Request(engine="vllm", arch="12.1f", sources=(place,)))
+    assert "--targets all" in (caught.value.hint or "")
+    targets = ("_moe_C_stable_libtorch",)
+    made = make_plan(apart, Request(engine="vllm", arch="12.1f", sources=(place,), targets=targets))
+    assert made.key == planned(machine, f"vllm={checkout}", targets=targets).key
 
 
 def test_submodules_and_what_git_ignores(machine: Workshop, root: Path, git: Git) -> None:

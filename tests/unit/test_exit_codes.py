@@ -13,6 +13,8 @@ CODES = {
     8: "build",
     9: "verify",
     10: "publish",
+    11: "endpoint",
+    12: "serve",
 }
 
 

@@ -20,18 +20,18 @@ EPOCH = 1_000_000_000
 
 
 def site(root: Path) -> Path:
-    """A package whose bytecode is never checked against its source, as install.py leaves it."""
+    """A package whose bytecode has a hash of its source, as install.py leaves it."""
     package = root / "site/pkg"
     package.mkdir(parents=True)
     for name in ("one", "two"):
         source = package / f"{name}.py"
         source.write_text("X = 1\n", encoding="utf-8")
-        py_compile.compile(str(source), invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
+        py_compile.compile(str(source), invalidation_mode=PycInvalidationMode.CHECKED_HASH)
     return package
 
 
 def value(package: Path, name: str) -> str:
-    """X of a module, by an interpreter that takes the bytecode as it is."""
+    """X of a module, by an interpreter that writes no bytecode."""
     code = f"import sys; sys.path.insert(0, {str(package.parent)!r}); from pkg import {name}; print({name}.X)"
     argv = [sys.executable, "-I", "-B", "-c", code]
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
@@ -48,16 +48,18 @@ def cached(package: Path, name: str) -> Path:
     return Path(importlib.util.cache_from_source(str(package / f"{name}.py")))
 
 
-def test_a_changed_source_would_have_no_effect_and_then_has(roots: tuple[Path, Path, Path]) -> None:
+def test_a_changed_source_has_an_effect_at_once_and_then_bytecode_of_its_own(roots: tuple[Path, Path, Path]) -> None:
     before, root, package = roots
     marker = mod.mark(root)
     (package / "one.py").write_text("X = 2\n", encoding="utf-8")
     untouched = cached(package, "two").stat().st_mtime_ns
-    assert value(package, "one") == "1"  # the trap
+    stale = cached(package, "one").read_bytes()
+    assert value(package, "one") == "2"  # Python compares the hash
     mod.finish(root, before, marker, EPOCH)
     assert (value(package, "one"), value(package, "two")) == ("2", "1")
     assert cached(package, "two").stat().st_mtime_ns == untouched
-    assert cached(package, "one").read_bytes()[4:8] == b"\x01\0\0\0"  # hash-based, unchecked
+    assert cached(package, "one").read_bytes()[4:8] == b"\x03\0\0\0"  # hash-based, checked
+    assert cached(package, "one").read_bytes() != stale
 
 
 def test_a_change_is_seen_whatever_its_times_say(roots: tuple[Path, Path, Path]) -> None:
@@ -83,7 +85,7 @@ def test_a_source_that_is_a_link_now_is_read_through_it(roots: tuple[Path, Path,
     (root / "mm.py").write_text("X = 6\n", encoding="utf-8")
     (package / "one.py").unlink()
     (package / "one.py").symlink_to(root / "mm.py")
-    assert value(package, "one") == "1"  # the trap
+    assert value(package, "one") == "6"
     mod.finish(root, before, marker, EPOCH)
     assert (value(package, "one"), value(package, "two")) == ("6", "1")
     (root / "mm.py").write_text("X = 7\n", encoding="utf-8")  # by a later mod

@@ -130,7 +130,7 @@ def test_the_key_stands_in_the_label_and_in_the_record(recipe: Recipe, lock: Loc
     assert plan.key in dockerfile(plan, Catalog(ROOT).templates)
 
 
-SLIMMED = {"layer-cuda", "layer-deps", "layer-dsl", "layer-torch", "layer-vllm"}
+SLIMMED = {"layer-cuda", "layer-deps", "layer-dsl", "layer-flashinfer", "layer-torch", "layer-vllm"}
 """The layers that a rule of recipes/slim.yaml bites on."""
 
 
@@ -144,7 +144,8 @@ SLIMMED = {"layer-cuda", "layer-deps", "layer-dsl", "layer-torch", "layer-vllm"}
         ("inside/elf.py", {"image", "proof", *SLIMMED}),
         ("inside/slim.py", {"image", "proof", *SLIMMED}),
         ("inside/symbols.py", {"image", "proof", *SLIMMED}),
-        ("inside/fatbin.py", {"image", "proof"}),
+        ("inside/fatbin.py", {"image", "proof", *SLIMMED}),
+        ("inside/gpu_code.py", SLIMMED | {"image", "proof"}),
         ("sources/debian/mirror.py", set()),
     ],
 )

@@ -14,6 +14,7 @@ from gb10.patches.compare import Difference, compare, diff_text
 from gb10.patches.parse import parse_diff
 from gb10.patches.releases import load_releases
 from gb10.patches.selection import Place
+from gb10.patches.source_tree import Folder
 from gb10.plan.catalog import ROOT
 from gb10.plan.dag import plan_image
 from gb10.plan.labels import labels
@@ -143,10 +144,10 @@ def test_a_checkout_that_names_another_release(
         (tmp_path / name).write_text(text, encoding="utf-8")
     tree = checkout(tmp_path, git=bool(described), commit="c" * 40 if described else "", described=described)
     if said is None:
-        check_said(released(), tree)
+        check_said(released(), tree, Folder(tmp_path))
         return
     with pytest.raises(UsageError, match=r"is not a checkout of vllm 0\.33\.0, the locked release") as caught:
-        check_said(released(), tree)
+        check_said(released(), tree, Folder(tmp_path))
     assert caught.value.where == said
 
 

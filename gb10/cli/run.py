@@ -1,0 +1,153 @@
+"""``run``: a model recipe becomes a healthy endpoint on one node or several."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.recipe_files import find_recipe, load_file, model_names
+from gb10.cli.recipe_fit import memory_issues
+from gb10.cli.recipe_show import refused
+from gb10.cli.run_memory import with_budget
+from gb10.cli.run_mods import mods_to_run
+from gb10.cli.run_options import Manner, Wanted, manner_of, options_of, wanted_of
+from gb10.cli.serving import document
+from gb10.cli.signature import gives
+from gb10.cli.values import completer
+from gb10.errors import UsageError
+from gb10.host.proc import spawn
+from gb10.host.talk import Talk
+from gb10.models.issue import errors_of, lines_of
+from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.render.rendering import render_recipe
+from gb10.serve.fleet import open_fleet
+from gb10.serve.members import nodes_of
+from gb10.serve.running import Wish, running
+from gb10.serve.service import Options, Service, curl_line, service_of
+from gb10.serve.watching import watch
+from gb10.workshop import Workshop
+
+app = verb_app("""Run a model recipe: from its name to a healthy endpoint.
+
+
+\b
+./build.py run qwen3-0.6b                                    # on this machine; Ctrl-C stops it
+./build.py run qwen3-0.6b --detach --set port=9000           # returns when the endpoint answers
+./build.py run deepseek-v4-flash --nodes me@spark-1,me@spark-2
+./build.py run theirs.yaml --image gb10/vllm:0.33.0-cu130-sm121f --dry-run
+
+gb10 starts a container on every node, by the node's own Docker. It pulls an image that is missing. Mods that the
+image lacks run once, as root. The endpoint is printed when the server is healthy and the guard accepts its first
+answer. When a rank ends, gb10 prints the line of its log that tells why, and ends the others. A guard on each node
+ends the server before the node's memory is full.
+""")
+
+
+@app.command(help=app.info.help)
+@opens
+@gives("manner", manner_of, first=True)
+@gives("options", options_of, first=True)
+@gives("wanted", wanted_of, first=True)
+def run(
+    *,
+    shop: Workshop,
+    wanted: Wanted,
+    options: Options,
+    manner: Manner,
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|NAME", autocompletion=completer(model_names), help="A recipe file, or one of ours."
+        ),
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGS", help="After --: more arguments of the engine.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the calls of docker; start nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a model recipe."""
+    path = find_recipe(recipe)
+    loaded = load_file(path)
+    _require_room(loaded, wanted)
+    options = with_budget(shop.talk, loaded, wanted.request, options)
+    service = _service(shop.talk, loaded, wanted, options, arguments or ())
+    if dry_run:
+        _print_plan(service, as_json=as_json)
+        return
+    wish = Wish(mods=partial(mods_to_run, shop.talk, loaded, path), patience=manner.wait, replace=manner.replace)
+    with open_fleet(shop, service.hosts) as fleet, running(shop, fleet, service, wish) as watched:
+        if watched is None:
+            shop.talk.say(f"{service.name} runs already, unchanged")
+        _print_endpoint(service, unchanged=watched is None, as_json=as_json)
+        if watched is None:
+            return
+        if manner.detach:
+            _watch_beside(shop, service)
+            return
+        sys.stdout.flush()
+        shop.talk.say("Ctrl-C stops it; ./build.py logs --follow shows its log")
+        watch(watched, lambda: False)
+
+
+def _require_room(recipe: ModelRecipe, wanted: Wanted) -> None:
+    """Raise UsageError when the model is known not to fit into the nodes' memory."""
+    issues = memory_issues(recipe, wanted.request)
+    if errors_of(issues):
+        raise refused(recipe, issues)
+
+
+def _service(talk: Talk, loaded: ModelRecipe, wanted: Wanted, options: Options, arguments: Sequence[str]) -> Service:
+    """The service that a recipe and a command line describe. Raises UsageError for a recipe with a mistake."""
+    if wanted.image:
+        loaded = replace(loaded, values={**loaded.values, "container": wanted.image})
+    if not loaded.container:  # sparkrun takes an image of its own choice, by a tag that moves
+        raise UsageError(f"{loaded.name} names no image", where=loaded.file, hint="name one: --image REF")
+    rendered = render_recipe(loaded, replace(wanted.request, arguments=tuple(arguments)))
+    if errors_of(rendered.issues):
+        raise refused(loaded, rendered.issues)
+    for line in lines_of([issue for issue in rendered.issues if issue.code != "mods-not-applied"]):
+        talk.say(line)
+    if not rendered.ranks:
+        raise UsageError(f"{loaded.name} runs on several nodes", hint="name them: --nodes HEAD,WORKER")
+    return service_of(
+        name=wanted.name or loaded.stem,
+        model=loaded.model,
+        rendered=rendered,
+        nodes=nodes_of(wanted.hosts),
+        mods=loaded.mods,
+        options=options,
+    )
+
+
+def _print_plan(service: Service, *, as_json: bool) -> None:
+    if as_json:
+        print_json(document(service, ran=False))
+        return
+    for rank in service.ranks:
+        print(f"# {rank.node.host}\n{shlex.join(rank.container.argv)}")
+
+
+def _print_endpoint(service: Service, *, unchanged: bool, as_json: bool) -> None:
+    if as_json:
+        print_json({**document(service, ran=True), "unchanged": unchanged})
+        return
+    print(service.endpoint)
+    print(curl_line(service.endpoint, service.model))
+
+
+def _watch_beside(shop: Workshop, service: Service) -> None:
+    """Start the watch over several ranks as a process of its own; a single rank needs none."""
+    if len(service.ranks) == 1:
+        return
+    started = sys.argv[0]
+    tool = ["-m", "gb10"] if started.endswith("__main__.py") else [started]
+    log = shop.store.root / "logs" / f"watch-{service.name}.log"
+    argv = [sys.executable, *tool, "status", service.name, "--watch", "--nodes", ",".join(service.hosts)]
+    spawn(argv, log=log, env=shop.env)
+    shop.talk.say(f"a process watches its {len(service.ranks)} ranks, and ends all when one ends; its log: {log}")

@@ -1,0 +1,41 @@
+"""The mods of a model recipe for `run`: those that an image needs, by the labels that gb10 gave it."""
+
+from pathlib import Path
+
+from gb10.cli.recipe_mods import MODS, mods_of
+from gb10.engine.images import ImageInfo
+from gb10.errors import UsageError
+from gb10.host.talk import Talk
+from gb10.models.load.model_recipe import ModelRecipe
+from gb10.mods.lookup import FoundMod, find_mod
+
+TITLE = "org.opencontainers.image.title"
+VERSION = "org.opencontainers.image.version"
+KEY = "io.github.gb10.plan.key"
+
+
+def mods_to_run(talk: Talk, recipe: ModelRecipe, path: Path, image: ImageInfo) -> list[FoundMod]:
+    """The recipe's mods, in order; what the release of an image of ours does not need is left out, with its reason.
+
+    Raises UsageError for a mod that is neither ours nor beside the recipe.
+    """
+    engine, version = _release(image)
+    found = []
+    for mod in mods_of(recipe, path):
+        reason = mod.unneeded(engine, version) if version else None
+        if reason:
+            talk.say(f"the mod {mod.name} is left out: {reason}")
+        elif mod.ours or mod.beside:
+            found.append(find_mod(MODS, mod.ours or f"{mod.beside}/"))
+        else:
+            hint = "put its folder beside the recipe, or remove it"
+            raise UsageError(f"the mod {mod.written[:80]!r} is neither beside the recipe nor one of ours", hint=hint)
+    return found
+
+
+def _release(image: ImageInfo) -> tuple[str, str]:
+    """Engine and release of an image of ours; empty for others, which use the same labels for other things."""
+    labels = image.labels
+    if KEY not in labels:
+        return "", ""
+    return labels.get(TITLE, "").partition(" ")[0], labels.get(VERSION, "")

@@ -1,0 +1,67 @@
+#!/bin/sh
+# The first process of a container that serves a model. Any image with a POSIX shell can run it.
+#   launch.sh LEAST_KIB COMMAND
+# It waits for the file "go", because mods come first. It reads the file "secrets", since docker inspect shows a
+# container's environment to all. It runs the command by bash, in a session of its own.
+# It hands SIGTERM on. Every second it reads how much memory is left, of the node and of this container's limit. Below
+# LEAST_KIB it ends the server: a node whose shared memory is full hangs, and only the power button helps.
+# Exit code: the server's; 99 when the guard ended it.
+set -u
+least=$1 command=$2 guarded=
+here=${0%/*}
+
+left() { # KiB that are left, the smaller of two; page cache counts as free
+  left=
+  while read -r name kib _; do
+    case $name in MemAvailable:) left=$kib ;; esac
+  done </proc/meminfo
+  if [ -r /sys/fs/cgroup/memory.max ]; then
+    limited /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.current /sys/fs/cgroup/memory.stat inactive_file
+  elif [ -r /sys/fs/cgroup/memory/memory.limit_in_bytes ]; then
+    limited /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory/memory.usage_in_bytes \
+      /sys/fs/cgroup/memory/memory.stat total_inactive_file
+  fi
+}
+
+limited() { # files of the limit, the use and the statistics; the name of the page cache in these
+  read -r most <"$1"
+  read -r used <"$2"
+  case $most in max | ????????????????*) return ;; esac # 10^15 bytes or more: no limit
+  while read -r name bytes; do
+    case $name in "$4") used=$((used - bytes)) ;; esac
+  done <"$3"
+  inside=$(((most - used) / 1024))
+  if [ -z "$left" ] || [ "$inside" -lt "$left" ]; then left=$inside; fi
+}
+
+end() { # a signal to the server and all that it started, if there is any left
+  if kill -s 0 -- "-$server" 2>/dev/null; then kill -s "$1" -- "-$server"; fi
+}
+
+trap 'exit 143' TERM INT
+until [ -e "$here/go" ]; do
+  sleep 1 &
+  wait $!
+done
+. "$here/secrets"
+setsid bash -c "$command" & # no job leads a group here, so setsid does not fork, and $! leads its own
+server=$!
+trap 'end TERM' TERM INT
+
+while kill -s 0 "$server" 2>/dev/null; do
+  sleep 1 &
+  wait $!
+  left
+  if [ -n "$left" ] && [ "$left" -lt "$least" ]; then
+    echo "gb10: $((left / 1024)) MiB of memory are left, less than $((least / 1024)): the server is ended" >&2
+    guarded=yes
+    end TERM
+    sleep 3
+    end KILL
+  fi
+done
+wait "$server"
+code=$?
+end KILL
+if [ -n "$guarded" ]; then exit 99; fi
+exit "$code"

@@ -1,0 +1,119 @@
+"""One service from its recipe to a healthy endpoint; what was started is ended when that fails."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from gb10.engine.docker_containers import tail_of
+from gb10.engine.images import ImageInfo
+from gb10.errors import Gb10Error, ServeError, UsageError
+from gb10.host.talk import Talk, clock
+from gb10.mods.lookup import FoundMod
+from gb10.serve.existing import Found, check_room, memory_of, of_service, runs_unchanged, services_on
+from gb10.serve.fleet import Fleet, tried_on_each
+from gb10.serve.health import first_answer, is_healthy
+from gb10.serve.ports import check_port
+from gb10.serve.ready_images import ready_images
+from gb10.serve.service import Service
+from gb10.serve.starting import end_all, started
+from gb10.serve.watching import Watched, watch
+from gb10.workshop import Workshop
+
+SECRETS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+"""Variables that a server gets from the user's environment, and that no recipe holds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """How a service is started. ``patience``: seconds until it must be healthy."""
+
+    mods: Callable[[ImageInfo], Sequence[FoundMod]] = lambda image: ()
+    """The mods that a service on this image needs."""
+    patience: float = 7200.0
+    replace: bool = False
+
+
+@contextmanager
+def running(shop: Workshop, fleet: Fleet, service: Service, wish: Wish) -> Iterator[Watched | None]:
+    """The service, healthy; None when it runs already, unchanged. Ended when the context fails.
+
+    Raises UsageError, EngineError, PublishError (the pull), ServeError.
+    """
+    images = ready_images(shop, fleet, service.image)
+    found = services_on(fleet)
+    own = of_service(found, service.name)
+    if runs_unchanged(service, own, images):
+        yield None
+        return
+    _clear(shop.talk, fleet, service.name, own, replace=wish.replace)
+    check_room(service, found, memory_of(fleet))
+    check_port(service, [one for one in found if one not in own])
+    secrets = {name: shop.env[name] for name in SECRETS if shop.env.get(name)}
+    mods = wish.mods(next(iter(images.values())))
+    with started(service, fleet, images, mods, secrets) as containers:
+        watched = Watched(name=service.name, fleet=fleet, containers=containers)
+        _healthy(shop.talk, service, watched, wish.patience)
+        _check_answer(shop, service)
+        yield watched
+
+
+def _clear(talk: Talk, fleet: Fleet, name: str, own: Sequence[Found], *, replace: bool) -> None:
+    """Remove what a former run of this service left. Raises UsageError for one that runs, unless it is replaced."""
+    runs = [one for one in own if one.state.runs]
+    if runs and not replace:
+        where = "\n".join(f"{one.host}: {one.state.name}, since {one.state.started[:19]}" for one in runs)
+        hint = f"stop it (./build.py stop {name}), or replace it (--replace)"
+        raise UsageError(f"{name} runs already, with other settings or another image", where=where, hint=hint)
+    if own:
+        talk.say(f"{name}: removing {len(own)} container{'s' * (len(own) > 1)} of an earlier run")
+    for error in end_all(fleet, {host: [one.state.id for one in own if one.host == host] for host in fleet}).values():
+        raise error
+
+
+def _healthy(talk: Talk, service: Service, watched: Watched, patience: float) -> None:
+    """Wait until the server says that it is ready. Raises ServeError when a rank ends, or patience does."""
+    deadline = time.monotonic() + patience
+    with talk.task(f"{service.name}: loading") as task:
+
+        def ready() -> bool:
+            if time.monotonic() > deadline:
+                raise _late(watched, patience)
+            talk.update(task, 0, 0, _last_line(watched))
+            return is_healthy(service.endpoint)
+
+        watch(watched, ready)
+
+
+def _last_line(watched: Watched) -> str:
+    """The newest line of the head's log, for the progress."""
+    head = next(iter(watched.fleet))
+    lines = tried_on_each(
+        lambda host, engine: tail_of(engine, watched.containers[host], 1), {head: watched.fleet[head]}
+    )
+    found = lines[head]
+    return found[-1].strip()[:100] if not isinstance(found, Gb10Error) and found else ""
+
+
+def _late(watched: Watched, patience: float) -> ServeError:
+    line = _last_line(watched)
+    return ServeError(
+        f"{watched.name} is not healthy after {clock(patience)}; it is stopped",
+        where=f"the last line of its log: {line}" if line else None,
+        hint="give it more time: --wait SECONDS; models that are not on the disk are downloaded first",
+    )
+
+
+def _check_answer(shop: Workshop, service: Service) -> None:
+    """Raise ServeError when the first answer is no sound text."""
+    with shop.talk.task(f"{service.name}: first request"):
+        judgement = first_answer(service.endpoint, shop.env)
+    if judgement.verdict.bad:
+        raise ServeError(
+            f"{service.name} is healthy, but its first answer is {judgement.verdict}; it is stopped",
+            where=judgement.why,
+            hint="another attention or MoE backend may help: ./build.py explain MODEL",
+        )
+    if judgement.why:
+        shop.talk.say(f"{service.name}: the first answer is {judgement.verdict}: {judgement.why}")

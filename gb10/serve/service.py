@@ -1,0 +1,137 @@
+"""A served model: its ranks and what each node runs. Pure."""
+
+import json
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gb10.errors import UsageError
+from gb10.host.digest import digest
+from gb10.models.render.container import NodeContainer, node_container
+from gb10.models.render.rendered import RenderedRecipe
+from gb10.serve.members import Node
+
+NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,60}")
+PORT: Final = re.compile(r"--port[=\s]+[\"']?(\d{1,5})\b")
+PORTS: Final = {"sglang": 30000, "llama-cpp": 8080}
+"""Where an engine listens that is not told; vLLM and the others take 8000."""
+SERVED: Final = re.compile(r"--(?:served-model-name|alias)[=\s]+[\"']?([^\s\"']+)")
+LEAST: Final = 2 << 30
+OOM_SCORE: Final = 500
+"""The kernel ends a server before the node's own services: these have 0 or less."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """How a service runs, beside its recipe. ``least`` is the memory in bytes that a node must keep free."""
+
+    gpus: bool = True
+    restart: bool = False
+    memory: int | None = None
+    """Limit of each container in bytes."""
+    least: int = LEAST
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rank:
+    """One node's part. Rank 0 is the head, which answers requests."""
+
+    number: int
+    node: Node
+    container: NodeContainer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Service:
+    """A model on one node or several."""
+
+    name: str
+    model: str
+    """What a request calls it."""
+    runtime: str
+    port: int
+    ranks: tuple[Rank, ...]
+    mods: tuple[str, ...]
+    options: Options
+
+    @property
+    def image(self) -> str:
+        """The image of every rank."""
+        return self.ranks[0].container.image
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """How the nodes are reached, the head first."""
+        return tuple(rank.node.host for rank in self.ranks)
+
+    @property
+    def digest(self) -> str:
+        """Equal for services that run the same: it moves with everything that a container is made of."""
+        ranks = [[rank.node.host, *rank.node.devices, *rank.container.argv] for rank in self.ranks]
+        options = self.options
+        return digest([ranks, list(self.mods), options.restart, options.least])
+
+    @property
+    def endpoint(self) -> str:
+        """``http://HEAD:PORT``."""
+        return f"http://{self.ranks[0].node.address}:{self.port}"
+
+
+def service_of(
+    *,
+    name: str,
+    model: str | None,
+    rendered: RenderedRecipe,
+    nodes: Sequence[Node],
+    mods: Sequence[str],
+    options: Options,
+) -> Service:
+    """The service of a recipe that was rendered for the addresses of ``nodes``; unused nodes are left out.
+
+    Raises UsageError when the recipe does not say what a node runs.
+    """
+    if NAME.fullmatch(name) is None:
+        raise UsageError(f"{name!r} cannot be the name of a service", hint="use letters, digits, _, . and - (--name)")
+    containers = rendered.containers or _of_scripts(rendered)
+    if not containers:
+        raise UsageError(f"{name} names no image", hint="name one: --image REF")
+    command = rendered.serve or rendered.script or ""
+    found = SERVED.search(command)
+    return Service(
+        name=name,
+        model=found[1] if found else model or name,
+        runtime=rendered.runtime,
+        port=_port(command, rendered.runtime),
+        ranks=tuple(
+            _rank(number, node, container, options)
+            for number, (node, container) in enumerate(zip(nodes, containers, strict=False))
+        ),
+        mods=tuple(mods),
+        options=options,
+    )
+
+
+def _rank(number: int, node: Node, container: NodeContainer, options: Options) -> Rank:
+    environment = {**node.environment, **container.environment}
+    changed = replace(container, environment=environment, gpus=options.gpus, memory=options.memory)
+    return Rank(number=number, node=node, container=changed)
+
+
+def _of_scripts(rendered: RenderedRecipe) -> tuple[NodeContainer, ...]:
+    """The containers of a recipe of version 1, whose scripts hold the environment."""
+    image = rendered.image
+    return tuple(node_container(rank.host, image, rank.command, {}) for rank in rendered.ranks) if image else ()
+
+
+def _port(command: str, runtime: str) -> int:
+    """The port that a serve command names, else its engine's own."""
+    found = PORT.search(command)
+    return int(found[1]) if found else PORTS.get(runtime, 8000)
+
+
+def curl_line(endpoint: str, model: str) -> str:
+    """A request that a person can paste."""
+    body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
+    return f"curl {endpoint}/v1/chat/completions -H 'Content-Type: application/json' -d {shlex.quote(body)}"

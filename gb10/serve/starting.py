@@ -1,0 +1,146 @@
+"""Starting a service: a container on every node, mods, the same driver everywhere, then the servers at once."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from gb10.engine.connection import Engine
+from gb10.engine.docker_containers import (
+    ContainerOptions,
+    create_container,
+    end_container,
+    name_is_taken,
+    put_files,
+    run_inside,
+    start_container,
+)
+from gb10.engine.images import ImageInfo
+from gb10.errors import EngineError, Gb10Error, ServeError
+from gb10.models.render.container import CACHE
+from gb10.mods.lookup import FoundMod
+from gb10.serve.fleet import Fleet, on_each, tried_on_each
+from gb10.serve.labelled import container_name, labels_of
+from gb10.serve.mods import apply_mods, not_baked
+from gb10.serve.service import OOM_SCORE, Rank, Service
+
+FOLDER: Final = "/gb10/run"
+LAUNCH: Final = f"{FOLDER}/launch.sh"
+SCRIPT: Final = Path(__file__).with_name("launch.sh")
+DRIVER: Final = ("cat", "/proc/driver/nvidia/version")
+RELEASE: Final = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
+PATIENCE: Final = 10
+TOOLKIT: Final = (
+    "install NVIDIA's container toolkit there and let Docker know it:\n"
+    "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
+)
+HINTS: Final = (
+    ("could not select device driver", TOOLKIT),
+    ("nvidia-container", TOOLKIT),
+    ("no space left on device", "make room there: docker system df shows what takes it"),
+)
+Started = dict[str, str]
+"""The id of the container of each node."""
+
+
+@contextmanager
+def started(
+    service: Service,
+    fleet: Fleet,
+    images: Mapping[str, ImageInfo],
+    mods: Sequence[FoundMod],
+    secrets: Mapping[str, str],
+) -> Iterator[Started]:
+    """The containers of a service, whose servers run. If the context fails, all of them are ended.
+
+    ``secrets`` are variables that only the server sees. Raises ServeError, EngineError.
+    """
+    made: Started = {}
+    lines = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in secrets.items())
+    files = {LAUNCH: (SCRIPT.read_bytes(), 0o755), f"{FOLDER}/secrets": (lines.encode(), 0o444)}
+    try:
+        _create(service, fleet, files, made)
+        on_each(lambda host, engine: _start(engine, host, made[host]), fleet)
+        _check_drivers(service, fleet, made)
+        on_each(lambda host, engine: _apply(engine, host, made[host], images[host], mods), fleet)
+        on_each(lambda host, engine: put_files(engine, made[host], {f"{FOLDER}/go": (b"", 0o444)}), fleet)
+        yield made
+    except BaseException:
+        tried_on_each(lambda host, engine: end_container(engine, made[host], patience=PATIENCE), _having(fleet, made))
+        raise
+
+
+def _having(fleet: Fleet, made: Started) -> Fleet:
+    return {host: engine for host, engine in fleet.items() if host in made}
+
+
+def _create(service: Service, fleet: Fleet, files: Mapping[str, tuple[bytes, int]], made: Started) -> None:
+    ranks = {rank.node.host: rank for rank in service.ranks}
+
+    def create(host: str, engine: Engine) -> None:
+        options = container_options(service, ranks[host])
+        try:
+            made[host] = create_container(engine, options, files)
+        except EngineError as error:
+            if name_is_taken(error):
+                hint = f"remove it there, when it is not needed: docker rm --force {options.name}"
+                raise ServeError(f"{host} has a container {options.name} that gb10 did not make", hint=hint) from error
+            raise
+
+    on_each(create, fleet)
+
+
+def container_options(service: Service, rank: Rank) -> ContainerOptions:
+    """How the container of a rank runs. Pure."""
+    options, node = service.options, rank.node
+    return ContainerOptions(
+        image=rank.container.image,
+        name=container_name(service, rank),
+        command=("/bin/sh", LAUNCH, str(options.least >> 10), rank.container.command),
+        environment=rank.container.environment,
+        labels=labels_of(service, rank),
+        volumes=dict([CACHE]),
+        gpus=rank.container.gpus,
+        memory=rank.container.memory,
+        oom_score_adj=OOM_SCORE,
+        devices=node.devices,
+        memlock=bool(node.devices),
+        restart=options.restart,
+    )
+
+
+def _start(engine: Engine, host: str, container: str) -> None:
+    try:
+        start_container(engine, container)
+    except EngineError as error:
+        reason = error.where or error.message
+        hint = next((hint for sign, hint in HINTS if sign in reason.lower()), error.hint)
+        raise ServeError(f"the container does not start on {host}", where=reason, hint=hint) from error
+
+
+def _check_drivers(service: Service, fleet: Fleet, made: Started) -> None:
+    """Raise ServeError when the nodes have different NVIDIA drivers: NCCL and compiled kernels must fit both."""
+    if len(fleet) == 1 or not service.options.gpus:
+        return
+    printed = on_each(lambda host, engine: run_inside(engine, made[host], DRIVER)[1], fleet)
+    releases = {host: found[1] if (found := RELEASE.search(text)) else "none" for host, text in printed.items()}
+    if len(set(releases.values())) > 1:
+        where = "\n".join(f"{host}: {release}" for host, release in releases.items())
+        raise ServeError("the nodes have different NVIDIA drivers", where=where, hint="install the same one everywhere")
+
+
+def _apply(engine: Engine, host: str, container: str, image: ImageInfo, mods: Sequence[FoundMod]) -> None:
+    apply_mods(engine, container, host, image.workdir, not_baked(mods, image.labels))
+
+
+def end_all(fleet: Fleet, containers: Mapping[str, Sequence[str]], *, patience: int = PATIENCE) -> dict[str, Gb10Error]:
+    """End and remove containers on every node at the same time; the error of each node where that failed."""
+
+    def end(host: str, engine: Engine) -> None:
+        for container in containers[host]:
+            end_container(engine, container, patience=patience)
+
+    done = tried_on_each(end, {host: engine for host, engine in fleet.items() if containers.get(host)})
+    return {host: error for host, error in done.items() if error is not None}

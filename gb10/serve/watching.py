@@ -1,0 +1,115 @@
+"""Watching a service: when a rank ends, it is named with the line of its log that tells why, and all are ended."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from gb10.engine.docker_containers import ContainerState, container_state, tail_of
+from gb10.errors import Gb10Error, ServeError
+from gb10.serve.cause import GUARDED, cause_of, ending_of
+from gb10.serve.fleet import Fleet, tried_on_each
+from gb10.serve.starting import end_all
+
+LOOK: Final = 1.0
+"""Seconds between two looks."""
+SILENT: Final = 10.0
+"""Seconds without an answer after which a node counts as lost."""
+LINES: Final = 2000
+SHOWN: Final = 6
+ENDING: Final = 8
+"""Seconds that the other ranks get to end by themselves."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Death:
+    """How a rank ended. ``cause`` is a line of its log, if there is one; ``lines`` are the last of it."""
+
+    rank: int
+    host: str
+    how: str
+    code: int
+    ended: str
+    cause: str | None = None
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Watched:
+    """A running service: the ranks in the order of the fleet, and since when a node has been silent."""
+
+    name: str
+    fleet: Fleet
+    containers: Mapping[str, str]
+    silent: dict[str, float] = field(default_factory=dict)
+
+    def look(self) -> Death | None:
+        """The rank that ended first, if one has."""
+        found = tried_on_each(lambda host, engine: container_state(engine, self.containers[host]), self.fleet)
+        deaths = [death for rank, host in enumerate(self.fleet) if (death := self._death(rank, host, found[host]))]
+        return min(deaths, key=lambda death: death.ended or "9") if deaths else None
+
+    def _death(self, rank: int, host: str, state: ContainerState | Gb10Error | None) -> Death | None:
+        if isinstance(state, Gb10Error):
+            since = self.silent.setdefault(host, time.monotonic())
+            lost = time.monotonic() - since > SILENT
+            how = f"its node does not answer: {state.where or state.message}"
+            return Death(rank=rank, host=host, how=how, code=0, ended="") if lost else None
+        self.silent.pop(host, None)
+        if state is None:
+            return Death(rank=rank, host=host, how="its container was removed", code=0, ended="")
+        if state.runs:
+            return None
+        how = ending_of(state.code, out_of_memory=state.out_of_memory)
+        return Death(rank=rank, host=host, how=how, code=state.code, ended=state.ended)
+
+    def explained(self, death: Death) -> Death:
+        """The death with the lines of its log."""
+        lines = tried_on_each(
+            lambda host, engine: tail_of(engine, self.containers[host], LINES), {death.host: self.fleet[death.host]}
+        )[death.host]
+        if isinstance(lines, Gb10Error):
+            return death
+        cause, last = cause_of(lines), tuple(line for line in lines if line.strip())[-SHOWN:]
+        return Death(
+            rank=death.rank,
+            host=death.host,
+            how=death.how,
+            code=death.code,
+            ended=death.ended,
+            cause=cause,
+            lines=last,
+        )
+
+    def end(self) -> dict[str, Gb10Error]:
+        """End every rank; the error of each node where that failed."""
+        return end_all(self.fleet, {host: (one,) for host, one in self.containers.items()}, patience=ENDING)
+
+
+def watch(watched: Watched, until: Callable[[], bool]) -> None:
+    """Look every second until ``until`` says so; when a rank ends, end all. Raises ServeError that names it."""
+    while not until():
+        death = watched.look()
+        if death:
+            death = watched.explained(death)
+            raise died(watched.name, death, watched.end())
+        time.sleep(LOOK)
+
+
+def died(name: str, death: Death, left: Mapping[str, Gb10Error]) -> ServeError:
+    """The error of a service whose rank ended, and of nodes where the others could not be ended. Pure."""
+    where = [death.cause] if death.cause else []
+    if death.lines and death.cause not in death.lines[-1:]:
+        where += ["the last lines of its log:", *(f"  {line[:300]}" for line in death.lines)]
+    where += [f"not ended on {host}: {error.message}" for host, error in left.items() if host != death.host]
+    hint = (
+        "let it use less memory: --set gpu_memory_utilization=N, a shorter max_model_len"
+        if death.code == GUARDED
+        else None
+    )
+    again = "end what is left: ./build.py stop " + name if left else None
+    return ServeError(
+        f"{name}: rank {death.rank} on {death.host} ended first: {death.how}; all ranks are stopped",
+        where="\n".join(where) or None,
+        hint="\n".join(filter(None, (hint, again))) or None,
+    )

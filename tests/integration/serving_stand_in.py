@@ -1,0 +1,94 @@
+"""In a container: stands for ``vllm serve`` where no model is needed. It has the real one's options, ports and habits.
+
+The model's name decides how it behaves: ``dies`` ends with a traceback while it loads, ``garbage`` answers floods,
+``eats`` takes memory until something stops it, ``slow`` is healthy after a while. As the real one, a headless worker
+connects to the head and does not notice that it is gone.
+"""
+
+import argparse
+import json
+import socket
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("verb")
+parser.add_argument("model")
+parser.add_argument("--host", default="0.0.0.0")  # noqa: S104 - the real one's
+parser.add_argument("--port", type=int, default=8000)
+parser.add_argument("-tp", "--tensor-parallel-size", type=int, default=1)
+parser.add_argument("--nnodes", type=int, default=1)
+parser.add_argument("--node-rank", type=int, default=0)
+parser.add_argument("--master-addr")
+parser.add_argument("--master-port", type=int)
+parser.add_argument("--headless", action="store_true")
+parser.add_argument("--served-model-name")
+options = parser.parse_args()
+NAME = options.served_model_name or options.model
+held: list[object] = []
+
+
+class Page(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.0"
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        models = {"object": "list", "data": [{"id": NAME, "object": "model"}]}
+        self.reply(json.dumps(models).encode() if self.path == "/v1/models" else b"")
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        text = "!" * 3000 if "garbage" in NAME else f"You wrote: {asked['messages'][-1]['content'][:200]}"
+        pieces = [{"delta": {"content": text}, "index": 0}, {"delta": {}, "index": 0, "finish_reason": "stop"}]
+        lines = [f"data: {json.dumps({'choices': [piece]})}\n\n" for piece in pieces]
+        self.reply("".join([*lines, "data: [DONE]\n\n"]).encode(), "text/event-stream")
+
+    def reply(self, body: bytes, kind: str = "application/json") -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def meet() -> None:
+    """The head waits for all workers; a worker tries until the head listens."""
+    if options.nnodes == 1:
+        return
+    if options.node_rank == 0:
+        listening = socket.create_server((options.master_addr, options.master_port))
+        while len(held) < options.nnodes - 1:
+            held.append(listening.accept())
+            print(f"{len(held) + 1} of {options.nnodes} nodes are there", flush=True)
+        return
+    while True:
+        try:
+            held.append(socket.create_connection((options.master_addr, options.master_port)))
+            return
+        except OSError:
+            time.sleep(0.1)
+
+
+def eat() -> None:
+    while True:
+        held.append(bytearray(b"x") * (8 << 20))
+        time.sleep(0.25)
+
+
+print(f"loading {options.model}, rank {options.node_rank} of {options.nnodes}", flush=True)
+meet()
+if "dies" in NAME:
+    print('Traceback (most recent call last):\n  File "engine.py", line 7, in load', file=sys.stderr)
+    print("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", file=sys.stderr)
+    sys.exit("RuntimeError: Engine core initialization failed. See root cause above.")
+time.sleep(3 if "slow" in NAME else 0)
+if options.headless:
+    print("worker ready", flush=True)
+    time.sleep(3600)
+if "eats" in NAME:
+    threading.Thread(target=eat, daemon=True).start()
+ThreadingHTTPServer((options.host, options.port), Page).serve_forever()

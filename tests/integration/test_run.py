@@ -1,0 +1,249 @@
+"""Services for real: containers of real engines, on one node and two, with a server that stands for the engine."""
+
+import io
+import json
+import os
+import signal
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gb10.engine.connection import Engine, client
+from gb10.engine.reach import find
+from gb10.host.proc import CommandFailedError, background, capture
+from gb10.host.store import Store, open_store
+from gb10.rootfs.unpack import write_rootfs
+from tests.integration.nodes import another_engine, build_py, debs, free_port, until
+
+pytestmark = pytest.mark.integration
+
+STAND_IN = Path(__file__).with_name("serving_stand_in.py")
+IMAGE = "gb10/stand-in:1"
+RECIPE = """\
+recipe_version: "2"
+model: {model}
+runtime: vllm
+container: {image}
+defaults: {{port: {port}, tensor_parallel: {nodes}}}
+{more}
+command: vllm serve {{model}} --host 127.0.0.1 --port {{port}} -tp {{tensor_parallel}}
+"""
+CPU = ("--no-gpus", "--keep-free", "0.05")
+
+
+@pytest.fixture(scope="module")
+def store() -> Store:
+    return open_store(os.environ)
+
+
+@pytest.fixture(scope="module")
+def image(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tar of a root with bash, setsid and Python, where ``vllm`` is the stand-in."""
+    folder = tmp_path_factory.mktemp("image")
+    write_rootfs(debs(store, "bash", "coreutils", "util-linux", "python3"), folder / "root.tar", epoch=0)
+    with tarfile.open(folder / "root.tar", "a") as tar:
+        script = b"#!/usr/bin/python3\n" + STAND_IN.read_bytes()
+        member = tarfile.TarInfo("usr/local/bin/vllm")
+        member.size, member.mode = len(script), 0o755
+        tar.addfile(member, io.BytesIO(script))
+    return folder / "root.tar"
+
+
+def load(engine: Engine, image: Path) -> None:
+    with closing(client(engine)) as sdk, image.open("rb") as stream:
+        sdk.api.import_image_from_data(stream, repository=IMAGE.partition(":")[0], tag=IMAGE.partition(":")[2])
+
+
+@pytest.fixture(scope="module")
+def engine(store: Store, image: Path) -> Engine:
+    found = find(os.environ, store)
+    load(found, image)
+    return found
+
+
+@pytest.fixture(scope="module")
+def second(store: Store, image: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with another_engine(store, tmp_path_factory.mktemp("second")) as found:
+        load(found, image)
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(engine: Engine) -> Iterator[None]:
+    """Each test starts and ends without a container."""
+    yield
+    with closing(client(engine)) as sdk:
+        for left in sdk.containers.list(all=True):
+            left.remove(force=True)
+
+
+def containers(engine: Engine) -> list[str]:
+    with closing(client(engine)) as sdk:
+        return sorted(str(found.name) for found in sdk.containers.list(all=True))
+
+
+def recipe(folder: Path, name: str, *, nodes: int = 1, more: str = "") -> Path:
+    path = folder / f"{name}.yaml"
+    text = RECIPE.format(model=f"org/{name}", image=IMAGE, port=free_port(), nodes=nodes, more=more)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def ran(*arguments: str) -> str:
+    return build_py(*arguments, env=dict(os.environ))
+
+
+def failed(*arguments: str) -> tuple[int, str]:
+    with pytest.raises(CommandFailedError) as caught:
+        ran(*arguments)
+    return caught.value.returncode, caught.value.tail
+
+
+def nodes_of(*engines: Engine) -> tuple[str, str]:
+    return "--nodes", ",".join(engine.endpoint.host for engine in engines)
+
+
+def pid_in(engine: Engine, container: str, word: str) -> int:
+    """The pid, on this machine, of a process of a container."""
+    with closing(client(engine)) as sdk:
+        rows = sdk.containers.get(container).top(ps_args="-efww")["Processes"]  # whole lines, whatever COLUMNS says
+        return next(
+            int(row[1]) for row in rows if word in row[-1] and "launch.sh" not in row[-1] and "bash" not in row[-1]
+        )
+
+
+@contextmanager
+def foreground(*arguments: str, log: Path) -> Iterator[Any]:
+    with background([sys.executable, str(Path(__file__).parents[2] / "build.py"), *arguments], log=log) as alive:
+        yield alive
+
+
+def test_a_service_from_start_to_stop(engine: Engine, tmp_path: Path) -> None:
+    path = str(recipe(tmp_path, "small"))
+    endpoint, curl = ran("run", path, *CPU, "--detach").splitlines()
+    assert "message" not in capture(["curl", "--silent", "--fail", f"{endpoint}/health"])
+    assert "You wrote: Hello" in capture(["bash", "-c", curl])
+    begin = time.monotonic()
+    again = ran("run", path, *CPU, "--detach", "--json")
+    assert json.loads(again)["unchanged"] is True
+    assert time.monotonic() - begin < 10
+    code, words = failed("run", path, *CPU, "--detach", "--set", "tensor_parallel=1", "--", "--served-model-name", "x")
+    assert (code, "runs already, with other settings" in words) == (2, True)
+    found = json.loads(ran("status", "--json"))["services"][0]
+    assert (found["name"], found["healthy"], found["ranks"][0]["status"]) == ("small", True, "running")
+    assert "loading org/small, rank 0 of 1" in ran("logs", "small")
+    assert ran("stop", "small") == "small localhost gb10-small-0\n"
+    assert containers(engine) == []
+    assert failed("stop", "small")[0] == 3
+
+
+def test_a_server_that_dies_is_named_with_the_line_that_tells_why(engine: Engine, tmp_path: Path) -> None:
+    code, words = failed("run", str(recipe(tmp_path, "dies")), *CPU)
+    assert code == 12
+    assert "rank 0 on localhost ended first: it ended with code 1" in words
+    assert "\n  torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB" in words
+    assert containers(engine) == []
+
+
+def test_a_server_whose_first_answer_is_garbage_is_stopped(engine: Engine, tmp_path: Path) -> None:
+    code, words = failed("run", str(recipe(tmp_path, "garbage")), *CPU)
+    assert (code, "its first answer is GARBAGE" in words) == (12, True)
+    assert containers(engine) == []
+
+
+def test_a_server_that_eats_memory_is_ended_by_the_guard(engine: Engine, tmp_path: Path) -> None:
+    code, words = failed("run", str(recipe(tmp_path, "eats")), *CPU, "--memory", "0.2")
+    assert code == 12
+    assert "the memory guard ended it" in words
+    assert "of memory are left, less than 51: the server is ended" in words
+    assert containers(engine) == []
+
+
+@pytest.mark.parametrize("dies", [0, 1])
+def test_when_a_rank_dies_all_end(engine: Engine, second: Engine, tmp_path: Path, dies: int) -> None:
+    path, log = recipe(tmp_path, "pair", nodes=2), tmp_path / "log"
+    with foreground("run", str(path), *CPU, *nodes_of(engine, second), log=log) as alive:
+        until(lambda: "Ctrl-C stops it" in log.read_text() or not alive(), "the service")
+        assert [containers(engine), containers(second)] == [["gb10-pair-0"], ["gb10-pair-1"]], log.read_text()
+        os.kill(pid_in((engine, second)[dies], f"gb10-pair-{dies}", "vllm"), signal.SIGKILL)
+        begin = time.monotonic()
+        until(lambda: not alive(), "the end")
+        assert time.monotonic() - begin < 15
+    assert f"rank {dies} on " in log.read_text()
+    assert "ended first: it was ended by SIGKILL; all ranks are stopped" in log.read_text()
+    assert containers(engine) + containers(second) == []
+
+
+def test_a_killed_tool_leaves_a_service_that_can_be_stopped(engine: Engine, second: Engine, tmp_path: Path) -> None:
+    path, log = recipe(tmp_path, "pair", nodes=2), tmp_path / "log"
+    nodes = nodes_of(engine, second)
+    ran("run", str(path), *CPU, *nodes, "--detach")
+    status = json.loads(ran("status", "pair", *nodes, "--json"))["services"][0]
+    assert [rank["rank"] for rank in status["ranks"]] == [0, 1]
+    other = ("--replace", "--set", f"port={free_port()}")
+    with foreground("run", str(path), *CPU, *nodes, *other, log=log) as alive:
+        until(lambda: "Ctrl-C stops it" in log.read_text() or not alive(), "the service")
+        capture(["pkill", "--signal", "KILL", "--full", f"run {path}"])
+    assert ran("stop", "pair", *nodes).count("gb10-pair-") == 2
+    assert containers(engine) + containers(second) == []
+
+
+def test_ctrl_c_stops_it(engine: Engine, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with foreground("run", str(recipe(tmp_path, "slow")), *CPU, log=log) as alive:
+        until(lambda: "loading" in log.read_text(), "the start")
+        until(lambda: containers(engine) == ["gb10-slow-0"], "the container")
+        capture(["pkill", "--signal", "INT", "--full", f"run {tmp_path}/slow.yaml"])
+        until(lambda: not alive(), "the end")
+    assert containers(engine) == []
+
+
+def test_mods_run_once_before_the_server(engine: Engine, tmp_path: Path) -> None:
+    mod = tmp_path / "mods/note"
+    mod.mkdir(parents=True)
+    (mod / "run.sh").write_text('#!/bin/sh\nid -u >> "$WORKSPACE_DIR/noted"\ncat extra >> /noted\n', encoding="utf-8")
+    (mod / "extra").write_text("with its files\n", encoding="utf-8")
+    path = recipe(tmp_path, "small", more="mods: [mods/note]")
+    ran("run", str(path), *CPU, "--detach")
+    with closing(client(engine)) as sdk:
+        assert sdk.containers.get("gb10-small-0").exec_run(["cat", "/noted"]).output == b"0\nwith its files\n"
+    ran("stop", "--all")
+    (mod / "run.sh").write_text("#!/bin/sh\necho no such file: x.py\nexit 3\n", encoding="utf-8")
+    code, words = failed("run", str(path), *CPU, "--detach")
+    assert code == 12
+    assert "the mod note failed on localhost: its run.sh exited with 3\n  no such file: x.py" in words
+    assert containers(engine) == []
+
+
+def test_docker_starts_it_again_after_a_crash(engine: Engine, tmp_path: Path) -> None:
+    ran("run", str(recipe(tmp_path, "small")), *CPU, "--detach", "--restart")
+    os.kill(pid_in(engine, "gb10-small-0", "vllm"), signal.SIGKILL)
+    until(lambda: '"healthy": false' not in _status(), "the second start")
+
+
+def _status() -> str:
+    try:
+        return ran("status", "--json")
+    except CommandFailedError:
+        return '"healthy": false'
+
+
+def test_what_cannot_start_says_why_and_leaves_nothing(engine: Engine, tmp_path: Path) -> None:
+    path = str(recipe(tmp_path, "small"))
+    code, words = failed("run", path, "--image", "gb10/none:1", *CPU)
+    assert (code, "the image is not on this machine\n  localhost: no image gb10/none:1" in words) == (2, True)
+    code, words = failed("run", path)
+    assert (code, "install NVIDIA's container toolkit there" in words) == (12, True)
+    ran("run", path, *CPU, "--detach")
+    code, words = failed("run", path, *CPU, "--detach", "--name", "other")
+    assert (code, "is taken by the service small" in words) == (2, True)
+    code, words = failed("run", path, *CPU, "--nodes", "unix:///nowhere.sock")
+    assert code == 7
+    ran("stop", "--all")
+    assert containers(engine) == []

@@ -1,0 +1,242 @@
+"""What a service is, how its containers are labelled, why it ended; the first process of its containers, for real."""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gb10.engine.docker_containers import ContainerState
+from gb10.engine.images import ImageInfo
+from gb10.errors import UsageError
+from gb10.models.load.loading import load_model_recipe
+from gb10.models.render.rendered import RenderRequest
+from gb10.models.render.rendering import render_recipe
+from gb10.serve.cause import cause_of, ending_of
+from gb10.serve.existing import Found, check_room, runs_unchanged
+from gb10.serve.labelled import labels_of, read_labels
+from gb10.serve.members import address_of, nodes_of
+from gb10.serve.service import Options, Service, curl_line, service_of
+from gb10.serve.starting import SCRIPT, container_options
+
+RECIPE = """\
+model: org/model
+container: gb10/vllm:1
+defaults: {port: 9000, tensor_parallel: 2}
+env: {A: b}
+command: vllm serve {model} --port {port} -tp {tensor_parallel}
+"""
+
+
+def service(text: str = RECIPE, *hosts: str, name: str = "name", options: Options | None = None) -> Service:
+    nodes = nodes_of(hosts or ("me@one", "ssh://me@two:22"))
+    request = RenderRequest(nodes=tuple(node.address for node in nodes))
+    recipe = load_model_recipe(text, "name.yaml")
+    rendered = render_recipe(recipe, request)
+    return service_of(
+        name=name, model=recipe.model, rendered=rendered, nodes=nodes, mods=(), options=options or Options()
+    )
+
+
+def test_each_node_runs_its_rank_and_meets_the_head_by_address() -> None:
+    found = service()
+    assert found.hosts == ("me@one", "ssh://me@two:22")
+    assert (found.endpoint, found.model, found.runtime) == ("http://one:9000", "org/model", "vllm-distributed")
+    assert "--nnodes 2 --node-rank 1 --master-addr one" in found.ranks[1].container.command
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("me@spark", "spark"),
+        ("ssh://me@spark:2222/run/docker.sock", "spark"),
+        ("10.0.0.1", "10.0.0.1"),
+        ("localhost", "127.0.0.1"),
+        ("unix:///run/docker.sock", "127.0.0.1"),
+        ("me@fe80::1", "fe80::1"),
+    ],
+)
+def test_what_the_others_call_a_node(host: str, address: str) -> None:
+    assert address_of(host) == address
+
+
+def test_a_node_twice_and_odd_names_are_refused() -> None:
+    with pytest.raises(UsageError, match="named twice"):
+        nodes_of(("a", "a"))
+    with pytest.raises(UsageError, match="cannot be the name"):
+        service(name="a b")
+
+
+@pytest.mark.parametrize(
+    ("command", "port"),
+    [
+        ("vllm serve {model}", 8000),
+        ("vllm serve {model} --port=8011", 8011),
+        ("python3 -m sglang.launch_server --model-path {model}", 30000),
+        ("llama-server -m x --port '9001'", 9001),
+    ],
+)
+def test_the_port_is_the_commands_or_the_engines(command: str, port: int) -> None:
+    text = f"model: org/model\ncontainer: image:1\ncommand: {command}\n"
+    assert service(text, "localhost").port == port
+
+
+def test_a_recipe_of_version_1_runs_by_its_scripts() -> None:
+    text = (
+        "recipe_version: '1'\nname: N\ncontainer: vllm-node\ncommand: vllm serve m --port {port}\ndefaults: {port: 1}\n"
+    )
+    found = service(text, "localhost")
+    assert found.ranks[0].container.command.startswith("#!/bin/bash\n# Generated from recipe: N")
+    assert (found.port, found.image) == (1, "vllm-node")
+
+
+def test_labels_tell_all_and_broken_ones_tell_nothing() -> None:
+    found = service(options=Options(memory=5))
+    labels = read_labels(labels_of(found, found.ranks[1]))
+    assert (labels.service, labels.rank, labels.hosts, labels.memory) == ("name", 1, found.hosts, 5)
+    assert (labels.endpoint, labels.digest) == (found.endpoint, found.digest)
+    ours = {name.removesuffix("rank") for name in labels_of(found, found.ranks[0]) if name.endswith(".rank")}.pop()
+    odd = read_labels({ours[:-1]: "x", f"{ours}rank": "9" * 40, f"{ours}hosts": "[" * 5000, f"{ours}memory": "-1"})
+    assert (odd.service, odd.rank, odd.hosts, odd.memory) == ("x", -1, (), 0)
+
+
+def found_ranks(found: Service, **change: object) -> list[Found]:
+    states = [
+        ContainerState(id=str(rank.number), name="c", image="sha256:1", status="running", labels=labels_of(found, rank))
+        for rank in found.ranks
+    ]
+    states[-1] = replace(states[-1], **change)  # type: ignore[arg-type]
+    return [
+        Found(host=rank.node.host, state=state, labels=read_labels(state.labels))
+        for rank, state in zip(found.ranks, states, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "same"), [({}, True), ({"status": "exited"}, False), ({"image": "sha256:2"}, False)]
+)
+def test_a_service_runs_unchanged_only_when_every_rank_does(change: dict[str, object], same: bool) -> None:
+    wanted = service()
+    images = {
+        host: ImageInfo(id="sha256:1", size=0, diff_ids=(), platform="linux/arm64", tags=()) for host in wanted.hosts
+    }
+    assert runs_unchanged(wanted, found_ranks(wanted, **change), images) is same
+    other = service(RECIPE.replace("A: b", "A: c"))
+    assert not runs_unchanged(other, found_ranks(wanted, **change), images)
+
+
+def test_services_of_one_node_share_its_memory() -> None:
+    alone, total = RECIPE.replace("tensor_parallel: 2", "tensor_parallel: 1"), {"me@one": 120 << 30}
+    first = found_ranks(service(alone, "me@one", options=Options(memory=60 << 30), name="first"))
+    check_room(service(alone, "me@one", options=Options(memory=52 << 30)), first, total)
+    wanted = service(alone, "me@one", options=Options(memory=60 << 30))
+    check_room(wanted, [], total)
+    with pytest.raises(UsageError, match=r"me@one has 120\.0 GiB, and the services there may then use 120\.0 GiB"):
+        check_room(wanted, first, total)
+
+
+def test_a_container_has_the_limits_of_its_service() -> None:
+    found = service(options=Options(memory=1 << 30, least=3 << 20, restart=True))
+    options = container_options(found, found.ranks[0])
+    assert options.command[:3] == ("/bin/sh", "/gb10/run/launch.sh", "3072")
+    assert (options.memory, options.restart, options.name) == (1 << 30, True, "gb10-name-0")
+    assert options.oom_score_adj > 0
+
+
+def test_a_request_to_paste() -> None:
+    line = curl_line("http://one:8000", "it's")
+    assert line.startswith("curl http://one:8000/v1/chat/completions -H 'Content-Type: application/json' -d ")
+    assert """'"'"'s""" in line
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        (
+            [
+                "INFO loading",
+                "(EngineCore pid=7) torch.OutOfMemoryError: CUDA out of memory.",
+                "RuntimeError: Engine core initialization failed. See root cause above.",
+            ],
+            "(EngineCore pid=7) torch.OutOfMemoryError: CUDA out of memory.",
+        ),
+        (["vllm serve: error: unrecognized arguments: --foo"], "vllm serve: error: unrecognized arguments: --foo"),
+        (["bash: line 1: vllm: command not found"], "bash: line 1: vllm: command not found"),
+        (["RuntimeError: Engine core initialization failed. See root cause above."] * 2, None),
+        (["loading", "bye", ""], "bye"),
+        ([], None),
+    ],
+)
+def test_the_line_that_tells_why(lines: list[str], cause: str | None) -> None:
+    assert cause_of(lines) == (cause if cause or not lines else lines[-1])
+
+
+def test_endings_in_words() -> None:
+    assert ending_of(99, out_of_memory=False) == "the memory guard ended it"
+    assert ending_of(137, out_of_memory=True) == "it ran out of the memory that its container may use"
+    assert ending_of(139, out_of_memory=False) == "it was ended by SIGSEGV"
+
+
+SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    shutil.copy(SCRIPT, tmp_path / "launch.sh")
+    (tmp_path / "secrets").write_text("export TOKEN='it'\"'\"'s'\n", encoding="utf-8")
+    (tmp_path / "go").touch()
+    return tmp_path / "launch.sh"
+
+
+def launched(shell: str, place: Path, least: int, command: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [shell, str(place), str(least), command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_first_process_has_the_servers_code_and_its_secrets(shell: str, place: Path) -> None:
+    with launched(shell, place, 1, 'echo "$TOKEN"; exit 7') as child:
+        out, _ = child.communicate(timeout=20)
+    assert (out, child.returncode) == ("it's\n", 7)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_first_process_hands_a_signal_on_and_ends_what_is_left(shell: str, place: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "pid"
+    with launched(
+        shell, place, 1, f"sleep 99 & echo $! > {kept}; trap 'echo bye; exit 5' TERM; while :; do sleep 0.1; done"
+    ) as child:
+        while not kept.exists() or not kept.read_text():
+            time.sleep(0.05)
+        child.send_signal(signal.SIGTERM)
+        out, _ = child.communicate(timeout=20)
+    assert (out.splitlines()[-1], child.returncode) == ("bye", 5)
+    left = Path(f"/proc/{kept.read_text().strip()}")
+    for _ in range(100):  # it is ended; the process that takes orphans must still notice
+        if not left.exists():
+            return
+        time.sleep(0.05)
+    raise AssertionError(left)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_first_process_ends_a_server_when_memory_runs_out(shell: str, place: Path) -> None:
+    with launched(shell, place, os.sysconf("SC_PHYS_PAGES") * 4 + 1, "sleep 99") as child:
+        out, _ = child.communicate(timeout=20)
+    assert child.returncode == 99
+    assert "MiB of memory are left, less than" in out
+
+
+def test_the_first_process_waits_for_its_mods(place: Path) -> None:
+    (place.parent / "go").unlink()
+    with launched("sh", place, 1, "echo ran") as child:
+        time.sleep(0.3)
+        assert child.poll() is None
+        (place.parent / "go").touch()
+        out, _ = child.communicate(timeout=20)
+    assert out == "ran\n"
