@@ -69,6 +69,8 @@ class State:
     running: int = 0
     nonces: list[str] = field(default_factory=list)
     asked: list[dict[str, object]] = field(default_factory=list)
+    prompts: dict[str, int] = field(default_factory=dict)
+    """The prompts without a code, in the order in which they came: each has a text of its own."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -171,7 +173,9 @@ def answer(model: str, prompt: str, state: State, place: int) -> list[str]:
         return collapsed("", 0, GARBAGE.get(model, COLLAPSES["!"]), rng, 4000)
     code = re.findall(r"Code: (\S+)", prompt)
     if not code:
-        start = rng.randrange(len(PROSE) // 2000 - 1) * 2000  # two answers are one text, or share nothing
+        with state.lock:
+            number = state.prompts.setdefault(prompt, len(state.prompts))
+        start = number % (len(PROSE) // 2000 - 1) * 2000  # two answers are one text, or share nothing
         return list(tokens(PROSE[start : start + 8000], rng))
     fact = next((fact for fact in FACTS if fact.ask in prompt), Fact(ask="", accept=("",)))
     nonce = code[-1]
