@@ -1,6 +1,8 @@
 # Needs python3 >= 3.11 and make, nothing more; everything else is fetched, hash-locked, into the store.
 PYTHON ?= python3
 DEV := $(PYTHON) -m bootstrap -m
+# Bytecode of the tests is kept between runs: without it, collecting them takes twice as long in each worker.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help image test check soak e2e bench gpu-test format requirements

@@ -1,11 +1,16 @@
-"""Small recipes of tests (Debian's base and what a test adds), and locks without packages."""
+"""The shipped catalog; small recipes (Debian's base and what a test adds), and locks without packages."""
 
 import datetime
 from collections.abc import Mapping
+from typing import Final
 
 from gb10.lock.lockfile import base_digest, input_digest
+from gb10.plan.catalog import ROOT, Catalog
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock, LockedCheckout, LockedDebs, LockedWheels
+
+SHIPPED: Final = Catalog(ROOT)
+"""The checkout's files, read once for all tests of a worker."""
 
 
 def small_recipe(own: str, *, requirements: str = "[]") -> str:

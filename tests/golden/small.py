@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import cache
 
 from gb10.lock.lockfile import base_digest, input_digest
-from gb10.plan.catalog import ROOT, Catalog
 from gb10.plan.dag import plan_image
 from gb10.plan.options import Options
 from gb10.plan.values import Plan
 from gb10.recipe.document import parse_document
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock, LockedDeb, LockedDebs, LockedSdist, LockedWheel, LockedWheels
+from tests.recipes import SHIPPED
 
 RECIPE = """\
 engine: small
@@ -64,7 +64,7 @@ def recipe() -> Recipe:
 
 def plan_for(options: Options) -> Plan:
     """The small image's plan, with the real templates and scripts."""
-    toolkit = Catalog(ROOT).toolkit
+    toolkit = SHIPPED.toolkit
     own = replace(toolkit, digests={**toolkit.digests, "units/few/two.cu": "0" * 64}, kernel_sets=SETS)
     return plan_image(recipe(), lock(), own, options)
 

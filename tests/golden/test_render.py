@@ -5,7 +5,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.catalog import ROOT
 from gb10.plan.labels import labels
 from gb10.plan.options import Mod, Options, Overlay, PatchUse
 from gb10.plan.programs import GEMM, plan_program
@@ -14,6 +14,7 @@ from gb10.recipe.arch import parse_arch
 from gb10.recipe.fields import Architecture
 from tests.golden.conftest import Golden
 from tests.golden.small import plan_for
+from tests.recipes import SHIPPED
 
 CUTLASS = PatchUse(
     source="cutlass",
@@ -41,11 +42,11 @@ def test_an_image_with_an_overlay_and_mods(golden: Golden) -> None:
     """Mods are stages above the layers and below the record; each layer, the overlay's too, is scanned."""
     mods = (Mod(name="one", path="/m", digest="1" * 64), Mod(name="two", path="/n", digest="2" * 64, network=True))
     plan = plan_for(replace(options("12.1f"), mods=mods, overlay=Overlay(path="/o", digest="0" * 64)))
-    golden("render/image.Dockerfile", without_keys(dockerfile(plan, Catalog(ROOT).templates)))
+    golden("render/image.Dockerfile", without_keys(dockerfile(plan, SHIPPED.templates)))
 
 
 def test_a_shared_compile_cache_is_a_network_and_a_secret_of_the_stage(golden: Golden) -> None:
-    plan, templates = plan_for(options("12.1f")), Catalog(ROOT).templates
+    plan, templates = plan_for(options("12.1f")), SHIPPED.templates
     step = plan.step("jit-cache")
     text = wheel_dockerfile(plan, step, templates, jobs="2", shared=True)
     golden("render/wheel-shared-cache.Dockerfile", without_keys(text))
@@ -58,25 +59,25 @@ def test_a_shared_compile_cache_is_a_network_and_a_secret_of_the_stage(golden: G
 
 def test_wheel_of_our_own_kernels_for_the_machine_that_builds(golden: Golden) -> None:
     plan = plan_for(options("12.1", "arm64"))
-    text = wheel_dockerfile(plan, plan.step("kernels"), Catalog(ROOT).templates, jobs="2")
+    text = wheel_dockerfile(plan, plan.step("kernels"), SHIPPED.templates, jobs="2")
     golden("render/extension.Dockerfile", without_keys(text))
 
 
 def test_an_engines_own_targets_patched(golden: Golden) -> None:
     plan = plan_for(replace(options("12.1f"), patches=(OWN, CUTLASS)))
-    text = wheel_dockerfile(plan, plan.step("small"), Catalog(ROOT).templates, jobs="2")
+    text = wheel_dockerfile(plan, plan.step("small"), SHIPPED.templates, jobs="2")
     golden("render/targets.Dockerfile", without_keys(text))
 
 
 def test_a_program(golden: Golden) -> None:
-    toolkit = Catalog(ROOT).toolkit
+    toolkit = SHIPPED.toolkit
     plan = plan_program(GEMM, plan_for(options("12.1f")), toolkit)
     text = program_dockerfile(plan, GEMM, plan.step("gemm"), toolkit.templates, jobs="2")
     golden("render/program.Dockerfile", without_keys(text))
 
 
 def test_scan_dockerfile(golden: Golden) -> None:
-    text = scan_dockerfile(plan_for(options("12.1f")), "some/image:1", "linux/arm64", Catalog(ROOT).templates)
+    text = scan_dockerfile(plan_for(options("12.1f")), "some/image:1", "linux/arm64", SHIPPED.templates)
     golden("render/scan.Dockerfile", text)
 
 
@@ -95,7 +96,7 @@ def test_plan(golden: Golden) -> None:
 
 def test_no_template_names_a_network_or_a_frontend() -> None:
     compiling = {"program.Dockerfile.j2", "targets.Dockerfile.j2", "wheel.Dockerfile.j2"}
-    for name, text in Catalog(ROOT).templates.items():
+    for name, text in SHIPPED.templates.items():
         assert "syntax=" not in text, name
         # The two others: a mod that declares it, a compile cache that is shared; as the golden Dockerfiles show.
         declared = text.count('RUN --network={{ "default" if mod.network else "none" }}')
@@ -108,4 +109,4 @@ def test_no_template_names_a_network_or_a_frontend() -> None:
 
 
 def test_templates_are_all_read() -> None:
-    assert {path.name for path in Path(ROOT / "templates").iterdir()} == set(Catalog(ROOT).templates)
+    assert {path.name for path in Path(ROOT / "templates").iterdir()} == set(SHIPPED.templates)

@@ -14,7 +14,7 @@ from gb10.bench.program_build import BuiltProgram, Line, read_lines
 from gb10.cli.bench_show import SOURCE, document, sizes_table, times_table
 from gb10.errors import BuildError, UsageError, VerifyError
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.catalog import ROOT
 from gb10.plan.dag import plan_image
 from gb10.plan.options import Options, PatchUse
 from gb10.plan.programs import GEMM, plan_program
@@ -22,6 +22,7 @@ from gb10.plan.values import Plan, Toolkit
 from gb10.recipe.arch import parse_arch
 from gb10.recipe.fields import Architecture
 from gb10.workshop import open_workshop
+from tests.recipes import SHIPPED
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 GEMMS = ROOT / "benches/gemm"
@@ -44,7 +45,7 @@ PROGRAM = BuiltProgram(name="gemm", key="0" * 64, path=Path("/store/gemm"), chec
 def image_plan(arch: str = "12.1f", build: Architecture = "amd64", patches: tuple[PatchUse, ...] = ()) -> Plan:
     target = parse_arch(arch)
     options = Options(arch=target, platform=target.platform, build=build, patches=patches)
-    return plan_image(load_recipe(RECIPE), load_lock(lock_path(RECIPE)), Catalog(ROOT).toolkit, options)
+    return plan_image(load_recipe(RECIPE), load_lock(lock_path(RECIPE)), SHIPPED.toolkit, options)
 
 
 def ran(folder: Path, text: str, *, code: int) -> tuple[Line, ...]:
@@ -117,16 +118,14 @@ def test_the_sizes_stand_beside_the_results(lines: str, said: str) -> None:
 
 
 def test_the_document_holds_every_line() -> None:
-    told = document(
-        plan_program(GEMM, image_plan(), Catalog(ROOT).toolkit), PROGRAM, sort_lines(read_lines(GPU + TIME))
-    )
+    told = document(plan_program(GEMM, image_plan(), SHIPPED.toolkit), PROGRAM, sort_lines(read_lines(GPU + TIME)))
     assert (told["schema"], told["arch"], told["platform"]) == ("gb10/bench/v1", "12.1f", "linux/arm64")
     assert told["times"] == [json.loads(TIME)]
     assert told["not_run"] is None
 
 
 def test_a_program_takes_the_compilers_and_the_patches_of_cutlass_alone() -> None:
-    plan = plan_program(GEMM, image_plan(patches=PATCHES), Catalog(ROOT).toolkit)
+    plan = plan_program(GEMM, image_plan(patches=PATCHES), SHIPPED.toolkit)
     assert [step.name for step in plan.steps] == ["base-build", "tools", "gemm"]
     assert plan.options.patches == PATCHES[:1]
     assert {file.filename.split("-")[0] for file in plan.step("gemm").files} == {
@@ -138,7 +137,7 @@ def test_a_program_takes_the_compilers_and_the_patches_of_cutlass_alone() -> Non
 
 
 def test_the_key_moves_with_what_is_compiled_and_with_nothing_else() -> None:
-    toolkit, image = Catalog(ROOT).toolkit, image_plan()
+    toolkit, image = SHIPPED.toolkit, image_plan()
     key = plan_program(GEMM, image, toolkit).key
     for file in ("benches/gemm/main.cpp", "units/moe/tiles.h", "inside/program.py", "inside/extension.py"):
         changed = Toolkit(digests={**toolkit.digests, file: "0"}, templates=toolkit.templates)
@@ -154,7 +153,7 @@ def test_a_recipe_without_the_source_is_told_so() -> None:
     image = image_plan()
     bare = replace(image, recipe=image.recipe.model_copy(update={"sources": {}, "wheels": {}}))
     with pytest.raises(UsageError, match="has no source 'flashinfer'"):
-        plan_program(GEMM, bare, Catalog(ROOT).toolkit)
+        plan_program(GEMM, bare, SHIPPED.toolkit)
 
 
 def test_every_kernel_has_a_unit_of_its_name() -> None:

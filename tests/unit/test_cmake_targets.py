@@ -13,10 +13,11 @@ from gb10.host.talk import Talk
 from gb10.inside import cmake_manifest, cmake_targets
 from gb10.inside.cmake_nested import Nested
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.catalog import ROOT
 from gb10.proof.wheel_manifest import read_manifest
 from gb10.request.planning import with_targets
 from gb10.workshop import Workshop
+from tests.recipes import SHIPPED
 from tests.unit.test_targets_plan import RECIPE, make
 
 VERSION = "#define CUTLASS_MAJOR {}\n#define CUTLASS_MINOR {}\n#define CUTLASS_PATCH {}\n"
@@ -103,7 +104,7 @@ def test_what_is_left_out_is_in_the_wheel_and_told_on_a_hit(
     (built / "vllm/_C.abi3.so").write_bytes(b"library")
     asked = argparse.Namespace(work=tmp_path, out=built, arch="12.1f")
     cmake_manifest.write_manifest(asked, ["_C"], {"_flashkda_C": "of flashkda, not handed in"})
-    shop = Workshop(env={}, store=Store(tmp_path / "store"), talk=Talk({}), catalog=Catalog(ROOT))
+    shop = Workshop(env={}, store=Store(tmp_path / "store"), talk=Talk({}), catalog=SHIPPED)
     plan = make(with_targets(load_recipe(RECIPE), ("all",)), load_lock(lock_path(RECIPE)))
     step = plan.step("vllm")
     wheel = shop.store.entry("wheels", step.key) / "vllm_targets-1-py3-none-any.whl"

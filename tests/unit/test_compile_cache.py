@@ -10,10 +10,10 @@ from gb10.host.store import Store
 from gb10.host.talk import Talk
 from gb10.inside.compile_cache import SAYS as STAGE_SAYS
 from gb10.inside.compile_cache import address, counted
-from gb10.plan.catalog import ROOT, Catalog
 from gb10.plan.options import PatchUse
 from gb10.plan.values import Inputs, Origin
 from gb10.workshop import Workshop
+from tests.recipes import SHIPPED
 
 LOCAL = "direct_cache_hit\nlocal_storage_hit\nlocal_storage_read_hit\n"
 REMOTE = "direct_cache_hit\nlocal_storage_miss\nremote_storage_hit\n"
@@ -55,9 +55,7 @@ def inputs(path: str | None = None) -> Inputs:
 
 def test_a_change_by_hand_gets_no_server_and_a_folder_of_its_own(tmp_path: Path) -> None:
     """What it writes into a cache would outlive its build, and the server's secret would be its own to read."""
-    shop = Workshop(
-        env={"GB10_COMPILE_CACHE": "redis://:p@h:1"}, store=Store(tmp_path), talk=Talk({}), catalog=Catalog(ROOT)
-    )
+    shop = Workshop(env={"GB10_COMPILE_CACHE": "redis://:p@h:1"}, store=Store(tmp_path), talk=Talk({}), catalog=SHIPPED)
     assert shared_cache(shop.env, inputs())
     assert shared_cache(shop.env, inputs("/home/me/fix.diff")) is None
     with cache_secret(shop, inputs("/home/me/fix.diff")) as secrets:
@@ -68,7 +66,7 @@ def test_a_change_by_hand_gets_no_server_and_a_folder_of_its_own(tmp_path: Path)
 
 def test_the_secret_is_for_this_user_and_gone_afterwards(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     env = {"GB10_COMPILE_CACHE": "redis://:p@h:1"}
-    shop = Workshop(env=env, store=Store(tmp_path), talk=Talk({}), catalog=Catalog(ROOT))
+    shop = Workshop(env=env, store=Store(tmp_path), talk=Talk({}), catalog=SHIPPED)
     with cache_secret(shop, inputs()) as secrets:
         (path,) = secrets.values()
         assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -81,11 +79,11 @@ def test_the_secret_is_for_this_user_and_gone_afterwards(tmp_path: Path, capfd: 
 def test_without_a_server_there_is_no_secret(
     env: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    shop = Workshop(env=env, store=Store(tmp_path), talk=Talk({}), catalog=Catalog(ROOT))
+    shop = Workshop(env=env, store=Store(tmp_path), talk=Talk({}), catalog=SHIPPED)
     with cache_secret(shop, inputs()) as secrets:
         assert secrets == {}
     assert capfd.readouterr().err == ""
 
 
 def test_the_stages_lines_are_those_that_are_repeated() -> None:
-    assert (STAGE_SAYS, SCRIPT in Catalog(ROOT).contents) == (SAYS, True)
+    assert (STAGE_SAYS, SCRIPT in SHIPPED.contents) == (SAYS, True)

@@ -10,9 +10,9 @@ from gb10.build.stage import log_path
 from gb10.errors import BuildError
 from gb10.host.store import Store
 from gb10.host.talk import Talk
-from gb10.plan.catalog import ROOT, Catalog
 from gb10.plan.values import Step
 from gb10.workshop import Workshop
+from tests.recipes import SHIPPED
 
 LOG = Path("/store/logs/kernels.log")
 AS_IT_WAS = BuildError("build step failed: [compile 1/1] RUN", where="its last lines")
@@ -120,7 +120,7 @@ def test_no_unit_is_blamed_with_what_another_said(text: str) -> None:
 
 def shop_with(tmp_path: Path, text: str) -> Workshop:
     """A store that has this log of the step's."""
-    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}), catalog=Catalog(ROOT))
+    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}), catalog=SHIPPED)
     log_path(shop.store, STEP).parent.mkdir(parents=True)
     log_path(shop.store, STEP).write_text(text, encoding="utf-8")
     return shop

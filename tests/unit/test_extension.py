@@ -18,7 +18,7 @@ from gb10.errors import UsageError
 from gb10.host.artifact import Checkout
 from gb10.inside import extension, pack_extension
 from gb10.lock.lockfile import load_recipe
-from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.catalog import ROOT
 from gb10.plan.dag import plan_image
 from gb10.plan.options import Options
 from gb10.plan.render import wheel_dockerfile
@@ -27,6 +27,7 @@ from gb10.recipe.arch import parse_arch
 from gb10.recipe.builds import WheelBuild
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
+from tests.recipes import SHIPPED
 from tests.unit.test_patched import from_git
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
@@ -51,7 +52,7 @@ def recipe() -> Recipe:
 def make(recipe: Recipe, lock: Lock, toolkit: Toolkit | None = None, arch: str = "12.1f") -> Plan:
     target = parse_arch(arch)
     options = Options(arch=target, platform=target.platform, build="amd64")
-    return plan_image(recipe, lock, toolkit or Catalog(ROOT).toolkit, options)
+    return plan_image(recipe, lock, toolkit or SHIPPED.toolkit, options)
 
 
 def moved(before: Plan, after: Plan) -> set[str]:
@@ -70,13 +71,13 @@ def moved(before: Plan, after: Plan) -> set[str]:
     ],
 )
 def test_a_file_of_our_kernels_moves_their_wheel_alone(recipe: Recipe, lock: Lock, file: str) -> None:
-    toolkit = Catalog(ROOT).toolkit
+    toolkit = SHIPPED.toolkit
     changed = replace(toolkit, digests={**toolkit.digests, file: "0" * 64})
     assert moved(make(recipe, lock), make(recipe, lock, changed)) == MOVED
 
 
 def test_a_file_of_flashinfers_kernels_does_not_move_ours(recipe: Recipe, lock: Lock) -> None:
-    toolkit = Catalog(ROOT).toolkit
+    toolkit = SHIPPED.toolkit
     for file in ("inside/jit_cache.py", "units/another-set/a.cu"):
         changed = replace(toolkit, digests={**toolkit.digests, file: "0" * 64})
         assert OURS not in moved(make(recipe, lock), make(recipe, lock, changed))
@@ -99,7 +100,7 @@ def test_a_cutlass_from_git_is_a_source_of_its_own(recipe: Recipe, lock: Lock) -
     step = after.step(OURS)
     paths = ("include", "tools/util/include")
     assert step.files[0].checkout == Checkout("https://git.invalid/cutlass", "v4.7.0", paths, "2" * 40)
-    text = wheel_dockerfile(after, step, Catalog(ROOT).templates, jobs="1")
+    text = wheel_dockerfile(after, step, SHIPPED.templates, jobs="1")
     assert "--cutlass /source \\\n" in text
 
 
@@ -122,7 +123,7 @@ def test_another_arch_moves_ours(recipe: Recipe, lock: Lock, arch: str, about: s
 
 
 def test_a_set_without_units_or_of_another_name(recipe: Recipe, lock: Lock) -> None:
-    toolkit = Catalog(ROOT).toolkit
+    toolkit = SHIPPED.toolkit
     bare = {file: value for file, value in toolkit.digests.items() if not file.startswith("units/moe/")}
     with pytest.raises(UsageError, match="the kernel set moe has no units"):
         make(recipe, lock, replace(toolkit, digests=bare))

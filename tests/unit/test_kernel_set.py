@@ -8,8 +8,8 @@ import pytest
 
 from gb10.errors import UsageError
 from gb10.inside import aot
-from gb10.plan.catalog import ROOT, Catalog
 from gb10.recipe.kernel_sets import entries, read_sets
+from tests.recipes import SHIPPED
 
 KERNELS = tomllib.loads((Path(__file__).parents[2] / "recipes/kernels/flashinfer-core.toml").read_text())
 
@@ -29,7 +29,7 @@ def test_select_declares_the_code_each_module_holds(arch: str, cubins: dict[str,
     assert {name: selected.get(name) for name in cubins} == {k: (v,) if v else None for k, v in cubins.items()}
 
 
-SETS = Catalog(ROOT).toolkit.kernel_sets
+SETS = SHIPPED.toolkit.kernel_sets
 
 
 @pytest.mark.parametrize("name", sorted(SETS))

@@ -13,7 +13,7 @@ import pytest
 
 from gb10.host.proc import capture
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.catalog import ROOT
 from gb10.plan.dag import plan_image
 from gb10.plan.options import Options, PatchUse
 from gb10.plan.values import Toolkit
@@ -21,6 +21,7 @@ from gb10.recipe.arch import parse_arch
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
 from gb10.request.planning import with_targets
+from tests.recipes import SHIPPED
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 WHEELS = {
@@ -39,7 +40,7 @@ def inputs() -> Inputs:
     arch = parse_arch("12.1f")
     recipe = with_targets(load_recipe(RECIPE), ("spinloop",))
     options = Options(arch=arch, platform=arch.platform, build="amd64")
-    return recipe, load_lock(lock_path(RECIPE)), Catalog(ROOT).toolkit, options
+    return recipe, load_lock(lock_path(RECIPE)), SHIPPED.toolkit, options
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 from gb10.cli.values import optional_layers
 from gb10.errors import UsageError
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.catalog import ROOT
 from gb10.plan.dag import plan_image
 from gb10.plan.labels import labels
 from gb10.plan.options import Options
@@ -16,6 +16,7 @@ from gb10.recipe.arch import parse_arch
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
 from gb10.request.left_out import without
+from tests.recipes import SHIPPED
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 
@@ -32,7 +33,7 @@ def lock() -> Lock:
 
 @pytest.fixture(scope="module")
 def made(recipe: Recipe, lock: Lock) -> Callable[..., Plan]:
-    toolkit = Catalog(ROOT).toolkit
+    toolkit = SHIPPED.toolkit
 
     def plan(*names: str) -> Plan:
         options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64", without=names)

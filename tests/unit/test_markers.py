@@ -15,7 +15,7 @@ from gb10.build.compiling import UNKEYED, stage_modules
 from gb10.build.contexts import write_tree
 from gb10.host.proc import capture
 from gb10.inside import markers
-from gb10.plan.catalog import ROOT, Catalog
+from tests.recipes import SHIPPED
 
 DATA = Path(__file__).parent / "data" / "markers"
 GEMM = {"GemmUniversal": ["QMMA", "UTMALDG"]}
@@ -55,7 +55,7 @@ def test_compressed_code_is_not_taken_for_no_code() -> None:
 
 def test_it_runs_where_a_compile_stage_lays_it(tmp_path: Path) -> None:
     """The scripts of a stage lie in /inside, and the modules that markers.py imports in /inside/gb10."""
-    own = Catalog(ROOT).contents
+    own = SHIPPED.contents
     write_tree(tmp_path, {**{name: own[name] for name in UNKEYED}, **stage_modules(own)})
     (tmp_path / "k.cubin").write_bytes(cubin("121f"))
     told = capture([sys.executable, str(tmp_path / "inside/markers.py"), str(tmp_path / "k.cubin")], cwd=tmp_path)

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from gb10.errors import UsageError
-from gb10.plan.catalog import ROOT, Catalog
 from gb10.recipe.kernel_sets import content, entries, merged, read_sets, target_wheels
 from gb10.recipe.model_kernels import FUSED_MOE, GEMM, SPARSE_MLA, model_set, set_name
+from tests.recipes import SHIPPED
 
 PLAIN = {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "torch_dtype": "bfloat16"}
 NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
@@ -86,7 +86,7 @@ def test_a_config_that_is_no_decoders(config: dict[str, Any]) -> None:
 
 
 def test_a_set_stands_on_what_it_includes() -> None:
-    sets = Catalog(ROOT).toolkit.kernel_sets
+    sets = SHIPPED.toolkit.kernel_sets
     core, moe = ([entry["name"] for entry in entries(sets[f"flashinfer-{name}"])] for name in ("core", "moe"))
     assert moe[: len(core)] == core
     assert "fused_moe_120" in moe[len(core) :]
@@ -113,7 +113,7 @@ def test_names_costs_and_releases_are_in_no_key() -> None:
 
 
 def test_a_module_that_a_model_asks_for_is_the_one_of_the_set_that_has_all() -> None:
-    sets = Catalog(ROOT).toolkit.kernel_sets
+    sets = SHIPPED.toolkit.kernel_sets
     known = {entry["name"]: entry for entry in entries(sets["flashinfer-moe"])}
     told: list[Any] = [FUSED_MOE, SPARSE_MLA, *GEMM.values()]
     assert told == [known[module["name"]] for module in told]

@@ -13,8 +13,8 @@ from gb10.engine.emulation import emulated, emulator_key, held_version, register
 from gb10.errors import BuildError
 from gb10.host.store import Store
 from gb10.host.talk import Talk
-from gb10.plan.catalog import ROOT, Catalog
 from gb10.workshop import Workshop
+from tests.recipes import SHIPPED
 from tests.unit.test_mods_plan import ENTRY, ONE, TWO, engine, plan
 
 OURS = "gb10-qemu-aarch64"
@@ -99,7 +99,7 @@ def test_the_emulator_that_will_run_is_named_before_the_first_mod(
     version, note = "7.2.22", "older than 10.0, programs that import torch may crash"
     enter(binfmt, tmp_path, monkeypatch, version)
     monkeypatch.setattr(emulation, "missing_capability", lambda: "this process is not root")
-    shop = Workshop(env={}, store=Store(tmp_path / "store"), talk=Talk({}), catalog=Catalog(ROOT))
+    shop = Workshop(env={}, store=Store(tmp_path / "store"), talk=Talk({}), catalog=SHIPPED)
     here = replace(engine("user"), data=tmp_path)
     ready_emulation(shop, here, plan(ONE))
     assert capsys.readouterr().err.endswith(f"the kernel's emulator is qemu {version}: {note}\n")
@@ -173,14 +173,14 @@ def test_a_native_mod_is_not_called_emulated() -> None:
 
 
 def test_the_task_shows_the_mods_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}, interval=0), catalog=Catalog(ROOT))
+    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}, interval=0), catalog=SHIPPED)
     with shop.talk.task("layers and proof", unit="steps") as task:
         note_build(shop.talk, plan(ONE, TWO), task, StepStarted("[mod-2 1/1] RUN --network=none --mount=type=bind"))
     assert "mod two 2/2 (emulated)" in capsys.readouterr().err
 
 
 def test_an_emulated_mod_is_announced_as_slow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}), catalog=Catalog(ROOT))
+    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}), catalog=SHIPPED)
     ready_emulation(shop, engine("user"), plan(ONE))
     assert "each can take minutes" in capsys.readouterr().err
     ready_emulation(shop, engine("user"), plan())

@@ -31,6 +31,7 @@ from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
 from gb10.request.planning import Request, make_plan
 from gb10.workshop import Workshop
+from tests.recipes import SHIPPED
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 ONE = Mod(name="one", path="/m/one", digest="1" * 64)
@@ -39,7 +40,7 @@ TWO = Mod(name="two", path="/m/two", digest="2" * 64)
 
 @cache
 def inputs() -> tuple[Recipe, Lock, Toolkit]:
-    return load_recipe(RECIPE), load_lock(lock_path(RECIPE)), Catalog(ROOT).toolkit
+    return load_recipe(RECIPE), load_lock(lock_path(RECIPE)), SHIPPED.toolkit
 
 
 @cache
@@ -183,7 +184,7 @@ def test_the_proxies_of_this_machine_go_with_the_index() -> None:
 
 
 def test_a_mod_takes_seconds_in_an_estimate(tmp_path: Path) -> None:
-    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}, verbosity=0), catalog=Catalog(ROOT))
+    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}, verbosity=0), catalog=SHIPPED)
     made = plan(ONE, TWO)
     assert [step_seconds(shop, made, step) for step in made.of_kind("mod")] == [MOD_SECONDS] * 2
     assert 3 <= MOD_SECONDS <= 6

@@ -10,7 +10,7 @@ import pytest
 
 from gb10.build.compiling import UNKEYED
 from gb10.errors import UsageError
-from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.catalog import ROOT
 from gb10.plan.compiles import COMPILE_SCRIPTS, INSTALLER, PATCHER, UNPACKER
 from gb10.plan.dag import plan_image, torch_problem
 from gb10.plan.labels import labels
@@ -23,6 +23,7 @@ from gb10.recipe.builds import Source
 from gb10.recipe.image_recipe import NamedIndex, Recipe
 from gb10.recipe.locked import Lock
 from gb10.request.kernel_choice import with_set
+from tests.recipes import SHIPPED
 
 WHEEL = "flashinfer-jit-cache"
 COMPILED = {WHEEL, f"layer-{WHEEL}", "image", "proof"}
@@ -40,7 +41,7 @@ def make(
 ) -> Plan:
     target = parse_arch(arch)
     chosen = Options(arch=target, platform=platform or target.platform, build="amd64", overlay=overlay)
-    return plan_image(recipe, lock, toolkit or Catalog(ROOT).toolkit, chosen)
+    return plan_image(recipe, lock, toolkit or SHIPPED.toolkit, chosen)
 
 
 def moved(before: Plan, after: Plan) -> set[str]:
@@ -119,7 +120,7 @@ def test_the_digest_of_the_lock_moves_the_image_that_names_it(recipe: Recipe, lo
 
 
 def test_jobs_decide_no_key(recipe: Recipe, lock: Lock) -> None:
-    plan, templates = make(recipe, lock), Catalog(ROOT).templates
+    plan, templates = make(recipe, lock), SHIPPED.templates
     few, many = (wheel_dockerfile(plan, plan.step(WHEEL), templates, jobs=jobs) for jobs in ("1", "$(nproc)"))
     assert few.replace("--jobs 1", "--jobs $(nproc)") == many
 
@@ -127,7 +128,7 @@ def test_jobs_decide_no_key(recipe: Recipe, lock: Lock) -> None:
 def test_the_key_stands_in_the_label_and_in_the_record(recipe: Recipe, lock: Lock) -> None:
     plan = make(recipe, lock)
     assert plan.key == plan.step("image").key == labels(plan)["io.github.gb10.plan.key"] == plan.record()["key"]
-    assert plan.key in dockerfile(plan, Catalog(ROOT).templates)
+    assert plan.key in dockerfile(plan, SHIPPED.templates)
 
 
 SLIMMED = {"layer-cuda", "layer-deps", "layer-dsl", "layer-flashinfer", "layer-torch", "layer-vllm"}
@@ -152,7 +153,7 @@ SLIMMED = {"layer-cuda", "layer-deps", "layer-dsl", "layer-flashinfer", "layer-t
 def test_a_file_of_ours_moves_exactly_the_steps_it_decides(
     recipe: Recipe, lock: Lock, file: str, steps: set[str]
 ) -> None:
-    toolkit = Catalog(ROOT).toolkit
+    toolkit = SHIPPED.toolkit
     assert file in toolkit.digests
     other = replace(toolkit, digests={**toolkit.digests, file: "0" * 64})
     assert moved(make(recipe, lock), make(recipe, lock, toolkit=other)) == steps
@@ -162,7 +163,7 @@ def test_a_file_of_ours_moves_exactly_the_steps_it_decides(
     ("name", "steps"), [("flashinfer-core", COMPILED), ("flashinfer-smoke", set()), ("gb10-moe", BOTH - COMPILED)]
 )
 def test_a_kernel_set_moves_the_wheel_that_it_lists(recipe: Recipe, lock: Lock, name: str, steps: set[str]) -> None:
-    toolkit = Catalog(ROOT).toolkit
+    toolkit = SHIPPED.toolkit
     one = {name: {**toolkit.kernel_sets[name], "module": toolkit.kernel_sets[name]["module"][::-1], "more": 1}}
     other = replace(toolkit, kernel_sets={**toolkit.kernel_sets, **one})
     assert moved(make(recipe, lock), make(recipe, lock, toolkit=other)) >= steps
@@ -171,7 +172,7 @@ def test_a_kernel_set_moves_the_wheel_that_it_lists(recipe: Recipe, lock: Lock, 
 
 @pytest.mark.parametrize("file", ["inside/install.py", "rootfs/unpack.py"])
 def test_the_installer_and_the_unpacker_move_what_stands_on_them(recipe: Recipe, lock: Lock, file: str) -> None:
-    toolkit, before = Catalog(ROOT).toolkit, make(recipe, lock)
+    toolkit, before = SHIPPED.toolkit, make(recipe, lock)
     other = replace(toolkit, digests={**toolkit.digests, file: "0" * 64})
     bases = {"base-build", "base-image"} if file == "inside/install.py" else set()
     assert moved(before, make(recipe, lock, toolkit=other)) == {step.name for step in before.steps} - bases
@@ -184,7 +185,7 @@ def test_the_installer_and_the_unpacker_move_what_stands_on_them(recipe: Recipe,
 def test_a_template_moves_the_steps_whose_dockerfile_it_is(
     recipe: Recipe, lock: Lock, template: str, steps: set[str]
 ) -> None:
-    toolkit, name = Catalog(ROOT).toolkit, f"{template}.Dockerfile.j2"
+    toolkit, name = SHIPPED.toolkit, f"{template}.Dockerfile.j2"
     said = replace(toolkit, templates={**toolkit.templates, name: "{# why #}" + toolkit.templates[name]})
     other = replace(toolkit, templates={**toolkit.templates, name: toolkit.templates[name] + "USER 0\n"})
     assert moved(make(recipe, lock), make(recipe, lock, toolkit=said)) == set()
@@ -192,7 +193,7 @@ def test_a_template_moves_the_steps_whose_dockerfile_it_is(
 
 
 def test_what_the_keys_name_is_there_and_whole() -> None:
-    assert all(Catalog(ROOT).toolkit.of(name) for names in COMPILE_SCRIPTS.values() for name in names)
+    assert all(SHIPPED.toolkit.of(name) for names in COMPILE_SCRIPTS.values() for name in names)
 
 
 @pytest.mark.parametrize(
@@ -390,7 +391,7 @@ def test_the_wheels_plan_is_the_part_that_the_wheels_need(recipe: Recipe, lock: 
 
 def patched(recipe: Recipe, lock: Lock, *uses: PatchUse) -> Plan:
     options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64", patches=uses)
-    return plan_image(recipe, lock, Catalog(ROOT).toolkit, options)
+    return plan_image(recipe, lock, SHIPPED.toolkit, options)
 
 
 PATCH = PatchUse(source="vllm", project="vllm", name="0001-a.patch", sha256="a" * 64)

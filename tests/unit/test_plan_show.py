@@ -10,9 +10,10 @@ from gb10.build.survey import Survey
 from gb10.cli.mods import fit, listed
 from gb10.cli.plan_show import print_plan
 from gb10.mods.lookup import find_mod
-from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.catalog import ROOT
 from gb10.request.planning import Request, make_plan
 from gb10.workshop import open_workshop
+from tests.recipes import SHIPPED
 
 
 def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str], columns: int, targets: tuple[str, ...] = ()) -> list[str]:
@@ -56,7 +57,7 @@ def test_steps_are_in_plain_words(tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize("width", [40, 80])
 def test_a_listed_mod_is_whole_at_any_width(width: int) -> None:
     mod = find_mod(ROOT / "mods", "qwen3.5-autoround")
-    lines = listed(mod, fit(Catalog(ROOT), mod.record), width)
+    lines = listed(mod, fit(SHIPPED, mod.record), width)
     text = " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= width
     assert text.startswith("qwen3.5-autoround: Makes vLLM's own Qwen3.5 configs")

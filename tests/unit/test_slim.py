@@ -18,7 +18,7 @@ from gb10.inside.install import BIN, SITE
 from gb10.inside.slim import apply, check_needed, matches
 from gb10.inside.symbols import stripped
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.catalog import Catalog
 from gb10.plan.dag import plan_image
 from gb10.plan.labels import labels
 from gb10.plan.options import Options
@@ -26,6 +26,7 @@ from gb10.plan.values import Plan
 from gb10.recipe.arch import parse_arch
 from gb10.recipe.slim_rules import Extent, RuleFile, fits, read_rules
 from gb10.ship.publishing import require_publishable
+from tests.recipes import SHIPPED
 
 RULES = """
 rules:
@@ -260,7 +261,7 @@ def plan_of(catalog: Catalog, options: Options, engine: str = "vllm") -> Plan:
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return Catalog(ROOT)
+    return SHIPPED
 
 
 def options(platform: str = "linux/arm64") -> Options:

@@ -7,7 +7,7 @@ import pytest
 
 from gb10.errors import UsageError
 from gb10.lock.lockfile import input_digest, load_recipe
-from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.catalog import ROOT
 from gb10.plan.dag import plan_image
 from gb10.plan.inputs import used_sources, wheel_inputs
 from gb10.plan.options import Options, PatchUse
@@ -17,6 +17,7 @@ from gb10.recipe.arch import parse_arch
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock, LockedDeb, LockedWheel
 from gb10.request.planning import with_targets
+from tests.recipes import SHIPPED
 from tests.unit.test_plan import moved
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
@@ -39,7 +40,7 @@ def recipe() -> Recipe:
 
 def make(recipe: Recipe, lock: Lock, *patches: PatchUse, targets: tuple[str, ...] = ()) -> Plan:
     options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64", patches=patches, targets=targets)
-    return plan_image(recipe, lock, Catalog(ROOT).toolkit, options)
+    return plan_image(recipe, lock, SHIPPED.toolkit, options)
 
 
 def test_without_targets_the_plan_knows_nothing_of_the_project(lock: Lock) -> None:
@@ -129,7 +130,7 @@ def test_a_nested_project_is_read_only_when_a_target_of_it_is_compiled(recipe: R
 def test_the_stage_is_told_which_commit_is_handed_in(lock: Lock) -> None:
     made = with_targets(load_recipe(RECIPE), ("_qutlass_C",))
     plan, source = make(made, lock), made.sources["qutlass"]
-    text = wheel_dockerfile(plan, plan.step("vllm"), Catalog(ROOT).templates, jobs="1")
+    text = wheel_dockerfile(plan, plan.step("vllm"), SHIPPED.templates, jobs="1")
     assert f"--nested qutlass {source.commit} /nested-qutlass \\\n" in text
     assert "tar --extract --file /archives/nested-qutlass/*.tar* --directory /nested-qutlass" in text
     other = lock.sdists["qutlass"].model_copy(update={"sha256": "0" * 64})

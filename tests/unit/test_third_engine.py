@@ -21,6 +21,7 @@ from gb10.recipe.arch import parse_arch
 from gb10.request.planning import Request, make_plan
 from gb10.request.refs import with_refs
 from gb10.workshop import Workshop
+from tests.recipes import SHIPPED
 from tests.unit.test_patches_series import PATCH, RECORD, SOURCE, pins
 
 RECIPE = """\
@@ -64,7 +65,7 @@ def recipe_file(tmp_path: Path) -> Path:
 
 def plan_of(path: Path) -> Plan:
     options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64")
-    return plan_image(load_recipe(path), load_lock(lock_path(path)), Catalog(ROOT).toolkit, options)
+    return plan_image(load_recipe(path), load_lock(lock_path(path)), SHIPPED.toolkit, options)
 
 
 def made(recipe: Path, root: Path, room: Path, *patches: Path) -> Plan:
