@@ -34,8 +34,8 @@ limited() { # files of the limit, the use and the statistics; the name of the pa
   if [ -z "$left" ] || [ "$inside" -lt "$left" ]; then left=$inside; fi
 }
 
-end() { # a signal to the server and all that it started, if there is any left
-  if kill -s 0 -- "-$server" 2>/dev/null; then kill -s "$1" -- "-$server"; fi
+end() { # a signal to the server and all that it started, if any is left; before its session exists, to it alone
+  kill -s "$1" -- "-$server" 2>/dev/null || kill -s "$1" "$server" 2>/dev/null
 }
 
 trap 'exit 143' TERM INT
@@ -44,9 +44,11 @@ until [ -e "$here/go" ]; do
   wait $!
 done
 . "$here/secrets"
+server='' ended=''
+trap 'ended=yes; if [ -n "$server" ]; then end TERM; fi' TERM INT
 setsid bash -c "$command" & # no job leads a group here, so setsid does not fork, and $! leads its own
 server=$!
-trap 'end TERM' TERM INT
+if [ -n "$ended" ]; then end TERM; fi # the signal came before the server had a number
 
 while kill -s 0 "$server" 2>/dev/null; do
   sleep 1 &

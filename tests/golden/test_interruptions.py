@@ -72,6 +72,14 @@ def test_a_closed_stderr_does_not_fill_stdout() -> None:
     assert (run.returncode, run.stdout) == (2, "")
 
 
+@pytest.mark.parametrize(
+    ("line", "out"), [(f"{ENTRY} plan --arch nope 2<{ENTRY}", ""), (f"{ENTRY} --version 1<{ENTRY}", "")]
+)
+def test_a_stream_that_is_open_for_reading_counts_as_closed(line: str, out: str) -> None:
+    run = shell(line)
+    assert (run.returncode, run.stdout) == (2, out)
+
+
 def test_a_reader_that_leaves_is_no_error() -> None:
     run = shell(f"set -o pipefail; {ENTRY} config show | true")
     assert (run.returncode, run.stderr) in ((141, ""), (0, ""))

@@ -212,7 +212,7 @@ def test_the_first_process_has_the_servers_code_and_its_secrets(place: Path) -> 
 def test_the_first_process_hands_a_signal_on_and_ends_what_is_left(shell: str, place: Path, tmp_path: Path) -> None:
     kept = tmp_path / "pid"
     with launched(
-        shell, place, 1, f"sleep 99 & echo $! > {kept}; trap 'echo bye; exit 5' TERM; while :; do sleep 0.1; done"
+        shell, place, 1, f"trap 'echo bye; exit 5' TERM; sleep 99 & echo $! > {kept}; while :; do sleep 0.1; done"
     ) as child:
         while not kept.exists() or not kept.read_text():
             time.sleep(0.05)
