@@ -36,6 +36,7 @@ SECTIONS: Final = {
         "stop": "Stop a service on all of its nodes",
         "status": "Show services, their ranks and their health",
         "logs": "Print the log of a service",
+        "cluster": "Check machines, and what joins them, for a model on several",
     },
     "Patches and mods": {
         "patches": "Show which release needs which patch, and maintain them",

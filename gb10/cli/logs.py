@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
-from gb10.cli.serving import NodesOption, nodes_named
+from gb10.cli.serving import NodesOption, hosts_named
 from gb10.engine.docker_containers import follow, tail_of
 from gb10.errors import EmptySelectionError, UsageError
 from gb10.serve.existing import services_on
@@ -38,7 +38,7 @@ def logs(
     """Print the log of a service."""
     if following and as_json:
         raise UsageError("--follow never ends, and --json prints one document", hint="leave one of them out")
-    hosts = hosts_of(shop, nodes_named(nodes), name)
+    hosts = hosts_of(shop, hosts_named(shop, nodes), name)
     with open_fleet(shop, hosts) as fleet:
         own = require(services_on(fleet), name, hosts)
         found = next((one for one in own if one.labels.rank == rank), None)

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from gb10.cli.cluster_files import alone, nodes_named
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.recipe_files import find_recipe, load_file, model_names
 from gb10.cli.recipe_fit import memory_issues
@@ -19,14 +20,18 @@ from gb10.cli.run_options import Manner, Wanted, manner_of, options_of, wanted_o
 from gb10.cli.serving import document
 from gb10.cli.signature import gives
 from gb10.cli.values import completer
+from gb10.cluster.cluster_file import Cluster
 from gb10.errors import UsageError
 from gb10.host.proc import spawn
+from gb10.host.ssh import HERE
 from gb10.host.talk import Talk
 from gb10.models.issue import errors_of, lines_of
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import render_recipe
 from gb10.serve.fleet import open_fleet
-from gb10.serve.members import nodes_of
+from gb10.serve.members import Node
+from gb10.serve.placing import placed
 from gb10.serve.running import Wish, running
 from gb10.serve.service import Options, Service, curl_line, service_of
 from gb10.serve.watching import watch
@@ -73,10 +78,8 @@ def run(
 ) -> None:
     """Run a model recipe."""
     path = find_recipe(recipe)
-    loaded = load_file(path)
-    _require_room(loaded, wanted)
-    options = with_budget(shop.talk, loaded, wanted.request, options)
-    service = _service(shop.talk, loaded, wanted, options, arguments or ())
+    loaded = _with_image(load_file(path), wanted)
+    service = _service(shop, loaded, wanted, options, arguments or ())
     if dry_run:
         _print_plan(service, as_json=as_json)
         return
@@ -95,34 +98,59 @@ def run(
         watch(watched, lambda: False)
 
 
-def _require_room(recipe: ModelRecipe, wanted: Wanted) -> None:
+def _service(
+    shop: Workshop, recipe: ModelRecipe, wanted: Wanted, options: Options, arguments: Sequence[str]
+) -> Service:
+    """The service that a recipe and a command line describe, on nodes that meet by their addresses."""
+    cluster = nodes_named(shop.env, wanted.nodes)
+    request = replace(wanted.request, nodes=cluster.nodes if cluster else (), arguments=tuple(arguments))
+    _require_room(recipe, request)
+    options = with_budget(shop.talk, recipe, request, options)
+    nodes = _placed(shop.talk, cluster, _rendered(shop.talk, recipe, request))
+    addresses = tuple(node.address for node in nodes) if cluster else ()
+    return service_of(
+        name=wanted.name or recipe.stem,
+        model=recipe.model,
+        rendered=render_recipe(recipe, replace(request, nodes=addresses)),
+        nodes=nodes,
+        mods=recipe.mods,
+        options=options,
+    )
+
+
+def _with_image(recipe: ModelRecipe, wanted: Wanted) -> ModelRecipe:
+    """The recipe with the image of the command line, if that names one. Raises UsageError when there is none."""
+    if wanted.image:
+        recipe = replace(recipe, values={**recipe.values, "container": wanted.image})
+    if not recipe.container:  # sparkrun takes an image of its own choice, by a tag that moves
+        raise UsageError(f"{recipe.name} names no image", where=recipe.file, hint="name one: --image REF")
+    return recipe
+
+
+def _require_room(recipe: ModelRecipe, request: RenderRequest) -> None:
     """Raise UsageError when the model is known not to fit into the nodes' memory."""
-    issues = memory_issues(recipe, wanted.request)
+    issues = memory_issues(recipe, request)
     if errors_of(issues):
         raise refused(recipe, issues)
 
 
-def _service(talk: Talk, loaded: ModelRecipe, wanted: Wanted, options: Options, arguments: Sequence[str]) -> Service:
-    """The service that a recipe and a command line describe. Raises UsageError for a recipe with a mistake."""
-    if wanted.image:
-        loaded = replace(loaded, values={**loaded.values, "container": wanted.image})
-    if not loaded.container:  # sparkrun takes an image of its own choice, by a tag that moves
-        raise UsageError(f"{loaded.name} names no image", where=loaded.file, hint="name one: --image REF")
-    rendered = render_recipe(loaded, replace(wanted.request, arguments=tuple(arguments)))
+def _rendered(talk: Talk, recipe: ModelRecipe, request: RenderRequest) -> RenderedRecipe:
+    """What the nodes run, before their addresses are known. Raises UsageError for a recipe with a mistake."""
+    rendered = render_recipe(recipe, request)
     if errors_of(rendered.issues):
-        raise refused(loaded, rendered.issues)
+        raise refused(recipe, rendered.issues)
     for line in lines_of([issue for issue in rendered.issues if issue.code != "mods-not-applied"]):
         talk.say(line)
     if not rendered.ranks:
-        raise UsageError(f"{loaded.name} runs on several nodes", hint="name them: --nodes HEAD,WORKER")
-    return service_of(
-        name=wanted.name or loaded.stem,
-        model=loaded.model,
-        rendered=rendered,
-        nodes=nodes_of(wanted.hosts),
-        mods=loaded.mods,
-        options=options,
-    )
+        raise UsageError(f"{recipe.name} runs on several nodes", hint="name them: --nodes HEAD,WORKER")
+    return rendered
+
+
+def _placed(talk: Talk, cluster: Cluster | None, rendered: RenderedRecipe) -> tuple[Node, ...]:
+    """The nodes that the recipe uses, of those that are named."""
+    if cluster is None:
+        return placed(talk, alone(HERE))
+    return placed(talk, cluster.model_copy(update={"nodes": cluster.nodes[: len(rendered.ranks)]}))
 
 
 def _print_plan(service: Service, *, as_json: bool) -> None:

@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.serving import NodesOption, nodes_named
+from gb10.cli.serving import NodesOption
 from gb10.errors import UsageError
 from gb10.models.render.rendered import RenderRequest
-from gb10.serve.members import nodes_of
 from gb10.serve.service import LEAST, Options
 
 GIB = 1 << 30
@@ -18,8 +17,10 @@ GIB = 1 << 30
 class Wanted:
     """What a command line wants of a recipe."""
 
-    hosts: tuple[str, ...]
+    nodes: str | None
+    """``--nodes`` as typed."""
     request: RenderRequest
+    """For one node; the addresses of several are known when they were read."""
     image: str | None
     name: str | None
 
@@ -41,13 +42,8 @@ def wanted_of(
     ] = None,
 ) -> Wanted:
     """What is run; raises UsageError."""
-    hosts = nodes_named(nodes)
-    request = RenderRequest(
-        nodes=tuple(node.address for node in nodes_of(hosts)) if hosts else (),
-        overrides=tuple(_override(one) for one in overrides or ()),
-        variant=variant,
-    )
-    return Wanted(hosts=hosts, request=request, image=image, name=name)
+    request = RenderRequest(overrides=tuple(_override(one) for one in overrides or ()), variant=variant)
+    return Wanted(nodes=nodes, request=request, image=image, name=name)
 
 
 def options_of(

@@ -4,25 +4,24 @@ from typing import Annotated, Any
 
 import typer
 
-from gb10.errors import UsageError
+from gb10.cli.cluster_files import nodes_named
 from gb10.serve.existing import Found
 from gb10.serve.labelled import container_name
 from gb10.serve.service import Service, curl_line
+from gb10.workshop import Workshop
 
 NodesOption = Annotated[
     str | None,
     typer.Option(
-        "--nodes", metavar="A,B", help="Nodes by ssh ([USER@]NAME), the head first. Default: this machine, localhost."
+        "--nodes", metavar="A,B", help="Nodes by ssh ([USER@]NAME), the head first; or @CLUSTER. Default: this machine."
     ),
 ]
 
 
-def nodes_named(text: str | None) -> tuple[str, ...]:
-    """The nodes of ``--nodes``; none when it is not given. Raises UsageError for an empty one."""
-    hosts = tuple(one.strip() for one in (text or "").split(",") if one.strip())
-    if text is not None and not hosts:
-        raise UsageError("--nodes names no node", hint="write --nodes HEAD,WORKER")
-    return hosts
+def hosts_named(shop: Workshop, text: str | None) -> tuple[str, ...]:
+    """The nodes of ``--nodes``; none when it is not given. Raises UsageError."""
+    cluster = nodes_named(shop.env, text)
+    return cluster.nodes if cluster else ()
 
 
 def document(service: Service, *, ran: bool) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
-from gb10.cli.serving import NodesOption, found_document, nodes_named
+from gb10.cli.serving import NodesOption, found_document, hosts_named
 from gb10.errors import ServeError, UsageError
 from gb10.serve.cause import ending_of
 from gb10.serve.existing import Found, services_on
@@ -43,7 +43,7 @@ def status(
     """Show services."""
     if watching and name is None:
         raise UsageError("--watch is for one service", hint="./build.py status NAME --watch")
-    hosts = hosts_of(shop, nodes_named(nodes), name)
+    hosts = hosts_of(shop, hosts_named(shop, nodes), name)
     with open_fleet(shop, hosts) as fleet:
         found = services_on(fleet)
         own = require(found, name, hosts) if name else found

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
-from gb10.cli.serving import NodesOption, found_document, nodes_named
+from gb10.cli.serving import NodesOption, found_document, hosts_named
 from gb10.errors import UsageError
 from gb10.serve.existing import services_on
 from gb10.serve.fleet import open_fleet
@@ -40,7 +40,7 @@ def stop(
     """Stop a service on all of its nodes."""
     if (name is None) != everything:
         raise UsageError("name a service, or all of them", hint="./build.py stop NAME, or ./build.py stop --all")
-    hosts = hosts_of(shop, nodes_named(nodes), name)
+    hosts = hosts_of(shop, hosts_named(shop, nodes), name)
     with open_fleet(shop, hosts) as fleet, shop.talk.task(f"stop {name or 'all services'}"):
         found = services_on(fleet)
         own = require(found, name, hosts) if name else found

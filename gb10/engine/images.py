@@ -208,15 +208,3 @@ def drop_image(engine: Engine, image_id: str) -> None:
     with asking(engine) as sdk, suppress(ImageNotFound):
         if not sdk.images.get(image_id).tags:
             sdk.images.remove(image_id)
-
-
-def engine_machine(engine: Engine) -> str:
-    """The machine that an engine runs on, in the kernel's spelling: ``aarch64``; raises EngineError."""
-    with asking(engine) as sdk:
-        return str(sdk.info()["Architecture"])
-
-
-def engine_memory(engine: Engine) -> int:
-    """Bytes of memory of the machine that an engine runs on; raises EngineError."""
-    with asking(engine) as sdk:
-        return int(sdk.info()["MemTotal"])

@@ -1,5 +1,6 @@
 """Child processes: argv lists in, output streamed and kept; the one place that imports subprocess."""
 
+import math
 import os
 import re
 import resource
@@ -8,10 +9,12 @@ import shlex
 import shutil
 import signal
 import subprocess
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from gb10.host.silence import Patience, watched
 from gb10.host.stop import Stop
@@ -73,15 +76,37 @@ def capture_while_active(
         )
     except OSError as error:
         raise _not_run(argv, error) from error
-    with child:
-        if largest is not None:
-            with suppress(ProcessLookupError):  # it has ended
-                resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (largest, largest))
+    if largest is not None:
+        with suppress(ProcessLookupError):  # it has ended
+            resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (largest, largest))
+    return _whole(child, argv, lambda: _read(child, lambda: patience), f"no sign of life for {patience:.0f} s: ended")
+
+
+def answer(argv: Sequence[str], question: str, *, seconds: float, most: int) -> str:
+    """What a program that is not trusted writes to stdout, with a text on stdin.
+
+    Raises CommandFailedError, with the return code ``SILENT`` after ``seconds``, or past ``most`` bytes of output.
+    """
+    until = time.monotonic() + seconds
+    with TemporaryFile() as asked:
+        asked.write(question.encode())
+        asked.seek(0)
         try:
-            out, tail = _read(child, patience)
+            child = subprocess.Popen(argv, stdin=asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        except OSError as error:
+            raise _not_run(argv, error) from error
+    late = f"no whole answer in {seconds:.0f} s and {most} bytes"
+    return _whole(child, argv, lambda: _read(child, lambda: until - time.monotonic(), most), late)
+
+
+def _whole(child: subprocess.Popen[bytes], argv: Sequence[str], read: Callable[[], tuple[str, str]], late: str) -> str:
+    """What ``read`` finds on stdout; the child is ended with its own children when that fails."""
+    with child:
+        try:
+            out, tail = read()
         except TimeoutError as error:
             _end_family(child)
-            raise CommandFailedError(argv, SILENT, f"no sign of life for {patience:.0f} s: ended") from error
+            raise CommandFailedError(argv, SILENT, late) from error
         except BaseException:
             _end_family(child)
             raise
@@ -90,15 +115,15 @@ def capture_while_active(
     return out
 
 
-def _read(child: subprocess.Popen[bytes], patience: float) -> tuple[str, str]:
-    """What a child writes to stdout and stderr until it closes both; raises TimeoutError."""
+def _read(child: subprocess.Popen[bytes], patience: Callable[[], float], most: float = math.inf) -> tuple[str, str]:
+    """What a child writes to stdout and stderr until it closes both; raises TimeoutError, past ``most`` bytes too."""
     found: dict[int, bytearray] = {pipe.fileno(): bytearray() for pipe in (child.stdout, child.stderr) if pipe}
     with selectors.DefaultSelector() as pipes:
         for number in found:
             pipes.register(number, selectors.EVENT_READ)
         while pipes.get_map():
-            ready = pipes.select(patience)
-            if not ready:
+            ready = pipes.select(patience())
+            if not ready or sum(map(len, found.values())) > most:
                 raise TimeoutError
             for key, _ in ready:
                 block = os.read(key.fd, 1 << 16)

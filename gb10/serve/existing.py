@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from gb10.engine.connection import Engine
 from gb10.engine.docker_containers import ContainerState, containers_with
-from gb10.engine.images import ImageInfo, engine_memory
+from gb10.engine.engine_host import EngineHost
+from gb10.engine.images import ImageInfo
 from gb10.errors import UsageError
 from gb10.serve.fleet import Fleet, on_each
 from gb10.serve.labelled import SERVICE, Labels, read_labels
@@ -54,16 +55,11 @@ def runs_unchanged(service: Service, found: Iterable[Found], images: Mapping[str
     )
 
 
-def memory_of(fleet: Fleet) -> dict[str, int]:
-    """Bytes of memory of each node. Raises EngineError."""
-    return on_each(lambda _, engine: engine_memory(engine), fleet)
-
-
-def check_room(service: Service, found: Iterable[Found], totals: Mapping[str, int]) -> None:
+def check_room(service: Service, found: Iterable[Found], machines: Mapping[str, EngineHost]) -> None:
     """Raise UsageError when the limits of all services of a node are more than it has beside its system. Pure."""
     if service.options.memory is None:
         return
-    for host, total in totals.items():
+    for host, total in ((host, machine.memory) for host, machine in machines.items()):
         others = [one for one in found if one.host == host and one.state.runs and one.labels.service != service.name]
         taken = sum(one.labels.memory for one in others)
         if taken + service.options.memory > total - min(SYSTEM, total // 8):

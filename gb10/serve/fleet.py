@@ -10,7 +10,7 @@ from gb10.engine.node import reached
 from gb10.engine.reach import find
 from gb10.errors import EngineError, Gb10Error
 from gb10.host.host import Host
-from gb10.serve.members import HERE
+from gb10.host.ssh import HERE
 
 T = TypeVar("T")
 Fleet = Mapping[str, Engine]
@@ -27,11 +27,12 @@ def open_fleet(host: Host, hosts: Sequence[str]) -> Iterator[Fleet]:
             if not isinstance(error, Gb10Error):
                 raise error or AssertionError
         if failed:
-            raise _unreached(failed)
+            raise unreached(failed)
         yield {name: work.result() for name, work in opened.items()}
 
 
-def _unreached(failed: Mapping[str, BaseException | None]) -> EngineError:
+def unreached(failed: Mapping[str, BaseException | None]) -> EngineError:
+    """One error for nodes that cannot be reached."""
     errors = [error for error in failed.values() if isinstance(error, Gb10Error)]
     if len(errors) == 1:
         return EngineError(errors[0].message, where=errors[0].where, hint=errors[0].hint)

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 
-from gb10.engine.images import ImageInfo, engine_machine, find_image
+from gb10.engine.engine_host import EngineHost
+from gb10.engine.images import ImageInfo, find_image
 from gb10.engine.reference import registry_of
 from gb10.errors import EngineError, UsageError
+from gb10.host.ssh import HERE
 from gb10.recipe.machine import ARCHITECTURES
 from gb10.serve.fleet import Fleet, on_each
-from gb10.serve.members import HERE
 from gb10.ship.pulling import LOCAL, pull_everywhere
 from gb10.workshop import Workshop
 
@@ -18,7 +19,9 @@ BUILD = (
 SAME = "pull it to every node: ./build.py pull REF --host NODE --host NODE"
 
 
-def ready_images(shop: Workshop, fleet: Fleet, reference: str) -> dict[str, ImageInfo]:
+def ready_images(
+    shop: Workshop, fleet: Fleet, reference: str, machines: Mapping[str, EngineHost]
+) -> dict[str, ImageInfo]:
     """The image on each node. Raises UsageError where it cannot be had or cannot run, PublishError of the pull."""
     found = on_each(lambda _, engine: find_image(engine, reference), fleet)
     missing = [host for host, image in found.items() if image is None]
@@ -27,9 +30,8 @@ def ready_images(shop: Workshop, fleet: Fleet, reference: str) -> dict[str, Imag
         found = on_each(lambda _, engine: find_image(engine, reference), fleet)
     images = {host: image for host, image in found.items() if image is not None}
     _check_same(images)
-    machines = on_each(lambda _, engine: engine_machine(engine), fleet)
     for host, image in images.items():
-        _check_platform(host, image, machines[host], reference)
+        _check_platform(host, image, machines[host].machine, reference)
     return images
 
 

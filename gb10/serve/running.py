@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from gb10.engine.docker_containers import tail_of
+from gb10.engine.engine_host import engine_host
 from gb10.engine.images import ImageInfo
 from gb10.errors import Gb10Error, ServeError, UsageError
 from gb10.host.talk import Talk, clock
 from gb10.mods.lookup import FoundMod
-from gb10.serve.existing import Found, check_room, memory_of, of_service, runs_unchanged, services_on
-from gb10.serve.fleet import Fleet, tried_on_each
+from gb10.serve.existing import Found, check_room, of_service, runs_unchanged, services_on
+from gb10.serve.fleet import Fleet, on_each, tried_on_each
 from gb10.serve.health import first_answer, is_healthy
 from gb10.serve.ports import check_port
 from gb10.serve.ready_images import ready_images
@@ -41,14 +42,15 @@ def running(shop: Workshop, fleet: Fleet, service: Service, wish: Wish) -> Itera
 
     Raises UsageError, EngineError, PublishError (the pull), ServeError.
     """
-    images = ready_images(shop, fleet, service.image)
+    machines = on_each(lambda _, engine: engine_host(engine), fleet)
+    images = ready_images(shop, fleet, service.image, machines)
     found = services_on(fleet)
     own = of_service(found, service.name)
     if runs_unchanged(service, own, images):
         yield None
         return
     _clear(shop.talk, fleet, service.name, own, replace=wish.replace)
-    check_room(service, found, memory_of(fleet))
+    check_room(service, found, machines)
     check_port(service, [one for one in found if one not in own])
     secrets = {name: shop.env[name] for name in SECRETS if shop.env.get(name)}
     mods = wish.mods(next(iter(images.values())))

@@ -76,7 +76,8 @@ class Service:
     @property
     def endpoint(self) -> str:
         """``http://HEAD:PORT``."""
-        return f"http://{self.ranks[0].node.address}:{self.port}"
+        client = self.ranks[0].node.client
+        return f"http://{f'[{client}]' if ':' in client else client}:{self.port}"
 
 
 def service_of(
@@ -88,7 +89,7 @@ def service_of(
     mods: Sequence[str],
     options: Options,
 ) -> Service:
-    """The service of a recipe that was rendered for the addresses of ``nodes``; unused nodes are left out.
+    """The service of a recipe that was rendered for the addresses of ``nodes``.
 
     Raises UsageError when the recipe does not say what a node runs.
     """
@@ -106,7 +107,7 @@ def service_of(
         port=_port(command, rendered.runtime),
         ranks=tuple(
             _rank(number, node, container, options)
-            for number, (node, container) in enumerate(zip(nodes, containers, strict=False))
+            for number, (node, container) in enumerate(zip(nodes, containers, strict=True))
         ),
         mods=tuple(mods),
         options=options,
@@ -114,7 +115,7 @@ def service_of(
 
 
 def _rank(number: int, node: Node, container: NodeContainer, options: Options) -> Rank:
-    environment = {**node.environment, **container.environment}
+    environment = {**node.environment, **container.environment, **node.own}
     changed = replace(container, environment=environment, gpus=options.gpus, memory=options.memory)
     return Rank(number=number, node=node, container=changed)
 

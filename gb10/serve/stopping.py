@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from gb10.errors import EmptySelectionError, ServeError
 from gb10.host.host import Host
+from gb10.host.ssh import HERE
 from gb10.serve.existing import Found, of_service, services_on
 from gb10.serve.fleet import Fleet, open_fleet
-from gb10.serve.members import HERE
 from gb10.serve.starting import end_all
 
 

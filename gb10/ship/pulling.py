@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from gb10.build.stage import ready_engine
 from gb10.engine.connection import Engine
-from gb10.engine.images import engine_machine, find_image, require_image, tag_image
+from gb10.engine.engine_host import engine_host
+from gb10.engine.images import find_image, require_image, tag_image
 from gb10.engine.node import reached
 from gb10.engine.reference import registry_of, split_digest, split_reference
 from gb10.engine.registry.holding import Holder, holder, layers_in, remote_config
@@ -215,7 +216,7 @@ def _hold(talk: Talk, task: Task, holding: Holder, count: int) -> None:
 
 def _platform(engine: Engine) -> str:
     """What images the node's machine runs without an emulator."""
-    machine = engine_machine(engine)
+    machine = engine_host(engine).machine
     return f"linux/{ARCHITECTURES.get(machine, machine)}"
 
 

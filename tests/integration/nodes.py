@@ -22,7 +22,7 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 from gb10.engine.connection import Engine, client
-from gb10.engine.embedded.daemon import Place, down, up
+from gb10.engine.embedded.daemon import Place, answering, down, up
 from gb10.engine.embedded.namespace import mount_points
 from gb10.engine.packages import unpack
 from gb10.host.fetch import open_session
@@ -45,6 +45,13 @@ HTPASSWD = """\
 auth: {{htpasswd: {{realm: test, path: "{path}"}}}}
 """
 MANIFESTS = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
+ROOT = Path(__file__).parents[2]
+UP = """\
+import os, sys
+from gb10.engine.embedded.daemon import up
+from gb10.host.store import open_store
+up(open_store({"GB10_CACHE_DIR": sys.argv[1]}), os.environ)
+"""
 SSHD = (
     "-D",
     "-e",
@@ -80,9 +87,10 @@ def until(ready: Callable[[], bool], what: str) -> None:
     raise AssertionError(f"{what} did not start")
 
 
-def listening(port: int) -> bool:
+def listening(port: int, address: str = "127.0.0.1") -> bool:
     with socket.socket() as probing:
-        return probing.connect_ex(("127.0.0.1", port)) == 0
+        probing.settimeout(5)
+        return probing.connect_ex((address, port)) == 0
 
 
 @cache
@@ -160,17 +168,25 @@ def redis(store: Store, folder: Path, password: str) -> Iterator[Redis]:
 
 
 @contextmanager
-def another_engine(store: Store, folder: Path) -> Iterator[Engine]:
-    """An engine of a store of its own; the programs are shared by hard links."""
+def another_engine(store: Store, folder: Path, namespace: str = "") -> Iterator[Engine]:
+    """An engine of a store of its own; the programs are shared by hard links. It may live in a network namespace."""
     programs = unpack(store, ENV)
     other = open_store({"GB10_CACHE_DIR": str(folder)})
     home = other.root / "engine"
     shutil.copytree(programs.bin.parent, home / programs.bin.parent.name, copy_function=os.link)
     shutil.copy(store.root / "engine/packages.json", home)
     try:
-        yield up(other, ENV)
+        capture([*within(namespace), sys.executable, "-c", UP, str(folder)], env=ENV, cwd=ROOT)
+        found = answering(Place(other))
+        assert found
+        yield found
     finally:
         down(other)
+
+
+def within(namespace: str) -> list[str]:
+    """What starts a program in a network namespace; nothing for the machine's own."""
+    return ["nsenter", f"--net=/run/netns/{namespace}"] if namespace else []
 
 
 def store_of(engine: Engine) -> Store:
@@ -275,14 +291,22 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
             end.shutdown(socket.SHUT_RDWR)
 
 
-@contextmanager
-def ssh_server(store: Store, folder: Path) -> Iterator[tuple[int, Path]]:
-    """Debian's sshd in a root of its own, which sees this machine's /run and /tmp: its port, and a folder for PATH.
+@dataclass(frozen=True, slots=True)
+class SshRoot:
+    """Debian's ssh in a root of its own: what runs a program in it, and a folder for PATH with its client."""
 
-    In that folder ``ssh`` is Debian's client in the same root, with a key that the server takes.
+    inside: tuple[str, ...]
+    clients: Path
+
+
+@contextmanager
+def ssh_root(store: Store, folder: Path, *more: str) -> Iterator[SshRoot]:
+    """A root with sshd and ssh, which sees this machine's /run and /tmp, and the /sys of its network namespace.
+
+    The client has a key that the server takes. ``more`` are packages.
     """
     root, tar = folder / "root", folder / "root.tar"
-    write_rootfs(debs(store, "openssh-server", "openssh-client", "bash"), tar, epoch=1_789_000_000)
+    write_rootfs(debs(store, "openssh-server", "openssh-client", "bash", *more), tar, epoch=1_789_000_000)
     root.mkdir()
     capture(["tar", "--extract", "--numeric-owner", f"--file={tar}", f"--directory={root}"])
     with (root / "etc/passwd").open("a") as users:
@@ -293,32 +317,52 @@ def ssh_server(store: Store, folder: Path) -> Iterator[tuple[int, Path]]:
         f"mount --bind {root} {root}",
         f"mount --make-private {root}",
         *(f"mount --rbind {place} {root}{place}" for place in SEEN),
+        f"mount -t sysfs gb10 {root}/sys",
         f'exec chroot {root} "$@"',
     ]
     enter.write_text("\n".join(("#!/bin/sh", "set -e", *lines, "")), encoding="utf-8")
     enter.chmod(0o755)
     # In a plain chroot "/" is no mount point, whose propagation could be set; what then gets out is undone below.
     propagation = "private" if "/" in mount_points() else "unchanged"
-    inside = ["unshare", "--mount", f"--propagation={propagation}", str(enter)]
+    inside = ("unshare", "--mount", f"--propagation={propagation}", str(enter))
     for name in ("host", "user"):
         capture([*inside, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"/keys/{name}"])
-    made = not Path("/run/sshd").exists()
-    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-    port, clients = free_port(), folder / "bin"
+    clients = folder / "bin"
     clients.mkdir()
     (clients / "ssh").write_text(
         f'#!/bin/sh\nexec {" ".join(inside)} /usr/bin/ssh {" ".join(SSH)} "$@"\n', encoding="utf-8"
     )
     (clients / "ssh").chmod(0o755)
+    made = not Path("/run/sshd").exists()
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     try:
-        with background([*inside, "/usr/sbin/sshd", *SSHD, "-p", str(port)], log=folder / "sshd.log"):
-            until(lambda: listening(port), "sshd")
-            yield port, clients
+        yield SshRoot(inside, clients)
     finally:
         if made:
             Path("/run/sshd").rmdir()
         if str(root) in mount_points():
             capture(["umount", "--recursive", str(root)])
+
+
+@contextmanager
+def sshd(
+    root: SshRoot, log: Path, *options: str, port: int, namespace: str = "", address: str = "127.0.0.1"
+) -> Iterator[None]:
+    """The server, which may live in a network namespace; ``options`` as in its configuration (``SetEnv=A=b``)."""
+    words = [word for option in options for word in ("-o", option)]
+    argv = [*within(namespace), *root.inside, "/usr/sbin/sshd", *SSHD, *words, "-p", str(port)]
+    with background(argv, log=log):
+        until(lambda: listening(port, address), "sshd")
+        yield
+
+
+@contextmanager
+def ssh_server(store: Store, folder: Path) -> Iterator[tuple[int, Path]]:
+    """Debian's sshd on this machine: its port, and a folder for PATH with ``ssh``, whose key it takes."""
+    with ssh_root(store, folder) as root:
+        port = free_port()
+        with sshd(root, folder / "sshd.log", port=port):
+            yield port, root.clients
 
 
 def ssh_keygen(store: Store, folder: Path) -> str:
@@ -340,4 +384,4 @@ def ssh_keygen(store: Store, folder: Path) -> str:
 
 def build_py(*arguments: str, env: dict[str, str]) -> str:
     """The tool itself, as a user calls it."""
-    return capture([sys.executable, str(Path(__file__).parents[2] / "build.py"), *arguments], env=env)
+    return capture([sys.executable, str(ROOT / "build.py"), *arguments], env=env)

@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from gb10.engine.connection import Endpoint, Engine
-from gb10.engine.node import SSH, _argv, reached
+from gb10.engine.node import _argv, reached
 from gb10.engine.reference import split_digest
 from gb10.engine.registry import skopeo
 from gb10.engine.registry.saving import Layout
 from gb10.engine.registry.skopeo import Access, Skopeo
 from gb10.engine.registry.transfer import Moves, hint_of, registry_error
 from gb10.errors import EngineError, PublishError, UsageError
+from gb10.host.ssh import ssh_host
 from gb10.ship import pulling
 from gb10.ship.publishing import names_in, own_tags
 from gb10.ship.retries import PAUSES, patiently
@@ -216,19 +217,21 @@ def test_what_the_engine_tells_of_a_failure_is_the_error() -> None:
     [
         ("me@spark-1", ["-L", "/s:/var/run/docker.sock", "me@spark-1"]),
         ("spark-1", ["-L", "/s:/var/run/docker.sock", "spark-1"]),
-        ("ssh://me@spark-1:2222", ["-p", "2222", "-L", "/s:/var/run/docker.sock", "me@spark-1"]),
+        ("ssh://me@spark-1:2222", ["-L", "/s:/var/run/docker.sock", "me@spark-1"]),
         ("me@spark-1/run/user/1000/docker.sock", ["-L", "/s:/run/user/1000/docker.sock", "me@spark-1"]),
     ],
 )
 def test_how_a_node_is_written(host: str, tail: list[str]) -> None:
-    found = SSH.fullmatch(host)
+    found = ssh_host(host)
     assert found
-    assert _argv(found, "/s")[-len(tail) :] == tail
+    argv = _argv(found, Path("/s"))
+    assert argv[-len(tail) :] == tail
+    assert ("2222" in argv) == (":2222" in host)
 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=x", "me@-x", "a b", ""])
 def test_a_name_cannot_become_an_option_of_ssh(host: str) -> None:
-    assert SSH.fullmatch(host) is None
+    assert ssh_host(host) is None
 
 
 def test_a_machine_without_ssh_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

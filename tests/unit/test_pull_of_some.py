@@ -3,9 +3,9 @@
 import pytest
 
 from gb10.cli.pull import document
-from gb10.engine.node import SSH, ssh_name
 from gb10.engine.registry.transfer import Remote
 from gb10.errors import EngineError, PublishError
+from gb10.host.ssh import ssh_host
 from gb10.ship.pulling import Pull, Pulled
 
 REMOTE = Remote(digest="sha256:aa", platforms=("linux/arm64",))
@@ -40,6 +40,6 @@ def test_the_error_names_the_machine_that_failed() -> None:
     [("me@spark", "me@spark"), ("ssh://me@spark:2222", "-p 2222 me@spark"), ("spark:22", "-p 22 spark")],
 )
 def test_the_hint_of_ssh_keeps_the_port(host: str, words: str) -> None:
-    found = SSH.fullmatch(host)
+    found = ssh_host(host)
     assert found
-    assert ssh_name(found) == words
+    assert found.words == words

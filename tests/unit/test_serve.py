@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from gb10.cli.cluster_files import nodes_named
 from gb10.engine.docker_containers import ContainerState
+from gb10.engine.engine_host import EngineHost, seconds_of
 from gb10.engine.images import ImageInfo
 from gb10.errors import UsageError
 from gb10.models.load.loading import load_model_recipe
@@ -19,7 +21,7 @@ from gb10.models.render.rendering import render_recipe
 from gb10.serve.cause import cause_of, ending_of
 from gb10.serve.existing import Found, check_room, runs_unchanged
 from gb10.serve.labelled import labels_of, read_labels
-from gb10.serve.members import address_of, nodes_of
+from gb10.serve.members import Node, address_of
 from gb10.serve.service import Options, Service, curl_line, service_of
 from gb10.serve.starting import SCRIPT, container_options
 
@@ -33,7 +35,8 @@ command: vllm serve {model} --port {port} -tp {tensor_parallel}
 
 
 def service(text: str = RECIPE, *hosts: str, name: str = "name", options: Options | None = None) -> Service:
-    nodes = nodes_of(hosts or ("me@one", "ssh://me@two:22"))
+    names = hosts or ("me@one", "ssh://me@two:22")
+    nodes = [Node(host=host, address=address_of(host), client=address_of(host)) for host in names]
     request = RenderRequest(nodes=tuple(node.address for node in nodes))
     recipe = load_model_recipe(text, "name.yaml")
     rendered = render_recipe(recipe, request)
@@ -58,6 +61,7 @@ def test_each_node_runs_its_rank_and_meets_the_head_by_address() -> None:
         ("localhost", "127.0.0.1"),
         ("unix:///run/docker.sock", "127.0.0.1"),
         ("me@fe80::1", "fe80::1"),
+        ("tcp://10.0.0.5:2375", "10.0.0.5"),
     ],
 )
 def test_what_the_others_call_a_node(host: str, address: str) -> None:
@@ -66,7 +70,7 @@ def test_what_the_others_call_a_node(host: str, address: str) -> None:
 
 def test_a_node_twice_and_odd_names_are_refused() -> None:
     with pytest.raises(UsageError, match="named twice"):
-        nodes_of(("a", "a"))
+        nodes_named({}, "a,a")
     with pytest.raises(UsageError, match="cannot be the name"):
         service(name="a b")
 
@@ -130,7 +134,8 @@ def test_a_service_runs_unchanged_only_when_every_rank_does(change: dict[str, ob
 
 
 def test_services_of_one_node_share_its_memory() -> None:
-    alone, total = RECIPE.replace("tensor_parallel: 2", "tensor_parallel: 1"), {"me@one": 120 << 30}
+    alone = RECIPE.replace("tensor_parallel: 2", "tensor_parallel: 1")
+    total = {"me@one": EngineHost(machine="aarch64", memory=120 << 30, ahead=0.0, runtimes=frozenset())}
     first = found_ranks(service(alone, "me@one", options=Options(memory=60 << 30), name="first"))
     check_room(service(alone, "me@one", options=Options(memory=52 << 30)), first, total)
     wanted = service(alone, "me@one", options=Options(memory=60 << 30))
@@ -145,6 +150,37 @@ def test_a_container_has_the_limits_of_its_service() -> None:
     assert options.command[:3] == ("/bin/sh", "/gb10/run/launch.sh", "3072")
     assert (options.memory, options.restart, options.name) == (1 << 30, True, "gb10-name-0")
     assert options.oom_score_adj > 0
+
+
+def test_an_endpoint_is_what_clients_reach_and_ranks_meet_elsewhere() -> None:
+    nodes = [Node(host=host, address=f"10.0.0.{at}", client=f"fd00::{at}") for at, host in enumerate(("a", "b"), 1)]
+    rendered = render_recipe(load_model_recipe(RECIPE, "x.yaml"), RenderRequest(nodes=("10.0.0.1", "10.0.0.2")))
+    found = service_of(name="x", model="m", rendered=rendered, nodes=nodes, mods=(), options=Options())
+    assert found.endpoint == "http://[fd00::1]:9000"
+    assert "--master-addr 10.0.0.1" in found.ranks[1].container.command
+
+
+def test_the_file_of_a_cluster_wins_over_the_recipe_and_that_over_what_was_found() -> None:
+    found, own = {"A": "found", "NCCL_NET": "IB"}, {"NCCL_NET": "Socket"}
+    nodes = [Node(host=host, address=host, client=host, environment=found, own=own) for host in ("a", "b")]
+    rendered = render_recipe(load_model_recipe(RECIPE, "x.yaml"), RenderRequest(nodes=("a", "b")))
+    made = service_of(name="x", model="m", rendered=rendered, nodes=nodes, mods=(), options=Options())
+    environment = made.ranks[0].container.environment
+    assert (environment["A"], environment["NCCL_NET"]) == ("b", "Socket")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("1970-01-01T00:00:01.5Z", 1.5),
+        ("1970-01-01T01:00:00.123456789+01:00", 0.123456),
+        ("0001-01-01T00:00:00Z", None),
+        ("", None),
+        ("soon", None),
+    ],
+)
+def test_moments_of_an_engine(text: str, seconds: float | None) -> None:
+    assert seconds_of(text) == seconds
 
 
 def test_a_request_to_paste() -> None:

@@ -1,0 +1,60 @@
+"""Reading a machine: the script goes there by ssh, and what comes back is bounded in size and time."""
+
+import shlex
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from gb10.cluster.fact_reading import read_facts
+from gb10.cluster.node_facts import Reading
+from gb10.errors import EngineError, Gb10Error, UsageError
+from gb10.host.proc import CommandFailedError, answer
+from gb10.host.ssh import HERE, KEYS, ssh_host
+
+SCRIPT: Final = Path(__file__).with_name("probe.sh")
+SECONDS: Final = 30.0
+MOST: Final = 1 << 20
+"""Bytes of an answer; one with eight adapters has 20 KB."""
+FOLDERS: Final = ("/", "/var/lib/docker")
+
+
+def read_node(host: str) -> Reading:
+    """What a machine says of itself; this one for ``localhost``. Raises EngineError that names it, UsageError."""
+    sent = time.time()
+    text = _answer(host)
+    received = time.time()
+    facts = read_facts(text)
+    if facts is None:
+        hint = "does its login shell print something, or end early? ssh HOST sh -c true must print nothing"
+        raise EngineError(f"{host} gave no whole answer", where=f"{len(text)} characters", hint=hint)
+    middle = (sent + received) / 2
+    ahead = facts.clock - middle if facts.clock is not None else None
+    return Reading(facts=facts, ahead=ahead, within=(received - sent) / 2)
+
+
+def _answer(host: str) -> str:
+    script, words = SCRIPT.read_text(encoding="utf-8"), shlex.join(["sh", "-s", "--", *FOLDERS])
+    found = ssh_host(host)
+    if found is None:
+        raise UsageError(f"{host!r} is no node", hint="write user@name, or ssh://user@name:PORT")
+    argv = shlex.split(words) if host == HERE else found.argv(command=words)
+    try:
+        return answer(argv, script, seconds=SECONDS, most=MOST)
+    except CommandFailedError as error:
+        hint = None if host == HERE else KEYS.format(name=found.words)
+        raise EngineError(f"{host} cannot be read", where=error.tail.strip() or str(error), hint=hint) from error
+
+
+def read_nodes(hosts: Sequence[str]) -> dict[str, Reading | Gb10Error]:
+    """Each machine's facts, read at the same time, or why they cannot be."""
+
+    def one(host: str) -> Reading | Gb10Error:
+        try:
+            return read_node(host)
+        except Gb10Error as error:
+            return error
+
+    with ThreadPoolExecutor(max(1, len(hosts))) as pool:
+        return dict(zip(hosts, pool.map(one, hosts), strict=True))

@@ -1,0 +1,89 @@
+"""Services in tests: an image whose ``vllm`` is a stand-in, recipes for it, and the tool as a user calls it."""
+
+import io
+import os
+import sys
+import tarfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gb10.engine.connection import Engine, client
+from gb10.host.proc import CommandFailedError, background
+from gb10.host.store import Store
+from gb10.rootfs.unpack import write_rootfs
+from tests.integration.nodes import build_py, debs, free_port
+
+STAND_IN = Path(__file__).with_name("serving_stand_in.py")
+IMAGE = "gb10/stand-in:1"
+RECIPE = """\
+recipe_version: "2"
+model: {model}
+runtime: vllm
+container: {image}
+defaults: {{port: {port}, tensor_parallel: {nodes}}}
+{more}
+command: vllm serve {{model}} --host {host} --port {{port}} -tp {{tensor_parallel}}
+"""
+CPU = ("--no-gpus", "--keep-free", "0.05")
+
+
+def stand_in_image(store: Store, folder: Path) -> Path:
+    """The tar of a root with bash, setsid and Python, where ``vllm`` is the stand-in."""
+    write_rootfs(debs(store, "bash", "coreutils", "util-linux", "python3"), folder / "root.tar", epoch=0)
+    with tarfile.open(folder / "root.tar", "a") as tar:
+        script = b"#!/usr/bin/python3\n" + STAND_IN.read_bytes()
+        member = tarfile.TarInfo("usr/local/bin/vllm")
+        member.size, member.mode = len(script), 0o755
+        tar.addfile(member, io.BytesIO(script))
+    return folder / "root.tar"
+
+
+def load(engine: Engine, image: Path) -> None:
+    """Give an engine the image."""
+    with closing(client(engine)) as sdk, image.open("rb") as stream:
+        sdk.api.import_image_from_data(stream, repository=IMAGE.partition(":")[0], tag=IMAGE.partition(":")[2])
+
+
+def containers(engine: Engine) -> list[str]:
+    with closing(client(engine)) as sdk:
+        return sorted(str(found.name) for found in sdk.containers.list(all=True))
+
+
+def recipe(folder: Path, name: str, *, nodes: int = 1, more: str = "", host: str = "127.0.0.1") -> Path:
+    path = folder / f"{name}.yaml"
+    text = RECIPE.format(model=f"org/{name}", image=IMAGE, port=free_port(), nodes=nodes, more=more, host=host)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def ran(*arguments: str) -> str:
+    """What the tool prints as its result."""
+    try:
+        return build_py(*arguments, env=dict(os.environ))
+    except CommandFailedError as error:
+        raise AssertionError(error.tail) from error
+
+
+def failed(*arguments: str) -> tuple[int, str]:
+    with pytest.raises(CommandFailedError) as caught:
+        build_py(*arguments, env=dict(os.environ))
+    return caught.value.returncode, caught.value.tail
+
+
+def pid_in(engine: Engine, container: str, word: str) -> int:
+    """The pid, on this machine, of a process of a container."""
+    with closing(client(engine)) as sdk:
+        rows = sdk.containers.get(container).top(ps_args="-efww")["Processes"]  # whole lines, whatever COLUMNS says
+        return next(
+            int(row[1]) for row in rows if word in row[-1] and "launch.sh" not in row[-1] and "bash" not in row[-1]
+        )
+
+
+@contextmanager
+def foreground(*arguments: str, log: Path) -> Iterator[Any]:
+    with background([sys.executable, str(Path(__file__).parents[2] / "build.py"), *arguments], log=log) as alive:
+        yield alive
