@@ -106,7 +106,11 @@ def _service(
     request = replace(wanted.request, nodes=cluster.nodes if cluster else (), arguments=tuple(arguments))
     _require_room(recipe, request)
     options = with_budget(shop.talk, recipe, request, options)
-    nodes = _placed(shop.talk, cluster, _rendered(shop.talk, recipe, request))
+    rendered = _rendered(shop.talk, recipe, request)
+    if options.restart and len(rendered.ranks) > 1:
+        hint = "let systemd start all of them again: docs/run.md"
+        raise UsageError("--restart is for one node: Docker would start a rank without the others", hint=hint)
+    nodes = _placed(shop.talk, cluster, rendered)
     addresses = tuple(node.address for node in nodes) if cluster else ()
     return service_of(
         name=wanted.name or recipe.stem,

@@ -12,8 +12,8 @@ from gb10.serve.cause import ending_of
 from gb10.serve.existing import Found, services_on
 from gb10.serve.fleet import open_fleet
 from gb10.serve.health import is_healthy
-from gb10.serve.stopping import hosts_of, require
-from gb10.serve.watching import Watched, watch
+from gb10.serve.stopping import hosts_of, require, watched_service
+from gb10.serve.watching import watch
 from gb10.workshop import Workshop
 
 app = verb_app("""Show the services of this machine or of other nodes: their ranks, and whether the endpoint is healthy.
@@ -48,9 +48,7 @@ def status(
         found = services_on(fleet)
         own = require(found, name, hosts) if name else found
         if watching and name:
-            containers = {one.host: one.state.id for one in own}
-            ranks = {one.host: fleet[one.host] for one in own}
-            watch(Watched(name=name, fleet=ranks, containers=containers), lambda: False)
+            watch(watched_service(fleet, name, own), lambda: False)
     _show(own, as_json=as_json)
 
 

@@ -75,11 +75,14 @@ def client(engine: Engine) -> docker.DockerClient:
 
 
 @contextmanager
-def asking(engine: Engine) -> Iterator[docker.DockerClient]:
-    """The client for a few calls; what goes wrong in them, the engine's death too, is raised as EngineError."""
+def asking(engine: Engine, *, seconds: int = CALL_TIMEOUT) -> Iterator[docker.DockerClient]:
+    """The client for a few calls; what goes wrong in them, the engine's death too, is raised as EngineError.
+
+    ``seconds``: how long the engine may be silent in a call.
+    """
     try:
         _connect(engine.endpoint)
-        with closing(client(engine)) as sdk:
+        with closing(_open(engine.endpoint, seconds)) as sdk:
             yield sdk
     except (DockerException, requests.RequestException, HTTPError, OSError) as error:
         raise EngineError(

@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import docker
+import requests
 from docker.errors import APIError, NotFound
 from docker.types import DeviceRequest, Ulimit
 
 from gb10.engine.connection import Engine, asking
-from gb10.errors import EngineError
+from gb10.errors import EngineError, Gb10Error
 
+LOOK: Final = 5
+"""Seconds that an engine may be silent when it is only asked: the node may have lost its power or its network."""
 TAIL_BYTES: Final = 1 << 20
 """Of a log's last lines at most so many bytes are read."""
 LONGEST_LINE: Final = 1 << 16
@@ -162,8 +165,8 @@ def containers_with(engine: Engine, *labels: str) -> list[ContainerState]:
 
 
 def container_state(engine: Engine, identity: str) -> ContainerState | None:
-    """A container now; None when it was removed. Raises EngineError."""
-    with asking(engine) as sdk:
+    """A container now; None when it was removed. Raises EngineError; ``was_silent`` tells of an engine that hangs."""
+    with asking(engine, seconds=LOOK) as sdk:
         return _inspected(sdk, identity)
 
 
@@ -189,7 +192,7 @@ def _inspected(sdk: docker.DockerClient, identity: str) -> ContainerState | None
 
 def tail_of(engine: Engine, identity: str, lines: int) -> list[str]:
     """The last lines of a container's log, at most TAIL_BYTES of them. Raises EngineError."""
-    with asking(engine) as sdk:
+    with asking(engine, seconds=LOOK) as sdk:
         content = b""
         for block in sdk.containers.get(identity).logs(stream=True, follow=False, tail=lines):
             content = (content + block)[-TAIL_BYTES:]
@@ -213,9 +216,9 @@ def follow(engine: Engine, identity: str, lines: int) -> Iterator[str]:
 def end_container(engine: Engine, identity: str, *, patience: int, keep: bool = False) -> None:
     """Stop a container: SIGTERM, after ``patience`` seconds SIGKILL; then remove it, unless it is kept.
 
-    One that is gone is no error. Raises EngineError.
+    One that is gone is no error. Raises EngineError, also when the engine is silent LOOK seconds longer than that.
     """
-    with asking(engine) as sdk, suppress(NotFound):
+    with asking(engine, seconds=patience + LOOK) as sdk, suppress(NotFound):
         found = sdk.containers.get(identity)
         found.stop(timeout=patience)
         if not keep:
@@ -226,6 +229,11 @@ def restart_container(engine: Engine, identity: str, *, patience: int) -> None:
     """Stop and start a container; what was written into it stays. Raises EngineError."""
     with asking(engine) as sdk:
         sdk.containers.get(identity).restart(timeout=patience)
+
+
+def was_silent(error: Gb10Error) -> bool:
+    """Whether an engine took a question and gave no answer in time: it, or the way to it, may only be slow."""
+    return isinstance(error.__cause__, requests.Timeout)
 
 
 def name_is_taken(error: EngineError) -> bool:

@@ -56,16 +56,19 @@ def runs_unchanged(service: Service, found: Iterable[Found], images: Mapping[str
 
 
 def check_room(service: Service, found: Iterable[Found], machines: Mapping[str, EngineHost]) -> None:
-    """Raise UsageError when the limits of all services of a node are more than it has beside its system. Pure."""
-    if service.options.memory is None:
-        return
+    """Raise UsageError when all services of a node claim more than it has beside its system. Pure.
+
+    A service claims its limit, or, where the sizes of its model are not known, the part that its command names.
+    """
     for host, total in ((host, machine.memory) for host, machine in machines.items()):
+        own = service.options.memory or int(service.share * total)
         others = [one for one in found if one.host == host and one.state.runs and one.labels.service != service.name]
-        taken = sum(one.labels.memory for one in others)
-        if taken + service.options.memory > total - min(SYSTEM, total // 8):
+        taken = sum(one.labels.memory or int(one.labels.share * total) for one in others)
+        known = own if service.options.memory or taken else 0  # alone, a part of the GPU's memory says nothing here
+        if known and taken + own > total - min(SYSTEM, total // 8):
             names = ", ".join(sorted({one.labels.service for one in others}))
             raise UsageError(
-                f"{host} has {_gib(total)}, and the services there may then use {_gib(taken + service.options.memory)}",
+                f"{host} has {_gib(total)}, and the services there may then use {_gib(taken + own)}",
                 where=f"already there: {names}, {_gib(taken)}" if others else None,
                 hint="stop one of them, or let each use less: --set gpu_memory_utilization=0.4, --memory GIB",
             )

@@ -1,6 +1,7 @@
 """Services as the labels of their containers tell of them: the only place where a running service is recorded. Pure."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -8,6 +9,7 @@ from typing import Final
 from gb10.plan.labels import NAMESPACE
 from gb10.serve.service import Rank, Service
 
+SHARE: Final = re.compile(r"[01]\.\d{1,6}")
 SERVICE: Final = f"{NAMESPACE}.service"
 """The label with a service's name; the names of the others begin with it."""
 
@@ -25,6 +27,8 @@ class Labels:
     digest: str
     memory: int
     """The limit of the container in bytes; 0 is none."""
+    share: float
+    """The part of the node's memory that its command claims; 0 is unknown."""
 
 
 def container_name(service: Service, rank: Rank) -> str:
@@ -42,6 +46,7 @@ def labels_of(service: Service, rank: Rank) -> dict[str, str]:
         "endpoint": service.endpoint,
         "digest": service.digest,
         "memory": str(service.options.memory or 0),
+        "share": str(service.share),
     }
     return {SERVICE: service.name, **{f"{SERVICE}.{name}": value for name, value in fields.items()}}
 
@@ -58,6 +63,7 @@ def read_labels(labels: Mapping[str, str]) -> Labels:
         endpoint=own.get("endpoint", ""),
         digest=own.get("digest", ""),
         memory=_number(own.get("memory"), 0),
+        share=float(share) if SHARE.fullmatch(share := own.get("share", "")) else 0.0,
     )
 
 

@@ -1,19 +1,22 @@
-#!/bin/sh
-# The first process of a container that serves a model. Any image with a POSIX shell can run it.
+#!/bin/bash
+# The first process of a container that serves a model. It needs bash and setsid, and starts no other program.
 #   launch.sh LEAST_KIB COMMAND
 # It waits for the file "go", because mods come first. It reads the file "secrets", since docker inspect shows a
-# container's environment to all. It runs the command by bash, in a session of its own.
-# It hands SIGTERM on. Every second it reads how much memory is left, of the node and of this container's limit. Below
-# LEAST_KIB it ends the server: a node whose shared memory is full hangs, and only the power button helps.
+# container's environment to all. It runs the command in a session of its own, and hands SIGTERM on.
+# It reads how much memory is left, of the node and of this container's limit: every second, and ten times a second
+# when less than eight times LEAST_KIB is left, because weights load at gigabytes a second. Below LEAST_KIB it ends the
+# server, below half of that at once: a node whose shared memory is full hangs, and only the power button helps.
 # Exit code: the server's; 99 when the guard ended it.
 set -u
 least=$1 command=$2 guarded=
 here=${0%/*}
+pause=0.1
+exec 3<> <(:) # a pipe in which nothing comes: a read of it waits without a process
 
 left() { # KiB that are left, the smaller of two; page cache counts as free
   left=
   while read -r name kib _; do
-    case $name in MemAvailable:) left=$kib ;; esac
+    case $name in MemAvailable:) left=$kib && break ;; esac
   done </proc/meminfo
   if [ -r /sys/fs/cgroup/memory.max ]; then
     limited /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory.current /sys/fs/cgroup/memory.stat inactive_file
@@ -27,11 +30,24 @@ limited() { # files of the limit, the use and the statistics; the name of the pa
   read -r most <"$1"
   read -r used <"$2"
   case $most in max | ????????????????*) return ;; esac # 10^15 bytes or more: no limit
-  while read -r name bytes; do
-    case $name in "$4") used=$((used - bytes)) ;; esac
-  done <"$3"
   inside=$(((most - used) / 1024))
-  if [ -z "$left" ] || [ "$inside" -lt "$left" ]; then left=$inside; fi
+  if ((inside < 8 * least)); then # only now: the kernel adds the statistics up when they are read
+    while read -r name bytes; do
+      case $name in "$4") inside=$(((most - used + bytes) / 1024)) && break ;; esac
+    done <"$3"
+  fi
+  if [ -z "$left" ] || ((inside < left)); then left=$inside; fi
+}
+
+guard() { # end the server when memory runs out
+  if [ -z "$left" ]; then return; fi
+  if ((left < 8 * least)); then pause=0.1; else pause=1; fi
+  if ((left < least)) && [ -z "$guarded" ]; then
+    echo "gb10: $((left / 1024)) MiB of memory are left, less than $((least / 1024)): the server is ended" >&2
+    guarded=$SECONDS
+    end TERM
+  fi
+  if [ -n "$guarded" ] && { ((left < least / 2)) || ((SECONDS - guarded >= 3)); }; then end KILL; fi
 }
 
 end() { # a signal to the server and all that it started, if any is left; before its session exists, to it alone
@@ -40,27 +56,19 @@ end() { # a signal to the server and all that it started, if any is left; before
 
 trap 'exit 143' TERM INT
 until [ -e "$here/go" ]; do
-  sleep 1 &
-  wait $!
+  read -rt 0.2 <&3
 done
 . "$here/secrets"
 server='' ended=''
 trap 'ended=yes; if [ -n "$server" ]; then end TERM; fi' TERM INT
-setsid bash -c "$command" & # no job leads a group here, so setsid does not fork, and $! leads its own
+setsid bash -c "$command" 3>&- & # no job leads a group here, so setsid does not fork, and $! leads its own
 server=$!
 if [ -n "$ended" ]; then end TERM; fi # the signal came before the server had a number
 
 while kill -s 0 "$server" 2>/dev/null; do
-  sleep 1 &
-  wait $!
+  read -rt "$pause" <&3
   left
-  if [ -n "$left" ] && [ "$left" -lt "$least" ]; then
-    echo "gb10: $((left / 1024)) MiB of memory are left, less than $((least / 1024)): the server is ended" >&2
-    guarded=yes
-    end TERM
-    sleep 3
-    end KILL
-  fi
+  guard
 done
 wait "$server"
 code=$?

@@ -49,26 +49,33 @@ def running(shop: Workshop, fleet: Fleet, service: Service, wish: Wish) -> Itera
     if runs_unchanged(service, own, images):
         yield None
         return
-    _clear(shop.talk, fleet, service.name, own, replace=wish.replace)
+    _clear(shop.talk, fleet, service, own, replace=wish.replace)
     check_room(service, found, machines)
     check_port(service, [one for one in found if one not in own])
     secrets = {name: shop.env[name] for name in SECRETS if shop.env.get(name)}
     mods = wish.mods(next(iter(images.values())))
     with started(service, fleet, images, mods, secrets) as containers:
-        watched = Watched(name=service.name, fleet=fleet, containers=containers)
+        ahead = {host: machine.ahead for host, machine in machines.items()}
+        watched = Watched(name=service.name, fleet=fleet, containers=containers, ahead=ahead)
         _healthy(shop.talk, service, watched, wish.patience)
         _check_answer(shop, service)
         yield watched
 
 
-def _clear(talk: Talk, fleet: Fleet, name: str, own: Sequence[Found], *, replace: bool) -> None:
-    """Remove what a former run of this service left. Raises UsageError for one that runs, unless it is replaced."""
-    runs = [one for one in own if one.state.runs]
-    if runs and not replace:
+def _clear(talk: Talk, fleet: Fleet, service: Service, own: Sequence[Found], *, replace: bool) -> None:
+    """Remove what a former run of this service left. Raises UsageError for one that runs, unless it is replaced.
+
+    Ranks whose other ranks have ended serve nobody: a node was started anew, or the tool was killed.
+    """
+    runs, name = [one for one in own if one.state.runs], service.name
+    half = len(runs) < len(service.ranks) and all(one.labels.digest == service.digest for one in runs)
+    if runs and not half and not replace:
         where = "\n".join(f"{one.host}: {one.state.name}, since {one.state.started[:19]}" for one in runs)
         hint = f"stop it (./build.py stop {name}), or replace it (--replace)"
         raise UsageError(f"{name} runs already, with other settings or another image", where=where, hint=hint)
-    if own:
+    if runs and half:
+        talk.say(f"{name}: {len(runs)} of its {len(service.ranks)} ranks run, so it is started anew")
+    elif own:
         talk.say(f"{name}: removing {len(own)} container{'s' * (len(own) > 1)} of an earlier run")
     for error in end_all(fleet, {host: [one.state.id for one in own if one.host == host] for host in fleet}).values():
         raise error

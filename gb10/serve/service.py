@@ -18,6 +18,7 @@ PORT: Final = re.compile(r"--port[=\s]+[\"']?(\d{1,5})\b")
 PORTS: Final = {"sglang": 30000, "llama-cpp": 8080}
 """Where an engine listens that is not told; vLLM and the others take 8000."""
 SERVED: Final = re.compile(r"--(?:served-model-name|alias)[=\s]+[\"']?([^\s\"']+)")
+SHARE: Final = re.compile(r"--(?:gpu-memory-utilization|mem-fraction-static)[=\s]+[\"']?(0?\.\d{1,6}|1(?:\.0{1,6})?)\b")
 LEAST: Final = 2 << 30
 OOM_SCORE: Final = 500
 """The kernel ends a server before the node's own services: these have 0 or less."""
@@ -65,6 +66,12 @@ class Service:
     def hosts(self) -> tuple[str, ...]:
         """How the nodes are reached, the head first."""
         return tuple(rank.node.host for rank in self.ranks)
+
+    @property
+    def share(self) -> float:
+        """The part of a node's memory that its command claims; zero when it names none."""
+        found = SHARE.search(self.ranks[0].container.command) if self.options.gpus else None
+        return float(found[1]) if found else 0.0
 
     @property
     def digest(self) -> str:

@@ -98,7 +98,7 @@ def container_options(service: Service, rank: Rank) -> ContainerOptions:
     return ContainerOptions(
         image=rank.container.image,
         name=container_name(service, rank),
-        command=("/bin/sh", LAUNCH, str(options.least >> 10), rank.container.command),
+        command=("bash", LAUNCH, str(options.least >> 10), rank.container.command),
         environment=rank.container.environment,
         labels=labels_of(service, rank),
         volumes=dict([CACHE]),

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gb10.engine.engine_host import engine_host
 from gb10.errors import EmptySelectionError, ServeError
 from gb10.host.host import Host
 from gb10.host.ssh import HERE
 from gb10.serve.existing import Found, of_service, services_on
-from gb10.serve.fleet import Fleet, open_fleet
+from gb10.serve.fleet import Fleet, on_each, open_fleet
 from gb10.serve.starting import end_all
+from gb10.serve.watching import Watched
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +42,18 @@ def require(found: Sequence[Found], name: str, hosts: Sequence[str]) -> tuple[Fo
             hint="on other nodes: --nodes HEAD,WORKER",
         )
     return own
+
+
+def watched_service(fleet: Fleet, name: str, own: Sequence[Found]) -> Watched:
+    """A service that runs, to be watched. Raises EngineError."""
+    ranks = {one.host: fleet[one.host] for one in own}
+    machines = on_each(lambda _, engine: engine_host(engine), ranks)
+    return Watched(
+        name=name,
+        fleet=ranks,
+        containers={one.host: one.state.id for one in own},
+        ahead={host: machine.ahead for host, machine in machines.items()},
+    )
 
 
 def end_service(fleet: Fleet, own: Sequence[Found], name: str) -> Ended:

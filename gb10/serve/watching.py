@@ -2,19 +2,22 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from gb10.engine.docker_containers import ContainerState, container_state, tail_of
+from gb10.engine.docker_containers import ContainerState, container_state, tail_of, was_silent
+from gb10.engine.engine_host import seconds_of
 from gb10.errors import Gb10Error, ServeError
 from gb10.serve.cause import GUARDED, cause_of, ending_of
 from gb10.serve.fleet import Fleet, tried_on_each
 from gb10.serve.starting import end_all
 
-LOOK: Final = 1.0
+PAUSE: Final = 1.0
 """Seconds between two looks."""
-SILENT: Final = 10.0
-"""Seconds without an answer after which a node counts as lost."""
+AWAY: Final = 10.0
+"""Seconds since its last answer after which a node counts as lost, when its engine refuses connections."""
+SILENT: Final = 30.0
+"""The same when it accepts them and says nothing: a busy machine does so, too."""
 LINES: Final = 2000
 SHOWN: Final = 6
 ENDING: Final = 8
@@ -28,40 +31,49 @@ class Death:
     rank: int
     host: str
     how: str
-    code: int
-    ended: str
+    at: float
+    """When, by the clock of this machine."""
+    code: int = 0
     cause: str | None = None
     lines: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class Watched:
-    """A running service: the ranks in the order of the fleet, and since when a node has been silent."""
+    """A running service: the ranks in the order of the fleet.
+
+    ``ahead`` has the seconds by which the clocks of nodes are before ours: engines tell by these when a rank ended.
+    ``heard`` is when each node answered last.
+    """
 
     name: str
     fleet: Fleet
     containers: Mapping[str, str]
-    silent: dict[str, float] = field(default_factory=dict)
+    ahead: Mapping[str, float] = field(default_factory=dict)
+    heard: dict[str, float] = field(default_factory=dict)
 
     def look(self) -> Death | None:
         """The rank that ended first, if one has."""
         found = tried_on_each(lambda host, engine: container_state(engine, self.containers[host]), self.fleet)
         deaths = [death for rank, host in enumerate(self.fleet) if (death := self._death(rank, host, found[host]))]
-        return min(deaths, key=lambda death: death.ended or "9") if deaths else None
+        return min(deaths, key=lambda death: death.at) if deaths else None
 
     def _death(self, rank: int, host: str, state: ContainerState | Gb10Error | None) -> Death | None:
+        now = time.time()
+        heard = self.heard.setdefault(host, now)
         if isinstance(state, Gb10Error):
-            since = self.silent.setdefault(host, time.monotonic())
-            lost = time.monotonic() - since > SILENT
             how = f"its node does not answer: {state.where or state.message}"
-            return Death(rank=rank, host=host, how=how, code=0, ended="") if lost else None
-        self.silent.pop(host, None)
+            lost = now - heard > (SILENT if was_silent(state) else AWAY)
+            return Death(rank=rank, host=host, how=how, at=heard) if lost else None
+        self.heard[host] = now
         if state is None:
-            return Death(rank=rank, host=host, how="its container was removed", code=0, ended="")
+            return Death(rank=rank, host=host, how="its container was removed", at=heard)
         if state.runs:
             return None
+        ended = seconds_of(state.ended)
+        at = heard if ended is None else ended - self.ahead.get(host, 0.0)
         how = ending_of(state.code, out_of_memory=state.out_of_memory)
-        return Death(rank=rank, host=host, how=how, code=state.code, ended=state.ended)
+        return Death(rank=rank, host=host, how=how, code=state.code, at=at)
 
     def explained(self, death: Death) -> Death:
         """The death with the lines of its log."""
@@ -70,16 +82,8 @@ class Watched:
         )[death.host]
         if isinstance(lines, Gb10Error):
             return death
-        cause, last = cause_of(lines), tuple(line for line in lines if line.strip())[-SHOWN:]
-        return Death(
-            rank=death.rank,
-            host=death.host,
-            how=death.how,
-            code=death.code,
-            ended=death.ended,
-            cause=cause,
-            lines=last,
-        )
+        last = tuple(line for line in lines if line.strip())[-SHOWN:]
+        return replace(death, cause=cause_of(lines), lines=last)
 
     def end(self) -> dict[str, Gb10Error]:
         """End every rank; the error of each node where that failed."""
@@ -93,7 +97,7 @@ def watch(watched: Watched, until: Callable[[], bool]) -> None:
         if death:
             death = watched.explained(death)
             raise died(watched.name, death, watched.end())
-        time.sleep(LOOK)
+        time.sleep(PAUSE)
 
 
 def died(name: str, death: Death, left: Mapping[str, Gb10Error]) -> ServeError:
