@@ -44,6 +44,13 @@ class Endpoint:
     certificates: Path | None = None
     """Directory of ca.pem, cert.pem and key.pem, for an engine behind TLS."""
     verify: bool = True
+    node: str | None = None
+    """How the machine was named from which its socket is forwarded."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for a message."""
+        return f"of {self.node}" if self.node else f"at {self.host}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +93,7 @@ def asking(engine: Engine, *, seconds: int = CALL_TIMEOUT) -> Iterator[docker.Do
             yield sdk
     except (DockerException, requests.RequestException, HTTPError, OSError) as error:
         raise EngineError(
-            f"the container engine at {engine.endpoint.host} failed",
+            f"the container engine {engine.endpoint.place} failed",
             where=_reason(error),
             hint="look at ./build.py engine status, then run the command again",
         ) from error

@@ -44,7 +44,7 @@ def reached(host: str) -> Iterator[Engine]:
                 where=log.read_text(encoding="utf-8").strip(),
                 hint=KEYS.format(name=found.words) + DOCKER,
             )
-        yield _asked(host, Endpoint(host=f"unix://{local}", origin=f"node {host}"))
+        yield _asked(host, Endpoint(host=f"unix://{local}", origin=f"node {host}", node=host))
 
 
 def _argv(found: SshHost, local: Path) -> list[str]:

@@ -87,7 +87,7 @@ def _create(service: Service, fleet: Fleet, files: Mapping[str, tuple[bytes, int
             if name_is_taken(error):
                 hint = f"remove it there, when it is not needed: docker rm --force {options.name}"
                 raise ServeError(f"{host} has a container {options.name} that gb10 did not make", hint=hint) from error
-            raise
+            raise _refused(error, f"the container cannot be made on {host}") from error
 
     on_each(create, fleet)
 
@@ -115,9 +115,14 @@ def _start(engine: Engine, host: str, container: str) -> None:
     try:
         start_container(engine, container)
     except EngineError as error:
-        reason = error.where or error.message
-        hint = next((hint for sign, hint in HINTS if sign in reason.lower()), error.hint)
-        raise ServeError(f"the container does not start on {host}", where=reason, hint=hint) from error
+        raise _refused(error, f"the container does not start on {host}") from error
+
+
+def _refused(error: EngineError, message: str) -> ServeError:
+    """The error of a container engine, with what to do about it."""
+    reason = error.where or error.message
+    hint = next((hint for sign, hint in HINTS if sign in reason.lower()), error.hint)
+    return ServeError(message, where=reason, hint=hint)
 
 
 def _check_drivers(service: Service, fleet: Fleet, made: Started) -> None:

@@ -5,7 +5,8 @@ port p0 are a veth pair each, from one machine to the other.
 """
 
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,22 @@ from typing import Final
 
 from gb10.engine.connection import Engine
 from gb10.host.digest import digest
-from gb10.host.proc import capture
+from gb10.host.proc import background, capture
 from gb10.host.store import Store
 from tests.cluster_trees import CLOCK, FUNCTIONS, LAN, Spark, write_spark
-from tests.integration.nodes import SshRoot, another_engine, ssh_root, sshd, within
+from tests.integration.nodes import (
+    ROOT,
+    UP,
+    SshRoot,
+    another_engine,
+    listening,
+    small_disk,
+    ssh_root,
+    sshd,
+    store_of,
+    until,
+    within,
+)
 
 PACKAGES: Final = ("iproute2", "coreutils", "iputils-ping")
 PORT: Final = 2222
@@ -46,6 +59,18 @@ class Machine:
         """A program of this machine's in the namespace."""
         return capture([*within(self.namespace), *argv])
 
+    @contextmanager
+    def listening_on(self, port: int) -> Iterator[None]:
+        """A program that holds a port there."""
+        argv = [*within(self.namespace), sys.executable, "-m", "http.server", str(port)]
+        with background(argv, log=Path(os.devnull)):
+            until(lambda: listening(port, self.address), "the program")
+            yield
+
+    def wake(self) -> None:
+        """Start its engine again."""
+        capture([*within(self.namespace), sys.executable, "-c", UP, str(store_of(self.engine).root)], cwd=ROOT)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
@@ -54,10 +79,18 @@ class Pair:
     machines: tuple[Machine, Machine]
     root: SshRoot
     folder: Path
+    resize: Callable[[str], None]
+    """Gives the disk of the second machine's engine another size."""
 
     @property
     def env(self) -> dict[str, str]:
         return {**os.environ, "PATH": f"{self.root.clients}:{os.environ['PATH']}"}
+
+    @property
+    def used(self) -> str:
+        """The bytes that the second engine's disk holds, as a size for ``resize``."""
+        found = os.statvfs(self.folder / self.machines[1].namespace / "engine/data")
+        return str((found.f_blocks - found.f_bfree) * found.f_frsize)
 
     @property
     def nodes(self) -> str:
@@ -94,12 +127,13 @@ def machines(store: Store, folder: Path) -> Iterator[Pair]:
     with ExitStack() as stack:
         _join(stack, names)
         root = stack.enter_context(ssh_root(store, folder, *PACKAGES))
+        resize = stack.enter_context(small_disk(folder / names[1] / "engine/data"))
         engines = [stack.enter_context(another_engine(store, folder / name, name)) for name in names]
         one, two = (
             Machine(number=at, namespace=name, engine=engine)
             for at, (name, engine) in enumerate(zip(names, engines, strict=True), 1)
         )
-        yield Pair(machines=(one, two), root=root, folder=folder)
+        yield Pair(machines=(one, two), root=root, folder=folder, resize=resize)
 
 
 def _join(stack: ExitStack, names: list[str]) -> None:

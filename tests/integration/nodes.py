@@ -79,8 +79,8 @@ def free_port() -> int:
         return int(probing.getsockname()[1])
 
 
-def until(ready: Callable[[], bool], what: str) -> None:
-    for _ in range(600):
+def until(ready: Callable[[], bool], what: str, *, seconds: int = 30) -> None:
+    for _ in range(seconds * 20):
         if ready():
             return
         time.sleep(0.05)

@@ -1,7 +1,8 @@
 """In a container: stands for ``vllm serve`` where no model is needed. It has the real one's options, ports and habits.
 
 The model's name decides how it behaves: ``dies`` ends with a traceback while it loads, ``garbage`` answers floods,
-``eats`` takes memory until something stops it, ``slow`` is healthy after a while. As the real one, a headless worker
+``eats`` takes memory until something stops it, ``gulps`` does so at gigabytes a second, ``slow`` is healthy after a
+while. As the real one, a headless worker
 connects to the head and does not notice that it is gone.
 """
 
@@ -73,10 +74,10 @@ def meet() -> None:
             time.sleep(0.1)
 
 
-def eat() -> None:
+def eat(size: int, pause: float) -> None:
     while True:
-        held.append(bytearray(b"x") * (8 << 20))
-        time.sleep(0.25)
+        held.append(bytearray(b"x") * size)
+        time.sleep(pause)
 
 
 print(f"loading {options.model}, rank {options.node_rank} of {options.nnodes}", flush=True)
@@ -89,6 +90,7 @@ time.sleep(3 if "slow" in NAME else 0)
 if options.headless:
     print("worker ready", flush=True)
     time.sleep(3600)
-if "eats" in NAME:
-    threading.Thread(target=eat, daemon=True).start()
+if "eats" in NAME or "gulps" in NAME:
+    how = (8 << 20, 0.25) if "eats" in NAME else (16 << 20, 0.0)
+    threading.Thread(target=eat, args=how, daemon=True).start()
 ThreadingHTTPServer((options.host, options.port), Page).serve_forever()

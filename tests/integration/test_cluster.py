@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -14,7 +15,8 @@ from gb10.host.proc import capture
 from gb10.host.store import open_store
 from tests.cluster_trees import pair
 from tests.integration.machines import Pair, machines
-from tests.integration.services import CPU, containers, failed, load, ran, recipe, stand_in_image
+from tests.integration.nodes import kill, until
+from tests.integration.services import CPU, IMAGE, containers, failed, foreground, load, ran, recipe, stand_in_image
 
 pytestmark = pytest.mark.integration
 
@@ -91,3 +93,88 @@ def test_what_cannot_work_is_refused_before_anything_starts(
         code, words = failed("run", path, *CPU, "--nodes", two.nodes)
     assert (code, said in words) == (12, True), words
     assert [containers(machine.engine) for machine in two.machines] == [[], []]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A recipe for both."""
+    return recipe(tmp_path, "pair", nodes=2, host="0.0.0.0")  # noqa: S104 - in a namespace
+
+
+def nothing_runs(two: Pair) -> bool:
+    return [containers(machine.engine) for machine in two.machines] == [[], []]
+
+
+def test_a_node_that_ssh_does_not_reach_is_named(two: Pair, path: Path) -> None:
+    code, words = failed("run", str(path), *CPU, "--nodes", two.nodes)
+    assert (code, words.count("Connection refused")) == (7, 2), words
+    assert f"error: 2 nodes cannot be reached\n  {two.machines[0].host} cannot be read: ssh: connect" in words
+    with two.listening():
+        code, words = failed("run", str(path), *CPU, "--nodes", f"{two.machines[0].host},root@127.0.0.1:1")
+    assert (code, "error: root@127.0.0.1:1 cannot be read\n" in words) == (7, True), words
+
+
+def test_a_clock_that_is_wrong_is_said(two: Pair, path: Path) -> None:
+    one, other = (replace(spark, rdma=False) for spark in pair())
+    with two.listening(one, replace(other, clock="1795558766.5")):
+        code, words = failed("run", str(path), *CPU, "--nodes", two.nodes, "--image", "gb10/none:1")
+    assert (code, f"warning: the clock of {two.machines[1].host} is " in words) == (2, True), words
+    assert "error: the image is not on 2 nodes" in words
+
+
+def test_an_image_that_one_node_lacks_is_said(two: Pair, path: Path) -> None:
+    with closing(client(two.machines[0].engine)) as sdk:
+        sdk.images.get(IMAGE).tag("gb10/only-here", "1")
+    with two.listening():
+        code, words = failed("run", str(path), *CPU, "--nodes", two.nodes, "--image", "gb10/only-here:1")
+    assert code == 2
+    assert f"error: the image is not on 1 node\n  {two.machines[1].host}: no image gb10/only-here:1" in words
+    assert nothing_runs(two)
+
+
+def test_a_port_of_the_head_that_is_taken_is_said(two: Pair, path: Path) -> None:
+    with two.listening(), two.machines[0].listening_on(9000):
+        code, words = failed("run", str(path), *CPU, "--nodes", two.nodes, "--set", "port=9000")
+    assert (code, f"error: port 9000 of {two.machines[0].address} is taken\n" in words) == (2, True), words
+    assert nothing_runs(two)
+
+
+def test_a_full_disk_ends_what_was_started(two: Pair, path: Path) -> None:
+    with two.listening():
+        two.resize(two.used)
+        try:
+            code, words = failed("run", str(path), *CPU, "--nodes", two.nodes)
+        finally:
+            two.resize("4g")
+    assert (code, f"error: the container cannot be made on {two.machines[1].host}\n" in words) == (12, True), words
+    assert "no space left on device" in words
+    assert "hint: make room there" in words
+    assert nothing_runs(two)
+
+
+def test_when_an_engine_dies_all_ranks_end_and_the_next_run_begins_anew(two: Pair, path: Path, tmp_path: Path) -> None:
+    log, (one, other) = tmp_path / "log", two.machines
+    with two.listening():
+        with foreground("run", str(path), *CPU, "--nodes", two.nodes, log=log) as alive:
+            until(lambda: "Ctrl-C stops it" in log.read_text() or not alive(), "the service")
+            kill(other.engine)
+            begin = time.monotonic()
+            until(lambda: not alive(), "the end")
+            assert time.monotonic() - begin < 25
+        said = log.read_text()
+        assert f"error: pair: rank 1 on {other.host} ended first: its node does not answer: " in said
+        assert "hint: end what is left: ./build.py stop pair" in said
+        assert containers(one.engine) == []
+        other.wake()
+        ran("run", str(path), *CPU, "--nodes", two.nodes, "--detach")
+        with closing(client(one.engine)) as sdk:
+            sdk.containers.get("gb10-pair-0").kill()
+        until(lambda: nothing_runs(two), "the end by the watch beside", seconds=60)
+        ran("run", str(path), *CPU, "--nodes", two.nodes, "--detach")
+        capture(["pkill", "--signal", "KILL", "--full", "status pair --watch"])
+        with closing(client(one.engine)) as sdk:
+            sdk.containers.get("gb10-pair-0").kill()
+        again = json.loads(ran("run", str(path), *CPU, "--nodes", two.nodes, "--detach", "--json"))
+        assert again["unchanged"] is False
+        ran("stop", "pair", "--nodes", two.nodes)
+    assert nothing_runs(two)

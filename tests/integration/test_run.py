@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -100,12 +101,50 @@ def test_a_server_whose_first_answer_is_garbage_is_stopped(engine: Engine, tmp_p
     assert containers(engine) == []
 
 
-def test_a_server_that_eats_memory_is_ended_by_the_guard(engine: Engine, tmp_path: Path) -> None:
-    code, words = failed("run", str(recipe(tmp_path, "eats")), *CPU, "--memory", "0.2")
-    assert code == 12
-    assert "the memory guard ended it" in words
-    assert "of memory are left, less than 51: the server is ended" in words
+@pytest.mark.parametrize(
+    ("name", "limits", "words"),
+    [
+        ("eats", ("--memory", "0.2", "--keep-free", "0.05"), "the memory guard ended it"),
+        ("gulps", ("--memory", "2", "--keep-free", "0.5"), "the memory guard ended it"),
+        ("gulps", ("--memory", "0.5", "--keep-free", "0.01"), "it ran out of the memory that its container may use"),
+    ],
+)
+def test_a_server_that_eats_memory_ends_and_the_machine_does_not(
+    engine: Engine, tmp_path: Path, name: str, limits: tuple[str, ...], words: str
+) -> None:
+    """Slowly and at gigabytes a second, in a real cgroup: by the guard, and by the kernel where the guard is off."""
+    before = killed_by_the_kernel()
+    code, said = failed("run", str(recipe(tmp_path, name)), "--no-gpus", *limits)
+    assert (code, words in said) == (12, True), said
+    if "guard" in words:
+        assert killed_by_the_kernel() == before
+        assert re.search(r"\d+ MiB of memory are left, less than \d+: the server is ended", said)
     assert containers(engine) == []
+
+
+def killed_by_the_kernel() -> int:
+    """How many processes of this machine ended because memory ran out."""
+    found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(encoding="ascii"), re.MULTILINE)
+    assert found
+    return int(found[1])
+
+
+def test_the_kernel_takes_a_server_before_the_machines_own_programs(engine: Engine, tmp_path: Path) -> None:
+    ran("run", str(recipe(tmp_path, "small")), *CPU, "--detach")
+    server = Path(f"/proc/{pid_in(engine, 'gb10-small-0', 'vllm')}")
+    assert score_of(server, "oom_score_adj") == 500
+    others = (
+        score_of(path, "oom_score") for path in Path("/proc").glob("[0-9]*") if not score_of(path, "oom_score_adj")
+    )
+    assert score_of(server, "oom_score") > max(others)
+
+
+def score_of(process: Path, name: str) -> int:
+    """A score of the kernel's for a process; zero for one that has ended."""
+    try:
+        return int((process / name).read_text(encoding="ascii"))
+    except OSError:
+        return 0
 
 
 @pytest.mark.parametrize("dies", [0, 1])
