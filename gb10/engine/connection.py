@@ -78,7 +78,7 @@ class Engine:
 
 def client(engine: Engine) -> docker.DockerClient:
     """The SDK's client, for inspect, tag, remove and run; close it after use."""
-    return _open(engine.endpoint, CALL_TIMEOUT)
+    return _open(engine.endpoint, CALL_TIMEOUT, engine.api)
 
 
 @contextmanager
@@ -89,7 +89,7 @@ def asking(engine: Engine, *, seconds: int = CALL_TIMEOUT) -> Iterator[docker.Do
     """
     try:
         _connect(engine.endpoint)
-        with closing(_open(engine.endpoint, seconds)) as sdk:
+        with closing(_open(engine.endpoint, seconds, engine.api)) as sdk:
             yield sdk
     except (DockerException, requests.RequestException, HTTPError, OSError) as error:
         raise EngineError(
@@ -164,10 +164,11 @@ def _connect(endpoint: Endpoint) -> None:
             probing.connect(endpoint.host.removeprefix("unix://"))
 
 
-def _open(endpoint: Endpoint, timeout: int) -> docker.DockerClient:
+def _open(endpoint: Endpoint, timeout: int, version: str = "auto") -> docker.DockerClient:
+    """A client; it asks the engine for the version of its API when none is given."""
     ssh = endpoint.host.startswith("ssh://")
     return docker.DockerClient(
-        base_url=endpoint.host, version="auto", timeout=timeout, tls=_tls(endpoint), use_ssh_client=ssh
+        base_url=endpoint.host, version=version, timeout=timeout, tls=_tls(endpoint), use_ssh_client=ssh
     )
 
 
