@@ -17,8 +17,6 @@ MESH: Final = {"NCCL_NET_PLUGIN": "none", "NCCL_IB_SUBNET_AWARE_ROUTING": "1", "
 """NCCL takes the device whose network the other node has. Without that it takes the first."""
 SHARED: Final = {"NCCL_IB_MERGE_NICS": "1"}
 """Both halves of a port count as one adapter."""
-OF_A_NODE: Final = (*ADDRESSES, *INTERFACES, OMPI, "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA")
-"""Variables with another value on each node: Ray must not copy the head's to the others."""
 
 
 def settings_of(fabric: Fabric, host: str, address: str | None = None) -> dict[str, str]:

@@ -94,9 +94,9 @@ def listening(port: int, address: str = "127.0.0.1") -> bool:
 
 
 @cache
-def debs(store: Store, *packages: str) -> tuple[Path, ...]:
+def debs(store: Store, *packages: str, suite: str = "trixie") -> tuple[Path, ...]:
     """The packages and all that they need, from the real mirror, which is asked once."""
-    locked = resolve_set(store, os.environ, suite="trixie", architecture=build_architecture(), packages=packages)
+    locked = resolve_set(store, os.environ, suite=suite, architecture=build_architecture(), packages=packages)
     with open_session(os.environ) as session:
         return tuple(fetch_debs(session, store, os.environ, locked))
 

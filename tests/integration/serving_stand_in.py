@@ -25,6 +25,7 @@ parser.add_argument("--node-rank", type=int, default=0)
 parser.add_argument("--master-addr")
 parser.add_argument("--master-port", type=int)
 parser.add_argument("--headless", action="store_true")
+parser.add_argument("--distributed-executor-backend")
 parser.add_argument("--served-model-name")
 options = parser.parse_args()
 NAME = options.served_model_name or options.model

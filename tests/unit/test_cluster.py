@@ -10,10 +10,11 @@ from gb10.cluster.adapters import adapter_remarks, pair_remarks, ports_of
 from gb10.cluster.cluster_file import cluster_text, read_cluster
 from gb10.cluster.fabric import fabric_of
 from gb10.cluster.fact_reading import read_facts
-from gb10.cluster.nccl import OF_A_NODE, settings_of
+from gb10.cluster.nccl import settings_of
 from gb10.cluster.node_facts import NodeFacts, Reading
 from gb10.cluster.remarks import remarks_on
 from gb10.errors import UsageError
+from gb10.models.render.ray import OWN
 from tests.cluster_trees import Spark, facts_of, pair, probed, ring, said, switched, write_spark
 
 Facts = dict[str, NodeFacts]
@@ -104,7 +105,7 @@ def test_other_ports_on_each_host_and_a_gid_that_moved() -> None:
     assert found["spark-2"]["GLOO_SOCKET_IFNAME"] == "enp1s0f1np1"
     assert [rail.gid and rail.gid.index for rail in fabric_of(hosts).rails["spark-2"]] == [4, 4]
     assert not {"NCCL_IB_GID_INDEX"} & set(found["spark-2"])
-    assert {name for name in found["spark-1"] if found["spark-1"][name] != found["spark-2"][name]} <= set(OF_A_NODE)
+    assert {name for name in found["spark-1"] if found["spark-1"][name] != found["spark-2"][name]} <= set(OWN)
 
 
 def test_a_ring_of_three_meets_on_the_ordinary_network() -> None:

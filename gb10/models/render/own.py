@@ -11,6 +11,7 @@ from typing import Final
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.container import node_container
 from gb10.models.render.findings import Findings
+from gb10.models.render.ray import ray_ranks
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.serve_line import appended
 from gb10.models.render.sparkrun import render_sparkrun
@@ -36,6 +37,8 @@ def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> 
     if rendered.runtime == "trtllm":
         serve = with_options_file(serve, rendered.parameters)
         ranks = tuple(replace(rank, command=with_options_file(rank.command, rendered.parameters)) for rank in ranks)
+    if rendered.runtime == "vllm-ray" and len(rendered.hosts) > 1:
+        ranks = ray_ranks(serve, rendered.hosts)
     image = rendered.image
     containers = tuple(node_container(rank.host, image, rank.command, env) for rank in ranks) if image else ()
     return replace(

@@ -50,6 +50,8 @@ class RenderedRecipe:
     script: str | None
     serve: str | None = None
     parameters: Mapping[str, object] = field(default_factory=dict)
+    hosts: tuple[str, ...] = ()
+    """The nodes that the launch uses; with Ray more than have a command."""
     ranks: tuple[RankCommand, ...] = ()
     launch: tuple[tuple[str, ...], ...] = ()
     containers: tuple[NodeContainer, ...] = ()

@@ -108,6 +108,7 @@ def render_sparkrun(recipe: ModelRecipe, request: RenderRequest, found: Findings
         script=serve,
         serve=serve,
         parameters=parameters.values,
+        hosts=hosts,
         ranks=rank_commands(ranks, runtime),
         launch=(_launch(recipe, request),),
     )

