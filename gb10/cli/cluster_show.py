@@ -150,6 +150,7 @@ def _node(host: str, reading: Reading, survey: NodeSurvey, variables: Mapping[st
         "memory": {"total": facts.memory.total, "available": facts.memory.available, "swap": facts.memory.swap},
         "disk": {"free": disk[0], "total": disk[1]} if disk else None,
         "clock_ahead_s": reading.ahead,
+        "services": sorted(facts.services),
         "ports": [
             {"port": port, "halves": [_half_document(half) for half in halves]}
             for port, halves in ports_of(facts).items()

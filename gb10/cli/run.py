@@ -33,7 +33,7 @@ from gb10.serve.fleet import open_fleet
 from gb10.serve.members import Node
 from gb10.serve.placing import placed
 from gb10.serve.running import Wish, running
-from gb10.serve.service import Options, Service, curl_line, service_of
+from gb10.serve.service import Options, Service, curl_line, port_of, service_of, shift_of
 from gb10.serve.watching import watch
 from gb10.workshop import Workshop
 
@@ -115,7 +115,7 @@ def _service(
     return service_of(
         name=wanted.name or recipe.stem,
         model=recipe.model,
-        rendered=render_recipe(recipe, replace(request, nodes=addresses)),
+        rendered=render_recipe(recipe, replace(request, nodes=addresses, shift=shift_of(port_of(rendered)))),
         nodes=nodes,
         mods=recipe.mods,
         options=options,

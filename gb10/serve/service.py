@@ -111,7 +111,7 @@ def service_of(
         name=name,
         model=found[1] if found else model or name,
         runtime=rendered.runtime,
-        port=_port(command, rendered.runtime),
+        port=port_of(rendered),
         ranks=tuple(
             _rank(number, node, container, options)
             for number, (node, container) in enumerate(zip(nodes, containers, strict=True))
@@ -133,10 +133,15 @@ def _of_scripts(rendered: RenderedRecipe) -> tuple[NodeContainer, ...]:
     return tuple(node_container(rank.host, image, rank.command, {}) for rank in rendered.ranks) if image else ()
 
 
-def _port(command: str, runtime: str) -> int:
+def port_of(rendered: RenderedRecipe) -> int:
     """The port that a serve command names, else its engine's own."""
-    found = PORT.search(command)
-    return int(found[1]) if found else PORTS.get(runtime, 8000)
+    found = PORT.search(rendered.serve or rendered.script or "")
+    return int(found[1]) if found else PORTS.get(rendered.runtime, 8000)
+
+
+def shift_of(port: int) -> int:
+    """What services on the same nodes add to the ports by which their ranks meet: their own ports differ, too."""
+    return (port - 8000) % 1000
 
 
 def curl_line(endpoint: str, model: str) -> str:

@@ -13,9 +13,9 @@ import pytest
 
 from gb10.engine.connection import Engine, client
 from gb10.engine.reach import find
-from gb10.host.proc import capture
+from gb10.host.proc import background, capture
 from gb10.host.store import Store, open_store
-from tests.integration.nodes import another_engine, free_port, until
+from tests.integration.nodes import another_engine, debs, free_port, until
 from tests.integration.services import (
     CPU,
     containers,
@@ -129,14 +129,22 @@ def killed_by_the_kernel() -> int:
     return int(found[1])
 
 
-def test_the_kernel_takes_a_server_before_the_machines_own_programs(engine: Engine, tmp_path: Path) -> None:
+def test_the_kernel_and_earlyoom_take_a_server_before_the_machines_own_programs(
+    engine: Engine, store: Store, tmp_path: Path
+) -> None:
     ran("run", str(recipe(tmp_path, "small")), *CPU, "--detach")
     server = Path(f"/proc/{pid_in(engine, 'gb10-small-0', 'vllm')}")
     assert score_of(server, "oom_score_adj") == 500
-    others = (
-        score_of(path, "oom_score") for path in Path("/proc").glob("[0-9]*") if not score_of(path, "oom_score_adj")
-    )
-    assert score_of(server, "oom_score") > max(others)
+    others = [path for path in Path("/proc").glob("[0-9]*") if not score_of(path, "oom_score_adj")]
+    assert score_of(server, "oom_score") > max(score_of(path, "oom_score") for path in others)
+    (package,) = (path for path in debs(store, "earlyoom", suite="bookworm") if path.name.startswith("earlyoom_"))
+    capture(["dpkg-deb", "--extract", str(package), str(tmp_path)])
+    dry = [str(tmp_path / "usr/bin/earlyoom"), "--dryrun", "-m", "99,98", "-r", "0"]  # as if memory were short
+    with background(dry, log=tmp_path / "log"):
+        until(lambda: "dryrun, not actually" in (tmp_path / "log").read_text(), "earlyoom")
+    taken = re.search(r"sending SIG\w+ to process (\d+)", (tmp_path / "log").read_text())
+    assert taken
+    assert score_of(Path("/proc", taken[1]), "oom_score_adj") == 500  # a server of gb10's, whichever runs just now
 
 
 def score_of(process: Path, name: str) -> int:

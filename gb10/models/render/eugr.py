@@ -181,13 +181,13 @@ def _ranks(script: str, request: RenderRequest, found: Findings) -> tuple[RankCo
         nodes = nodes[:needed]
     if request.ray:
         return (RankCommand(host=nodes[0], command=script),)
-    commands = (node_script(script, len(nodes), rank, nodes[0]) for rank in range(len(nodes)))
+    commands = (node_script(script, len(nodes), rank, nodes[0], PORT + request.shift) for rank in range(len(nodes)))
     return tuple(RankCommand(host=host, command=command) for host, command in zip(nodes, commands, strict=True))
 
 
-def node_script(script: str, nodes: int, rank: int, head: str) -> str:
+def node_script(script: str, nodes: int, rank: int, head: str, port: int = PORT) -> str:
     """The script of one node of several without Ray: the rendezvous stands at the end of its last line."""
-    tail = f" --nnodes {nodes} --node-rank {rank} --master-addr {head} --master-port {PORT}"
+    tail = f" --nnodes {nodes} --node-rank {rank} --master-addr {head} --master-port {port}"
     tail += " --headless" if rank else ""
     lines = [NODE_BACKEND.sub("", line) for line in script.removesuffix("\n").split("\n")]
     kept = [line for line in lines if line.strip("\\ \t\r\f\v")]

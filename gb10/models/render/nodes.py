@@ -55,6 +55,7 @@ class Ranks:
     topology: Topology
     hosts: Sequence[str]
     parameters: Parameters
+    shift: int = 0
 
 
 def rank_commands(ranks: Ranks, runtime: str) -> tuple[RankCommand, ...]:
@@ -74,13 +75,13 @@ def _vllm(ranks: Ranks, rank: int) -> str:
     replica, within = divmod(rank, topology.size)
     if topology.size > 1:
         words += [f"--nnodes {topology.size}", f"--node-rank {within}"]
-        words += [f"--master-addr {ranks.hosts[replica * topology.size]}", f"--master-port {PORT}"]
+        words += [f"--master-addr {ranks.hosts[replica * topology.size]}", f"--master-port {PORT + ranks.shift}"]
         words += ["--headless"] * (within > 0)
     if topology.replicas > 1:
         if not has_flag(ranks.serve, "--data-parallel-size"):
             words.append(f"--data-parallel-size {topology.replicas}")
         given = ranks.parameters.get("data_parallel_rpc_port")
-        port = ranks.parameters.size("data_parallel_rpc_port") if given else REPLICA_PORT
+        port = ranks.parameters.size("data_parallel_rpc_port") if given else REPLICA_PORT + ranks.shift
         words += [f"--data-parallel-rank {replica}", f"--data-parallel-address {ranks.hosts[0]}"]
         words.append(f"--data-parallel-rpc-port {port}")
     return appended(ranks.serve, *words)
@@ -94,7 +95,9 @@ def _sglang(ranks: Ranks, rank: int) -> str:
         return ranks.serve
     replica, within = divmod(rank, nodes)
     head = ranks.hosts[replica * nodes]
-    return appended(ranks.serve, f"--dist-init-addr {head}:{PORT}", f"--nnodes {nodes}", f"--node-rank {within}")
+    return appended(
+        ranks.serve, f"--dist-init-addr {head}:{PORT + ranks.shift}", f"--nnodes {nodes}", f"--node-rank {within}"
+    )
 
 
 def _atlas(ranks: Ranks, rank: int) -> str:
@@ -111,7 +114,8 @@ def _tokenary(ranks: Ranks, rank: int) -> str:
 
 def _world(ranks: Ranks, rank: int) -> list[str]:
     size = len(ranks.hosts)
-    return [f"--rank {rank}", f"--world-size {size}", f"--master-addr {ranks.hosts[0]}", f"--master-port {PORT}"]
+    port = PORT + ranks.shift
+    return [f"--rank {rank}", f"--world-size {size}", f"--master-addr {ranks.hosts[0]}", f"--master-port {port}"]
 
 
 def _llama(ranks: Ranks, rank: int) -> str:

@@ -11,7 +11,7 @@ from typing import Final
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.container import node_container
 from gb10.models.render.findings import Findings
-from gb10.models.render.ray import ray_ranks
+from gb10.models.render.ray import PORT, ray_ranks
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.serve_line import appended
 from gb10.models.render.sparkrun import render_sparkrun
@@ -38,7 +38,7 @@ def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> 
         serve = with_options_file(serve, rendered.parameters)
         ranks = tuple(replace(rank, command=with_options_file(rank.command, rendered.parameters)) for rank in ranks)
     if rendered.runtime == "vllm-ray" and len(rendered.hosts) > 1:
-        ranks = ray_ranks(serve, rendered.hosts)
+        ranks = ray_ranks(serve, rendered.hosts, PORT + request.shift)
     image = rendered.image
     containers = tuple(node_container(rank.host, image, rank.command, env) for rank in ranks) if image else ()
     return replace(

@@ -38,28 +38,28 @@ while sum(node["Alive"] for node in ray.nodes()) < int(sys.argv[2]):
 """Only then vLLM counts GPUs."""
 
 
-def ray_ranks(serve: str, hosts: Sequence[str]) -> tuple[RankCommand, ...]:
-    """What each node runs."""
-    others = ((host, "\n".join(_worker(hosts[0], host))) for host in hosts[1:])
-    commands = ((hosts[0], "\n".join([*_head(hosts), serve])), *others)
+def ray_ranks(serve: str, hosts: Sequence[str], port: int) -> tuple[RankCommand, ...]:
+    """What each node runs; Ray's head listens at ``port``."""
+    others = ((host, "\n".join(_worker(hosts[0], host, port))) for host in hosts[1:])
+    commands = ((hosts[0], "\n".join([*_head(hosts, port), serve])), *others)
     return tuple(RankCommand(host=host, command=command) for host, command in commands)
 
 
-def _head(hosts: Sequence[str]) -> list[str]:
-    start = _start(hosts[0], f"--head --port {PORT} --include-dashboard=false")
+def _head(hosts: Sequence[str], port: int) -> list[str]:
+    start = _start(hosts[0], f"--head --port {port} --include-dashboard=false")
     return [
         MISSING,
         NO_MONITOR,
         f"export VLLM_CONFIG_ROOT={KEPT}",
         f"mkdir -p {KEPT} && printf %s {shlex.quote(json.dumps(OWN))} >{KEPT}/ray_non_carry_over_env_vars.json",
         f"{start} || exit",
-        f"python3 -c {shlex.quote(WAIT)} {hosts[0]}:{PORT} {len(hosts)} || exit",
+        f"python3 -c {shlex.quote(WAIT)} {hosts[0]}:{port} {len(hosts)} || exit",
     ]
 
 
-def _worker(head: str, host: str) -> list[str]:
-    listens = f"until (: </dev/tcp/{head}/{PORT}) 2>/dev/null; do sleep 1; done"
-    return [MISSING, NO_MONITOR, listens, "exec " + _start(host, f"--block --address {head}:{PORT}")]
+def _worker(head: str, host: str, port: int) -> list[str]:
+    listens = f"until (: </dev/tcp/{head}/{port}) 2>/dev/null; do sleep 1; done"
+    return [MISSING, NO_MONITOR, listens, "exec " + _start(host, f"--block --address {head}:{port}")]
 
 
 def _start(host: str, more: str) -> str:

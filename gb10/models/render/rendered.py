@@ -26,6 +26,8 @@ class RenderRequest:
     overrides: tuple[tuple[str, str], ...] = ()
     arguments: tuple[str, ...] = ()
     ray: bool = False
+    shift: int = 0
+    """Added to the ports by which ranks meet, so that two services can share their nodes."""
     variant: str | None = None
 
 

@@ -101,7 +101,7 @@ def render_sparkrun(recipe: ModelRecipe, request: RenderRequest, found: Findings
     serve = serve_command(recipe, parameters, Launch(runtime=runtime, topology=topology, several=several), found)
     found.refuse()
     built = not (recipe.command or "").strip()
-    ranks = Ranks(serve=serve, built=built, topology=topology, hosts=hosts, parameters=parameters)
+    ranks = Ranks(serve=serve, built=built, topology=topology, hosts=hosts, parameters=parameters, shift=request.shift)
     return RenderedRecipe(
         runtime=runtime,
         image=recipe.container or IMAGES.get(runtime),
