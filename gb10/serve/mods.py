@@ -9,6 +9,7 @@ from gb10.engine.connection import Engine
 from gb10.engine.docker_containers import put_archive, put_files, run_inside
 from gb10.errors import ServeError
 from gb10.host.proc import last_lines
+from gb10.host.talk import Talk
 from gb10.mods.files import Files
 from gb10.mods.lookup import FoundMod
 from gb10.plan.labels import NAMESPACE
@@ -27,19 +28,26 @@ def not_baked(mods: Iterable[FoundMod], labels: Mapping[str, str]) -> tuple[Foun
     return tuple(mod for mod in mods if short_label(mod.name, mod.digest) not in baked)
 
 
-def apply_mods(engine: Engine, container: str, host: str, workdir: str, mods: Sequence[FoundMod]) -> None:
+def apply_mods(
+    engine: Engine, container: str, host: str, workdir: str, mods: Sequence[FoundMod], *, talk: Talk
+) -> None:
     """Run mods in a container that runs. Raises ServeError with the end of what a failing one printed."""
     for mod in mods:
-        put_files(engine, container, {f"{PLACE}/{mod.name}/.keep": (b"", 0o644)})
-        put_archive(engine, container, f"{PLACE}/{mod.name}", _packed(mod.files))
-        argv = ["sh", "-c", RUN, "sh", workdir]
-        code, output = run_inside(engine, container, argv, user="0", workdir=f"{PLACE}/{mod.name}")
-        if code:
-            raise ServeError(
-                f"the mod {mod.name} failed on {host}: its run.sh exited with {code}",
-                where=last_lines(output, 10),
-                hint=BAKE.format(name=mod.path if os.sep in str(mod.path) else mod.name),
-            )
+        with talk.task(f"{host}: the mod {mod.name}"):
+            _apply(engine, container, host, workdir, mod)
+
+
+def _apply(engine: Engine, container: str, host: str, workdir: str, mod: FoundMod) -> None:
+    put_files(engine, container, {f"{PLACE}/{mod.name}/.keep": (b"", 0o644)})
+    put_archive(engine, container, f"{PLACE}/{mod.name}", _packed(mod.files))
+    argv = ["sh", "-c", RUN, "sh", workdir]
+    code, output = run_inside(engine, container, argv, user="0", workdir=f"{PLACE}/{mod.name}")
+    if code:
+        raise ServeError(
+            f"the mod {mod.name} failed on {host}: its run.sh exited with {code}",
+            where=last_lines(output, 10),
+            hint=BAKE.format(name=mod.path if os.sep in str(mod.path) else mod.name),
+        )
 
 
 def _packed(files: Files) -> bytes:

@@ -54,7 +54,7 @@ def running(shop: Workshop, fleet: Fleet, service: Service, wish: Wish) -> Itera
     check_port(service, [one for one in found if one not in own])
     secrets = {name: shop.env[name] for name in SECRETS if shop.env.get(name)}
     mods = wish.mods(next(iter(images.values())))
-    with started(service, fleet, images, mods, secrets) as containers:
+    with started(service, fleet, images, mods, secrets, talk=shop.talk) as containers:
         ahead = {host: machine.ahead for host, machine in machines.items()}
         watched = Watched(name=service.name, fleet=fleet, containers=containers, ahead=ahead)
         _healthy(shop.talk, service, watched, wish.patience)

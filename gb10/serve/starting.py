@@ -19,6 +19,7 @@ from gb10.engine.docker_containers import (
 )
 from gb10.engine.images import ImageInfo
 from gb10.errors import EngineError, Gb10Error, ServeError
+from gb10.host.talk import Talk
 from gb10.models.render.container import CACHE
 from gb10.mods.lookup import FoundMod
 from gb10.serve.fleet import Fleet, on_each, tried_on_each
@@ -52,19 +53,25 @@ def started(
     images: Mapping[str, ImageInfo],
     mods: Sequence[FoundMod],
     secrets: Mapping[str, str],
+    *,
+    talk: Talk,
 ) -> Iterator[Started]:
     """The containers of a service, whose servers run. If the context fails, all of them are ended.
 
     ``secrets`` are variables that only the server sees. Raises ServeError, EngineError.
     """
     made: Started = {}
+
+    def apply(engine: Engine, host: str, image: ImageInfo) -> None:
+        apply_mods(engine, made[host], host, image.workdir, not_baked(mods, image.labels), talk=talk)
+
     lines = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in secrets.items())
     files = {LAUNCH: (SCRIPT.read_bytes(), 0o755), f"{FOLDER}/secrets": (lines.encode(), 0o444)}
     try:
         _create(service, fleet, files, made)
         on_each(lambda host, engine: _start(engine, host, made[host]), fleet)
         _check_drivers(service, fleet, made)
-        on_each(lambda host, engine: _apply(engine, host, made[host], images[host], mods), fleet)
+        on_each(lambda host, engine: apply(engine, host, images[host]), fleet)
         on_each(lambda host, engine: put_files(engine, made[host], {f"{FOLDER}/go": (b"", 0o444)}), fleet)
         yield made
     except BaseException:
@@ -134,10 +141,6 @@ def _check_drivers(service: Service, fleet: Fleet, made: Started) -> None:
     if len(set(releases.values())) > 1:
         where = "\n".join(f"{host}: {release}" for host, release in releases.items())
         raise ServeError("the nodes have different NVIDIA drivers", where=where, hint="install the same one everywhere")
-
-
-def _apply(engine: Engine, host: str, container: str, image: ImageInfo, mods: Sequence[FoundMod]) -> None:
-    apply_mods(engine, container, host, image.workdir, not_baked(mods, image.labels))
 
 
 def end_all(fleet: Fleet, containers: Mapping[str, Sequence[str]], *, patience: int = PATIENCE) -> dict[str, Gb10Error]:

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from gb10.engine.connection import Engine, client
+from gb10.engine.embedded.daemon import down
 from gb10.engine.reach import find
 from gb10.host.proc import background, capture
 from gb10.host.store import Store, open_store
-from tests.integration.nodes import another_engine, debs, free_port, until
+from tests.integration.nodes import another_engine, debs, free_port, kill, store_of, until, wake
 from tests.integration.services import (
     CPU,
     containers,
@@ -211,17 +212,31 @@ def test_mods_run_once_before_the_server(engine: Engine, tmp_path: Path) -> None
     assert containers(engine) == []
 
 
-def test_docker_starts_it_again_after_a_crash(engine: Engine, tmp_path: Path) -> None:
-    ran("run", str(recipe(tmp_path, "small")), *CPU, "--detach", "--restart")
-    os.kill(pid_in(engine, "gb10-small-0", "vllm"), signal.SIGKILL)
-    until(lambda: '"healthy": false' not in _status(), "the second start")
+def test_docker_starts_it_again_after_a_crash_and_after_a_power_cut(second: Engine, tmp_path: Path) -> None:
+    nodes = nodes_of(second)
+    ran("run", str(recipe(tmp_path, "small")), *CPU, *nodes, "--detach", "--restart")
+    before = pid_in(second, "gb10-small-0", "vllm")
+    os.kill(before, signal.SIGKILL)
+    until(lambda: healthy(*nodes) and pid_in(second, "gb10-small-0", "vllm") != before, "the second start")
+    kill(second)
+    down(store_of(second))  # what a power cut ends, too: containers
+    wake(second)
+    until(lambda: healthy(*nodes), "the third start")
+    assert ran("stop", "small", *nodes).count("gb10-small-0") == 1
 
 
-def _status() -> str:
+def healthy(*nodes: str) -> bool:
+    """Whether the services of nodes are well."""
     try:
-        return ran("status", "--json")
+        return '"healthy": true' in ran("status", *nodes, "--json")
     except AssertionError:
-        return '"healthy": false'
+        return False
+
+
+def test_docker_does_not_start_one_rank_of_several_again(tmp_path: Path) -> None:
+    path = str(recipe(tmp_path, "pair", nodes=2))
+    code, words = failed("run", path, *CPU, "--restart", "--nodes", "a,b")
+    assert (code, "--restart is for one node: Docker would start a rank without the others" in words) == (2, True)
 
 
 def test_what_cannot_start_says_why_and_leaves_nothing(engine: Engine, tmp_path: Path) -> None:
