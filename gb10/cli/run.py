@@ -2,8 +2,6 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -11,24 +9,23 @@ import typer
 
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.recipe_files import find_recipe, load_file, model_names
-from gb10.cli.recipe_fit import memory_issues
-from gb10.cli.recipe_show import refused
 from gb10.cli.run_memory import with_budget
 from gb10.cli.run_mods import mods_to_run
 from gb10.cli.run_options import Manner, Wanted, manner_of, options_of, wanted_of
 from gb10.cli.serving import document
 from gb10.cli.signature import gives
 from gb10.cli.values import completer
-from gb10.errors import UsageError
+from gb10.cli.wanted_service import described, require_room
+from gb10.engine.container_options import docker_call
 from gb10.host.proc import spawn
 from gb10.host.talk import Talk
-from gb10.models.issue import errors_of, lines_of
+from gb10.models.issue import lines_of
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.render.rendering import render_recipe
 from gb10.serve.fleet import open_fleet
 from gb10.serve.members import nodes_of
+from gb10.serve.node_launch import container_options
 from gb10.serve.running import Wish, running
-from gb10.serve.service import Options, Service, curl_line, service_of
+from gb10.serve.service import Options, Service, curl_line
 from gb10.serve.watching import watch
 from gb10.workshop import Workshop
 
@@ -74,11 +71,11 @@ def run(
     """Run a model recipe."""
     path = find_recipe(recipe)
     loaded = load_file(path)
-    _require_room(loaded, wanted)
+    require_room(loaded, wanted)
     options = with_budget(shop.talk, loaded, wanted.request, options)
-    service = _service(shop.talk, loaded, wanted, options, arguments or ())
+    service = _service(shop.talk, loaded, wanted.given(arguments or ()), options)
     if dry_run:
-        _print_plan(service, as_json=as_json)
+        _print_plan(shop.talk, service, as_json=as_json)
         return
     wish = Wish(mods=partial(mods_to_run, shop.talk, loaded, path), patience=manner.wait, replace=manner.replace)
     with open_fleet(shop, service.hosts) as fleet, running(shop, fleet, service, wish) as watched:
@@ -95,42 +92,21 @@ def run(
         watch(watched, lambda: False)
 
 
-def _require_room(recipe: ModelRecipe, wanted: Wanted) -> None:
-    """Raise UsageError when the model is known not to fit into the nodes' memory."""
-    issues = memory_issues(recipe, wanted.request)
-    if errors_of(issues):
-        raise refused(recipe, issues)
-
-
-def _service(talk: Talk, loaded: ModelRecipe, wanted: Wanted, options: Options, arguments: Sequence[str]) -> Service:
-    """The service that a recipe and a command line describe. Raises UsageError for a recipe with a mistake."""
-    if wanted.image:
-        loaded = replace(loaded, values={**loaded.values, "container": wanted.image})
-    if not loaded.container:  # sparkrun takes an image of its own choice, by a tag that moves
-        raise UsageError(f"{loaded.name} names no image", where=loaded.file, hint="name one: --image REF")
-    rendered = render_recipe(loaded, replace(wanted.request, arguments=tuple(arguments)))
-    if errors_of(rendered.issues):
-        raise refused(loaded, rendered.issues)
-    for line in lines_of([issue for issue in rendered.issues if issue.code != "mods-not-applied"]):
+def _service(talk: Talk, loaded: ModelRecipe, wanted: Wanted, options: Options) -> Service:
+    """The service of the command line; what a user should know is said. Raises UsageError."""
+    found = described(loaded, wanted, nodes_of(wanted.hosts), options)
+    for line in lines_of([issue for issue in found.issues if issue.code != "mods-not-applied"]):
         talk.say(line)
-    if not rendered.ranks:
-        raise UsageError(f"{loaded.name} runs on several nodes", hint="name them: --nodes HEAD,WORKER")
-    return service_of(
-        name=wanted.name or loaded.stem,
-        model=loaded.model,
-        rendered=rendered,
-        nodes=nodes_of(wanted.hosts),
-        mods=loaded.mods,
-        options=options,
-    )
+    return found.service
 
 
-def _print_plan(service: Service, *, as_json: bool) -> None:
+def _print_plan(talk: Talk, service: Service, *, as_json: bool) -> None:
     if as_json:
         print_json(document(service, ran=False))
         return
     for rank in service.ranks:
-        print(f"# {rank.node.host}\n{shlex.join(rank.container.argv)}")
+        print(f"# {rank.node.host}\n{shlex.join(docker_call(container_options(service, rank)))}")
+    talk.say("gb10 puts launch.sh into the container; for a call by hand: ./build.py recipe render NAME --as docker")
 
 
 def _print_endpoint(service: Service, *, unchanged: bool, as_json: bool) -> None:

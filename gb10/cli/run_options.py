@@ -1,6 +1,7 @@
 """The options of `run`: what of a recipe, and how."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
@@ -12,6 +13,12 @@ from gb10.serve.members import nodes_of
 from gb10.serve.service import LEAST, Options
 
 GIB = 1 << 30
+ImageOption = Annotated[
+    str | None, typer.Option("--image", metavar="REF", help="Run this image in place of the recipe's.")
+]
+NameOption = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="Name of the service. Default: the recipe's.")
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +30,10 @@ class Wanted:
     image: str | None
     name: str | None
 
+    def given(self, arguments: Sequence[str]) -> "Wanted":
+        """The same with more arguments of the engine."""
+        return replace(self, request=replace(self.request, arguments=tuple(arguments)))
+
 
 def wanted_of(
     *,
@@ -33,12 +44,8 @@ def wanted_of(
     variant: Annotated[
         str | None, typer.Option("--variant", metavar="NAME", help="A variant of the recipe; recipe show lists them.")
     ] = None,
-    image: Annotated[
-        str | None, typer.Option("--image", metavar="REF", help="Run this image in place of the recipe's.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Name of the service. Default: the recipe's.")
-    ] = None,
+    image: ImageOption = None,
+    name: NameOption = None,
 ) -> Wanted:
     """What is run; raises UsageError."""
     hosts = nodes_named(nodes)

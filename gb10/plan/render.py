@@ -142,7 +142,7 @@ def scan_dockerfile(plan: Plan, reference: str, platform: str, templates: Mappin
 
 def _render(templates: Mapping[str, str], name: str, plan: Plan, **values: object) -> str:
     return (
-        _jinja(tuple(templates.items()))
+        jinja(tuple(templates.items()))
         .get_template(name)
         .render(
             title=plan.tags[0],
@@ -158,13 +158,13 @@ def _render(templates: Mapping[str, str], name: str, plan: Plan, **values: objec
 
 
 @lru_cache(maxsize=4)
-def _jinja(templates: tuple[tuple[str, str], ...]) -> Environment:
+def jinja(templates: tuple[tuple[str, str], ...]) -> Environment:
     """Compiled templates, kept by their texts: compiling them takes most of the time of a plan."""
-    jinja = Environment(
+    made = Environment(
         loader=DictLoader(dict(templates)), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
     )
-    jinja.filters |= {"quoted": quoted, "word": word, "shell": shell, "json": array}
-    return jinja
+    made.filters |= {"quoted": quoted, "word": word, "shell": shell, "json": array}
+    return made
 
 
 def compiler(plan: Plan, name: str) -> str:

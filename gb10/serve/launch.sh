@@ -1,8 +1,9 @@
 #!/bin/sh
 # The first process of a container that serves a model. Any image with a POSIX shell can run it.
 #   launch.sh LEAST_KIB COMMAND
-# It waits for the file "go", because mods come first. It reads the file "secrets", since docker inspect shows a
-# container's environment to all. It runs the command by bash, in a session of its own.
+# If there is a file "hold", it waits for the file "go", because mods come first. Each file of /gb10/secrets becomes a
+# variable of the server, since docker inspect shows a container's environment to all. An empty one is left out.
+# It runs the command by bash, in a session of its own.
 # It hands SIGTERM on. Every second it reads how much memory is left, of the node and of this container's limit. Below
 # LEAST_KIB it ends the server: a node whose shared memory is full hangs, and only the power button helps.
 # Exit code: the server's; 99 when the guard ended it.
@@ -39,11 +40,15 @@ end() { # a signal to the server and all that it started, if any is left; before
 }
 
 trap 'exit 143' TERM INT
-until [ -e "$here/go" ]; do
+while [ -e "$here/hold" ] && [ ! -e "$here/go" ]; do
   sleep 1 &
   wait $!
 done
-. "$here/secrets"
+for secret in "${here%/*}"/secrets/*; do
+  value=
+  if [ -r "$secret" ]; then read -r value <"$secret"; fi
+  if [ -n "$value" ]; then export "${secret##*/}=$value"; fi
+done
 server='' ended=''
 trap 'ended=yes; if [ -n "$server" ]; then end TERM; fi' TERM INT
 setsid bash -c "$command" & # no job leads a group here, so setsid does not fork, and $! leads its own

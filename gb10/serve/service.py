@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from gb10.errors import UsageError
@@ -69,7 +69,7 @@ class Service:
     @property
     def digest(self) -> str:
         """Equal for services that run the same: it moves with everything that a container is made of."""
-        ranks = [[rank.node.host, *rank.node.devices, *rank.container.argv] for rank in self.ranks]
+        ranks = [[rank.node.host, *rank.node.devices, asdict(rank.container)] for rank in self.ranks]
         options = self.options
         return digest([ranks, list(self.mods), options.restart, options.least])
 

@@ -40,12 +40,13 @@ ORDER = (
     "load",
     "ship",
     "serve",
+    "deploy",
     "cli",
     "__main__",
 )
 """The rooms of gb10, lowest first: a room imports only rooms before it."""
 
-PURE = {"guard", "recipe", "models", "memory", "plan"}
+PURE = {"guard", "recipe", "models", "memory", "plan", "deploy"}
 READS_THE_CHECKOUT = {"catalog", "figures", "known_models"}
 VERBS = {"cli", "inside"}
 """Rooms whose modules are named by what runs them: a verb, or a script of a build stage."""

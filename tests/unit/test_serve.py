@@ -20,8 +20,8 @@ from gb10.serve.cause import cause_of, ending_of
 from gb10.serve.existing import Found, check_room, runs_unchanged
 from gb10.serve.labelled import labels_of, read_labels
 from gb10.serve.members import address_of, nodes_of
+from gb10.serve.node_launch import SCRIPT, container_options
 from gb10.serve.service import Options, Service, curl_line, service_of
-from gb10.serve.starting import SCRIPT, container_options
 
 RECIPE = """\
 model: org/model
@@ -186,10 +186,12 @@ SHELLS = [shell for shell in ("dash", "bash") if shutil.which(shell)]
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    shutil.copy(SCRIPT, tmp_path / "launch.sh")
-    (tmp_path / "secrets").write_text("export TOKEN='it'\"'\"'s'\n", encoding="utf-8")
-    (tmp_path / "go").touch()
-    return tmp_path / "launch.sh"
+    for folder in ("run", "secrets"):
+        (tmp_path / folder).mkdir()
+    shutil.copy(SCRIPT, tmp_path / "run/launch.sh")
+    (tmp_path / "secrets/TOKEN").write_text("it's $HOME\n", encoding="utf-8")
+    (tmp_path / "secrets/NONE").touch()
+    return tmp_path / "run/launch.sh"
 
 
 def launched(shell: str, place: Path, least: int, command: str) -> subprocess.Popen[str]:
@@ -205,7 +207,14 @@ def outcomes(place: Path, least: int, command: str) -> set[tuple[str, int]]:
 
 
 def test_the_first_process_has_the_servers_code_and_its_secrets(place: Path) -> None:
-    assert outcomes(place, 1, 'echo "$TOKEN"; exit 7') == {("it's\n", 7)}
+    assert outcomes(place, 1, 'echo "$TOKEN ${NONE-unset}"; exit 7') == {("it's $HOME unset\n", 7)}
+
+
+def test_the_first_process_can_be_given_inline(place: Path) -> None:
+    text, rest = place.read_text(encoding="utf-8"), ("/nowhere/run/launch.sh", "1", "echo ran; exit 7")
+    out = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    children = [subprocess.Popen([shell, "-c", text, *rest], text=True, **out) for shell in SHELLS]  # type: ignore[call-overload]
+    assert {(child.communicate(timeout=20)[0], child.returncode) for child in children} == {("ran\n", 7)}
 
 
 @pytest.mark.parametrize("shell", SHELLS)
@@ -234,7 +243,7 @@ def test_the_first_process_ends_a_server_when_memory_runs_out(place: Path) -> No
 
 
 def test_the_first_process_waits_for_its_mods(place: Path) -> None:
-    (place.parent / "go").unlink()
+    (place.parent / "hold").touch()
     with launched("sh", place, 1, "echo ran") as child:
         time.sleep(0.3)
         assert child.poll() is None

@@ -1,0 +1,16 @@
+"""The files of ``recipe render --as``, of a recipe with odd values, as a person has read them."""
+
+import pytest
+
+from gb10.deploy.forms import FORMS
+from gb10.serve.service import Options
+from tests.deployments import deployment
+from tests.golden.conftest import Golden
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form(form: str, golden: Golden) -> None:
+    options = Options(memory=1 << 30, restart=True)
+    hosts, rdma = (("me@one", "two"), "rdma/shared") if form == "k8s" else (("me@one",), None)
+    for file in FORMS[form](deployment(form, *hosts, options=options, rdma=rdma))[:2]:
+        golden(f"render/forms/{form}/{file.name}", file.text)
