@@ -79,6 +79,6 @@ def _service(options: ContainerOptions) -> dict[str, object]:
 
 
 def _healthcheck(port: int) -> dict[str, object]:
-    """Loading may take two hours, as `run` has it; a server that answers is asked twice a minute."""
+    """Loading may take two hours, as ``run`` has it."""
     test = ["CMD", "bash", "-c", HEALTHY.format(port=port)]
-    return {"test": test, "start_period": "2h", "start_interval": "10s", "interval": "30s", "timeout": "10s"}
+    return {"test": test, "start_period": "2h", "interval": "10s", "timeout": "10s"}

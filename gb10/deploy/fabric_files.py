@@ -9,6 +9,7 @@ from gb10.deploy.deployment import Deployment, Fabric, File
 from gb10.deploy.yaml_text import yaml_text
 from gb10.errors import UsageError
 from gb10.serve.members import HERE, Node
+from gb10.serve.service import Rank
 
 RAIL: Final = re.compile(r"en(?P<place>[A-Za-z0-9]{1,12}?)(?:np\d+)?")
 SUBNET: Final = "192.168.{}."
@@ -86,19 +87,19 @@ def attached(name: str, fabric: Fabric) -> str:
 def netplan_files(deployment: Deployment) -> tuple[File, ...]:
     """Addresses of the fast link of each node: without an address an interface has no GID that RoCE can use."""
     return tuple(
-        File(name=f"netplan-{rank.number}.yaml", host=rank.node.host, text=_netplan(deployment, rank.number))
-        for rank, _ in deployment.ranks
+        File(name=f"{options.name}.netplan.yaml", host=rank.node.host, text=_netplan(deployment, rank, options.name))
+        for rank, options in deployment.ranks
     )
 
 
-def _netplan(deployment: Deployment, rank: int) -> str:
+def _netplan(deployment: Deployment, rank: Rank, name: str) -> str:
     found: dict[str, object] = {}
     for number, rail in enumerate(deployment.fabric.rails):
-        found |= _interfaces(rail, f"{SUBNET.format(FIRST + number)}{rank + 1}/24", deployment.fabric)
+        found |= _interfaces(rail, f"{SUBNET.format(FIRST + number)}{rank.number + 1}/24", deployment.fabric)
     head = (
-        deployment.title(deployment.service.ranks[rank]),
-        "On that node: sudo install -m 600 THIS_FILE /etc/netplan/60-gb10.yaml && sudo netplan apply",
-        "If another file there has these interfaces, keep one of the two.",
+        deployment.title(rank),
+        "On that node, if no other file there has these interfaces:",
+        f"sudo install -m 600 {name}.netplan.yaml /etc/netplan/60-gb10.yaml && sudo netplan apply",
     )
     return yaml_text({"network": {"version": 2, "ethernets": found}}, head=head)
 

@@ -112,8 +112,8 @@ def _healthy(deployment: Deployment) -> dict[str, Any]:
                 "ansible.builtin.uri": {"url": f"http://127.0.0.1:{deployment.service.port}/health"},
                 "register": "health",
                 "until": "health.status == 200",
-                "retries": 720,
-                "delay": 10,
+                "retries": 1440,
+                "delay": 5,
             }
         ],
     }

@@ -10,16 +10,17 @@ from gb10.host.proc import capture
 from gb10.host.store import file_sha256, open_store
 
 
-def pinned(room: str, *requirements: Path, platform: str = "") -> Path:
-    """The directory that holds what these files pin, in the wheels of the Python that runs or of a platform."""
+def pinned(room: str, *requirements: Path, platform: str = "", python: str = "") -> Path:
+    """The directory that holds what these files pin, in the wheels of this Python or another, and of a platform."""
 
     def install(target: Path) -> None:
         pip = [sys.executable, "-I", str(PIP / "pip"), "install", "--quiet", "--no-deps", "--require-hashes"]
         only = ["--only-binary", ":all:", "--no-compile", "--target", str(target)]
         only += [f"--platform={platform}"] if platform else []
+        only += [f"--python-version={python}"] if python else []
         capture([*pip, *only, *(f"--requirement={path}" for path in requirements)], env=os.environ)
         for tool in target.glob("nvidia/*/bin/*"):
             tool.chmod(0o755)
 
-    key = digest([sys.implementation.cache_tag, *filter(None, [platform]), *map(file_sha256, requirements)])
+    key = digest([sys.implementation.cache_tag, *filter(None, [platform, python]), *map(file_sha256, requirements)])
     return open_store(os.environ).ensure(room, key, install)
