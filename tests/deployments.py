@@ -5,7 +5,7 @@ import shlex
 import yaml
 
 from gb10.cli.recipe_forms import FormWish, deployment_of
-from gb10.cli.run_options import Wanted
+from gb10.cli.wanted_service import Wanted
 from gb10.deploy.deployment import Deployment, Fabric
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe

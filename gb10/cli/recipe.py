@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gb10.cli.container_flags import options_of
 from gb10.cli.recipe_files import find_recipe, load_file, model_names, models_folder, override, read_text
 from gb10.cli.recipe_fit import memory_issues, one_line
 from gb10.cli.recipe_forms import SCRIPT_FORM, FormWish, form_wish, only_of_forms, render_form
@@ -14,7 +15,6 @@ from gb10.cli.recipe_import import import_file
 from gb10.cli.recipe_lint import lint_recipes
 from gb10.cli.recipe_memory import memory
 from gb10.cli.recipe_show import document, lines, listed, refused
-from gb10.cli.run_options import options_of
 from gb10.cli.signature import gives
 from gb10.cli.values import completer
 from gb10.cli.verb import JsonOption, print_json, talks, verb_app

@@ -8,21 +8,21 @@ from typing import Annotated
 
 import typer
 
+from gb10.cli.container_flags import ImageOption, NameOption
 from gb10.cli.run_memory import with_budget
-from gb10.cli.run_options import ImageOption, NameOption, Wanted
 from gb10.cli.verb import print_json
-from gb10.cli.wanted_service import Described, described, require_room
+from gb10.cli.wanted_service import Described, Wanted, described, require_room
 from gb10.deploy.deployment import RAILS, Deployment, Fabric, File, containers_of
 from gb10.deploy.fabric_files import check_rails, pod_nodes
 from gb10.deploy.forms import FORMS
 from gb10.deploy.kubernetes_objects import object_name
 from gb10.engine.reference import registry_of
 from gb10.errors import UsageError
+from gb10.host.data_root import ROOT
 from gb10.host.talk import Talk
 from gb10.models.issue import lines_of
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import RenderRequest
-from gb10.plan.catalog import ROOT, Catalog
 from gb10.serve.members import nodes_of
 from gb10.serve.node_launch import SCRIPT
 from gb10.serve.service import Options
@@ -30,6 +30,7 @@ from gb10.serve.service import Options
 SCRIPT_FORM = "script"
 NAMES = (SCRIPT_FORM, *FORMS)
 KUBERNETES = "k8s"
+TEMPLATES = ("docker.sh.j2", "unit.service.j2")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,7 +113,7 @@ def deployment_of(loaded: ModelRecipe, wanted: Wanted, wish: FormWish, options: 
         recipe=found.recipe,
         rendered=found.rendered,
         arguments=wanted.request.arguments,
-        templates=Catalog(ROOT).templates,
+        templates={name: (ROOT / "templates" / name).read_text(encoding="utf-8") for name in TEMPLATES},
         fabric=wish.fabric,
     )
 

@@ -8,14 +8,15 @@ from typing import Annotated
 import typer
 
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.container_flags import options_of
 from gb10.cli.recipe_files import find_recipe, load_file, model_names
 from gb10.cli.run_memory import with_budget
 from gb10.cli.run_mods import mods_to_run
-from gb10.cli.run_options import Manner, Wanted, manner_of, options_of, wanted_of
+from gb10.cli.run_options import Manner, manner_of, wanted_of
 from gb10.cli.serving import document
 from gb10.cli.signature import gives
 from gb10.cli.values import completer
-from gb10.cli.wanted_service import described, require_room
+from gb10.cli.wanted_service import Wanted, described, require_room
 from gb10.engine.container_options import docker_call
 from gb10.host.proc import spawn
 from gb10.host.talk import Talk

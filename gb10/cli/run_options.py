@@ -1,38 +1,16 @@
 """The options of `run`: what of a recipe, and how."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
+from gb10.cli.container_flags import ImageOption, NameOption
 from gb10.cli.serving import NodesOption, nodes_named
+from gb10.cli.wanted_service import Wanted
 from gb10.errors import UsageError
 from gb10.models.render.rendered import RenderRequest
 from gb10.serve.members import nodes_of
-from gb10.serve.service import LEAST, Options
-
-GIB = 1 << 30
-ImageOption = Annotated[
-    str | None, typer.Option("--image", metavar="REF", help="Run this image in place of the recipe's.")
-]
-NameOption = Annotated[
-    str | None, typer.Option("--name", metavar="NAME", help="Name of the service. Default: the recipe's.")
-]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
-    """What a command line wants of a recipe."""
-
-    hosts: tuple[str, ...]
-    request: RenderRequest
-    image: str | None
-    name: str | None
-
-    def given(self, arguments: Sequence[str]) -> "Wanted":
-        """The same with more arguments of the engine."""
-        return replace(self, request=replace(self.request, arguments=tuple(arguments)))
 
 
 def wanted_of(
@@ -55,28 +33,6 @@ def wanted_of(
         variant=variant,
     )
     return Wanted(hosts=hosts, request=request, image=image, name=name)
-
-
-def options_of(
-    *,
-    gpus: Annotated[
-        bool, typer.Option("--gpus/--no-gpus", help="Whether containers see the GPU. Without: engines for the CPU.")
-    ] = True,
-    memory: Annotated[
-        float | None,
-        typer.Option("--memory", metavar="GIB", min=0.05, help="Limit of the memory of each container. Default: none."),
-    ] = None,
-    keep_free: Annotated[
-        float,
-        typer.Option("--keep-free", metavar="GIB", min=0.01, help="End the server when less memory is left."),
-    ] = LEAST / GIB,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Docker starts it again after a crash or a reboot.")
-    ] = False,
-) -> Options:
-    """How containers run."""
-    limit = int(memory * GIB) if memory else None
-    return Options(gpus=gpus, restart=restart, memory=limit, least=int(keep_free * GIB))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

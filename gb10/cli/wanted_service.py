@@ -5,14 +5,27 @@ from dataclasses import dataclass, replace
 
 from gb10.cli.recipe_fit import memory_issues
 from gb10.cli.recipe_show import refused
-from gb10.cli.run_options import Wanted
 from gb10.errors import UsageError
 from gb10.models.issue import Issue, errors_of
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.render.rendered import RenderedRecipe
+from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import render_recipe
 from gb10.serve.members import Node
 from gb10.serve.service import Options, Service, service_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What a command line wants of a recipe."""
+
+    hosts: tuple[str, ...]
+    request: RenderRequest
+    image: str | None
+    name: str | None
+
+    def given(self, arguments: Sequence[str]) -> "Wanted":
+        """The same with more arguments of the engine."""
+        return replace(self, request=replace(self.request, arguments=tuple(arguments)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from gb10.deploy.deployment import HUB_FILE, HUB_PLACE, NO_FILE, Deployment, File
 from gb10.engine.container_options import ContainerOptions, command_words, run_words
-from gb10.plan.render import jinja
+from gb10.plan.templating import jinja
 
 
 def docker_files(deployment: Deployment) -> tuple[File, ...]:

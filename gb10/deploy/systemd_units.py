@@ -6,7 +6,7 @@ from gb10.deploy.deployment import HUB_FILE, HUB_PLACE, NO_FILE, Deployment, Fil
 from gb10.deploy.docker_scripts import arguments, option_lines
 from gb10.deploy.words import systemd_word
 from gb10.engine.container_options import run_words
-from gb10.plan.render import jinja
+from gb10.plan.templating import jinja
 
 
 def systemd_files(deployment: Deployment) -> tuple[File, ...]:

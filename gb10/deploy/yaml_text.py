@@ -48,7 +48,7 @@ _Dumper.add_representer(Unsafe, _text)
 
 def yaml_text(*documents: object, head: Iterable[str] = ()) -> str:
     """Documents as YAML, with lines of comment before them."""
-    lines = "".join(f"# {line}\n" for line in head)
+    lines = "".join(f"# {' '.join(line.split())}\n" for line in head)
     options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 1 << 20}
     text: str = yaml.dump_all(documents, Dumper=_Dumper, explicit_start=len(documents) > 1, **options)
     return lines + text

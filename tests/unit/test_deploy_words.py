@@ -98,8 +98,12 @@ def test_what_one_reader_takes_for_a_number_is_quoted(text: str) -> None:
 
 
 def test_yaml_is_laid_out_for_people() -> None:
-    text = yaml_text({"a": ["b", {"c": "d\ne\n"}], "f": Unsafe("{{ g }}")}, {"h": True}, head=["two", "lines"])
-    assert text == ('# two\n# lines\n---\na:\n  - b\n  - c: |\n      d\n      e\nf: !unsafe "{{ g }}"\n---\nh: true\n')
+    text = yaml_text(
+        {"a": ["b", {"c": "d\ne\n"}], "f": Unsafe("{{ g }}")}, {"h": True}, head=["two", "lines\nof: a comment"]
+    )
+    assert text == (
+        '# two\n# lines of: a comment\n---\na:\n  - b\n  - c: |\n      d\n      e\nf: !unsafe "{{ g }}"\n---\nh: true\n'
+    )
 
 
 OPTIONS = ContainerOptions(
