@@ -13,6 +13,25 @@ from gb10.models.render.rendered import RenderRequest
 from gb10.serve.service import Options
 
 ODD = 'it\'s "$HOME" $$ $(id) ${X} %h 100% `true` \\n {{ x }} # é;'
+ODD_TEXTS = (
+    "$HOME $$ $(id) $$(id) $$$(NAME) ${X:-y} $",
+    'it\'s "quoted" `true` \\n \\ %h %% 100%',
+    "a: b # c\n- d\n\n  e \n",
+    "{{ x }} {% y %} {# z #}",
+    "yes",
+    "1e3",
+    "0x1F",
+    "010",
+    "1:30",
+    "~",
+    "",
+    " ",
+    "é 漢 \u2028 \x85 \x07 \t",
+    ";",
+    "=",
+    "<<",
+)
+"""Each means something to one of the readers."""
 COMMAND = """\
 vllm serve {model} --port {port} \\
   -tp {tensor_parallel} --text {text}

@@ -18,7 +18,7 @@ from gb10.engine.packages import unpack
 from gb10.host.proc import capture
 from gb10.host.store import open_store
 from gb10.serve.service import Options
-from tests.deployments import ODD, deployment
+from tests.deployments import ODD, ODD_TEXTS, deployment, odd_recipe
 from tests.integration.launcher_tools import HERE, Tools, refused, unpack_tools
 from tests.integration.nodes import until
 from tests.integration.pinned import pinned
@@ -55,7 +55,9 @@ def written(folder: Path, files: Files) -> list[Path]:
 
 
 def test_compose_reads_every_value_as_it_is(tools: Tools, tmp_path: Path) -> None:
-    found, files = made("compose", "one", "two")
+    odd = {f"ODD_{number}": text for number, text in enumerate(ODD_TEXTS)}
+    found = deployment("compose", "one", "two", recipe=odd_recipe(2, env={"ODD": ODD, **odd}), options=OPTIONS)
+    files = {file.name: file.text for file in FORMS["compose"](found)}
     for (_, options), file in zip(found.ranks, written(tmp_path, files), strict=True):
         assert tools.compose(file, "config", "--quiet") == ""
         read = json.loads(tools.compose(file, "config", "--format", "json").replace("$$", "$"))["services"]["server"]

@@ -25,7 +25,7 @@ from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
 from gb10.serve.node_launch import container_options
 from gb10.serve.service import Options
-from tests.deployments import ODD, deployment, odd_recipe
+from tests.deployments import ODD, ODD_TEXTS, deployment, odd_recipe
 
 OPTIONS = Options(memory=1 << 30, restart=True)
 
@@ -45,7 +45,8 @@ def docker(tmp_path: Path) -> Path:
 
 
 def test_the_shell_hands_docker_the_very_words(docker: Path) -> None:
-    made = deployment("docker", options=OPTIONS)
+    odd = {f"ODD_{number}": text for number, text in enumerate(ODD_TEXTS)}
+    made = deployment("docker", recipe=odd_recipe(env=odd), options=OPTIONS)
     env = {"PATH": f"{docker}:{os.environ['PATH']}", "HOME": "/", "HF_TOKEN_FILE": "/t o k"}
     subprocess.run(["sh", "-c", only_one(FORMS["docker"](made)).text], env=env, check=True)
     words = (docker.parent / "words").read_text(encoding="utf-8").split("\0")[:-1]
