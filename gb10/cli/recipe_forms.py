@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -140,16 +141,19 @@ def only_one(files: Sequence[File]) -> File:
 
 
 def write(files: Sequence[File], folder: Path) -> list[Path]:
-    """Write files into a folder, which is made; their paths. Raises UsageError."""
+    """Write files into a folder, which is made; their paths. Raises UsageError; then no file is cut."""
+    aside = {folder / f".{file.name}.new": file for file in files}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for file in files:
-            path = folder / file.name
+        for path, file in aside.items():
             path.write_text(file.text, encoding="utf-8")
-            path.chmod(0o755 if path.suffix == ".sh" else 0o644)
+            path.chmod(0o755 if file.name.endswith(".sh") else 0o644)
+        return [path.rename(folder / file.name) for path, file in aside.items()]
     except OSError as error:
+        for path in aside:
+            with suppress(OSError):
+                path.unlink()
         raise UsageError(f"cannot write into {folder}", where=error.strerror or str(error)) from error
-    return [folder / file.name for file in files]
 
 
 def document(form: str, deployment: Deployment, files: Sequence[File]) -> dict[str, object]:

@@ -270,3 +270,7 @@ def test_several_files_go_into_a_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UsageError, match="cannot write into"):
         write(files, tmp_path / "file")
+    (tmp_path / "taken" / files[1].name).mkdir(parents=True)
+    with pytest.raises(UsageError, match="cannot write into"):
+        write(files[1:], tmp_path / "taken")
+    assert [path.name for path in (tmp_path / "taken").iterdir()] == [files[1].name]
