@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from gb10.cli.container_flags import options_of
 from gb10.cli.recipe_files import find_recipe, load_file, model_names, models_folder, override, read_text
 from gb10.cli.recipe_fit import memory_issues, one_line
+from gb10.cli.recipe_forms import SCRIPT_FORM, FormWish, form_wish, only_of_forms, render_form
 from gb10.cli.recipe_import import import_file
 from gb10.cli.recipe_lint import lint_recipes
 from gb10.cli.recipe_memory import memory
@@ -21,8 +23,10 @@ from gb10.host.talk import Talk
 from gb10.models.issue import errors_of, lines_of
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.mending import mended_text
+from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import PEERS, Peer, RenderRequest
 from gb10.models.render.rendering import render_recipe, with_issues
+from gb10.serve.service import Options
 
 app = verb_app(
     """Model recipes: how a model is served: the command, its parameters, mods, nodes.
@@ -84,7 +88,6 @@ def show(*, talk: Talk, recipe: RecipeArgument, as_json: JsonOption = False) -> 
 
 def requested(
     *,
-    form: Annotated[str, typer.Option("--as", metavar="FORM", help="What to print: script.")] = "script",
     peer: Annotated[
         str | None, typer.Option("--peer", metavar="PEER", help="As this launcher runs it: eugr or sparkrun.")
     ] = None,
@@ -103,9 +106,7 @@ def requested(
         str | None, typer.Option("--variant", metavar="NAME", help="A variant of the recipe; recipe show lists them.")
     ] = None,
 ) -> RenderRequest:
-    """The request of a command line; raises UsageError for an unknown form or launcher."""
-    if form != "script":
-        raise UsageError(f"unknown form {form!r}", hint="--as script is the only one")
+    """The request of a command line; raises UsageError for an unknown launcher."""
     return RenderRequest(
         peer=_peer(peer, lenient),
         lenient=lenient is not None,
@@ -118,27 +119,42 @@ def requested(
 
 @app.command()
 @talks
+@gives("wish", form_wish, first=True)
 @gives("request", requested, first=True)
+@gives("options", options_of, first=True)
 def render(
     *,
     talk: Talk,
+    wish: FormWish,
     request: RenderRequest,
+    options: Options,
     recipe: RecipeArgument,
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGS", help="After --: more arguments of the engine.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the script that a recipe runs; nothing is started.
+    """Print what a recipe runs, or files for another launcher.
 
-    Exit 2 when the recipe has a mistake, or does not fit into its nodes' memory.
+    Nothing is started. Exit 2 when the recipe has a mistake, or does not fit into its nodes' memory.
 
     \b
     ./build.py recipe render qwen3-0.6b --set port=9000 -- --enforce-eager
     ./build.py recipe render theirs.yaml --peer sparkrun --nodes 10.0.0.1,10.0.0.2 --json
+    ./build.py recipe render qwen3-0.6b --as compose --restart > compose.yaml
+    ./build.py recipe render deepseek-v4-flash --as k8s --nodes spark-1,spark-2 --out deploy
     """
-    loaded = load_file(find_recipe(recipe))
-    rendered = render_recipe(loaded, replace(request, arguments=tuple(arguments or ())))
+    loaded, request = load_file(find_recipe(recipe)), replace(request, arguments=tuple(arguments or ()))
+    if wish.form != SCRIPT_FORM:
+        render_form(talk, loaded, request, wish, options, as_json=as_json)
+        return
+    only_of_forms(wish, options)
+    _print_script(talk, loaded, request, as_json=as_json)
+
+
+def _print_script(talk: Talk, loaded: ModelRecipe, request: RenderRequest, *, as_json: bool) -> None:
+    """Print the script, or all that is rendered as one document; exit 2 with a mistake."""
+    rendered = render_recipe(loaded, request)
     if not errors_of(rendered.issues):
         rendered = with_issues(rendered, memory_issues(loaded, request))
     errors = errors_of(rendered.issues)

@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
@@ -11,29 +10,28 @@ import typer
 
 from gb10.cli.cluster_files import alone, nodes_named
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.container_flags import options_of
 from gb10.cli.recipe_files import find_recipe, load_file, model_names
-from gb10.cli.recipe_fit import memory_issues
-from gb10.cli.recipe_show import refused
 from gb10.cli.run_memory import with_budget
 from gb10.cli.run_mods import mods_to_run
-from gb10.cli.run_options import Manner, Wanted, manner_of, options_of, wanted_of
+from gb10.cli.run_options import Manner, manner_of, wanted_of
 from gb10.cli.serving import document
 from gb10.cli.signature import gives
 from gb10.cli.values import completer
-from gb10.cluster.cluster_file import Cluster
+from gb10.cli.wanted_service import Wanted, described, require_room
+from gb10.engine.container_options import docker_call
 from gb10.errors import UsageError
 from gb10.host.proc import spawn
 from gb10.host.ssh import HERE
 from gb10.host.talk import Talk
-from gb10.models.issue import errors_of, lines_of
+from gb10.models.issue import lines_of
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.render.rendered import RenderedRecipe, RenderRequest
-from gb10.models.render.rendering import render_recipe
 from gb10.serve.fleet import open_fleet
-from gb10.serve.members import Node
+from gb10.serve.members import nodes_of
+from gb10.serve.node_launch import container_options
 from gb10.serve.placing import placed
 from gb10.serve.running import Wish, running
-from gb10.serve.service import Options, Service, curl_line, port_of, service_of, shift_of
+from gb10.serve.service import Options, Service, curl_line, shift_of
 from gb10.serve.watching import watch
 from gb10.workshop import Workshop
 
@@ -78,10 +76,10 @@ def run(
 ) -> None:
     """Run a model recipe."""
     path = find_recipe(recipe)
-    loaded = _with_image(load_file(path), wanted)
-    service = _service(shop, loaded, wanted, options, arguments or ())
+    loaded = load_file(path)
+    service = _service(shop, loaded, wanted.given(arguments or ()), options)
     if dry_run:
-        _print_plan(service, as_json=as_json)
+        _print_plan(shop.talk, service, as_json=as_json)
         return
     wish = Wish(mods=partial(mods_to_run, shop.talk, loaded, path), patience=manner.wait, replace=manner.replace)
     with open_fleet(shop, service.hosts) as fleet, running(shop, fleet, service, wish) as watched:
@@ -98,71 +96,33 @@ def run(
         watch(watched, lambda: False)
 
 
-def _service(
-    shop: Workshop, recipe: ModelRecipe, wanted: Wanted, options: Options, arguments: Sequence[str]
-) -> Service:
-    """The service that a recipe and a command line describe, on nodes that meet by their addresses."""
-    cluster = nodes_named(shop.env, wanted.nodes)
-    request = replace(wanted.request, nodes=cluster.nodes if cluster else (), arguments=tuple(arguments))
-    _require_room(recipe, request)
-    options = with_budget(shop.talk, recipe, request, options)
-    rendered = _rendered(shop.talk, recipe, request)
-    if options.restart and len(rendered.ranks) > 1:
+def _service(shop: Workshop, loaded: ModelRecipe, wanted: Wanted, options: Options) -> Service:
+    """The service of the command line, on nodes that meet by their addresses. Raises UsageError.
+
+    What a user should know is said. The recipe's own mistakes come first, before a node is asked.
+    """
+    cluster = nodes_named(shop.env, wanted.nodes) or alone(HERE)
+    wanted = replace(wanted, hosts=cluster.nodes if wanted.nodes else ())
+    require_room(loaded, wanted)
+    options = with_budget(shop.talk, loaded, wanted.request, options)
+    found = described(loaded, wanted, nodes_of(wanted.hosts), options)
+    for line in lines_of([issue for issue in found.issues if issue.code != "mods-not-applied"]):
+        shop.talk.say(line)
+    if options.restart and len(found.service.ranks) > 1:
         hint = "let systemd start all of them again: docs/run.md"
         raise UsageError("--restart is for one node: Docker would start a rank without the others", hint=hint)
-    nodes = _placed(shop.talk, cluster, rendered)
-    addresses = tuple(node.address for node in nodes) if cluster else ()
-    return service_of(
-        name=wanted.name or recipe.stem,
-        model=recipe.model,
-        rendered=render_recipe(recipe, replace(request, nodes=addresses, shift=shift_of(port_of(rendered)))),
-        nodes=nodes,
-        mods=recipe.mods,
-        options=options,
-    )
+    nodes = placed(shop.talk, cluster.model_copy(update={"nodes": found.service.hosts}))
+    wanted = replace(wanted, request=replace(wanted.request, shift=shift_of(found.service.port)))
+    return described(loaded, wanted, nodes, options).service
 
 
-def _with_image(recipe: ModelRecipe, wanted: Wanted) -> ModelRecipe:
-    """The recipe with the image of the command line, if that names one. Raises UsageError when there is none."""
-    if wanted.image:
-        recipe = replace(recipe, values={**recipe.values, "container": wanted.image})
-    if not recipe.container:  # sparkrun takes an image of its own choice, by a tag that moves
-        raise UsageError(f"{recipe.name} names no image", where=recipe.file, hint="name one: --image REF")
-    return recipe
-
-
-def _require_room(recipe: ModelRecipe, request: RenderRequest) -> None:
-    """Raise UsageError when the model is known not to fit into the nodes' memory."""
-    issues = memory_issues(recipe, request)
-    if errors_of(issues):
-        raise refused(recipe, issues)
-
-
-def _rendered(talk: Talk, recipe: ModelRecipe, request: RenderRequest) -> RenderedRecipe:
-    """What the nodes run, before their addresses are known. Raises UsageError for a recipe with a mistake."""
-    rendered = render_recipe(recipe, request)
-    if errors_of(rendered.issues):
-        raise refused(recipe, rendered.issues)
-    for line in lines_of([issue for issue in rendered.issues if issue.code != "mods-not-applied"]):
-        talk.say(line)
-    if not rendered.ranks:
-        raise UsageError(f"{recipe.name} runs on several nodes", hint="name them: --nodes HEAD,WORKER")
-    return rendered
-
-
-def _placed(talk: Talk, cluster: Cluster | None, rendered: RenderedRecipe) -> tuple[Node, ...]:
-    """The nodes that the recipe uses, of those that are named."""
-    if cluster is None:
-        return placed(talk, alone(HERE))
-    return placed(talk, cluster.model_copy(update={"nodes": cluster.nodes[: len(rendered.ranks)]}))
-
-
-def _print_plan(service: Service, *, as_json: bool) -> None:
+def _print_plan(talk: Talk, service: Service, *, as_json: bool) -> None:
     if as_json:
         print_json(document(service, ran=False))
         return
     for rank in service.ranks:
-        print(f"# {rank.node.host}\n{shlex.join(rank.container.argv)}")
+        print(f"# {rank.node.host}\n{shlex.join(docker_call(container_options(service, rank)))}")
+    talk.say("gb10 puts launch.sh into the container; for a call by hand: ./build.py recipe render NAME --as docker")
 
 
 def _print_endpoint(service: Service, *, unchanged: bool, as_json: bool) -> None:

@@ -5,24 +5,11 @@ from typing import Annotated
 
 import typer
 
+from gb10.cli.container_flags import ImageOption, NameOption
 from gb10.cli.serving import NodesOption
+from gb10.cli.wanted_service import Wanted
 from gb10.errors import UsageError
 from gb10.models.render.rendered import RenderRequest
-from gb10.serve.service import LEAST, Options
-
-GIB = 1 << 30
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wanted:
-    """What a command line wants of a recipe."""
-
-    nodes: str | None
-    """``--nodes`` as typed."""
-    request: RenderRequest
-    """For one node; the addresses of several are known when they were read."""
-    image: str | None
-    name: str | None
 
 
 def wanted_of(
@@ -34,38 +21,12 @@ def wanted_of(
     variant: Annotated[
         str | None, typer.Option("--variant", metavar="NAME", help="A variant of the recipe; recipe show lists them.")
     ] = None,
-    image: Annotated[
-        str | None, typer.Option("--image", metavar="REF", help="Run this image in place of the recipe's.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Name of the service. Default: the recipe's.")
-    ] = None,
+    image: ImageOption = None,
+    name: NameOption = None,
 ) -> Wanted:
     """What is run; raises UsageError."""
     request = RenderRequest(overrides=tuple(_override(one) for one in overrides or ()), variant=variant)
-    return Wanted(nodes=nodes, request=request, image=image, name=name)
-
-
-def options_of(
-    *,
-    gpus: Annotated[
-        bool, typer.Option("--gpus/--no-gpus", help="Whether containers see the GPU. Without: engines for the CPU.")
-    ] = True,
-    memory: Annotated[
-        float | None,
-        typer.Option("--memory", metavar="GIB", min=0.05, help="Limit of the memory of each container. Default: none."),
-    ] = None,
-    keep_free: Annotated[
-        float,
-        typer.Option("--keep-free", metavar="GIB", min=0.01, help="End the server when less memory is left."),
-    ] = LEAST / GIB,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Docker starts it again after a crash or a reboot.")
-    ] = False,
-) -> Options:
-    """How containers run."""
-    limit = int(memory * GIB) if memory else None
-    return Options(gpus=gpus, restart=restart, memory=limit, least=int(keep_free * GIB))
+    return Wanted(hosts=(), nodes=nodes, request=request, image=image, name=name)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

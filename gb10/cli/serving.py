@@ -5,8 +5,10 @@ from typing import Annotated, Any
 import typer
 
 from gb10.cli.cluster_files import nodes_named
+from gb10.engine.container_options import docker_call
 from gb10.serve.existing import Found
 from gb10.serve.labelled import container_name
+from gb10.serve.node_launch import container_options
 from gb10.serve.service import Service, curl_line
 from gb10.workshop import Workshop
 
@@ -40,7 +42,7 @@ def document(service: Service, *, ran: bool) -> dict[str, Any]:
                 "rank": rank.number,
                 "host": rank.node.host,
                 "container": container_name(service, rank),
-                "launch": list(rank.container.argv),
+                "launch": list(docker_call(container_options(service, rank))),
             }
             for rank in service.ranks
         ],

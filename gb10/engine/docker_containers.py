@@ -7,7 +7,7 @@ import io
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import docker
@@ -16,6 +16,7 @@ from docker.errors import APIError, NotFound
 from docker.types import DeviceRequest, Ulimit
 
 from gb10.engine.connection import Engine, asking
+from gb10.engine.container_options import ContainerOptions
 from gb10.errors import EngineError, Gb10Error
 
 LOOK: Final = 5
@@ -25,26 +26,6 @@ TAIL_BYTES: Final = 1 << 20
 LONGEST_LINE: Final = 1 << 16
 RUNNING: Final = frozenset({"created", "running", "restarting", "paused"})
 """States in which a container has not ended."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ContainerOptions:
-    """How a container runs. ``memory`` is its limit in bytes, ``memlock`` whether it may lock all of its memory."""
-
-    image: str
-    name: str
-    command: tuple[str, ...]
-    environment: Mapping[str, str]
-    labels: Mapping[str, str]
-    volumes: Mapping[str, str] = field(default_factory=dict)
-    """Mount points by the name of a volume, or by a path of the host."""
-    gpus: bool = True
-    memory: int | None = None
-    oom_score_adj: int = 0
-    devices: tuple[str, ...] = ()
-    memlock: bool = False
-    restart: bool = False
-    platform: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

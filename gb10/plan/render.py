@@ -2,13 +2,11 @@
 
 import calendar
 from collections.abc import Mapping
-from functools import lru_cache
-
-from jinja2 import DictLoader, Environment, StrictUndefined
 
 from gb10.plan.inputs import CUTLASS_FOLDER, program_inputs, wheel_inputs
 from gb10.plan.labels import labels
-from gb10.plan.quoting import NEWLINE, array, quoted, shell, word
+from gb10.plan.quoting import NEWLINE
+from gb10.plan.templating import jinja
 from gb10.plan.values import Plan, Program, Step
 from gb10.recipe.arch import Arch, parse_arch
 from gb10.recipe.builds import WheelBuild
@@ -142,7 +140,7 @@ def scan_dockerfile(plan: Plan, reference: str, platform: str, templates: Mappin
 
 def _render(templates: Mapping[str, str], name: str, plan: Plan, **values: object) -> str:
     return (
-        _jinja(tuple(templates.items()))
+        jinja(tuple(templates.items()))
         .get_template(name)
         .render(
             title=plan.tags[0],
@@ -155,16 +153,6 @@ def _render(templates: Mapping[str, str], name: str, plan: Plan, **values: objec
             **values,
         )
     )
-
-
-@lru_cache(maxsize=4)
-def _jinja(templates: tuple[tuple[str, str], ...]) -> Environment:
-    """Compiled templates, kept by their texts: compiling them takes most of the time of a plan."""
-    jinja = Environment(
-        loader=DictLoader(dict(templates)), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
-    )
-    jinja.filters |= {"quoted": quoted, "word": word, "shell": shell, "json": array}
-    return jinja
 
 
 def compiler(plan: Plan, name: str) -> str:

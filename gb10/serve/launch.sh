@@ -1,8 +1,9 @@
 #!/bin/bash
 # The first process of a container that serves a model. It needs bash and setsid, and starts no other program.
 #   launch.sh LEAST_KIB COMMAND
-# It waits for the file "go", because mods come first. It reads the file "secrets", since docker inspect shows a
-# container's environment to all. It runs the command in a session of its own, and hands SIGTERM on.
+# If there is a file "hold", it waits for the file "go", because mods come first. Each file of /gb10/secrets becomes a
+# variable of the server, since docker inspect shows a container's environment to all. An empty one is left out.
+# It runs the command in a session of its own, and hands SIGTERM on.
 # It reads how much memory is left, of the node and of this container's limit: every second, and ten times a second
 # when less than eight times LEAST_KIB is left, because weights load at gigabytes a second. Below LEAST_KIB it ends the
 # server, below half of that at once: a node whose shared memory is full hangs, and only the power button helps.
@@ -55,10 +56,14 @@ end() { # a signal to the server and all that it started, if any is left; before
 }
 
 trap 'exit 143' TERM INT
-until [ -e "$here/go" ]; do
+while [ -e "$here/hold" ] && [ ! -e "$here/go" ]; do
   read -rt 0.2 <&3
 done
-. "$here/secrets"
+for secret in "${here%/*}"/secrets/*; do
+  value=
+  if [ -r "$secret" ]; then read -r value <"$secret"; fi
+  if [ -n "$value" ]; then export "${secret##*/}=$value"; fi
+done
 server='' ended=''
 trap 'ended=yes; if [ -n "$server" ]; then end TERM; fi' TERM INT
 setsid bash -c "$command" 3>&- & # no job leads a group here, so setsid does not fork, and $! leads its own

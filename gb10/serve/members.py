@@ -1,12 +1,15 @@
 """Nodes of a service: where their Docker is reached, and what the other nodes call them. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from gb10.errors import UsageError
 from gb10.host.ssh import HERE
 
 LOOPBACK = "127.0.0.1"
 SOCKET = "unix://"
+SOCKETS = (SOCKET, "tcp://", "http://")
+"""How an engine is named that ssh does not reach."""
 SCHEMES = ("tcp://", "http://", "ssh://")
 
 
@@ -15,16 +18,28 @@ class Node:
     """A machine with Docker.
 
     ``host`` is how it is reached: ``localhost``, or what `--nodes` takes. ``address`` is what the other nodes connect
-    to, ``client`` what its users connect to. ``environment`` and ``devices`` are what its network needs of a
-    container (NCCL's interfaces, RDMA); ``own`` are variables that a person set for it, which win over a recipe's.
+    to, ``client`` what its users connect to, where that is another one. ``environment`` and ``devices`` are what its
+    network needs of a container (NCCL's interfaces, RDMA). ``own`` are variables that a person set for it, which win
+    over a recipe's.
     """
 
     host: str
     address: str
-    client: str
+    client: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     own: Mapping[str, str] = field(default_factory=dict)
     devices: tuple[str, ...] = ()
+
+
+def nodes_of(hosts: Sequence[str]) -> tuple[Node, ...]:
+    """The nodes of ``--nodes`` by their names alone, this machine when none is named.
+
+    Raises UsageError for one that is named twice.
+    """
+    twice = next((host for host in hosts if hosts.count(host) > 1), None)
+    if twice:
+        raise UsageError(f"the node {twice!r} is named twice", hint="each node runs one rank")
+    return tuple(Node(host=host, address=address_of(host)) for host in hosts or (HERE,))
 
 
 def address_of(host: str) -> str:

@@ -10,11 +10,10 @@ from gb10.cluster.node_facts import NodeFacts
 from gb10.host.proc import CommandFailedError, capture
 from gb10.host.ssh import HERE, ssh_host
 from gb10.host.talk import Talk
-from gb10.serve.members import SOCKET, Node, address_of
+from gb10.serve.members import SOCKETS, Node, address_of
 from gb10.serve.survey_nodes import survey_network
 
 RDMA: Final = "/dev/infiniband"
-ADDRESSES: Final = (SOCKET, "tcp://", "http://")
 
 
 def placed(talk: Talk, cluster: Cluster) -> tuple[Node, ...]:
@@ -22,7 +21,7 @@ def placed(talk: Talk, cluster: Cluster) -> tuple[Node, ...]:
     hosts = cluster.nodes
     if len(hosts) == 1:
         return (_node(cluster, hosts[0]),)
-    dark = [host for host in hosts if host.startswith(ADDRESSES)]
+    dark = [host for host in hosts if host.startswith(SOCKETS)]
     if dark:
         talk.say(f"{', '.join(dark)}: not named by ssh, so its network is not read, and NCCL is told nothing of it")
         return tuple(_node(cluster, host) for host in hosts)
@@ -50,7 +49,7 @@ def _node(cluster: Cluster, host: str, facts: NodeFacts | None = None, fabric: F
 def client_address(host: str) -> str:
     """What a client connects to: the name, if it is one of a machine, else what ssh's own configuration makes of it."""
     name, found = address_of(host), ssh_host(host)
-    if host == HERE or host.startswith(ADDRESSES) or found is None or _resolves(name):
+    if host == HERE or host.startswith(SOCKETS) or found is None or _resolves(name):
         return name
     try:
         lines = capture(["ssh", "-G", found.name]).splitlines()

@@ -12,7 +12,7 @@ PATIENCE = 3.0
 
 def check_port(service: Service, found: Iterable[Found]) -> None:
     """Raise UsageError when a program listens where the service shall. Another service is named."""
-    address = service.ranks[0].node.client
+    address = service.ranks[0].node.client or service.ranks[0].node.address
     if not listens(address, service.port):
         return
     holder = next((one.labels.service for one in found if one.labels.endpoint == service.endpoint), None)

@@ -4,7 +4,7 @@ import json
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from gb10.errors import UsageError
@@ -76,14 +76,14 @@ class Service:
     @property
     def digest(self) -> str:
         """Equal for services that run the same: it moves with everything that a container is made of."""
-        ranks = [[rank.node.host, *rank.node.devices, *rank.container.argv] for rank in self.ranks]
+        ranks = [[rank.node.host, *rank.node.devices, asdict(rank.container)] for rank in self.ranks]
         options = self.options
         return digest([ranks, list(self.mods), options.restart, options.least])
 
     @property
     def endpoint(self) -> str:
         """``http://HEAD:PORT``."""
-        client = self.ranks[0].node.client
+        client = self.ranks[0].node.client or self.ranks[0].node.address
         return f"http://{f'[{client}]' if ':' in client else client}:{self.port}"
 
 
@@ -114,7 +114,7 @@ def service_of(
         port=port_of(rendered),
         ranks=tuple(
             _rank(number, node, container, options)
-            for number, (node, container) in enumerate(zip(nodes, containers, strict=True))
+            for number, (node, container) in enumerate(zip(nodes, containers, strict=False))
         ),
         mods=tuple(mods),
         options=options,

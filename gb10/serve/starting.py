@@ -1,15 +1,12 @@
 """Starting a service: a container on every node, mods, the same driver everywhere, then the servers at once."""
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 from gb10.engine.connection import Engine
 from gb10.engine.docker_containers import (
-    ContainerOptions,
     create_container,
     end_container,
     name_is_taken,
@@ -20,16 +17,12 @@ from gb10.engine.docker_containers import (
 from gb10.engine.images import ImageInfo
 from gb10.errors import EngineError, Gb10Error, ServeError
 from gb10.host.talk import Talk
-from gb10.models.render.container import CACHE
 from gb10.mods.lookup import FoundMod
 from gb10.serve.fleet import Fleet, on_each, tried_on_each
-from gb10.serve.labelled import container_name, labels_of
 from gb10.serve.mods import apply_mods, not_baked
-from gb10.serve.service import OOM_SCORE, Rank, Service
+from gb10.serve.node_launch import FOLDER, container_options, launch_files
+from gb10.serve.service import Service
 
-FOLDER: Final = "/gb10/run"
-LAUNCH: Final = f"{FOLDER}/launch.sh"
-SCRIPT: Final = Path(__file__).with_name("launch.sh")
 DRIVER: Final = ("cat", "/proc/driver/nvidia/version")
 RELEASE: Final = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 PATIENCE: Final = 10
@@ -65,8 +58,7 @@ def started(
     def apply(engine: Engine, host: str, image: ImageInfo) -> None:
         apply_mods(engine, made[host], host, image.workdir, not_baked(mods, image.labels), talk=talk)
 
-    lines = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in secrets.items())
-    files = {LAUNCH: (SCRIPT.read_bytes(), 0o755), f"{FOLDER}/secrets": (lines.encode(), 0o444)}
+    files = launch_files(secrets)
     try:
         _create(service, fleet, files, made)
         on_each(lambda host, engine: _start(engine, host, made[host]), fleet)
@@ -97,25 +89,6 @@ def _create(service: Service, fleet: Fleet, files: Mapping[str, tuple[bytes, int
             raise _refused(error, f"the container cannot be made on {host}") from error
 
     on_each(create, fleet)
-
-
-def container_options(service: Service, rank: Rank) -> ContainerOptions:
-    """How the container of a rank runs. Pure."""
-    options, node = service.options, rank.node
-    return ContainerOptions(
-        image=rank.container.image,
-        name=container_name(service, rank),
-        command=("bash", LAUNCH, str(options.least >> 10), rank.container.command),
-        environment=rank.container.environment,
-        labels=labels_of(service, rank),
-        volumes=dict([CACHE]),
-        gpus=rank.container.gpus,
-        memory=rank.container.memory,
-        oom_score_adj=OOM_SCORE,
-        devices=node.devices,
-        memlock=bool(node.devices),
-        restart=options.restart,
-    )
 
 
 def _start(engine: Engine, host: str, container: str) -> None:

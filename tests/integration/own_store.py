@@ -16,7 +16,17 @@ from typing import Final
 from gb10.engine.embedded.daemon import Place, down
 from gb10.host.store import Store, file_sha256, open_store, store_root
 
-KEPT: Final = ("downloads", "environments", "cuda-tools", "cmake", "trees", "emulators", "rootfss", "programs")
+KEPT: Final = (
+    "downloads",
+    "environments",
+    "cuda-tools",
+    "deploy-tools",
+    "cmake",
+    "trees",
+    "emulators",
+    "rootfss",
+    "programs",
+)
 """Rooms of entries that are whole or absent, and the same for everybody who has the key."""
 WHEELS: Final = ("gb10_kernels-*.whl", "vllm-*.whl")
 """Compiled wheels that are kept: minutes of compiling, and what reads them asks only what is in them."""

@@ -41,12 +41,13 @@ ORDER = (
     "load",
     "ship",
     "serve",
+    "deploy",
     "cli",
     "__main__",
 )
 """The rooms of gb10, lowest first: a room imports only rooms before it."""
 
-PURE = {"guard", "recipe", "models", "memory", "cluster", "plan"}
+PURE = {"guard", "recipe", "models", "memory", "cluster", "plan", "deploy"}
 READS_THE_CHECKOUT = {"catalog", "figures", "known_models"}
 ASKS_MACHINES = {"probing"}
 VERBS = {"cli", "inside"}

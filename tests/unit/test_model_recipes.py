@@ -136,7 +136,7 @@ def test_our_script_quotes_what_a_shell_would_read() -> None:
     assert found.script is not None
     assert "export A='$(true) '\"'\"'b'\"'\"''\nexport B='c d'\nvllm serve" in found.script
     assert found.script.endswith("--x '{a: 1}'\n")
-    assert [argv[-1] for argv in found.launch] == [rank.command for rank in found.ranks]
+    assert [one.command for one in found.containers] == [rank.command for rank in found.ranks]
     assert found.ranks[1].command.endswith("--headless --x '{a: 1}'")
 
 

@@ -21,9 +21,9 @@ from gb10.models.render.rendering import render_recipe
 from gb10.serve.cause import cause_of, ending_of
 from gb10.serve.existing import Found, check_room, runs_unchanged
 from gb10.serve.labelled import labels_of, read_labels
-from gb10.serve.members import Node, address_of
+from gb10.serve.members import Node, address_of, nodes_of
+from gb10.serve.node_launch import SCRIPT, container_options
 from gb10.serve.service import Options, Service, curl_line, service_of, shift_of
-from gb10.serve.starting import SCRIPT, container_options
 
 RECIPE = """\
 model: org/model
@@ -35,8 +35,7 @@ command: vllm serve {model} --port {port} -tp {tensor_parallel}
 
 
 def service(text: str = RECIPE, *hosts: str, name: str = "name", options: Options | None = None) -> Service:
-    names = hosts or ("me@one", "ssh://me@two:22")
-    nodes = [Node(host=host, address=address_of(host), client=address_of(host)) for host in names]
+    nodes = nodes_of(hosts or ("me@one", "ssh://me@two:22"))
     request = RenderRequest(nodes=tuple(node.address for node in nodes))
     recipe = load_model_recipe(text, "name.yaml")
     rendered = render_recipe(recipe, request)
@@ -256,10 +255,12 @@ def test_endings_in_words() -> None:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    shutil.copy(SCRIPT, tmp_path / "launch.sh")
-    (tmp_path / "secrets").write_text("export TOKEN='it'\"'\"'s'\n", encoding="utf-8")
-    (tmp_path / "go").touch()
-    return tmp_path / "launch.sh"
+    for folder in ("run", "secrets"):
+        (tmp_path / folder).mkdir()
+    shutil.copy(SCRIPT, tmp_path / "run/launch.sh")
+    (tmp_path / "secrets/TOKEN").write_text("it's $HOME\n", encoding="utf-8")
+    (tmp_path / "secrets/NONE").touch()
+    return tmp_path / "run/launch.sh"
 
 
 def launched(place: Path, least: int, command: str) -> subprocess.Popen[str]:
@@ -274,7 +275,13 @@ def outcome(place: Path, least: int, command: str) -> tuple[str, int]:
 
 
 def test_the_first_process_has_the_servers_code_and_its_secrets(place: Path) -> None:
-    assert outcome(place, 1, 'echo "$TOKEN"; exit 7') == ("it's\n", 7)
+    assert outcome(place, 1, 'echo "$TOKEN ${NONE-unset}"; exit 7') == ("it's $HOME unset\n", 7)
+
+
+def test_the_first_process_can_be_given_inline(place: Path) -> None:
+    argv = ["bash", "-c", place.read_text(encoding="utf-8"), "/nowhere/run/launch.sh", "1", "echo ran; exit 7"]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=20)
+    assert (done.stdout, done.returncode) == ("ran\n", 7)
 
 
 def test_the_first_process_hands_a_signal_on_and_ends_what_is_left(place: Path, tmp_path: Path) -> None:
@@ -302,7 +309,7 @@ def test_the_first_process_ends_a_server_when_memory_runs_out(place: Path) -> No
 
 
 def test_the_first_process_waits_for_its_mods(place: Path) -> None:
-    (place.parent / "go").unlink()
+    (place.parent / "hold").touch()
     with launched(place, 1, "echo ran") as child:
         time.sleep(0.3)
         assert child.poll() is None

@@ -1,4 +1,4 @@
-"""What one node runs by its Docker: docker's words for it, and the values that `run` hands to the engine. Pure."""
+"""What one node runs in a container, whoever starts it: `run`, or a launcher that takes our files. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,22 +23,6 @@ class NodeContainer:
     gpus: bool = True
     memory: int | None = None
     """The limit of its memory in bytes."""
-
-    @property
-    def argv(self) -> tuple[str, ...]:
-        """The call of docker that runs it."""
-        options = [
-            *(["--gpus", "all"] if self.gpus else []),
-            "--ipc",
-            "host",
-            "--network",
-            "host",
-            "-v",
-            ":".join(CACHE),
-        ]
-        options += ["--memory", str(self.memory)] if self.memory else []
-        variables = [word for key, value in self.environment.items() for word in ("-e", f"{key}={value}")]
-        return ("docker", "run", "--rm", *options, *variables, self.image, "bash", "-c", self.command)
 
 
 def node_container(host: str, image: str, command: str, environment: Mapping[str, str]) -> NodeContainer:

@@ -1,4 +1,4 @@
-"""Renders a recipe of version 2, or one of ours, for gb10's own use: a script with its environment, and docker's call.
+"""Renders a recipe of version 2, or one of ours, for gb10's own use: a script with its environment, and containers.
 
 The serve command is sparkrun's; arguments after ``--`` are appended, which sparkrun drops. Pure.
 """
@@ -22,13 +22,13 @@ SECRETS: Final = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_H
 
 
 def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> RenderedRecipe:
-    """The script and docker's call for each node. Raises StoppedError when nothing can be rendered."""
+    """The script and the container of each node. Raises StoppedError when nothing can be rendered."""
     rendered = render_sparkrun(recipe, replace(request, arguments=()), found)
     words = [shlex.quote(word) for word in request.arguments]
     env = {**{key: str(value) for key, value in recipe.env.items()}, **_set_env(request)}
     _check_env(env, found)
     if recipe.mods:
-        text = f"the script and docker's call do not apply the recipe's mods: {', '.join(recipe.mods)[:200]}"
+        text = f"nothing that is rendered applies the recipe's mods: {', '.join(recipe.mods)[:200]}"
         found.add("note", "mods-not-applied", text, "bake them into the image: ./build.py image --mod NAME", "mods")
     head = ["#!/bin/bash", f"# Model recipe: {' '.join(recipe.name.split())}"]
     head += [f"export {key}={shlex.quote(value)}" for key, value in env.items()]
@@ -46,7 +46,7 @@ def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> 
         script="\n".join([*head, serve, ""]),
         serve=serve,
         ranks=ranks,
-        launch=tuple(one.argv for one in containers),
+        launch=(),
         containers=containers,
     )
 

@@ -1,0 +1,76 @@
+"""The service that a recipe and a command line describe: for ``run``, and for the files of other launchers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gb10.cli.recipe_fit import memory_issues
+from gb10.cli.recipe_show import refused
+from gb10.errors import UsageError
+from gb10.models.issue import Issue, errors_of
+from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.render.rendered import RenderedRecipe, RenderRequest
+from gb10.models.render.rendering import render_recipe
+from gb10.serve.members import Node
+from gb10.serve.service import Options, Service, service_of
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """What a command line wants of a recipe."""
+
+    hosts: tuple[str, ...]
+    request: RenderRequest
+    image: str | None
+    name: str | None
+    nodes: str | None = None
+    """The nodes as typed, if they are not known yet: ``A,B`` or ``@CLUSTER``."""
+
+    def given(self, arguments: Sequence[str]) -> "Wanted":
+        """The same with more arguments of the engine."""
+        return replace(self, request=replace(self.request, arguments=tuple(arguments)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Described:
+    """A service, the recipe with the image that it runs, and what that was rendered to."""
+
+    service: Service
+    recipe: ModelRecipe
+    rendered: RenderedRecipe
+
+    @property
+    def issues(self) -> tuple[Issue, ...]:
+        """What a user should know."""
+        return self.rendered.issues
+
+
+def require_room(recipe: ModelRecipe, wanted: Wanted) -> None:
+    """Raise UsageError when the model is known not to fit into the nodes' memory."""
+    issues = memory_issues(recipe, wanted.request)
+    if errors_of(issues):
+        raise refused(recipe, issues)
+
+
+def described(loaded: ModelRecipe, wanted: Wanted, nodes: Sequence[Node], options: Options) -> Described:
+    """The service on these nodes. Raises UsageError for a recipe with a mistake, or without an image."""
+    if wanted.image:
+        loaded = replace(loaded, values={**loaded.values, "container": wanted.image})
+    if errors_of(loaded.issues):
+        raise refused(loaded, loaded.issues)
+    if not loaded.container:  # sparkrun takes an image of its own choice, by a tag that moves
+        raise UsageError(f"{loaded.name} names no image", where=loaded.file, hint="name one: --image REF")
+    addresses = tuple(node.address for node in nodes) if wanted.hosts else ()
+    rendered = render_recipe(loaded, replace(wanted.request, nodes=addresses))
+    if errors_of(rendered.issues):
+        raise refused(loaded, rendered.issues)
+    if not rendered.ranks:
+        raise UsageError(f"{loaded.name} runs on several nodes", hint="name them: --nodes HEAD,WORKER")
+    service = service_of(
+        name=wanted.name or loaded.stem,
+        model=loaded.model,
+        rendered=rendered,
+        nodes=nodes,
+        mods=loaded.mods,
+        options=options,
+    )
+    return Described(service=service, recipe=loaded, rendered=rendered)

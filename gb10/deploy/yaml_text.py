@@ -1,0 +1,54 @@
+"""YAML that every reader takes for the same values: YAML 1.1 and 1.2, of Python, Go and C. Pure.
+
+A text is plain only when no reader can take it for anything else; one of several lines is a block.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+import yaml
+
+PLAIN: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@-]*")
+WORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"})
+"""What some reader takes for a boolean, a number or nothing."""
+
+
+class Unsafe(str):
+    """A text that Ansible must not expand."""
+
+    __slots__ = ()
+
+
+class _Dumper(yaml.SafeDumper):
+    """Lists are indented below their key, and nothing is an alias."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
+        super().increase_indent(flow, False)
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    tag = "!unsafe" if isinstance(value, Unsafe) else "tag:yaml.org,2002:str"
+    return dumper.represent_scalar(tag, str(value), style=_style(value))
+
+
+def _style(value: str) -> str:
+    if "\n" in value:
+        return "|"
+    plain = PLAIN.fullmatch(value) and value.lower() not in WORDS and not isinstance(value, Unsafe)
+    return "" if plain else '"'
+
+
+_Dumper.add_representer(str, _text)
+_Dumper.add_representer(Unsafe, _text)
+
+
+def yaml_text(*documents: object, head: Iterable[str] = ()) -> str:
+    """Documents as YAML, with lines of comment before them."""
+    lines = "".join(f"# {' '.join(line.split())}\n" for line in head)
+    options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 1 << 20}
+    text: str = yaml.dump_all(documents, Dumper=_Dumper, explicit_start=len(documents) > 1, **options)
+    return lines + text

@@ -1,0 +1,44 @@
+"""What a node runs for a service: one container, and the files of its first process.
+
+``run`` starts exactly this, and the files of ``recipe render --as`` say exactly this to other launchers.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from gb10.engine.container_options import ContainerOptions
+from gb10.models.render.container import CACHE
+from gb10.serve.labelled import container_name, labels_of
+from gb10.serve.service import OOM_SCORE, Rank, Service
+
+FOLDER: Final = "/gb10/run"
+LAUNCH: Final = f"{FOLDER}/launch.sh"
+SECRETS: Final = "/gb10/secrets"
+"""Each file is a variable of the server alone: its name, and its first line."""
+SCRIPT: Final = Path(__file__).with_name("launch.sh")
+
+
+def launch_files(secrets: Mapping[str, str]) -> dict[str, tuple[bytes, int]]:
+    """The files of a container whose server waits for its mods: content and mode by path."""
+    held = {LAUNCH: (SCRIPT.read_bytes(), 0o755), f"{FOLDER}/hold": (b"", 0o444)}
+    return held | {f"{SECRETS}/{name}": (f"{value}\n".encode(), 0o444) for name, value in secrets.items()}
+
+
+def container_options(service: Service, rank: Rank) -> ContainerOptions:
+    """How the container of a rank runs. Pure."""
+    options, node = service.options, rank.node
+    return ContainerOptions(
+        image=rank.container.image,
+        name=container_name(service, rank),
+        command=("bash", LAUNCH, str(options.least >> 10), rank.container.command),
+        environment=rank.container.environment,
+        labels=labels_of(service, rank),
+        volumes=dict([CACHE]),
+        gpus=rank.container.gpus,
+        memory=rank.container.memory,
+        oom_score_adj=OOM_SCORE,
+        devices=node.devices,
+        memlock=bool(node.devices),
+        restart=options.restart,
+    )
