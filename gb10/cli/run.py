@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
@@ -27,9 +28,8 @@ from gb10.host.talk import Talk
 from gb10.models.issue import lines_of
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.serve.fleet import open_fleet
-from gb10.serve.members import nodes_of
 from gb10.serve.node_launch import container_options
-from gb10.serve.placing import placed
+from gb10.serve.placing import named, placed
 from gb10.serve.running import Wish, running
 from gb10.serve.service import Options, Service, curl_line, shift_of
 from gb10.serve.watching import watch
@@ -77,11 +77,12 @@ def run(
     """Run a model recipe."""
     path = find_recipe(recipe)
     loaded = load_file(path)
-    service = _service(shop, loaded, wanted.given(arguments or ()), options)
+    service, place = _service(shop, loaded, wanted.given(arguments or ()), options)
     if dry_run:
-        _print_plan(shop.talk, service, as_json=as_json)
+        _print_plan(shop.talk, place(service), as_json=as_json)
         return
-    wish = Wish(mods=partial(mods_to_run, shop.talk, loaded, path), patience=manner.wait, replace=manner.replace)
+    mods = partial(mods_to_run, shop.talk, loaded, path)
+    wish = Wish(mods=mods, patience=manner.wait, replace=manner.replace, place=place)
     with open_fleet(shop, service.hosts) as fleet, running(shop, fleet, service, wish) as watched:
         if watched is None:
             shop.talk.say(f"{service.name} runs already, unchanged")
@@ -96,24 +97,31 @@ def run(
         watch(watched, lambda: False)
 
 
-def _service(shop: Workshop, loaded: ModelRecipe, wanted: Wanted, options: Options) -> Service:
-    """The service of the command line, on nodes that meet by their addresses. Raises UsageError.
+def _service(
+    shop: Workshop, loaded: ModelRecipe, wanted: Wanted, options: Options
+) -> tuple[Service, Callable[[Service], Service]]:
+    """The service of the command line, and what gives it the addresses of its nodes. Raises UsageError.
 
-    What a user should know is said. The recipe's own mistakes come first, before a node is asked.
+    What a user should know is said. No node is asked yet.
     """
     cluster = nodes_named(shop.env, wanted.nodes) or alone(HERE)
     wanted = replace(wanted, hosts=cluster.nodes if wanted.nodes else ())
     require_room(loaded, wanted)
     options = with_budget(shop.talk, loaded, wanted.request, options)
-    found = described(loaded, wanted, nodes_of(wanted.hosts), options)
+    found = described(loaded, wanted, named(cluster), options)
     for line in lines_of([issue for issue in found.issues if issue.code != "mods-not-applied"]):
         shop.talk.say(line)
     if options.restart and len(found.service.ranks) > 1:
         hint = "let systemd start all of them again: docs/run.md"
         raise UsageError("--restart is for one node: Docker would start a rank without the others", hint=hint)
-    nodes = placed(shop.talk, cluster.model_copy(update={"nodes": found.service.hosts}))
-    wanted = replace(wanted, request=replace(wanted.request, shift=shift_of(found.service.port)))
-    return described(loaded, wanted, nodes, options).service
+
+    def place(asked: Service) -> Service:
+        request = replace(wanted.request, shift=shift_of(asked.port))
+        nodes = placed(shop.talk, cluster.model_copy(update={"nodes": asked.hosts}))
+        service = described(loaded, replace(wanted, request=request), nodes, options).service
+        return replace(service, asked=asked.digest)
+
+    return found.service, place
 
 
 def _print_plan(talk: Talk, service: Service, *, as_json: bool) -> None:

@@ -44,7 +44,7 @@ guard() { # end the server when memory runs out
   if [ -z "$left" ]; then return; fi
   if ((left < 8 * least)); then pause=0.1; else pause=1; fi
   if ((left < least)) && [ -z "$guarded" ]; then
-    echo "gb10: $((left / 1024)) MiB of memory are left, less than $((least / 1024)): the server is ended" >&2
+    echo "gb10: $((left / 1024)) MiB of memory are left, less than $((least / 1024)): the server is ended" >&4
     guarded=$SECONDS
     end TERM
   fi
@@ -69,8 +69,9 @@ trap 'ended=yes; if [ -n "$server" ]; then end TERM; fi' TERM INT
 setsid bash -c "$command" 3>&- & # no job leads a group here, so setsid does not fork, and $! leads its own
 server=$!
 if [ -n "$ended" ]; then end TERM; fi # the signal came before the server had a number
+exec 4>&2 2>/dev/null                 # bash would print how the server ended, and run does that better
 
-while kill -s 0 "$server" 2>/dev/null; do
+while kill -s 0 "$server"; do
   read -rt "$pause" <&3
   left
   guard

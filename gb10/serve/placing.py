@@ -16,15 +16,20 @@ from gb10.serve.survey_nodes import survey_network
 RDMA: Final = "/dev/infiniband"
 
 
+def named(cluster: Cluster) -> tuple[Node, ...]:
+    """The nodes of a cluster by what a person says of them; none is asked."""
+    return tuple(_node(cluster, host) for host in cluster.nodes)
+
+
 def placed(talk: Talk, cluster: Cluster) -> tuple[Node, ...]:
-    """The nodes of a cluster. Raises EngineError for those that cannot be read, ServeError for what cannot work."""
+    """The nodes with what their network needs. Raises EngineError for one that cannot be read, ServeError."""
     hosts = cluster.nodes
     if len(hosts) == 1:
-        return (_node(cluster, hosts[0]),)
+        return named(cluster)
     dark = [host for host in hosts if host.startswith(SOCKETS)]
     if dark:
         talk.say(f"{', '.join(dark)}: not named by ssh, so its network is not read, and NCCL is told nothing of it")
-        return tuple(_node(cluster, host) for host in hosts)
+        return named(cluster)
     survey = survey_network(hosts)
     survey.require()
     for remark in survey.remarks:

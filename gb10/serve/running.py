@@ -9,9 +9,11 @@ from typing import Final
 from gb10.engine.docker_containers import tail_of
 from gb10.engine.engine_host import engine_host
 from gb10.engine.images import ImageInfo
-from gb10.errors import Gb10Error, ServeError, UsageError
+from gb10.errors import EndpointError, Gb10Error, ServeError, UsageError
+from gb10.guard.finding import Verdict
 from gb10.host.talk import Talk, clock
 from gb10.mods.lookup import FoundMod
+from gb10.serve.cause import cause_of
 from gb10.serve.existing import Found, check_room, of_service, runs_unchanged, services_on
 from gb10.serve.fleet import Fleet, on_each, tried_on_each
 from gb10.serve.health import first_answer, is_healthy
@@ -19,9 +21,12 @@ from gb10.serve.ports import check_port
 from gb10.serve.ready_images import ready_images
 from gb10.serve.service import Service
 from gb10.serve.starting import end_all, started
-from gb10.serve.watching import Watched, watch
+from gb10.serve.watching import LINES, Watched, died, watch
 from gb10.workshop import Workshop
 
+DYING: Final = 3
+"""Seconds that a server takes to end after an error that ends it."""
+OTHER: Final = "another attention or MoE backend may help: ./build.py explain MODEL"
 SECRETS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 """Variables that a server gets from the user's environment, and that no recipe holds."""
 
@@ -34,6 +39,8 @@ class Wish:
     """The mods that a service on this image needs."""
     patience: float = 7200.0
     replace: bool = False
+    place: Callable[[Service], Service] = lambda service: service
+    """Gives a service that must be started what its nodes' network needs."""
 
 
 @contextmanager
@@ -49,6 +56,7 @@ def running(shop: Workshop, fleet: Fleet, service: Service, wish: Wish) -> Itera
     if runs_unchanged(service, own, images):
         yield None
         return
+    service = wish.place(service)
     _clear(shop.talk, fleet, service, own, replace=wish.replace)
     check_room(service, found, machines)
     check_port(service, [one for one in found if one not in own])
@@ -58,7 +66,7 @@ def running(shop: Workshop, fleet: Fleet, service: Service, wish: Wish) -> Itera
         ahead = {host: machine.ahead for host, machine in machines.items()}
         watched = Watched(name=service.name, fleet=fleet, containers=containers, ahead=ahead)
         _healthy(shop.talk, service, watched, wish.patience)
-        _check_answer(shop, service)
+        _check_answer(shop, service, watched)
         yield watched
 
 
@@ -97,12 +105,17 @@ def _healthy(talk: Talk, service: Service, watched: Watched, patience: float) ->
 
 def _last_line(watched: Watched) -> str:
     """The newest line of the head's log, for the progress."""
+    found = _lines(watched, 1)
+    return found[-1].strip()[:100] if found else ""
+
+
+def _lines(watched: Watched, count: int) -> list[str]:
+    """The newest lines of the head's log; none when its node does not answer, which the watch finds."""
     head = next(iter(watched.fleet))
-    lines = tried_on_each(
-        lambda host, engine: tail_of(engine, watched.containers[host], 1), {head: watched.fleet[head]}
-    )
-    found = lines[head]
-    return found[-1].strip()[:100] if not isinstance(found, Gb10Error) and found else ""
+    found = tried_on_each(
+        lambda host, engine: tail_of(engine, watched.containers[host], count), {head: watched.fleet[head]}
+    )[head]
+    return [] if isinstance(found, Gb10Error) else found
 
 
 def _late(watched: Watched, patience: float) -> ServeError:
@@ -114,15 +127,28 @@ def _late(watched: Watched, patience: float) -> ServeError:
     )
 
 
-def _check_answer(shop: Workshop, service: Service) -> None:
-    """Raise ServeError when the first answer is no sound text."""
-    with shop.talk.task(f"{service.name}: first request"):
-        judgement = first_answer(service.endpoint, shop.env)
+def _check_answer(shop: Workshop, service: Service, watched: Watched) -> None:
+    """Raise ServeError when the first answer is no sound text, with the line that tells why a server failed."""
+    try:
+        with shop.talk.task(f"{service.name}: first request"):
+            judgement = first_answer(service.endpoint, shop.env)
+    except EndpointError as error:
+        raise _failed(watched, f"{service.name} is healthy and does not answer; it is stopped", error.where) from error
     if judgement.verdict.bad:
-        raise ServeError(
-            f"{service.name} is healthy, but its first answer is {judgement.verdict}; it is stopped",
-            where=judgement.why,
-            hint="another attention or MoE backend may help: ./build.py explain MODEL",
-        )
+        message = f"{service.name} is healthy, but its first answer is {judgement.verdict}; it is stopped"
+        if judgement.verdict is Verdict.ERROR:
+            raise _failed(watched, message, judgement.why)
+        raise ServeError(message, where=judgement.why, hint=OTHER)
     if judgement.why:
         shop.talk.say(f"{service.name}: the first answer is {judgement.verdict}: {judgement.why}")
+
+
+def _failed(watched: Watched, message: str, why: str | None) -> ServeError:
+    """The error of a server that failed at its first request: its death, if it dies, else a line of its log."""
+    for _ in range(DYING):
+        death = watched.look()
+        if death:
+            return died(watched.name, watched.explained(death), watched.end())
+        time.sleep(1)
+    cause = cause_of(_lines(watched, LINES))
+    return ServeError(message, where="\n".join(filter(None, (why, cause))) or None, hint=OTHER)

@@ -56,6 +56,8 @@ class Service:
     ranks: tuple[Rank, ...]
     mods: tuple[str, ...]
     options: Options
+    asked: str | None = None
+    """The digest of the service as it was asked for, before what was found on its nodes came to it."""
 
     @property
     def image(self) -> str:
@@ -75,7 +77,12 @@ class Service:
 
     @property
     def digest(self) -> str:
-        """Equal for services that run the same: it moves with everything that a container is made of."""
+        """Equal for services that run the same: it moves with everything that a person asked for.
+
+        What gb10 finds on the nodes is not in it: an address that moved makes no other service of one that runs.
+        """
+        if self.asked:
+            return self.asked
         ranks = [[rank.node.host, *rank.node.devices, asdict(rank.container)] for rank in self.ranks]
         options = self.options
         return digest([ranks, list(self.mods), options.restart, options.least])

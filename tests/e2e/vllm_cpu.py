@@ -34,6 +34,7 @@ env:
   OMP_NUM_THREADS: "1"
   HF_HUB_OFFLINE: "1"
   VLLM_NO_USAGE_STATS: "1"
+  TORCHDYNAMO_DISABLE: "1"
 command: >-
   vllm serve {{model}} --served-model-name words --enforce-eager --dtype float32 --max-model-len 1024 --max-num-seqs 8
   --host 0.0.0.0 --port {{port}} -tp {{tensor_parallel}}

@@ -18,14 +18,13 @@ from gb10.host.proc import background, capture
 from gb10.host.store import Store
 from tests.cluster_trees import CLOCK, FUNCTIONS, LAN, Spark, write_spark
 from tests.integration.nodes import (
-    ROOT,
-    UP,
     SshRoot,
     another_engine,
     listening,
     small_disk,
     ssh_root,
     sshd,
+    start_engine,
     store_of,
     until,
     within,
@@ -69,7 +68,7 @@ class Machine:
 
     def wake(self) -> None:
         """Start its engine again."""
-        capture([*within(self.namespace), sys.executable, "-c", UP, str(store_of(self.engine).root)], cwd=ROOT)
+        start_engine(store_of(self.engine).root, self.namespace)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -176,12 +176,22 @@ def another_engine(store: Store, folder: Path, namespace: str = "") -> Iterator[
     shutil.copytree(programs.bin.parent, home / programs.bin.parent.name, copy_function=os.link)
     shutil.copy(store.root / "engine/packages.json", home)
     try:
-        capture([*within(namespace), sys.executable, "-c", UP, str(folder)], env=ENV, cwd=ROOT)
+        start_engine(folder, namespace)
         found = answering(Place(other))
         assert found
         yield found
     finally:
         down(other)
+
+
+def start_engine(folder: Path, namespace: str = "") -> None:
+    """Start the engine of a store. In a network namespace it has a /dev/shm and an IPC namespace of its own, too.
+
+    By these servers tell whether they are on one machine.
+    """
+    alone = ["unshare", "--ipc", "--mount", "sh", "-c", 'mount -t tmpfs gb10 /dev/shm && exec "$@"', "sh"]
+    argv = [*within(namespace), *(alone if namespace else []), sys.executable, "-c", UP, str(folder)]
+    capture(argv, env=ENV, cwd=ROOT)
 
 
 def within(namespace: str) -> list[str]:

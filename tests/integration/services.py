@@ -50,7 +50,7 @@ def load(engine: Engine, image: Path) -> None:
 
 def containers(engine: Engine) -> list[str]:
     with closing(client(engine)) as sdk:
-        return sorted(str(found.name) for found in sdk.containers.list(all=True))
+        return sorted(name.lstrip("/") for found in sdk.api.containers(all=True) for name in found["Names"])
 
 
 def recipe(folder: Path, name: str, *, nodes: int = 1, more: str = "", host: str = "127.0.0.1") -> Path:

@@ -1,6 +1,7 @@
 """In a container: stands for ``vllm serve`` where no model is needed. It has the real one's options, ports and habits.
 
 The model's name decides how it behaves: ``dies`` ends with a traceback while it loads, ``garbage`` answers floods,
+``breaks`` fails at its first request,
 ``eats`` takes memory until something stops it, ``gulps`` does so at gigabytes a second, ``slow`` is healthy after a
 while. As the real one, a headless worker
 connects to the head and does not notice that it is gone.
@@ -44,6 +45,10 @@ class Page(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if "breaks" in NAME:
+            print("(EngineCore pid=7) RuntimeError: no kernel image is available", file=sys.stderr, flush=True)
+            self.reply(b'data: {"error": {"message": "EngineCore failed"}}\n\n', "text/event-stream")
+            return
         text = "!" * 3000 if "garbage" in NAME else f"You wrote: {asked['messages'][-1]['content'][:200]}"
         pieces = [{"delta": {"content": text}, "index": 0}, {"delta": {}, "index": 0, "finish_reason": "stop"}]
         lines = [f"data: {json.dumps({'choices': [piece]})}\n\n" for piece in pieces]

@@ -154,6 +154,15 @@ def test_a_service_runs_unchanged_only_when_every_rank_does(change: dict[str, ob
     assert not runs_unchanged(other, found_ranks(wanted, **change), images)
 
 
+def test_what_was_found_on_the_nodes_makes_no_other_service() -> None:
+    asked = service()
+    nodes = [Node(host=host, address="10.0.0.1", environment={"NCCL_IB_HCA": "x"}) for host in asked.hosts]
+    ranks = [replace(rank, node=node) for rank, node in zip(asked.ranks, nodes, strict=True)]
+    started = replace(asked, ranks=tuple(ranks), asked=asked.digest)
+    assert read_labels(labels_of(started, started.ranks[0])).digest == asked.digest
+    assert replace(asked, mods=("x",)).digest != asked.digest
+
+
 def test_services_of_one_node_share_its_memory() -> None:
     alone = RECIPE.replace("tensor_parallel: 2", "tensor_parallel: 1")
     total = {"me@one": EngineHost(machine="aarch64", memory=120 << 30, ahead=0.0, runtimes=frozenset())}
