@@ -40,10 +40,9 @@ def known_estimate(recipe: ModelRecipe, request: RenderRequest) -> Estimate | No
     try:
         served = served_model(recipe, replace(request, nodes=()), own_releases())
         model = known_model(served.model)
+        return estimate(model, served.launch, Machine(figures=load_figures())) if model is not None else None
     except UsageError:
         return None
-    machine = Machine(figures=load_figures())
-    return estimate(model, served.launch, machine) if model is not None else None
 
 
 def one_line(recipe: ModelRecipe) -> str | None:

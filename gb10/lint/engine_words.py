@@ -67,9 +67,11 @@ def declared(words: EngineWords, option: str) -> str | None:
     name = option.partition(".")[0].replace("_", "-")
     stem = SWITCH.sub("", name)
     opposites = (f"--{prefix}{stem}" for prefix in ("", "no-", "enable-", "disable-")) if stem != name else ()
+    found = next((one for one in (name, *opposites) if one in words.options), None)
+    if found:
+        return found
     longer = [one for one in words.options if one.startswith(name)]
-    found = [one for one in (name, *opposites) if one in words.options]
-    return found[0] if found else longer[0] if len(longer) == 1 else None
+    return longer[0] if len(longer) == 1 else None
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

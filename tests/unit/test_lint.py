@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from gb10.cli.recipe_files import load_file, models_folder
+from gb10.cli.recipe_fit import known_estimate
 from gb10.lint.computed import CHECKS
 from gb10.lint.engine_source import EngineWords, read_engine
 from gb10.lint.engine_words import declared, known_words, releases
@@ -18,6 +19,7 @@ from gb10.lint.rule import load_rules
 from gb10.lock.lockfile import load_recipe
 from gb10.models.issue import Issue, errors_of
 from gb10.models.load.loading import load_model_recipe
+from gb10.models.render.rendered import RenderRequest
 from gb10.plan.catalog import ROOT
 
 DATA = Path(__file__).parent / "data/lint"
@@ -180,6 +182,13 @@ def test_700_recipes_are_checked_in_seconds() -> None:
     found = [lint(load_model_recipe(text, "x.yaml"), load_rules()) for text in recipes]
     assert len(found) == 700
     assert process_time() - begin < 60  # 5 s on an idle machine; a loop that grows with the square takes minutes
+
+
+def test_a_value_that_no_release_takes_does_not_end_the_check_of_the_others() -> None:
+    text = recipe_text({"model": "Qwen/Qwen3-0.6B", "options": "--kv-cache-dtype {kv_cache_dtype}"}, "vllm")
+    recipe = load_model_recipe(text, "x.yaml")
+    assert {"missing-placeholder"} <= {issue.code for issue in lint(recipe, load_rules())}
+    assert known_estimate(recipe, RenderRequest(lenient=True)) is None
 
 
 def test_findings_are_data() -> None:

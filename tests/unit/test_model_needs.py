@@ -77,6 +77,8 @@ def test_a_kind_of_recipe_is_a_request(keys: dict[str, object], engine: str, ref
         ({"build_args": ["--vllm-repo", "https://example.org/a/vllm"]}, "of the fork https://example.org/a/vllm"),
         ({"build_args": ["--vllm-repo", "ext::sh -c x"]}, "no counterpart"),
         ({"container": "ghcr.io/somebody/theirs:1"}, "finished image"),
+        ({"runtime": "trtllm-distributed"}, "TensorRT-LLM"),
+        ({"runtime": "ds4-cuda"}, "its runtime is 'ds4-cuda'"),
         ({"container": f"vllm-node@sha256:{'0' * 64}"}, "by digest"),
         ({"container": "vllm/vllm-openai:v0.20.0", "command": SGLANG}, "its command starts sglang"),
         ({"command": "trtllm-serve org/m"}, "NVIDIA's own container"),

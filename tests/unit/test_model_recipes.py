@@ -55,6 +55,7 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...], str, int]] = {
     "the model in version 1": (V1.replace("example/model", "{model}"), (), "missing-placeholder", 7),
     "a placeholder without a name": (V1.replace("{port}", "{}"), (), "positional-placeholder", 8),
     "a numbered placeholder": (V1.replace("{port}", "{0}"), (), "positional-placeholder", 8),
+    "a model that is a mapping": (V2.replace("model: example/model", "model: {id: example/model}"), (), "wrong-type", 1),
     "a brace that opens": (V1.replace("{port}", "{port"), (), "stray-brace", 8),
     "a brace that closes": (V1.replace("{port}", "port}"), (), "stray-brace", 8),
     "an attribute that is not there": (V1.replace("{port}", "{port.x}"), (), "bad-placeholder", 0),

@@ -9,6 +9,7 @@ from gb10.models.load.own_section import check_own_section
 
 MAPPINGS = ("defaults", "env", "metadata", "runtime_config", "builder_config", "executor_config", "gb10")
 LISTS = ("mods", "build_args")
+TEXTS = ("model", "container", "runtime", "model_revision")
 COUNTS = ("min_nodes", "max_nodes")
 
 
@@ -48,6 +49,9 @@ def _unknown(recipe: ModelRecipe, key: str, meant: str | None, *at: Step) -> Iss
 
 
 def _types(recipe: ModelRecipe) -> Iterator[Issue]:
+    for key in TEXTS:
+        if isinstance(recipe.values.get(key), Mapping | list):
+            yield _issue(recipe, "error", "wrong-type", f"'{key}' must be text", f"write `{key}: …` in one line", key)
     for key in MAPPINGS:
         value = recipe.values.get(key)
         if value is not None and not isinstance(value, Mapping):

@@ -13,7 +13,7 @@ from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.load.own_section import own_section
 from gb10.models.needs.build_arguments import BuildArguments, read_arguments
 from gb10.models.needs.containers import image_of
-from gb10.models.render.sparkrun import runtime_of
+from gb10.models.render.sparkrun import VLLM_KIND, runtime_of
 
 OTHER_ENGINES: Final[Mapping[str, str]] = {
     "llama-cpp": "it is served by llama.cpp, and gb10 builds vLLM and SGLang",
@@ -51,8 +51,9 @@ class ImageNeed:
 def image_need(recipe: ModelRecipe) -> ImageNeed:
     """What the recipe needs, all its variants included. Raises UsageError with the reason."""
     runtime = runtime_of(recipe)
-    if runtime in OTHER_ENGINES:
-        raise refusal(recipe, OTHER_ENGINES[runtime])
+    if runtime not in (*VLLM_KIND, "sglang"):
+        name = next((name for name in OTHER_ENGINES if runtime.startswith(name)), "")
+        raise refusal(recipe, OTHER_ENGINES.get(name, f"its runtime is {runtime[:80]!r}; gb10 builds vLLM and SGLang"))
     engine = "sglang" if runtime == "sglang" else "vllm"
     try:
         arguments = read_arguments(recipe.entries("build_args"))

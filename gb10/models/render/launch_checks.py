@@ -22,6 +22,8 @@ def check_shape(recipe: ModelRecipe, found: Findings) -> None:
     command = recipe.values.get("command")
     if command is not None and not isinstance(command, str):
         found.stop("wrong-type", "'command' must be text", "write `command: |` and the command below", "command")
+    if isinstance(recipe.values.get("model"), dict | list):
+        found.stop("wrong-type", "'model' must be text", "write `model: …` in one line", "model")
     for key in ("defaults", "env"):
         if recipe.values.get(key) and not isinstance(recipe.values[key], dict):
             found.stop("wrong-type", f"'{key}' must be a mapping (key: value)", f"write `{key}:` and keys below", key)
