@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar, get_args
 
 import typer
 
+from gb10.cli.recipe_trust import TrustOption
 from gb10.cli.signature import gives
 from gb10.cli.values import (
     ArchOption,
@@ -160,10 +161,11 @@ def of_image(
     without: WithoutOption = None,
     slim: SlimOption = "publishable",
     recipe: RecipeOption = None,
+    trust: TrustOption = False,
 ) -> Request:
     """The request for the image: its wheels, and the layers on top of them."""
     extent = extent_of(slim)
-    asked = with_recipe(asked, recipe) if recipe else asked
+    asked = with_recipe(asked, recipe, trust=trust) if recipe else asked
     left = tuple(dict.fromkeys((*asked.without, *(without or ()))))
     mods = (*asked.mods, *(mod or ()))
     return replace(asked, overlay=overlay, mods=mods, mod_network=mod_network, without=left, slim=extent)

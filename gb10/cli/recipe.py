@@ -8,22 +8,25 @@ from typing import Annotated
 import typer
 
 from gb10.cli.container_flags import options_of
-from gb10.cli.recipe_files import find_recipe, load_file, model_names, models_folder, override, read_text
+from gb10.cli.recipe_add import add, remove
+from gb10.cli.recipe_files import RecipeArgument, find_recipe, load_file, override, read_text
 from gb10.cli.recipe_fit import memory_issues, one_line
 from gb10.cli.recipe_forms import SCRIPT_FORM, FormWish, form_wish, only_of_forms, render_form
 from gb10.cli.recipe_import import import_file
 from gb10.cli.recipe_lint import lint_recipes
+from gb10.cli.recipe_list import list_recipes
 from gb10.cli.recipe_memory import memory
-from gb10.cli.recipe_show import document, lines, listed, refused
+from gb10.cli.recipe_mods import foreign_mods
+from gb10.cli.recipe_show import document, lines, refused
 from gb10.cli.signature import gives
-from gb10.cli.values import completer
 from gb10.cli.verb import JsonOption, print_json, talks, verb_app
-from gb10.errors import EmptySelectionError, UsageError
+from gb10.errors import UsageError
 from gb10.host.talk import Talk
 from gb10.models.issue import errors_of, lines_of
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.mending import mended_text
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.powers import powers_of
 from gb10.models.render.rendered import PEERS, Peer, RenderRequest
 from gb10.models.render.rendering import render_recipe, with_issues
 from gb10.serve.service import Options
@@ -38,34 +41,14 @@ app = verb_app(
 ./build.py recipe render theirs.yaml --peer eugr --nodes 10.0.0.1,10.0.0.2 --json
 ./build.py recipe memory qwen3.5-122b-nvfp4
 ./build.py recipe fix theirs.yaml --write
+./build.py recipe add https://github.com/spark-arena/recipe-registry
 
 Read are version 1 (eugr's launcher), version 2 (sparkrun) and ours, which is version 2 with a section `gb10`.
 A recipe with a mistake is not rendered: each mistake has its line and a fix.
 """,
     group=True,
 )
-RecipeArgument = Annotated[
-    str,
-    typer.Argument(metavar="FILE|NAME", autocompletion=completer(model_names), help="A recipe file, or one of ours."),
-]
-
-
-@app.command("list")
-@talks
-def list_recipes(*, talk: Talk, as_json: JsonOption = False) -> None:
-    """List the model recipes of this checkout.
-
-    \b
-    ./build.py recipe list --json
-    """
-    found = [load_file(models_folder() / f"{name}.yaml") for name in model_names()]
-    if not found:
-        raise EmptySelectionError("this checkout has no model recipes", where=str(models_folder()))
-    if as_json:
-        print_json({"schema": "gb10/recipes/v1", "recipes": [document(recipe) for recipe in found]})
-        return
-    for line in listed(found):
-        print(line)
+app.command("list")(list_recipes)
 
 
 @app.command()
@@ -77,12 +60,15 @@ def show(*, talk: Talk, recipe: RecipeArgument, as_json: JsonOption = False) -> 
     ./build.py recipe show qwen3-0.6b
     ./build.py recipe show theirs.yaml --json
     """
-    loaded = load_file(find_recipe(recipe))
+    file = find_recipe(recipe)
+    loaded = load_file(file)
+    powers = powers_of(loaded, foreign_mods(loaded, file))
     if as_json:
-        print_json({"schema": "gb10/recipe/v1", **document(loaded)})
+        print_json({"schema": "gb10/recipe/v1", **document(loaded), "powers": [power.text for power in powers]})
         return
     fit = one_line(loaded)
-    for line in (*lines(loaded), *([f"{'memory':28} {fit}"] if fit else ()), *lines_of(loaded.issues)):
+    also = [f"{'also':28} {power.text}" for power in powers]
+    for line in (*lines(loaded), *([f"{'memory':28} {fit}"] if fit else ()), *also, *lines_of(loaded.issues)):
         print(line)
 
 
@@ -181,18 +167,21 @@ def fix(
 ) -> None:
     """Mend what has one way only.
 
-    That is braces, `{model}`, blanks after a backslash, misspelt keys.
+        That is braces, `{model}`, blanks after a backslash, misspelt keys.
 
-    \b
-    ./build.py recipe fix theirs.yaml          # print the mended recipe
-    ./build.py recipe fix theirs.yaml --write
+        \b
+        ./build.py recipe fix theirs.yaml          # print the mended recipe
+        ./build.py recipe fix theirs.yaml --write
+    ./build.py recipe add https://github.com/spark-arena/recipe-registry
     """
-    path = find_recipe(recipe)
-    text = read_text(path)
-    mended, done = mended_text(text, str(path))
-    left = load_model_recipe(mended, str(path)).issues
+    file = find_recipe(recipe)
+    if write and file.registry is not None:
+        raise UsageError(f"{file.shown} is of a registry", hint="print the mended recipe into a file of yours")
+    text = read_text(file.path)
+    mended, done = mended_text(text, file.shown)
+    left = load_model_recipe(mended, file.shown).issues
     if write and mended != text:
-        _write(path, mended)
+        _write(file.path, mended)
     if as_json:
         issues = [issue.document for issue in left]
         print_json({"schema": "gb10/recipe-fix/v1", "fixed": done, "text": mended, "issues": issues})
@@ -223,5 +212,7 @@ def _peer(peer: str | None, lenient: str | None) -> Peer | None:
 
 
 app.command("lint")(lint_recipes)
+app.command("add")(add)
+app.command("remove")(remove)
 app.command("import")(import_file)
 app.command("memory")(memory)

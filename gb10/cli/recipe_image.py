@@ -11,12 +11,14 @@ from packaging.version import Version
 from gb10.cli.recipe_files import load_file
 from gb10.cli.recipe_mods import mods_of
 from gb10.cli.recipe_show import refused
+from gb10.cli.recipe_trust import require_trust
 from gb10.errors import UsageError
 from gb10.lock.lockfile import load_recipe
 from gb10.models.issue import errors_of
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.needs.image_need import ImageNeed, image_need
 from gb10.plan.catalog import DEFAULT_ENGINE, ROOT, Catalog
+from gb10.registries.recipe_file import RecipeFile
 from gb10.request.planning import Request
 
 FOREIGN = "patches/foreign"
@@ -24,25 +26,29 @@ PULL = "https://github.com/{repository}/pull/{number}.diff"
 REPOSITORIES: Mapping[str, str] = {"vllm": "vllm-project/vllm", "flashinfer": "flashinfer-ai/flashinfer"}
 
 
-def with_model_recipe(asked: Request, path: Path) -> Request:
+def with_model_recipe(asked: Request, file: RecipeFile, *, trust: bool = False) -> Request:
     """The request for the image of a model recipe; the user's own options win.
 
-    Raises UsageError for a recipe with a mistake, and with the reason for one whose image gb10 cannot build.
+    Raises UsageError for a recipe with a mistake, for one that is not trusted, and with the reason for one whose image
+    gb10 cannot build.
     """
-    recipe = load_file(path)
+    recipe = load_file(file)
     if errors_of(recipe.issues):
         raise refused(recipe, recipe.issues)
+    require_trust(recipe, file, trust=trust)
     need = image_need(recipe)
     if asked.engine not in (DEFAULT_ENGINE, need.engine) and load_recipe(_path(asked.engine)).engine != need.engine:
-        raise UsageError(f"{path} is for {need.engine}, and --engine names {asked.engine}", hint="leave out --engine")
+        raise UsageError(
+            f"{file.shown} is for {need.engine}, and --engine names {asked.engine}", hint="leave out --engine"
+        )
     engine, refs = _engine(need, asked)
     image = load_recipe(_path(engine))
     version = refs.get(image.engine, image.version)
-    mods, said = _mods(recipe, path, image.engine, version)
+    mods, said = _mods(recipe, file, image.engine, version)
     left = tuple(layer.name for layer in image.layers if layer.optional and not _named(layer.name, need.words))
     model = None if asked.kernels or asked.model else need.model
     for line in (*need.said, *said, _summary(engine, version, mods, left, model)):
-        print(f"{path}: {line}", file=sys.stderr)
+        print(f"{file.shown}: {line}", file=sys.stderr)
     return replace(
         asked,
         engine=engine,
@@ -72,11 +78,11 @@ def _engine(need: ImageNeed, asked: Request) -> tuple[str, dict[str, str]]:
     return name, refs
 
 
-def _mods(recipe: ModelRecipe, path: Path, engine: str, version: str) -> tuple[tuple[str, ...], list[str]]:
+def _mods(recipe: ModelRecipe, file: RecipeFile, engine: str, version: str) -> tuple[tuple[str, ...], list[str]]:
     """The mods to bake, ours or those beside the recipe, and what is said of the others. Raises UsageError."""
     found: list[str] = []
     said: list[str] = []
-    for mod in mods_of(recipe, path):
+    for mod in mods_of(recipe, file):
         reason = mod.unneeded(engine, version)
         if reason:
             said.append(f"the mod {mod.name} is left out: {reason}")
@@ -87,7 +93,7 @@ def _mods(recipe: ModelRecipe, path: Path, engine: str, version: str) -> tuple[t
             said.append(f"the mod {mod.name} of the recipe is baked: {mod.beside}")
         else:
             raise UsageError(
-                f"{path}: the mod {mod.written[:80]!r} is neither beside the recipe nor one of ours",
+                f"{file.shown}: the mod {mod.written[:80]!r} is neither beside the recipe nor one of ours",
                 hint="put its folder beside the recipe, or remove it and give it by --mod DIR",
             )
     return tuple(found), said

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.recipe_files import SUFFIXES, find_recipe, load_file, read_text
+from gb10.cli.recipe_files import find_recipe, load_file, read_text, registry_files
 from gb10.cli.recipe_mods import added_options, judged_mods, mods_of
 from gb10.cli.signature import gives
 from gb10.cli.verb import JsonOption, print_json, talks
@@ -19,6 +19,7 @@ from gb10.lint.linting import lint, own_releases
 from gb10.lint.rule import Rule, load_rules
 from gb10.lint.served import served
 from gb10.models.issue import LEVELS, Issue, errors_of, in_order, lines_of
+from gb10.registries.recipe_file import SUFFIXES, RecipeFile
 
 MOST = 10_000
 """Files of one call."""
@@ -62,7 +63,7 @@ def lint_recipes(
     talk: Talk,
     judged: Judged,
     recipes: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE|NAME|DIR", help="Recipe files, folders of them, or ours.")
+        list[str] | None, typer.Argument(metavar="FILE|NAME|DIR|@REGISTRY", help="Files, folders, ours, or a registry.")
     ] = None,
     level: Annotated[
         str, typer.Option("--level", metavar="LEVEL", help="The least level to print: error, warning or note.")
@@ -77,16 +78,17 @@ def lint_recipes(
     \b
     ./build.py recipe lint qwen3-0.6b
     ./build.py recipe lint theirs/ --level warning
+    ./build.py recipe lint @theirs
     ./build.py recipe lint --rules
     """
     levels, known = shown_levels(level), load_rules()
     if rules:
         _print_rules(known, as_json=as_json)
         return
-    found = {path: linted(path, known, judged.release, judged.image) for path in _files(recipes or [])}
-    shown = {path: [one for one in issues if one.level in levels] for path, issues in found.items()}
+    found = {file: linted(file, known, judged.release, judged.image) for file in _files(recipes or [])}
+    shown = {file: [one for one in issues if one.level in levels] for file, issues in found.items()}
     if as_json:
-        print_json({"schema": "gb10/recipe-lint/v1", "recipes": [_document(path, shown[path]) for path in shown]})
+        print_json({"schema": "gb10/recipe-lint/v1", "recipes": [_document(file, shown[file]) for file in shown]})
     else:
         for line in (line for issues in shown.values() for line in lines_of(issues)):
             print(line)
@@ -107,23 +109,26 @@ def _facts(path: Path) -> ImageFacts:
 
 
 def linted(
-    path: Path, rules: Sequence[Rule], release: str | None = None, image: ImageFacts | None = None
+    file: RecipeFile, rules: Sequence[Rule], release: str | None = None, image: ImageFacts | None = None
 ) -> tuple[Issue, ...]:
     """The findings of a file, those about its mods among them. Raises UsageError when it cannot be read."""
-    recipe = load_file(path)
+    recipe = load_file(file)
     case = served(recipe, own_releases())
     release_of_image = image.release if image else None
-    of_mods = judged_mods(recipe, path, case.engine, release or release_of_image or case.release)
-    added = added_options(mods_of(recipe, path))
+    of_mods = judged_mods(recipe, file, case.engine, release or release_of_image or case.release)
+    added = added_options(mods_of(recipe, file))
     return in_order((*lint(recipe, rules, release=release, image=image, added=added), *of_mods))
 
 
-def _files(names: Sequence[str]) -> Iterator[Path]:
-    """The files of the arguments; of a folder all recipes below it, links left out."""
+def _files(names: Sequence[str]) -> Iterator[RecipeFile]:
+    """The files of the arguments; of a folder all recipes below it, links left out; of a registry its recipes."""
     if not names:
         raise UsageError("no recipe is named", hint="name files, folders, or ours: ./build.py recipe list")
     for name in names:
         folder = Path(name)
+        if name.startswith("@") and "/" not in name:
+            yield from registry_files(name)
+            continue
         if not folder.is_dir():
             yield find_recipe(name)
             continue
@@ -133,14 +138,14 @@ def _files(names: Sequence[str]) -> Iterator[Path]:
         if not below or len(below) > MOST:
             problem = f"more than {MOST} recipes" if below else "no recipe (.yaml, .yml)"
             raise EmptySelectionError(f"{name} holds {problem}", hint="name the files")
-        yield from below
+        yield from map(RecipeFile, below)
 
 
-def _document(path: Path, issues: Sequence[Issue]) -> dict[str, object]:
-    return {"file": str(path), "issues": [issue.document for issue in issues]}
+def _document(file: RecipeFile, issues: Sequence[Issue]) -> dict[str, object]:
+    return {"file": file.shown, "issues": [issue.document for issue in issues]}
 
 
-def _summary(found: dict[Path, tuple[Issue, ...]]) -> str:
+def _summary(found: dict[RecipeFile, tuple[Issue, ...]]) -> str:
     counts = [sum(issue.level == level for issues in found.values() for issue in issues) for level in LEVELS]
     words = ", ".join(
         f"{count} {level}{'' if count == 1 else 's'}" for count, level in zip(counts, LEVELS, strict=True)

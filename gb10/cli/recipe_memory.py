@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.recipe_files import find_recipe, load_file, override
+from gb10.cli.recipe_files import RecipeArgument, find_recipe, load_file, override
 from gb10.cli.recipe_fit import requests_of
 from gb10.cli.recipe_show import refused
 from gb10.cli.signature import gives
@@ -74,7 +74,7 @@ def memory(
     *,
     talk: Talk,
     question: Question,
-    recipe: Annotated[str, typer.Argument(metavar="FILE|NAME", help="A recipe file, or one of ours.")],
+    recipe: RecipeArgument,
     as_json: JsonOption = False,
 ) -> None:
     """Print what a recipe takes of each node's memory.

@@ -7,17 +7,18 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+from gb10.cli.recipe_registries import registry_mod
 from gb10.host.data_root import ROOT
 from gb10.models.issue import Issue
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.mods.community import CommunityMod, community_mods
 from gb10.mods.declaration import unfit
 from gb10.mods.lookup import find_mod, mod_names
+from gb10.registries.naming import mod_in
+from gb10.registries.recipe_file import RecipeFile
 
 MODS = ROOT / "mods"
 MODELS = ROOT / "recipes/models"
-DEEPEST = 6
-"""Folders above a recipe in which its mods are looked for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,24 +54,31 @@ def _table() -> dict[str, CommunityMod]:
     return community_mods(MODS)
 
 
-def mods_of(recipe: ModelRecipe, path: Path) -> tuple[RecipeMod, ...]:
-    """The recipe's mods in order; ``path`` is its file."""
-    return tuple(_mod(written, path) for written in recipe.mods)
+def mods_of(recipe: ModelRecipe, file: RecipeFile) -> tuple[RecipeMod, ...]:
+    """The recipe's mods in order."""
+    return tuple(_mod(written, file) for written in recipe.mods)
 
 
-def _mod(written: str, path: Path) -> RecipeMod:
+def _mod(written: str, file: RecipeFile) -> RecipeMod:
     name = written.rstrip("/").rpartition("/")[2]
     known = _table().get(name)
     ours = known.ours if known else name if name in mod_names(MODS) else None
-    folders = [] if written.startswith("@") else [folder / written for folder in path.absolute().parents[:DEEPEST]]
-    return RecipeMod(written=written, name=name, ours=ours, beside=next(filter(_exists, folders), None), known=known)
+    return RecipeMod(written=written, name=name, ours=ours, beside=_beside(written, file), known=known)
 
 
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name that is too long for a file system
-        return False
+def _beside(written: str, file: RecipeFile) -> Path | None:
+    """The folder of a mod: in the registry that it names, around the recipe, or in the recipe's own registry."""
+    if written.startswith("@"):
+        return registry_mod(written)
+    found = file.mod(written)
+    if found is None and file.registry is not None and file.root is not None:
+        return mod_in(file.root, file.registry, written)
+    return found
+
+
+def foreign_mods(recipe: ModelRecipe, file: RecipeFile) -> tuple[str, ...]:
+    """The recipe's mods, as written, that are not ours and that the table of known ones does not answer."""
+    return tuple(mod.written for mod in mods_of(recipe, file) if not mod.ours and not (mod.known and mod.known.why))
 
 
 def added_options(mods: Sequence[RecipeMod]) -> frozenset[str] | None:
@@ -81,12 +89,11 @@ def added_options(mods: Sequence[RecipeMod]) -> frozenset[str] | None:
     return frozenset(flag for record in records if record for flag in record.flags)
 
 
-def missing_mods(recipe: ModelRecipe, path: Path) -> Iterator[Issue]:
+def missing_mods(recipe: ModelRecipe, file: RecipeFile) -> Iterator[Issue]:
     """An error for a mod that the recipe's own checkout lacks; a note where that checkout cannot be seen."""
-    above = path.absolute().parents[:DEEPEST]
-    ours = MODELS in above
-    has_folder = any((folder / "mods").is_dir() for folder in above if ours or folder != ROOT)
-    for index, mod in enumerate(mods_of(recipe, path)):
+    ours = MODELS in file.above
+    has_folder = any((folder / "mods").is_dir() for folder in file.above if ours or folder != ROOT)
+    for index, mod in enumerate(mods_of(recipe, file)):
         if not mod.found:
             yield Issue(
                 code="missing-mod",
@@ -98,13 +105,13 @@ def missing_mods(recipe: ModelRecipe, path: Path) -> Iterator[Issue]:
             )
 
 
-def judged_mods(recipe: ModelRecipe, path: Path, engine: str | None, release: str) -> Iterator[Issue]:
+def judged_mods(recipe: ModelRecipe, file: RecipeFile, engine: str | None, release: str) -> Iterator[Issue]:
     """For lint: a note for a mod that the image needs not or has, an error for one of ours that does not fit."""
     try:
         Version(release)
     except InvalidVersion:
         return
-    for index, mod in enumerate(mods_of(recipe, path)):
+    for index, mod in enumerate(mods_of(recipe, file)):
         line, engine_name = recipe.line("mods", index), engine or ""
         reason = mod.unneeded(engine_name, release)
         unfitting = mod.unfit(engine_name, release)

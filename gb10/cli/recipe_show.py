@@ -1,6 +1,6 @@
 """How model recipes are listed and shown, and the error of one that has mistakes."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
 from gb10.errors import UsageError
@@ -51,18 +51,18 @@ def nodes_of(recipe: ModelRecipe) -> str:
     return str(most) if (least or 1) == most else f"{least or 1} to {most}"
 
 
-def listed(recipes: Sequence[ModelRecipe]) -> Iterable[str]:
-    """A table: name, engine and its releases, nodes, whether the throughput is known, model."""
-    rows = [("name", "engine", "nodes", "throughput", "model"), *map(_row, recipes)]
+def listed(recipes: Mapping[str, ModelRecipe]) -> Iterable[str]:
+    """A table of recipes by name: name, engine and its releases, nodes, whether the throughput is known, model."""
+    rows = [("name", "engine", "nodes", "throughput", "model"), *(_row(*pair) for pair in recipes.items())]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _row(recipe: ModelRecipe) -> tuple[str, str, str, str, str]:
+def _row(name: str, recipe: ModelRecipe) -> tuple[str, str, str, str, str]:
     own = own_section(recipe)
     engine = f"{own.engine or runtime_of(recipe)} {own.releases or ''}".rstrip()
-    return (recipe.name, engine, nodes_of(recipe), own.status, recipe.model or "")
+    return (name, engine, nodes_of(recipe), own.status, recipe.model or "")
 
 
 def lines(recipe: ModelRecipe) -> Iterable[str]:

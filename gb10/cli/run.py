@@ -12,13 +12,13 @@ import typer
 from gb10.cli.cluster_files import alone, nodes_named
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.container_flags import options_of
-from gb10.cli.recipe_files import find_recipe, load_file, model_names
+from gb10.cli.recipe_files import RecipeArgument, find_recipe, load_file
+from gb10.cli.recipe_trust import require_trust, say_undone
 from gb10.cli.run_memory import with_budget
 from gb10.cli.run_mods import mods_to_run
 from gb10.cli.run_options import Manner, manner_of, wanted_of
 from gb10.cli.serving import document
 from gb10.cli.signature import gives
-from gb10.cli.values import completer
 from gb10.cli.wanted_service import Wanted, described, require_room
 from gb10.engine.container_options import docker_call
 from gb10.errors import UsageError
@@ -62,12 +62,7 @@ def run(
     wanted: Wanted,
     options: Options,
     manner: Manner,
-    recipe: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE|NAME", autocompletion=completer(model_names), help="A recipe file, or one of ours."
-        ),
-    ],
+    recipe: RecipeArgument,
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGS", help="After --: more arguments of the engine.")
     ] = None,
@@ -81,6 +76,8 @@ def run(
     if dry_run:
         _print_plan(shop.talk, place(service), as_json=as_json)
         return
+    require_trust(loaded, path, trust=wanted.trust)
+    say_undone(shop.talk, loaded)
     mods = partial(mods_to_run, shop.talk, loaded, path)
     wish = Wish(mods=mods, patience=manner.wait, replace=manner.replace, place=place)
     with open_fleet(shop, service.hosts) as fleet, running(shop, fleet, service, wish) as watched:

@@ -1,27 +1,26 @@
 """The mods of a model recipe for `run`: those that an image needs, by the labels that gb10 gave it."""
 
-from pathlib import Path
-
 from gb10.cli.recipe_mods import MODS, mods_of
 from gb10.engine.images import ImageInfo
 from gb10.errors import UsageError
 from gb10.host.talk import Talk
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.mods.lookup import FoundMod, find_mod
+from gb10.registries.recipe_file import RecipeFile
 
 TITLE = "org.opencontainers.image.title"
 VERSION = "org.opencontainers.image.version"
 KEY = "io.github.gb10.plan.key"
 
 
-def mods_to_run(talk: Talk, recipe: ModelRecipe, path: Path, image: ImageInfo) -> list[FoundMod]:
+def mods_to_run(talk: Talk, recipe: ModelRecipe, file: RecipeFile, image: ImageInfo) -> list[FoundMod]:
     """The recipe's mods, in order; what the release of an image of ours does not need is left out, with its reason.
 
     Raises UsageError for a mod that is neither ours nor beside the recipe.
     """
     engine, version = _release(image)
     found = []
-    for mod in mods_of(recipe, path):
+    for mod in mods_of(recipe, file):
         reason = mod.unneeded(engine, version) if version else None
         if reason:
             talk.say(f"the mod {mod.name} is left out: {reason}")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from gb10.cli.container_flags import ImageOption, NameOption
+from gb10.cli.recipe_trust import TrustOption
 from gb10.cli.serving import NodesOption
 from gb10.cli.wanted_service import Wanted
 from gb10.errors import UsageError
@@ -23,10 +24,11 @@ def wanted_of(
     ] = None,
     image: ImageOption = None,
     name: NameOption = None,
+    trust: TrustOption = False,
 ) -> Wanted:
     """What is run; raises UsageError."""
     request = RenderRequest(overrides=tuple(_override(one) for one in overrides or ()), variant=variant)
-    return Wanted(hosts=(), nodes=nodes, request=request, image=image, name=name)
+    return Wanted(hosts=(), nodes=nodes, request=request, image=image, name=name, trust=trust)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

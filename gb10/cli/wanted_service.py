@@ -24,6 +24,7 @@ class Wanted:
     name: str | None
     nodes: str | None = None
     """The nodes as typed, if they are not known yet: ``A,B`` or ``@CLUSTER``."""
+    trust: bool = False
 
     def given(self, arguments: Sequence[str]) -> "Wanted":
         """The same with more arguments of the engine."""

@@ -5,18 +5,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gb10.cli.recipe_files import SUFFIXES, find_recipe, read_text
+from gb10.cli.recipe_files import find_recipe, read_text
 from gb10.cli.recipe_image import with_model_recipe
 from gb10.errors import UsageError
 from gb10.models.load.image_key_values import image_wish, read_key_values
 from gb10.plan.catalog import DEFAULT_ENGINE
+from gb10.registries.recipe_file import SUFFIXES
 from gb10.request.planning import Request
 
 
-def with_recipe(asked: Request, name: str) -> Request:
-    """The request of a model recipe (a name of ours, or a YAML file), or of a file of KEY=VALUE lines."""
-    path = find_recipe(name)
-    return with_model_recipe(asked, path) if path.suffix in SUFFIXES else with_wish(asked, path)
+def with_recipe(asked: Request, name: str, *, trust: bool) -> Request:
+    """The request of a model recipe (ours, of a registry, a YAML file), or of a file of KEY=VALUE lines."""
+    file = find_recipe(name)
+    yaml = file.path.suffix in SUFFIXES
+    return with_model_recipe(asked, file, trust=trust) if yaml else with_wish(asked, file.path)
 
 
 def with_wish(asked: Request, path: Path) -> Request:

@@ -11,7 +11,8 @@ COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 class Checkout:
     """Files of a git repository: ``paths`` (all when empty) at a tag, and the ``commit`` that the tag was resolved to.
 
-    ``pin`` is the tag, or the commit itself. ``submodules`` are the paths of those that are in the tree.
+    ``pin`` is the tag, or the commit itself; with ``moving`` a branch or a tag, ``HEAD`` the repository's own branch.
+    ``submodules`` are the paths of those that are in the tree.
     """
 
     url: str
@@ -19,16 +20,19 @@ class Checkout:
     paths: tuple[str, ...] = ()
     commit: str = ""
     submodules: tuple[str, ...] = ()
+    moving: bool = False
 
     @property
     def what(self) -> str:
         """The pin with its kind."""
-        return f"the commit {self.pin}" if COMMIT.fullmatch(self.pin) else f"the tag {self.pin}"
+        if COMMIT.fullmatch(self.pin):
+            return f"the commit {self.pin}"
+        return f"the {'branch' if self.moving else 'tag'} {self.pin}"
 
     @property
     def ref(self) -> str:
         """The form that is sent to a server."""
-        return self.pin if COMMIT.fullmatch(self.pin) else f"refs/tags/{self.pin}"
+        return self.pin if self.moving or COMMIT.fullmatch(self.pin) else f"refs/tags/{self.pin}"
 
 
 @dataclass(frozen=True, slots=True)

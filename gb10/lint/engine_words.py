@@ -66,7 +66,7 @@ def declared(words: EngineWords, option: str) -> str | None:
         return name if name in words.options else None
     name = option.partition(".")[0].replace("_", "-")
     stem = SWITCH.sub("", name)
-    opposites = (f"--{prefix}{stem}" for prefix in ("", "no-", "enable-", "disable-")) if stem != name else ()
+    opposites = [f"--{prefix}{stem}" for prefix in ("", "no-", "enable-", "disable-")] if stem != name else []
     found = next((one for one in (name, *opposites) if one in words.options), None)
     if found:
         return found

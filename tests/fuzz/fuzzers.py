@@ -37,6 +37,7 @@ from gb10.recipe.document import parse_document
 from gb10.recipe.fields import ARCHITECTURES
 from gb10.recipe.layout import Layout
 from gb10.recipe.model_kernels import model_set
+from gb10.registries.recipe_file import RecipeFile
 from gb10.request.kernel_choice import read_config
 from gb10.sources.index.client import project_of
 from gb10.workshop import open_workshop
@@ -251,7 +252,7 @@ def some_model_recipe(rng: random.Random) -> bytes:
 def read_model_recipe(data: bytes, room: Path) -> None:
     """A model recipe: loaded, linted, mended, and rendered as each peer renders it."""
     (room / "x.yaml").write_bytes(data)
-    recipe = load_file(room / "x.yaml")
+    recipe = load_file(RecipeFile(room / "x.yaml"))
     json.dumps(recipe_document(recipe))
     try:
         json.dumps([issue.document for issue in lint(recipe, load_rules())])

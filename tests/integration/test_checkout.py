@@ -163,16 +163,12 @@ def test_without_git(store: Store, tmp_path: Path) -> None:
         resolve(store, {"PATH": str(tmp_path)}, NAME, WANTED)
 
 
-def test_a_repository_is_bounded(
-    commit: Callable[[str], None], store: Store, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repository_is_bounded(commit: Callable[[str], None], store: Store, env: dict[str, str]) -> None:
     commit(os.urandom(1 << 20).hex())  # what cannot be packed
-    with monkeypatch.context() as small, pytest.raises(FetchError, match=r"the tag v4\.5\.0 holds more than 1 files"):
-        small.setattr(archive, "MOST_FILES", 1)
-        archive.resolve(store, env, NAME, replace(WANTED, paths=()))
-    monkeypatch.setattr(archive, "LARGEST_PACK", 1 << 18)
+    with pytest.raises(FetchError, match=r"the tag v4\.5\.0 holds more than 1 files"):
+        archive.resolve(store, env, NAME, replace(WANTED, paths=()), archive.Limits(files=1))
     with pytest.raises(FetchError, match=r"the tag v4\.5\.0 from git has more than 0 MiB, packed"):
-        archive.resolve(store, env, NAME, WANTED)
+        archive.resolve(store, env, NAME, WANTED, archive.Limits(pack=1 << 18))
     assert not list((store.root / "tmp").iterdir())
 
 

@@ -97,13 +97,14 @@ def test_requirements_that_a_commit_changes_are_told() -> None:
     assert "vllm 0.33.0: may change requirements (the lock keeps those of the release): 1 (setup.py)" in lines
 
 
-def test_a_tree_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    bounds = archive._Bounds(Checkout(URL, COMMIT))
+def test_a_tree_is_bounded() -> None:
+    bounds = archive._Bounds(Checkout(URL, COMMIT), archive.SOURCE)
     bounds.count(f"100644 blob {COMMIT}    1024\ta\tname 99999999999")
     bounds.count(f"160000 commit {COMMIT}       -\tsub")
     assert (bounds.files, bounds.bytes) == (2, 1024)
     with pytest.raises(FetchError, match="holds more than 100,000 files or 512 MiB"):
         bounds.count(f"100644 blob {COMMIT} {1 << 30}\tlarge")
-    monkeypatch.setattr(archive, "MOST_FILES", 2)
-    with pytest.raises(FetchError, match="holds more than 2 files"):
+    bounds = archive._Bounds(Checkout(URL, COMMIT), archive.Limits(files=1))
+    bounds.count(f"100644 blob {COMMIT} 1\tone")
+    with pytest.raises(FetchError, match="holds more than 1 files"):
         bounds.count(f"100644 blob {COMMIT} 1\tone more")

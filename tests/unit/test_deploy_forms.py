@@ -23,6 +23,7 @@ from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.load.own_section import own_section
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
+from gb10.registries.recipe_file import RecipeFile
 from gb10.serve.node_launch import container_options
 from gb10.serve.service import Options
 from tests.deployments import ODD, ODD_TEXTS, deployment, odd_recipe
@@ -198,7 +199,7 @@ def test_ansible_starts_only_what_differs() -> None:
 
 @pytest.mark.parametrize("name", model_names())
 def test_sparkrun_would_run_our_recipes_with_the_very_command(name: str) -> None:
-    recipe = load_file(models_folder() / f"{name}.yaml")
+    recipe = load_file(RecipeFile(models_folder() / f"{name}.yaml"))
     nodes = tuple(f"node-{number}" for number in range(4))
     for variant in (None, *own_section(recipe).variants):
         request = RenderRequest(variant=variant)

@@ -27,6 +27,7 @@ ORDER = (
     "workshop",
     "sources",
     "mods",
+    "registries",
     "patches",
     "lock",
     "rootfs",

@@ -21,6 +21,7 @@ from gb10.models.issue import Issue, errors_of
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.render.rendered import RenderRequest
 from gb10.plan.catalog import ROOT
+from gb10.registries.recipe_file import RecipeFile
 
 DATA = Path(__file__).parent / "data/lint"
 CASES: dict[str, dict[str, Any]] = yaml.safe_load((DATA / "cases.yaml").read_text(encoding="utf-8"))
@@ -77,7 +78,7 @@ def test_a_clean_recipe_has_no_finding(engine: str) -> None:
 
 def test_our_own_recipes_have_no_error() -> None:
     for path in sorted(models_folder().glob("*.yaml")):
-        assert errors_of(lint(load_file(path), load_rules())) == (), path.name
+        assert errors_of(lint(load_file(RecipeFile(path)), load_rules())) == (), path.name
 
 
 def test_a_patch_in_the_image_mends_what_it_is_for() -> None:

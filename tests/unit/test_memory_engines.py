@@ -26,6 +26,7 @@ from gb10.memory.weights.weight import Ranks
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.own_section import own_section
 from gb10.models.render.rendered import RenderRequest
+from gb10.registries.recipe_file import RecipeFile
 
 MACHINE = Machine(figures=load_figures())
 OSS = "openai/gpt-oss-120b"
@@ -46,7 +47,7 @@ def launched(command: str) -> Launch:
 
 def test_every_recipe_of_ours_with_every_variant_is_known_and_fits() -> None:
     for name in model_names():
-        recipe = load_file(models_folder() / f"{name}.yaml")
+        recipe = load_file(RecipeFile(models_folder() / f"{name}.yaml"))
         for variant in (None, *own_section(recipe).variants):
             found = known_estimate(recipe, RenderRequest(variant=variant))
             assert found is not None, (name, variant)

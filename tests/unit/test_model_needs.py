@@ -15,6 +15,7 @@ from gb10.models.needs.image_need import ImageNeed, image_need
 from gb10.mods.community import community_mods
 from gb10.mods.lookup import mod_names
 from gb10.plan.catalog import ROOT
+from gb10.registries.recipe_file import RecipeFile
 from gb10.request.planning import Request
 
 ASKED = Request(engine="vllm", arch="12.1f", kernels="core")
@@ -137,7 +138,7 @@ def test_mods_are_ours_by_their_community_names_skipped_with_a_reason_or_beside_
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mods = ["mods/fix-qwen3.5-chat-template", "mods/fix-qwen3.5-autoround", "mods/drop-caches", "mods/mine"]
-    asked = with_model_recipe(ASKED, written(checkout, mods=mods))
+    asked = with_model_recipe(ASKED, RecipeFile(written(checkout, mods=mods)))
     assert asked.mods == ("qwen3.5-chat-template", str(checkout / "mods/mine"))
     said = capsys.readouterr().err
     assert "fix-qwen3.5-autoround is left out: already upstream" in said
@@ -146,25 +147,27 @@ def test_mods_are_ours_by_their_community_names_skipped_with_a_reason_or_beside_
 
 def test_a_mod_that_is_nowhere_is_an_error(checkout: Path) -> None:
     with pytest.raises(UsageError, match="neither beside the recipe nor one of ours"):
-        with_model_recipe(ASKED, written(checkout, mods=["@other/gone"]))
+        with_model_recipe(ASKED, RecipeFile(written(checkout, mods=["@other/gone"])))
 
 
 def test_a_pull_request_is_a_file_of_the_checkout_or_its_address(checkout: Path) -> None:
-    asked = with_model_recipe(ASKED, written(checkout, build_args=["--apply-vllm-pr", "40898"]))
+    asked = with_model_recipe(ASKED, RecipeFile(written(checkout, build_args=["--apply-vllm-pr", "40898"])))
     assert asked.patches == ("vllm=https://github.com/vllm-project/vllm/pull/40898.diff",)
 
 
 def test_the_users_own_options_win(checkout: Path) -> None:
     path = written(checkout, container="vllm/vllm-openai:v0.27.1")
-    asked = with_model_recipe(Request(engine="vllm", arch="12.1f", refs={"vllm": "0.28.0"}, model="my/m"), path)
+    asked = with_model_recipe(
+        Request(engine="vllm", arch="12.1f", refs={"vllm": "0.28.0"}, model="my/m"), RecipeFile(path)
+    )
     assert (asked.refs, asked.model) == ({"vllm": "0.28.0"}, "my/m")
     with pytest.raises(UsageError, match="is for vllm"):
-        with_model_recipe(Request(engine="sglang", arch="12.1f"), path)
+        with_model_recipe(Request(engine="sglang", arch="12.1f"), RecipeFile(path))
 
 
 def test_a_recipe_with_a_mistake_gets_no_image(checkout: Path) -> None:
     with pytest.raises(UsageError, match="not rendered: 1 error"):
-        with_model_recipe(ASKED, written(checkout, comand="x"))
+        with_model_recipe(ASKED, RecipeFile(written(checkout, comand="x")))
 
 
 @pytest.mark.parametrize("path", sorted(models_folder().glob("*.yaml")), ids=lambda path: path.stem)
@@ -172,9 +175,9 @@ def test_our_recipes_ask_for_the_release_that_they_name(path: Path) -> None:
     recipe = load_model_recipe(path.read_text(encoding="utf-8"), str(path))
     if own_section(recipe).engine in ("trtllm", "llama-cpp"):
         with pytest.raises(UsageError, match="gb10 builds vLLM and SGLang"):
-            with_model_recipe(ASKED, path)
+            with_model_recipe(ASKED, RecipeFile(path))
         return
-    asked = with_model_recipe(ASKED, path)
+    asked = with_model_recipe(ASKED, RecipeFile(path))
     assert asked.refs == {}
     assert asked.engine == ("sglang-0.5.10" if "0.5.10" in path.stem else "sglang" if "sglang" in path.stem else "vllm")
     assert ("b12x" in asked.without) == (asked.engine == "vllm" and "b12x" not in path.read_text(encoding="utf-8"))

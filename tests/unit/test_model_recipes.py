@@ -17,6 +17,7 @@ from gb10.models.load.own_section import own_section
 from gb10.models.load.safe_yaml import LARGEST, MOST
 from gb10.models.render.rendered import Peer, RenderRequest
 from gb10.models.render.rendering import render_recipe
+from gb10.registries.recipe_file import RecipeFile
 
 V1 = """\
 recipe_version: "1"
@@ -55,7 +56,12 @@ MISTAKES: dict[str, tuple[str, tuple[str, ...], str, int]] = {
     "the model in version 1": (V1.replace("example/model", "{model}"), (), "missing-placeholder", 7),
     "a placeholder without a name": (V1.replace("{port}", "{}"), (), "positional-placeholder", 8),
     "a numbered placeholder": (V1.replace("{port}", "{0}"), (), "positional-placeholder", 8),
-    "a model that is a mapping": (V2.replace("model: example/model", "model: {id: example/model}"), (), "wrong-type", 1),
+    "a model that is a mapping": (
+        V2.replace("model: example/model", "model: {id: example/model}"),
+        (),
+        "wrong-type",
+        1,
+    ),
     "a brace that opens": (V1.replace("{port}", "{port"), (), "stray-brace", 8),
     "a brace that closes": (V1.replace("{port}", "port}"), (), "stray-brace", 8),
     "an attribute that is not there": (V1.replace("{port}", "{port.x}"), (), "bad-placeholder", 0),
@@ -272,7 +278,7 @@ def checkout(folder: Path) -> Path:
 
 
 def test_a_mod_that_is_nowhere_is_an_error_where_mods_can_be_seen(tmp_path: Path) -> None:
-    issues = [issue for issue in load_file(checkout(tmp_path)).issues if issue.code == "missing-mod"]
+    issues = [issue for issue in load_file(RecipeFile(checkout(tmp_path))).issues if issue.code == "missing-mod"]
     assert [("gone" in issue.text, issue.level, issue.line) for issue in issues] == [(True, "error", 9)]
 
 
@@ -294,5 +300,5 @@ def test_bytes_that_are_no_text_are_a_usage_error(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_bytes(b"a: 1\nb: \xff\n")
     with pytest.raises(UsageError, match="not UTF-8") as caught:
-        load_file(path)
+        load_file(RecipeFile(path))
     assert "x.yaml:2" in str(caught.value)

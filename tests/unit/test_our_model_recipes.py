@@ -16,8 +16,9 @@ from gb10.models.render.rendered import Peer, RenderRequest
 from gb10.models.render.rendering import render_recipe
 from gb10.models.render.sparkrun import TENSORRT_FILE, TENSORRT_PATH
 from gb10.models.render.tensorrt import options_file
+from gb10.registries.recipe_file import RecipeFile
 
-RECIPES = {name: load_file(models_folder() / f"{name}.yaml") for name in model_names()}
+RECIPES = {name: load_file(RecipeFile(models_folder() / f"{name}.yaml")) for name in model_names()}
 CASES = [(name, variant) for name, recipe in RECIPES.items() for variant in (None, *own_section(recipe).variants)]
 WANTED = {
     ("nvidia/Qwen3.5-397B-A17B-NVFP4", "sglang"),
@@ -132,7 +133,7 @@ def test_other_images_are_told_where_models_are_kept() -> None:
 
 
 def test_the_table_has_engine_nodes_and_status() -> None:
-    head, *rows = listed(list(RECIPES.values()))
+    head, *rows = listed(RECIPES)
     assert head.split() == ["name", "engine", "nodes", "throughput", "model"]
     assert len(rows) == len(RECIPES)
     row = next(row for row in rows if row.startswith("gpt-oss-120b "))

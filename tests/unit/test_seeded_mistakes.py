@@ -11,6 +11,7 @@ from gb10.cli.recipe_files import load_file, models_folder
 from gb10.cli.recipe_lint import linted
 from gb10.lint.rule import load_rules
 from gb10.models.issue import Issue, errors_of
+from gb10.registries.recipe_file import RecipeFile
 
 FIRST = """\
 name: Made up
@@ -109,7 +110,7 @@ def found(text: str, folder: Path) -> tuple[Issue, ...]:
     (folder / "recipes").mkdir(exist_ok=True)
     path = folder / "recipes/x.yaml"
     path.write_text(text, encoding="utf-8")
-    return linted(path, load_rules())
+    return linted(RecipeFile(path), load_rules())
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -141,4 +142,4 @@ def test_the_clean_recipes_have_no_error_and_no_warning(clean: str, tmp_path: Pa
 def test_our_recipes_have_no_error() -> None:
     rules = load_rules()
     for path in sorted(models_folder().glob("*.yaml")):
-        assert errors_of((*load_file(path).issues, *linted(path, rules))) == (), path.name
+        assert errors_of((*load_file(RecipeFile(path)).issues, *linted(RecipeFile(path), rules))) == (), path.name

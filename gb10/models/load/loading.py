@@ -1,12 +1,17 @@
 """Text of a model recipe to a loaded recipe. Nothing raises: what is wrong is an issue with its line. Pure."""
 
+import re
 from dataclasses import replace
 from pathlib import PurePath
+from typing import Final
 
 from gb10.models.issue import Issue, in_order
 from gb10.models.load.checks import check_recipe
 from gb10.models.load.model_recipe import Format, ModelRecipe
 from gb10.models.load.safe_yaml import SafeDocument, UnreadableError, mapping_of, read_yaml
+
+MARK: Final = re.compile(r"^(?:recipe_version|model|command|container)[ \t]*:", re.MULTILINE)
+"""A key of the top level that recipes have, and neither benchmarks nor files of other tools."""
 
 
 def load_model_recipe(text: str, file: str) -> ModelRecipe:
@@ -32,6 +37,11 @@ def load_model_recipe(text: str, file: str) -> ModelRecipe:
         texts=document.texts,
     )
     return replace(recipe, issues=in_order((*_duplicates(document, file), *check_recipe(recipe))))
+
+
+def is_recipe(text: str) -> bool:
+    """Whether a file among recipes is meant as one: it has a key that others lack. A broken file has one, too."""
+    return MARK.search(text) is not None
 
 
 def _format(version: str, ours: bool) -> Format:

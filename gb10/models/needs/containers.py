@@ -18,6 +18,7 @@ REPOSITORIES: Final[tuple[tuple[str, str], ...]] = (
     ("sglang", r"nvcr\.io/nvidia/sglang"),
 )
 """Images that are a plain build of an engine: ours takes their place."""
+OURS: Final = ("gb10/vllm", "gb10/sglang")
 DATED: Final = re.compile(r"(?:^|[-_])(20\d{6,8})(?:$|[-_.])")
 
 
@@ -27,6 +28,15 @@ class NamedImage:
 
     release: str | None
     said: tuple[str, ...] = ()
+
+
+def known_engine(container: str) -> str | None:
+    """The engine of an image that is one of ours or a plain build by its makers; None for anybody else's."""
+    name, _, digest = container.partition("@")
+    repository = name.partition(":")[0] if "/" not in name.rpartition(":")[2] else name
+    if repository in OURS:
+        return repository.removeprefix("gb10/")
+    return None if digest else next((kind for kind, known in REPOSITORIES if re.fullmatch(known, repository)), None)
 
 
 def image_of(container: str | None, engine: str, *, built: bool) -> NamedImage:

@@ -36,11 +36,6 @@ REPOSITORY: Final = (
     "GIT_PREFIX",
     "GIT_ATTR_SOURCE",
 )
-MOST_FILES: Final = 100_000
-MOST_BYTES: Final = 1 << 29
-"""Of a tree, as sources are read later."""
-LARGEST_PACK: Final = 1 << 30
-"""Bytes of a file that git writes while it fetches."""
 PATIENCE: Final = 120.0
 """Seconds after which a git host that sends nothing is given up."""
 NOBODY: Final = {f"GIT_{who}_{what}": "gb10" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -48,9 +43,23 @@ INIT: Final = ("git", "init", "--quiet", "--bare", "--object-format=sha1", "--te
 """SHA-1, as the hosts have it, and no attributes of the user's, whatever GIT_DEFAULT_HASH and GIT_TEMPLATE_DIR say."""
 
 
-def resolve(store: Store, env: Mapping[str, str], filename: str, wanted: Checkout) -> Artifact:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What a tree may have; ``pack``: bytes of a file that git writes while it fetches."""
+
+    files: int = 100_000
+    bytes: int = 1 << 29
+    pack: int = 1 << 30
+    hint: str = "a source has far less: check the URL; a recipe may name the paths that it needs"
+
+
+SOURCE: Final = Limits()
+"""Of a tree, as sources are read later."""
+
+
+def resolve(store: Store, env: Mapping[str, str], filename: str, wanted: Checkout, limits: Limits = SOURCE) -> Artifact:
     """The tar of what a tag stands for now, or of a commit, kept in the store. Raises FetchError."""
-    with _made(store, env, filename, wanted) as (tar, commit):
+    with _made(store, env, filename, wanted, limits) as (tar, commit):
         found = Artifact(filename, file_sha256(tar), tar.stat().st_size, replace(wanted, commit=commit))
         accept(tar, found, stored(store, found))
     return found
@@ -58,7 +67,7 @@ def resolve(store: Store, env: Mapping[str, str], filename: str, wanted: Checkou
 
 def fetch_checkout(store: Store, env: Mapping[str, str], locked: Artifact, checkout: Checkout) -> None:
     """The tar that was locked, made anew. Raises FetchError, also when the tag stands for another commit by now."""
-    with _made(store, env, locked.filename, checkout) as (tar, commit):
+    with _made(store, env, locked.filename, checkout, SOURCE) as (tar, commit):
         if commit != checkout.commit:
             raise FetchError(
                 f"{checkout.what} is not the commit that was locked",
@@ -70,10 +79,12 @@ def fetch_checkout(store: Store, env: Mapping[str, str], locked: Artifact, check
 
 
 @contextmanager
-def _made(store: Store, env: Mapping[str, str], filename: str, wanted: Checkout) -> Iterator[tuple[Path, str]]:
+def _made(
+    store: Store, env: Mapping[str, str], filename: str, wanted: Checkout, limits: Limits
+) -> Iterator[tuple[Path, str]]:
     """A tar of the files below ``<name>-<version>/``, gone afterwards, and the commit."""
     work = store.scratch("checkout")
-    tar, git = work / filename, _Git(work / "git", env)
+    tar, git = work / filename, _Git(work / "git", env, limits)
     try:
         capture([*INIT, str(git.repository)], env=git.asking | ALONE)
         commit = git.fetch(wanted.url, wanted.ref)
@@ -82,7 +93,7 @@ def _made(store: Store, env: Mapping[str, str], filename: str, wanted: Checkout)
         git.alone("archive", f"--output={tar}", f"--prefix={tar.stem}/", whole, "--", *wanted.paths)
         yield tar, commit
     except CommandFailedError as error:
-        raise _failed(error, wanted, filename) from error
+        raise _failed(error, wanted, filename, limits) from error
     finally:
         shutil.rmtree(work)
 
@@ -93,6 +104,7 @@ class _Git:
 
     repository: Path
     env: Mapping[str, str]
+    limits: Limits
 
     @property
     def asking(self) -> dict[str, str]:
@@ -110,12 +122,12 @@ class _Git:
         """The commit of a ref, with its files; a commit is its own ref."""
         plain, env = without_login(url, self.asking)
         arguments = ("fetch", "--progress", "--depth", "1", "--no-tags", plain, ref)
-        capture_while_active(self._argv(*arguments), env=env, patience=PATIENCE, largest=LARGEST_PACK)
+        capture_while_active(self._argv(*arguments), env=env, patience=PATIENCE, largest=self.limits.pack)
         return self._run("rev-parse", "FETCH_HEAD^{commit}", env=self.asking).strip()
 
     def check_size(self, commit: str, wanted: Checkout, log: Path) -> None:
         """Raise FetchError for a tree with more than a source has: its archive would be as large."""
-        bounds = _Bounds(wanted)
+        bounds = _Bounds(wanted, self.limits)
         argv = self._argv("ls-tree", "-r", "-l", commit, "--", *wanted.paths)
         stream(argv, log=log, on_line=bounds.count, env={**self.asking, **ALONE})
 
@@ -133,19 +145,19 @@ class _Git:
 class _Bounds:
     """The files of a tree, counted as git lists them: a small object may stand for any number of them."""
 
-    def __init__(self, wanted: Checkout) -> None:
-        self.wanted, self.files, self.bytes = wanted, 0, 0
+    def __init__(self, wanted: Checkout, limits: Limits) -> None:
+        self.wanted, self.limits, self.files, self.bytes = wanted, limits, 0, 0
 
     def count(self, line: str) -> None:
         """A line of ``ls-tree -l``. Raises FetchError past a limit."""
         size = line.partition("\t")[0].split()[-1:]
         self.files += 1
         self.bytes += int(size[0]) if size and size[0].isdecimal() else 0
-        if self.files > MOST_FILES or self.bytes > MOST_BYTES:
+        if self.files > self.limits.files or self.bytes > self.limits.bytes:
             raise FetchError(
-                f"{self.wanted.what} holds more than {MOST_FILES:,} files or {MOST_BYTES >> 20} MiB",
+                f"{self.wanted.what} holds more than {self.limits.files:,} files or {self.limits.bytes >> 20} MiB",
                 where=redact(self.wanted.url),
-                hint="a source has far less: check the URL; a recipe may name the paths that it needs",
+                hint=self.limits.hint,
             )
 
 
@@ -193,7 +205,7 @@ def outside(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if name not in REPOSITORY}
 
 
-def _failed(error: CommandFailedError, wanted: Checkout, filename: str) -> FetchError:
+def _failed(error: CommandFailedError, wanted: Checkout, filename: str, limits: Limits) -> FetchError:
     if error.returncode == 127:
         return FetchError(
             f"git is not installed, and {wanted.what} comes from git",
@@ -208,11 +220,11 @@ def _failed(error: CommandFailedError, wanted: Checkout, filename: str) -> Fetch
         )
     if TOO_LARGE.search(error.tail):
         return FetchError(
-            f"{wanted.what} from git has more than {LARGEST_PACK >> 20} MiB, packed",
+            f"{wanted.what} from git has more than {limits.pack >> 20} MiB, packed",
             where=redact(wanted.url),
             hint="check the URL",
         )
-    kind = "commit" if wanted.ref == wanted.pin else "tag"
+    kind = wanted.what.split()[1]
     return FetchError(
         f"cannot take {wanted.what} from git: {filename}",
         where=f"{redact(wanted.url)}\n{error.tail.strip()}",

@@ -1,0 +1,136 @@
+"""``recipe add`` and ``recipe remove``: registries of recipes."""
+
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from gb10.cli.common import JsonOption, opens, print_json
+from gb10.cli.recipe_list import registry_document, registry_line, registry_names
+from gb10.cli.signature import gives
+from gb10.cli.values import completer
+from gb10.errors import UsageError
+from gb10.registries.moving import Moved, Wish, add_registries, remove_registry, update_registries
+from gb10.registries.naming import named_registry
+from gb10.registries.origin import check_ref, check_registry_name, origin_of
+from gb10.registries.registry import read_registries
+from gb10.workshop import Workshop
+
+
+def wish_of(
+    *,
+    ref: Annotated[
+        str | None, typer.Option("--ref", metavar="REF", help="A branch or tag. Default: the repository's own branch.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Its name, in place of those that it gives itself.")
+    ] = None,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Trust it at this pin: its mods and hooks need no --trust any more.")
+    ] = False,
+) -> Wish:
+    """How it is added; raises UsageError."""
+    return Wish(
+        name=check_registry_name(name) if name else None,
+        ref=check_ref(ref) if ref else None,
+        trust=trust,
+    )
+
+
+@gives("wish", wish_of, first=True)
+@opens
+def add(
+    *,
+    shop: Workshop,
+    wish: Wish,
+    source: Annotated[
+        str | None,
+        typer.Argument(metavar="URL|DIR|FILE|@NAME", help="A git repository, a folder, or a recipe by URL or file."),
+    ] = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="Move registries to what they hold now. Default: all.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be taken; change nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Add a registry of recipes: a git repository or a folder.
+
+    It is pinned: what it holds later counts only after --update, which shows what changed. Its recipes are
+    `@NAME/RECIPE`. Nothing of it runs without --trust: mods, hooks, rights and images that it names are shown.
+
+    \b
+    ./build.py recipe add https://github.com/spark-arena/recipe-registry
+    ./build.py recipe add ~/recipes --name mine --trust
+    ./build.py recipe add --update
+    """
+    wish = replace(wish, dry_run=dry_run)
+    if update:
+        _update(shop, source, wish, as_json=as_json)
+        return
+    if source is None or source.startswith("@"):
+        raise UsageError("no registry is named", hint="./build.py recipe add URL, or --update to move those there are")
+    origin = origin_of(source)
+    made, taken = add_registries(shop, origin, wish)
+    if taken.content.left_out:
+        shop.talk.say(f"{taken.content.left_out} entries are left out: links, special files, odd names")
+    if as_json:
+        print_json(_document([registry_document(one) for one in made], dry_run=wish.dry_run))
+        return
+    for one in made:
+        print(registry_line(one))
+    shop.talk.say("it would be added" if wish.dry_run else f"its recipes: ./build.py recipe list @{made[0].name}")
+
+
+def _update(shop: Workshop, source: str | None, wish: Wish, *, as_json: bool) -> None:
+    known = read_registries(shop.env)
+    if wish.name or wish.ref:
+        raise UsageError("--update keeps name and ref", hint="remove the registry, and add it anew")
+    chosen = (named_registry(known, source),) if source else known
+    if not chosen:
+        raise UsageError("there is no registry to update", hint="./build.py recipe add URL adds one")
+    moved = update_registries(shop, chosen, wish)
+    if as_json:
+        rows = [{**registry_document(one.registry), "old": one.old, "changes": _changes(one)} for one in moved]
+        print_json(_document(rows, dry_run=wish.dry_run))
+        return
+    was = {one.name: one.trusted for one in known}
+    for one in moved:
+        print(_moved_line(one))
+        for line in (line for change in one.changes for line in change.lines):
+            print(line)
+        if was[one.registry.name] and not one.registry.trusted:
+            shop.talk.say(f"@{one.registry.name} is not trusted any more: read the changes, then add --trust")
+
+
+def _changes(one: Moved) -> list[dict[str, object]]:
+    return [{"kind": change.kind, "what": change.what, "powers": list(change.powers)} for change in one.changes]
+
+
+def _moved_line(one: Moved) -> str:
+    if one.old == one.registry.pin:
+        return f"@{one.registry.name} is unchanged at {one.old[:12]}"
+    return f"@{one.registry.name} {one.old[:12]} -> {one.registry.pin[:12]}: {len(one.changes)} changes"
+
+
+def _document(rows: list[dict[str, object]], *, dry_run: bool) -> dict[str, object]:
+    return {"schema": "gb10/recipe-registries/v1", "dry_run": dry_run, "registries": rows}
+
+
+@opens
+def remove(
+    *,
+    shop: Workshop,
+    name: Annotated[str, typer.Argument(metavar="@NAME", autocompletion=completer(registry_names), help="A registry.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Remove a registry of recipes.
+
+    \b
+    ./build.py recipe remove @theirs
+    """
+    registry = named_registry(read_registries(shop.env), name)
+    remove_registry(shop, registry)
+    if as_json:
+        print_json(_document([registry_document(registry)], dry_run=False))
+    else:
+        shop.talk.say(f"@{registry.name} is removed")

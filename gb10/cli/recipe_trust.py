@@ -1,0 +1,58 @@
+"""Trust: what a recipe of somebody else may do is shown, and the user allows it before anything of it runs."""
+
+from typing import Annotated
+
+import typer
+
+from gb10.cli.recipe_mods import foreign_mods
+from gb10.cli.recipe_registries import registries
+from gb10.errors import UsageError
+from gb10.host.talk import Talk
+from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.powers import Power, mod_powers, powers_of
+from gb10.registries.recipe_file import RecipeFile
+
+TrustOption = Annotated[
+    bool,
+    typer.Option("--trust", help="Allow what a recipe of a registry does beside its engine: mods, hooks, rights."),
+]
+MOST = 40
+"""Powers that an error lists."""
+UNUSED = " (not by gb10)"
+
+
+def powers_here(recipe: ModelRecipe, file: RecipeFile) -> tuple[Power, ...]:
+    """What a recipe may do that the user has not allowed: nothing for ours and the user's own."""
+    mods = foreign_mods(recipe, file)
+    if not file.trusted:
+        return powers_of(recipe, mods)
+    named = [mod for mod in mods if mod.startswith("@")]
+    doubted = {one.name for one in registries() if not one.trusted} if named else set()
+    return tuple(mod_powers(recipe, [mod for mod in named if mod[1:].partition("/")[0] in doubted]))
+
+
+def lines_of_powers(recipe: ModelRecipe, powers: tuple[Power, ...]) -> list[str]:
+    """``FILE:LINE: TEXT``, one for each; what gb10 itself does not do is said so."""
+    more = [f"and {len(powers) - MOST} more"] if len(powers) > MOST else []
+    shown = (f"{recipe.file}:{power.line}: {power.text}{'' if power.used else UNUSED}" for power in powers[:MOST])
+    return [*shown, *more]
+
+
+def require_trust(recipe: ModelRecipe, file: RecipeFile, *, trust: bool) -> None:
+    """Raise UsageError for what the user has not allowed, with every part of it."""
+    powers = powers_here(recipe, file)
+    if not powers or trust:
+        return
+    name = f"@{file.registry.name}" if file.registry else file.shown
+    raise UsageError(
+        f"{file.shown} does more than start an engine, and {name} is not trusted",
+        where="\n".join(lines_of_powers(recipe, powers)),
+        hint="read it, then add --trust; ./build.py recipe add --trust allows it for a registry's present pin",
+    )
+
+
+def say_undone(talk: Talk, recipe: ModelRecipe) -> None:
+    """Say what a recipe asks of a launcher and `run` does not do."""
+    for power in powers_of(recipe, ()):
+        if not power.used:
+            talk.say(f"{recipe.file}:{power.line}: run does not do this: {power.text}")

@@ -1,0 +1,337 @@
+"""Registries of recipes without a network: folders and files are added, pinned, trusted, moved and bounded."""
+
+import io
+import json
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from gb10.cli import main
+from gb10.cli.wishes import with_recipe
+from gb10.errors import UsageError
+from gb10.mods.files import ModFile
+from gb10.registries import content
+from gb10.registries.changes import changes_of
+from gb10.registries.content import Content, content_of_folder, content_of_tar
+from gb10.registries.manifest import parts_of
+from gb10.registries.origin import check_ref, check_registry_name, origin_of
+from gb10.registries.registry import read_registries
+from gb10.request.planning import Request
+
+RECIPE = "model: org/m\ncontainer: vllm/vllm-openai:v0.33.0\ncommand: vllm serve org/m --gpu-memory-utilization 0.8\n"
+HOOK = f"{RECIPE}pre_exec: [apt-get install x]\n"
+
+
+@pytest.fixture
+def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Somebody's folder of recipes, and settings and a store that are empty."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("GB10_CACHE_DIR", str(tmp_path / "store"))
+    root = tmp_path / "theirs"
+    write(root, {"recipes/plain.yaml": RECIPE, "recipes/deep/hook.yaml": HOOK, "README.md": "x"})
+    write(root, {"mods/fix/run.sh": "#!/bin/bash\n", "mods/fix/notes.yaml": "model: no recipe\n"})
+    write(root, {"recipes/mod.yaml": f"{RECIPE}mods: [mods/fix]\n", ".github/ci.yml": "model: none\n"})
+    return root
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text, encoding="utf-8")
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> str:
+    assert main(["recipe", *words]) == code
+    captured = capsys.readouterr()
+    return captured.err if code else captured.out
+
+
+def asked(name: str, *, trust: bool = False) -> Request:
+    """What ``image --recipe`` asks for."""
+    return with_recipe(Request(engine="vllm", arch="12.1f", kernels="core"), name, trust=trust)
+
+
+def test_a_folder_is_added_pinned_and_listed(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "registry @theirs:" in printed(capsys, "add", str(theirs))
+    (one,) = read_registries(os.environ)
+    assert (one.name, one.kind, one.source, len(one.pin), one.trusted) == ("theirs", "folder", str(theirs), 64, False)
+    found = json.loads(printed(capsys, "list", "@theirs", "--json"))
+    assert [row["id"] for row in found["recipes"]] == ["@theirs/hook", "@theirs/mod", "@theirs/plain"]
+    assert found["recipes"][0]["file"] == "@theirs/recipes/deep/hook.yaml"
+    assert "@theirs/plain" in printed(capsys, "list")
+
+
+def test_what_the_folder_holds_later_counts_after_an_update(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed(capsys, "add", str(theirs), "--trust")
+    assert "is unchanged at" in printed(capsys, "add", "--update")
+    write(theirs, {"recipes/plain.yaml": HOOK, "recipes/new.yaml": RECIPE, "mods/fix/run.sh": "#!/bin/bash\nid\n"})
+    (theirs / "recipes/deep/hook.yaml").unlink()
+    assert "pre_exec" not in printed(capsys, "show", "@theirs/plain")
+    before = read_registries(os.environ)
+    assert "4 changes" in printed(capsys, "add", "--update", "@theirs", "--dry-run")
+    assert read_registries(os.environ) == before
+    assert main(["recipe", "add", "--update", "@theirs"]) == 0
+    out, err = capsys.readouterr()
+    assert "+ recipe recipes/new.yaml" in out
+    assert "- recipe recipes/deep/hook.yaml" in out
+    assert "~ recipe recipes/plain.yaml\n      now: pre_exec runs as root in each container" in out
+    assert "~ mod mods/fix" in out
+    assert "@theirs is not trusted any more" in err
+    assert not read_registries(os.environ)[0].trusted
+    assert "pre_exec" in printed(capsys, "show", "@theirs/plain")
+    assert len(list((Path(os.environ["GB10_CACHE_DIR"]) / "registries").iterdir())) == 1
+
+
+def test_a_recipe_of_a_registry_is_shown_rendered_and_checked(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed(capsys, "add", str(theirs))
+    assert "vllm serve org/m" in printed(capsys, "render", "@theirs/deep/hook")
+    assert "vllm serve org/m" in printed(capsys, "render", "@theirs/recipes/deep/hook.yaml")
+    assert "@theirs/recipes/mod.yaml" in printed(capsys, "lint", "@theirs")
+    assert "the mod mods/fix runs as root" in printed(capsys, "show", "@theirs/mod")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("@theirs/plane", "did you mean @theirs/plain?"),
+        ("@their/plain", "did you mean @theirs? known: @theirs"),
+        ("@theirs", "recipe list @theirs"),
+        ("@theirs/../../x", "recipe list @theirs shows its recipes"),
+        ("plain", "did you mean @theirs/plain?"),
+    ],
+)
+def test_an_unknown_name_names_the_closest(
+    name: str, hint: str, theirs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed(capsys, "add", str(theirs))
+    assert hint in printed(capsys, "show", name, code=2)
+
+
+def test_a_name_of_two_recipes_needs_its_path(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(theirs, {"recipes/deep/plain.yaml": RECIPE})
+    printed(capsys, "add", str(theirs))
+    assert "names 2 recipes" in printed(capsys, "show", "@theirs/plain", code=2)
+    printed(capsys, "show", "@theirs/deep/plain")
+    assert "@theirs/recipes/plain " in printed(capsys, "list", "@theirs")
+
+
+@pytest.mark.parametrize(("recipe", "power"), [("hook", "pre_exec"), ("mod", "the mod mods/fix")])
+def test_what_it_does_beside_the_engine_needs_trust(
+    recipe: str, power: str, theirs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed(capsys, "add", str(theirs))
+    for verb in (["plan", "--recipe"], ["image", "--dry-run", "--recipe"], ["run"]):
+        assert main([*verb, f"@theirs/{recipe}"]) == 2
+        said = capsys.readouterr().err
+        assert power in said
+        assert "add --trust" in said
+    assert main(["run", f"@theirs/{recipe}", "--dry-run"]) == 0
+    asked(f"@theirs/{recipe}", trust=True)
+    assert main(["recipe", "remove", "@theirs"]) == 0
+    printed(capsys, "add", str(theirs), "--trust")
+    asked(f"@theirs/{recipe}")
+
+
+def test_a_plain_recipe_of_a_registry_needs_none(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed(capsys, "add", str(theirs))
+    assert asked("@theirs/plain").mods == ()
+
+
+def test_a_mod_never_lies_outside_of_its_registry(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(theirs.parent, {"evil/run.sh": "#!/bin/bash\n"})
+    for number, mod in enumerate(("../../../../evil", str(theirs.parent / "evil"), "@theirs/../../evil")):
+        write(theirs, {f"recipes/evil{number}.yaml": f"{RECIPE}mods: ['{mod}']\n"})
+    printed(capsys, "add", str(theirs), "--trust")
+    for number in range(3):
+        with pytest.raises(UsageError, match=r"is neither beside the recipe nor one of ours|is not rendered"):
+            asked(f"@theirs/evil{number}")
+
+
+def test_a_mod_of_another_registry_is_found_and_needs_its_trust(
+    theirs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(f"{RECIPE}mods: ['@theirs/fix']\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="is neither beside the recipe"):
+        asked(str(mine))
+    printed(capsys, "add", str(theirs))
+    with pytest.raises(UsageError) as caught:
+        asked(str(mine))
+    assert "the mod @theirs/fix runs as root" in (caught.value.where or "")
+    (mod,) = asked(str(mine), trust=True).mods
+    assert mod.endswith("/tree/mods/fix")
+
+
+def test_a_file_is_a_registry_of_one_recipe(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed(capsys, "add", str(theirs / "recipes/plain.yaml"), "--name", "one")
+    assert "@one/plain" in printed(capsys, "list", "@one")
+
+
+def test_a_name_is_given_once(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed(capsys, "add", str(theirs))
+    assert "recipe add --update @theirs" in printed(capsys, "add", str(theirs), code=2)
+    assert "give another: --name" in printed(capsys, "add", str(theirs / "recipes"), "--name", "theirs", code=2)
+    printed(capsys, "remove", "@theirs")
+    assert read_registries(os.environ) == ()
+    assert not list((Path(os.environ["GB10_CACHE_DIR"]) / "registries").iterdir())
+
+
+def test_content_that_the_store_lost_is_taken_again_if_it_is_the_same(
+    theirs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed(capsys, "add", str(theirs))
+    (pin,) = (Path(os.environ["GB10_CACHE_DIR"]) / "registries").iterdir()
+    pin.rename(pin.with_name("gone"))
+    assert "@theirs/plain" in printed(capsys, "list", "@theirs")
+    pin.rename(pin.with_name("gone too"))
+    write(theirs, {"recipes/plain.yaml": HOOK})
+    assert "recipe add --update @theirs" in printed(capsys, "show", "@theirs/plain", code=5)
+
+
+def test_a_broken_file_of_registries_is_named(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(theirs.parent, {"config/gb10/registries.json": '{"version": 1, "registries": [{"nam": 1}]}'})
+    assert "registries.json:1:" in printed(capsys, "list", code=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "source", "name"),
+    [
+        ("https://h/a/b.git", "git", "https://h/a/b.git", "b"),
+        ("https://h/a/b/", "git", "https://h/a/b", "b"),
+        ("git@h:a/b.git", "git", "ssh://git@h/a/b.git", "b"),
+        ("ssh://me@h/b", "git", "ssh://me@h/b", "b"),
+        ("http://localhost:1/b", "git", "http://localhost:1/b", "b"),
+        ("https://h/x/r.yaml", "web", "https://h/x/r.yaml", "r"),
+        ("https://h/a/ b%20c", "", "", ""),
+        ("http://h/b", "", "", ""),
+        ("ext::sh -c id://x", "", "", ""),
+        ("https://me:secret@h/b", "", "", ""),
+        ("https://token@h/b", "", "", ""),
+        ("--upload-pack=x://y", "", "", ""),
+        ("/nowhere/at/all", "", "", ""),
+        ("https://[h/b", "", "", ""),
+    ],
+)
+def test_where_a_registry_may_come_from(text: str, kind: str, source: str, name: str) -> None:
+    if kind:
+        found = origin_of(text)
+        assert (found.kind, found.source, found.name) == (kind, source, name)
+        return
+    with pytest.raises(UsageError) as caught:
+        origin_of(text)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["-x", "a b", "a..b", "a:b", "+a", "", "a\n"])
+def test_a_ref_is_a_plain_word(text: str) -> None:
+    with pytest.raises(UsageError):
+        check_ref(text)
+    with pytest.raises(UsageError):
+        check_registry_name(f"{text}/")
+
+
+MANIFEST = ".sparkrun/registry.yaml"
+
+
+def held(**files: str) -> Content:
+    found = {name.replace("__", "/"): ModFile("file", text.encode()) for name, text in files.items()}
+    return Content(files=found, left_out=0)
+
+
+def manifest(text: str) -> Content:
+    return Content(files={MANIFEST: ModFile("file", text.encode())}, left_out=0)
+
+
+def test_the_parts_of_a_repository_are_those_of_its_manifest() -> None:
+    text = "registries:\n- {name: a, recipes: x/, mods: ./y}\n- {name: b, recipes: z, visible: false}\n- {name: c}\n"
+    first, second = parts_of(manifest(text), "whole", "here")
+    assert (first.name, first.recipes, first.mods, first.visible) == ("a", "x", "y", True)
+    assert (second.name, second.recipes, second.mods, second.visible) == ("b", "z", None, False)
+    (whole,) = parts_of(held(a="x"), "whole", "here")
+    assert (whole.name, whole.recipes) == ("whole", None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "registries: 1",
+        "- x",
+        "registries: []",
+        "registries: [{name: '../x', recipes: y}]",
+        "registries: [{name: a, recipes: ../../etc}]",
+        "registries: [{name: a, recipes: x}, {name: a, recipes: y}]",
+        "registries: [{recipes: x}]",
+        "a: [",
+        "\x00",
+    ],
+)
+def test_a_broken_manifest_is_one_error(text: str) -> None:
+    with pytest.raises(UsageError, match="cannot be read"):
+        parts_of(manifest(text), "whole", "here")
+
+
+def test_changes_are_those_of_recipes_and_mods_alone() -> None:
+    old = held(a__x_yaml="", **{"r/x.yaml": RECIPE, "r/y.yaml": RECIPE, "q/z.yaml": RECIPE, "m/run.sh": "1"})
+    new = held(**{"r/x.yaml": HOOK, "q/z.yaml": HOOK, "m/run.sh": "1", "m/file": "2", "r/n.yaml": "a: 1\n"})
+    found = {(one.kind, one.what): one.powers for one in changes_of(old, new, "r")}
+    assert found == {
+        ("changed", "recipe r/x.yaml"): ("pre_exec runs as root in each container: apt-get install x",),
+        ("removed", "recipe r/y.yaml"): (),
+        ("changed", "mod m"): (),
+    }
+    assert changes_of(old, old, None) == ()
+
+
+def packed(folder: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
+    path = folder / "registry-0.tar"
+    with tarfile.open(path, mode="w") as archive:
+        for member, data in members:
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return path
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    found = tarfile.TarInfo(name)
+    found.type, found.linkname, found.mode = kind, link, 0o644
+    return found
+
+
+def test_an_archive_gives_plain_files_alone(tmp_path: Path) -> None:
+    text = RECIPE.encode()
+    path = packed(
+        tmp_path,
+        (member("registry-0/good.yaml"), text),
+        (member("registry-0/link.yaml", tarfile.SYMTYPE, "/etc/passwd"), b""),
+        (member("registry-0/hard.yaml", tarfile.LNKTYPE, "/etc/passwd"), b""),
+        (member("registry-0/device.yaml", tarfile.CHRTYPE), b""),
+        (member("registry-0/../../up.yaml"), text),
+        (member("registry-0/a/../../up.yaml"), text),
+        (member("registry-0//abs.yaml"), text),
+        (member("registry-0/odd\n.yaml"), text),
+        (member(f"registry-0/{'d/' * 20}deep.yaml"), text),
+        (member(f"registry-0/{'l' * 250}.yaml"), text),
+        (member("registry-0/.git/config.yaml"), text),
+        (member("registry-0/picture.png"), b"x"),
+    )
+    found = content_of_tar(path, "here")
+    assert sorted(found.files) == ["abs.yaml", "good.yaml"]
+    assert found.left_out == 9
+
+
+def test_a_folder_gives_plain_files_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, {"r/a.yaml": RECIPE, "m/run.sh": "x", "m/big": "y" * 100, "r/huge.yaml": "z" * 2_000_000})
+    (tmp_path / "r/link.yaml").symlink_to("/etc/passwd")
+    (tmp_path / "up").symlink_to("/")
+    os.mkfifo(tmp_path / "r/pipe.yaml")
+    found = content_of_folder(tmp_path)
+    assert sorted(found.files) == ["m/big", "m/run.sh", "r/a.yaml"]
+    assert found.left_out == 3
+    monkeypatch.setattr(content, "LARGEST", 50)
+    with pytest.raises(UsageError, match="MiB of them"):
+        content_of_folder(tmp_path)
+    monkeypatch.setattr(content, "MOST_SEEN", 3)
+    with pytest.raises(UsageError, match="more than 3 files"):
+        content_of_folder(tmp_path)
