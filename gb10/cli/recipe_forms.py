@@ -27,6 +27,7 @@ from gb10.models.render.rendered import RenderRequest
 from gb10.serve.members import nodes_of
 from gb10.serve.node_launch import SCRIPT
 from gb10.serve.service import Options
+from gb10.weights.model_lock import WeightsLock
 
 SCRIPT_FORM = "script"
 NAMES = (SCRIPT_FORM, *FORMS)
@@ -43,6 +44,7 @@ class FormWish:
     image: str | None = None
     name: str | None = None
     fabric: Fabric = field(default_factory=Fabric)
+    weights: WeightsLock | None = None
 
 
 def form_wish(
@@ -89,7 +91,13 @@ def render_form(
     """Print or write the files of a form. Raises UsageError."""
     if request.peer or request.ray:
         raise UsageError("--peer, --lenient and --ray go with --as script", hint="leave them out")
-    wanted = Wanted(hosts=request.nodes, request=replace(request, nodes=()), image=wish.image, name=wish.name)
+    wanted = Wanted(
+        hosts=request.nodes,
+        request=replace(request, nodes=()),
+        image=wish.image,
+        name=wish.name,
+        weights=wish.weights,
+    )
     require_room(loaded, wanted)
     deployment = deployment_of(loaded, wanted, wish, with_budget(talk, loaded, request, options))
     files = FORMS[wish.form](deployment)

@@ -14,9 +14,11 @@ from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.container_flags import options_of
 from gb10.cli.recipe_files import RecipeArgument, find_recipe, load_file
 from gb10.cli.recipe_trust import require_trust, say_undone
+from gb10.cli.recipe_weights import weights_of
 from gb10.cli.run_memory import with_budget
 from gb10.cli.run_mods import mods_to_run
 from gb10.cli.run_options import Manner, manner_of, wanted_of
+from gb10.cli.run_weights import with_weights
 from gb10.cli.serving import document
 from gb10.cli.signature import gives
 from gb10.cli.wanted_service import Wanted, described, require_room
@@ -72,6 +74,7 @@ def run(
     """Run a model recipe."""
     path = find_recipe(recipe)
     loaded = load_file(path)
+    wanted = replace(wanted, weights=weights_of(path))
     service, place = _service(shop, loaded, wanted.given(arguments or ()), options)
     if dry_run:
         _print_plan(shop.talk, place(service), as_json=as_json)
@@ -112,13 +115,16 @@ def _service(
         hint = "let systemd start all of them again: docs/run.md"
         raise UsageError("--restart is for one node: Docker would start a rank without the others", hint=hint)
 
+    def seen(service: Service) -> Service:
+        return with_weights(shop.talk, service, loaded, wanted.weights)
+
     def place(asked: Service) -> Service:
         request = replace(wanted.request, shift=shift_of(asked.port))
         nodes = placed(shop.talk, cluster.model_copy(update={"nodes": asked.hosts}))
         service = described(loaded, replace(wanted, request=request), nodes, options).service
-        return replace(service, asked=asked.digest)
+        return replace(seen(service), asked=asked.digest)
 
-    return found.service, place
+    return seen(found.service), place
 
 
 def _print_plan(talk: Talk, service: Service, *, as_json: bool) -> None:

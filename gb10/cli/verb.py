@@ -1,8 +1,10 @@
 """What every verb has: a group or a command, --json, -v, -q; without the workshop, so that a small verb starts fast."""
 
+import importlib
 import json
 import os
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 from typer.core import TyperGroup
@@ -21,20 +23,41 @@ QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing 
 
 
 class Subcommands(TyperGroup):
-    """A group that lists each subcommand with its whole first line: Typer cuts it."""
+    """A group that lists each subcommand with its whole first line: Typer cuts it.
+
+    ``places`` are the subcommands in their order, each with the module and the function that it is: these are imported
+    when they are called. An empty place is in the group's own module.
+    """
+
+    places: ClassVar[Mapping[str, str]] = {}
+
+    def list_commands(self, ctx: "Context") -> list[str]:
+        """The subcommands in their order."""
+        return list(self.places) or super().list_commands(ctx)
 
     def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
         """The subcommand with its summary."""
-        found = super().get_command(ctx, cmd_name)
+        place = self.places.get(cmd_name)
+        found = _imported(cmd_name, place) if place else super().get_command(ctx, cmd_name)
         if found is not None:
             found.short_help = (found.help or "").partition("\n")[0]
         return found
 
 
-def verb_app(help_text: str, *, group: bool = False) -> typer.Typer:
-    """A Typer for one verb; a group without a subcommand prints its help."""
+def _imported(name: str, place: str) -> "Command":
+    """The subcommand of ``MODULE:FUNCTION``."""
+    module, _, function = place.partition(":")
+    alone = verb_app("")
+    alone.command(name)(getattr(importlib.import_module(f"gb10.cli.{module}"), function))
+    found = typer.main.get_command(alone)
+    found.name = name
+    return found
+
+
+def verb_app(help_text: str, *, group: bool = False, places: Mapping[str, str] | None = None) -> typer.Typer:
+    """A Typer for one verb; a group without a subcommand prints its help. ``places``: see ``Subcommands``."""
     return typer.Typer(
-        cls=Subcommands if group else None,
+        cls=type("Group", (Subcommands,), {"places": places or {}}) if group else None,
         help=help_text,
         no_args_is_help=group,
         rich_markup_mode=None,

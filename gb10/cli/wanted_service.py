@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 
 from gb10.cli.recipe_fit import memory_issues
 from gb10.cli.recipe_show import refused
+from gb10.cli.recipe_weights import render_locked
 from gb10.errors import UsageError
 from gb10.models.issue import Issue, errors_of
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
-from gb10.models.render.rendering import render_recipe
 from gb10.serve.members import Node
 from gb10.serve.service import Options, Service, service_of
+from gb10.weights.model_lock import WeightsLock
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +26,8 @@ class Wanted:
     nodes: str | None = None
     """The nodes as typed, if they are not known yet: ``A,B`` or ``@CLUSTER``."""
     trust: bool = False
+    weights: WeightsLock | None = None
+    """The lock of weights that were pulled."""
 
     def given(self, arguments: Sequence[str]) -> "Wanted":
         """The same with more arguments of the engine."""
@@ -61,7 +64,7 @@ def described(loaded: ModelRecipe, wanted: Wanted, nodes: Sequence[Node], option
     if not loaded.container:  # sparkrun takes an image of its own choice, by a tag that moves
         raise UsageError(f"{loaded.name} names no image", where=loaded.file, hint="name one: --image REF")
     addresses = tuple(node.address for node in nodes) if wanted.hosts else ()
-    rendered = render_recipe(loaded, replace(wanted.request, nodes=addresses))
+    rendered = render_locked(loaded, replace(wanted.request, nodes=addresses), wanted.weights)
     if errors_of(rendered.issues):
         raise refused(loaded, rendered.issues)
     if not rendered.ranks:

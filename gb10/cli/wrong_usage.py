@@ -29,8 +29,8 @@ def usage_error(error: ClickException) -> UsageError:
         return UsageError(f"no option {error.option_name}", hint=f"{_close(context, error.option_name)}{listing}")
     wrong = VERB.fullmatch(error.format_message())
     if wrong and context:
-        names = getattr(context.command, "commands", {})
-        return UsageError(f"{path} has no verb {wrong[1]!r}", hint=_verb(wrong[1], list(names), path))
+        names = context.command.list_commands(context) if isinstance(context.command, TyperGroup) else []
+        return UsageError(f"{path} has no verb {wrong[1]!r}", hint=_verb(wrong[1], names, path))
     if isinstance(error, MissingParameter) and context:
         return UsageError(f"{_name(error.param)} is missing", hint=f"{path} --help shows an example")
     extra = EXTRA.fullmatch(error.format_message())

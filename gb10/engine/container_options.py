@@ -17,6 +17,8 @@ class ContainerOptions:
     labels: Mapping[str, str]
     volumes: Mapping[str, str] = field(default_factory=dict)
     """Mount points by the name of a volume, or by a path of the host."""
+    mounts: Mapping[str, str] = field(default_factory=dict)
+    """Mount points of folders of the host that it only reads; a folder that is missing is an error."""
     gpus: bool = True
     memory: int | None = None
     oom_score_adj: int = 0
@@ -47,6 +49,11 @@ def run_words(options: ContainerOptions) -> tuple[str, ...]:
         *(("--restart", "unless-stopped") if options.restart else ()),
         *(word for device in options.devices for word in ("--device", f"{device}:{device}:rwm")),
         *(word for source, target in options.volumes.items() for word in ("--volume", f"{source}:{target}")),
+        *(
+            word
+            for source, target in options.mounts.items()
+            for word in ("--mount", f"type=bind,source={source},target={target},readonly")
+        ),
         *(word for name, value in options.environment.items() for word in ("--env", f"{name}={value}")),
         *(word for name, value in options.labels.items() for word in ("--label", f"{name}={value}")),
         *("--entrypoint", options.command[0]),

@@ -13,7 +13,7 @@ from typing import Any, Final
 import docker
 import requests
 from docker.errors import APIError, NotFound
-from docker.types import DeviceRequest, Ulimit
+from docker.types import DeviceRequest, Mount, Ulimit
 
 from gb10.engine.connection import Engine, asking
 from gb10.engine.container_options import ContainerOptions
@@ -74,6 +74,7 @@ def _arguments(options: ContainerOptions) -> dict[str, Any]:
         "environment": dict(options.environment),
         "labels": dict(options.labels),
         "volumes": {source: {"bind": target, "mode": "rw"} for source, target in options.volumes.items()},
+        "mounts": [Mount(target, source, type="bind", read_only=True) for source, target in options.mounts.items()],
         "device_requests": [DeviceRequest(count=-1, capabilities=[["gpu"]])] if options.gpus else [],
         "devices": [f"{device}:{device}:rwm" for device in options.devices],
         "ulimits": [Ulimit(name="memlock", soft=-1, hard=-1)] if options.memlock else [],

@@ -1,6 +1,7 @@
 """Downloads by content: resumed when broken off, hashed while written, renamed only when the sha256 is right."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
@@ -31,6 +32,14 @@ NETWORK_HINTS: Final = (
         "check the network; behind a proxy set HTTPS_PROXY; run again: it resumes",
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A URL, and the headers that its server wants."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 def ca_bundle(env: Mapping[str, str]) -> Path | None:
@@ -75,28 +84,30 @@ def download(
         if not final.exists():
             part = store.root / "tmp" / f"{artifact.sha256}.part"
             part.parent.mkdir(parents=True, exist_ok=True)
-            _transfer(session, url(), part, artifact, on_bytes)
+            transfer(session, Place(url()), part, artifact, on_bytes)
             accept(part, artifact, final)
     return final
 
 
-def _transfer(
-    session: requests.Session, url: str, part: Path, artifact: Artifact, on_bytes: Callable[[int], None]
+def transfer(
+    session: requests.Session, place: Place, part: Path, artifact: Artifact, on_bytes: Callable[[int], None]
 ) -> None:
+    """Add to ``part`` what it lacks of a file. Raises FetchError."""
     have = part.stat().st_size if part.exists() else 0
     if have == artifact.size:
         return
     # Compressed on the way, neither the range nor the size would be the file's.
-    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if 0 < have < artifact.size else {})
+    ranged = {"Range": f"bytes={have}-"} if 0 < have < artifact.size else {}
+    headers = {"Accept-Encoding": "identity", **place.headers, **ranged}
     try:
-        with session.get(url, headers=headers, stream=True, timeout=60, verify=session.verify) as reply:
+        with session.get(place.url, headers=headers, stream=True, timeout=60, verify=session.verify) as reply:
             reply.raise_for_status()
             with part.open("ab" if reply.status_code == 206 else "wb") as out:
                 for block in reply.iter_content(CHUNK):
                     out.write(block)
                     on_bytes(len(block))
                     if out.tell() > artifact.size:
-                        raise _too_long(part, artifact, url)
+                        raise _too_long(part, artifact, place.url)
     except requests.RequestException as error:
         raise network_error(error, f"cannot download {artifact.filename}") from error
 

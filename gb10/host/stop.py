@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import TypeVar
 
+Item = TypeVar("Item")
 T = TypeVar("T")
 
 
@@ -72,3 +74,20 @@ def together(stop: Stop, works: Sequence[Callable[[], T]]) -> tuple[T, ...]:
         except BaseException:
             stop.set()
             raise
+
+
+def spread(stop: Stop, work: Callable[[Item], T], items: Sequence[Item], most: int) -> list[T]:
+    """The results of ``work`` for each item in order, by at most so many threads; the first failure ends all."""
+    todo, done = SimpleQueue[int](), dict[int, T]()
+    for index in range(len(items)):
+        todo.put(index)
+
+    def take() -> None:
+        with suppress(Empty):
+            while True:
+                index = todo.get_nowait()
+                stop.check()
+                done[index] = work(items[index])
+
+    together(stop, [take] * min(most, len(items)))
+    return [done[index] for index in range(len(items))]

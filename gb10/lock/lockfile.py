@@ -1,16 +1,14 @@
 """Recipe and lock as files: read strictly, compared by digest, written whole or not at all."""
 
-import contextlib
 import json
-import os
 import shlex
-import uuid
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from gb10.errors import LockStaleError, UsageError
 from gb10.host.digest import digest
+from gb10.host.whole_file import write_whole
 from gb10.recipe.builds import Source
 from gb10.recipe.document import parse_document
 from gb10.recipe.image_recipe import Recipe
@@ -59,17 +57,7 @@ def load_lock(path: Path) -> Lock:
 
 def write_lock(path: Path, lock: Lock) -> None:
     """Write sorted JSON, a line for each file. A reader sees the old lock or the new one. Raises UsageError."""
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        with part.open("x", encoding="utf-8") as handle:
-            handle.write(lock_text(lock))
-            handle.flush()
-            os.fsync(handle.fileno())
-        part.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise UsageError(f"cannot write the lock {path}", where=str(error)) from error
+    write_whole(path, lock_text(lock), "the lock")
 
 
 def lock_text(lock: Lock) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from gb10.host.data_root import ROOT
 from gb10.registries.registry import Registry
 
 SUFFIXES: Final = (".yaml", ".yml")
@@ -32,6 +33,11 @@ class RecipeFile:
         """Its path without the suffix; in the folder of recipes, for one of a registry."""
         folder = self.root / (self.registry.recipes or "") if self.root and self.registry else self.path.parent
         return self.path.relative_to(folder).with_suffix("").as_posix()
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is one of this checkout."""
+        return self.registry is None and self.path.absolute().parent == ROOT / "recipes/models"
 
     @property
     def trusted(self) -> bool:

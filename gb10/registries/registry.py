@@ -1,18 +1,15 @@
 """A registry of recipes as the user's settings record it, and the file that holds them all."""
 
 import json
-import os
-import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints
 
-from gb10.errors import UsageError
 from gb10.host.config import config_file
 from gb10.host.plain_file import read_plain_file
+from gb10.host.whole_file import write_whole
 from gb10.recipe.document import parse_document
 from gb10.recipe.fields import Folder, Model, unique
 
@@ -72,15 +69,4 @@ def write_registries(env: Mapping[str, str], registries: tuple[Registry, ...]) -
     path = registries_file(env)
     file = _File(version=1, registries=tuple(sorted(registries, key=lambda one: one.name)))
     text = json.dumps(file.model_dump(mode="json", by_alias=True, exclude_none=True), indent=1)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("x", encoding="utf-8") as out:
-            out.write(f"{text}\n")
-            out.flush()
-            os.fsync(out.fileno())
-        part.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise UsageError(f"cannot write {path}", where=error.strerror or str(error)) from error
+    write_whole(path, f"{text}\n")

@@ -35,6 +35,7 @@ def container_options(service: Service, rank: Rank) -> ContainerOptions:
         environment=rank.container.environment,
         labels=labels_of(service, rank),
         volumes=dict([CACHE]),
+        mounts=rank.container.mounts,
         gpus=rank.container.gpus,
         memory=rank.container.memory,
         oom_score_adj=OOM_SCORE,

@@ -9,24 +9,38 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import httpx2
-from huggingface_hub import CommitOperationAdd, HfApi, is_offline_mode, set_client_factory
+from huggingface_hub import (
+    CommitOperationAdd,
+    HfApi,
+    get_hf_file_metadata,
+    get_token,
+    hf_hub_url,
+    is_offline_mode,
+    set_client_factory,
+)
 from huggingface_hub.errors import (
     EntryNotFoundError,
+    GatedRepoError,
     HfHubHTTPError,
     LocalEntryNotFoundError,
     NotASafetensorsRepoError,
     RepositoryNotFoundError,
+    RevisionNotFoundError,
     SafetensorsParsingError,
 )
+from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from gb10 import __version__
 from gb10.errors import FetchError, Gb10Error, PublishError, UsageError
-from gb10.host.fetch import ca_bundle, redact
+from gb10.host.fetch import Place, ca_bundle, redact
+from gb10.sources.hub_file import HubFile
 
 BRANCH: Final = "main"
 NAME: Final = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
@@ -35,6 +49,12 @@ SECONDS: Final = 60.0
 MOVED: Final = (409, 412)
 """The branch moved, or another commit is in progress."""
 REFUSED: Final = (401, 403)
+MOST: Final = 20_000
+"""Files of a repository."""
+LONGEST: Final = 400
+"""Characters of a path."""
+BLOB: Final = re.compile(r"[0-9a-f]{40}")
+SHA256: Final = re.compile(r"[0-9a-f]{64}")
 TOKEN: Final = "set HF_TOKEN, or run `hf auth login`, with a token that has access"  # noqa: S105 - a hint, not a token
 # The client's errors: network, bad response, upload in a thread.
 FAILURES: Final = (httpx2.HTTPError, OSError, RuntimeError, ValueError)
@@ -47,13 +67,31 @@ class Hub:
     repo: str
     api: HfApi
 
-    def head(self) -> str:
-        """The branch's newest commit; raises FetchError."""
+    def head(self, revision: str = BRANCH) -> str:
+        """The newest commit of a branch or tag; raises FetchError."""
         with self._answers(FetchError, "cannot be read"):
-            sha = self.api.model_info(self.repo, revision=BRANCH, timeout=SECONDS).sha
+            sha = self.api.model_info(self.repo, revision=revision, timeout=SECONDS).sha
             if not sha:
                 raise ValueError("its branch has no commit")
             return sha
+
+    def files(self, head: str) -> list[HubFile]:
+        """A commit's files; raises FetchError, also for more than MOST of them."""
+        with self._answers(FetchError, "cannot be read"):
+            listed = islice(self.api.list_repo_tree(self.repo, recursive=True, revision=head), MOST + 1)
+            found = [_hub_file(one) for one in listed if isinstance(one, RepoFile)]
+            if len(found) > MOST:
+                raise ValueError(f"it has more than {MOST} files")
+            return found
+
+    def place(self, path: str, head: str) -> Place:
+        """Where a commit's file is read. Raises FetchError."""
+        with self._answers(FetchError, "cannot be read"):
+            url = hf_hub_url(self.repo, path, revision=head, endpoint=self.api.endpoint)
+            found = get_hf_file_metadata(url, token=self.api.token, timeout=SECONDS, endpoint=self.api.endpoint)
+            same = urlsplit(found.location).netloc == urlsplit(url).netloc  # the token is the Hub's alone
+            token = self.api.token if isinstance(self.api.token, str) else get_token()
+            return Place(found.location, {"Authorization": f"Bearer {token}"} if token and same else {})
 
     def fetch(self, path: str, head: str, folder: Path) -> Path | None:
         """A commit's file, below ``folder``, resumed if interrupted; None if missing. Raises FetchError."""
@@ -108,6 +146,17 @@ class Hub:
             raise kind(f"{self.repo} {failed}: {why}", where=redact(self.api.endpoint), hint=hint) from error
 
 
+def _hub_file(one: RepoFile) -> HubFile:
+    """The file; raises ValueError for a name or a hash that no hub gives."""
+    parts = one.path.split("/")
+    if {"", ".", ".."} & set(parts) or not one.path.isprintable() or len(one.path) > LONGEST:
+        raise ValueError(f"it lists a file with an odd name: {one.path[:LONGEST]!a}")
+    sha256 = one.lfs.sha256 if one.lfs else None
+    if not BLOB.fullmatch(one.blob_id) or (sha256 is not None and not SHA256.fullmatch(sha256)) or one.size < 0:
+        raise ValueError(f"it lists {one.path} with a wrong hash or size")
+    return HubFile(path=one.path, size=one.size, blob=one.blob_id, sha256=sha256)
+
+
 def open_hub(repo: str, env: Mapping[str, str]) -> Hub:
     """The repository, without a request; raises UsageError for an invalid name, FetchError in offline mode."""
     if not NAME.fullmatch(repo):
@@ -133,6 +182,10 @@ def open_hub(repo: str, env: Mapping[str, str]) -> Hub:
 def _explained(error: Exception) -> tuple[str, str]:
     """The cause and a hint, from the error that the client wrapped."""
     cause = error.__cause__ if isinstance(error, (LocalEntryNotFoundError, RuntimeError)) else error
+    if isinstance(cause, GatedRepoError):
+        return "it is gated: its owner asks you to accept terms", f"accept them on its page on the Hub, then {TOKEN}"
+    if isinstance(cause, RevisionNotFoundError):
+        return "the Hub has no such revision of it", "name a branch, a tag or a commit of 40 digits"
     if isinstance(cause, RepositoryNotFoundError):
         return "the Hub has no such repository, or it is private", f"create it on the Hub; if it is private, {TOKEN}"
     if isinstance(cause, HfHubHTTPError):

@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,14 +20,23 @@ from urllib.parse import unquote
 
 from gb10.host.proc import capture
 
+LARGE = (".whl", ".safetensors", ".gguf", ".bin", ".pth")
+"""Ends of the names of files that lie in Git LFS."""
 TOKEN = "hf_test"  # noqa: S105 - of this server alone
+
+
+def blob_name(content: bytes) -> str:
+    """Git's SHA-1 of a blob."""
+    return hashlib.sha1(b"blob %d\0%s" % (len(content), content)).hexdigest()  # noqa: S324 - git's own names
 
 
 @dataclass(slots=True)
 class Repository:
-    """Commits, oldest first: each maps a path to the sha256 of its bytes."""
+    """Commits, oldest first: each maps a path to the sha256 of its bytes. A gated one shows its names to all."""
 
     commits: list[dict[str, str]] = field(default_factory=lambda: [{}])
+    private: bool = True
+    gated: bool = False
 
     def sha(self, number: int = -1) -> str:
         """The name of a commit."""
@@ -49,6 +59,10 @@ class FakeHub:
     log: list[str] = field(default_factory=list)
     drop_after: int | None = None
     """Bytes of the next large download after which the connection breaks off."""
+    stall_after: int | None = None
+    """Bytes of each large download after which nothing more comes, until this is None again."""
+    damaged: dict[str, int] = field(default_factory=dict)
+    """How many more times a content is sent with a wrong byte, by its sha256."""
     before_commit: list[dict[str, bytes]] = field(default_factory=list)
     """What somebody else commits just before the next commits arrive."""
 
@@ -71,6 +85,20 @@ class FakeHub:
         sha256 = hashlib.sha256(content).hexdigest()
         self.blobs[sha256] = content
         return sha256
+
+    def sent(self, sha256: str) -> bytes:
+        """The bytes that a content is sent as: wrong ones as often as ``damaged`` says."""
+        content = self.blobs[sha256]
+        if self.damaged.get(sha256):
+            self.damaged[sha256] -= 1
+            return bytes([content[0] ^ 1]) + content[1:]
+        return content
+
+    def listed(self, path: str, sha256: str) -> dict[str, object]:
+        """A file in the list of a tree."""
+        content = self.blobs[sha256]
+        large = {"lfs": {"oid": sha256, "size": len(content), "pointerSize": 134}} if path.endswith(LARGE) else {}
+        return {"type": "file", "path": path, "size": len(content), "oid": blob_name(content), **large}
 
     def asked(self, *words: str) -> list[str]:
         """The logged requests that hold all of these words."""
@@ -120,27 +148,42 @@ class Handler(BaseHTTPRequestHandler):
     def repository(self, repo: str) -> Repository | None:
         """The repository, if the token may see it; else the Hub's own answer, the same for both reasons."""
         found = self.hub.repositories.get(repo)
-        if found and self.headers.get("Authorization") == f"Bearer {TOKEN}":
+        if found and (not found.private or self.headers.get("Authorization") == f"Bearer {TOKEN}"):
             return found
         self.reply(HTTPStatus.UNAUTHORIZED, {"error": "Repository not found"}, {"X-Error-Code": "RepoNotFound"})
         return None
 
-    def info(self, _: bytes, repo: str) -> None:
+    def info(self, _: bytes, repo: str, revision: str) -> None:
         found = self.repository(repo)
-        if found:
-            self.reply(HTTPStatus.OK, {"id": repo, "sha": found.sha(), "private": True, "siblings": [], "tags": []})
+        if found is None:
+            return
+        sha = next((found.sha(number) for number in range(len(found.commits)) if found.sha(number) == revision), None)
+        sha = found.sha() if revision == "main" else sha
+        if sha is None:
+            self.reply(HTTPStatus.NOT_FOUND, {"error": "Invalid rev id"}, {"X-Error-Code": "RevisionNotFound"})
+            return
+        self.reply(HTTPStatus.OK, {"id": repo, "sha": sha, "private": True, "siblings": [], "tags": []})
+
+    def listing(self, _: bytes, repo: str, revision: str) -> None:
+        found = self.repository(repo)
+        tree = found.tree(revision) if found else None
+        if tree is not None:
+            self.reply(HTTPStatus.OK, [self.hub.listed(path, sha256) for path, sha256 in tree.items()])
 
     def resolve(self, _: bytes, repo: str, revision: str, path: str) -> None:
         found = self.repository(repo)
         tree = found.tree(revision) if found else None
-        if tree is None:
+        if found is None or tree is None:
+            return
+        if found.gated and self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            self.reply(HTTPStatus.UNAUTHORIZED, {"error": "Access is restricted"}, {"X-Error-Code": "GatedRepo"})
             return
         if path not in tree:
             self.reply(HTTPStatus.NOT_FOUND, {"error": "Entry not found"}, {"X-Error-Code": "EntryNotFound"})
             return
         content = self.hub.blobs[tree[path]]
-        about = {"X-Repo-Commit": revision, "ETag": f'"{tree[path]}"'}
-        if path.endswith(".whl"):
+        about = {"X-Repo-Commit": revision, "ETag": f'"{blob_name(content)}"'}
+        if path.endswith(LARGE):
             about |= {
                 "X-Linked-Etag": f'"{tree[path]}"',
                 "X-Linked-Size": str(len(content)),
@@ -148,21 +191,27 @@ class Handler(BaseHTTPRequestHandler):
             }
             self.reply(HTTPStatus.FOUND, b"", about)
         else:
-            part = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-            asked = slice(int(part[1]), int(part[2]) + 1) if part else slice(None)
+            part = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+            asked = slice(int(part[1]), int(part[2]) + 1 if part[2] else None) if part else slice(None)
             self.reply(HTTPStatus.PARTIAL_CONTENT if part else HTTPStatus.OK, content[asked], about)
 
     def stored(self, _: bytes, sha256: str) -> None:
         if self.headers.get("Authorization"):  # the token is the Hub's alone
             self.reply(HTTPStatus.BAD_REQUEST, b"")
             return
-        content, drop = self.hub.blobs[sha256], self.hub.drop_after
+        content, drop = self.hub.sent(sha256), self.hub.drop_after
         found = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
         start = int(found[1]) if found else 0
         status = HTTPStatus.PARTIAL_CONTENT if found else HTTPStatus.OK
         about = {"Content-Range": f"bytes {start}-{len(content) - 1}/{len(content)}"} if found else {}
-        if drop is None:
+        if drop is None and self.hub.stall_after is None:
             self.reply(status, content[start:], about)
+            return
+        if drop is None:
+            self.reply(status, content[start:], about, sent=self.hub.stall_after)
+            while self.hub.stall_after is not None:
+                time.sleep(0.02)
+            self.close_connection = True
             return
         self.hub.drop_after = None
         self.reply(status, content[start:], about, sent=drop)
@@ -174,7 +223,7 @@ class Handler(BaseHTTPRequestHandler):
                 {
                     "path": file["path"],
                     "shouldIgnore": False,
-                    "uploadMode": "lfs" if file["path"].endswith(".whl") else "regular",
+                    "uploadMode": "lfs" if file["path"].endswith(LARGE) else "regular",
                 }
                 for file in json.loads(body)["files"]
             ]
@@ -227,11 +276,13 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data[:sent])
+            self.wfile.flush()
 
 
 REPO = r"(?P<repo>[\w.-]+/[\w.-]+)"
 ROUTES = (
-    (rf"GET /api/models/{REPO}/revision/main", Handler.info),
+    (rf"GET /api/models/{REPO}/revision/(?P<revision>[\w.-]+)", Handler.info),
+    (rf"GET /api/models/{REPO}/tree/(?P<revision>\w+)", Handler.listing),
     (rf"(?:HEAD|GET) /{REPO}/resolve/(?P<revision>\w+)/(?P<path>.+)", Handler.resolve),
     (r"GET /storage/(?P<sha256>\w+)", Handler.stored),
     (r"PUT /storage/(?P<sha256>\w+)", Handler.upload),

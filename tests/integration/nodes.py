@@ -70,7 +70,8 @@ SSHD = (
     "-o",
     "PidFile=none",
 )
-SSH = ("-F", "none", "-i", "/keys/user", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null")
+CLIENT = "IdentityFile /keys/user\nStrictHostKeyChecking no\nUserKnownHostsFile /dev/null\nLogLevel ERROR\n"
+"""The client's settings: its key, and that any server is the right one."""
 
 
 def free_port() -> int:
@@ -313,15 +314,19 @@ class SshRoot:
 def ssh_root(store: Store, folder: Path, *more: str) -> Iterator[SshRoot]:
     """A root with sshd and ssh, which sees this machine's /run and /tmp, and the /sys of its network namespace.
 
-    The client has a key that the server takes. ``more`` are packages.
+    The client has a key that the server takes, for root and a user ``other``. ``more`` are packages; ``rsync`` is a
+    client, too, if it is among them.
     """
     root, tar = folder / "root", folder / "root.tar"
     write_rootfs(debs(store, "openssh-server", "openssh-client", "bash", *more), tar, epoch=1_789_000_000)
     root.mkdir()
     capture(["tar", "--extract", "--numeric-owner", f"--file={tar}", f"--directory={root}"])
     with (root / "etc/passwd").open("a") as users:
-        users.write("sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\n")
-    (root / "keys").mkdir(mode=0o700)
+        users.write("sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\nother:x:1000:1000::/home/other:/bin/bash\n")
+    (root / "home/other").mkdir(parents=True)
+    os.chown(root / "home/other", 1000, 1000)
+    (root / "keys").mkdir(mode=0o755)
+    (root / "etc/ssh/ssh_config").write_text(CLIENT, encoding="utf-8")
     enter = folder / "enter"
     lines = [
         f"mount --bind {root} {root}",
@@ -337,14 +342,14 @@ def ssh_root(store: Store, folder: Path, *more: str) -> Iterator[SshRoot]:
     inside = ("unshare", "--mount", f"--propagation={propagation}", str(enter))
     for name in ("host", "user"):
         capture([*inside, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"/keys/{name}"])
-    clients = folder / "bin"
-    clients.mkdir()
-    (clients / "ssh").write_text(
-        f'#!/bin/sh\nexec {" ".join(inside)} /usr/bin/ssh {" ".join(SSH)} "$@"\n', encoding="utf-8"
-    )
-    (clients / "ssh").chmod(0o755)
     made = not Path("/run/sshd").exists()
     Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    clients = folder / "bin"
+    clients.mkdir()
+    for program in ("ssh", "rsync"):
+        words = [*inside, f"/usr/bin/{program}"]
+        (clients / program).write_text(f'#!/bin/sh\nexec {" ".join(words)} "$@"\n', encoding="utf-8")
+        (clients / program).chmod(0o755)
     try:
         yield SshRoot(inside, clients)
     finally:
@@ -367,9 +372,9 @@ def sshd(
 
 
 @contextmanager
-def ssh_server(store: Store, folder: Path) -> Iterator[tuple[int, Path]]:
+def ssh_server(store: Store, folder: Path, *more: str) -> Iterator[tuple[int, Path]]:
     """Debian's sshd on this machine: its port, and a folder for PATH with ``ssh``, whose key it takes."""
-    with ssh_root(store, folder) as root:
+    with ssh_root(store, folder, *more) as root:
         port = free_port()
         with sshd(root, folder / "sshd.log", port=port):
             yield port, root.clients

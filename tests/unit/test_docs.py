@@ -59,7 +59,7 @@ def command(words: list[str]) -> tuple[str, Command | None]:
     """The verb of a call (with the one below it, of verbs that have some) and its command."""
     name, found = "./build.py", typer.main.get_command(app)
     while isinstance(found, TyperGroup) and words and not words[0].startswith("-"):
-        known = words[0] in (VERBS if name == "./build.py" else found.commands)
+        known = words[0] in (VERBS if name == "./build.py" else found.list_commands(Context(found)))
         name = f"{name} {words[0]}"
         below = found.get_command(Context(found), words[0]) if known else None
         if below is None:
@@ -135,8 +135,9 @@ TABLES = ("build", "kernels", "patches")
 
 
 def every_option(found: Command | None) -> set[str]:
-    below = found.commands.values() if isinstance(found, TyperGroup) else ()
-    return set[str]().union(*(options(one) for one in ([found] if found else []) + [*below]))
+    names = found.list_commands(Context(found)) if isinstance(found, TyperGroup) else []
+    below = [found.get_command(Context(found), name) for name in names] if isinstance(found, TyperGroup) else []
+    return set[str]().union(*(options(one) for one in (found, *below) if one))
 
 
 def test_the_table_of_rooms_is_complete_and_in_order() -> None:

@@ -41,6 +41,7 @@ ORDER = (
     "bench",
     "load",
     "ship",
+    "weights",
     "serve",
     "deploy",
     "cli",

@@ -1,7 +1,7 @@
 """What one node runs in a container, whoever starts it: `run`, or a launcher that takes our files. Pure."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 CACHE: Final = ("gb10-cache", "/var/cache/gb10")
@@ -23,6 +23,8 @@ class NodeContainer:
     gpus: bool = True
     memory: int | None = None
     """The limit of its memory in bytes."""
+    mounts: Mapping[str, str] = field(default_factory=dict)
+    """Folders of the node that it reads, and where it sees them."""
 
 
 def node_container(host: str, image: str, command: str, environment: Mapping[str, str]) -> NodeContainer:

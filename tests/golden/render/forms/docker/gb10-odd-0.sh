@@ -31,7 +31,7 @@ exec docker run --detach \
   --label io.github.gb10.service.model=org/model \
   --label io.github.gb10.service.runtime=vllm-distributed \
   --label io.github.gb10.service.endpoint=http://one:9000 \
-  --label io.github.gb10.service.digest=c85aabec682e0cdfa7193290ebd58e5021cc778023f468108a46b106d36db0d0 \
+  --label io.github.gb10.service.digest=d536bffe6269d4a1ef3b0a516c3137745e9c018cce85dfdc6364117c4fe48162 \
   --label io.github.gb10.service.memory=1073741824 \
   --label io.github.gb10.service.share=0.0 \
   --entrypoint bash \

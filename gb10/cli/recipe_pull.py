@@ -1,0 +1,134 @@
+"""``recipe pull``: the weights of a recipe on this machine and on nodes, at one commit, checked."""
+
+from typing import Annotated
+
+import typer
+
+from gb10.cli.common import JsonOption, opens, print_json
+from gb10.cli.recipe_files import RecipeArgument, find_recipe, load_file
+from gb10.cli.recipe_show import refused
+from gb10.cli.signature import gives
+from gb10.errors import UsageError
+from gb10.lint.linting import own_releases
+from gb10.lint.served_launch import served_model
+from gb10.models.issue import errors_of
+from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.load.own_section import own_section
+from gb10.models.render.rendered import RenderRequest
+from gb10.weights.downloading import gb
+from gb10.weights.hub_cache import ModelFolder, cache_folder
+from gb10.weights.model_lock import HERE, MODEL, lock_file
+from gb10.weights.weights_pull import PulledWeights, PullWish, WantedModel, pull_weights
+from gb10.workshop import Workshop
+
+SCHEMA = "gb10/recipe-pull/v1"
+
+
+def wish_of(
+    *,
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option("--host", metavar="NODE", help="Copy them to this node by ssh ([USER@]NAME). Repeatable."),
+    ] = None,
+    all_files: Annotated[
+        bool, typer.Option("--all", help="Take every file of the repository, other forms of the weights too.")
+    ] = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="Take the newest commit, in place of the one that is locked.")
+    ] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Hash every file again, here and on each node.")] = False,
+) -> PullWish:
+    """How weights are pulled; raises UsageError for a node that is named twice."""
+    named = tuple(hosts or ())
+    twice = next((host for host in named if named.count(host) > 1 or host == HERE), None)
+    if twice:
+        raise UsageError(f"--host {twice} is this machine, or named twice", hint="name each other node once")
+    return PullWish(hosts=named, all_files=all_files, update=update, verify=verify)
+
+
+@gives("wish", wish_of, first=True)
+@opens
+def pull(
+    *,
+    shop: Workshop,
+    wish: PullWish,
+    recipe: RecipeArgument,
+    revision: Annotated[
+        str | None, typer.Option("--revision", metavar="REV", help="A branch, tag or commit. Default: the recipe's.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Download the weights of a recipe, and copy them to nodes.
+
+    They come from the Hub into its cache on this machine, once. What broke off is resumed, and each file is checked by
+    its hash. The commit is locked: `recipe render` and `run` take it from then on, and offline works.
+
+    \b
+    ./build.py recipe pull qwen3-0.6b
+    ./build.py recipe pull deepseek-v4-flash --host me@spark-2
+    HF_HUB_OFFLINE=1 ./build.py recipe pull qwen3-0.6b --verify
+    """
+    file = find_recipe(recipe)
+    loaded = load_file(file)
+    path = lock_file(shop.env, file)
+    pulled = pull_weights(shop, path, file.shown, models_of(loaded, revision), wish)
+    if as_json:
+        print_json(document(shop, pulled, str(path)))
+        return
+    for model in pulled.lock.models:
+        print(ModelFolder(cache_folder(shop.env), model.repo).snapshot(model.revision))
+    for line in said(pulled, str(path)):
+        shop.talk.say(line)
+
+
+def models_of(recipe: ModelRecipe, revision: str | None) -> tuple[WantedModel, ...]:
+    """The model that a recipe serves, and those that draft for it in any variant.
+
+    Raises UsageError for a recipe that is not rendered, or that serves no repository of the Hub.
+    """
+    variants = (None, *own_section(recipe).variants)
+    served = [served_model(recipe, RenderRequest(variant=one), own_releases()) for one in variants]
+    name = served[0].model
+    if errors_of(served[0].issues) and not name:
+        raise refused(recipe, served[0].issues)
+    found = MODEL.fullmatch(name)
+    if found is None:
+        hint = "name a model of the Hub: OWNER/NAME; a path has nothing to pull"
+        raise UsageError(f"{recipe.name} serves {name[:100] or 'no model'!r}", where=recipe.file, hint=hint)
+    asked = revision or recipe.text("model_revision")
+    named = (one.launch.drafts.model for one in served if one.launch.drafts)
+    drafts = dict.fromkeys(draft["repo"] for text in named if (draft := MODEL.fullmatch(text)))
+    return (
+        WantedModel(repo=found["repo"], revision=asked, quant=found["quant"]),
+        *(WantedModel(repo=repo) for repo in drafts if repo != found["repo"]),
+    )
+
+
+def document(shop: Workshop, pulled: PulledWeights, lock: str) -> dict[str, object]:
+    """What was pulled, as data; sizes in bytes."""
+    cache = cache_folder(shop.env)
+    return {
+        "schema": SCHEMA,
+        "lock": lock,
+        "models": [
+            {
+                "repo": model.repo,
+                "revision": model.revision,
+                "path": str(ModelFolder(cache, model.repo).snapshot(model.revision)),
+                "files": len(model.files),
+                "bytes": model.size,
+            }
+            for model in pulled.lock.models
+        ],
+        "downloaded": pulled.downloaded,
+        "nodes": [{"host": node.host, "cache": node.cache, "copied": node.bytes} for node in pulled.nodes],
+    }
+
+
+def said(pulled: PulledWeights, lock: str) -> list[str]:
+    """What people want to know of it."""
+    models = [
+        f"{one.repo} at {one.revision[:12]}, {len(one.files)} files, {gb(one.size)}" for one in pulled.lock.models
+    ]
+    nodes = [f"{node.host}: {gb(node.bytes)} copied, equal sha256" for node in pulled.nodes]
+    return [*models, f"{gb(pulled.downloaded)} downloaded", *nodes, f"locked in {lock}"]

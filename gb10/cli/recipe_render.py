@@ -1,0 +1,120 @@
+"""``recipe render``: the script that a recipe runs, or files for another launcher."""
+
+import sys
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+
+from gb10.cli.container_flags import options_of
+from gb10.cli.recipe_files import RecipeArgument, find_recipe, load_file, override
+from gb10.cli.recipe_fit import memory_issues
+from gb10.cli.recipe_forms import SCRIPT_FORM, FormWish, form_wish, only_of_forms, render_form
+from gb10.cli.recipe_show import refused
+from gb10.cli.recipe_weights import render_locked, weights_of
+from gb10.cli.signature import gives
+from gb10.cli.verb import JsonOption, print_json, talks
+from gb10.errors import UsageError
+from gb10.host.talk import Talk
+from gb10.models.issue import errors_of, lines_of
+from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.render.rendered import PEERS, Peer, RenderedRecipe, RenderRequest
+from gb10.models.render.rendering import with_issues
+from gb10.serve.service import Options
+
+
+def requested(
+    *,
+    peer: Annotated[
+        str | None, typer.Option("--peer", metavar="PEER", help="As this launcher runs it: eugr or sparkrun.")
+    ] = None,
+    lenient: Annotated[
+        str | None,
+        typer.Option("--lenient", metavar="PEER", help="Render what this launcher renders; mistakes are warnings."),
+    ] = None,
+    nodes: Annotated[
+        str | None, typer.Option("--nodes", metavar="A,B", help="Nodes, the head first. Default: one, this machine.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter. Repeatable.")
+    ] = None,
+    ray: Annotated[bool, typer.Option("--ray", help="With --peer eugr: several nodes by Ray.")] = False,
+    variant: Annotated[
+        str | None, typer.Option("--variant", metavar="NAME", help="A variant of the recipe; recipe show lists them.")
+    ] = None,
+) -> RenderRequest:
+    """The request of a command line; raises UsageError for an unknown launcher."""
+    return RenderRequest(
+        peer=_peer(peer, lenient),
+        lenient=lenient is not None,
+        nodes=tuple(node.strip() for node in (nodes or "").split(",") if node.strip()),
+        overrides=tuple(map(override, overrides or ())),
+        ray=ray,
+        variant=variant,
+    )
+
+
+@talks
+@gives("wish", form_wish, first=True)
+@gives("request", requested, first=True)
+@gives("options", options_of, first=True)
+def render(
+    *,
+    talk: Talk,
+    wish: FormWish,
+    request: RenderRequest,
+    options: Options,
+    recipe: RecipeArgument,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGS", help="After --: more arguments of the engine.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print what a recipe runs, or files for another launcher.
+
+    Nothing is started. Exit 2 when the recipe has a mistake, or does not fit into its nodes' memory.
+
+    \b
+    ./build.py recipe render qwen3-0.6b --set port=9000 -- --enforce-eager
+    ./build.py recipe render theirs.yaml --peer sparkrun --nodes 10.0.0.1,10.0.0.2 --json
+    ./build.py recipe render qwen3-0.6b --as compose --restart > compose.yaml
+    ./build.py recipe render deepseek-v4-flash --as k8s --nodes spark-1,spark-2 --out deploy
+    """
+    file = find_recipe(recipe)
+    loaded, request = load_file(file), replace(request, arguments=tuple(arguments or ()))
+    lock = weights_of(file)
+    if wish.form != SCRIPT_FORM:
+        render_form(talk, loaded, request, replace(wish, weights=lock), options, as_json=as_json)
+        return
+    only_of_forms(wish, options)
+    rendered = render_locked(loaded, request, lock)
+    if not errors_of(rendered.issues):
+        rendered = with_issues(rendered, memory_issues(loaded, request))
+    _print_script(talk, loaded, rendered, as_json=as_json)
+
+
+def _print_script(talk: Talk, loaded: ModelRecipe, rendered: RenderedRecipe, *, as_json: bool) -> None:
+    """Print the script, or all that is rendered as one document; exit 2 with a mistake."""
+    errors = errors_of(rendered.issues)
+    if errors and not as_json:
+        raise refused(loaded, rendered.issues)
+    if as_json:
+        print_json(rendered.document)
+    else:
+        sys.stdout.write(f"{(rendered.script or '').removesuffix(chr(10))}\n")
+    for line in lines_of([] if errors else rendered.issues):
+        talk.say(line)
+    if errors:
+        raise typer.Exit(UsageError.code)
+
+
+def _peer(peer: str | None, lenient: str | None) -> Peer | None:
+    if peer and lenient and peer != lenient:
+        raise UsageError("--peer and --lenient name two launchers", hint="name one of them")
+    name = lenient or peer
+    if name is None:
+        return None
+    for known in PEERS:
+        if name == known:
+            return known
+    raise UsageError(f"unknown launcher {name!r}", hint=f"known: {', '.join(PEERS)}")

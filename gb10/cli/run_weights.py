@@ -1,0 +1,39 @@
+"""Pulled weights for `run`: the containers see the files that each node has, and ask no Hub."""
+
+from dataclasses import replace
+from typing import Final
+
+from gb10.host.talk import Talk
+from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.render.container import MODELS
+from gb10.serve.service import Rank, Service
+from gb10.weights.hub_cache import folder_name
+from gb10.weights.model_lock import WeightsLock
+
+OFFLINE: Final = "HF_HUB_OFFLINE"
+
+
+def with_weights(talk: Talk, service: Service, recipe: ModelRecipe, lock: WeightsLock | None) -> Service:
+    """The service whose containers see the files that each node has; without a lock as it is."""
+    if lock is None:
+        return service
+    return replace(service, ranks=tuple(_with_weights(talk, rank, recipe, lock) for rank in service.ranks))
+
+
+def _with_weights(talk: Talk, rank: Rank, recipe: ModelRecipe, lock: WeightsLock) -> Rank:
+    host = rank.node.host
+    place = lock.place(host)
+    if place is None:
+        talk.say_once(f"{host} has no copy of the weights, and its server downloads them: recipe pull --host {host}")
+        return rank
+    hub = _hub_folder(recipe)
+    mounts = {f"{place.cache}/{name}": f"{hub}/{name}" for name in (folder_name(one.repo) for one in lock.models)}
+    offline = {} if OFFLINE in recipe.env else {OFFLINE: "1"}
+    environment = {**offline, **rank.container.environment}
+    return replace(rank, container=replace(rank.container, environment=environment, mounts=mounts))
+
+
+def _hub_folder(recipe: ModelRecipe) -> str:
+    """Where the engine in the container looks for models of the Hub."""
+    env = {name: str(value).rstrip("/") for name, value in recipe.env.items()}
+    return env.get("HF_HUB_CACHE") or f"{env.get('HF_HOME') or MODELS[1]}/hub"

@@ -1,0 +1,242 @@
+"""Pulled weights without a network: which files are taken, the lock, the cache's layout, and what recipes become."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from gb10.cli import main
+from gb10.cli.recipe_pull import models_of
+from gb10.errors import PublishError, UsageError
+from gb10.models.load.loading import load_model_recipe
+from gb10.registries.recipe_file import RecipeFile
+from gb10.sources.hub_file import HubFile
+from gb10.weights import node_cache
+from gb10.weights.file_choice import chosen_files
+from gb10.weights.hub_cache import ModelFolder, cache_folder, content_hash
+from gb10.weights.model_lock import LockedFile, LockedModel, NodePlace, WeightsLock, lock_file, read_weights
+from gb10.weights.node_cache import look_at_node, ssh_words
+
+COMMIT, OTHER, SHA = "a" * 40, "b" * 40, "c" * 64
+RECIPE = "model: org/m\ncontainer: gb10/vllm:1\ncommand: |\n  vllm serve org/m --gpu-memory-utilization 0.8\n"
+
+
+@pytest.mark.parametrize(
+    ("names", "quant", "left"),
+    [
+        ("a.safetensors config.json", None, ""),
+        ("a.safetensors a.bin b.pth c.gguf x.onnx r.png config.json", None, "a.bin b.pth c.gguf x.onnx r.png"),
+        ("a.safetensors original/a.safetensors metal/model.bin", None, "original/a.safetensors metal/model.bin"),
+        ("a.safetensors consolidated.safetensors", None, "consolidated.safetensors"),
+        ("consolidated-1.safetensors params.json", None, ""),
+        ("a.bin config.json picture.JPG", None, "picture.JPG"),
+        ("m-Q4_K_M.gguf m-Q8_0.gguf mmproj-f16.gguf README.md", "q4_k_m", "m-Q8_0.gguf"),
+        ("m-Q4_K_M-1-of-2.gguf m-Q4_K_M-2-of-2.gguf", "Q4_K_M", ""),
+        ("m.gguf config.json", None, ""),
+    ],
+)
+def test_one_form_of_the_weights_is_taken(names: str, quant: str | None, left: str) -> None:
+    files = [HubFile(path=name, size=1, blob=COMMIT) for name in names.split()]
+    taken, others = chosen_files(files, quant)
+    assert " ".join(one.path for one in others) == left
+    assert len(taken) + len(others) == len(files)
+
+
+@pytest.mark.parametrize(
+    ("env", "found"),
+    [
+        ({"HF_HUB_CACHE": "/c", "HF_HOME": "/h"}, "/c"),
+        ({"HF_HOME": "/h", "XDG_CACHE_HOME": "/x"}, "/h/hub"),
+        ({"XDG_CACHE_HOME": "/x", "HOME": "/me"}, "/x/huggingface/hub"),
+        ({"HOME": "/me"}, "/me/.cache/huggingface/hub"),
+    ],
+)
+def test_the_cache_is_the_hubs_own(env: dict[str, str], found: str) -> None:
+    assert str(cache_folder(env)) == found
+    with pytest.raises(UsageError):
+        cache_folder({"HF_HOME": "relative"})
+
+
+def test_contents_have_names_by_links_in_the_folder(tmp_path: Path) -> None:
+    folder = ModelFolder(tmp_path, "org/m")
+    assert folder.path.name == "models--org--m"
+    folder.blob(SHA).parent.mkdir(parents=True)
+    folder.blob(SHA).write_bytes(b"x")
+    assert folder.holds(SHA, 1)
+    assert not folder.holds(SHA, 2)
+    folder.link(COMMIT, "sub/deep/a.bin", SHA)
+    folder.link(COMMIT, "sub/deep/a.bin", SHA)
+    assert (folder.snapshot(COMMIT) / "sub/deep/a.bin").read_bytes() == b"x"
+    assert str((folder.snapshot(COMMIT) / "sub/deep/a.bin").readlink()) == f"../../../../blobs/{SHA}"
+    assert folder.name_commit("main", COMMIT) is None
+    assert folder.name_commit("main", COMMIT) is None
+    assert folder.name_commit("main", OTHER) == COMMIT
+
+
+def test_a_content_that_models_share_becomes_one_of_the_folder(tmp_path: Path) -> None:
+    folder = ModelFolder(tmp_path / "hub", "org/m")
+    shared = tmp_path / "hub/blobs/ab/shared"
+    for path in (shared, folder.blob(SHA)):
+        path.parent.mkdir(parents=True)
+    shared.write_bytes(b"x")
+    folder.blob(SHA).symlink_to("../../blobs/ab/shared")
+    folder.own(SHA)
+    assert not folder.blob(SHA).is_symlink()
+    assert folder.blob(SHA).read_bytes() == b"x"
+    assert folder.blob(SHA).stat().st_ino == shared.stat().st_ino
+
+
+def test_a_hash_is_of_the_kind_that_is_asked_for(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    file.write_bytes(b"hello\n")
+    assert content_hash(file, COMMIT) == "ce013625030ba8dba906f756967f9e9ca394464a"  # git hash-object
+    assert content_hash(file, SHA) == "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"
+
+
+def locked(*repos: str, places: dict[str, NodePlace] | None = None) -> WeightsLock:
+    files = (LockedFile(path="a.safetensors", size=1, etag=SHA),)
+    models = tuple(LockedModel(repo=repo, revision=COMMIT, asked="main", files=files) for repo in repos)
+    return WeightsLock(version=1, recipe="x", models=models, places=places or {})
+
+
+def test_a_place_counts_for_what_it_was_checked_against() -> None:
+    one, two = locked("org/m"), locked("org/m", "org/d")
+    place = NodePlace(cache="/c", models=one.content)
+    assert locked("org/m", places={"n": place}).place("n") == place
+    assert locked("org/m", "org/d", places={"n": place}).place("n") is None
+    assert one.content != two.content
+
+
+def test_locks_of_two_recipes_of_one_name_differ(tmp_path: Path) -> None:
+    env = {"XDG_DATA_HOME": str(tmp_path)}
+    names = {lock_file(env, RecipeFile(tmp_path / folder / "x.yaml")).name for folder in ("a", "b")}
+    assert len(names) == 2
+    assert all(name.startswith("x-") and name.endswith(".lock.json") for name in names)
+
+
+@pytest.mark.parametrize("text", ["{}", "[", '{"version": 2}', json.dumps({"version": 1, "recipe": "x", "models": []})])
+def test_a_broken_lock_is_one_error(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.lock.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match="this is no lock of weights"):
+        read_weights(path)
+
+
+def test_a_lock_names_no_file_outside() -> None:
+    for name in ("../x", "/x", "a/../b", ""):
+        with pytest.raises(ValueError, match="path"):
+            LockedFile(path=name, size=1, etag=SHA)
+
+
+def models(text: str, revision: str | None = None) -> list[tuple[str, str | None, str | None]]:
+    found = models_of(load_model_recipe(text, "x.yaml"), revision)
+    return [(one.repo, one.revision, one.quant) for one in found]
+
+
+def test_the_models_of_a_recipe_are_the_served_and_the_drafting_ones() -> None:
+    assert models(RECIPE) == [("org/m", None, None)]
+    assert models(f"{RECIPE}model_revision: v1\n") == [("org/m", "v1", None)]
+    assert models(f"{RECIPE}model_revision: v1\n", "v2") == [("org/m", "v2", None)]
+    draft = '--speculative-config \'{"model": "org/d", "num_speculative_tokens": 3}\''
+    assert models(RECIPE.replace("0.8\n", f"0.8 {draft}\n")) == [("org/m", None, None), ("org/d", None, None)]
+    assert models("model: org/m-GGUF:Q4_K_M\nruntime: llama-cpp\ncontainer: x\n") == [("org/m-GGUF", None, "Q4_K_M")]
+    with pytest.raises(UsageError, match="serves '/models/m'"):
+        models(RECIPE.replace("org/m", "/models/m"))
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("DATA", "CONFIG"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
+    monkeypatch.setenv("GB10_CACHE_DIR", str(tmp_path / "store"))
+    path = tmp_path / "mine.yaml"
+    path.write_text(RECIPE, encoding="utf-8")
+    return path
+
+
+def pulled(path: Path, places: dict[str, NodePlace]) -> None:
+    lock = locked("org/m", places=places)
+    target = lock_file({"XDG_DATA_HOME": str(path.parent / "DATA")}, RecipeFile(path))
+    target.parent.mkdir(parents=True)
+    target.write_text(lock.model_dump_json(by_alias=True), encoding="utf-8")
+
+
+def test_a_recipe_is_rendered_at_the_commit_that_was_pulled(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recipe", "render", str(mine)]) == 0
+    assert "--revision" not in capsys.readouterr().out
+    pulled(mine, {})
+    assert main(["recipe", "render", str(mine)]) == 0
+    assert f"--revision {COMMIT}" in capsys.readouterr().out
+    for words in (["--peer", "sparkrun"], ["--lenient", "sparkrun"]):
+        assert main(["recipe", "render", str(mine), *words]) == 0
+        assert "--revision" not in capsys.readouterr().out
+    assert main(["recipe", "render", str(mine), "--", "--revision", "mine"]) == 0
+    assert COMMIT not in capsys.readouterr().out
+
+
+def test_version_1_and_sglang_take_the_commit_too(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pulled(mine, {})
+    first = f'recipe_version: "1"\nname: x\n{RECIPE}'
+    second = RECIPE.replace(
+        "vllm serve org/m --gpu-memory-utilization", "sglang serve --model-path org/m --mem-fraction-static"
+    )
+    for text in (first, second):
+        mine.write_text(text, encoding="utf-8")
+        assert main(["recipe", "render", str(mine)]) == 0
+        assert f"--revision {COMMIT}" in capsys.readouterr().out
+
+
+def test_a_lock_of_another_model_changes_nothing(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pulled(mine, {})
+    mine.write_text(RECIPE.replace("org/m", "org/new"), encoding="utf-8")
+    assert main(["recipe", "render", str(mine)]) == 0
+    assert "--revision" not in capsys.readouterr().out
+
+
+def test_a_container_sees_the_files_of_its_node_and_asks_no_hub(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = locked("org/m").content
+    places = {name: NodePlace(cache=f"/{name}/hub", models=content) for name in ("localhost", "me@b")}
+    pulled(mine, places)
+    assert main(["run", str(mine), "--dry-run", "--json"]) == 0
+    (rank,) = json.loads(capsys.readouterr().out)["ranks"]
+    launch = shlex.join(rank["launch"])
+    target = "/var/cache/gb10/huggingface/hub/models--org--m"
+    assert f"source=/localhost/hub/models--org--m,target={target},readonly" in launch
+    assert "HF_HUB_OFFLINE=1" in launch
+    assert f"--revision {COMMIT}" in launch
+    mine.write_text(
+        f"{RECIPE}min_nodes: 2\ndefaults: {{tensor_parallel: 2}}\nenv: {{HF_HOME: /root/hf}}\n", encoding="utf-8"
+    )
+    assert main(["run", str(mine), "--dry-run", "--json", "--nodes", "me@b,me@c"]) == 0
+    out, err = capsys.readouterr()
+    first, second = (shlex.join(rank["launch"]) for rank in json.loads(out)["ranks"])
+    assert "source=/me@b/hub/models--org--m,target=/root/hf/hub/models--org--m,readonly" in first
+    assert "readonly" not in second
+    assert "HF_HUB_OFFLINE" not in second
+    assert "me@c has no copy of the weights, and its server downloads them: recipe pull --host me@c" in err
+
+
+def test_a_nodes_answer_is_read_with_care(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["cache /c", "free 1000", "has models--org--m 5 aa", "has models--org--m x y", "what", "has z", ""]
+    monkeypatch.setattr(node_cache, "capture", lambda *_, **__: "\n".join(lines))
+    node = look_at_node("me@n", ["org/m"])
+    assert (node.cache, node.free, node.has("org/m", "aa"), node.has("org/m", "bb")) == ("/c", 1_024_000, 5, 0)
+    monkeypatch.setattr(node_cache, "capture", lambda *_, **__: "cache relative\nfree -1\n")
+    with pytest.raises(PublishError, match="does not say where its cache is"):
+        look_at_node("me@n", ["org/m"])
+    monkeypatch.setattr(node_cache, "capture", lambda *_, **__: "cache /c\nlacks rsync\nlacks df\n")
+    with pytest.raises(PublishError, match="lacks rsync, df"):
+        look_at_node("me@n", ["org/m"])
+
+
+def test_ssh_asks_no_question_and_knows_a_node_by_its_name() -> None:
+    words = ssh_words("ssh://me@spark-1:2222")
+    assert words[-1] == "me@spark-1"
+    assert "-p 2222" in " ".join(words)
+    assert "BatchMode=yes" in words
+    assert "HostKeyAlias=spark-1" in ssh_words("me@spark-1", "10.0.0.1")
+    assert ssh_words("me@spark-1", "10.0.0.1")[-1] == "me@10.0.0.1"
+    for odd in ("-oProxyCommand=x", "a b", "unix:///x", "me@-x", ""):
+        with pytest.raises(UsageError):
+            ssh_words(odd)
