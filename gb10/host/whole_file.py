@@ -9,13 +9,12 @@ from gb10.errors import UsageError
 
 
 def write_whole(path: Path, text: str, what: str = "") -> None:
-    """Write a file anew, and the folders above it: a reader sees the old text or the new one. Raises UsageError.
+    """Write a file anew: a reader sees the old text or the new one. Raises UsageError.
 
     ``what`` names it in the error: ``the lock``.
     """
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         with part.open("x", encoding="utf-8") as handle:
             handle.write(text)
             handle.flush()

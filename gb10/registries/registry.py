@@ -69,4 +69,5 @@ def write_registries(env: Mapping[str, str], registries: tuple[Registry, ...]) -
     path = registries_file(env)
     file = _File(version=1, registries=tuple(sorted(registries, key=lambda one: one.name)))
     text = json.dumps(file.model_dump(mode="json", by_alias=True, exclude_none=True), indent=1)
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, f"{text}\n")

@@ -97,6 +97,7 @@ def read_weights(path: Path) -> WeightsLock | None:
 
 def write_weights(path: Path, lock: WeightsLock) -> None:
     """Write it anew: a reader sees the old one or the new one. Raises UsageError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, f"{lock.model_dump_json(by_alias=True, indent=1)}\n")
 
 
