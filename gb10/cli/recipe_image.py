@@ -116,5 +116,5 @@ def _summary(engine: str, version: str, mods: tuple[str, ...], left: tuple[str, 
     """``the same as --engine …``, so that each choice can be made by hand."""
     words = [f"--engine {engine}", f"(release {version})"]
     words += [f"--mod {mod}" for mod in mods] + [f"--without {name}" for name in left]
-    words += [f"--for-model {model}"] if model else []
+    words += [f"--for-model {model} (--kernels core takes our own choice, and asks no Hub)"] if model else []
     return f"the same as {' '.join(words)}"

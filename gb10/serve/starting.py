@@ -33,6 +33,10 @@ TOOLKIT: Final = (
 HINTS: Final = (
     ("could not select device driver", TOOLKIT),
     ("nvidia-container", TOOLKIT),
+    (
+        "bind source path does not exist",
+        "the pulled weights are gone there: ./build.py recipe pull RECIPE (--host NODE for another machine)",
+    ),
     ("no space left on device", "make room there: docker system df shows what takes it"),
 )
 Started = dict[str, str]

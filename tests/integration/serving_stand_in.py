@@ -9,6 +9,7 @@ connects to the head and does not notice that it is gone.
 
 import argparse
 import json
+import os
 import socket
 import sys
 import threading
@@ -28,6 +29,7 @@ parser.add_argument("--master-port", type=int)
 parser.add_argument("--headless", action="store_true")
 parser.add_argument("--distributed-executor-backend")
 parser.add_argument("--served-model-name")
+parser.add_argument("--revision")
 options = parser.parse_args()
 NAME = options.served_model_name or options.model
 held: list[object] = []
@@ -86,6 +88,21 @@ def eat(size: int, pause: float) -> None:
         time.sleep(pause)
 
 
+def look_at_files() -> None:
+    """The files of a commit, as the Hub's client finds them, and whether this process may change them."""
+    hub = os.environ.get("HF_HOME", "/var/cache/gb10/huggingface") + "/hub"
+    folder = f"{hub}/models--{options.model.replace('/', '--')}/snapshots/{options.revision}"
+    with open(f"{folder}/config.json", encoding="utf-8") as stream:  # noqa: PTH123
+        print(f"offline {os.environ.get('HF_HUB_OFFLINE')}: {stream.read()}", flush=True)
+    try:
+        os.unlink(f"{folder}/config.json")  # noqa: PTH108
+        print("the files can be changed", flush=True)
+    except OSError as error:
+        print(f"not changed: {error.strerror}", flush=True)
+
+
+if options.revision:
+    look_at_files()
 print(f"loading {options.model}, rank {options.node_rank} of {options.nnodes}", flush=True)
 meet()
 if "dies" in NAME:

@@ -16,6 +16,7 @@ from gb10.engine.embedded.daemon import down
 from gb10.engine.reach import find
 from gb10.host.proc import background, capture
 from gb10.host.store import Store, open_store
+from tests.integration.hub_server import Repository, fake_hub
 from tests.integration.nodes import another_engine, debs, free_port, kill, store_of, until, wake
 from tests.integration.services import (
     CPU,
@@ -86,6 +87,28 @@ def test_a_service_from_start_to_stop(engine: Engine, tmp_path: Path) -> None:
     assert ran("stop", "small") == "small localhost gb10-small-0\n"
     assert containers(engine) == []
     assert failed("stop", "small")[0] == 3
+
+
+def test_weights_that_were_pulled_are_what_the_server_reads(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(recipe(tmp_path, "small"))
+    with fake_hub() as hub:
+        hub.repositories["org/small"] = Repository(private=False)
+        hub.put("org/small", {"config.json": b"{}", "model.safetensors": b"x" * 1000})
+        for name, value in (("HF_ENDPOINT", hub.url), ("HF_HOME", str(tmp_path / "hf"))):
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+        ran("recipe", "pull", path)
+    ran("run", path, *CPU, "--detach")
+    log = ran("logs", "small")
+    assert "offline 1: {}" in log
+    assert "not changed: Read-only file system" in log
+    ran("stop", "small")
+    (tmp_path / "hf").rename(tmp_path / "gone")
+    code, words = failed("run", path, *CPU, "--detach")
+    assert (code, "bind source path does not exist" in words) == (12, True)
+    assert "recipe pull" in words
 
 
 def test_a_server_that_dies_is_named_with_the_line_that_tells_why(engine: Engine, tmp_path: Path) -> None:
