@@ -16,6 +16,8 @@ from gb10.weights.model_lock import WeightsLock, lock_file, read_weights
 ENGINES: Final = (*VLLM_KIND, "sglang")
 """Runtimes that take a commit by --revision."""
 REVISION: Final = re.compile(r"(?<![\w-])--revision\b")
+SERVED_NAME: Final = re.compile(r"(?<![\w-])--served-model-name\b")
+"""vLLM takes the model's folder for its name when it is offline."""
 
 
 def weights_of(file: RecipeFile) -> WeightsLock | None:
@@ -34,4 +36,6 @@ def render_locked(recipe: ModelRecipe, request: RenderRequest, lock: WeightsLock
         return rendered
     if REVISION.search(line) or served.repo not in line:
         return rendered
-    return render_recipe(recipe, replace(request, arguments=(*request.arguments, "--revision", served.revision)))
+    name = () if SERVED_NAME.search(line) or rendered.runtime == "sglang" else ("--served-model-name", served.repo)
+    added = (*request.arguments, "--revision", served.revision, *name)
+    return render_recipe(recipe, replace(request, arguments=added))

@@ -1,5 +1,6 @@
 """Pulled weights for `run`: the containers see the files that each node has, and ask no Hub."""
 
+import re
 from dataclasses import replace
 from typing import Final
 
@@ -11,6 +12,8 @@ from gb10.weights.hub_cache import folder_name
 from gb10.weights.model_lock import WeightsLock
 
 OFFLINE: Final = "HF_HUB_OFFLINE"
+MORE: Final = re.compile(r"--(?:tokenizer(?:-path)?|hf-config-path|lora-modules|lora-paths)[=\s]")
+"""Options that name other repositories of the Hub, which were not pulled."""
 
 
 def with_weights(talk: Talk, service: Service, recipe: ModelRecipe, lock: WeightsLock | None) -> Service:
@@ -28,7 +31,7 @@ def _with_weights(talk: Talk, rank: Rank, recipe: ModelRecipe, lock: WeightsLock
         return rank
     hub = _hub_folder(recipe)
     mounts = {f"{place.cache}/{name}": f"{hub}/{name}" for name in (folder_name(one.repo) for one in lock.models)}
-    offline = {} if OFFLINE in recipe.env else {OFFLINE: "1"}
+    offline = {} if OFFLINE in recipe.env or MORE.search(rank.container.command) else {OFFLINE: "1"}
     environment = {**offline, **rank.container.environment}
     return replace(rank, container=replace(rank.container, environment=environment, mounts=mounts))
 

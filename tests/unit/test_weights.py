@@ -184,7 +184,9 @@ def test_version_1_and_sglang_take_the_commit_too(mine: Path, capsys: pytest.Cap
     for text in (first, second):
         mine.write_text(text, encoding="utf-8")
         assert main(["recipe", "render", str(mine)]) == 0
-        assert f"--revision {COMMIT}" in capsys.readouterr().out
+        script = capsys.readouterr().out
+        assert f"--revision {COMMIT}" in script
+        assert ("--served-model-name org/m" in script) == (text == first)
 
 
 def test_a_lock_of_another_model_changes_nothing(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,6 +207,9 @@ def test_a_container_sees_the_files_of_its_node_and_asks_no_hub(mine: Path, caps
     assert f"source=/localhost/hub/models--org--m,target={target},readonly" in launch
     assert "HF_HUB_OFFLINE=1" in launch
     assert f"--revision {COMMIT}" in launch
+    mine.write_text(RECIPE.replace("0.8", "0.8 --tokenizer org/other"), encoding="utf-8")
+    assert main(["run", str(mine), "--dry-run"]) == 0
+    assert "HF_HUB_OFFLINE" not in capsys.readouterr().out
     mine.write_text(
         f"{RECIPE}min_nodes: 2\ndefaults: {{tensor_parallel: 2}}\nenv: {{HF_HOME: /root/hf}}\n", encoding="utf-8"
     )
