@@ -1,9 +1,12 @@
 """``recipe pull``: the weights of a recipe on this machine and on nodes, at one commit, checked."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
+from gb10.cli.cluster_files import MARK, alone, find_cluster
 from gb10.cli.common import JsonOption, opens, print_json
 from gb10.cli.recipe_files import RecipeArgument, find_recipe, load_file
 from gb10.cli.recipe_show import refused
@@ -15,6 +18,7 @@ from gb10.models.issue import errors_of
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.load.own_section import own_section
 from gb10.models.render.rendered import RenderRequest
+from gb10.weights.copying import Hosts
 from gb10.weights.downloading import gb
 from gb10.weights.hub_cache import ModelFolder, cache_folder
 from gb10.weights.model_lock import HERE, MODEL, lock_file
@@ -24,11 +28,21 @@ from gb10.workshop import Workshop
 SCHEMA = "gb10/recipe-pull/v1"
 
 
-def wish_of(
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What a command line asks for; ``hosts`` as typed."""
+
+    hosts: tuple[str, ...]
+    wish: PullWish
+
+
+def asked_of(
     *,
     hosts: Annotated[
         list[str] | None,
-        typer.Option("--host", metavar="NODE", help="Copy them to this node by ssh ([USER@]NAME). Repeatable."),
+        typer.Option(
+            "--host", metavar="NODE", help="Copy them to this node by ssh ([USER@]NAME), or @CLUSTER. Repeatable."
+        ),
     ] = None,
     all_files: Annotated[
         bool, typer.Option("--all", help="Take every file of the repository, other forms of the weights too.")
@@ -37,21 +51,30 @@ def wish_of(
         bool, typer.Option("--update", help="Take the newest commit, in place of the one that is locked.")
     ] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Hash every file again, here and on each node.")] = False,
-) -> PullWish:
-    """How weights are pulled; raises UsageError for a node that is named twice."""
-    named = tuple(hosts or ())
-    twice = next((host for host in named if named.count(host) > 1 or host == HERE), None)
-    if twice:
-        raise UsageError(f"--host {twice} is this machine, or named twice", hint="name each other node once")
-    return PullWish(hosts=named, all_files=all_files, update=update, verify=verify)
+) -> Asked:
+    """How weights are pulled."""
+    return Asked(hosts=tuple(hosts or ()), wish=PullWish(all_files=all_files, update=update, verify=verify))
 
 
-@gives("wish", wish_of, first=True)
+def nodes_of(env: Mapping[str, str], hosts: Sequence[str]) -> Hosts:
+    """The nodes, those of a cluster (``@NAME``) with the addresses that its file has. Raises UsageError."""
+    found: dict[str, str | None] = {}
+    for host in hosts:
+        cluster = find_cluster(env, host.removeprefix(MARK)) if host.startswith(MARK) else alone(host)
+        for node in cluster.nodes:
+            if node in found or (node == HERE and not host.startswith(MARK)):
+                raise UsageError(f"--host {node} is this machine, or named twice", hint="name each other node once")
+            if node != HERE:
+                found[node] = cluster.own(node).address
+    return found
+
+
+@gives("asked", asked_of, first=True)
 @opens
 def pull(
     *,
     shop: Workshop,
-    wish: PullWish,
+    asked: Asked,
     recipe: RecipeArgument,
     revision: Annotated[
         str | None, typer.Option("--revision", metavar="REV", help="A branch, tag or commit. Default: the recipe's.")
@@ -66,11 +89,13 @@ def pull(
     \b
     ./build.py recipe pull qwen3-0.6b
     ./build.py recipe pull deepseek-v4-flash --host me@spark-2
+    ./build.py recipe pull deepseek-v4-flash --host @home
     HF_HUB_OFFLINE=1 ./build.py recipe pull qwen3-0.6b --verify
     """
     file = find_recipe(recipe)
     loaded = load_file(file)
     path = lock_file(shop.env, file)
+    wish = replace(asked.wish, hosts=nodes_of(shop.env, asked.hosts))
     pulled = pull_weights(shop, path, file.shown, models_of(loaded, revision), wish)
     if as_json:
         print_json(document(shop, pulled, str(path)))

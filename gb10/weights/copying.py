@@ -3,7 +3,7 @@
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ from gb10.host.proc import CommandFailedError, stream
 from gb10.host.stop import spread
 from gb10.host.store import file_sha256
 from gb10.weights.downloading import RESERVE, gb
+from gb10.weights.fast_link import fast_address
 from gb10.weights.hub_cache import ModelFolder, folder_name
 from gb10.weights.model_lock import LockedModel, WeightsLock
 from gb10.weights.node_cache import NodeCache, drop_on_node, look_at_node, node_error, ssh_words, wrong_on_node
@@ -28,7 +29,7 @@ TWICE: Final = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Copy:
-    """A machine that gets the models; ``address`` is the one of its fast link, where it is known."""
+    """A machine that gets the models; ``address`` is that of its fast link, as the user's cluster names it."""
 
     shop: Workshop
     host: str
@@ -46,19 +47,23 @@ class Copied:
     bytes: int
 
 
+Hosts = Mapping[str, str | None]
+"""Machines by ssh, each with the address of its fast link, where the user's cluster names one."""
+
+
 def copy_to_each(
-    shop: Workshop, hosts: Sequence[str], lock: WeightsLock, cache: Path, *, verify: bool
+    shop: Workshop, hosts: Hosts, lock: WeightsLock, cache: Path, *, verify: bool
 ) -> tuple[tuple[Copied, ...], dict[str, Gb10Error]]:
     """The nodes that have every file now, copied to at the same time, and the error of each other one."""
 
     def one(host: str) -> Copied | Gb10Error:
-        copy = Copy(shop=shop, host=host, address=None, models=lock.models, cache=cache)
+        copy = Copy(shop=shop, host=host, address=hosts[host], models=lock.models, cache=cache)
         try:
             return copy_to_node(copy, hashed=lock.place(host) is not None and not verify)
         except Gb10Error as error:
             return error
 
-    done = dict(zip(hosts, spread(shop.stop, one, hosts, len(hosts)), strict=True))
+    done = dict(zip(hosts, spread(shop.stop, one, tuple(hosts), len(hosts)), strict=True))
     failed = {host: result for host, result in done.items() if isinstance(result, Gb10Error)}
     return tuple(result for result in done.values() if isinstance(result, Copied)), failed
 
@@ -78,6 +83,7 @@ def copy_to_node(copy: Copy, *, hashed: bool) -> Copied:
     node = look_at_node(copy.host, [model.repo for model in copy.models])
     sent = sum(_missing(node, model) for model in copy.models)
     _check_room(node, sent)
+    copy = replace(copy, address=fast_address(copy.shop.talk, copy.host, copy.address) if sent else None)
     for model in copy.models:
         lacking = _missing(node, model)
         if lacking:

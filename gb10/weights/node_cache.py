@@ -62,9 +62,9 @@ def ssh_words(host: str, address: str | None = None) -> tuple[str, ...]:
     return tuple(replace(found, name=f"{user}{at}{address}").argv(*PATIENCE, "-o", f"HostKeyAlias={name}"))
 
 
-def on_node(host: str, script: str, *arguments: str, stdin: str | None = None) -> str:
+def on_node(host: str, script: str, *arguments: str, stdin: str | None = None, address: str | None = None) -> str:
     """What a script for its shell prints. Raises PublishError that names the machine."""
-    *ssh, name = ssh_words(host)
+    *ssh, name = ssh_words(host, address)
     words = shlex.join(["sh", "-c", script, "sh", *arguments])
     try:
         return capture([*ssh, name, words], stdin=stdin)

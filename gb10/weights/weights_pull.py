@@ -2,12 +2,12 @@
 
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gb10.errors import FetchError
 from gb10.sources.hub import BRANCH, open_hub
-from gb10.weights.copying import Copied, copy_to_each, require_all
+from gb10.weights.copying import Copied, Hosts, copy_to_each, require_all
 from gb10.weights.downloading import Download, check_disk, damaged_files, download, gb, missing_bytes, missing_files
 from gb10.weights.file_choice import chosen_files
 from gb10.weights.hub_cache import ModelFolder, cache_folder
@@ -39,7 +39,7 @@ class WantedModel:
 class PullWish:
     """How weights are pulled. ``update``: at what the branches mean now; ``verify``: every hash anew."""
 
-    hosts: tuple[str, ...] = ()
+    hosts: Hosts = field(default_factory=dict)
     all_files: bool = False
     update: bool = False
     verify: bool = False

@@ -16,6 +16,7 @@ from random import Random
 import pytest
 
 from gb10.cli import main
+from gb10.cli.cluster_files import cluster_file
 from gb10.host.data_root import ROOT
 from gb10.host.store import open_store
 from gb10.weights import copying
@@ -197,6 +198,21 @@ def test_odd_hosts_are_no_options_of_ssh(hub: FakeHub, recipe: str, capsys: pyte
     for host in ("-oProxyCommand=touch /tmp/evil", "a b", "unix:///x"):
         assert main(["recipe", "pull", recipe, f"--host={host}"]) == 10
         assert "is no node" in capsys.readouterr().err
+
+
+def test_a_copy_takes_the_address_that_the_cluster_names(
+    hub: FakeHub, cluster: Cluster, recipe: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host, total = cluster.hosts[0], sum(map(len, FILES.values()))
+    path = cluster_file(os.environ, "home")
+    path.parent.mkdir(parents=True)
+    for address, said in (("127.0.0.2", "copying over its fast link, 127.0.0.2"), ("192.0.2.1", "copying by its name")):
+        path.write_text(f'nodes = ["{host}"]\n[node."{host}"]\naddress = "{address}"\n', encoding="utf-8")
+        cluster.forget()
+        assert main(["recipe", "pull", recipe, "--json", "--host", "@home"]) == 0
+        out, err = capsys.readouterr()
+        assert (json.loads(out)["nodes"][0]["copied"], said in err) == (total, True)
+        assert has_all(cluster, 0, hub)
 
 
 def test_ctrl_c_ends_a_copy_at_once(

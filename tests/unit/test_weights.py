@@ -2,21 +2,33 @@
 
 import json
 import shlex
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gb10.cli import main
-from gb10.cli.recipe_pull import models_of
+from gb10.cli.cluster_files import cluster_file
+from gb10.cli.recipe_pull import models_of, nodes_of
+from gb10.cli.run_weights import with_weights
+from gb10.cluster.node_facts import Reading
 from gb10.errors import PublishError, UsageError
+from gb10.host.talk import Talk
 from gb10.models.load.loading import load_model_recipe
+from gb10.models.render.rendered import RenderRequest
+from gb10.models.render.rendering import render_recipe
 from gb10.registries.recipe_file import RecipeFile
+from gb10.serve.members import nodes_of as service_nodes
+from gb10.serve.service import Options, service_of
 from gb10.sources.hub_file import HubFile
-from gb10.weights import node_cache
+from gb10.weights import fast_link, node_cache
+from gb10.weights.fast_link import fast_address
 from gb10.weights.file_choice import chosen_files
 from gb10.weights.hub_cache import ModelFolder, cache_folder, content_hash
 from gb10.weights.model_lock import LockedFile, LockedModel, NodePlace, WeightsLock, lock_file, read_weights
 from gb10.weights.node_cache import look_at_node, ssh_words
+from tests.cluster_trees import Spark, facts_of, pair
 
 COMMIT, OTHER, SHA = "a" * 40, "b" * 40, "c" * 64
 RECIPE = "model: org/m\ncontainer: gb10/vllm:1\ncommand: |\n  vllm serve org/m --gpu-memory-utilization 0.8\n"
@@ -210,16 +222,65 @@ def test_a_container_sees_the_files_of_its_node_and_asks_no_hub(mine: Path, caps
     mine.write_text(RECIPE.replace("0.8", "0.8 --tokenizer org/other"), encoding="utf-8")
     assert main(["run", str(mine), "--dry-run"]) == 0
     assert "HF_HUB_OFFLINE" not in capsys.readouterr().out
-    mine.write_text(
-        f"{RECIPE}min_nodes: 2\ndefaults: {{tensor_parallel: 2}}\nenv: {{HF_HOME: /root/hf}}\n", encoding="utf-8"
-    )
-    assert main(["run", str(mine), "--dry-run", "--json", "--nodes", "me@b,me@c"]) == 0
-    out, err = capsys.readouterr()
-    first, second = (shlex.join(rank["launch"]) for rank in json.loads(out)["ranks"])
-    assert "source=/me@b/hub/models--org--m,target=/root/hf/hub/models--org--m,readonly" in first
-    assert "readonly" not in second
-    assert "HF_HUB_OFFLINE" not in second
-    assert "me@c has no copy of the weights, and its server downloads them: recipe pull --host me@c" in err
+
+
+def test_each_node_sees_its_own_copy_or_downloads(capsys: pytest.CaptureFixture[str]) -> None:
+    text = f"{RECIPE}min_nodes: 2\ndefaults: {{tensor_parallel: 2}}\nenv: {{HF_HOME: /root/hf}}\n"
+    recipe, nodes = load_model_recipe(text, "m.yaml"), service_nodes(["me@b", "me@c"])
+    rendered = render_recipe(recipe, RenderRequest(nodes=tuple(node.address for node in nodes)))
+    service = service_of(name="m", model="org/m", rendered=rendered, nodes=nodes, mods=(), options=Options())
+    places = {"me@b": NodePlace(cache="/b/hub", models=locked("org/m").content)}
+    found = with_weights(Talk({}), service, recipe, locked("org/m", places=places))
+    first, second = (rank.container for rank in found.ranks)
+    assert first.mounts == {"/b/hub/models--org--m": "/root/hf/hub/models--org--m"}
+    assert (first.environment["HF_HUB_OFFLINE"], "HF_HUB_OFFLINE" in second.environment) == ("1", False)
+    assert second.mounts == {}
+    said = capsys.readouterr().err
+    assert "me@c has no copy of the weights, and its server downloads them: recipe pull --host me@c" in said
+    assert with_weights(Talk({}), service, recipe, None) is service
+
+
+def read(one: Spark, two: Spark) -> dict[str, Reading]:
+    here, there = facts_of(one, two).values()
+    return {"localhost": Reading(facts=here), "me@b": Reading(facts=there)}
+
+
+def answer(readings: Mapping[str, object], monkeypatch: pytest.MonkeyPatch, *, reached: bool = True) -> None:
+    def on_node(*_: object, **__: object) -> str:
+        if reached:
+            return ""
+        raise PublishError("no")
+
+    monkeypatch.setattr(fast_link, "read_nodes", lambda _: readings)
+    monkeypatch.setattr(fast_link, "on_node", on_node)
+
+
+def test_a_copy_takes_the_cable_that_both_machines_see(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, two = pair()
+    readings = read(one, two)
+    answer(readings, monkeypatch)
+    assert fast_address(Talk({}), "me@b", None) == two.cables["p0"][0].partition("/")[0]
+    assert fast_address(Talk({}), "me@b", "10.9.9.9") == "10.9.9.9"
+    answer(readings, monkeypatch, reached=False)
+    assert fast_address(Talk({}), "me@b", None) is None
+    assert "copying by its name" in capsys.readouterr().err
+    answer(read(one, replace(two, cables={})), monkeypatch)
+    assert fast_address(Talk({}), "me@b", None) is None
+    answer({**readings, "me@b": PublishError("no")}, monkeypatch)
+    assert fast_address(Talk({}), "me@b", None) is None
+
+
+def test_a_cluster_names_its_nodes_and_their_addresses(tmp_path: Path) -> None:
+    env = {"XDG_CONFIG_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    path = cluster_file(env, "home")
+    path.parent.mkdir(parents=True)
+    path.write_text('nodes = ["localhost", "me@b"]\n[node."me@b"]\naddress = "10.0.0.2"\n', encoding="utf-8")
+    assert nodes_of(env, ["@home", "me@c"]) == {"me@b": "10.0.0.2", "me@c": None}
+    for hosts in (["@home", "me@b"], ["localhost"], ["me@c", "me@c"], ["@other"]):
+        with pytest.raises(UsageError):
+            nodes_of(env, hosts)
 
 
 def test_a_nodes_answer_is_read_with_care(monkeypatch: pytest.MonkeyPatch) -> None:
