@@ -8,11 +8,13 @@ import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Final
 
 import docker
 import requests
 from docker.errors import APIError, NotFound
+from docker.models.containers import Container
 from docker.types import DeviceRequest, Mount, Ulimit
 
 from gb10.engine.connection import Engine, asking
@@ -204,7 +206,17 @@ def end_container(engine: Engine, identity: str, *, patience: int, keep: bool = 
         found = sdk.containers.get(identity)
         found.stop(timeout=patience)
         if not keep:
-            found.remove(force=True)
+            _remove(found)
+
+
+def _remove(found: Container) -> None:
+    """Remove a container; where another process does so just now, as a watch may, wait for it."""
+    try:
+        found.remove(force=True)
+    except APIError as error:
+        if error.status_code != HTTPStatus.CONFLICT:
+            raise
+        found.wait(timeout=LOOK, condition="removed")
 
 
 def restart_container(engine: Engine, identity: str, *, patience: int) -> None:
@@ -220,4 +232,4 @@ def was_silent(error: Gb10Error) -> bool:
 
 def name_is_taken(error: EngineError) -> bool:
     """Whether a container could not be made because another has its name."""
-    return isinstance(error.__cause__, APIError) and error.__cause__.status_code == 409
+    return isinstance(error.__cause__, APIError) and error.__cause__.status_code == HTTPStatus.CONFLICT

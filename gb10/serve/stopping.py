@@ -60,6 +60,6 @@ def end_service(fleet: Fleet, own: Sequence[Found], name: str) -> Ended:
     """End and remove all containers of a service. Raises ServeError that names the nodes where that failed."""
     errors = end_all(fleet, {host: [one.state.id for one in own if one.host == host] for host in fleet})
     if errors:
-        where = "\n".join(f"{host}: {error.message}" for host, error in errors.items())
+        where = "\n".join(f"{host}: {error.where or error.message}" for host, error in errors.items())
         raise ServeError(f"{name} is not stopped everywhere", where=where, hint="run the command again")
     return Ended(name=name, containers=tuple(own))

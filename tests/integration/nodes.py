@@ -342,8 +342,7 @@ def ssh_root(store: Store, folder: Path, *more: str) -> Iterator[SshRoot]:
     inside = ("unshare", "--mount", f"--propagation={propagation}", str(enter))
     for name in ("host", "user"):
         capture([*inside, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"/keys/{name}"])
-    made = not Path("/run/sshd").exists()
-    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # it stays: servers of other test runs need it, too
     clients = folder / "bin"
     clients.mkdir()
     for program in ("ssh", "rsync"):
@@ -353,8 +352,6 @@ def ssh_root(store: Store, folder: Path, *more: str) -> Iterator[SshRoot]:
     try:
         yield SshRoot(inside, clients)
     finally:
-        if made:
-            Path("/run/sshd").rmdir()
         if str(root) in mount_points():
             capture(["umount", "--recursive", str(root)])
 
