@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from gb10.engine.embedded.daemon import Place, down
+from gb10.engine.embedded.namespace import mount_points
+from gb10.host.proc import capture
 from gb10.host.store import Store, file_sha256, open_store, store_root
 
 KEPT: Final = (
@@ -113,4 +115,7 @@ def _link(source: Path, target: Path) -> None:
 
 def _clear(store: Store) -> None:
     down(store)
+    for point in sorted(mount_points(), reverse=True):  # a test that was killed leaves what it mounted, deepest first
+        if Path(point).is_relative_to(store.root):
+            capture(["umount", "--lazy", point])
     shutil.rmtree(store.root)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gb10.host.proc import capture
 from gb10.host.store import open_store
 from tests.integration import own_store
 
@@ -54,6 +55,8 @@ def test_what_has_a_hash_for_a_name_outlives_the_run_and_all_else_goes(user: dic
 
 def test_what_a_killed_run_left_is_cleared(user: dict[str, str]) -> None:
     left = own_store.base(user) / "run-999999999-gw0"
-    left.mkdir(parents=True)
+    for inner in (left / "disk", left / "disk/data"):
+        inner.mkdir(parents=True)
+        capture(["mount", "-t", "tmpfs", "gb10", str(inner)])
     own_store.release(user, own_store.claim(user, "gw0"))
     assert not left.exists()
