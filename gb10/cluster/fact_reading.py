@@ -4,23 +4,13 @@ Pure.
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv4Interface, IPv6Address
-from typing import Final, TypeVar
+from typing import Final
 
+from gb10.cluster.fact_rows import NONE, Row, Rows, count_in, each, name_in, one, rows_of
 from gb10.cluster.node_facts import Disk, Gid, Hca, Memory, Netdev, NodeFacts, Pcie
 
-T = TypeVar("T")
-Row = Sequence[str]
-Rows = Mapping[str, Sequence[Row]]
 VERSION: Final = "1"
-NONE: Final = "-"
-MOST: Final = 4096
-"""Lines of one key."""
-LONGEST: Final = 300
-"""Characters of a field."""
-NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@+/=-]{0,127}")
 DRIVER: Final = re.compile(r"\b(\d{3}\.\d{1,4}(?:\.\d{1,4})?)\b")
 GPU: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._/()-]{0,80}")
 RATE: Final = re.compile(r"\d{1,5}(?:\.\d)? Gb/sec(?: \([A-Za-z0-9 ]{1,20}\))?")
@@ -31,57 +21,30 @@ KINDS: Final = ("RoCE v2", "RoCE v1", "IB/RoCE v1")
 
 def read_facts(text: str) -> NodeFacts | None:
     """The facts of an answer; None when it is not whole, or not one of this script."""
-    rows = _rows(text)
-    if not rows.get("end") or _one(rows, "probe", _name) != VERSION:
+    rows = rows_of(text)
+    if not rows.get("end") or one(rows, "probe", name_in) != VERSION:
         return None
     return NodeFacts(
-        kernel=_one(rows, "kernel", _name),
-        machine=_one(rows, "machine", _name),
-        clock=_one(rows, "clock", _clock),
-        reached_at=_one(rows, "ssh", _server),
-        memlock=_one(rows, "memlock", lambda text: -1 if text == "unlimited" else _count(text)),
-        driver=_one(rows, "driver", lambda text: found[1] if (found := DRIVER.search(text)) else None),
-        gpus=_each(rows, "gpu", 1, lambda row: row[0] if GPU.fullmatch(row[0]) else None),
+        kernel=one(rows, "kernel", name_in),
+        machine=one(rows, "machine", name_in),
+        clock=one(rows, "clock", _clock),
+        reached_at=one(rows, "ssh", _server),
+        memlock=one(rows, "memlock", lambda text: -1 if text == "unlimited" else count_in(text)),
+        driver=one(rows, "driver", lambda text: found[1] if (found := DRIVER.search(text)) else None),
+        gpus=each(rows, "gpu", 1, lambda row: row[0] if GPU.fullmatch(row[0]) else None),
         memory=_memory(rows),
         options=_names(rows, "option"),
-        disks=_each(rows, "disk", 3, _disk),
+        disks=each(rows, "disk", 3, _disk),
         services=frozenset(_names(rows, "service")),
         rdma_devices=_names(rows, "rdma"),
-        netdevs={one.name: one for one in _each(rows, "net", 10, lambda row: _netdev(row, rows))},
-        pcie={one.pci: one for one in _each(rows, "pcie", 6, _pcie)},
-        hcas=_each(rows, "hca", 7, lambda row: _hca(row, rows)),
+        netdevs={netdev.name: netdev for netdev in each(rows, "net", 10, lambda row: _netdev(row, rows))},
+        pcie={link.pci: link for link in each(rows, "pcie", 6, _pcie)},
+        hcas=each(rows, "hca", 7, lambda row: _hca(row, rows)),
     )
 
 
-def _rows(text: str) -> Rows:
-    found: dict[str, list[Row]] = defaultdict(list)
-    for line in text.split("\n"):
-        key, *fields = line.split("\t")
-        if fields and len(found[key]) < MOST and all(len(one) <= LONGEST and one.isprintable() for one in fields):
-            found[key].append(fields)
-    return found
-
-
-def _each(rows: Rows, key: str, fields: int, read: Callable[[Row], T | None]) -> tuple[T, ...]:
-    values = (read(row) for row in rows.get(key, ()) if len(row) == fields)
-    return tuple(value for value in values if value is not None)
-
-
-def _one(rows: Rows, key: str, read: Callable[[str], T | None]) -> T | None:
-    found = _each(rows, key, 1, lambda row: read(row[0]))
-    return found[0] if found else None
-
-
 def _names(rows: Rows, key: str) -> tuple[str, ...]:
-    return _each(rows, key, 1, lambda row: _name(row[0]))
-
-
-def _name(text: str) -> str | None:
-    return text if NAME.fullmatch(text) else None
-
-
-def _count(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
+    return each(rows, key, 1, lambda row: name_in(row[0]))
 
 
 def _clock(text: str) -> float | None:
@@ -102,7 +65,7 @@ def _address(text: str) -> IPv4Interface | None:
 
 
 def _memory(rows: Rows) -> Memory:
-    amounts = {row[0]: _count(row[1]) for row in rows.get("memory", ()) if len(row) == 2}
+    amounts = {row[0]: count_in(row[1]) for row in rows.get("memory", ()) if len(row) == 2}
     names = {
         "total": "MemTotal",
         "available": "MemAvailable",
@@ -114,24 +77,24 @@ def _memory(rows: Rows) -> Memory:
 
 
 def _disk(row: Row) -> Disk | None:
-    total, free = _count(row[1]), _count(row[2])
+    total, free = count_in(row[1]), count_in(row[2])
     return Disk(folder=row[0], total=total << 10, free=free << 10) if total is not None and free is not None else None
 
 
 def _netdev(row: Row, rows: Rows) -> Netdev | None:
     name, mtu, carrier, speed, mac, port, pci, driver, master, virtual = row
-    if _name(name) is None:
+    if name_in(name) is None:
         return None
     return Netdev(
         name=name,
-        mtu=_count(mtu),
+        mtu=count_in(mtu),
         carrier={"1": True, "0": False}.get(carrier),
-        speed=_count(speed),
+        speed=count_in(speed),
         mac=mac if MAC.fullmatch(mac) else None,
-        port=_name(port),
-        pci=_name(pci),
-        driver=_name(driver),
-        master=_name(master),
+        port=name_in(port),
+        pci=name_in(pci),
+        driver=name_in(driver),
+        master=name_in(master),
         virtual=virtual != NONE,
         addresses=_addresses(name, rows),
     )
@@ -146,15 +109,15 @@ def _addresses(netdev: str, rows: Rows) -> tuple[IPv4Interface, ...]:
 
 def _pcie(row: Row) -> Pcie | None:
     pci, speed, width, max_speed, max_width, virtual = row
-    if _name(pci) is None:
+    if name_in(pci) is None:
         return None
     return Pcie(
         pci=pci,
         speed=_transfers(speed),
-        width=_count(width),
+        width=count_in(width),
         max_speed=_transfers(max_speed),
-        max_width=_count(max_width),
-        virtual_functions=_count(virtual),
+        max_width=count_in(max_width),
+        virtual_functions=count_in(virtual),
     )
 
 
@@ -165,8 +128,8 @@ def _transfers(text: str) -> float | None:
 
 def _hca(row: Row, rows: Rows) -> Hca | None:
     name, port, state, rate, layer, pci, netdevs = row
-    number = _count(port)
-    if _name(name) is None or number is None:
+    number = count_in(port)
+    if name_in(name) is None or number is None:
         return None
     gids = [one for one in rows.get("gid", ()) if len(one) == 6 and list(one[:2]) == [name, port]]
     return Hca(
@@ -175,17 +138,17 @@ def _hca(row: Row, rows: Rows) -> Hca | None:
         active=None if state == NONE else state == "4: ACTIVE",
         rate=rate if RATE.fullmatch(rate) else None,
         ethernet={"Ethernet": True, "InfiniBand": False}.get(layer),
-        pci=_name(pci),
-        netdevs=tuple(one for one in netdevs.split(",") if one != NONE and _name(one)),
+        pci=name_in(pci),
+        netdevs=tuple(one for one in netdevs.split(",") if one != NONE and name_in(one)),
         gids=tuple(gid for one in gids if (gid := _gid(one))),
     )
 
 
 def _gid(row: Row) -> Gid | None:
-    index = _count(row[2])
+    index = count_in(row[2])
     try:
         address = IPv6Address(row[3])
     except ValueError:
         return None
     kind = row[4] if row[4] in KINDS else None
-    return None if index is None else Gid(index=index, address=address, kind=kind, netdev=_name(row[5]))
+    return None if index is None else Gid(index=index, address=address, kind=kind, netdev=name_in(row[5]))

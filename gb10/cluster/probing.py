@@ -23,19 +23,25 @@ FOLDERS: Final = ("/", "/var/lib/docker")
 def read_node(host: str) -> Reading:
     """What a machine says of itself; this one for ``localhost``. Raises EngineError that names it, UsageError."""
     sent = time.time()
-    text = _answer(host)
+    text = said_by(host, SCRIPT, *FOLDERS)
     received = time.time()
     facts = read_facts(text)
     if facts is None:
-        hint = "does its login shell print something, or end early? ssh HOST sh -c true must print nothing"
-        raise EngineError(f"{host} gave no whole answer", where=f"{len(text)} characters", hint=hint)
+        raise not_whole(host, text)
     middle = (sent + received) / 2
     ahead = facts.clock - middle if facts.clock is not None else None
     return Reading(facts=facts, ahead=ahead, within=(received - sent) / 2)
 
 
-def _answer(host: str) -> str:
-    script, words = SCRIPT.read_text(encoding="utf-8"), shlex.join(["sh", "-s", "--", *FOLDERS])
+def not_whole(host: str, text: str) -> EngineError:
+    """The error of a machine that ran a script, and did not say all of it."""
+    hint = "does its login shell print something, or end early? ssh HOST sh -c true must print nothing"
+    return EngineError(f"{host} gave no whole answer", where=f"{len(text)} characters", hint=hint)
+
+
+def said_by(host: str, path: Path, *arguments: str) -> str:
+    """What a script says on a machine, by ssh; on this one for ``localhost``. Raises EngineError, UsageError."""
+    script, words = path.read_text(encoding="utf-8"), shlex.join(["sh", "-s", "--", *arguments])
     found = ssh_host(host)
     if found is None:
         raise UsageError(f"{host!r} is no node", hint="write user@name, or ssh://user@name:PORT")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+from gb10.doctor.explaining import remedy_of
 from gb10.engine.connection import Engine
 from gb10.engine.docker_containers import (
     create_container,
@@ -26,13 +27,7 @@ from gb10.serve.service import Service
 DRIVER: Final = ("cat", "/proc/driver/nvidia/version")
 RELEASE: Final = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 PATIENCE: Final = 10
-TOOLKIT: Final = (
-    "install NVIDIA's container toolkit there and let Docker know it:\n"
-    "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
-)
 HINTS: Final = (
-    ("could not select device driver", TOOLKIT),
-    ("nvidia-container", TOOLKIT),
     (
         "bind source path does not exist",
         "the pulled weights are gone there: ./build.py recipe pull RECIPE (--host NODE for another machine)",
@@ -105,7 +100,8 @@ def _start(engine: Engine, host: str, container: str) -> None:
 def _refused(error: EngineError, message: str) -> ServeError:
     """The error of a container engine, with what to do about it."""
     reason = error.where or error.message
-    hint = next((hint for sign, hint in HINTS if sign in reason.lower()), error.hint)
+    ours = next((hint for sign, hint in HINTS if sign in reason.lower()), error.hint)
+    hint = remedy_of([reason]) or ours
     return ServeError(message, where=reason, hint=hint)
 
 

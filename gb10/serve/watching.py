@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from gb10.doctor.explaining import remedy_of
 from gb10.engine.docker_containers import ContainerState, container_state, tail_of, was_silent
 from gb10.engine.engine_host import seconds_of
 from gb10.errors import Gb10Error, ServeError
@@ -36,6 +37,8 @@ class Death:
     code: int = 0
     cause: str | None = None
     lines: tuple[str, ...] = ()
+    remedy: str | None = None
+    """What to do, when a rule of `doctor` knows the error."""
 
 
 @dataclass(slots=True)
@@ -83,7 +86,7 @@ class Watched:
         if isinstance(lines, Gb10Error):
             return death
         last = tuple(line for line in lines if line.strip())[-SHOWN:]
-        return replace(death, cause=cause_of(lines), lines=last)
+        return replace(death, cause=cause_of(lines), lines=last, remedy=remedy_of(lines))
 
     def end(self) -> dict[str, Gb10Error]:
         """End every rank; the error of each node where that failed."""
@@ -109,7 +112,7 @@ def died(name: str, death: Death, left: Mapping[str, Gb10Error]) -> ServeError:
     hint = (
         "let it use less memory: --set gpu_memory_utilization=N, a shorter max_model_len"
         if death.code == GUARDED
-        else None
+        else death.remedy
     )
     again = "end what is left: ./build.py stop " + name if left else None
     return ServeError(

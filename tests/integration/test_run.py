@@ -281,7 +281,7 @@ def test_what_cannot_start_says_why_and_leaves_nothing(engine: Engine, tmp_path:
     code, words = failed("run", path, "--image", "gb10/none:1", *CPU)
     assert (code, "the image is not on this machine\n  localhost: no image gb10/none:1" in words) == (2, True)
     code, words = failed("run", path)
-    assert (code, "install NVIDIA's container toolkit there" in words) == (12, True)
+    assert (code, "Install NVIDIA's container toolkit there" in words) == (12, True)
     ran("run", path, *CPU, "--detach")
     code, words = failed("run", path, *CPU, "--detach", "--name", "other")
     assert (code, "is taken by the service small" in words) == (2, True)

@@ -23,6 +23,7 @@ ORDER = (
     "memory",
     "lint",
     "cluster",
+    "doctor",
     "plan",
     "workshop",
     "sources",
@@ -43,14 +44,15 @@ ORDER = (
     "ship",
     "weights",
     "serve",
+    "checkup",
     "deploy",
     "cli",
     "__main__",
 )
 """The rooms of gb10, lowest first: a room imports only rooms before it."""
 
-PURE = {"guard", "recipe", "models", "memory", "cluster", "plan", "deploy"}
-READS_THE_CHECKOUT = {"catalog", "figures", "known_models"}
+PURE = {"guard", "recipe", "models", "memory", "cluster", "doctor", "plan", "deploy"}
+READS_THE_CHECKOUT = {"catalog", "figures", "known_models", "rule_files"}
 ASKS_MACHINES = {"probing"}
 VERBS = {"cli", "inside"}
 """Rooms whose modules are named by what runs them: a verb, or a script of a build stage."""

@@ -1,0 +1,1 @@
+"""A Spark is looked at: its machine, containers, logs and endpoint are read, bounded, for the rules of ``doctor``."""

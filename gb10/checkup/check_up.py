@@ -1,0 +1,142 @@
+"""The whole of a check-up: machines, containers, logs and endpoints are read at the same time, then judged."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from gb10.checkup.bundle import as_text, file_name
+from gb10.checkup.endpoint_probe import probe_endpoint
+from gb10.checkup.looking import look_at_all
+from gb10.checkup.saved_logs import SavedLog
+from gb10.checkup.visiting import Visited, joined, scanner_for, sentence, visit
+from gb10.doctor.container_shown import ContainerShown
+from gb10.doctor.diagnosing import Asked, Shown, diagnose
+from gb10.doctor.log_scan import Scan
+from gb10.doctor.look import Machine
+from gb10.doctor.masking import masked, masked_environment
+from gb10.doctor.rule_files import load_doctor_rules
+from gb10.doctor.seen import Diagnosis
+from gb10.errors import Gb10Error
+from gb10.host.host import Host
+from gb10.load.endpoint import reach
+from gb10.serve.labelled import read_labels
+
+KERNEL: Final = "kernel"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What to look at."""
+
+    hosts: tuple[str, ...] = ()
+    logs: tuple[SavedLog, ...] = ()
+    probe: bool = False
+    urls: tuple[str, ...] = ()
+    """Endpoints to ask; empty: those of the services that run."""
+    model: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkup:
+    """The diagnosis, and the files of a bundle by their names."""
+
+    diagnosis: Diagnosis
+    shown: Shown
+    files: Mapping[str, bytes | str] = field(default_factory=dict)
+
+
+def check_up(host: Host, request: Request, seed: str) -> Checkup:
+    """Look at all that was asked for. What cannot be read is a remark; raises UsageError."""
+    with ThreadPoolExecutor(max(2, 2 * len(request.hosts))) as pool:
+        machines = pool.submit(look_at_all, request.hosts)
+        visits = [pool.submit(visit, host, name) for name in request.hosts]
+    visited = joined([one.result() for one in visits])
+    found = machines.result()
+    seen = {name: one for name, one in found.items() if isinstance(one, Machine)}
+    failed = [sentence(one, name) for name, one in found.items() if isinstance(one, Gb10Error)]
+    containers = tuple(replace(one, machine=seen.get(one.host)) for one in visited.containers)
+    saved = {log.name: log.scan for log in request.logs}
+    asked, unasked = _asked(host, request, containers, seed) if request.probe else ((), ())
+    shown = Shown(
+        logs={**visited.logs, **saved, **_kernel_logs(seen)},
+        machines=tuple(seen.values()),
+        containers=containers,
+        endpoints=asked,
+        notes=visited.notes,
+        remarks=(*failed, *visited.remarks, *unasked, *_unreadable(seen), *_cut(visited.logs | saved)),
+    )
+    tails = visited.tails | {log.name: log.tail for log in request.logs}
+    files = _files(shown, replace(visited, tails=tails))
+    return Checkup(diagnosis=diagnose(load_doctor_rules(), shown), shown=shown, files=files)
+
+
+def _kernel_logs(machines: Mapping[str, Machine]) -> dict[str, Scan]:
+    """The lines of each kernel, scanned like a log."""
+    found = {}
+    for name, machine in machines.items():
+        if machine.look.kernel:
+            scanner = scanner_for(None)
+            scanner.feed("".join(f"{line}\n" for line in machine.look.kernel).encode())
+            found[f"{name} {KERNEL}"] = replace(scanner.scan(), trouble=())
+    return found
+
+
+def _unreadable(machines: Mapping[str, Machine]) -> list[str]:
+    found = [f"{name}: this user may not read {path}" for name, one in machines.items() for path in one.look.unreadable]
+    for name, machine in machines.items():
+        if not machine.facts.netdevs:
+            found.append(f"{name}: nothing in /sys can be read, so nothing is said of its network")
+        if machine.facts.driver is None:
+            found.append(f"{name}: no NVIDIA driver answers, so nothing is said of its GPU")
+    return found
+
+
+def _cut(logs: Mapping[str, Scan]) -> list[str]:
+    return [
+        f"{name}: of lines with {text!r} only the first were looked at"
+        for name, scan in logs.items()
+        for text in scan.cut
+    ]
+
+
+def _asked(
+    host: Host, request: Request, containers: Sequence[ContainerShown], seed: str
+) -> tuple[tuple[Asked, ...], tuple[str, ...]]:
+    """The endpoints that are named, else those of the services that run."""
+    labels = (read_labels(one.labels) for one in containers if one.runs)
+    urls = request.urls or tuple(dict.fromkeys(one.endpoint for one in labels if one.endpoint and one.rank == 0))
+    if not urls:
+        return (), ("no endpoint is known to ask: name one with --url",)
+    asked, failed = [], []
+    for url in urls:
+        try:
+            endpoint = reach(url, request.model, host.env)
+            with host.talk.task(f"{url}: asking canaries"):
+                asked.append(probe_endpoint(endpoint, host.env, seed))
+        except Gb10Error as error:
+            failed.append(sentence(error, url))
+    return tuple(asked), tuple(failed)
+
+
+def _files(shown: Shown, visited: Visited) -> dict[str, bytes | str]:
+    """What a bundle has of it."""
+    machines = {f"machines/{file_name(one.host)}.json": as_text(plain(one)) for one in shown.machines}
+    containers = {
+        f"containers/{file_name(one.host)}-{file_name(one.name)}.json": as_text(_container(one))
+        for one in shown.containers
+    }
+    plans = {f"plans/{file_name(name)}.json": text for name, text in visited.plans.items()}
+    logs = {f"logs/{file_name(name)}.log": data for name, data in visited.tails.items()}
+    return {**machines, **containers, **plans, **logs}
+
+
+def _container(one: ContainerShown) -> dict[str, Any]:
+    found = plain(replace(one, machine=None, record=None))
+    return {**found, "environment": masked_environment(one.environment), "command": masked(one.command)}
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - any frozen value of the rooms below
+    """A value as data."""
+    return dataclasses.asdict(value)

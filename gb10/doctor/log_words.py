@@ -1,0 +1,41 @@
+"""Words by which a log speaks of an error, and lines that only repeat that something failed before. Pure."""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+RAISED: Final = re.compile(r"(?:^|[\s)])[\w.]*(?:Error|Exception|Interrupt|Exit): ?\S")
+SAYS: Final = re.compile(
+    r"\b(?:error|fatal|failed|cannot|out of memory|killed|segmentation fault|not found|unrecognized arguments)\b", re.I
+)
+FOLLOWS: Final = re.compile(
+    r"root cause above|Engine core initialization failed|EngineCore (?:failed to start|encountered a fatal)"
+    r"|EngineDeadError|output_handler failed|engine core proc \S+ died|ChildProcessError",
+    re.I,
+)
+"""Lines that only repeat that something failed before."""
+PREFIX: Final = re.compile(
+    r"^(?:\S+ \| )?(?:\([^)]{1,60}\) ?)?(?:\[?\d{4}-\d\d-\d\d[T ][^\]\s]*(?: [A-Z]\w*)*\]? ?)?"
+    r"(?:(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b:?"
+    r"(?: \d\d-\d\d \d\d:\d\d:\d\d)?(?: \[[^\]]{1,80}\])?)?"
+)
+"""What stands before the text of a line: container, process, time, level, place."""
+QUIET: Final = ("DEBUG", "INFO", "WARNING", "WARN")
+FRAMES: Final = ("  ", " File ", "File ", "Traceback ", " Traceback ", "^", "During handling", "The above exception")
+
+
+def is_trouble(line: str) -> bool:
+    """Whether a line tells of an error of its own: no remark, no frame of a traceback, no echo of another error."""
+    before = PREFIX.match(line)
+    level, rest = (before["level"], line[before.end() :]) if before else (None, line)
+    if FOLLOWS.search(line) or level in QUIET:
+        return False
+    if RAISED.search(rest):
+        return True
+    return not rest.startswith(FRAMES) and bool(SAYS.search(rest))
+
+
+def first_error(lines: Iterable[str]) -> str | None:
+    """The first exception that no other caused, else the first line that speaks of an error; None without one."""
+    own = [line for line in lines if not FOLLOWS.search(line)]
+    return next((line for sign in (RAISED, SAYS) for line in own if sign.search(line)), None)

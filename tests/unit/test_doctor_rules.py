@@ -1,0 +1,97 @@
+"""The rules of ``doctor``: each is seen by its sample, and not by the one that is nearly so."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gb10.doctor.container_checks import CONTAINER_CHECKS
+from gb10.doctor.container_shown import ContainerShown
+from gb10.doctor.diagnosing import Asked, Shown, diagnose, fitting
+from gb10.doctor.host_checks import HOST_CHECKS
+from gb10.doctor.image_record import ImageRecord
+from gb10.doctor.log_scan import Scan, scan_log
+from gb10.doctor.rule_files import load_doctor_rules, load_slim_rules
+from gb10.doctor.seen import Seen
+from gb10.doctor.slimmed import left_out
+from tests.doctor_trees import machine_of
+
+DATA = Path(__file__).parent / "data/doctor"
+CASES: dict[str, Any] = yaml.safe_load((DATA / "cases.yaml").read_text(encoding="utf-8"))
+RULES = load_doctor_rules()
+KINDS = [(rule.code, need) for rule in RULES for need in rule.needs]
+SLIM = [rule.name for rule in load_slim_rules()]
+
+
+def record_of(case: dict[str, Any] | None) -> ImageRecord | None:
+    if case is None:
+        return None
+    patches = frozenset(case.get("patches", ()))
+    return ImageRecord(
+        engine=case["engine"], release=case.get("release"), versions=case["versions"], patches=patches, slim=tuple(SLIM)
+    )
+
+
+def scanned(text: str, image: ImageRecord | None = None) -> Scan:
+    return scan_log(
+        [text.encode()], fitting(RULES, image)[0], lambda library: left_out(library, SLIM, load_slim_rules())
+    )
+
+
+def shown(need: str, case: Any, image: ImageRecord | None) -> Shown:  # noqa: ANN401 - a case of the file
+    if need == "log":
+        return Shown(logs={"log": scanned(case, image)})
+    if need == "host":
+        return Shown(machines=(machine_of(**case),))
+    if need == "endpoint":
+        return Shown(endpoints=(Asked(url="http://x/v1", outcomes=case),))
+    fields = {key: value for key, value in case.items() if key not in ("machine", "record")}
+    machine = machine_of(**case["machine"]) if "machine" in case else None
+    container = ContainerShown(name="c", host="h", record=record_of(case.get("record")), machine=machine, **fields)
+    return Shown(containers=(replace(container, devices=tuple(container.devices)),))
+
+
+def seen(code: str, need: str, kind: str) -> list[Seen]:
+    case = CASES[code][need]
+    image = record_of(case.get("image"))
+    return [one for one in diagnose(RULES, shown(need, case[kind], image)).seen if one.rule]
+
+
+def test_every_rule_has_a_case_for_each_way_to_see_it() -> None:
+    assert {(code, need) for code, cases in CASES.items() for need in cases} == set(KINDS)
+    assert len({rule.code for rule in RULES}) == len(RULES) >= 48
+
+
+def test_every_check_belongs_to_a_rule() -> None:
+    assert {check for rule in RULES for check in rule.host} == set(HOST_CHECKS)
+    checks = {sign.check for rule in RULES for sign in rule.container or () if sign.check}
+    assert checks == set(CONTAINER_CHECKS)
+
+
+@pytest.mark.parametrize(("code", "need"), KINDS)
+def test_a_rule_sees_its_sample_and_not_the_near_miss(code: str, need: str) -> None:
+    hit, miss = (seen(code, need, kind) for kind in ("hit", "miss"))
+    assert code in {one.code for one in hit}
+    assert [one.code for one in miss] == []
+    found = next(one for one in hit if one.code == code)
+    assert "{value}" not in found.words(found.rule.meaning + found.rule.action) if found.rule else False
+
+
+def test_few_texts_are_sought() -> None:
+    """Each is sought in every block of a log."""
+    assert len({sign.has for rule in RULES for sign in rule.log}) <= 50
+
+
+def test_a_sample_of_a_log_is_its_own_rule_alone() -> None:
+    for code, cases in CASES.items():
+        if "log" in cases:
+            found = {one.code for one in seen(code, "log", "hit")}
+            assert found <= {code, "shared-memory-too-small", "tile-too-large", "image-newer-than-driver"}, code
+
+
+def test_evidence_has_a_place_and_a_date() -> None:
+    for rule in RULES:
+        assert rule.seen.year == 2026
+        assert rule.evidence
