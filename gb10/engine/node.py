@@ -18,6 +18,11 @@ PATIENCE = 30.0
 DOCKER = "; and that user must be allowed to use Docker there"
 
 
+def engine_at(host: str, address: str) -> Engine:
+    """The engine of a node behind an address of this machine; raises EngineError that names the node."""
+    return _asked(host, Endpoint(host=address, origin=f"node {host}"))
+
+
 @contextmanager
 def reached(host: str) -> Iterator[Engine]:
     """The engine of a node while the context lasts; raises EngineError that names the node, UsageError."""
@@ -31,7 +36,7 @@ def reached(host: str) -> Iterator[Engine]:
     with TemporaryDirectory(prefix="gb10-") as folder, ExitStack() as running:
         local, log = Path(folder, "docker.sock"), Path(folder, "ssh.log")
         try:
-            alive = running.enter_context(background(_argv(found, local), log=log))
+            alive = running.enter_context(background(_argv(found, local), log=log, scratch=Path(folder)))
         except CommandFailedError as error:
             hint = "install it: apt-get install openssh-client"
             raise EngineError(f"{host} cannot be reached: ssh does not start", where=error.tail, hint=hint) from error
@@ -47,9 +52,9 @@ def reached(host: str) -> Iterator[Engine]:
         yield _asked(host, Endpoint(host=f"unix://{local}", origin=f"node {host}", node=host))
 
 
-def _argv(found: SshHost, local: Path) -> list[str]:
-    forward = f"{local}:{found.socket or SOCKET}"
-    return found.argv("-N", "-o", "ExitOnForwardFailure=yes", "-L", forward)
+def _argv(found: SshHost, local: Path | str) -> list[str]:
+    """OpenSSH that makes the socket of a node's Docker one of this machine."""
+    return found.argv("-N", "-o", "ExitOnForwardFailure=yes", "-L", f"{local}:{found.socket or SOCKET}")
 
 
 def _asked(host: str, endpoint: Endpoint) -> Engine:

@@ -9,12 +9,12 @@ import shlex
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryFile
 
 from gb10.host.silence import Patience, watched
 from gb10.host.stop import Stop
@@ -25,6 +25,8 @@ SILENT = 124
 TOO_LARGE = re.compile(r"signal 25|File too large|file size limit", re.IGNORECASE)
 """What programs print when a file was larger than they may write; 25 is SIGXFSZ."""
 LOGIN = re.compile(r"((?:https?|ftp|redis)://)[^/\s'\"]+@")
+
+LIFELINE = Path(__file__).with_name("lifeline.sh")
 
 
 class CommandFailedError(Exception):
@@ -51,7 +53,7 @@ def capture(
             argv, check=False, env=env, cwd=cwd, input=stdin, capture_output=True, text=True, errors="replace"
         )
     except OSError as error:
-        raise _not_run(argv, error) from error
+        raise not_run(argv, error) from error
     if done.returncode != 0:
         raise CommandFailedError(argv, done.returncode, last_lines(done.stderr or done.stdout))
     return done.stdout
@@ -75,7 +77,7 @@ def capture_while_active(
             argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
     except OSError as error:
-        raise _not_run(argv, error) from error
+        raise not_run(argv, error) from error
     if largest is not None:
         with suppress(ProcessLookupError):  # it has ended
             resource.prlimit(child.pid, resource.RLIMIT_FSIZE, (largest, largest))
@@ -88,13 +90,13 @@ def answer(argv: Sequence[str], question: str, *, seconds: float, most: int) -> 
     Raises CommandFailedError, with the return code ``SILENT`` after ``seconds``, or past ``most`` bytes of output.
     """
     until = time.monotonic() + seconds
-    with TemporaryFile() as asked:
+    with tempfile.TemporaryFile() as asked:
         asked.write(question.encode())
         asked.seek(0)
         try:
             child = subprocess.Popen(argv, stdin=asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         except OSError as error:
-            raise _not_run(argv, error) from error
+            raise not_run(argv, error) from error
     late = f"no whole answer in {seconds:.0f} s and {most} bytes"
     return _whole(child, argv, lambda: _read(child, lambda: until - time.monotonic(), most), late)
 
@@ -199,10 +201,10 @@ def _piped(argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None)
             bufsize=1,
         )
     except OSError as error:
-        raise _not_run(argv, error) from error
+        raise not_run(argv, error) from error
 
 
-def _not_run(argv: Sequence[str], error: OSError) -> CommandFailedError:
+def not_run(argv: Sequence[str], error: OSError) -> CommandFailedError:
     """Exit code as in a shell: 127 for a missing program, 126 for one that cannot run."""
     return CommandFailedError(argv, 127 if isinstance(error, FileNotFoundError) else 126, str(error))
 
@@ -223,18 +225,19 @@ def spawn(argv: Sequence[str], *, log: Path, env: Mapping[str, str]) -> int:
 
 
 @contextmanager
-def background(argv: Sequence[str], *, log: Path) -> Iterator[Callable[[], bool]]:
-    """A child that runs while the context lasts, output to ``log``; yields whether it still does."""
-    with log.open("w", encoding="utf-8") as out:
-        try:
-            child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
-        except OSError as error:
-            raise _not_run(argv, error) from error
-        try:
-            yield lambda: child.poll() is None
-        finally:
-            child.terminate()
-            child.wait()
+def background(argv: Sequence[str], *, log: Path, scratch: Path | None = None) -> Iterator[Callable[[], bool]]:
+    """A child that runs while the context lasts, output to ``log``; yields whether it still does.
+
+    It ends with this process, too, when that is killed. Then the folder ``scratch`` is removed.
+    """
+    if shutil.which(argv[0]) is None:
+        raise CommandFailedError(argv, 127, f"{argv[0]}: not found")
+    command = ["sh", str(LIFELINE), str(scratch or ""), *argv]
+    with (
+        log.open("w", encoding="utf-8") as out,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT) as child,
+    ):
+        yield lambda: child.poll() is None
 
 
 def without_logins(text: str) -> str:

@@ -178,8 +178,8 @@ def users_of(packages: set[str]) -> list[Path]:
     return [path for path in modules() if packages_used(path) & packages]
 
 
-def test_only_proc_starts_processes() -> None:
-    assert {path.stem for path in users_of(PROCESSES)} == {"proc"}
+def test_two_modules_start_processes() -> None:
+    assert {path.stem for path in users_of(PROCESSES)} == {"proc", "dialogue"}
 
 
 def test_only_engine_knows_docker() -> None:

@@ -1,5 +1,6 @@
 """Child processes: a silent one is ended with all that it started, and no URL's password is shown."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gb10.host.proc import SILENT, CommandFailedError, capture, capture_while_active, stream
+from gb10.host.dialogue import dialogue
+from gb10.host.proc import SILENT, CommandFailedError, background, capture, capture_while_active, stream
 from gb10.host.silence import Patience, moved
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,3 +98,53 @@ def test_a_digest_is_no_password() -> None:
     assert capture(["echo", "docker-image://a@sha256:0"]) == "docker-image://a@sha256:0\n"
     with pytest.raises(CommandFailedError, match="docker-image://a@sha256:0"):
         capture(["false", "docker-image://a@sha256:0"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_child_in_the_background_ends_with_the_process_that_started_it(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    script = f"""\
+import time
+from pathlib import Path
+from gb10.host.proc import background
+folder = Path({str(tmp_path)!r})
+with background(["sh", "-c", "echo $$; exec sleep 60"], log=folder / "log", scratch=folder / "scratch"):
+    print("up", flush=True)
+    time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True) as run:
+        assert run.stdout
+        assert run.stdout.readline() == "up\n"
+        start = time.monotonic()
+        while not (child := (tmp_path / "log").read_text().strip()):
+            assert time.monotonic() - start < 10
+            time.sleep(0.01)
+        run.send_signal(number)
+    while Path(f"/proc/{child}").exists() or (tmp_path / "scratch").exists():
+        assert time.monotonic() - start < 10
+        time.sleep(0.01)
+
+
+def test_a_child_in_the_background_that_ends_by_itself_is_seen(tmp_path: Path) -> None:
+    with background(["sh", "-c", "echo words; exit 3"], log=tmp_path / "log", scratch=tmp_path / "scratch") as alive:
+        start = time.monotonic()
+        while alive():
+            assert time.monotonic() - start < 10
+            time.sleep(0.01)
+    assert (tmp_path / "log").read_text() == "words\n"
+
+
+def test_a_dialogue_ends_with_the_end_of_stdin_and_is_read_line_by_line() -> None:
+    script = 'echo one; echo two; echo words >&2; while read -r word; do echo "got $word"; done; echo end'
+    with dialogue(["sh", "-c", script], env=os.environ) as talk:
+        assert [talk.line(10), talk.line(10), talk.line(0.05)] == ["one", "two", None]
+        talk.say("a line")
+        assert talk.line(10) == "got a line"
+        assert talk.errors() == "words"
+    with dialogue(["sh", "-c", "echo one; exit 3"], env=os.environ) as talk:
+        assert [talk.line(10), talk.line(10)] == ["one", ""]
+        talk.say("nobody hears it")
+    with pytest.raises(CommandFailedError), dialogue(["/nowhere"], env=os.environ):
+        pass
