@@ -37,6 +37,8 @@ class ImageInfo:
     tags: tuple[str, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
     workdir: str = "/"
+    created: str = ""
+    """When it was made, in RFC 3339, as its config says."""
 
 
 def find_image(engine: Engine, reference: str) -> ImageInfo | None:
@@ -57,6 +59,7 @@ def find_image(engine: Engine, reference: str) -> ImageInfo | None:
         tags=tuple(found.get("RepoTags") or ()),
         labels=config.get("Labels") or {},
         workdir=config.get("WorkingDir") or "/",
+        created=found.get("Created") or "",
     )
 
 
@@ -104,6 +107,18 @@ def tags_of(engine: Engine) -> list[str]:
     """Every tag of the engine's images. Raises EngineError."""
     with asking(engine) as sdk:
         return [tag for image in sdk.images.list() for tag in image.tags]
+
+
+def drop_names(engine: Engine, part: str) -> None:
+    """Remove the tags and digest names with this part of images that have other tags, too. Raises EngineError."""
+    with asking(engine) as sdk:
+        for image in sdk.images.list():
+            digests = image.attrs.get("RepoDigests") or ()
+            if any(part not in tag for tag in image.tags):
+                for name in (*image.tags, *digests):
+                    if part in name:
+                        with suppress(ImageNotFound):  # the last digest name goes with its tag
+                            sdk.images.remove(name)
 
 
 def untag(engine: Engine, tags: Iterable[str]) -> None:

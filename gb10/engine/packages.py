@@ -127,8 +127,13 @@ def _fetch(store: Store, env: Mapping[str, str]) -> Programs:
 
 
 @contextmanager
-def fetch_packages(store: Store, env: Mapping[str, str], names: Sequence[str]) -> Iterator[Sequence[Path]]:
-    """Packages of the suite for this machine, accepted by apt's signatures; gone afterwards. Raises EngineError."""
+def fetch_packages(
+    store: Store, env: Mapping[str, str], names: Sequence[str], architecture: str | None = None
+) -> Iterator[Sequence[Path]]:
+    """Packages of the suite, accepted by apt's signatures; gone afterwards. Raises EngineError.
+
+    They are for this machine, or for another ``architecture``, in Debian's spelling.
+    """
     missing = [tool for tool in ("apt-get", "dpkg-deb") if shutil.which(tool, path=env.get("PATH")) is None]
     if missing:
         raise EngineError(
@@ -137,12 +142,14 @@ def fetch_packages(store: Store, env: Mapping[str, str], names: Sequence[str]) -
         )
     work = store.scratch("apt")
     try:
-        yield _download(work, env, dict.fromkeys(names, SUITE), ", ".join(names))
+        yield _download(work, env, dict.fromkeys(names, SUITE), ", ".join(names), architecture)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _download(root: Path, env: Mapping[str, str], packages: Mapping[str, str], what: str) -> Sequence[Path]:
+def _download(
+    root: Path, env: Mapping[str, str], packages: Mapping[str, str], what: str, architecture: str | None = None
+) -> Sequence[Path]:
     """The packages, by name and suite, without what they depend on."""
     source = f"deb [signed-by={archive_keyring()}] {mirror_url(env)}"
     for name in ("etc/preferences.d", "etc/trusted.gpg.d", "state/lists/partial", "cache/archives/partial", "debs"):
@@ -150,7 +157,8 @@ def _download(root: Path, env: Mapping[str, str], packages: Mapping[str, str], w
     (root / "status").touch()
     suites = dict.fromkeys(packages.values())
     (root / "etc/sources.list").write_text("".join(f"{source} {suite} main\n" for suite in suites), encoding="utf-8")
-    (root / "apt.conf").write_text(CONFIGURATION.format(root=root), encoding="utf-8")
+    chosen = f'APT::Architecture "{architecture}";\n' if architecture else ""
+    (root / "apt.conf").write_text(CONFIGURATION.format(root=root) + chosen, encoding="utf-8")
     apt = ["apt-get", "-q", "-c", str(root / "apt.conf")]
     wanted = [f"{name}/{suite}" for name, suite in packages.items()]
     try:

@@ -1,6 +1,5 @@
 """Pushing by zstd: the proven image saved once, its layers compressed on the way; what arrived is looked at again."""
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -12,6 +11,7 @@ from typing import Any
 from gb10.engine.connection import Engine
 from gb10.engine.images import ImageInfo
 from gb10.engine.registry.access import access_to
+from gb10.engine.registry.referrers import digest_of
 from gb10.engine.registry.saving import Layout, check_saving_room, save_layout
 from gb10.engine.registry.skopeo import Access, Skopeo, open_skopeo
 from gb10.engine.registry.transfer import Moves
@@ -119,20 +119,20 @@ def _save(talk: Talk, engine: Engine, image: ImageInfo, config: str, folder: Pat
 
 def flaw(text: str, config: str, layers: int) -> str:
     """What keeps a manifest from being that of the image, all layers as zstd; empty when nothing does. Pure."""
-    manifest: Mapping[str, Any] = json.loads(text)
-    found = manifest.get("config", {}).get("digest", "none")
+    found = config_in(text)
     if found != config:
         return f"its config is {found}, not {config}"
-    kinds = [layer["mediaType"] for layer in manifest["layers"]]
+    kinds = [layer["mediaType"] for layer in json.loads(text)["layers"]]
     if len(kinds) != layers:
         return f"it has {len(kinds)} layers, not {layers}"
     others = sorted({kind for kind in kinds if not kind.endswith(ZSTD)})
     return f"it has layers of {', '.join(others)}" if others else ""
 
 
-def digest_of(text: str) -> str:
-    """A manifest's digest. Pure."""
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+def config_in(text: str) -> str:
+    """The digest of the config that a manifest names; ``none`` for an index, say. Pure."""
+    manifest: Mapping[str, Any] = json.loads(text)
+    return str(manifest.get("config", {}).get("digest", "none"))
 
 
 def arrived(text: str, moves: Moves) -> Moves:

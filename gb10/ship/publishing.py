@@ -1,8 +1,11 @@
 """Publishing: what was proven, and nothing else, pushed under its names; the one that moves comes last."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from gb10.build.stage import engine_with_images
 from gb10.engine.connection import Engine
@@ -14,10 +17,11 @@ from gb10.host.talk import Talk
 from gb10.plan.labels import LOCAL_ONLY
 from gb10.proof.scans import proven
 from gb10.ship.compressing import OTHERS, compressor
+from gb10.ship.keyed import KEYED, held
 from gb10.ship.retries import not_published, patiently
+from gb10.ship.signing import check_key, sign_image
 from gb10.workshop import Workshop
 
-KEYED = re.compile(r"-[0-9a-f]{12}$")
 REGISTRY = re.compile(r"localhost(:\d+)?|[^/:]*\.[^/:]*(:\d+)?|[^/:]+:\d{4,5}")
 """A name without a repository that an engine would read as one of Docker Hub's, and its port as a tag."""
 BUILD = "./build.py image builds one, and proves it"
@@ -35,16 +39,21 @@ class Published:
     bytes: int
 
 
-def publish(shop: Workshop, reference: str, targets: Sequence[str], zstd: int | None = None) -> tuple[Published, ...]:
+def publish(
+    shop: Workshop, reference: str, targets: Sequence[str], zstd: int | None = None, key: Path | None = None
+) -> tuple[Published, ...]:
     """Push the proven image ``reference`` to each target; a target without a tag gets the image's own tags.
 
     The engine compresses its layers, or zstd of the level ``zstd``: the image is the same, its manifest is not.
+    ``key`` signs each name before the next one is pushed.
 
     Raises UsageError (no such image, no tags), PublishError (it was not proven; the registry refuses, or holds
     another manifest than the one that was pushed).
     """
     for target in targets:
         check_target(target)
+    if key:
+        check_key(key)
     engine = engine_with_images(shop)
     if engine is None:
         raise UsageError(f"no image was built on this machine: no {reference}", hint=BUILD)
@@ -56,11 +65,39 @@ def publish(shop: Workshop, reference: str, targets: Sequence[str], zstd: int | 
         raise PublishError(f"{reference} was not proven here, so it is not published", where=image.id, hint=BUILD)
     require_publishable(image.labels.get(LOCAL_ONLY, "").split(), reference)
     names = names_in(targets, reference, image.tags)
-    if zstd is not None:
-        with compressor(shop, engine, image, record.config, zstd) as send:
-            return tuple(_published(name, record.config, send(name)) for name in names)
-    with added_tags(engine, image, names):
-        return tuple(_published(name, record.config, _send(shop.talk, engine, name)) for name in names)
+    with ExitStack() as stack:
+        if zstd is not None:
+            send = stack.enter_context(compressor(shop, engine, image, record.config, zstd))
+        else:
+            stack.enter_context(added_tags(engine, image, names))
+            send = partial(_send, shop.talk, engine)
+        sender = _Sender(shop=shop, engine=engine, config=record.config, send=send, key=key)
+        return tuple(map(sender.sent, names))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Sender:
+    """How names of one proven image are sent, and by which key they are signed."""
+
+    shop: Workshop
+    engine: Engine
+    config: str
+    send: Callable[[str], Moves]
+    key: Path | None
+
+    def sent(self, name: str) -> Published:
+        """One name, pushed unless its tag has a key and is there, then signed."""
+        moves = held(self.shop, self.engine, name, self.config) or self.send(name)
+        if self.key:
+            sign_image(self.shop, self.engine, name, moves.digest, self.key)
+        return Published(
+            reference=name,
+            digest=moves.digest,
+            config=self.config,
+            there=len(moves.there),
+            moved=len(moves.moved),
+            bytes=moves.bytes,
+        )
 
 
 def require_publishable(rules: Sequence[str], reference: str) -> None:
@@ -122,14 +159,3 @@ def _send(talk: Talk, engine: Engine, name: str) -> Moves:
             f"{name} is not what was pushed", where=f"pushed {moves.digest}\nfound  {found.digest}", hint=OTHERS
         )
     return moves
-
-
-def _published(name: str, config: str, moves: Moves) -> Published:
-    return Published(
-        reference=name,
-        digest=moves.digest,
-        config=config,
-        there=len(moves.there),
-        moved=len(moves.moved),
-        bytes=moves.bytes,
-    )

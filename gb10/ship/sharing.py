@@ -18,7 +18,7 @@ from gb10.proof.scans import prove_wheel
 from gb10.proof.wheel_manifest import declares
 from gb10.ship.listing import LISTING, SIGNATURE, Listed, write_listing
 from gb10.ship.shelf import REPO, Shelf, WheelCache, read_shelf, trusted, wheel_cache
-from gb10.ship.signature import sign
+from gb10.ship.signature import WHEELS, sign
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,7 +127,7 @@ def _commit(
 ) -> str | None:
     """Send new wheels with the listing, signed; None when the repository changed meanwhile."""
     text = write_listing(listed)
-    signature = sign(text, signing, host.env)
+    signature = sign(text, signing, host.env, meant=WHEELS)
     with host.store.folder("hub") as work:
         (work / SIGNATURE).write_text(signature, encoding="ascii")
         trusted(host.env, shelf.cache, text, work / SIGNATURE)  # else no one could use it, not even the next push

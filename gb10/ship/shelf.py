@@ -9,7 +9,7 @@ from gb10.errors import FetchError, UsageError, VerifyError
 from gb10.host.config import variable
 from gb10.host.host import Host
 from gb10.ship.listing import LISTING, SIGNATURE, Listed, read_listing
-from gb10.ship.signature import verify
+from gb10.ship.signature import WHEELS, verify
 
 if TYPE_CHECKING:
     from gb10.sources.hub import Hub
@@ -90,7 +90,7 @@ def read_shelf(host: Host, cache: WheelCache, *, may_be_new: bool = False) -> Sh
 def trusted(env: Mapping[str, str], cache: WheelCache, text: str, signature: Path) -> str:
     """The trusted signer of a listing; raises VerifyError when there is none."""
     try:
-        return verify(text, signature, cache.signers, env)
+        return verify(text, signature, cache.signers, env, meant=WHEELS)
     except VerifyError as error:
         raise VerifyError(
             f"the listing of {cache.repo} is not trusted: {error.message}", where=error.where, hint=error.hint

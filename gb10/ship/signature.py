@@ -7,18 +7,19 @@ from typing import Final
 from gb10.errors import UsageError, VerifyError
 from gb10.host.proc import CommandFailedError, capture
 
-NAMESPACE: Final = "gb10-wheels"
+WHEELS: Final = "gb10-wheels"
+IMAGES: Final = "gb10-images"
 """What a signature is for: one that the same key made of a commit, or of a mail, is none of ours."""
 NO_PROGRAM: Final = 127
 
 
-def sign(text: str, key: Path, env: Mapping[str, str]) -> str:
+def sign(text: str, key: Path, env: Mapping[str, str], *, meant: str) -> str:
     """The armoured signature of a text, by a private key, or by the agent that holds a public one's other half.
 
-    Raises UsageError: no ssh-keygen, no such key.
+    ``meant``: what it is for. Raises UsageError: no ssh-keygen, no such key.
     """
     try:
-        return _keygen("sign", "-f", str(key), "-n", NAMESPACE, stdin=text, env=env)
+        return _keygen("sign", "-f", str(key), "-n", meant, stdin=text, env=env)
     except CommandFailedError as error:
         raise UsageError(
             f"cannot sign with {key}",
@@ -27,7 +28,7 @@ def sign(text: str, key: Path, env: Mapping[str, str]) -> str:
         ) from error
 
 
-def verify(text: str, signature: Path, signers: Path, env: Mapping[str, str]) -> str:
+def verify(text: str, signature: Path, signers: Path, env: Mapping[str, str], *, meant: str) -> str:
     """Who signed a text, by the name of the key in ``signers``; raises VerifyError for other keys and other texts."""
     named = ("-f", str(signers), "-s", str(signature))
     try:
@@ -39,7 +40,7 @@ def verify(text: str, signature: Path, signers: Path, env: Mapping[str, str]) ->
             hint="if you trust the key, add it there: its owner, then the key",
         ) from error
     try:
-        _keygen("verify", *named, "-I", signer, "-n", NAMESPACE, stdin=text, env=env)
+        _keygen("verify", *named, "-I", signer, "-n", meant, stdin=text, env=env)
     except CommandFailedError as error:
         raise VerifyError(
             f"the signature by {signer} is of another text",

@@ -10,10 +10,10 @@ import socket
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -38,7 +38,7 @@ ENV = {name: value for name, value in os.environ.items() if not name.startswith(
 REGISTRY = """\
 version: 0.1
 log: {{accesslog: {{disabled: false}}, level: info}}
-storage: {{filesystem: {{rootdirectory: "{storage}"}}}}
+storage: {{filesystem: {{rootdirectory: "{storage}"}}, delete: {{enabled: {delete}}}}}
 http: {{addr: "127.0.0.1:{port}"}}
 """
 HTPASSWD = """\
@@ -47,10 +47,11 @@ auth: {{htpasswd: {{realm: test, path: "{path}"}}}}
 MANIFESTS = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
 ROOT = Path(__file__).parents[2]
 UP = """\
-import os, sys
-from gb10.engine.embedded.daemon import up
+import json, os, sys
+from gb10.engine.embedded import daemon
 from gb10.host.store import open_store
-up(open_store({"GB10_CACHE_DIR": sys.argv[1]}), os.environ)
+daemon.CONFIGURATION = {**daemon.CONFIGURATION, "features": json.loads(sys.argv[2])}
+daemon.up(open_store({"GB10_CACHE_DIR": sys.argv[1]}), os.environ)
 """
 SSHD = (
     "-D",
@@ -126,12 +127,15 @@ class Registry:
 
 
 @contextmanager
-def registry(store: Store, folder: Path, users: str = "") -> Iterator[Registry]:
-    """A registry in a folder of its own; ``users`` are the lines of its htpasswd file, if it is to ask who one is."""
+def registry(store: Store, folder: Path, users: str = "", *, delete: bool = False) -> Iterator[Registry]:
+    """A registry in a folder of its own; ``users`` are the lines of its htpasswd file, if it is to ask who one is.
+
+    ``delete``: it allows deletion.
+    """
     program = next(deb for deb in debs(store, "docker-registry") if deb.name.startswith("docker-registry_"))
     capture(["dpkg-deb", "--extract", str(program), str(folder / "deb")])
     port, config, log = free_port(), folder / "config.yml", folder / "registry.log"
-    text = REGISTRY.format(storage=folder / "storage", port=port)
+    text = REGISTRY.format(storage=folder / "storage", port=port, delete=str(delete).lower())
     if users:
         (folder / "htpasswd").write_text(users, encoding="utf-8")
         text += HTPASSWD.format(path=folder / "htpasswd")
@@ -169,29 +173,33 @@ def redis(store: Store, folder: Path, password: str) -> Iterator[Redis]:
 
 
 @contextmanager
-def another_engine(store: Store, folder: Path, namespace: str = "") -> Iterator[Engine]:
-    """An engine of a store of its own; the programs are shared by hard links. It may live in a network namespace."""
+def another_engine(store: Store, folder: Path, namespace: str = "", *, containerd: bool = False) -> Iterator[Engine]:
+    """An engine of a store of its own; the programs are shared by hard links. It may live in a network namespace.
+
+    Its images may lie in containerd's store, as a new Docker's do.
+    """
     programs = unpack(store, ENV)
     other = open_store({"GB10_CACHE_DIR": str(folder)})
     home = other.root / "engine"
     shutil.copytree(programs.bin.parent, home / programs.bin.parent.name, copy_function=os.link)
     shutil.copy(store.root / "engine/packages.json", home)
     try:
-        start_engine(folder, namespace)
+        start_engine(folder, namespace, containerd=containerd)
         found = answering(Place(other))
         assert found
-        yield found
+        yield replace(found, containerd=containerd)
     finally:
         down(other)
 
 
-def start_engine(folder: Path, namespace: str = "") -> None:
+def start_engine(folder: Path, namespace: str = "", *, containerd: bool = False) -> None:
     """Start the engine of a store. In a network namespace it has a /dev/shm and an IPC namespace of its own, too.
 
     By these servers tell whether they are on one machine.
     """
     alone = ["unshare", "--ipc", "--mount", "sh", "-c", 'mount -t tmpfs gb10 /dev/shm && exec "$@"', "sh"]
-    argv = [*within(namespace), *(alone if namespace else []), sys.executable, "-c", UP, str(folder)]
+    features = json.dumps({"containerd-snapshotter": containerd})
+    argv = [*within(namespace), *(alone if namespace else []), sys.executable, "-c", UP, str(folder), features]
     capture(argv, env=ENV, cwd=ROOT)
 
 
@@ -224,10 +232,23 @@ def wake(engine: Engine) -> None:
 
 
 def kill_ssh() -> None:
-    """End the ssh clients that this process started."""
-    for status in Path("/proc").glob("[0-9]*/status"):
-        if f"\nPPid:\t{os.getpid()}\n" in status.read_text() and "\nName:\tssh\n" in f"\n{status.read_text()}":
-            os.kill(int(status.parent.name), signal.SIGKILL)
+    """End the ssh clients that this process started, each below a shell that ends it with us."""
+    parents = {pid: _field(pid, "PPid") for pid in _processes()}
+    for pid, parent in parents.items():
+        if _field(pid, "Name") == "ssh" and parents.get(int(parent or 0)) == str(os.getpid()):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _processes() -> list[int]:
+    return [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+
+
+def _field(pid: int, name: str) -> str:
+    """A field of a process's status; empty when it has ended."""
+    with suppress(OSError):
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines()
+        return next((line.split("\t", 1)[1] for line in lines if line.startswith(f"{name}:")), "")
+    return ""
 
 
 @contextmanager
@@ -241,11 +262,26 @@ def small_disk(folder: Path) -> Iterator[Callable[[str], None]]:
         capture(["umount", str(folder)])
 
 
-def random_image(engine: Engine, reference: str, *sizes: int, seed: int = 0) -> None:
-    """An image for linux/arm64 of layers of these sizes, in bytes, that no compression makes smaller."""
-    tars = [_tar({f"random-{number}": Random(seed + number).randbytes(size)}) for number, size in enumerate(sizes)]  # noqa: S311
+def random_image(
+    engine: Engine,
+    reference: str,
+    *sizes: int,
+    seed: int | Sequence[int] = 0,
+    created: str = "2026-11-01T00:00:00Z",
+    share: float = 1.0,
+) -> None:
+    """An image for linux/arm64 of layers of these sizes, in bytes; no compression makes their ``share`` smaller.
+
+    ``seed`` is of the lowest layer, or there is one for each.
+    """
+    seeds = [seed + number for number in range(len(sizes))] if isinstance(seed, int) else seed
+    tars = [
+        _tar({f"random-{number}": Random(own).randbytes(int(size * share)).ljust(size)})  # noqa: S311
+        for number, (size, own) in enumerate(zip(sizes, seeds, strict=True))
+    ]
     ids = [f"sha256:{hashlib.sha256(tar).hexdigest()}" for tar in tars]
-    config = {"os": "linux", "architecture": "arm64", "config": {}, "rootfs": {"type": "layers", "diff_ids": ids}}
+    rootfs = {"type": "layers", "diff_ids": ids}
+    config = {"os": "linux", "architecture": "arm64", "created": created, "config": {}, "rootfs": rootfs}
     files = {f"{number}.tar": tar for number, tar in enumerate(tars)}
     manifest = [{"Config": "config.json", "RepoTags": [reference], "Layers": list(files)}]
     files |= {"config.json": json.dumps(config).encode(), "manifest.json": json.dumps(manifest).encode()}

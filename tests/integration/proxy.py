@@ -40,6 +40,15 @@ class Line:
     host: str
     faults: list[Fault] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    ends: set[socket] = field(default_factory=set)
+    """The clients that talk over it now."""
+
+    @contextmanager
+    def gone(self) -> Iterator[None]:
+        """Nobody gets through while the context lasts, and who talks now is cut off."""
+        with self.bad(Fault(request=".", does="refuse", times=1_000_000)):
+            _hang_up(*self.ends)
+            yield
 
     @contextmanager
     def bad(self, fault: Fault) -> Iterator[Fault]:
@@ -68,6 +77,7 @@ def bad_line(registry: str) -> Iterator[Line]:
 
     class Exchange(BaseRequestHandler):
         def handle(self) -> None:
+            line.ends.add(self.request)
             with suppress(OSError):
                 head, rest = _head(self.request)
                 fault = line.fault(head.split(b"\r\n")[0].decode())
@@ -78,6 +88,9 @@ def bad_line(registry: str) -> Iterator[Line]:
                 with create_connection((host, int(port))) as onward:
                     onward.sendall(head.replace(b"\r\n", b"\r\nConnection: close\r\n", 1) + b"\r\n\r\n" + rest)
                     _exchange(self.request, onward, fault)
+
+        def finish(self) -> None:
+            line.ends.discard(self.request)
 
     with ThreadingTCPServer(("127.0.0.1", 0), Exchange) as server:
         server.daemon_threads = True

@@ -85,5 +85,6 @@ def pid_in(engine: Engine, container: str, word: str) -> int:
 
 @contextmanager
 def foreground(*arguments: str, log: Path) -> Iterator[Any]:
-    with background([sys.executable, str(Path(__file__).parents[2] / "build.py"), *arguments], log=log) as alive:
+    command = [sys.executable, str(Path(__file__).parents[2] / "build.py"), *arguments]
+    with background(["env", "--default-signal=INT", *command], log=log) as alive:  # a shell's background ignores it
         yield alive

@@ -15,7 +15,6 @@ from gb10.engine.buildx.build import BuildRequest, build, image_output
 from gb10.engine.buildx.commands import open_buildx
 from gb10.engine.buildx.progress import Event, StepDone
 from gb10.engine.connection import Engine
-from gb10.engine.embedded import daemon
 from gb10.engine.images import find_image, require_image
 from gb10.engine.packages import unpack
 from gb10.engine.reach import find
@@ -31,12 +30,8 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(scope="module")
 def other(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    features = {**daemon.CONFIGURATION, "features": {"containerd-snapshotter": True}}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(daemon, "CONFIGURATION", features)
-        with another_engine(shop.store, tmp_path_factory.mktemp("other")) as engine:
-            patch.undo()  # the store's own engine is what it was
-            yield engine
+    with another_engine(shop.store, tmp_path_factory.mktemp("other"), containerd=True) as engine:
+        yield engine
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,18 @@
 """A pull to several machines of which one failed: the others are reported, and the hint names the port."""
 
+from dataclasses import replace
+
 import pytest
 
 from gb10.cli.pull import document
 from gb10.engine.registry.transfer import Remote
 from gb10.errors import EngineError, PublishError
 from gb10.host.ssh import ssh_host
-from gb10.ship.pulling import Pull, Pulled
+from gb10.ship.pulling import Pull
+from gb10.ship.receiving import Pulled
 
 REMOTE = Remote(digest="sha256:aa", platforms=("linux/arm64",))
-GOOD = Pulled(host="spark-1", id="sha256:bb", there=3, moved=1, bytes=10, seconds=1.0)
+GOOD = Pulled(host="spark-1", id="sha256:bb", layers="cc", there=3, moved=1, bytes=10, seconds=1.0)
 AWAY = EngineError("spark-2 cannot be reached", where="no route", hint="look at the cable")
 
 
@@ -33,6 +36,15 @@ def test_the_error_names_the_machine_that_failed() -> None:
     assert caught.value.message == "1 of 2 nodes do not have the image"
     assert caught.value.where == "spark-2: spark-2 cannot be reached (no route)"
     Pull(remote=REMOTE, nodes=(GOOD,), failed={}).require_all()
+
+
+def test_nodes_are_compared_by_layers_and_not_by_ids() -> None:
+    """containerd's image store names an image by its manifest, the classic one by its config."""
+    other = replace(GOOD, host="spark-2", id="sha256:dd")
+    Pull(remote=REMOTE, nodes=(GOOD, other), failed={}).require_all()
+    with pytest.raises(PublishError, match="do not have the same image") as caught:
+        Pull(remote=REMOTE, nodes=(GOOD, replace(other, layers="ee")), failed={}).require_all()
+    assert "spark-2: sha256:dd, layers ee" in (caught.value.where or "")
 
 
 @pytest.mark.parametrize(

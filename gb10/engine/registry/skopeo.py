@@ -83,15 +83,25 @@ class Skopeo:
 
     def manifest(self, name: str, access: Access) -> str:
         """The manifest that the registry has under a name, byte by byte; raises PublishError."""
-        argv = [
-            *self.command,
-            "inspect",
-            "--raw",
-            f"--authfile={access.credentials}",
-            f"--tls-verify={str(access.tls).lower()}",
-            f"docker://{name}",
-        ]
+        return self._asked(("inspect", "--raw"), access, name)
+
+    def tags(self, repository: str, access: Access) -> tuple[str, ...]:
+        """Every tag of a repository; raises PublishError."""
+        return tuple(json.loads(self._asked(("list-tags",), access, repository))["Tags"])
+
+    def delete(self, name: str, access: Access) -> None:
+        """Delete a manifest, and all tags that name it; raises PublishError, also where the registry forbids that."""
+        self._asked(("delete",), access, name)
+
+    def put(self, layout: Path, name: str, access: Access) -> None:
+        """Push what the only entry of a layout is, byte by byte: a manifest with its blobs, or an index alone."""
+        options = ("copy", "--quiet", "--preserve-digests", "--multi-arch=index-only")
+        self._asked(options, access, name, "--dest-tls-verify", f"oci:{layout}")
+
+    def _asked(self, verb: tuple[str, ...], access: Access, name: str, tls: str = "--tls-verify", *source: str) -> str:
+        known = (f"--authfile={access.credentials}", f"{tls}={str(access.tls).lower()}")
         try:
+            argv = [*self.command, *verb, *known, *source, f"docker://{name}"]
             return capture_while_active(argv, env=self.env, patience=ANSWER)
         except CommandFailedError as error:
             raise _refusal(error, ANSWER) from error

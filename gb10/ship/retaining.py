@@ -1,0 +1,157 @@
+"""Retaining: which images of a repository may go, by number or age; nothing goes that a tag or a node still needs."""
+
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from gb10.engine.connection import Engine
+from gb10.engine.docker_containers import containers_with
+from gb10.engine.node import reached
+from gb10.engine.registry.access import access_to
+from gb10.engine.registry.referrers import CREATED, TAG, Descriptor, Referrers, digest_of, tag_of
+from gb10.engine.registry.skopeo import open_skopeo
+from gb10.errors import PublishError
+from gb10.host.host import Host
+from gb10.ship.compressing import config_in
+from gb10.ship.keyed import KEYED
+
+AT_ONCE: Final = 8
+FORBIDDEN: Final = ("unsupported", "not allowed", "405", "denied", "forbidden")
+ALLOW: Final = (
+    "a registry must allow deletion (Debian's: storage.delete.enabled; others: a role), and then collect garbage"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule:
+    """What is kept: the newest ``number`` images, or those younger than ``age``."""
+
+    number: int | None = None
+    age: timedelta | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Held:
+    """An image of a repository: its tags, when it was published, and why it is kept; without a reason it may go."""
+
+    digest: str
+    config: str
+    tags: tuple[str, ...]
+    published: str
+    """The earliest time that something attached to it tells; empty when nothing does."""
+    why: str = ""
+    deleted: bool = False
+
+
+def judged(found: Sequence[Held], rule: Rule, used: Mapping[str, str], now: datetime) -> tuple[Held, ...]:
+    """The images, newest first, each with the reason why it is kept, if any. Pure.
+
+    ``used``: the node that uses an image, by the digest of its manifest or config.
+    """
+    ordered = sorted(found, key=lambda one: one.published, reverse=True)
+    return tuple(replace(one, why=_why(one, place, rule, used, now)) for place, one in enumerate(ordered))
+
+
+def _why(one: Held, place: int, rule: Rule, used: Mapping[str, str], now: datetime) -> str:
+    others = [tag for tag in one.tags if not KEYED.search(tag)]
+    node = used.get(one.digest) or used.get(one.config)
+    if others:
+        return f"also named {', '.join(others)}"
+    if node:
+        return f"used on {node}"
+    if not one.published:
+        return "nothing tells when it was published"
+    if rule.number is not None and place < rule.number:
+        return f"one of the newest {rule.number}"
+    if rule.age is not None and now - datetime.fromisoformat(one.published) < rule.age:
+        return f"younger than {rule.age.days} days"
+    return ""
+
+
+def retain(
+    host: Host, engine: Engine, repository: str, rule: Rule, nodes: Collection[str], *, delete: bool
+) -> tuple[Held, ...]:
+    """The images of a repository that have a tag with a key, judged; those that may go are deleted if asked.
+
+    Raises PublishError, also when the registry forbids it, and EngineError for a node that cannot be asked.
+    """
+    used = {image: node for node in nodes for image in _images_of(node)}
+    with access_to(engine, host.env, repository) as access:
+        place = Referrers(
+            store=host.store, skopeo=open_skopeo(host.store, host.env), repository=repository, access=access
+        )
+        tags = place.skopeo.tags(repository, access)
+        found = judged(_held(place, tags), rule, used, datetime.now(UTC))
+        if not delete:
+            return found
+        gone = tuple(replace(one, deleted=_delete(place, one)) if not one.why else one for one in found)
+        _delete_orphans(place, tags)
+        return gone
+
+
+def _images_of(node: str) -> set[str]:
+    with reached(node) as engine:
+        return {container.image for container in containers_with(engine)}
+
+
+def _held(place: Referrers, tags: Sequence[str]) -> list[Held]:
+    """What has a tag with a key."""
+    own = [tag for tag in tags if not TAG.fullmatch(tag)]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        texts = dict(zip(own, pool.map(lambda tag: place.text(f"{place.repository}:{tag}"), own), strict=True))
+        by_digest: dict[str, tuple[str, list[str]]] = {}
+        for tag, text in texts.items():
+            if text is not None:  # deleted meanwhile
+                by_digest.setdefault(digest_of(text), (text, []))[1].append(tag)
+        keyed = {digest: one for digest, one in by_digest.items() if any(map(KEYED.search, one[1]))}
+        times = pool.map(lambda digest: published(place.of(digest)), keyed)
+        return [
+            Held(digest=digest, config=config_in(text), tags=tuple(sorted(named)), published=time)
+            for (digest, (text, named)), time in zip(keyed.items(), times, strict=True)
+        ]
+
+
+def published(attached: Sequence[Descriptor]) -> str:
+    """The earliest time of what is attached to an image, in UTC; empty when nothing tells one. Pure."""
+    times = []
+    for one in attached:
+        try:
+            found = datetime.fromisoformat(one.annotations.get(CREATED, ""))
+        except ValueError:
+            continue
+        times.append((found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC))
+    return min(times).isoformat(timespec="seconds") if times else ""
+
+
+def _delete(place: Referrers, one: Held) -> bool:
+    """Delete an image, then what is attached to it."""
+    attached = place.of(one.digest)
+    for digest in (one.digest, *(referrer.digest for referrer in attached)):
+        _delete_manifest(place, f"{place.repository}@{digest}")
+    if attached:
+        _delete_manifest(place, f"{place.repository}:{tag_of(one.digest)}")
+    return True
+
+
+def _delete_orphans(place: Referrers, tags: Sequence[str]) -> None:
+    """What a deletion that broke off left: lists of what is attached to images that are gone."""
+    for tag in filter(TAG.fullmatch, tags):
+        digest = tag.replace("-", ":")
+        if place.text(f"{place.repository}@{digest}") is None and place.text(f"{place.repository}:{tag}") is not None:
+            for referrer in place.of(digest):
+                _delete_manifest(place, f"{place.repository}@{referrer.digest}")
+            _delete_manifest(place, f"{place.repository}:{tag}")
+
+
+def _delete_manifest(place: Referrers, name: str) -> None:
+    if place.text(name) is None:
+        return
+    try:
+        place.skopeo.delete(name, place.access)
+    except PublishError as error:
+        forbidden = any(word in error.message.lower() for word in FORBIDDEN)
+        raise PublishError(
+            f"{name} is not deleted", where=error.message, hint=ALLOW if forbidden else error.hint
+        ) from error

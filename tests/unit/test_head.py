@@ -1,0 +1,75 @@
+"""The head's answers as values, and the names of nodes, without a head."""
+
+import io
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from gb10.engine.head.session import Node, Session, Way, node_of
+from gb10.errors import EngineError, UsageError
+from gb10.host.dialogue import Dialogue
+from gb10.ship.via_head import HeadPull
+
+NAMES = ("spark-2", "spark-3", "spark-4")
+
+
+@contextmanager
+def session(text: str) -> Iterator[Session]:
+    """A session whose head printed a text, then ended."""
+    read, write = os.pipe()
+    os.write(write, text.encode())
+    os.close(write)
+    with os.fdopen(read, "rb") as out:
+        nodes = tuple(Node(host=name, name=name, port="", socket="/s") for name in NAMES)
+        talk = Dialogue(io.BytesIO(), out, io.BytesIO(b"its last words"))
+        yield Session(port=1, sockets="/w", nodes=nodes, talk=talk)
+
+
+def test_each_thread_gets_the_answer_for_its_node_whoever_reads_it() -> None:
+    text = "node 3 303\nbanner of a shell\nnode x y\nlost 9 nobody\nlost 2 Permission denied\nnode 1 101\n"
+    with session(text) as found, ThreadPoolExecutor(3) as pool:
+        ways = [pool.submit(found.way, node) for node in found.nodes]
+        assert ways[0].result() == Way(engine="unix:///w/1.sock", port=101)
+        assert ways[2].result() == Way(engine="unix:///w/3.sock", port=303)
+        error = ways[1].exception()
+    assert isinstance(error, EngineError)
+    assert (error.message, error.where) == ("spark-3 cannot be reached from the head", "Permission denied")
+    assert "ssh-copy-id spark-3" in (error.hint or "")
+
+
+def test_a_head_that_ended_is_told_with_its_last_words() -> None:
+    with session("node 1 101\n") as found, pytest.raises(EngineError, match="spark-3 cannot be reached") as caught:
+        found.way(found.nodes[1])
+    assert caught.value.where == "the head: its last words"
+
+
+@pytest.mark.parametrize(("text", "reason"), [("took 1\n", ""), ("left 1 no such image\n", "no such image")])
+def test_what_containerd_answers(text: str, reason: str) -> None:
+    with session(text) as found:
+        if not reason:
+            found.take(found.nodes[0], "linux/arm64", "127.0.0.1:1/a@sha256:b", "docker.io/a/b:1")
+            return
+        with pytest.raises(EngineError, match="the containerd of spark-2 does not take it") as caught:
+            found.take(found.nodes[0], "linux/arm64", "127.0.0.1:1/a@sha256:b", "docker.io/a/b:1")
+        assert caught.value.where == reason
+
+
+def test_nodes_by_what_a_user_writes() -> None:
+    assert node_of("ssh://me@spark-2:2222/run/d.sock") == Node(
+        host="ssh://me@spark-2:2222/run/d.sock", name="me@spark-2", port="2222", socket="/run/d.sock"
+    )
+    assert node_of("spark-2", k3s=True).socket == ""
+    for host in ("unix:///run/d.sock", "tcp://spark-2:2375", "-oProxyCommand=x", "a b"):
+        with pytest.raises(UsageError, match="is no node that the head can reach"):
+            node_of(host)
+
+
+def test_the_head_itself_gets_nothing_and_sockets_are_of_this_machine() -> None:
+    wanted = HeadPull(reference="a:1", head="me@spark-1", hosts=("me@spark-1", "me@spark-2"))
+    assert (wanted.others, [node.name for node in wanted.nodes]) == (("me@spark-2",), ["me@spark-2"])
+    for head, k3s in (("me@spark-1", False), ("localhost", True)):
+        with pytest.raises(UsageError, match="a socket is of this machine"):
+            print(HeadPull(reference="a:1", head=head, hosts=("unix:///d.sock",), k3s=k3s).nodes)
