@@ -1,0 +1,236 @@
+"""The nightly workflow: its schema, its pins, and each of its steps, run in the order and environment of a runner.
+
+The recipe is a small one. sudo, gh and apt-get are stand-ins, since the machine of the tests is no runner; git's
+origin is a bare repository, the registry Debian's own.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from gb10.engine.packages import unpack
+from gb10.engine.reach import find
+from gb10.host.proc import capture
+from gb10.plan.catalog import ROOT
+from gb10.workshop import Workshop, open_workshop
+from tests.integration.hub_server import make_signer
+from tests.integration.nodes import Registry, registry, ssh_keygen
+from tests.integration.pinned import pinned
+from tests.recipes import small_recipe
+
+pytestmark = pytest.mark.integration
+
+WORKFLOW = ROOT / ".github/workflows/nightly.yml"
+PINNED = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}")
+EXPRESSION = re.compile(r"\$\{\{ *([\w.]+) *\}\}")
+HOST = re.compile(r"[\w-]+\.(?:com|org|io|net|dev)\b")
+CROSS = "{amd64: [g++-aarch64-linux-gnu], arm64: []}"
+RECIPE = (
+    small_recipe(
+        "tools: [uv==0.13.8]\n",
+        requirements="\n  - pydantic==2.10.0\n  - pydantic-core==2.27.0\n  - typing-extensions==4.12.2",
+    )
+    .replace("engine: small", "engine: pydantic")
+    .replace('version: "1"', "version: 2.10.0")
+    .replace("{image: []}", f"{{image: [python3], build: [g++, python3], cross: {CROSS}}}")
+)
+STANDS_IN = {
+    "sudo": 'if [ "$1" = rm ] || [ "$1" = apt-get ]; then echo "sudo $*"; else exec "$@"; fi',
+    "gh": 'echo "gh $*" >>"$RUNNER_TEMP/gh.log"; cat "${@: -1}" >>"$RUNNER_TEMP/gh.log"',
+    "make": 'echo "make $*"',
+}
+SHELL = ("bash", "--noprofile", "--norc", "-eo", "pipefail")
+"""What GitHub runs a step with whose shell is bash."""
+
+
+def workflow() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
+    return found
+
+
+def steps(job: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = workflow()["jobs"][job]["steps"]
+    return found
+
+
+def test_actions_are_pinned_by_commit_and_no_host_is_named() -> None:
+    text = WORKFLOW.read_text(encoding="utf-8")
+    used = [step["uses"] for job in workflow()["jobs"] for step in steps(job) if "uses" in step]
+    assert used
+    assert all(PINNED.fullmatch(one) for one in used), used
+    assert not HOST.findall(text)
+
+
+def test_no_step_puts_an_expression_into_a_script() -> None:
+    """An expression in a script is text that becomes code; in the environment it stays a value."""
+    assert [step["run"] for job in workflow()["jobs"] for step in steps(job) if "${{" in step.get("run", "")] == []
+
+
+def test_rights_are_given_job_by_job() -> None:
+    found = workflow()
+    assert found["permissions"] == {}
+    assert {name: job["permissions"] for name, job in found["jobs"].items()} == {
+        "image": {"contents": "read"},
+        "upgrade": {"contents": "write", "pull-requests": "write"},
+    }
+    named = set(re.findall(r"(?:secrets|vars)\.(\w+)", WORKFLOW.read_text(encoding="utf-8")))
+    head = WORKFLOW.read_text(encoding="utf-8").partition("\nname:")[0]
+    assert {name for name in named if name not in head} == set()
+
+
+def test_it_is_what_the_published_schema_wants() -> None:
+    folder = pinned("check-jsonschema", Path(__file__).with_name("check-jsonschema.txt"))
+    schema = json.loads(next(folder.rglob("vendor/github-workflows.json")).read_text(encoding="utf-8"))
+    document: dict[Any, Any] = workflow()
+    document["on"] = document.pop(True)  # YAML 1.1 reads the word as a truth value
+    jsonschema.validate(document, schema)
+
+
+@dataclass(slots=True)
+class Runner:
+    """A checkout, and what GitHub gives the steps of a job."""
+
+    checkout: Path
+    temp: Path
+    env: dict[str, str]
+    context: Mapping[str, str]
+    out: list[str] = field(default_factory=list)
+
+    def job(self, name: str) -> str:
+        """Run every step of a job; what they printed."""
+        job = workflow()["jobs"][name]
+        given = {**self.env, **self.filled(workflow()["env"]), **self.filled(job.get("env", {}))}
+        for step in job["steps"]:
+            if "run" in step:
+                self.step(step, given)
+        return "\n".join(self.out)
+
+    def filled(self, values: Mapping[str, Any]) -> dict[str, str]:
+        return {
+            name: EXPRESSION.sub(lambda found: self.context.get(found[1], ""), str(text))
+            for name, text in values.items()
+        }
+
+    def step(self, step: Mapping[str, Any], given: dict[str, str]) -> None:
+        exported = dict(line.split("=", 1) for line in (self.temp / "env").read_text().splitlines() if "=" in line)
+        env = {**given, **exported, **self.filled(step.get("env", {})), **self.env}
+        run = subprocess.run(
+            [*SHELL, "-c", step["run"]], cwd=self.checkout, env=env, capture_output=True, text=True, check=False
+        )
+        self.out.append(run.stdout)
+        assert run.returncode == 0, f"{step['name']}: {run.stdout[-2000:]}\n{run.stderr[-4000:]}"
+
+
+@pytest.fixture(scope="module")
+def shop() -> Workshop:
+    return open_workshop(os.environ, verbosity=0)
+
+
+@pytest.fixture(scope="module")
+def place(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with registry(shop.store, tmp_path_factory.mktemp("registry")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def runner(shop: Workshop, place: Registry, tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    """A checkout with the small recipe, an origin, and the programs of a runner."""
+    folder = tmp_path_factory.mktemp("runner")
+    checkout, origin, temp, bin_folder = (folder / name for name in ("checkout", "origin.git", "temp", "bin"))
+    for made in (temp, bin_folder, folder / "home"):
+        made.mkdir()
+    shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(".git", "__pycache__", ".*_cache", "wheels"))
+    shutil.copytree(ROOT / "wheels", checkout / "wheels", ignore=shutil.ignore_patterns("*.whl", "manifest.json"))
+    recipe = checkout / "recipes/images/small.yaml"
+    recipe.write_text(RECIPE, encoding="utf-8")
+    env = {
+        "PATH": f"{bin_folder}:{ssh_keygen(shop.store, folder / 'ssh')}",
+        "HOME": str(folder / "home"),
+        "RUNNER_TEMP": str(temp),
+        "GITHUB_ENV": str(temp / "env"),
+        "GITHUB_STEP_SUMMARY": str(temp / "summary"),
+        "GITHUB_ACTIONS": "true",
+        "CI": "true",
+        "ENGINE": str(recipe),
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith(("GB10_", "PIP_", "UV_", "SSL_", "DOCKER_"))
+        },
+    }
+    for name in ("env", "summary"):
+        (temp / name).touch()
+    for name, text in STANDS_IN.items():
+        (bin_folder / name).write_text(f"#!/bin/bash\n{text}\n", encoding="utf-8")
+        (bin_folder / name).chmod(0o755)
+    programs = unpack(shop.store, shop.env)
+    (bin_folder / "docker").symlink_to(programs.bin / "docker")
+    capture([sys.executable, str(checkout / "build.py"), "lock", "--engine", str(recipe)], env=env)
+    git = ("git", "-C", str(checkout), "-c", "user.name=me", "-c", "user.email=me@localhost")
+    capture(["git", "init", "--quiet", "--bare", str(origin)])
+    for words in (
+        ("init", "--quiet", "--initial-branch=main"),
+        ("add", "--all", "--force", "recipes", "build.py", "gb10", "bootstrap"),
+        ("commit", "--quiet", "--message", "x"),
+        ("remote", "add", "origin", str(origin)),
+        ("push", "--quiet", "origin", "main"),
+    ):
+        capture([*git, *words], env=env)
+    make_signer(folder, "me", env)
+    context = {
+        "vars.GB10_REGISTRY": f"{place.host}/night/small",
+        "secrets.REGISTRY_USER": "me",
+        "secrets.REGISTRY_PASSWORD": "secret",
+        "secrets.SIGNING_KEY": (folder / "me").read_text(encoding="ascii"),
+        "github.ref_name": "main",
+    }
+    return Runner(checkout=checkout, temp=temp, env=env, context=context)
+
+
+def test_the_image_is_built_proven_published_and_signed(shop: Workshop, place: Registry, runner: Runner) -> None:
+    said = runner.job("image")
+    document = json.loads((runner.temp / "image.json").read_text())
+    tags = [tag.rpartition(":")[2] for tag in document["tags"]]
+    assert {place.manifest("night/small", tag)["config"]["digest"] for tag in tags} == {document["digest"]}
+    summary = (runner.temp / "summary").read_text()
+    assert document["digest"] in summary
+    assert f"{place.host}/night/small:{tags[-1]}@sha256:" in summary
+    assert "make check" in said
+    assert not (runner.temp / "key").exists()
+    signers = runner.temp.parent / "me.signers"
+    words = ("--host", find(shop.env, shop.store).endpoint.host, "--platform", "linux/arm64", "--require-signer")
+    pulled = [
+        sys.executable,
+        str(ROOT / "build.py"),
+        "pull",
+        f"{place.host}/night/small:{tags[-1]}",
+        *words,
+        str(signers),
+    ]
+    assert "sha256:" in capture(pulled, env=runner.env)
+
+
+def test_the_next_release_is_proposed_once(runner: Runner) -> None:
+    runner.job("upgrade")
+    origin = str(runner.temp.parent / "origin.git")
+    branches = capture(["git", "-C", origin, "branch", "--list", "upgrade/*"]).split()
+    assert len(branches) == 1
+    log = (runner.temp / "gh.log").read_text()
+    assert f"gh pr create --base main --head {branches[0]}" in log
+    assert "2.10.0" in log
+    changed = capture(["git", "-C", origin, "diff", "--name-only", "main", branches[0]]).split()
+    assert changed == ["recipes/images/small.lock.json", "recipes/images/small.yaml"]
+    capture(["git", "-C", str(runner.checkout), "switch", "--quiet", "main"])
+    runner.job("upgrade")
+    assert (runner.temp / "gh.log").read_text() == log
