@@ -11,7 +11,7 @@ help:
 	@echo "make image    the vLLM image for GB10"
 	@echo "make test     everything: lint, types, unit, golden and integration tests"
 	@echo "make check    the fast gates: no network, no container engine"
-	@echo "make soak     an hour of hostile inputs; what breaks a promise is kept in tests/fuzz/found (SECONDS=60 SEED=x)"
+	@echo "make soak     an hour of hostile inputs, then an hour of kills and full disks (SECONDS=60 SEED=x; root)"
 	@echo "make e2e      the whole image, by the command that README names, and its kernels under qemu; other CuTe DSLs"
 	@echo "make bench    what a no-op and a small change cost, side by side with docker (needs the image)"
 	@echo "make gpu-test our kernels against fp64, on a machine with nvcc and a GPU of capability 12.x (or 9.0: see tests/gpu)"
@@ -37,6 +37,7 @@ fast:
 
 soak:
 	$(PYTHON) -m bootstrap tests/fuzz/soak.py --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
+	$(PYTHON) -m bootstrap tests/bad_days/soak.py --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
 
 e2e:
 	$(DEV) pytest tests/e2e
@@ -46,6 +47,7 @@ bench:
 	$(PYTHON) -m bootstrap benches/factory.py
 	$(PYTHON) -m bootstrap benches/rebuild.py
 	$(PYTHON) -m bootstrap benches/cross.py
+	$(PYTHON) -m bootstrap benches/via_head.py
 
 .PHONY: lint
 lint:
