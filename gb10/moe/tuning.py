@@ -1,6 +1,5 @@
 """``moe tune``: batch sizes shared between GPUs, every finding kept at once, and an interrupted run continued."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 from gb10.errors import UsageError, VerifyError
 from gb10.host.digest import digest
+from gb10.host.journal import Journal
 from gb10.host.talk import Talk
 from gb10.moe.shortlist import candidates, compiles, upstream_space
 from gb10.moe.tile_findings import Done, Finding, Machine, Refused, Screened, finished, read_line
@@ -90,20 +90,10 @@ class Record:
     """The findings, one line each, in a file that is appended to and never rewritten."""
 
     def __init__(self, path: Path, job: Job) -> None:
-        self.path, self.lock = path, Lock()
-        self.findings: list[Finding] = []
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
-        if lines and _identity(lines[0]) != job.identity:
-            raise UsageError(
-                f"{path} has the findings of another job", hint="name another directory, or remove that file"
-            )
-        self.findings = [found for line in lines[1:] if (found := read_line(line))]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as out:
-            if not lines:
-                out.write(json.dumps({"kind": HEAD, "identity": job.identity, "engine": job.engine}) + "\n")
-            elif not path.read_bytes().endswith(b"\n"):  # a killed run left half a line
-                out.write("\n")
+        """Continue the record of this job, or begin it. Raises UsageError for a record of another."""
+        head = {"kind": HEAD, "identity": job.identity, "engine": job.engine}
+        self.lock, self.journal = Lock(), Journal(path, head)
+        self.findings: list[Finding] = [found for line in self.journal.lines if (found := read_line(line))]
 
     def take(self, line: str, host: str) -> Finding | None:
         """Keep a worker's line; None for one that is no finding."""
@@ -113,18 +103,8 @@ class Record:
         found = found.model_copy(update={"host": host})
         with self.lock:
             self.findings.append(found)
-            with self.path.open("a", encoding="utf-8") as out:
-                out.write(found.model_dump_json() + "\n")
-                out.flush()
+            self.journal.append(found.model_dump_json())
         return found
-
-
-def _identity(line: str) -> str:
-    try:
-        head = json.loads(line)
-    except ValueError:
-        return ""
-    return str(head.get("identity")) if isinstance(head, dict) else ""
 
 
 def run(job: Job, lanes: Mapping[str, Lane], record: Record, talk: Talk) -> None:
