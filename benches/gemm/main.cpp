@@ -119,17 +119,16 @@ std::string number(double value, bool told) {
   return told ? text : "null";
 }
 
-// The share of the peak and what was published are of a GB10: on another GPU they would say nothing.
+// The peak is a GB10's: on another GPU the share would say nothing.
 void time_shape(Kernel const& kernel, Shape const& shape, Gpu const& gpu, int runs) {
   Problem const problem{std::vector<int>(shape.experts, shape.m), shape.n, shape.k};
   Data const data(kernel.fp4, problem, gpu.multiprocessors);
   double const ms = median_ms(kernel.prepare(problem, data.at), runs);
   double const tflops = 2.0 * shape.m * shape.n * shape.k * shape.experts / ms / 1e9;
-  double const published = kernel.fp4 ? shape.fp4 : shape.fp8;
   std::printf("{\"kind\": \"time\", \"kernel\": \"%s\", \"shape\": \"%s\", \"m\": %d, \"n\": %d, \"k\": %d, \"experts\": %d, "
-              "\"ms\": %.4f, \"tflops\": %.2f, \"of_peak\": %s, \"published\": %s}\n",
+              "\"ms\": %.4f, \"tflops\": %.2f, \"of_peak\": %s}\n",
               kernel.name, shape.name, shape.m, shape.n, shape.k, shape.experts, ms, tflops,
-              number(tflops / kPeakTflops, gpu.is_gb10()).c_str(), number(published, published > 0).c_str());
+              number(tflops / kPeakTflops, gpu.is_gb10()).c_str());
   std::fflush(stdout);
 }
 

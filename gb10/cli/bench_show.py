@@ -6,11 +6,9 @@ from rich.table import Table
 
 from gb10.bench.measure import Measured
 from gb10.bench.program_build import BuiltProgram, Line
+from gb10.bench.published_gemms import UNNAMED, published_gemms
 from gb10.cli.tables import print_table
 from gb10.plan.values import Plan
-
-SOURCE = "https://forums.developer.nvidia.com/t/359960"
-"""The source of the `published` figures: kernels tuned by hand on a GB10, as their author reports them."""
 
 
 def print_measured(env: Mapping[str, str], program: BuiltProgram, measured: Measured) -> None:
@@ -21,10 +19,18 @@ def print_measured(env: Mapping[str, str], program: BuiltProgram, measured: Meas
     if measured.why_not:
         print(f"not run on a GPU: {measured.why_not}")
         print(f"program: {program.path}")
-        return
-    print_table(env, times_table(measured))
-    if any(line["published"] for line in measured.times):
-        print(f"published: {SOURCE}; only the dense shape is documented in full there")
+    else:
+        print_table(env, times_table(measured))
+    print_published()
+
+
+def print_published() -> None:
+    """What others published, with the format that they named."""
+    found = published_gemms()
+    print("published for a GB10, kernels tuned by hand, TFLOPS:")
+    for one in found.figures:
+        print(f"  {one.tflops:g}  {one.format.upper() if one.format else UNNAMED}: {one.what}")
+    print(f"  source: {found.title}, {found.source}")
 
 
 def sizes_table(measured: Measured) -> Table:
@@ -68,9 +74,8 @@ def times_table(measured: Measured) -> Table:
 def _against(line: Line) -> tuple[str, str, str]:
     """The share of the peak, the published figure, and the share of that; blank when unknown."""
     peak = f"{line['of_peak']:.0%}" if line["of_peak"] is not None else ""
-    if line["of_peak"] is None or line["published"] is None:
-        return peak, "", ""
-    return peak, f"{line['published']:.0f}", f"{line['tflops'] / line['published']:.0%}"
+    published = published_gemms().beside(line)
+    return (peak, f"{published:g}", f"{line['tflops'] / published:.0%}") if published else (peak, "", "")
 
 
 def document(plan: Plan, program: BuiltProgram, measured: Measured) -> dict[str, object]:
@@ -85,7 +90,7 @@ def document(plan: Plan, program: BuiltProgram, measured: Measured) -> dict[str,
         "hit": program.hit,
         "gpu": measured.gpu,
         "not_run": measured.why_not,
-        "published_by": SOURCE,
+        "published": published_gemms().model_dump(mode="json"),
         "checks": list(measured.checks),
-        "times": list(measured.times),
+        "times": [{**line, "published": published_gemms().beside(line)} for line in measured.times],
     }

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from gb10.bench.measure import judge, run, sort_lines
 from gb10.bench.program_build import BuiltProgram, Line, read_lines
-from gb10.cli.bench_show import SOURCE, document, sizes_table, times_table
+from gb10.bench.published_gemms import published_gemms
+from gb10.cli.bench_show import document, print_measured, sizes_table, times_table
 from gb10.errors import BuildError, UsageError, VerifyError
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT
@@ -35,9 +36,10 @@ RIGHT = '{"kind": "result", "kernel": "k", "error": 1.7e-03, "limit": 1e-02, "sa
 WRONG = '{"kind": "result", "kernel": "k", "error": 1.0e+30, "limit": 1e-02, "said": "no launch", "ok": false}\n'
 GPU = '{"kind": "gpu", "name": "A GPU", "capability": "12.1", "multiprocessors": 48, "gb10": true}\n'
 TIME = (
-    '{"kind": "time", "kernel": "k", "shape": "dense", "m": 1, "n": 2, "k": 3, "experts": 1, "ms": 2.5, '
-    '"tflops": 100.0, "of_peak": 0.2, "published": 200.0}\n'
+    '{"kind": "time", "kernel": "nvfp4_k", "shape": "dense 4096x14336x4096", "m": 1, "n": 2, "k": 3, "experts": 1, '
+    '"ms": 2.5, "tflops": 178.0, "of_peak": 0.356}\n'
 )
+DENSE = ("dense", "4096x14336x4096")
 NO_GPU = '{"kind": "not-run", "what": "results and times", "why": "there is no GPU"}\n'
 PROGRAM = BuiltProgram(name="gemm", key="0" * 64, path=Path("/store/gemm"), checks=(), hit=False)
 
@@ -99,12 +101,12 @@ def test_what_a_program_says_beside_its_lines_is_not_read() -> None:
 def test_the_table_holds_times_against_the_peak_and_what_was_published() -> None:
     text = shown(times_table(sort_lines(read_lines(GPU + TIME))))
     assert "A GPU, 48 multiprocessors, 12.1" in text
-    assert text.split("\n")[2].split() == ["dense", "k", "2.500", "100.0", "20%", "200", "50%"]
+    assert text.split("\n")[2].split() == [*DENSE, "nvfp4_k", "2.500", "178.0", "36%", "356", "50%"]
 
 
 def test_another_gpu_is_not_held_against_figures_of_a_gb10() -> None:
-    text = shown(times_table(sort_lines(read_lines(GPU + TIME.replace("0.2,", "null,")))))
-    assert text.split("\n")[2].split() == ["dense", "k", "2.500", "100.0"]
+    text = shown(times_table(sort_lines(read_lines(GPU + TIME.replace("0.356", "null")))))
+    assert text.split("\n")[2].split() == [*DENSE, "nvfp4_k", "2.500", "178.0"]
 
 
 @pytest.mark.parametrize(
@@ -120,7 +122,7 @@ def test_the_sizes_stand_beside_the_results(lines: str, said: str) -> None:
 def test_the_document_holds_every_line() -> None:
     told = document(plan_program(GEMM, image_plan(), SHIPPED.toolkit), PROGRAM, sort_lines(read_lines(GPU + TIME)))
     assert (told["schema"], told["arch"], told["platform"]) == ("gb10/bench/v1", "12.1f", "linux/arm64")
-    assert told["times"] == [json.loads(TIME)]
+    assert told["times"] == [{**json.loads(TIME), "published": 356}]
     assert told["not_run"] is None
 
 
@@ -163,5 +165,18 @@ def test_every_kernel_has_a_unit_of_its_name() -> None:
         assert (GEMMS / f"{name}.cu").read_text(encoding="utf-8").splitlines()[-1] == f"GB10_UNIT({name})"
 
 
-def test_published_figures_name_one_source() -> None:
-    assert SOURCE in (GEMMS / "shapes.h").read_text(encoding="utf-8")
+def test_published_figures_have_a_source_and_a_format_or_say_that_none_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_measured(os.environ, PROGRAM, sort_lines(read_lines(SIZE + NO_GPU)))
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    told = [line.partition(": ")[0] for line in lines[lines.index("program: /store/gemm") + 2 :]]
+    assert told == ["356  NVFP4", "188  FP8", "154  format not named", "147  format not named", "source"]
+    assert "https://" in lines[-1]
+
+
+def test_a_figure_stands_beside_a_shape_that_is_timed() -> None:
+    shapes = (GEMMS / "shapes.h").read_text(encoding="utf-8")
+    named = [one.shape for one in published_gemms().figures if one.shape]
+    assert all(f'"{shape}"' in shapes for shape in named)
+    assert all(f'"{shape}"' in shapes for shape in (*named, "8 experts, n 256"))
