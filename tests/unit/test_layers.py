@@ -16,6 +16,7 @@ PACKAGE = ROOT / "gb10"
 ORDER = (
     "errors",
     "guard",
+    "stats",
     "inside",
     "host",
     "recipe",
@@ -51,7 +52,7 @@ ORDER = (
 )
 """The rooms of gb10, lowest first: a room imports only rooms before it."""
 
-PURE = {"guard", "recipe", "models", "memory", "cluster", "doctor", "plan", "deploy"}
+PURE = {"guard", "stats", "recipe", "models", "memory", "cluster", "doctor", "plan", "deploy"}
 READS_THE_CHECKOUT = {"catalog", "figures", "known_models", "rule_files"}
 ASKS_MACHINES = {"probing"}
 VERBS = {"cli", "inside"}
