@@ -17,6 +17,7 @@ ORDER = (
     "errors",
     "guard",
     "stats",
+    "chart",
     "inside",
     "host",
     "recipe",
@@ -52,7 +53,7 @@ ORDER = (
 )
 """The rooms of gb10, lowest first: a room imports only rooms before it."""
 
-PURE = {"guard", "stats", "recipe", "models", "memory", "cluster", "doctor", "plan", "deploy"}
+PURE = {"guard", "stats", "chart", "recipe", "models", "memory", "cluster", "doctor", "plan", "deploy"}
 READS_THE_CHECKOUT = {"catalog", "figures", "known_models", "rule_files"}
 ASKS_MACHINES = {"probing"}
 VERBS = {"cli", "inside"}
