@@ -13,24 +13,26 @@ ImageOption = Annotated[
 NameOption = Annotated[
     str | None, typer.Option("--name", metavar="NAME", help="Name of the service. Default: the recipe's.")
 ]
+GpusOption = Annotated[
+    bool, typer.Option("--gpus/--no-gpus", help="Whether containers see the GPU. Without: engines for the CPU.")
+]
+MemoryOption = Annotated[
+    float | None,
+    typer.Option("--memory", metavar="GIB", min=0.05, help="Limit of the memory of each container. Default: none."),
+]
+KeepFreeOption = Annotated[
+    float,
+    typer.Option("--keep-free", metavar="GIB", min=0.01, help="End the server when less memory is left."),
+]
+RestartOption = Annotated[bool, typer.Option("--restart", help="Docker starts it again after a crash or a reboot.")]
 
 
 def options_of(
     *,
-    gpus: Annotated[
-        bool, typer.Option("--gpus/--no-gpus", help="Whether containers see the GPU. Without: engines for the CPU.")
-    ] = True,
-    memory: Annotated[
-        float | None,
-        typer.Option("--memory", metavar="GIB", min=0.05, help="Limit of the memory of each container. Default: none."),
-    ] = None,
-    keep_free: Annotated[
-        float,
-        typer.Option("--keep-free", metavar="GIB", min=0.01, help="End the server when less memory is left."),
-    ] = LEAST / GIB,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Docker starts it again after a crash or a reboot.")
-    ] = False,
+    gpus: GpusOption = True,
+    memory: MemoryOption = None,
+    keep_free: KeepFreeOption = LEAST / GIB,
+    restart: RestartOption = False,
 ) -> Options:
     """How containers run."""
     limit = int(memory * GIB) if memory else None

@@ -2,38 +2,30 @@
 
 import shlex
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
 import typer
 
-from gb10.cli.cluster_files import alone, nodes_named
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.container_flags import options_of
 from gb10.cli.recipe_files import RecipeArgument, find_recipe, load_file
 from gb10.cli.recipe_trust import require_trust, say_undone
 from gb10.cli.recipe_weights import weights_of
-from gb10.cli.run_memory import with_budget
 from gb10.cli.run_mods import mods_to_run
 from gb10.cli.run_options import Manner, manner_of, wanted_of
-from gb10.cli.run_weights import with_weights
+from gb10.cli.run_service import service_from
 from gb10.cli.serving import document
 from gb10.cli.signature import gives
-from gb10.cli.wanted_service import Wanted, described, require_room
+from gb10.cli.wanted_service import Wanted
 from gb10.engine.container_options import docker_call
-from gb10.errors import UsageError
 from gb10.host.proc import spawn
-from gb10.host.ssh import HERE
 from gb10.host.talk import Talk
-from gb10.models.issue import lines_of
-from gb10.models.load.model_recipe import ModelRecipe
 from gb10.serve.fleet import open_fleet
 from gb10.serve.node_launch import container_options
-from gb10.serve.placing import named, placed
 from gb10.serve.running import Wish, running
-from gb10.serve.service import Options, Service, curl_line, shift_of
+from gb10.serve.service import Options, Service, curl_line
 from gb10.serve.watching import watch
 from gb10.workshop import Workshop
 
@@ -75,7 +67,7 @@ def run(
     path = find_recipe(recipe)
     loaded = load_file(path)
     wanted = replace(wanted, weights=weights_of(path))
-    service, place = _service(shop, loaded, wanted.given(arguments or ()), options)
+    service, place = service_from(shop, loaded, wanted.given(arguments or ()), options)
     if dry_run:
         _print_plan(shop.talk, place(service), as_json=as_json)
         return
@@ -95,36 +87,6 @@ def run(
         sys.stdout.flush()
         shop.talk.say("Ctrl-C stops it; ./build.py logs --follow shows its log")
         watch(watched, lambda: False)
-
-
-def _service(
-    shop: Workshop, loaded: ModelRecipe, wanted: Wanted, options: Options
-) -> tuple[Service, Callable[[Service], Service]]:
-    """The service of the command line, and what gives it the addresses of its nodes. Raises UsageError.
-
-    What a user should know is said. No node is asked yet.
-    """
-    cluster = nodes_named(shop.env, wanted.nodes) or alone(HERE)
-    wanted = replace(wanted, hosts=cluster.nodes if wanted.nodes else ())
-    require_room(loaded, wanted)
-    options = with_budget(shop.talk, loaded, wanted.request, options)
-    found = described(loaded, wanted, named(cluster), options)
-    for line in lines_of([issue for issue in found.issues if issue.code != "mods-not-applied"]):
-        shop.talk.say(line)
-    if options.restart and len(found.service.ranks) > 1:
-        hint = "let systemd start all of them again: docs/run.md"
-        raise UsageError("--restart is for one node: Docker would start a rank without the others", hint=hint)
-
-    def seen(service: Service) -> Service:
-        return with_weights(shop.talk, service, loaded, wanted.weights)
-
-    def place(asked: Service) -> Service:
-        request = replace(wanted.request, shift=shift_of(asked.port))
-        nodes = placed(shop.talk, cluster.model_copy(update={"nodes": asked.hosts}))
-        service = described(loaded, replace(wanted, request=request), nodes, options).service
-        return replace(seen(service), asked=asked.digest)
-
-    return seen(found.service), place
 
 
 def _print_plan(talk: Talk, service: Service, *, as_json: bool) -> None:

@@ -12,16 +12,19 @@ from gb10.cli.wanted_service import Wanted
 from gb10.errors import UsageError
 from gb10.models.render.rendered import RenderRequest
 
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter of the recipe. Repeatable.")
+]
+VariantOption = Annotated[
+    str | None, typer.Option("--variant", metavar="NAME", help="A variant of the recipe; recipe show lists them.")
+]
+
 
 def wanted_of(
     *,
     nodes: NodesOption = None,
-    overrides: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter of the recipe. Repeatable.")
-    ] = None,
-    variant: Annotated[
-        str | None, typer.Option("--variant", metavar="NAME", help="A variant of the recipe; recipe show lists them.")
-    ] = None,
+    overrides: SetOption = None,
+    variant: VariantOption = None,
     image: ImageOption = None,
     name: NameOption = None,
     trust: TrustOption = False,

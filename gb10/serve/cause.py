@@ -17,7 +17,12 @@ def cause_of(lines: Sequence[str]) -> str | None:
     That is the first exception that no other caused, else the first line that speaks of an error, else the last line.
     """
     texts = [line.strip() for line in lines if line.strip()]
-    found = first_error(texts) or (texts[-1] if texts else None)
+    return error_line(texts) or (texts[-1][:LONGEST] if texts else None)
+
+
+def error_line(lines: Sequence[str]) -> str | None:
+    """The line of a log that tells of an error; None for a log without one."""
+    found = first_error([line.strip() for line in lines])
     return found[:LONGEST] if found else None
 
 

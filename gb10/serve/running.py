@@ -136,7 +136,7 @@ def _check_answer(shop: Workshop, service: Service, watched: Watched) -> None:
         raise _failed(watched, f"{service.name} is healthy and does not answer; it is stopped", error.where) from error
     if judgement.verdict.bad:
         message = f"{service.name} is healthy, but its first answer is {judgement.verdict}; it is stopped"
-        if judgement.verdict is Verdict.ERROR:
+        if judgement.verdict in (Verdict.ERROR, Verdict.CUT):  # as a server does that dies meanwhile
             raise _failed(watched, message, judgement.why)
         raise ServeError(message, where=judgement.why, hint=OTHER)
     if judgement.why:
