@@ -10,6 +10,7 @@ from gb10.build.estimate import check_room
 from gb10.build.stage import ready_engine
 from gb10.build.survey import survey
 from gb10.cli.bench_guard import guard
+from gb10.cli.bench_quality import quality
 from gb10.cli.bench_serve import serve
 from gb10.cli.bench_show import document, print_measured
 from gb10.cli.common import DryRunOption, JsonOption, opens, print_json, reported, verb_app
@@ -33,6 +34,7 @@ app = verb_app(
 )
 app.command()(serve)
 app.command()(guard)
+app.command()(quality)
 
 
 @app.command()

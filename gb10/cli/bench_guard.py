@@ -33,7 +33,7 @@ def guard(
     forced: ForcedOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Judge saved answers: OK, SUSPECT, CUT, EMPTY, LOOP, ERROR or GARBAGE.
+    """Judge saved answers: OK, SUSPECT, CUT, EMPTY, LOOP, ERROR, GARBAGE.
 
     \b
     ./build.py bench guard stream.sse

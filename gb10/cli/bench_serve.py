@@ -1,6 +1,7 @@
 """``bench serve``: the throughput of an endpoint, with its answers judged."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -8,12 +9,12 @@ import typer
 
 from gb10.cli.bench_serve_show import print_served
 from gb10.cli.common import JsonOption, opens, print_json, reported
-from gb10.cli.load_options import plans
+from gb10.cli.load_options import BootOption, plans
 from gb10.errors import UsageError, VerifyError
 from gb10.load.benchy import find_book, find_tokenizer
 from gb10.load.endpoint import reach
+from gb10.load.load_plan import Plan, make_bench
 from gb10.load.results import Served
-from gb10.load.serving import Plan, make_bench
 from gb10.load.serving import serve as measure
 from gb10.workshop import Workshop
 
@@ -43,6 +44,7 @@ def serve(
     model: ModelOption = None,
     tokenizer: TokenizerOption = None,
     book: BookOption = None,
+    boot: BootOption = "",
     out: OutOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -62,7 +64,7 @@ def serve(
     """
     endpoint = reach(url, model, shop.env)
     found = find_tokenizer(tokenizer, endpoint.model, shop.env)
-    served = measure(make_bench(shop, endpoint, plan, found, find_book(book, shop.env)))
+    served = measure(make_bench(shop, endpoint, replace(plan, boot=boot), found, find_book(book, shop.env)))
     if out is not None:
         write(out, served)
     if as_json:

@@ -6,6 +6,7 @@ from rich.table import Table
 
 from gb10.cli.tables import print_table
 from gb10.load.results import Level, Served, mean_of
+from gb10.load.server_pages import Counted
 from gb10.workshop import Workshop
 
 FORMS: Final = ("{:.2f}", "{:.2f}", "{:.3f}", "{:.3f} s")
@@ -22,8 +23,22 @@ def print_served(shop: Workshop, served: Served) -> None:
             print(f"{level.concurrency} at once: {level.verdict}: {level.why}")
         for line in dict.fromkeys(run.hint for run in level.runs if run.hint):
             print(f"{level.concurrency} at once: hint: {line}")
+        if level.counted.tokens_per_draft is not None:
+            print(f"{level.concurrency} at once: the server counts {_accepted(level.counted)}")
     for flaw in served.flaws:
         print(f"stream: {flaw}")
+    for doubt in served.doubts:
+        print(f"doubt: {doubt}")
+    for what in served.unknown:
+        shop.talk.say(f"not known: {what}")
+
+
+def _accepted(counted: Counted) -> str:
+    """``2.31 tokens a draft, accepted at each position: 81 %, 50 %``."""
+    shares = ", ".join(f"{share:.0%}" for share in counted.accepted)
+    return f"{counted.tokens_per_draft:.2f} tokens a draft" + (
+        f", accepted at each position: {shares}" if shares else ""
+    )
 
 
 def served_table(served: Served) -> Table:

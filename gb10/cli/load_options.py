@@ -6,7 +6,7 @@ import typer
 
 from gb10.cli.signature import gives
 from gb10.load.benchy import words
-from gb10.load.serving import Plan
+from gb10.load.load_plan import Plan, Tool
 
 ConcurrencyOption = Annotated[
     list[int] | None,
@@ -34,6 +34,10 @@ CanaryTokensOption = Annotated[
     int,
     typer.Option("--canary-tokens", metavar="TOKENS", min=16, help="Most tokens of a canary's answer, with reasoning."),
 ]
+ToolOption = Annotated[
+    Tool,
+    typer.Option("--tool", metavar="NAME", help="The load generator: llama-benchy, or aiperf when it is installed."),
+]
 BootOption = Annotated[
     str,
     typer.Option("--boot", metavar="NAME", help="Which launch of the server this is. Default: this machine's boot."),
@@ -51,7 +55,7 @@ def planned(
     exact_tg: ExactOption = False,
     extra_body: ExtraOption = None,
     canary_tokens: CanaryTokensOption = 512,
-    boot: BootOption = "",
+    tool: ToolOption = "llama-benchy",
 ) -> Plan:
     """The plan of a command line. Raises UsageError."""
     return Plan(
@@ -64,7 +68,7 @@ def planned(
         exact=exact_tg,
         canary_tokens=canary_tokens,
         extra=words(extra_body or ()),
-        boot=boot,
+        tool=tool,
     )
 
 

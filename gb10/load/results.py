@@ -9,6 +9,7 @@ from gb10.guard.canary import Answered
 from gb10.guard.finding import Verdict, worst
 from gb10.load.canary_batch import CanaryBatch
 from gb10.load.exchange import flaws, summed
+from gb10.load.server_pages import Counted
 
 SCHEMA: Final = "gb10/serve/v1"
 
@@ -78,8 +79,14 @@ class Level:
     """Before the load, beside its warm-up, after it."""
     verdict: Verdict
     why: str
-    llama_benchy: Mapping[str, object] = field(default_factory=dict)
-    """Its own result, to quote; empty when it was stopped. Its means count warm-up runs, too."""
+    own: Mapping[str, object] = field(default_factory=dict)
+    """The load generator's own result, to quote; empty when it was stopped. llama-benchy's means count warm-up runs."""
+    doubts: tuple[str, ...] = ()
+    """What speaks against these figures: clocks, heat, power, a cold start."""
+    looks: tuple[Mapping[str, object], ...] = ()
+    """Facts of the machine while the load ran."""
+    counted: Counted = field(default_factory=Counted)
+    """What the server's own counters gained."""
 
     @property
     def steady(self) -> tuple[LoadRun, ...]:
@@ -100,6 +107,13 @@ class Served:
     """The launch of the server that was measured: the unit that statistics must compare."""
     settings: Mapping[str, object]
     machine: Mapping[str, object]
+    """Facts of the machine that sent the requests, before the first one."""
+    at_start: tuple[str, ...]
+    """What spoke against figures before the first request: other work on the machine, on its GPU, on the server."""
+    unknown: tuple[str, ...]
+    """Conditions that this machine does not tell."""
+    server: Mapping[str, object]
+    """What the server says of its release and settings."""
     alone: CanaryBatch
     """Canaries one at a time: what the model can do."""
     levels: tuple[Level, ...]
@@ -108,6 +122,12 @@ class Served:
     def verdict(self) -> Verdict:
         """The worst of all levels."""
         return worst([level.verdict for level in self.levels])
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What speaks against the figures, each sentence once."""
+        levels = (f"{level.concurrency} at once: {doubt}" for level in self.levels for doubt in level.doubts)
+        return tuple(dict.fromkeys((*self.at_start, *levels)))
 
     @property
     def flaws(self) -> tuple[str, ...]:
@@ -131,6 +151,9 @@ class Served:
             "boot": self.boot,
             "settings": dict(self.settings),
             "machine": dict(self.machine),
+            "doubts": list(self.doubts),
+            "unknown": list(self.unknown),
+            "server": dict(self.server),
             "canaries_alone": _canaries(self.alone),
             "levels": [_level(level) for level in self.levels],
             "verdict": str(self.verdict),
@@ -152,7 +175,9 @@ def _level(level: Level) -> dict[str, object]:
             }
             for run in level.runs
         ],
-        "llama_benchy": dict(level.llama_benchy),
+        "looks": [dict(look) for look in level.looks],
+        "counted": asdict(level.counted),
+        "generator": dict(level.own),
     }
 
 

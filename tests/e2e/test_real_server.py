@@ -80,6 +80,6 @@ def test_a_benchmark_of_it(url: str, tmp_path: Path) -> None:
     assert main(["bench", "serve", url, "--tokenizer", str(tokenizer), "--out", str(out), *load]) == 0
     document = json.loads(out.read_text(encoding="utf-8"))
     for level in document["levels"]:
-        theirs = level["llama_benchy"]["tg_throughput"]["values"]
+        theirs = level["generator"]["tg_throughput"]["values"]
         assert [run["tok_s"] for run in level["runs"]] == pytest.approx(theirs, rel=0.02)
     print(json.dumps(document["canaries_alone"]), [level["verdict"] for level in document["levels"]])

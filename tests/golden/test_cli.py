@@ -167,6 +167,7 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) ->
         ("recipe-without-nodes", ["recipe", "render", "qwen3-0.6b", "--set", "tensor_parallel=2", "--nodes", "a"]),
         ("bench-serve-help", ["bench", "serve", "--help"]),
         ("bench-guard-help", ["bench", "guard", "--help"]),
+        ("bench-quality-help", ["bench", "quality", "--help"]),
         ("bench-guard-nothing", ["bench", "guard", "nowhere"]),
         ("bench-serve-no-url", ["bench", "serve", "ftp://spark-1"]),
         ("bench-serve-wrong-field", ["bench", "serve", "spark-1:8000", "--extra-body", "top_p"]),

@@ -8,6 +8,7 @@ It answers canaries as a model would, and anything else with prose. Each model b
 
 import argparse
 import json
+import math
 import re
 import sys
 import time
@@ -48,7 +49,7 @@ FAULTS: Final = (
     "endless event",
     "no stream",
 )
-DIALECTS: Final = ("good", "reasoning", "reasoning_content", "both spellings", "speculation", "forgetful")
+DIALECTS: Final = ("good", "reasoning", "reasoning_content", "both spellings", "speculation", "luck", "forgetful")
 MODELS: Final = (*DIALECTS, *GARBAGE, CROSSED, *(f"fault: {name}" for name in FAULTS))
 PROSE: Final = "".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
 FACTS: Final = read_facts((ROOT / "recipes/guard/facts.toml").read_text(encoding="utf-8"))
@@ -64,6 +65,14 @@ class State:
     """Tokens a second of each stream; 0 is as fast as it goes."""
     pieces: int = 0
     """Bytes of a chunk of the transfer; 0 is an event a chunk."""
+    start: str = "0"
+    """Names this start of the server: its speed, and the luck of its drafts, depend on it."""
+    spread: float = 0.0
+    """How much starts differ in speed."""
+    only: str = ""
+    """The one model that it lists; empty is all."""
+    drafts: int = 0
+    accepted: int = 0
     key: str = ""
     lock: Lock = field(default_factory=Lock)
     running: int = 0
@@ -71,6 +80,11 @@ class State:
     asked: list[dict[str, object]] = field(default_factory=list)
     prompts: dict[str, int] = field(default_factory=dict)
     """The prompts without a code, in the order in which they came: each has a text of its own."""
+
+    @property
+    def step(self) -> float:
+        """Seconds of a step of this start; 0 is as fast as it goes."""
+        return math.exp(-seeded(self.start).gauss(0, self.spread)) / self.rate if self.rate else 0.0
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -83,10 +97,20 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
     def do_GET(self) -> None:
-        """The list of models."""
+        """Health, counters as vLLM names them, or the list of models."""
         if self._refused():
             return
-        self._whole(200, {"object": "list", "data": [{"id": name, "object": "model"} for name in (*MODELS, BATCH)]})
+        if self.path == "/health":
+            self._whole(200, {})
+            return
+        if self.path == "/metrics":
+            self._text(200, counters(self.state), "text/plain; version=0.0.4")
+            return
+        if not self.path.endswith("/models"):
+            self._whole(404, {"detail": "Not Found"})
+            return
+        names = [self.state.only] if self.state.only else [*MODELS, BATCH]
+        self._whole(200, {"object": "list", "data": [{"id": name, "object": "model"} for name in names]})
 
     def do_POST(self) -> None:
         """A chat completion, streamed or not."""
@@ -130,14 +154,16 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream; charset=utf-8")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
-        for event in events(model, said, prompt_of(body)):
+        due, step = time.monotonic(), self.state.step
+        for event in events(model, said, prompt_of(body), self.state):
             if event is None:  # the connection breaks
                 self.close_connection = True
                 self.connection.close()
                 return
             self._chunks(event)
-            if self.state.rate:
-                time.sleep(1 / self.state.rate)
+            # By the clock, not by sleeps: a machine under load must not slow it down. Nor may it catch up in a burst.
+            due = max(due, time.monotonic() - 3 * step) + step
+            time.sleep(max(0.0, due - time.monotonic()))
             if fault == "silent" and '"content"' in event:
                 time.sleep(3)
         self.wfile.write(b"0\r\n\r\n")
@@ -151,9 +177,12 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
 
     def _whole(self, status: int, document: object) -> None:
-        raw = json.dumps(document).encode()
+        self._text(status, json.dumps(document), "application/json")
+
+    def _text(self, status: int, text: str, kind: str) -> None:
+        raw = text.encode()
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(raw)))
         self.end_headers()
         self.wfile.write(raw)
@@ -188,11 +217,43 @@ def answer(model: str, prompt: str, state: State, place: int) -> list[str]:
     return list(tokens(f"{nonce}\n{fact.accept[0]}.", rng))
 
 
-def events(model: str, said: list[str], prompt: str) -> Iterator[str | None]:
+def counters(state: State) -> str:
+    """The counters of drafts, as vLLM 0.33 writes them."""
+    name = "vllm:spec_decode_num"
+    return "".join(
+        f'# TYPE {one} counter\n{one}{{engine="0",model_name="m"{more}}} {value}\n'
+        for one, more, value in (
+            (f"{name}_drafts_total", "", state.drafts),
+            (f"{name}_accepted_tokens_total", "", state.accepted),
+            (f"{name}_accepted_tokens_per_pos_total", ',position="0"', state.accepted),
+            ("vllm:num_preemptions_total", "", 0),
+        )
+    )
+
+
+def steps_of(model: str, said: list[str], state: State) -> list[list[str]]:
+    """The tokens of each step. ``luck``: one or two, the share of twos being the luck of this start."""
+    if model != "luck":
+        width = 3 if model == "speculation" else 1
+        return [said[at : at + width] for at in range(0, len(said), width)]
+    rng = seeded(f"luck {state.start} {len(state.prompts)}")
+    lucky = seeded(f"share {state.start}").uniform(0.35, 0.65)
+    found, left = [], list(said)
+    while left:
+        take = 2 if rng.random() < lucky else 1
+        found.append(left[:take])
+        del left[:take]
+    with state.lock:
+        state.drafts += len(found)
+        state.accepted += len(said) - len(found)
+    return found
+
+
+def events(model: str, said: list[str], prompt: str, state: State) -> Iterator[str | None]:
     """The events of a stream, as text; None breaks the connection."""
     fault = model.removeprefix("fault: ")
     yield event(delta={"role": "assistant", "content": ""})
-    steps = [said[at : at + 3] for at in range(0, len(said), 3)] if model == "speculation" else [[one] for one in said]
+    steps = steps_of(model, said, state)
     thoughts = list(thought(model, "The user gives a code and asks a question. " if prompt else ""))
     yield from thoughts
     for at, step in enumerate(steps):
@@ -244,13 +305,25 @@ def serving(rate: float = 0.0, pieces: int = 0, key: str = "") -> Iterator[tuple
         thread.join()
 
 
+def started(path: Path | None) -> str:
+    """The name of this start: how many there were before, where a file counts them."""
+    if path is None:
+        return str(time.time_ns())
+    with path.open("a+", encoding="ascii") as counted:
+        counted.write("x")
+        return str(counted.tell())
+
+
 def main() -> None:
     """Serve until interrupted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=8000)
-    parser.add_argument("--rate", type=float, default=200.0, help="tokens a second of each stream")
+    parser.add_argument("--rate", type=float, default=200.0, help="steps a second of each stream")
+    parser.add_argument("--spread", type=float, default=0.0, help="how much starts differ in speed")
+    parser.add_argument("--starts", type=Path, help="a file that counts starts: the same luck in the same order")
+    parser.add_argument("--only", default="", help="the one model that it lists")
     asked = parser.parse_args()
-    state = State(rate=asked.rate)
+    state = State(rate=asked.rate, spread=asked.spread, only=asked.only, start=started(asked.starts))
     ThreadingHTTPServer(("127.0.0.1", asked.port), type("Bound", (Handler,), {"state": state})).serve_forever()
 
 

@@ -13,10 +13,10 @@ from gb10.load.canary_batch import CanaryBatch, at_least, canary_verdict, joined
 from gb10.load.endpoint import Endpoint, base_url
 from gb10.load.exchange import Exchange
 from gb10.load.guard_data import guard_limits
+from gb10.load.level import level_verdict
 from gb10.load.load_progress import SCHEMA, Progress
 from gb10.load.results import Level, Served, mean_of
 from gb10.load.saved import judge_saved
-from gb10.load.serving import level_verdict
 from gb10.plan.catalog import ROOT
 
 LIMITS = guard_limits()
@@ -152,7 +152,7 @@ def test_the_document_follows_its_schema() -> None:
     batch = canaries(R, W)
     level = Level(concurrency=1, runs=runs, canaries=(batch, batch), verdict=Verdict.SUSPECT, why="1 of 2 wrong")
     settings = dict.fromkeys(
-        ("prompt", "answer", "depth", "runs", "warm_up", "exact", "canary_tokens", "llama_benchy"), 1
+        ("prompt", "answer", "depth", "runs", "warm_up", "exact", "canary_tokens", "tool", "tool_version"), 1
     )
     machine = dict.fromkeys(RESULT_SCHEMA["properties"]["machine"]["required"], "x")
     served = Served(
@@ -169,6 +169,9 @@ def test_the_document_follows_its_schema() -> None:
             "book": {"name": "n", "sha256": "0"},
         },
         machine=machine,
+        at_start=("other programs ran",),
+        unknown=(),
+        server={"vLLM": {"version": "0.33.0"}},
         alone=joined([batch]),
         levels=(level,),
     )
