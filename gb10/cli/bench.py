@@ -1,4 +1,4 @@
-"""``bench``: time a serving endpoint and judge its answers; check and time our kernels on a GPU."""
+"""``bench``: time servers, compare them and judge their answers; check and time our kernels on a GPU."""
 
 from typing import Annotated
 
@@ -9,10 +9,14 @@ from gb10.bench.program_build import build_program
 from gb10.build.estimate import check_room
 from gb10.build.stage import ready_engine
 from gb10.build.survey import survey
+from gb10.cli.bench_compare import compare
 from gb10.cli.bench_guard import guard
+from gb10.cli.bench_matrix import matrix
 from gb10.cli.bench_quality import quality
+from gb10.cli.bench_replay import replay
 from gb10.cli.bench_serve import serve
 from gb10.cli.bench_show import document, print_measured
+from gb10.cli.bench_show_saved import show
 from gb10.cli.common import DryRunOption, JsonOption, opens, print_json, reported, verb_app
 from gb10.cli.plan_show import print_plan
 from gb10.cli.values import ArchOption, EngineOption
@@ -22,19 +26,25 @@ from gb10.request.planning import Request, make_plan
 from gb10.workshop import Workshop
 
 app = verb_app(
-    """Time a serving endpoint and judge its answers; check and time our kernels on this machine's GPU.
+    """Time servers, compare them and judge their answers; check and time our kernels on this machine's GPU.
 
 \b
-./build.py bench serve http://spark-1:8000   # throughput, with the answers checked
-./build.py bench guard stream.sse            # judge a saved stream
-./build.py bench gemm                        # on a Spark: compile, check, time
-./build.py bench gemm --arch 12.0f           # on an x86 machine with an RTX of the 50 series
+./build.py bench serve http://spark-1:8000                  # throughput, with the answers checked
+./build.py bench compare --recipe qwen3-0.6b IMAGE IMAGE    # is the second faster? launched in turn
+./build.py bench matrix qwen3.5-397b-nvfp4-sglang --dry-run # which settings would be launched and judged
+./build.py bench guard stream.sse                           # judge a saved stream
+./build.py bench gemm                                       # on a Spark: compile, check, time our kernels
+./build.py bench gemm --arch 12.0f                          # on an x86 machine with an RTX of the 50 series
 """,
     group=True,
 )
 app.command()(serve)
 app.command()(guard)
+app.command()(compare)
+app.command()(matrix)
+app.command()(replay)
 app.command()(quality)
+app.command()(show)
 
 
 @app.command()

@@ -6,7 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
-from gb10.cli.bench_serve import ModelOption, UrlArgument
+from gb10.cli.bench_serve import UrlArgument
+from gb10.cli.bench_target import ModelOption
 from gb10.cli.common import JsonOption, opens, print_json, reported
 from gb10.errors import VerifyError
 from gb10.load.endpoint import reach

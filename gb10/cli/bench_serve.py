@@ -8,44 +8,38 @@ from typing import Annotated
 import typer
 
 from gb10.cli.bench_serve_show import print_served
+from gb10.cli.bench_target import Target, targets
 from gb10.cli.common import JsonOption, opens, print_json, reported
 from gb10.cli.load_options import BootOption, plans
 from gb10.errors import UsageError, VerifyError
-from gb10.load.benchy import find_book, find_tokenizer
+from gb10.load.benchy import find_tokenizer
 from gb10.load.endpoint import reach
 from gb10.load.load_plan import Plan, make_bench
 from gb10.load.results import Served
 from gb10.load.serving import serve as measure
+from gb10.trial.serve_bundle import write_serve_bundle
 from gb10.workshop import Workshop
 
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="http://HOST:PORT, with or without /v1.")]
-ModelOption = Annotated[
-    str | None, typer.Option("--model", metavar="NAME", help="As the endpoint names it. Default: the only one it has.")
-]
-TokenizerOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--tokenizer", metavar="PATH", help="The model's tokenizer.json or its folder. Default: the Hub's cache."
-    ),
-]
-BookOption = Annotated[
-    Path | None, typer.Option("--book", metavar="FILE", help="Text that prompts are cut from. Default: see above.")
-]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the JSON document there, too.")]
+
+BundleOption = Annotated[
+    Path | None, typer.Option("--bundle", metavar="FILE", help="Write a zip that bench replay repeats elsewhere.")
+]
 
 
 @plans
 @opens
+@targets
 def serve(
     *,
     url: UrlArgument,
     shop: Workshop,
     plan: Plan,
-    model: ModelOption = None,
-    tokenizer: TokenizerOption = None,
-    book: BookOption = None,
+    target: Target,
     boot: BootOption = "",
     out: OutOption = None,
+    bundle: BundleOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Time a serving endpoint, and check its answers.
@@ -62,11 +56,14 @@ def serve(
     Prompts are cut from a book: --book, else the one in llama-benchy's own cache, else gb10's documentation. The key
     of the endpoint is OPENAI_API_KEY.
     """
-    endpoint = reach(url, model, shop.env)
-    found = find_tokenizer(tokenizer, endpoint.model, shop.env)
-    served = measure(make_bench(shop, endpoint, replace(plan, boot=boot), found, find_book(book, shop.env)))
+    endpoint = reach(url, target.model, shop.env)
+    how = replace(target.measure(shop, plan), model=endpoint.model)
+    found = find_tokenizer(target.tokenizer, endpoint.model, shop.env)
+    served = measure(make_bench(shop, endpoint, replace(plan, boot=boot), found, how.book))
     if out is not None:
         write(out, served)
+    if bundle is not None:
+        shop.talk.say(f"{bundle}: sha256 {write_serve_bundle(bundle, served, how)}")
     if as_json:
         print_json(served.document())
     else:

@@ -7,8 +7,11 @@ from rich.table import Table
 from gb10.cli.tables import print_table
 from gb10.load.results import Level, Served, mean_of
 from gb10.load.server_pages import Counted
+from gb10.trial.published import published
 from gb10.workshop import Workshop
 
+MOST: Final = 6
+"""Published figures that are printed; bench show has all."""
 FORMS: Final = ("{:.2f}", "{:.2f}", "{:.3f}", "{:.3f} s")
 """Of tok/s, steps/s, tokens a step, the time to the first token."""
 
@@ -31,6 +34,11 @@ def print_served(shop: Workshop, served: Served) -> None:
         print(f"doubt: {doubt}")
     for what in served.unknown:
         shop.talk.say(f"not known: {what}")
+    wanted = {level.concurrency for level in served.levels}
+    for one in [one for one in published(served.model) if one.row.concurrency in wanted][:MOST]:
+        row = one.row
+        runs = " ".join(filter(None, (row.engine, row.release, row.variant)))
+        print(f"published at {row.concurrency}: {row.tokens_per_s:g} tok/s, {one.model}, {runs}: {row.source}")
 
 
 def _accepted(counted: Counted) -> str:

@@ -49,19 +49,32 @@ class Page(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if "breaks" in NAME:
             print("(EngineCore pid=7) RuntimeError: no kernel image is available", file=sys.stderr, flush=True)
-            self.reply(b'data: {"error": {"message": "EngineCore failed"}}\n\n', "text/event-stream")
+            self.begin("text/event-stream")
+            self.wfile.write(b'data: {"error": {"message": "EngineCore failed"}}\n\n')
             return
         text = "!" * 3000 if "garbage" in NAME else f"You wrote: {asked['messages'][-1]['content'][:200]}"
-        pieces = [{"delta": {"content": text}, "index": 0}, {"delta": {}, "index": 0, "finish_reason": "stop"}]
-        lines = [f"data: {json.dumps({'choices': [piece]})}\n\n" for piece in pieces]
-        self.reply("".join([*lines, "data: [DONE]\n\n"]).encode(), "text/event-stream")
+        if not asked.get("stream"):
+            choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+            self.reply(json.dumps({"choices": [choice]}).encode())
+            return
+        pieces = [{"delta": {"content": word}, "index": 0} for word in text.replace(" ", " \0").split("\0")]
+        pieces.append({"delta": {}, "index": 0, "finish_reason": "stop"})
+        self.begin("text/event-stream")
+        for piece in pieces:  # a word each 4 ms
+            self.wfile.write(f"data: {json.dumps({'choices': [piece]})}\n\n".encode())
+            time.sleep(0.004)
+        self.wfile.write(b"data: [DONE]\n\n")
 
-    def reply(self, body: bytes, kind: str = "application/json") -> None:
+    def reply(self, body: bytes) -> None:
+        self.begin("application/json", len(body))
+        self.wfile.write(body)
+
+    def begin(self, kind: str, size: int | None = None) -> None:
         self.send_response(200)
         self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
+        if size is not None:
+            self.send_header("Content-Length", str(size))
         self.end_headers()
-        self.wfile.write(body)
 
 
 def meet() -> None:

@@ -16,10 +16,12 @@ from gb10.engine.embedded.daemon import down
 from gb10.engine.reach import find
 from gb10.host.proc import background, capture
 from gb10.host.store import Store, open_store
+from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.hub_server import Repository, fake_hub
 from tests.integration.nodes import another_engine, debs, free_port, kill, store_of, until, wake
 from tests.integration.services import (
     CPU,
+    IMAGE,
     containers,
     failed,
     foreground,
@@ -288,4 +290,38 @@ def test_what_cannot_start_says_why_and_leaves_nothing(engine: Engine, tmp_path:
     code, words = failed("run", path, *CPU, "--nodes", "unix:///nowhere.sock")
     assert code == 7
     ran("stop", "--all")
+    assert containers(engine) == []
+
+
+def test_a_recipe_is_launched_to_be_compared_and_ended(engine: Engine, tmp_path: Path) -> None:
+    """`bench compare` and `bench matrix` start recipes as `run` does, each launch anew."""
+    path, folder = recipe(tmp_path, "fast"), tmp_path / "out"
+    tokenizer = write_byte_tokenizer(tmp_path / "tokenizer.json")
+    load = ["--pp", "60", "--tg", "90", "-c", "2", "--runs", "1", "--warm-up", "0", "--canary-tokens", "64"]
+    asked = ["bench", "compare", "--recipe", str(path), "", "args='--served-model-name twin'", "--launches", "1", *CPU]
+    ran(*asked, *load, "--tokenizer", str(tokenizer), "--out", str(folder))
+    found = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    launches = [one for side in "AB" for one in found["sides"][side]["launches"]]
+    assert [one["result"] for one in launches] == ["STABLE", "STABLE"]
+    assert {one["facts"]["image"] for one in launches} == {IMAGE}
+    assert all(one["facts"]["digest"]["localhost"].startswith("sha256:") for one in launches)
+    assert "--served-model-name twin" in launches[1]["facts"]["command"]["localhost"]
+    assert "model differs: org/fast with A, twin with B" in found["doubts"]
+    assert containers(engine) == []
+
+
+def test_a_row_whose_server_dies_has_the_line_that_tells_why(engine: Engine, tmp_path: Path) -> None:
+    axes, folder = tmp_path / "axes.yaml", tmp_path / "out"
+    axes.write_text(
+        f"recipe: {recipe(tmp_path, 'small')}\naxes:\n  name:\n    dies: {{args: --served-model-name dies}}\n"
+        "    unknown: {nothing: 1}\n",
+        encoding="utf-8",
+    )
+    tokenizer = write_byte_tokenizer(tmp_path / "tokenizer.json")
+    code, words = failed("bench", "matrix", str(axes), *CPU, "--tokenizer", str(tokenizer), "--out", str(folder))
+    assert (code, "no row is stable" in words) == (9, True)
+    dies, unknown = json.loads((folder / "result.json").read_text(encoding="utf-8"))["rows"]
+    assert "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB" in dies["cause"]
+    assert unknown["result"] == "FAIL"
+    assert "nothing" in unknown["why"] + unknown["cause"]
     assert containers(engine) == []

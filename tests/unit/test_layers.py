@@ -48,6 +48,7 @@ ORDER = (
     "serve",
     "checkup",
     "deploy",
+    "trial",
     "cli",
     "__main__",
 )

@@ -122,12 +122,14 @@ def test_what_it_does_beside_the_engine_needs_trust(
     recipe: str, power: str, theirs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     printed(capsys, "add", str(theirs))
-    for verb in (["plan", "--recipe"], ["image", "--dry-run", "--recipe"], ["run"]):
+    compare = ["bench", "compare", "--image", "a/b:1", "--out", str(theirs.parent / "out"), "", "port=9000", "--recipe"]
+    for verb in (["plan", "--recipe"], ["image", "--dry-run", "--recipe"], ["run"], compare):
         assert main([*verb, f"@theirs/{recipe}"]) == 2
         said = capsys.readouterr().err
         assert power in said
         assert "add --trust" in said
     assert main(["run", f"@theirs/{recipe}", "--dry-run"]) == 0
+    assert not (theirs.parent / "out").exists()
     asked(f"@theirs/{recipe}", trust=True)
     assert main(["recipe", "remove", "@theirs"]) == 0
     printed(capsys, "add", str(theirs), "--trust")

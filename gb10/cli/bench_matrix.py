@@ -1,0 +1,131 @@
+"""``bench matrix``: every combination of a recipe's settings launched, measured and judged, unattended."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from gb10.cli.bench_compare import OutOption
+from gb10.cli.bench_refusals import refusals
+from gb10.cli.bench_results import give_matrix, keep_bundle
+from gb10.cli.bench_sides import Starting, launcher_of, starting_of
+from gb10.cli.bench_target import Target, judged_targets
+from gb10.cli.common import JsonOption, opens, print_json
+from gb10.cli.load_options import plans
+from gb10.cli.recipe_files import find_recipe, load_file, model_names
+from gb10.cli.signature import gives
+from gb10.cli.values import completer
+from gb10.errors import UsageError
+from gb10.host.data_root import ROOT
+from gb10.host.plain_file import read_plain_file
+from gb10.load.load_plan import Plan
+from gb10.models.load.own_section import own_section
+from gb10.trial.axes import MatrixFile, MatrixRow, read_matrix, rows_of
+from gb10.trial.keeping import MakeLauncher, open_journal
+from gb10.trial.matrix_run import run_rows
+from gb10.workshop import Workshop
+
+FOLDER: Final = "gb10-matrix-%Y%m%d-%H%M%S"
+OWN: Final = ROOT / "recipes/bench/axes"
+LARGEST: Final = 1 << 20
+WhatArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE|FILE", autocompletion=completer(model_names), help="A model recipe, or a file with axes."
+    ),
+]
+SkipOption = Annotated[bool, typer.Option("--skip-refused", help="Leave out the rows that `recipe lint` refuses.")]
+RetryOption = Annotated[bool, typer.Option("--retry", help="With --out: run the rows again that were not stable.")]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="List the rows and what lint says of them; start nothing.")
+]
+
+
+@gives("starting", starting_of, first=True)
+@plans
+@opens
+@judged_targets
+def matrix(
+    *,
+    what: WhatArgument,
+    shop: Workshop,
+    plan: Plan,
+    starting: Starting,
+    target: Target,
+    skip_refused: SkipOption = False,
+    retry: RetryOption = False,
+    out: OutOption = None,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Launch and judge every combination of settings, unattended.
+
+    \b
+    ./build.py bench matrix qwen3.5-397b-nvfp4-sglang --nodes a,b,c,d --dry-run # what would run
+    ./build.py bench matrix qwen3.5-397b-nvfp4-sglang --nodes a,b,c,d --out m   # run it, or go on
+    ./build.py bench matrix axes.yaml --launch 'llama-server -m M --port {port} {args}'
+
+    The axes of a recipe are its engine's (recipes/bench/axes): MoE backend, attention, FP4 GEMM, graphs, speculation. A
+    file has axes of your own (docs/bench.md). A row is STABLE, FAIL or GARBAGE, with the line of the server's log that
+    tells why. After an interruption run the same command with the same --out. Exit 9 when no row is stable.
+    """
+    asked = _asked(what)
+    if asked.recipe or asked.launch:
+        starting = replace(starting, recipe=asked.recipe or starting.recipe, launch=asked.launch or starting.launch)
+    found = _judged(shop, starting, rows_of(asked), skip=skip_refused)
+    if dry_run:
+        _list(found, as_json=as_json)
+        return
+    folder = out or Path(time.strftime(FOLDER))
+    measure = target.measure(shop, plan)
+    head = {"kind": "matrix", "matrix": asked.model_dump(mode="json"), **starting.document, **measure.document}
+    journal = open_journal(shop, folder, head)
+    make = partial(_launcher, shop, starting, folder)
+    done = run_rows(shop, found, make, measure, journal, retry=retry)
+    keep_bundle(shop, folder, measure.book, starting.recipe)
+    give_matrix(shop, done, head, folder, as_json=as_json)
+
+
+def _launcher(shop: Workshop, starting: Starting, folder: Path, row: MatrixRow) -> MakeLauncher:
+    return launcher_of(shop, starting, row.settings, "bench-row", folder / "logs")
+
+
+def _asked(what: str) -> MatrixFile:
+    """The matrix of a file, or the one of a recipe's engine. Raises UsageError."""
+    path = Path(what)
+    if path.is_file():
+        text = read_plain_file(path, LARGEST).decode("utf-8", "replace")
+        if any(line.startswith("axes:") for line in text.splitlines()):
+            return read_matrix(text, what)
+    recipe = load_file(find_recipe(what))
+    engine = own_section(recipe).engine or recipe.text("runtime") or "unknown"
+    own = OWN / f"{engine}.yaml"
+    if not own.is_file():
+        names = ", ".join(sorted(one.stem for one in OWN.glob("*.yaml")))
+        raise UsageError(
+            f"no axes for the engine {engine}", hint=f"there are some for {names}; or write a file of axes"
+        )
+    asked = read_matrix(own.read_text(encoding="utf-8"), str(own.relative_to(ROOT)))
+    return asked.model_copy(update={"recipe": what})
+
+
+def _judged(shop: Workshop, starting: Starting, rows: Sequence[MatrixRow], *, skip: bool) -> tuple[MatrixRow, ...]:
+    """The rows; those that lint refuses are said, and left out when that is asked for."""
+    refused = refusals(starting, rows)
+    for why in dict.fromkeys(refused.values()):
+        names = [name for name, one in refused.items() if one == why]
+        shop.talk.say(f"{len(names)} of {len(rows)} rows, {names[0]}: {why}")
+    return tuple(replace(row, left_out=row.left_out or (refused.get(row.name, "") if skip else "")) for row in rows)
+
+
+def _list(rows: Sequence[MatrixRow], *, as_json: bool) -> None:
+    if as_json:
+        listed = [{"name": row.name, "settings": dict(row.settings), "left_out": row.left_out} for row in rows]
+        print_json({"schema": "gb10/matrix-rows/v1", "rows": listed})
+        return
+    for row in rows:
+        print(row.name + (f"  left out: {row.left_out}" if row.left_out else ""))

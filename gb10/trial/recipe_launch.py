@@ -1,0 +1,70 @@
+"""A model recipe launched as ``run`` does it, to be measured, and ended afterwards on all of its nodes."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from gb10.engine.docker_containers import tail_of
+from gb10.engine.images import find_image
+from gb10.errors import Gb10Error
+from gb10.serve.existing import of_service, services_on
+from gb10.serve.fleet import Fleet, open_fleet
+from gb10.serve.running import Wish, running
+from gb10.serve.service import Service
+from gb10.serve.stopping import end_service
+from gb10.serve.watching import LINES, Watched
+from gb10.trial.launcher import Launched, Launcher, shown
+from gb10.workshop import Workshop
+
+
+def by_recipe(shop: Workshop, service: Service, wish: Wish) -> Launcher:
+    """The launcher of a service. A container of its name, which a killed run left behind, is ended first."""
+
+    @contextmanager
+    def launch() -> Iterator[Launched]:
+        with open_fleet(shop, service.hosts) as fleet:
+            left = of_service(services_on(fleet), service.name)
+            if left:
+                end_service(fleet, left, service.name)
+            placed: list[Service] = []
+
+            def place(asked: Service) -> Service:
+                placed.append(wish.place(asked))
+                return placed[-1]
+
+            with running(shop, fleet, service, replace(wish, place=place)) as watched:
+                if watched is None:
+                    raise AssertionError("the service was ended, and runs")
+                try:
+                    yield _launched(placed[-1], fleet, watched)
+                finally:
+                    watched.end()
+
+    return launch
+
+
+def _launched(service: Service, fleet: Fleet, watched: Watched) -> Launched:
+    images = {host: find_image(engine, service.image) for host, engine in fleet.items()}
+    head = next(iter(fleet))
+
+    def log() -> Sequence[str]:
+        try:
+            return tail_of(fleet[head], watched.containers[head], LINES)
+        except Gb10Error as error:
+            return [str(error.message)]
+
+    def ended() -> str:
+        death = watched.look()
+        return f"rank {death.rank} on {death.host}: {death.how}" if death else ""
+
+    return Launched(
+        url=service.endpoint,
+        facts={
+            "image": service.image,
+            "digest": {host: image.id for host, image in images.items() if image},
+            "command": {rank.node.host: rank.container.command for rank in service.ranks},
+            "environment": {rank.node.host: shown(rank.container.environment) for rank in service.ranks},
+        },
+        log=log,
+        ended=ended,
+    )

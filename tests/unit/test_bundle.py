@@ -1,0 +1,154 @@
+"""Bundles: what is written is read back; what was changed, is too large or is something else is refused."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gb10.errors import UsageError, VerifyError
+from gb10.load.benchy import Book
+from gb10.trial.bench_bundle import LIMITS, read_bundle, write_bundle
+from gb10.trial.launch_line import Outcome, Result, left_behind, read_launch
+from gb10.trial.replaying import chosen_side, held_against, settings_of_side, text_of_side
+from gb10.trial.saved_result import read_result
+from tests.served import document
+
+PLAN: dict[str, Any] = {
+    "prompt": 100,
+    "answer": 50,
+    "depth": 0,
+    "concurrency": [2],
+    "runs": 2,
+    "warm_up": 1,
+    "exact": False,
+    "canary_tokens": 64,
+    "extra": {"temperature": 0},
+    "tool": "llama-benchy",
+}
+HEAD = {"kind": "compare", "names": ["rate=1", "rate=2"], "unit": "launches", "launch": "serve {port}", "plan": PLAN}
+BOOK = Book(text="Once upon a time.\n", name="a book")
+
+
+def launch(name: str, number: int, steps: float) -> str:
+    return Outcome(result=Result.STABLE, facts={}, serve=document(steps)).line(name, 0, number)
+
+
+def journal(head: object = HEAD) -> str:
+    lines = [json.dumps(head), *(launch("AB"[number in (1, 2)], number, 100 + number) for number in range(4))]
+    return "\n".join([*lines, '{"kind": "launch", "name": "A", "half'])
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    write_bundle(tmp_path / "b.zip", journal(), BOOK, "model: org/m\n")
+    return tmp_path / "b.zip"
+
+
+def test_a_bundle_is_read_back_and_is_the_same_file_each_time(bundle: Path, tmp_path: Path) -> None:
+    found = read_bundle(bundle)
+    assert (found.plan.prompt, found.plan.concurrency, found.plan.extra) == (100, (2,), {"temperature": 0})
+    assert (found.book.text, found.recipe) == (BOOK.text, "model: org/m\n")
+    assert [(one.name, one.number) for one in found.launches] == [("A", 0), ("B", 1), ("B", 2), ("A", 3)]
+    again = write_bundle(tmp_path / "again.zip", journal(), BOOK, "model: org/m\n")
+    assert (tmp_path / "again.zip").read_bytes() == bundle.read_bytes()
+    assert len(again) == 64
+
+
+def changed(bundle: Path, name: str, content: bytes) -> Path:
+    """The bundle with another file of this name, or one more."""
+    with zipfile.ZipFile(bundle) as zipped:
+        files = {one: zipped.read(one) for one in zipped.namelist()}
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as zipped:
+        for one, text in {**files, name: content}.items():
+            zipped.writestr(one, text)
+    bundle.write_bytes(out.getvalue())
+    return bundle
+
+
+def test_a_changed_file_is_refused(bundle: Path) -> None:
+    with pytest.raises(VerifyError, match=r"was changed: book\.txt has not the sha256"):
+        read_bundle(changed(bundle, "book.txt", b"another"))
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "more.txt", "logs/x"])
+def test_other_files_are_refused(bundle: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="is no bundle"):
+        read_bundle(changed(bundle, name, b"x"))
+
+
+def test_a_file_that_grows_too_large_is_refused(bundle: Path) -> None:
+    with pytest.raises(UsageError, match=r"is no bundle") as caught:
+        read_bundle(changed(bundle, "manifest.json", b" " * (LIMITS["manifest.json"] + 1)))
+    assert caught.value.where == "manifest.json is too large"
+
+
+def test_what_is_no_zip_and_what_is_half_of_one_is_refused(bundle: Path) -> None:
+    whole = bundle.read_bytes()
+    for content in (b"", b"no zip", whole[: len(whole) // 2], whole[:-40]):
+        bundle.write_bytes(content)
+        with pytest.raises(UsageError, match="no zip that can be read"):
+            read_bundle(bundle)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        None,
+        {**PLAN, "concurrency": []},
+        {**PLAN, "concurrency": [100_000]},
+        {**PLAN, "runs": 10**9},
+        {**PLAN, "tool": "rm"},
+        {**PLAN, "extra": {"a": {"b": 1}}},
+        {**PLAN, "more": 1},
+    ],
+)
+def test_a_load_that_cannot_be_is_refused(tmp_path: Path, plan: object) -> None:
+    write_bundle(tmp_path / "b.zip", journal({**HEAD, "plan": plan}), BOOK, None)
+    with pytest.raises(UsageError, match="no load that can be repeated"):
+        read_bundle(tmp_path / "b.zip")
+
+
+def test_a_side_is_chosen_and_held_against_what_was_measured_here(bundle: Path) -> None:
+    found = read_bundle(bundle)
+    with pytest.raises(UsageError, match="2 sides") as caught:
+        chosen_side(found, None)
+    assert caught.value.where == "A, B"
+    name, before = chosen_side(found, "B")
+    assert (name, text_of_side(found.head, name), settings_of_side(found.head, name)) == ("B", "rate=2", {})
+    here = [line for number in range(3) if (line := read_launch(launch("here", number, 120)))]
+    compared = held_against(before, here, margin=0.02, unit="launches")
+    assert compared.rows[0].found.launches == (2, 3)
+    assert compared.verdict == "faster"
+
+
+def test_a_row_of_a_matrix_keeps_its_settings() -> None:
+    head = {"kind": "matrix", "matrix": {"axes": {"moe": {"triton": {"args": "--x y"}}, "graphs": {"on": {}}}}}
+    assert settings_of_side(head, "moe=triton graphs=on") == {"args": "--x y"}
+    assert settings_of_side(head, "none") == {}
+
+
+def test_a_kept_comparison_is_shown_again(bundle: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "launches.jsonl").write_text(journal(), encoding="utf-8")
+    for path in (bundle, folder):
+        found = read_result(path, 0.02)
+        assert not isinstance(found, tuple)
+        assert getattr(found, "names", None) == ("rate=1", "rate=2")
+    (folder / "launches.jsonl").write_text('{"kind": "other"}\n', encoding="utf-8")
+    with pytest.raises(UsageError, match="no result to show"):
+        read_result(folder, 0.02)
+
+
+def test_only_a_server_that_no_launch_follows_was_left_behind() -> None:
+    begun = '{"kind": "begun", "pid": 4711, "started": 99}'
+    found = left_behind([launch("A", 0, 1), begun, '{"kind": "launch", "half'])
+    assert found is not None
+    assert (found.pid, found.started) == (4711, 99)
+    assert left_behind([begun, launch("A", 0, 1)]) is None
+    assert left_behind([]) is None
+    assert left_behind(['{"kind": "begun", "pid": 1, "started": 0}']) is None
