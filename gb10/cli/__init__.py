@@ -21,14 +21,14 @@ def main(arguments: Sequence[str]) -> int:
         code = _caught(arguments, as_json="--json" in arguments)
         sys.stdout.flush()
     except Gb10Error as error:
-        return report(error, as_json=False)
+        return tell(error, as_json=False)
     except BrokenPipeError:
         drop_stdout()
         return CLOSED_PIPE
     except OSError as error:  # stdout is closed or full; its buffer must not fail again at exit
         drop_stdout()
         error.filename = error.filename or "stdout"
-        return code or report(known_cause(error) or bug(error), as_json=False)
+        return code or tell(known_cause(error) or bug(error), as_json=False)
     return code
 
 
@@ -36,7 +36,7 @@ def _caught(arguments: Sequence[str], *, as_json: bool) -> int:
     try:
         return 0 if answered(arguments) else _run(arguments)
     except Gb10Error as error:
-        return report(error, as_json=as_json)
+        return tell(error, as_json=as_json)
     except KeyboardInterrupt:
         return interrupted()
     except BrokenPipeError:
@@ -45,7 +45,7 @@ def _caught(arguments: Sequence[str], *, as_json: bool) -> int:
         known = known_cause(error)
         if known is None:
             traceback.print_exception(error)
-        return report(known or bug(error), as_json=as_json)
+        return tell(known or bug(error), as_json=as_json)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -71,7 +71,7 @@ def _run(arguments: Sequence[str]) -> int:
     return outcome if isinstance(outcome, int) else 0
 
 
-def report(error: Gb10Error, *, as_json: bool) -> int:
+def tell(error: Gb10Error, *, as_json: bool) -> int:
     """Print an error for a person, and with ``--json`` also as a document."""
     if as_json:
         print_error(error)

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli import report
+from gb10.cli import tell
 from gb10.cli.signature import gives
 from gb10.cli.verb import JsonOption, QuietOption, VerboseOption, print_json, verb_app
 from gb10.engine.buildx.cache_options import check_cache
@@ -111,4 +111,4 @@ def reported(as_json: bool) -> Iterator[None]:
     except Gb10Error as error:
         if not as_json:
             raise
-        raise typer.Exit(report(error, as_json=False)) from error
+        raise typer.Exit(tell(error, as_json=False)) from error

@@ -31,7 +31,7 @@ from gb10.cli.common import (
     zstd_level,
 )
 from gb10.cli.plan_show import print_plan
-from gb10.cli.show import keep_receipt, print_image
+from gb10.cli.results import keep_receipt, print_image
 from gb10.cli.unchanged import own_receipt
 from gb10.engine.reference import check_reference
 from gb10.plan.values import Plan

@@ -11,7 +11,7 @@ import typer
 
 from gb10.build.stage import ready_engine
 from gb10.cli.common import CompressionOption, JsonOption, opens, print_json, verb_app, zstd_level
-from gb10.cli.show import print_published
+from gb10.cli.results import print_published
 from gb10.engine.reference import split_reference
 from gb10.errors import UsageError
 from gb10.host.talk import Talk

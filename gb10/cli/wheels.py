@@ -18,7 +18,7 @@ from gb10.cli.common import (
     verb_app,
 )
 from gb10.cli.plan_show import print_plan
-from gb10.cli.show import wheels_document
+from gb10.cli.results import wheels_document
 from gb10.request.planning import Request, make_plan
 from gb10.ship.sharing import take_missing
 from gb10.workshop import Workshop

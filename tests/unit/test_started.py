@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from gb10.cli import main, print_error, report
+from gb10.cli import main, print_error, tell
 from gb10.errors import UsageError
 from gb10.host.started import as_started, program
 from gb10.host.talk import Talk
@@ -46,7 +46,7 @@ def test_commands_get_the_name_and_paths_stay(text: str, shown: str) -> None:
 def test_errors_and_talk_show_the_name(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [INSTALLED])
     error = UsageError("a", hint="./build.py lock writes it")
-    report(error, as_json=False)
+    tell(error, as_json=False)
     print_error(error)
     Talk({}).say("./build.py plan shows [it]")
     shown = capsys.readouterr()
