@@ -1,36 +1,41 @@
 """The image: wheels, then layers with their scans in one solve, proof, tags: a tag names only what was scanned."""
 
 import platform
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from gb10.build.assemble import image_request
 from gb10.build.built import one_by_one, remember_built
+from gb10.build.changed_files import changed_files
 from gb10.build.contexts import BuildContext
 from gb10.build.gather import image_context
 from gb10.build.mod_layers import naming_mods, note_build, ready_emulation
 from gb10.build.stage import check_builder, check_caches, ready_engine, run_build
+from gb10.build.tuned_files import Wrong, tuned_problems
 from gb10.build.upstream import forget_sent
 from gb10.build.wheel_build import say_left_out
 from gb10.build.wheel_store import wheel_file
 from gb10.engine.connection import Engine
 from gb10.engine.images import ImageInfo, copy_files, passing_tag, require_image, tag_image
 from gb10.host.digest import digest
-from gb10.host.host import Host
 from gb10.host.store import Store
 from gb10.host.talk import Talk
+from gb10.moe.tuned_name import SPELLED
 from gb10.plan.dag import torch_problem
 from gb10.plan.values import Plan
+from gb10.proof.check import Subject
 from gb10.proof.fit import Verdict
 from gb10.proof.scans import (
     SCANS,
     Record,
     forget_record,
     known,
+    planned_subject,
     proof_path,
     prove_layers,
+    read_layers,
     remember_layers,
     require_layers,
     require_scanned,
@@ -85,33 +90,35 @@ def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: st
         check_builder(shop, engine)
         if rebuild:
             forget_record(shop.store, plan)  # should it break off, the next run must not find the old image
-        return _tagged(shop.store, engine, plan, _build(shop, engine, plan, rebuild), tags, hit=False)
+        return _tagged(shop, engine, plan, _build(shop, engine, plan, rebuild), tags, hit=False)
 
 
-def _hit(host: Host, engine: Engine, plan: Plan, tags: tuple[str, ...]) -> Verified | None:
+def _hit(shop: Workshop, engine: Engine, plan: Plan, tags: tuple[str, ...]) -> Verified | None:
     """The engine's image of the plan, tagged. None when it must be built, or another run is replacing it."""
     try:
-        there = known(host.store, engine, plan)
+        there = known(shop.store, engine, plan)
         if there is None:
             return None
-        host.talk.hit("image")
-        for wheel in _compiled(host.store, plan):
-            say_left_out(host.talk, wheel)
-        return _tagged(host.store, engine, plan, there, tags, hit=True)
+        shop.talk.hit("image")
+        for wheel in _compiled(shop.store, plan):
+            say_left_out(shop.talk, wheel)
+        return _tagged(shop, engine, plan, there, tags, hit=True)
     except FileNotFoundError:
         return None
 
 
-def _tagged(store: Store, engine: Engine, plan: Plan, record: Record, tags: tuple[str, ...], *, hit: bool) -> Verified:
+def _tagged(
+    shop: Workshop, engine: Engine, plan: Plan, record: Record, tags: tuple[str, ...], *, hit: bool
+) -> Verified:
     image = require_image(engine, record.id)
     require_scanned(image.diff_ids, record.layers)
-    verdict = verdict_of(store, plan)
+    verdict = verdict_of(shop, plan)
     tag_image(engine, record.id, tags)
     return Verified(
         digest=record.config,
         id=image.id,
         host=engine.endpoint.host,
-        proof=str(proof_path(store, plan)),
+        proof=str(proof_path(shop.store, plan)),
         tags=tags,
         size=image.size,
         layers=len(image.diff_ids),
@@ -130,7 +137,7 @@ def _build(shop: Workshop, engine: Engine, plan: Plan, rebuild: Collection[str])
         config = _export(shop, engine, plan, context, tag)
         image = require_image(engine, tag)
         record = Record(id=image.id, config=config or image.id, layers=image.diff_ids)
-        _prove(shop.store, engine, plan, image, record)
+        _prove(shop, engine, plan, image, record)
         tag_image(engine, image.id, (plan.tags[-1],))
     if one_by_one(shop, engine):
         forget_sent(engine, plan)
@@ -153,21 +160,34 @@ def _export(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext, t
         return run_build(shop, engine, request, plan.step("image"), note).config
 
 
-def _prove(store: Store, engine: Engine, plan: Plan, image: ImageInfo, record: Record) -> None:
+def _prove(shop: Workshop, engine: Engine, plan: Plan, image: ImageInfo, record: Record) -> None:
     """Read the scans that the image holds of its own layers, and keep them; raises VerifyError, then keeps none."""
+    recorded = changed_files(shop.store, plan)
 
     def make(work: Path) -> None:
-        copy_files(engine, store, image, SCANS, work)
+        copy_files(engine, shop.store, image, SCANS, work)
         require_layers(plan, record.layers)
-        prove_layers(work, plan, manifests(store, plan))
+        prove_layers(work, plan, _subject(shop, plan, recorded, _tuned(shop, engine, plan, image, work)))
         write_record_in(work, record)
 
-    store.replace(proof_path(store, plan), make)
+    shop.store.replace(proof_path(shop.store, plan), make)
 
 
-def verdict_of(store: Store, plan: Plan) -> Verdict:
+def verdict_of(shop: Workshop, plan: Plan) -> Verdict:
     """Check a plan's stored scans. Raises VerifyError as the first check does."""
-    return prove_layers(proof_path(store, plan), plan, manifests(store, plan))
+    return prove_layers(proof_path(shop.store, plan), plan, _subject(shop, plan, {}, ()))
+
+
+def _subject(shop: Workshop, plan: Plan, recorded: Mapping[str, tuple[str, str]], tuned: Wrong) -> Subject:
+    subject = planned_subject(plan, manifests(shop.store, plan), shop.catalog.allowances)
+    return replace(subject, image=replace(subject.image, recorded=recorded, tuned=tuned)) if subject.image else subject
+
+
+def _tuned(shop: Workshop, engine: Engine, plan: Plan, image: ImageInfo, folder: Path) -> Wrong:
+    """What is wrong with files of tiles, if patches, mods or the overlay bring some: upstream's were judged before."""
+    changed = read_layers(folder, plan).scan.contents
+    brought = any(path.endswith(".json") and SPELLED.lower() in path.lower() for path in changed)
+    return tuned_problems(shop, engine, image, plan.tags[-1], changed) if brought else ()
 
 
 def manifests(store: Store, plan: Plan) -> list[Manifest]:

@@ -1,34 +1,52 @@
-"""Inspecting: the scan of any image of the engine, from its layers' kept scans or by mounting it in a build stage."""
+"""Inspecting: any image of the engine, ours or not: its scan, and what is known of it beside its files."""
 
 import re
-import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from gb10.build.bases import make_rootfs
 from gb10.build.contexts import build_context
 from gb10.build.scanner import scanner_files
 from gb10.build.stage import engine_with_images, run_build
+from gb10.build.tuned_files import tuned_problems
 from gb10.engine.buildx.build import BuildRequest
 from gb10.engine.connection import Engine
-from gb10.engine.images import find_image
-from gb10.errors import UsageError
-from gb10.inside.scan import Scan
+from gb10.engine.images import ImageInfo, find_image, read_folders
+from gb10.errors import UsageError, VerifyError
+from gb10.moe.image_files import ENGINES
 from gb10.plan.catalog import DEFAULT_ENGINE
-from gb10.plan.labels import SLIM
+from gb10.plan.labels import NAMESPACE, SLIM
+from gb10.plan.recorded import RecordedPlan
 from gb10.plan.render import scan_dockerfile
-from gb10.plan.values import Plan
-from gb10.proof.reading import read_scan
-from gb10.proof.scans import known_layers
+from gb10.proof.check import Facts
+from gb10.proof.own_record import PLAN, own_changes, own_plan
+from gb10.proof.reading import ImageScan
+from gb10.proof.scans import SCANS, kept_image, known_image, known_layers
 from gb10.request.planning import Request, make_plan
 from gb10.workshop import Workshop
 
 RULES, SAVED = re.compile(r"[a-z0-9-]+(?: [a-z0-9-]+){0,63}", re.ASCII), re.compile(r"[0-9]{1,6}", re.ASCII)
 PLATFORM = re.compile(r"[a-z0-9._-]+(?:/[a-z0-9._-]+){1,3}")
+CUDA = re.compile(r"\d{1,2}\.\d{1,2}", re.ASCII)
+SEARCH = "LD_LIBRARY_PATH="
 
 
-def scan_image(shop: Workshop, reference: str) -> Scan:
-    """The scan of an image. Raises UsageError when the engine has no such image."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inspected:
+    """An image of an engine: what the engine knows of it, its plan if it is ours, and its scan."""
+
+    reference: str
+    engine: Engine
+    image: ImageInfo
+    plan: RecordedPlan | None
+    recorded: Mapping[str, tuple[str, str]]
+    """Files that its own scans say were changed on purpose: sha256, and the step."""
+    found: ImageScan
+
+
+def inspect_image(shop: Workshop, reference: str) -> Inspected:
+    """The scan of an image, and what it says of itself. Raises UsageError when the engine has no such image."""
     engine = engine_with_images(shop)
     image = find_image(engine, reference) if engine else None
     if engine is None or image is None:
@@ -36,11 +54,32 @@ def scan_image(shop: Workshop, reference: str) -> Scan:
     check_platform(reference, image.platform)
     if told := slimmed(image.labels):
         shop.talk.say(told)
-    kept = known_layers(shop, reference, image.diff_ids)
-    if kept:
-        return kept
-    plan = make_plan(shop, Request(engine=DEFAULT_ENGINE, arch="12.1f"))  # for its build base alone
-    return read_scan(_scan(shop, engine, plan, reference, image.platform), reference)
+    own = read_folders(engine, shop.store, image, [PLAN, SCANS])[0]
+    found = known_layers(shop, reference, image.diff_ids) or known_image(shop, reference, image.diff_ids)
+    return Inspected(
+        reference=reference,
+        engine=engine,
+        image=image,
+        plan=own_plan(own),
+        recorded=own_changes(own),
+        found=found or _scanned(shop, engine, reference, image),
+    )
+
+
+def facts_of(shop: Workshop, one: Inspected) -> Facts:
+    """What checks need to know of an image beside its files; its files of tiles are judged for that."""
+    cuda = one.image.labels.get(f"{NAMESPACE}.cuda", "")
+    has_engine = any(package.name in ENGINES for package in one.found.scan.distributions)
+    tuned = tuned_problems(shop, one.engine, one.image, one.reference, one.recorded) if has_engine else ()
+    return Facts(
+        platform=one.image.platform,
+        user=one.image.user,
+        environment=one.image.environment,
+        cuda=cuda if CUDA.fullmatch(cuda) else "",
+        plan=one.plan,
+        recorded=one.recorded,
+        tuned=tuned,
+    )
 
 
 def slimmed(labels: Mapping[str, str]) -> str:
@@ -69,14 +108,21 @@ def check_platform(reference: str, platform: str) -> None:
         )
 
 
-def _scan(shop: Workshop, engine: Engine, plan: Plan, reference: str, platform: str) -> str:
+def _scanned(shop: Workshop, engine: Engine, reference: str, image: ImageInfo) -> ImageScan:
+    """The scan of an image whose layers are not known: its root is mounted in a build stage, nothing of it runs.
+
+    It is kept, so that the next look at the same image takes seconds.
+    """
+    plan = make_plan(shop, Request(engine=DEFAULT_ENGINE, arch="12.1f"))  # for its build base alone
+    search = next((one.removeprefix(SEARCH) for one in image.environment if one.startswith(SEARCH)), "")
     files: dict[str, Path | bytes] = {
-        "Dockerfile": scan_dockerfile(plan, reference, platform, shop.catalog.templates).encode(),
+        "Dockerfile": scan_dockerfile(plan, reference, image.platform, shop.catalog.templates).encode(),
         "base-build.tar": make_rootfs(shop, plan, plan.step("base-build")),
+        "search.txt": search.encode(),
         **scanner_files(shop.catalog.contents),
     }
-    out = shop.store.scratch("scan")
-    try:
+
+    def make(out: Path) -> None:
         with build_context(shop.store, files, {}) as context, shop.talk.task(f"scan {reference}"):
             request = BuildRequest(
                 dockerfile=context.folder / "Dockerfile",
@@ -86,6 +132,11 @@ def _scan(shop: Workshop, engine: Engine, plan: Plan, reference: str, platform: 
                 out=out,
             )
             run_build(shop, engine, request, plan.step("proof"), lambda event: None)
-        return (out / "scan.json").read_text(encoding="utf-8")
-    finally:
-        shutil.rmtree(out)
+
+    kept = kept_image(shop, image.diff_ids)
+    with shop.store.locked("image-scan", shop.talk.waiting_for("scan")):
+        shop.store.replace(kept, make)
+    found = known_image(shop, reference, image.diff_ids)
+    if found is None:
+        raise VerifyError(f"the scan of {reference} cannot be read", where=str(kept), hint="run the command again")
+    return found

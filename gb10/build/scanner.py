@@ -4,16 +4,15 @@ import io
 import zipfile
 from collections.abc import Mapping
 
-from gb10.plan.steps import CHANGED
+from gb10.plan.steps import CHANGED, LINKER, READER
 
 OLDEST = (1980, 1, 1, 0, 0, 0)
 
 
 def scanner_files(contents: Mapping[str, bytes], *, mods: bool = False) -> dict[str, bytes]:
-    """``scan.py``, and ``changed.py`` where mods are baked in, as the Dockerfiles name them."""
-    modules = {name: content for name, content in contents.items() if name in CHANGED}
-    scripts = ("scan", "changed") if mods else ("scan",)
-    return {f"{script}.py": archive(script, modules) for script in scripts}
+    """``scan.py`` and ``linked.py``, and ``changed.py`` where mods are baked in, as the Dockerfiles name them."""
+    scripts = {"scan": READER, "linked": LINKER} | ({"changed": CHANGED} if mods else {})
+    return {f"{name}.py": archive(name, {file: contents[file] for file in files}) for name, files in scripts.items()}
 
 
 def archive(script: str, modules: Mapping[str, bytes]) -> bytes:

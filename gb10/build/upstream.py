@@ -23,7 +23,7 @@ from gb10.host.digest import digest
 from gb10.host.store import Store, note_use
 from gb10.plan.render import build_args, layer_dockerfile
 from gb10.plan.values import Plan, Step
-from gb10.proof.scans import SCANS, keep_scan, kept_scan, require_scanned
+from gb10.proof.scans import SCAN, SCANS, SYMBOLS, kept_scan, require_scanned
 from gb10.sources.locked_files import store_paths
 from gb10.workshop import Workshop
 
@@ -140,7 +140,8 @@ def _known(shop: Workshop, engine: Engine, tag: str) -> bool:
     if image is None or not note.exists() or note.read_text(encoding="utf-8") != "\n".join(image.diff_ids):
         return False
     note_use(note)
-    return all(kept_scan(shop, layer).exists() for layer in image.diff_ids[1:])
+    kept = [kept_scan(shop, layer) for layer in image.diff_ids[1:]]
+    return all(scan.exists() and scan.with_name(SYMBOLS).exists() for scan in kept)
 
 
 def _note(store: Store, engine: Engine, tag: str) -> Path:
@@ -193,6 +194,11 @@ def _scan(shop: Workshop, engine: Engine, request: BuildRequest, step: Step, lay
     require_scanned(image.diff_ids[:-1], layered.diff_ids)
     with shop.store.folder("scan") as folder:
         copy_files(engine, shop.store, image, SCANS, folder)
-        (scan,) = folder.iterdir()
-        keep_scan(shop, layered.diff_ids[-1], scan.read_text(encoding="utf-8"))
+        kept = kept_scan(shop, layered.diff_ids[-1]).parent
+        shop.store.replace(kept, lambda work: _take(folder, work))
     drop_image(engine, image.id)
+
+
+def _take(folder: Path, work: Path) -> None:
+    for name in (SCAN, SYMBOLS):
+        (folder / name).rename(work / name)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from gb10.build.inspect import scan_image
+from gb10.build.inspect import inspect_image
 from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
 from gb10.cli.explain_show import as_document, print_rows
 from gb10.cli.values import EngineOption
@@ -71,7 +71,7 @@ def explain(
         linear_backend=linear_backend,
         kv_cache_dtype=kv_cache_dtype,
     )
-    judged = judge(scan_image(shop, image), parse_arch("12.1f")).judged if image else None
+    judged = judge(inspect_image(shop, image).found.scan, parse_arch("12.1f")).judged if image else None
     config = read_config(shop, model)
     files = engine_files(shop, packages, wheels_of_image(shop, engine, facts))
     with shop.talk.task(f"{engine} {facts.engine} chooses"):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import docker
 from docker.errors import ImageNotFound, NotFound
@@ -37,6 +38,8 @@ class ImageInfo:
     tags: tuple[str, ...]
     labels: Mapping[str, str] = field(default_factory=dict)
     workdir: str = "/"
+    user: str = ""
+    environment: tuple[str, ...] = ()
     created: str = ""
     """When it was made, in RFC 3339, as its config says."""
 
@@ -59,8 +62,17 @@ def find_image(engine: Engine, reference: str) -> ImageInfo | None:
         tags=tuple(found.get("RepoTags") or ()),
         labels=config.get("Labels") or {},
         workdir=config.get("WorkingDir") or "/",
+        user=config.get("User") or "",
+        environment=tuple(config.get("Env") or ()),
         created=found.get("Created") or "",
     )
+
+
+def history(engine: Engine, image: ImageInfo) -> list[tuple[str, int]]:
+    """The commands that made an image, the first one first, each with the bytes of its layer. Raises EngineError."""
+    with asking(engine) as sdk:
+        rows: list[Mapping[str, Any]] = sdk.api.history(image.id)  # type: ignore[no-untyped-call]
+    return [(str(row.get("CreatedBy") or ""), int(row.get("Size") or 0)) for row in reversed(rows)]
 
 
 def require_image(engine: Engine, reference: str) -> ImageInfo:
@@ -190,7 +202,7 @@ def opened(sdk: docker.DockerClient, store: Store, image: ImageInfo) -> Iterator
     Its lock ends with its run, so whoever holds the lock knows that no labelled container is in use.
     """
     with store.locked(COPYING):
-        label = {OWNER: _mark(store)}
+        label = {OWNER: store_mark(store)}
         for left in sdk.containers.list(all=True, filters={"label": f"{OWNER}={label[OWNER]}"}, ignore_removed=True):
             with suppress(NotFound):
                 left.remove()
@@ -201,8 +213,8 @@ def opened(sdk: docker.DockerClient, store: Store, image: ImageInfo) -> Iterator
             container.remove()
 
 
-def _mark(store: Store) -> str:
-    """A store's own random name: several stores may use one engine. Hold the lock."""
+def store_mark(store: Store) -> str:
+    """A store's own random name: several stores may use one engine. Hold a lock."""
     path = store.entry("engine", "mark")
     if not path.exists():
         store.write_text(path, uuid.uuid4().hex)

@@ -1,54 +1,73 @@
 """Inside a build stage: the scan of what one RUN changed, from the root before it and the root after it.
 
-    changed.py BEFORE AFTER > scan.json
+    changed.py BEFORE AFTER [--symbols FILE] > scan.json
 
 Both roots are mounts of the same snapshots. A file that nobody changed has the same size, times and mode in both, down
-to the nanosecond of its last change, which no program can set; only other files are read. A binary that is gone, or is
-no longer one, is listed with the kind ``removed``.
+to the nanosecond of its last change, which no program can set; only other files are read. Every path that the root
+before it had otherwise, or that is gone, is listed.
 """
 
 import argparse
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gb10.inside.scan import Binary, Scan, is_binary, regular_files, scan_file
+from gb10.inside.scan import Scan, Scanner
+from gb10.inside.tree import Found, entries_below
 
-REMOVED = "removed"
-Identity = tuple[int, int, int, int]
+Identity = tuple[int, ...] | str
 
 
 def main() -> None:
     """``changed.py BEFORE AFTER``: the document on stdout."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("before", type=Path)
     parser.add_argument("after", type=Path)
+    parser.add_argument("--symbols", type=Path)
     options = parser.parse_args()
-    sys.stdout.write(scan_changed(options.before, options.after).to_json() + "\n")
+    scanner, gone = changes(options.before, options.after)
+    if options.symbols:
+        scanner.symbols.write(options.symbols)
+    sys.stdout.write(scanner.scanned(gone).to_json() + "\n")
 
 
 def scan_changed(before: Path, after: Path) -> Scan:
-    """The binaries that are new, changed or gone."""
-    old, new = dict(files(before)), dict(files(after))
-    changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
-    found = []
-    for name in changed:
-        if name in new and is_binary(after / name):
-            found.append(scan_file(after / name, name))
-        elif name in old and is_binary(before / name):
-            found.append(Binary(path=name, kind=REMOVED, size=0))
-    return Scan(root=str(after), binaries=tuple(found))
+    """What is new, changed or gone."""
+    scanner, gone = changes(before, after)
+    return scanner.scanned(gone)
 
 
-def files(root: Path) -> Iterator[tuple[str, Identity | None]]:
-    """Every regular file below a root by its relative path, with the values that any write to it changes."""
-    for path, found in regular_files(str(root)):
-        name = os.path.relpath(path, root)
-        if isinstance(found, OSError):
-            yield name, None
+def changes(before: Path, after: Path) -> tuple[Scanner, tuple[str, ...]]:
+    """A scanner that took what is new or changed, and the paths that are not what they were."""
+    old = {name: identity(before / name, found) for name, found in entries(before)}
+    scanner, same = Scanner(after, "change"), set[str]()
+    for name, found in entries(after):
+        if name in old and old[name] == identity(after / name, found):
+            same.add(name)
         else:
-            yield name, (found.st_size, found.st_mode, found.st_mtime_ns, found.st_ctime_ns)
+            scanner.take(name, found)
+    gone = tuple(sorted(old.keys() - same))
+    scanner.symbols.gone = gone
+    return scanner, gone
+
+
+def entries(root: Path) -> Iterator[tuple[str, Found]]:
+    """Every entry below a root by its relative path."""
+    for path, found in entries_below(str(root)):
+        yield os.path.relpath(path, root), found
+
+
+def identity(path: Path, found: Found) -> Identity:
+    """The values that any write to a file changes; of a link where it leads, of a folder its mode alone."""
+    if isinstance(found, OSError):
+        return ()
+    if stat.S_ISLNK(found.st_mode):
+        return str(path.readlink())
+    if stat.S_ISREG(found.st_mode):
+        return found.st_size, found.st_mode, found.st_mtime_ns, found.st_ctime_ns
+    return (found.st_mode,)
 
 
 if __name__ == "__main__":

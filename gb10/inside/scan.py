@@ -1,172 +1,173 @@
-"""What GPU code lies under a root: every ELF, fatbin and cubin, as JSON.
+"""What lies under a root, as JSON: binaries and their GPU code, distributions, dangerous files, hashes of changes.
 
-``python3 scan.py ROOT > scan.json`` in a build stage, where scan.py is an archive of this module and of those that it
-imports; standard library only. Only what the loader maps is searched. Static archives are not looked into: nothing
-loads them.
+    python3 scan.py ROOT [--as layer|change|image] [--symbols FILE] > scan.json
+
+It runs in a build stage, as an archive of this module and of those that it imports; standard library only. A layer of
+locked wheels needs no look into its texts: a change by hand is hashed, and searched for secrets. Of a whole image the
+files are hashed that its own scans name, so that a later change shows.
 """
 
 import argparse
+import hashlib
 import json
-import mmap
 import os
-import stat
 import struct
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from gb10.inside.elf import ELF_MAGIC, EM_CUDA, LITTLE_64, Buffer, DamagedError, Elf
-from gb10.inside.fatbin import FATBIN_MAGIC, Codes, cubin_code, units_in
+from gb10.inside.binary import Binary, is_binary, mapped, scan_file
+from gb10.inside.elf import DamagedError
+from gb10.inside.hazards import LARGEST, Hazard, of_content, of_mode, of_name
+from gb10.inside.installed import Distribution, is_metadata, read_distribution
+from gb10.inside.linkage import read_linkage
+from gb10.inside.loader_cache import CACHE, read_cache
+from gb10.inside.packages import package_of
+from gb10.inside.symbol_file import Symbols
+from gb10.inside.tree import Found, entries_below, is_link, is_regular
 
-SCHEMA = "gb10/scan/v1"
-MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", EM_CUDA: "cuda", 243: "riscv64"}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Unit:
-    """The holdings of one fatbin (one translation unit) or bare cubin, and how many of the file are alike."""
-
-    codes: Codes
-    count: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Binary:
-    """One ELF, cubin or fatbin: size in bytes, what it needs, what it holds; or ``error``, why that is unknown."""
-
-    path: str
-    kind: str
-    size: int
-    machine: str = ""
-    soname: str = ""
-    needed: tuple[str, ...] = ()
-    versions: dict[str, str] = field(default_factory=dict)
-    units: tuple[Unit, ...] = ()
-    error: str = ""
-
-    @property
-    def codes(self) -> Codes:
-        """How many of each: ``sm_120f`` (SASS), ``compute_80`` (PTX), ``lto_90`` (link-time IR)."""
-        total: Counter[str] = Counter()
-        for unit in self.units:
-            total.update({code: count * unit.count for code, count in unit.codes.items()})
-        return dict(sorted(total.items()))
+SCHEMA = "gb10/scan/v2"
+OWN_SCANS = "usr/share/gb10/scans"
+OWN_SCAN_BYTES = 64 << 20
+Kind = Literal["layer", "change", "image"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scan:
-    """All binaries under one root, sorted by path, which is relative to the root."""
+    """What lies under one root, each list sorted by path, which is relative to the root."""
 
     root: str
-    binaries: tuple[Binary, ...]
+    binaries: tuple[Binary, ...] = ()
+    distributions: tuple[Distribution, ...] = ()
+    hazards: tuple[Hazard, ...] = ()
+    contents: dict[str, str] = field(default_factory=dict)
+    """sha256 of files that were changed on purpose."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Bytes of all files by package."""
+    gone: tuple[str, ...] = ()
+    """Paths of the layers below that are no more what they were."""
 
     def to_json(self) -> str:
         """The document, deterministic: same tree, same text."""
         return json.dumps({"schema": SCHEMA, **asdict(self)}, indent=1, sort_keys=True)
 
 
+class Scanner:
+    """Takes one entry of a tree after the other, and keeps what a scan says of it."""
+
+    def __init__(self, root: Path, kind: Kind) -> None:
+        self.root = root
+        self.closely = kind != "layer"
+        self.hashed: Container[str] | None = None if kind == "change" else own_contents(root)
+        self.scan = Scan(root=str(root))
+        self.symbols = Symbols()
+        self.binaries: list[Binary] = []
+        self.distributions: list[Distribution] = []
+        self.hazards: list[Hazard] = []
+        self.contents: dict[str, str] = {}
+        self.sizes: Counter[str] = Counter()
+
+    def take(self, name: str, found: Found) -> None:
+        """One entry, by its path below the root."""
+        try:
+            self._take(self.root / name, name, found)
+        except OSError as error:
+            self.binaries.append(Binary(path=name, kind="unreadable", size=0, error=str(error.strerror)))
+
+    def _take(self, path: Path, name: str, found: Found) -> None:
+        if isinstance(found, OSError):
+            raise found
+        if is_link(found):
+            self.symbols.links[name] = str(path.readlink())
+            return
+        self.hazards += of_mode(name, found.st_mode)
+        if is_regular(found):
+            self._file(path, name, found.st_size)
+
+    def _file(self, path: Path, name: str, size: int) -> None:
+        self.sizes[package_of(name)] += size
+        binary = is_binary(path)
+        if binary:
+            self.binaries.append(self._binary(path, name))
+        elif is_metadata(name):
+            self.distributions.append(read_distribution(path, name))
+        elif name == CACHE:
+            self.symbols.cache = read_cache(path)
+        if not binary:
+            self.hazards += of_name(path, name, size)
+        if self.closely and not binary and size <= LARGEST:
+            self.hazards += of_content(path.read_bytes(), name)
+        if self.hashed is None or name in self.hashed:
+            with path.open("rb") as file:
+                self.contents[name] = hashlib.file_digest(file, "sha256").hexdigest()
+
+    def _binary(self, path: Path, name: str) -> Binary:
+        binary = scan_file(path, name)
+        if binary.kind == "elf":
+            try:
+                with mapped(path) as buffer:
+                    linkage = read_linkage(buffer, name)
+            except (DamagedError, struct.error, OverflowError) as error:
+                return Binary(path=name, kind="damaged", size=binary.size, error=str(error))
+            if linkage:
+                self.symbols.libraries.append(linkage)
+        return binary
+
+    def scanned(self, gone: tuple[str, ...] = ()) -> Scan:
+        """The scan of what was taken."""
+        return Scan(
+            root=str(self.root),
+            binaries=tuple(sorted(self.binaries, key=lambda one: one.path)),
+            distributions=tuple(sorted(self.distributions, key=lambda one: one.path)),
+            hazards=tuple(sorted(self.hazards, key=lambda one: (one.path, one.kind, one.what))),
+            contents=dict(sorted(self.contents.items())),
+            sizes=dict(sorted(self.sizes.items())),
+            gone=gone,
+        )
+
+
+def own_contents(root: Path) -> set[str]:
+    """The files that the scans in an image say were changed on purpose; nothing of what is no such scan."""
+    names = set[str]()
+    for path in sorted((root / OWN_SCANS).glob("*.json")):
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > OWN_SCAN_BYTES:
+            continue
+        try:
+            names.update(map(str, json.loads(path.read_text(encoding="utf-8")).get("contents") or ()))
+        except (ValueError, AttributeError, TypeError, RecursionError):
+            continue
+    return names
+
+
 def scan_tree(root: Path) -> Scan:
-    """Every binary under a directory, symlinks not followed; or the one file that ``root`` names."""
+    """Everything under a directory, symlinks not followed; or the one file that ``root`` names."""
     if not root.is_dir():
         return Scan(root=str(root), binaries=(scan_file(root, root.name),))
-    binaries = []
-    for path, found in regular_files(str(root)):
-        name = os.path.relpath(path, root)
-        if isinstance(found, OSError):
-            binaries.append(Binary(path=name, kind="unreadable", size=0, error=str(found.strerror)))
-        elif is_binary(path):
-            binaries.append(scan_file(path, name))
-    return Scan(root=str(root), binaries=tuple(sorted(binaries, key=lambda binary: binary.path)))
+    return scanned_tree(root, "layer").scanned()
 
 
-def regular_files(root: str, *, links: bool = False) -> Iterator[tuple[str, os.stat_result | OSError]]:
-    """Every regular file, and link if wanted, below a folder; a folder that cannot be read, with the error."""
-    folders = [root]
-    while folders:
-        folder = folders.pop()
-        try:
-            with os.scandir(folder) as entries:
-                for entry in entries:
-                    found = entry.stat(follow_symlinks=False)
-                    if stat.S_ISDIR(found.st_mode):
-                        folders.append(entry.path)
-                    elif stat.S_ISREG(found.st_mode) or (links and stat.S_ISLNK(found.st_mode)):
-                        yield entry.path, found
-        except OSError as error:
-            yield folder, error
-
-
-def is_binary(path: str | Path) -> bool:
-    """Whether a file starts like an ELF or a fatbin; one that may not be opened counts, so that it is reported."""
-    try:
-        with open(path, "rb", opener=_at_once) as handle:
-            return handle.read(4) in (ELF_MAGIC, FATBIN_MAGIC)
-    except OSError:
-        return True
-
-
-def _at_once(path: str, flags: int) -> int:
-    """Open a file; a pipe that nobody writes to would wait for ever."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def scan_file(path: str | Path, name: str) -> Binary:
-    """One file, reported as ``name``."""
-    try:
-        with (
-            open(path, "rb", opener=_at_once) as handle,
-            mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as buffer,
-        ):
-            return scan_buffer(buffer, name)
-    except (OSError, ValueError) as error:
-        return Binary(path=name, kind="unreadable", size=0, error=str(error))
-
-
-def scan_buffer(buffer: Buffer, name: str) -> Binary:
-    """One binary that lies in memory."""
-    size = len(buffer)
-    try:
-        if buffer[:4] == FATBIN_MAGIC:
-            units = alike(units_in(buffer, [(0, size)]))
-            return Binary(path=name, kind="fatbin", size=size, machine="cuda", units=units)
-        if buffer[4:6] != LITTLE_64:  # no GPU code since CUDA 9
-            return Binary(path=name, kind="elf32", size=size)
-        return scan_elf(Elf(buffer), name)
-    except (DamagedError, struct.error, UnicodeDecodeError, OverflowError) as error:
-        return Binary(path=name, kind="damaged", size=size, error=str(error))
-
-
-def scan_elf(elf: Elf, name: str) -> Binary:
-    """One ELF: a cubin, or a library, program or object; raises DamagedError or struct.error."""
-    elf.check()
-    cubin = elf.machine == EM_CUDA
-    units = alike([{cubin_code(elf): 1}] if cubin else units_in(elf.buffer, elf.loaded))
-    needed, soname, versions = elf.dynamic()
-    return Binary(
-        path=name,
-        kind="cubin" if cubin else "elf",
-        size=len(elf.buffer),
-        machine=MACHINES.get(elf.machine, "other"),
-        soname=soname,
-        needed=needed,
-        versions=versions,
-        units=units,
-    )
-
-
-def alike(units: Iterable[Codes]) -> tuple[Unit, ...]:
-    """Units with the same holdings as one, counted."""
-    found = Counter(tuple(sorted(unit.items())) for unit in units)
-    return tuple(Unit(codes=dict(codes), count=count) for codes, count in sorted(found.items()))
+def scanned_tree(root: Path, kind: Kind) -> Scanner:
+    """A scanner that took all of a directory."""
+    scanner = Scanner(root, kind)
+    for path, found in entries_below(str(root)):
+        scanner.take(os.path.relpath(path, root), found)
+    return scanner
 
 
 def main() -> None:
     """``scan.py ROOT``: the document on stdout."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", type=Path)
-    sys.stdout.write(scan_tree(parser.parse_args().root).to_json() + "\n")
+    parser.add_argument("--as", dest="kind", choices=("layer", "change", "image"), default="layer")
+    parser.add_argument("--symbols", type=Path)
+    options = parser.parse_args()
+    scanner = scanned_tree(options.root, options.kind)
+    if options.symbols:
+        scanner.symbols.write(options.symbols)
+    sys.stdout.write(scanner.scanned().to_json() + "\n")
 
 
 if __name__ == "__main__":

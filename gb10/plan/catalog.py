@@ -10,6 +10,7 @@ from typing import Final
 from gb10.errors import UsageError
 from gb10.host.data_root import ROOT, package_of
 from gb10.plan.values import Toolkit
+from gb10.recipe.allowances import ALLOWANCES, Allowances, read_allowances
 from gb10.recipe.kernel_sets import read_sets
 from gb10.recipe.slim_rules import RULES, RuleFile, read_rules
 
@@ -70,6 +71,18 @@ class Catalog:
         """The rules for what images leave out; none where the checkout has no such file."""
         path = self.root / RULES
         return read_rules(path.read_text(encoding="utf-8")) if path.exists() else RuleFile()
+
+    @cached_property
+    def allowances(self) -> Allowances:
+        """What the checks of an image allow; nothing where the checkout has no such file."""
+        path = self.root / ALLOWANCES
+        return read_allowances(path.read_text(encoding="utf-8")) if path.exists() else Allowances()
+
+    @cached_property
+    def nested(self) -> str:
+        """The text of the list of projects inside of others; nothing where the checkout has no such file."""
+        path = self.root / "recipes/nested.yaml"
+        return path.read_text(encoding="utf-8") if path.exists() else ""
 
     @cached_property
     def toolkit(self) -> Toolkit:

@@ -86,7 +86,7 @@ def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -
         kind="proof",
         needs=("image",),
         about="GPU code of every ELF",
-        key=digest([image.key, toolkit.of(*(CHANGED if mods else SCANNER))]),
+        key=digest([image.key, toolkit.of(*SCANNER, *(CHANGED if mods else ()))]),
     )
     return replace(draft, steps=(*draft.steps, image, proof), key=image.key, tags=_tags(recipe, options, image.key))
 

@@ -31,6 +31,8 @@ def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
         overlay=bool(options.overlay),
         mods=list(zip((step.name for step in plan.of_kind("mod")), options.mods, strict=True)),
         scanned=scanned(plan),
+        changed=changed(plan),
+        search=dict(environment(plan)).get("LD_LIBRARY_PATH", ""),
         env=environment(plan),
         labels=sorted(labels(plan).items()),
         user=recipe.user,
@@ -62,6 +64,11 @@ def scanned(plan: Plan) -> list[str]:
         *(["overlay"] if plan.options.overlay else []),
         *(step.name for step in plan.of_kind("mod")),
     ]
+
+
+def changed(plan: Plan) -> list[str]:
+    """The stages whose files were changed on purpose: patched, or laid over the image."""
+    return [*(step.name for step in plan.of_kind("graft")), *(["overlay"] if plan.options.overlay else [])]
 
 
 def _below(plan: Plan, graft: Step) -> str:

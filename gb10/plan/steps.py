@@ -25,7 +25,30 @@ SETTINGS: Final = "inside/settings.py"
 MOD_RUNNER: Final = "inside/mod.py"
 OVERLAYER: Final = "inside/overlay.py"
 GRAFTER: Final = "inside/grafted.py"
-SCANNER: Final = ("inside/elf.py", "inside/fatbin.py", "inside/scan.py")
+READER: Final = (
+    "inside/binary.py",
+    "inside/elf.py",
+    "inside/fatbin.py",
+    "inside/hazards.py",
+    "inside/installed.py",
+    "inside/linkage.py",
+    "inside/loader_cache.py",
+    "inside/packages.py",
+    "inside/scan.py",
+    "inside/symbol_file.py",
+    "inside/tree.py",
+)
+"""What reads one layer."""
+LINKER: Final = (
+    "inside/elf.py",
+    "inside/ld_so.py",
+    "inside/linkage.py",
+    "inside/linked.py",
+    "inside/symbol_file.py",
+)
+"""What looks up the symbols of all layers."""
+SCANNER: Final = (*dict.fromkeys((*READER, *LINKER)),)
+"""What reads an image back."""
 SLIMMER: Final = (
     INSTALLER,
     "inside/elf.py",
@@ -38,8 +61,8 @@ SLIMMER: Final = (
     "inside/symbols.py",
 )
 """What leaves files, symbol tables and GPU code out of a layer."""
-CHANGED: Final = (*SCANNER, "inside/changed.py")
-"""What reads GPU code back, and what does so for the files that a mod changed."""
+CHANGED: Final = (*READER, "inside/changed.py")
+"""What reads the files that a mod changed."""
 
 
 def rootfs(name: str, debs: tuple[LockedDeb, ...], lock: Lock, toolkit: Toolkit, *, user: bool = False) -> Step:
@@ -150,7 +173,7 @@ def image_step(draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...]) -> Step:
     recipe, options = draft.recipe, draft.options
     draft = replace(draft, options=options.nameless)
     overlay = options.overlay.digest if options.overlay else None
-    own = toolkit.of(*_finishers(options), *((MOD_RUNNER, *CHANGED) if options.mods else SCANNER))
+    own = toolkit.of(*_finishers(options), *SCANNER, *((MOD_RUNNER, *CHANGED) if options.mods else ()))
     return Step(
         name="image",
         kind="image",

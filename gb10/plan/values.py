@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from gb10.host.artifact import Artifact
 from gb10.plan.options import Options, PatchUse
-from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.image_recipe import Override, Recipe
 from gb10.recipe.kernel_sets import KernelSet
 from gb10.recipe.locked import Lock, LockedWheel
 from gb10.recipe.slim_rules import Rule, RuleFile
@@ -179,6 +179,8 @@ class Plan:
             "platform": self.options.platform,
             "build": f"linux/{self.options.build}",
             "lock": self.lock.input_digest,
+            "created": self.lock.created.isoformat(),
+            "suite": self.recipe.base.suite,
             "key": self.key,
             "tags": list(self.tags),
             "patches": [
@@ -191,8 +193,17 @@ class Plan:
             "mods": [{"name": mod.name, "sha256": mod.digest, "network": mod.network} for mod in self.options.mods],
             **({"without": list(self.options.without)} if self.options.without else {}),
             **({"slim": [_rule_document(rule) for rule in self.slim]} if self.slim else {}),
+            **(
+                {"overrides": [_override_document(one) for one in self.recipe.overrides]}
+                if self.recipe.overrides
+                else {}
+            ),
             "steps": [_step_document(step) for step in self.steps],
         }
+
+
+def _override_document(override: Override) -> dict[str, object]:
+    return {"requirement": override.requirement, "why": override.why}
 
 
 def _rule_document(rule: Rule) -> dict[str, object]:
@@ -206,5 +217,13 @@ def _step_document(step: Step) -> dict[str, object]:
         "key": step.key,
         "needs": list(step.needs),
         "about": step.about,
-        "files": [{"filename": file.filename, "sha256": file.sha256, "size": file.size} for file in step.files],
+        "files": [_file_document(file) for file in step.files],
     }
+
+
+def _file_document(file: Artifact) -> dict[str, object]:
+    document: dict[str, object] = {"filename": file.filename, "sha256": file.sha256, "size": file.size}
+    if file.checkout is None:
+        return document
+    tag = {} if file.checkout.pin == file.checkout.commit else {"tag": file.checkout.pin}
+    return {**document, "checkout": {"git": file.checkout.url, "commit": file.checkout.commit, **tag}}

@@ -2,10 +2,36 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
-from gb10.inside.scan import Binary, Scan
+from gb10.inside.binary import Binary
+from gb10.inside.linked import Linked
+from gb10.inside.scan import Scan
+from gb10.plan.recorded import RecordedPlan
 from gb10.proof.wheel_manifest import Manifest
+from gb10.recipe.allowances import Allowances
 from gb10.recipe.arch import Arch
+
+Severity = Literal["error", "note"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """What is known of an image beside its files; a wheel or a directory has no such facts."""
+
+    platform: str
+    user: str = ""
+    environment: tuple[str, ...] = ()
+    cuda: str = ""
+    """The CUDA of its recipe, nothing for an image that is not ours."""
+    plan: RecordedPlan | None = None
+    """The plan that it holds, or is built by."""
+    recorded: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Files that were changed on purpose: sha256, and the step that did it."""
+    tuned: Sequence[tuple[str, str]] = ()
+    """Files of tiles that the engine would not use, or not survive, and why."""
+    imported: Sequence[tuple[str, str]] = ()
+    """Packages that were imported, and what went wrong, nothing where it went well."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,6 +43,11 @@ class Subject:
     claims: Mapping[str, Arch] = field(default_factory=dict)
     """Who claims it (``--claim``, the marker ``.vllm-arch``), and the arch that all GPU code then must include."""
     only: Arch | None = None
+    arch: Arch | None = None
+    linked: Linked | None = None
+    """How the loader finds libraries and symbols; unknown for a wheel or a directory."""
+    image: Facts | None = None
+    allowed: Allowances = field(default_factory=Allowances)
 
     @property
     def declared(self) -> dict[str, Sequence[str]]:
@@ -48,13 +79,17 @@ class Problem:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Check:
-    """What a module of checks/ offers as ``CHECK``: its name, what it reads, when it fails, and what to do then."""
+    """What a module of checks/ offers as ``CHECK``: its name, what it reads, when it fails, and what to do then.
+
+    What a check of the severity ``note`` finds is printed, and fails nothing.
+    """
 
     name: str
     reads: str
     fails: str
     hint: str
     judge: Callable[[Subject], list[Problem]]
+    severity: Severity = "error"
 
 
 def described(binary: Binary) -> str:

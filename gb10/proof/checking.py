@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from gb10.errors import VerifyError
 from gb10.proof import checks
-from gb10.proof.check import Check, Problem, Subject
+from gb10.proof.check import Check, Problem, Severity, Subject
 
 Finding = tuple[Check, Problem]
+LISTED = 40
+"""Problems that an error names."""
 
 
 def all_checks() -> list[Check]:
@@ -22,12 +24,19 @@ def findings(subject: Subject) -> list[Finding]:
     return [(check, problem) for check in all_checks() for problem in check.judge(subject)]
 
 
+def of_severity(found: Sequence[Finding], severity: Severity) -> list[Finding]:
+    """The problems of checks with this severity."""
+    return [(check, problem) for check, problem in found if check.severity == severity]
+
+
 def refuse(found: Sequence[Finding]) -> None:
-    """Raise VerifyError with every problem; return when there is none."""
-    if found:
-        counted = "1 problem" if len(found) == 1 else f"{len(found)} problems"
-        hints = dict.fromkeys(check.hint for check, _ in found)
-        where = "\n".join(str(problem) for _, problem in found)
+    """Raise VerifyError with every problem that is no note; return when there is none."""
+    errors = of_severity(found, "error")
+    if errors:
+        counted = "1 problem" if len(errors) == 1 else f"{len(errors)} problems"
+        hints = dict.fromkeys(check.hint for check, _ in errors)
+        where = "\n".join(str(problem) for _, problem in errors[:LISTED])
+        where += f"\nand {len(errors) - LISTED} more: `verify --json` lists them" if len(errors) > LISTED else ""
         raise VerifyError(f"verify found {counted}", where=where, hint="\n".join(hints))
 
 

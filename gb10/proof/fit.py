@@ -8,13 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gb10.errors import UsageError
+from gb10.inside.binary import Binary
 from gb10.inside.fatbin import Codes
 from gb10.inside.loader import Fit, code_fit
-from gb10.inside.scan import Binary, Scan
+from gb10.inside.scan import Scan
 from gb10.recipe.arch import Arch
-
-REMOVED = "removed"  # as gb10/inside/changed.py writes it
-
 
 MEANING = {
     Fit.NATIVE: "SASS of exactly this capability",
@@ -84,9 +82,3 @@ def judge_binary(binary: Binary, capability: str) -> Judged:
 def unit_fit(codes: Codes, capability: str) -> Fit:
     """The best that one unit offers."""
     return min((code_fit(code, capability) for code in codes), key=RANK.__getitem__, default=Fit.NONE)
-
-
-def merge_layers(root: str, scans: Sequence[Scan]) -> Scan:
-    """One Scan of an image's layers, lowest first: a path in a later layer hides the earlier ones, or removes them."""
-    top: dict[str, Binary] = {binary.path: binary for scan in scans for binary in scan.binaries}
-    return Scan(root=root, binaries=tuple(top[path] for path in sorted(top) if top[path].kind != REMOVED))

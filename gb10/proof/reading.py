@@ -1,32 +1,59 @@
-"""Scans of local libraries, wheels and directories, and scans that a build stage wrote."""
+"""Scans of local libraries, wheels and directories, and what a build stage wrote of an image."""
 
 import json
+import re
 import stat
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
+
+from pydantic import TypeAdapter
 
 from gb10.errors import UsageError, VerifyError
-from gb10.inside.scan import SCHEMA, Binary, Scan, Unit, is_binary, regular_files, scan_file, scan_tree
-from gb10.proof.wheel_archive import wheel_binaries
+from gb10.inside import linked
+from gb10.inside.binary import is_binary, scan_file
+from gb10.inside.linked import Linked
+from gb10.inside.scan import SCHEMA, Scan, scan_tree
+from gb10.inside.tree import entries_below, is_link, is_regular
+from gb10.proof.wheel_archive import wheel_binaries, wheel_distribution
 from gb10.proof.wheel_manifest import Manifest, declares, read_manifest
 
 HINT = "name a .so, a cubin, a wheel, a directory or an image"
 AGAIN = "run the command again"
 LINE = 80
+T = TypeVar("T")
+CODE: Final = re.compile(r"(?:sm|compute|lto|kind[0-9]{1,10})_[0-9]{1,10}[af]?", re.ASCII)
+"""A piece of GPU code, as scans name it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ImageScan:
+    """What the files of an image are, and whether its libraries find what they need."""
+
+    scan: Scan
+    linked: Linked
 
 
 def scan_path(path: Path) -> Scan:
     """The binaries of a file, of a wheel, or of a directory and the wheels in it; raises UsageError, VerifyError."""
-    if is_directory(path):
-        wheels = [binary for name, wheel in wheels_in(path).items() for binary in wheel_binaries(wheel, f"{name}/")]
-        found = sorted((*scan_tree(path).binaries, *wheels), key=lambda binary: binary.path)
+    wheels = {f"{name}/": wheel for name, wheel in wheels_in(path).items()} if is_directory(path) else {}
+    if path.is_dir():
+        scan = replace(scan_tree(path), root=str(path))
     elif path.suffix == ".whl":
-        found = list(wheel_binaries(path))
+        scan, wheels = Scan(root=str(path)), {"": path}
     elif is_binary(path):
-        found = [scan_file(path, path.name)]
+        scan = Scan(root=str(path), binaries=(scan_file(path, path.name),))
     else:
         raise UsageError(f"{path} is no ELF, fatbin, cubin or wheel", hint=HINT)
-    return Scan(root=str(path), binaries=tuple(found))
+    binaries = [binary for prefix, wheel in wheels.items() for binary in wheel_binaries(wheel, prefix)]
+    found = [wheel_distribution(wheel, prefix) for prefix, wheel in wheels.items()]
+    distributions = [one for one in found if one]
+    return replace(
+        scan,
+        binaries=tuple(sorted((*scan.binaries, *binaries), key=lambda one: one.path)),
+        distributions=tuple(sorted((*scan.distributions, *distributions), key=lambda one: one.path)),
+    )
 
 
 def is_directory(path: Path) -> bool:
@@ -45,9 +72,9 @@ def is_directory(path: Path) -> bool:
 def wheels_in(folder: Path) -> dict[str, Path]:
     """The wheels below a directory by their relative path; a link to a wheel counts."""
     found = {}
-    for name, _ in regular_files(str(folder), links=True):
+    for name, entry in entries_below(str(folder)):
         wheel = Path(name)
-        if wheel.suffix == ".whl" and wheel.is_file():
+        if wheel.suffix == ".whl" and (is_regular(entry) or is_link(entry)) and wheel.is_file():
             found[wheel.relative_to(folder).as_posix()] = wheel
     return dict(sorted(found.items()))
 
@@ -61,18 +88,37 @@ def read_manifests(path: Path) -> list[Manifest]:
 
 def read_scan(text: str, origin: str) -> Scan:
     """The Scan of a document that scan.py wrote in ``origin``; raises VerifyError when it is something else."""
+    scan = _read(text, origin, SCHEMA, _scans())
+    codes = {code for binary in scan.binaries for unit in binary.units for code in unit.codes}
+    if not all(CODE.fullmatch(code) for code in codes):
+        raise VerifyError("a scan names GPU code that cannot be", where=origin, hint=AGAIN)
+    return scan
+
+
+def read_linked(text: str, origin: str) -> Linked:
+    """The same of a document that linked.py wrote."""
+    return _read(text, origin, linked.SCHEMA, _links())
+
+
+def _read(text: str, origin: str, schema: str, form: TypeAdapter[T]) -> T:
+    """A document whose values have their types: who made an image may have written anything there."""
     try:
-        document: dict[str, Any] = json.loads(text)
-        if document.get("schema") != SCHEMA:
-            raise VerifyError(f"not a {SCHEMA} document", where=f"{origin}: {document.get('schema')}", hint=AGAIN)
-        return Scan(root=document["root"], binaries=tuple(_binary(item) for item in document["binaries"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise VerifyError("a scan was cut short", where=f"{origin}: {error}", hint=AGAIN) from error
+        document: Any = json.loads(text)
+        if document["schema"] != schema:
+            raise VerifyError(f"not a {schema} document", where=origin, hint=AGAIN)
+        return form.validate_python(document)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise VerifyError("a scan was cut short", where=f"{origin}: {str(error)[:200]}", hint=AGAIN) from error
 
 
-def _binary(item: dict[str, Any]) -> Binary:
-    units = tuple(Unit(**unit) for unit in item["units"])
-    return Binary(**{**item, "needed": tuple(item["needed"]), "units": units})
+@cache
+def _scans() -> TypeAdapter[Scan]:
+    return TypeAdapter(Scan)
+
+
+@cache
+def _links() -> TypeAdapter[Linked]:
+    return TypeAdapter(Linked)
 
 
 def read_markers(folder: Path) -> dict[str, str]:

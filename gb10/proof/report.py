@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gb10.inside.loader import Fit
 from gb10.proof.check import counted, printable
-from gb10.proof.checking import Finding
+from gb10.proof.checking import Finding, of_severity
 from gb10.proof.fit import MEANING, UNIT_FITS, Judged, Verdict
 
 SCHEMA = "gb10/verify/v1"
@@ -75,16 +75,26 @@ def _row(judged: Judged) -> list[str | Text]:
     ]
 
 
+def render_notes(found: Sequence[Finding]) -> list[str]:
+    """A line for each problem that fails nothing."""
+    return [f"note: {printable(problem.file)}: {printable(problem.found)}" for _, problem in of_severity(found, "note")]
+
+
 def document(verdict: Verdict, found: Sequence[Finding] = (), shown: Collection[Fit] = tuple(Fit)) -> dict[str, Any]:
-    """The verdict as data: counts of files by best fit, each binary with its codes and units, and the problems."""
+    """The verdict as data: counts of files by best fit, each binary with its codes and units, problems and notes."""
     return {
         "schema": SCHEMA,
         "root": verdict.root,
         "arch": str(verdict.arch),
         "counts": {str(fit): count for fit, count in verdict.counts.items()},
         "binaries": [_entry(judged) for judged in verdict.judged if judged.fit in shown],
-        "problems": [{"check": check.name, **asdict(problem)} for check, problem in found],
+        "problems": _rows(of_severity(found, "error")),
+        "notes": _rows(of_severity(found, "note")),
     }
+
+
+def _rows(found: Sequence[Finding]) -> list[dict[str, str]]:
+    return [{"check": check.name, **asdict(problem)} for check, problem in found]
 
 
 def _entry(judged: Judged) -> dict[str, Any]:

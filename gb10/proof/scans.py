@@ -1,8 +1,8 @@
-"""The proof: the GPU code of every ELF of an image, read layer by layer and compared with the manifests."""
+"""The proof: what an image holds, read layer by layer, and judged by every check."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
@@ -11,18 +11,22 @@ from gb10.engine.images import find_image
 from gb10.errors import VerifyError
 from gb10.host.digest import digest
 from gb10.host.store import Store
+from gb10.inside.linked import Linked
 from gb10.inside.scan import Scan
-from gb10.plan.render import scanned
-from gb10.plan.steps import SCANNER
+from gb10.plan.recorded import as_recorded
+from gb10.plan.render import environment, scanned
+from gb10.plan.steps import READER, SCANNER
 from gb10.plan.values import Plan
-from gb10.proof.check import Subject
+from gb10.proof.check import Facts, Subject
 from gb10.proof.checking import prove
-from gb10.proof.fit import Verdict, judge, merge_layers
-from gb10.proof.reading import read_scan, scan_path
+from gb10.proof.fit import Verdict, judge
+from gb10.proof.merging import merge_layers
+from gb10.proof.reading import ImageScan, read_linked, read_scan, scan_path
 from gb10.proof.wheel_manifest import Manifest, read_manifest
+from gb10.recipe.allowances import Allowances
 from gb10.workshop import Workshop
 
-SCAN = "scan.json"
+SCAN, SYMBOLS, LINKED = "scan.json", "symbols.json.gz", "linked.json"
 IMAGE = "image.json"
 SCANS = "/usr/share/gb10/scans"
 """Where an image holds the scans of its layers, as the Dockerfile writes them."""
@@ -93,16 +97,38 @@ def prove_wheel(wheel: Path) -> None:
     prove(Subject(scan=scan_path(wheel), manifests=[read_manifest(wheel)]))
 
 
-def prove_layers(folder: Path, plan: Plan, manifests: Sequence[Manifest]) -> Verdict:
-    """The verdict over the scans in ``folder``; raises VerifyError when a module or an ELF is not what it should be."""
-    scan = read_layers(folder, plan)
-    prove(Subject(scan=scan, manifests=manifests))
-    return judge(scan, plan.options.arch)
+def prove_layers(folder: Path, plan: Plan, subject: Subject) -> Verdict:
+    """The verdict over the scans in ``folder``, as the rest of ``subject`` has it; raises VerifyError of the checks."""
+    found, image = read_layers(folder, plan), subject.image
+    if image and image.recorded:
+        image = replace(image, recorded=_below_mods(folder, plan, image.recorded))
+    prove(replace(subject, scan=found.scan, linked=found.linked, image=image))
+    return judge(found.scan, plan.options.arch)
 
 
-def read_layers(folder: Path, plan: Plan) -> Scan:
+def _below_mods(folder: Path, plan: Plan, recorded: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """The files that no mod changed after they were put there."""
+    scans = [_read(folder / f"{step.name}.json") for step in plan.of_kind("mod")]
+    touched = {path for scan in scans for path in (*scan.gone, *scan.contents)}
+    return {path: one for path, one in recorded.items() if path not in touched}
+
+
+def planned_subject(plan: Plan, manifests: Sequence[Manifest], allowed: Allowances) -> Subject:
+    """The subject of a plan's image, whose scans are not read yet."""
+    facts = Facts(
+        platform=plan.options.platform,
+        user=str(plan.recipe.user),
+        environment=tuple(f"{name}={value}" for name, value in environment(plan)),
+        cuda=plan.recipe.cuda,
+        plan=as_recorded(plan),
+    )
+    return Subject(scan=Scan(root=""), manifests=manifests, arch=plan.options.arch, image=facts, allowed=allowed)
+
+
+def read_layers(folder: Path, plan: Plan) -> ImageScan:
     """One scan of the image from its layers' scans, lowest first."""
-    return merge_layers(plan.tags[0], [_read(folder / f"{name}.json") for name in scanned(plan)])
+    scan = merge_layers(plan.tags[0], [_read(folder / f"{name}.json") for name in scanned(plan)])
+    return ImageScan(scan=scan, linked=_read_linked(folder / LINKED))
 
 
 def require_scanned(image: Sequence[str], scanned: Sequence[str]) -> None:
@@ -132,21 +158,39 @@ def remember_layers(shop: Workshop, plan: Plan, diff_ids: Sequence[str]) -> None
     The layers beyond the scanned stages are the plan's record and WORKDIR's, which hold no ELF. The scans of several
     mods are right only together: BuildKit may take the first mod's root from another run than the last one's parent.
     """
+    folder = proof_path(shop.store, plan)
     names, mods = scanned(plan), plan.of_kind("mod")
     together = {step.name for step in mods} if len(mods) > 1 else set()
-    texts = [(proof_path(shop.store, plan) / f"{name}.json").read_text(encoding="utf-8") for name in names]
-    texts += [Scan(root="no binary", binaries=()).to_json()] * (len(diff_ids) - len(names))
+    texts = [(folder / f"{name}.json").read_text(encoding="utf-8") for name in names]
+    texts += [Scan(root="no binary").to_json()] * (len(diff_ids) - len(names))
     for name, text, diff_id in zip_longest(names, texts, diff_ids):
         if name not in together:
             keep_scan(shop, diff_id, text)
+    text = (folder / LINKED).read_text(encoding="utf-8")
+    shop.store.write_text(kept_linked(shop, diff_ids), text)
 
 
-def known_layers(shop: Workshop, reference: str, diff_ids: Sequence[str]) -> Scan | None:
-    """The scan of an image all of whose layers this version of the scanner has read before."""
+def known_layers(shop: Workshop, reference: str, diff_ids: Sequence[str]) -> ImageScan | None:
+    """The scan of an image whose very layers were built and scanned here, by this version of the scanner."""
     try:
-        return merge_layers(reference, [_read(kept_scan(shop, diff_id)) for diff_id in diff_ids])
+        scan = merge_layers(reference, [_read(kept_scan(shop, diff_id)) for diff_id in diff_ids])
+        return ImageScan(scan=scan, linked=_read_linked(kept_linked(shop, diff_ids)))
     except (OSError, UnicodeDecodeError, VerifyError):
         return None
+
+
+def known_image(shop: Workshop, reference: str, diff_ids: Sequence[str]) -> ImageScan | None:
+    """The scan of an image that was scanned as a whole before, by this version of the scanner."""
+    folder = kept_image(shop, diff_ids)
+    try:
+        return ImageScan(scan=replace(_read(folder / SCAN), root=reference), linked=_read_linked(folder / LINKED))
+    except (OSError, UnicodeDecodeError, VerifyError):
+        return None
+
+
+def kept_image(shop: Workshop, diff_ids: Sequence[str]) -> Path:
+    """The folder with the scan of a whole image, present or not."""
+    return shop.store.entry("scans", digest(["image", list(diff_ids), shop.catalog.toolkit.of(*SCANNER)]))
 
 
 def keep_scan(shop: Workshop, diff_id: str, text: str) -> None:
@@ -156,9 +200,17 @@ def keep_scan(shop: Workshop, diff_id: str, text: str) -> None:
 
 def kept_scan(shop: Workshop, diff_id: str) -> Path:
     """Where the scan of a layer by this version of the scanner lies, present or not."""
-    scanner = shop.catalog.toolkit.of(*SCANNER)
-    return shop.store.entry("scans", digest([diff_id, scanner])) / SCAN
+    return shop.store.entry("scans", digest([diff_id, shop.catalog.toolkit.of(*READER)])) / SCAN
+
+
+def kept_linked(shop: Workshop, diff_ids: Sequence[str]) -> Path:
+    """The same for the libraries and symbols of all layers together."""
+    return shop.store.entry("scans", digest([list(diff_ids), shop.catalog.toolkit.of(*SCANNER)])) / LINKED
 
 
 def _read(path: Path) -> Scan:
     return read_scan(path.read_text(encoding="utf-8"), str(path))
+
+
+def _read_linked(path: Path) -> Linked:
+    return read_linked(path.read_text(encoding="utf-8"), str(path))

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gb10.errors import VerifyError
+from gb10.inside.binary import Binary, scan_buffer
 from gb10.inside.elf import ELF_MAGIC
 from gb10.inside.fatbin import FATBIN_MAGIC
-from gb10.inside.scan import Binary, scan_buffer
+from gb10.inside.installed import DIST_INFO, TORCH_VERSION, Distribution, described
 
 MEMBERS = 1 << 18
 SMALL, RATIO = 64 << 20, 100
@@ -68,6 +69,20 @@ def wheel_binaries(wheel: Path, prefix: str = "") -> Iterator[Binary]:
                     hint="a real wheel does not: download it again, from where you trust it",
                 )
             yield _scan_member(archive, member, prefix + member.filename)
+
+
+def wheel_distribution(wheel: Path, prefix: str = "") -> Distribution | None:
+    """What a wheel says of itself; None when it holds no METADATA."""
+    with open_wheel(wheel) as archive:
+        names = [name for name in archive.namelist() if name.endswith(DIST_INFO) and name.count("/") == 1]
+        if not names:
+            return None
+        there = {*archive.namelist()}
+        metadata, tags, torch = (
+            read_text(archive, name).decode(errors="replace") if name in there else ""
+            for name in (names[0], names[0].replace("METADATA", "WHEEL"), TORCH_VERSION)
+        )
+        return described(prefix + names[0], metadata, tags, torch)
 
 
 def _scan_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Binary:

@@ -14,7 +14,7 @@ from packaging.version import Version
 from gb10.cli.recipe_files import load_file
 from gb10.cli.recipe_show import document as recipe_document
 from gb10.errors import Gb10Error
-from gb10.inside.scan import scan_buffer
+from gb10.inside.binary import scan_buffer
 from gb10.lint.linting import lint
 from gb10.lint.rule import load_rules
 from gb10.lock.lockfile import check_lock, load_lock, load_recipe

@@ -10,7 +10,7 @@ import socket
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -44,7 +44,13 @@ http: {{addr: "127.0.0.1:{port}"}}
 HTPASSWD = """\
 auth: {{htpasswd: {{realm: test, path: "{path}"}}}}
 """
-MANIFESTS = "application/vnd.docker.distribution.manifest.v2+json, application/vnd.oci.image.manifest.v1+json"
+MANIFESTS = ", ".join(
+    (
+        "application/vnd.docker.distribution.manifest.v2+json",
+        "application/vnd.oci.image.manifest.v1+json",
+        "application/vnd.oci.image.index.v1+json",
+    )
+)
 ROOT = Path(__file__).parents[2]
 UP = """\
 import json, os, sys
@@ -279,9 +285,20 @@ def random_image(
         _tar({f"random-{number}": Random(own).randbytes(int(size * share)).ljust(size)})  # noqa: S311
         for number, (size, own) in enumerate(zip(sizes, seeds, strict=True))
     ]
+    load_image(engine, reference, tars, {}, created=created)
+
+
+def load_image(
+    engine: Engine,
+    reference: str,
+    tars: Sequence[bytes],
+    settings: Mapping[str, object],
+    created: str = "2026-11-01T00:00:00Z",
+) -> None:
+    """An image for linux/arm64 of these layers, lowest first; ``settings`` are its Env, User and Labels."""
     ids = [f"sha256:{hashlib.sha256(tar).hexdigest()}" for tar in tars]
     rootfs = {"type": "layers", "diff_ids": ids}
-    config = {"os": "linux", "architecture": "arm64", "created": created, "config": {}, "rootfs": rootfs}
+    config = {"os": "linux", "architecture": "arm64", "created": created, "config": settings, "rootfs": rootfs}
     files = {f"{number}.tar": tar for number, tar in enumerate(tars)}
     manifest = [{"Config": "config.json", "RepoTags": [reference], "Layers": list(files)}]
     files |= {"config.json": json.dumps(config).encode(), "manifest.json": json.dumps(manifest).encode()}

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gb10.host.proc import capture
+from gb10.inside.binary import scan_file
 from gb10.inside.gpu_code import thinned
-from gb10.inside.scan import scan_file
 from tests.integration.pinned import pinned
 
 pytestmark = pytest.mark.integration

@@ -15,7 +15,7 @@ import pytest
 
 from gb10.build.scanner import scanner_files
 from gb10.host.proc import capture
-from gb10.inside.scan import scan_file
+from gb10.inside.binary import scan_file
 from gb10.plan.catalog import ROOT, Catalog
 from gb10.proof.check import Subject
 from gb10.proof.checking import findings

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gb10.inside.scan import Binary, Scan, Unit
+from gb10.inside.binary import Binary, Unit
+from gb10.inside.scan import Scan
 from gb10.proof.check import Subject
 from gb10.proof.checks.claim import CHECK
 from gb10.proof.reading import read_markers, scan_path

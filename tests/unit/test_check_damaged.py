@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gb10.inside.scan import Scan, scan_buffer
+from gb10.inside.binary import scan_buffer
+from gb10.inside.scan import Scan
 from gb10.proof.check import Subject
 from gb10.proof.checks.damaged import CHECK
 

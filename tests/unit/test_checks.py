@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import VerifyError
-from gb10.inside.scan import Binary, Scan
+from gb10.inside.binary import Binary
+from gb10.inside.scan import Scan
 from gb10.proof import checks
 from gb10.proof.check import Subject
 from gb10.proof.checking import all_checks, prove

@@ -13,8 +13,8 @@ from gb10.explain.engine_facts import EngineFacts, Packages, read_facts
 from gb10.explain.engine_files import check_interpreter, unpack
 from gb10.explain.layer_rows import Answer, read_answer
 from gb10.explain.operators import schemas
+from gb10.inside.binary import Binary
 from gb10.inside.loader import Fit
-from gb10.inside.scan import Binary
 from gb10.lock.lockfile import load_lock
 from gb10.plan.catalog import ROOT
 from gb10.proof.fit import Judged

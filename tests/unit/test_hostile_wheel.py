@@ -16,6 +16,8 @@ import pytest
 from gb10.build.contexts import write_tree
 from gb10.build.inspect import check_platform
 from gb10.errors import Gb10Error, UsageError, VerifyError
+from gb10.inside.binary import Binary, Unit
+from gb10.inside.scan import Scan
 from gb10.proof.reading import read_manifests, read_markers, read_scan, scan_path
 from gb10.proof.wheel_archive import RATIO, SMALL
 from gb10.proof.wheel_manifest import declares, read_manifest
@@ -156,8 +158,20 @@ def test_a_manifest_of_gigabytes_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "null", "[]", "1", '{"schema": "gb10/scan/v1"}', '{"schema": "gb10/scan/v1", "root": "", "binaries": [{}]}'],
+    [
+        *("", "null", "[]", "1", "[" * 9999, '{"schema": "gb10/scan/v1"}', '{"schema": "gb10/scan/v2"}'),
+        '{"schema": "gb10/scan/v2", "root": "", "binaries": [{}]}',
+        '{"schema": "gb10/scan/v2", "root": "", "contents": {"a": [1]}}',
+        '{"schema": "gb10/scan/v2", "root": "", "hazards": [{"path": 1, "kind": "secret"}]}',
+    ],
 )
 def test_an_emptied_scan_is_no_scan(text: str) -> None:
     with pytest.raises(VerifyError, match=r"cut short|not a"):
         read_scan(text, "layer 3")
+
+
+@pytest.mark.parametrize("code", ["sm_²", "sm_" + "1" * 5000, "\x1b[31m", ""])
+def test_a_scan_with_code_that_cannot_be_is_refused(code: str) -> None:
+    binary = Binary(path="a.so", kind="elf", size=1, units=(Unit(codes={code: 1}, count=1),))
+    with pytest.raises(VerifyError, match="cannot be"):
+        read_scan(Scan(root="", binaries=(binary,)).to_json(), "layer 3")

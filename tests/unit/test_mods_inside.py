@@ -14,7 +14,7 @@ import pytest
 
 from gb10.inside import changed, mod
 from gb10.inside.scan import scan_tree
-from gb10.proof.fit import merge_layers
+from gb10.proof.merging import merge_layers
 
 EPOCH = 1_000_000_000
 
@@ -205,9 +205,10 @@ def test_only_what_changed_is_scanned_and_what_is_gone_is_said(tmp_path: Path) -
     (after / "texted").write_text("no program", encoding="utf-8")
     (after / "new").write_bytes(elf)
     (after / "text").write_text("no program", encoding="utf-8")
-    found = {binary.path: binary.kind for binary in changed.scan_changed(before, after).binaries}
-    assert set(found) == {"changed", "gone", "texted", "new"}
-    assert (found["gone"], found["texted"]) == ("removed", "removed")
+    scan = changed.scan_changed(before, after)
+    assert [binary.path for binary in scan.binaries] == ["changed", "new"]
+    assert scan.gone == ("changed", "gone", "texted")
+    assert set(scan.contents) == {"changed", "new", "text", "texted"}
 
 
 @pytest.mark.parametrize("first", ["of this run", "of another run"])

@@ -17,7 +17,8 @@ from gb10.engine.emulation import MASK, PROGRAMS, line, register, serves
 from gb10.errors import BuildError, EngineError, UsageError
 from gb10.host.store import Store
 from gb10.host.talk import Talk
-from gb10.inside.scan import Binary, Scan
+from gb10.inside.binary import Binary
+from gb10.inside.scan import Scan
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT, Catalog
 from gb10.plan.dag import plan_image
@@ -25,7 +26,7 @@ from gb10.plan.labels import labels
 from gb10.plan.options import Mod, Options, Overlay
 from gb10.plan.render import bake, scanned
 from gb10.plan.values import Plan, Toolkit
-from gb10.proof.fit import merge_layers
+from gb10.proof.merging import merge_layers
 from gb10.recipe.arch import parse_arch
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
@@ -206,7 +207,7 @@ def test_another_failure_stays_what_it_is() -> None:
 
 def test_a_removed_library_is_gone_from_the_scan() -> None:
     below = Scan(root="a", binaries=(Binary(path="l.so", kind="elf", size=1), Binary(path="m.so", kind="elf", size=1)))
-    above = Scan(root="b", binaries=(Binary(path="l.so", kind="removed", size=0),))
+    above = Scan(root="b", gone=("l.so",))
     assert [binary.path for binary in merge_layers("x", [below, above]).binaries] == ["m.so"]
     again = Scan(root="c", binaries=(Binary(path="l.so", kind="elf", size=2),))
     assert [binary.size for binary in merge_layers("x", [below, above, again]).binaries] == [2, 1]

@@ -16,7 +16,7 @@ from gb10.plan.dag import plan_image, torch_problem
 from gb10.plan.labels import labels
 from gb10.plan.options import Options, Overlay, PatchUse
 from gb10.plan.render import dockerfile, wheel_dockerfile
-from gb10.plan.steps import CHANGED, GRAFTER, MOD_RUNNER, SCANNER, SETTINGS, SLIMMER
+from gb10.plan.steps import CHANGED, GRAFTER, LINKER, MOD_RUNNER, READER, SCANNER, SETTINGS, SLIMMER
 from gb10.plan.values import Plan, Toolkit
 from gb10.recipe.arch import parse_arch
 from gb10.recipe.builds import Source
@@ -142,6 +142,7 @@ SLIMMED = {"layer-cuda", "layer-deps", "layer-dsl", "layer-flashinfer", "layer-t
         ("inside/stub_torch/torch/__init__.py", COMPILED),
         ("inside/settings.py", {"image", "proof"}),
         ("inside/scan.py", {"image", "proof"}),
+        ("inside/linked.py", {"image", "proof"}),
         ("inside/elf.py", {"image", "proof", *SLIMMED}),
         ("inside/slim.py", {"image", "proof", *SLIMMED}),
         ("inside/symbols.py", {"image", "proof", *SLIMMED}),
@@ -200,7 +201,9 @@ def test_what_the_keys_name_is_there_and_whole() -> None:
     ("own", "roots"),
     [
         (UNPACKER, ["rootfs/unpack.py"]),
-        (SCANNER, ["inside/scan.py"]),
+        (SCANNER, ["inside/scan.py", "inside/linked.py"]),
+        (READER, ["inside/scan.py"]),
+        (LINKER, ["inside/linked.py"]),
         (SLIMMER, ["inside/slim.py"]),
         (CHANGED, ["inside/changed.py"]),
         (PATCHER, ["patches/added.py", "patches/apply.py", "patches/foreign.py", "patches/graft.py"]),

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gb10.inside.binary import Binary, scan_buffer, scan_file
 from gb10.inside.fatbin import units_in
-from gb10.inside.scan import Binary, scan_buffer, scan_file, scan_tree
+from gb10.inside.scan import scan_tree
 from gb10.proof.reading import read_scan
 
 MADE = Path(__file__).parent / "data" / "scan"
@@ -116,13 +117,15 @@ def test_a_tree(tmp_path: Path) -> None:
     (tmp_path / "text.py").write_text("print()")
     (tmp_path / "empty").touch()
     os.mkfifo(tmp_path / "pipe")
-    assert [binary.path for binary in scan_tree(tmp_path).binaries] == ["a b/k.so"]
+    scan = scan_tree(tmp_path)
+    assert [binary.path for binary in scan.binaries] == ["a b/k.so"]
+    assert scan.sizes == {"/": 7, "a b": len(LIBRARY)}
 
 
 def test_the_document_reads_back() -> None:
     scan = scan_tree(MADE)
     assert read_scan(scan.to_json(), "here") == scan
-    assert json.loads(scan.to_json())["schema"] == "gb10/scan/v1"
+    assert json.loads(scan.to_json())["schema"] == "gb10/scan/v2"
 
 
 def test_a_header_in_x86_code_is_no_fatbin() -> None:

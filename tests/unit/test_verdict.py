@@ -9,11 +9,13 @@ from rich.console import Console
 
 from gb10.cli.values import fits
 from gb10.errors import UsageError, VerifyError
+from gb10.inside.binary import Binary, Unit
 from gb10.inside.loader import Fit, code_fit
-from gb10.inside.scan import Binary, Scan, Unit
+from gb10.inside.scan import Scan
 from gb10.proof.check import Subject
 from gb10.proof.checking import findings, prove
-from gb10.proof.fit import judge, judge_binary, merge_layers
+from gb10.proof.fit import judge, judge_binary
+from gb10.proof.merging import merge_layers
 from gb10.proof.reading import read_scan, scan_path
 from gb10.proof.report import document, render_rows, render_summary, render_table
 from gb10.proof.wheel_manifest import Manifest

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gb10.inside.scan import Binary
+from gb10.inside.binary import Binary
 from gb10.proof.check import Check, Problem, Subject, described, sass
 
 

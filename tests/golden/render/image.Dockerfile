@@ -69,45 +69,59 @@ RUN --network=default --mount=type=bind,from=mod-2-files,target=/run/gb10/files 
 
 FROM base-build AS scan-base
 RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=base,source=/out,target=/out \
-    python3 /scan.py /out > /scan.json
+    python3 /scan.py /out --as layer --symbols /symbols.json.gz > /scan.json
 
 FROM base-build AS scan-layer-torch
 RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=layer-torch,source=/out,target=/out \
-    python3 /scan.py /out > /scan.json
+    python3 /scan.py /out --as layer --symbols /symbols.json.gz > /scan.json
 
 FROM base-build AS scan-layer-rest
 RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=layer-rest,source=/out,target=/out \
-    python3 /scan.py /out > /scan.json
+    python3 /scan.py /out --as layer --symbols /symbols.json.gz > /scan.json
 
 FROM base-build AS scan-layer-jit-cache
 RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=layer-jit-cache,source=/out,target=/out \
-    python3 /scan.py /out > /scan.json
+    python3 /scan.py /out --as layer --symbols /symbols.json.gz > /scan.json
 
 FROM base-build AS scan-layer-kernels
 RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=layer-kernels,source=/out,target=/out \
-    python3 /scan.py /out > /scan.json
+    python3 /scan.py /out --as layer --symbols /symbols.json.gz > /scan.json
 
 FROM base-build AS scan-graft-small
 RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=graft-small,source=/out,target=/out \
-    python3 /scan.py /out > /scan.json
+    python3 /scan.py /out --as change --symbols /symbols.json.gz > /scan.json
 
 FROM base-build AS scan-settings
 RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=settings,source=/out,target=/out \
-    python3 /scan.py /out > /scan.json
+    python3 /scan.py /out --as layer --symbols /symbols.json.gz > /scan.json
 
 FROM base-build AS scan-overlay
 RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=overlay,source=/out,target=/out \
-    python3 /scan.py /out > /scan.json
+    python3 /scan.py /out --as change --symbols /symbols.json.gz > /scan.json
 
 FROM base-build AS scan-mod-1
 RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,source=changed.py,target=/changed.py \
     --mount=type=bind,from=assembled,target=/before --mount=type=bind,from=mod-1,target=/after \
-    python3 /changed.py /before /after > /scan.json
+    python3 /changed.py /before /after --symbols /symbols.json.gz > /scan.json
 
 FROM base-build AS scan-mod-2
 RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,source=changed.py,target=/changed.py \
     --mount=type=bind,from=mod-1,target=/before --mount=type=bind,from=mod-2,target=/after \
-    python3 /changed.py /before /after > /scan.json
+    python3 /changed.py /before /after --symbols /symbols.json.gz > /scan.json
+
+FROM base-build AS linked
+RUN --network=none --mount=type=bind,source=linked.py,target=/linked.py \
+    --mount=type=bind,from=scan-base,source=/symbols.json.gz,target=/symbols/001.json.gz \
+    --mount=type=bind,from=scan-layer-torch,source=/symbols.json.gz,target=/symbols/002.json.gz \
+    --mount=type=bind,from=scan-layer-rest,source=/symbols.json.gz,target=/symbols/003.json.gz \
+    --mount=type=bind,from=scan-layer-jit-cache,source=/symbols.json.gz,target=/symbols/004.json.gz \
+    --mount=type=bind,from=scan-layer-kernels,source=/symbols.json.gz,target=/symbols/005.json.gz \
+    --mount=type=bind,from=scan-graft-small,source=/symbols.json.gz,target=/symbols/006.json.gz \
+    --mount=type=bind,from=scan-settings,source=/symbols.json.gz,target=/symbols/007.json.gz \
+    --mount=type=bind,from=scan-overlay,source=/symbols.json.gz,target=/symbols/008.json.gz \
+    --mount=type=bind,from=scan-mod-1,source=/symbols.json.gz,target=/symbols/009.json.gz \
+    --mount=type=bind,from=scan-mod-2,source=/symbols.json.gz,target=/symbols/010.json.gz \
+    python3 /linked.py --search '' /symbols/*.json.gz > /linked.json
 
 FROM scratch AS proof
 COPY --from=scan-base /scan.json /base.json
@@ -120,6 +134,7 @@ COPY --from=scan-settings /scan.json /settings.json
 COPY --from=scan-overlay /scan.json /overlay.json
 COPY --from=scan-mod-1 /scan.json /mod-1.json
 COPY --from=scan-mod-2 /scan.json /mod-2.json
+COPY --from=linked /linked.json /linked.json
 
 FROM base-build AS record
 RUN --network=none --mount=type=bind,source=plan.json,target=/plan.json --mount=type=bind,from=proof,target=/scans \
