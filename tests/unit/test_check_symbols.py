@@ -1,0 +1,63 @@
+"""The check ``symbols``: libraries and symbols that are not there, but for those that recipes/verify.yaml allows."""
+
+import pytest
+
+from gb10.inside.linked import Absent, Elsewhere, Linked, Unresolved
+from gb10.inside.scan import Scan
+from gb10.plan.catalog import ROOT, Catalog
+from gb10.proof.check import Subject
+from gb10.proof.checks.symbols import CHECK
+from tests.unit.made_up_images import SITE, found
+
+VLLM = f"{SITE}/vllm/_C.abi3.so"
+SHMEM = f"{SITE}/nvidia/nvshmem/lib/nvshmem_transport_ucx.so.3"
+ALLOWED = Catalog(ROOT).allowances
+
+
+def judged(linked: Linked) -> list[tuple[str, str]]:
+    """File and finding of each problem."""
+    return found(CHECK.judge(Subject(scan=Scan(root="image"), linked=linked, allowed=ALLOWED)))
+
+
+def test_a_library_that_is_not_there() -> None:
+    lacking = Absent(path=VLLM, library="libtorch.so")
+    assert judged(Linked(absent=(lacking,))) == [("_C.abi3.so", "no such file in the image")]
+
+
+def test_the_drivers_library_is_allowed_and_excuses_its_own_symbols_alone() -> None:
+    driver = Absent(path=VLLM, library="libcuda.so.1")
+    own = Unresolved(path=VLLM, symbol="cuMemCreate", when="load")
+    other = Unresolved(path=VLLM, symbol="_ZN3c104cuda9somethingEv", when="call")
+    assert judged(Linked(absent=(driver,), unresolved=(own,))) == []
+    told = "undefined _ZN3c104cuda9somethingEv: it fails when it calls them"
+    assert judged(Linked(absent=(driver,), unresolved=(own, other))) == [("_C.abi3.so", told)]
+    assert judged(Linked(unresolved=(own,))) == [("_C.abi3.so", "undefined cuMemCreate: it cannot be loaded")]
+
+
+@pytest.mark.parametrize("path", [SHMEM, VLLM])
+def test_an_allowance_is_for_the_files_that_it_names(path: str) -> None:
+    linked = Linked(
+        absent=(Absent(path=path, library="libucp.so.0"),),
+        unresolved=(Unresolved(path=path, symbol="ucp_init@X", when="call"),),
+    )
+    assert len(judged(linked)) == (0 if path == SHMEM else 2)
+
+
+def test_symbols_of_one_file_are_one_problem_and_the_first_are_named() -> None:
+    many = tuple(Unresolved(path=VLLM, symbol=f"s{number}", when="load") for number in range(5))
+    assert judged(Linked(unresolved=many)) == [("_C.abi3.so", "undefined s0, s1, s2 and 2 more: it cannot be loaded")]
+
+
+def test_what_another_library_of_the_image_has_is_there() -> None:
+    assert judged(Linked(elsewhere=(Elsewhere(path=VLLM, by="x.so", count=3),))) == []
+
+
+def test_a_list_that_was_cut_is_no_proof() -> None:
+    assert judged(Linked(more=7)) == [("the image", "7 more")]
+
+
+def test_every_allowance_has_a_reason_and_no_pattern_of_all_files_allows_all_symbols() -> None:
+    for one in ALLOWED.libraries:
+        assert "*" not in one.symbols or one.of != ("*",)
+    reasons = [*(one.why for one in ALLOWED.libraries), *(one.why for one in ALLOWED.symbols)]
+    assert all(len(why) > 20 for why in reasons)
