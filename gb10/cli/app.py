@@ -28,7 +28,8 @@ SECTIONS: Final = {
     "Look inside": {
         "explain": "Show which kernel serves which layer of a model",
         "moe": "Check, seed and tune the tiles of Triton kernels",
-        "verify": "List the GPU code of a .so, a wheel, a directory or an image",
+        "verify": "List the GPU code of a file or image, and what is wrong with it",
+        "show": "Show what an image holds, or what changed between two",
     },
     "Models": {
         "recipe": "List, check and render model recipes: how a model is served",

@@ -27,6 +27,7 @@ ORDER = (
     "cluster",
     "doctor",
     "plan",
+    "bill",
     "workshop",
     "sources",
     "mods",
@@ -41,6 +42,7 @@ ORDER = (
     "explain",
     "moe",
     "build",
+    "about",
     "bench",
     "load",
     "ship",
@@ -54,7 +56,7 @@ ORDER = (
 )
 """The rooms of gb10, lowest first: a room imports only rooms before it."""
 
-PURE = {"guard", "stats", "chart", "recipe", "models", "memory", "cluster", "doctor", "plan", "deploy"}
+PURE = {"guard", "stats", "chart", "recipe", "models", "memory", "cluster", "doctor", "plan", "bill", "deploy"}
 READS_THE_CHECKOUT = {"catalog", "figures", "known_models", "rule_files"}
 ASKS_MACHINES = {"probing"}
 VERBS = {"cli", "inside"}

@@ -3,9 +3,10 @@
 import json
 import os
 import socket
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +20,40 @@ from gb10.engine.registry.skopeo import Access
 from gb10.engine.registry.transfer import LOGIN
 from gb10.engine.user_choice import client_folder
 from gb10.errors import PublishError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Login:
+    """How a registry is met by a program of ours: its host, TLS or not, and the credentials, if there are any."""
+
+    host: str
+    tls: bool
+    user: str = ""
+    password: str = field(default="", repr=False)
+    identity: str = field(default="", repr=False)
+    """A token by which another server gives tokens for the registry."""
+
+    @property
+    def basic(self) -> str:
+        """User and password as HTTP has them."""
+        return b64encode(f"{self.user}:{self.password}".encode()).decode()
+
+
+def login_for(engine: Engine | None, env: Mapping[str, str], reference: str) -> Login:
+    """The login for the registry of a reference, as Docker has it. Raises EngineError and PublishError.
+
+    Without an engine, nobody says which registries need no TLS: then this machine's own.
+    """
+    host = auth.resolve_repository_name(split_reference(reference.partition("@")[0])[0])[0]
+    tls = _needs_tls(engine, host) if engine else not _is_here(host)
+    found = _credentials(env, host).get(host, {})
+    user, _, password = b64decode(found.get("auth", "")).decode().partition(":")
+    identity = found.get("identitytoken", "")
+    return Login(host=host, tls=tls, user="" if identity else user, password=password, identity=identity)
+
+
+def _is_here(host: str) -> bool:
+    return all(address.is_loopback for address in _addresses(host)) and any(True for _ in _addresses(host))
 
 
 @contextmanager

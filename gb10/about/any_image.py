@@ -1,0 +1,47 @@
+"""Gathering a portrait, or an SBOM: from the engine if it has the image, else from the registry of its name."""
+
+from gb10.about.local import local_image, portrait_of
+from gb10.about.papers import papers_of
+from gb10.about.portrait import Portrait
+from gb10.about.remote import attached_sbom, remote_image, remote_portrait
+from gb10.build.inspect import no_image
+from gb10.build.stage import engine_with_images
+from gb10.engine.connection import Engine
+from gb10.engine.images import find_image
+from gb10.engine.reference import is_reference, registry_of
+from gb10.errors import UsageError
+from gb10.proof.scans import proven
+from gb10.recipe.arch import Arch
+from gb10.workshop import Workshop
+
+
+def portrait(shop: Workshop, reference: str, arch: Arch) -> Portrait:
+    """The portrait of an image. Raises UsageError, EngineError, PublishError."""
+    engine = engine_with_images(shop)
+    if engine and find_image(engine, reference):
+        return portrait_of(shop, reference, arch)
+    require_registry(engine, reference)
+    return remote_portrait(shop, engine, reference, arch.platform)
+
+
+def sbom(shop: Workshop, reference: str, arch: Arch) -> bytes:
+    """The SBOM of an image of ours, or the one that is attached to an image in a registry.
+
+    Raises UsageError when there is none, EngineError, PublishError.
+    """
+    engine = engine_with_images(shop)
+    if engine and find_image(engine, reference):
+        _, image = local_image(shop, reference)
+        record = proven(shop.store, image.id)
+        return papers_of(shop, engine, image, record.config if record else image.id).sbom
+    require_registry(engine, reference)
+    found = attached_sbom(remote_image(shop, engine, reference, arch.platform))
+    if found is None:
+        raise UsageError(f"no SBOM is attached to {reference}", hint="`publish` attaches one to an image of gb10")
+    return found
+
+
+def require_registry(engine: Engine | None, reference: str) -> None:
+    """Raise UsageError for a name that the engine has not, and that names no registry."""
+    if not is_reference(reference) or registry_of(reference) is None:
+        raise no_image(engine, reference)

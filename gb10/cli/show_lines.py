@@ -1,0 +1,139 @@
+"""How ``show`` prints a portrait, and the differences of two: lines for people."""
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+
+from gb10.about.differences import Differences
+from gb10.about.portrait import PatchStory, Portrait, codes_of
+from gb10.proof.check import printable
+from gb10.proof.fit import MEANING
+
+FIRST = ("torch", "triton", "vllm", "sglang", "flashinfer-python", "flashinfer-jit-cache", "transformers")
+"""Packages that are named first."""
+WIDTH = 100
+
+
+def portrait_lines(one: Portrait) -> list[str]:
+    """The whole portrait."""
+    return [printable(line) for section in _sections(one) for line in section]
+
+
+def _sections(one: Portrait) -> Iterator[Iterable[str]]:
+    yield _head(one)
+    yield _versions(one)
+    yield _patches(one)
+    yield _mods(one)
+    yield _codes(one)
+    yield _layers(one)
+    yield _slim(one)
+    yield [f"note: {remark}" for remark in one.remarks]
+
+
+def _head(one: Portrait) -> Iterator[str]:
+    size = f"{one.size / 1e9:.2f} GB{' compressed' if one.packed else ''} in {len(one.layers)} layers"
+    yield f"{one.reference}  {one.platform}  {size}"
+    if one.plan:
+        plan = one.plan
+        dated = f", lock of {plan.created}" if plan.created else ""
+        yield f"{plan.engine} {plan.version} for {plan.arch}{dated}, key {plan.key}"
+    yield f"{one.digest}"
+    user = one.user or "root"
+    yield f"starts as {'root' if user in ('0', '0:0') else user}, from {one.place}"
+
+
+def _versions(one: Portrait) -> Iterator[str]:
+    if not one.packages:
+        return
+    yield ""
+    others = f", and {len(one.debs)} Debian packages" if one.debs else ""
+    yield f"{len(one.packages)} Python packages{others}"
+    first = [name for name in FIRST if name in one.packages]
+    width = max(map(len, first), default=0)
+    yield from (f"  {name:{width}}  {one.packages[name]}" for name in first)
+
+
+def _patches(one: Portrait) -> Iterator[str]:
+    if one.patches:
+        yield ""
+        yield f"{len(one.patches)} patches"
+    for patch in one.patches:
+        yield f"  {patch.source}/{patch.name}  {patch.sha256[:12]}"
+        yield from _why(patch)
+
+
+def _why(patch: PatchStory) -> Iterator[str]:
+    if not patch.defect:
+        yield f"    {patch.origin or 'this checkout has no such patch'}"
+        return
+    yield from textwrap.wrap(patch.defect, WIDTH, initial_indent="    ", subsequent_indent="    ")
+    life = [f"for {patch.source} {patch.applies}"]
+    life += [f"until {patch.until}"] if patch.until else []
+    life += [patch.upstream] if patch.upstream else []
+    yield f"    {', '.join(life)}"
+
+
+def _mods(one: Portrait) -> Iterator[str]:
+    if one.mods:
+        yield ""
+        yield f"{len(one.mods)} mods"
+    for mod in one.mods:
+        yield f"  {mod.name}  {mod.sha256[:12]}"
+        yield from textwrap.wrap(
+            mod.what or "this checkout has no such mod", WIDTH, initial_indent="    ", subsequent_indent="    "
+        )
+
+
+def _codes(one: Portrait) -> Iterator[str]:
+    if one.verdict is None:
+        return
+    yield ""
+    yield f"GPU code, for {one.verdict.arch.capability}"
+    for fit, count in one.verdict.counts.items():
+        if count:
+            yield f"  {count:6}  {fit:10}  {MEANING[fit]}"
+    pieces = (f"{code} x{count:,}" for code, count in codes_of(one).items())
+    yield from textwrap.wrap(", ".join(pieces), WIDTH, initial_indent="  ", subsequent_indent="  ")
+
+
+def _layers(one: Portrait) -> Iterator[str]:
+    yield ""
+    yield "layers, lowest first"
+    width = max((len(layer.name) for layer in one.layers), default=0)
+    for layer in one.layers:
+        size = f"{layer.size / 1e6:10,.1f} MB" if layer.size or one.packed else " " * 13
+        yield f"  {layer.name:{width}}  {size}  {layer.digest.removeprefix('sha256:')[:12]}"
+
+
+def _slim(one: Portrait) -> Iterator[str]:
+    rules = one.plan.slim if one.plan else ()
+    if rules:
+        yield ""
+        yield f"{len(rules)} slimming rules, {sum(rule.mb for rule in rules):,.0f} MB less"
+        width = max(len(rule.name) for rule in rules)
+        for rule in sorted(rules, key=lambda rule: -rule.mb):
+            own = "" if rule.publish else "  own use only"
+            yield f"  {rule.name:{width}}  {rule.mb:8,.1f} MB  {rule.action}{own}"
+
+
+def difference_lines(found: Differences) -> list[str]:
+    """What changed, by section; one line says so when nothing did."""
+    before, after = found.size
+    lines = [
+        f"{found.one}  ->  {found.two}",
+        f"{before / 1e9:.2f} GB  ->  {after / 1e9:.2f} GB; {found.shared} layers are the same, "
+        f"{found.moved} are new: {found.new / 1e6:,.1f} MB to pull",
+    ]
+    if found.same:
+        return [printable(line) for line in (*lines, "no difference")]
+    return [printable(line) for line in (*lines, *_changed(found.sections))]
+
+
+def _changed(sections: Mapping[str, tuple[tuple[str, str, str], ...]]) -> Iterator[str]:
+    for title, rows in sections.items():
+        if not rows:
+            continue
+        yield ""
+        yield f"{title}: {len(rows)} changed"
+        width = min(60, max(len(row[0]) for row in rows))
+        for name, one, two in rows:
+            yield f"  {name:{width}}  {one or '-'}  ->  {two or '-'}"

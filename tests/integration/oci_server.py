@@ -1,0 +1,108 @@
+"""A registry with what Debian's has not: OCI's referrers API, and tokens that another address gives; in memory."""
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from urllib.parse import urlsplit
+
+INDEX = "application/vnd.oci.image.index.v1+json"
+
+
+@dataclass
+class Registry:
+    """What it keeps and what it was asked. ``referrers``: whether it lists them itself."""
+
+    user: str = "me"
+    password: str = "secret"  # noqa: S105 - of the test
+    referrers: bool = True
+    host: str = ""
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    manifests: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+
+
+def handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
+    """The server's side of the protocol."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+        def reply(self, status: int, body: bytes = b"", **headers: str) -> None:
+            """An answer, whole."""
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_GET(self) -> None:
+            """Any request."""
+            registry.asked.append(f"{self.command} {self.path}")
+            path = urlsplit(self.path).path
+            if path == "/token":
+                self.token()
+            elif self.headers.get("Authorization") != "Bearer t0k3n":
+                challenge = f'Bearer realm="http://{registry.host}/token",service="here"'
+                self.reply(401, WWW_Authenticate=challenge)
+            elif "/referrers/" in path:
+                self.listing(path.rpartition("/")[2])
+            elif "/manifests/" in path:
+                self.manifest(path.rpartition("/")[2])
+            else:
+                self.blob(path.rpartition("/")[2])
+
+        def token(self) -> None:
+            """A token for the right password."""
+            expected = base64.b64encode(f"{registry.user}:{registry.password}".encode()).decode()
+            given = self.headers.get("Authorization", "").removeprefix("Basic ")
+            self.reply(200, json.dumps({"token": "t0k3n"}).encode()) if given == expected else self.reply(401)
+
+        def listing(self, digest: str) -> None:
+            """The referrers of a manifest."""
+            if not registry.referrers:
+                self.reply(404)
+                return
+            rows = []
+            for name, (kind, content) in registry.manifests.items():
+                document = json.loads(content)
+                if document.get("subject", {}).get("digest") == digest and name.startswith("sha256:"):
+                    row = {"mediaType": kind, "digest": name, "size": len(content)}
+                    rows.append(
+                        {**row, "artifactType": document["artifactType"], "annotations": document["annotations"]}
+                    )
+            self.reply(200, json.dumps({"manifests": rows}).encode(), Content_Type=INDEX)
+
+        def manifest(self, name: str) -> None:
+            """A manifest."""
+            kind, stored = registry.manifests.get(name, ("", b""))
+            self.reply(200, stored, Content_Type=kind) if kind else self.reply(404)
+
+        def blob(self, digest: str) -> None:
+            """A blob."""
+            found = registry.blobs.get(digest)
+            self.reply(404) if found is None else self.reply(200, found)
+
+    return Handler
+
+
+@contextmanager
+def oci_server(registry: Registry) -> Iterator[Registry]:
+    """The registry, listening."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(registry))
+    registry.host = f"127.0.0.1:{server.server_port}"
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield registry
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
