@@ -35,6 +35,9 @@ app = verb_app("""Push an image that was proven here to one or more registries; 
 A target without a tag gets both tags of the image: first the one with the plan's key, then the one that moves.
 The registry gets only the layers that it lacks. Log in with `docker login`.
 
+An SBOM (SPDX), SLSA provenance and what `verify` found are attached to the image in the registry, as OCI referrers:
+`./build.py show REF --sbom` prints the SBOM. The same image gives the same documents. It needs skopeo, as zstd does.
+
 A tag with a key is never moved: if the registry has another image there, nothing is pushed. --sign adds a signature by
 your ssh key over the digest; `pull --require-signer` checks it.
 
@@ -74,11 +77,14 @@ def publish(
     retain: RetainOption = None,
     delete: DeleteOption = False,
     host: UsedOption = None,
+    no_attest: Annotated[
+        bool, typer.Option("--no-attest", help="Attach no SBOM, provenance and verification to the image.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Push a proven image."""
     zstd, rule = zstd_level(compression), rule_of(retain, delete=delete or bool(host))
-    done = push_proven(shop, image, targets, zstd, sign)
+    done = push_proven(shop, image, targets, zstd, sign, attest=not no_attest)
     older = _older(shop, done, rule, host or (), delete=delete) if rule else {}
     if as_json:
         print_json(

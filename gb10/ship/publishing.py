@@ -1,21 +1,23 @@
 """Publishing: what was proven, and nothing else, pushed under its names; the one that moves comes last."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from gb10.about.papers import Papers, papers_of
 from gb10.build.stage import engine_with_images
 from gb10.engine.connection import Engine
-from gb10.engine.images import added_tags, find_image
+from gb10.engine.images import ImageInfo, added_tags, find_image
 from gb10.engine.reference import check_reference, split_reference
 from gb10.engine.registry.transfer import Moves, push, resolve
 from gb10.errors import PublishError, UsageError
 from gb10.host.talk import Talk
 from gb10.plan.labels import LOCAL_ONLY
-from gb10.proof.scans import proven
+from gb10.proof.scans import Record, proven
+from gb10.ship.attesting import attach_all
 from gb10.ship.compressing import OTHERS, compressor
 from gb10.ship.keyed import KEYED, held
 from gb10.ship.retries import not_published, patiently
@@ -37,15 +39,23 @@ class Published:
     there: int
     moved: int
     bytes: int
+    attached: tuple[Mapping[str, str], ...] = ()
+    """What was attached to the manifest: type and digest, and the annotations."""
 
 
 def publish(
-    shop: Workshop, reference: str, targets: Sequence[str], zstd: int | None = None, key: Path | None = None
+    shop: Workshop,
+    reference: str,
+    targets: Sequence[str],
+    zstd: int | None = None,
+    key: Path | None = None,
+    *,
+    attest: bool = True,
 ) -> tuple[Published, ...]:
     """Push the proven image ``reference`` to each target; a target without a tag gets the image's own tags.
 
     The engine compresses its layers, or zstd of the level ``zstd``: the image is the same, its manifest is not.
-    ``key`` signs each name before the next one is pushed.
+    ``key`` signs each name before the next one is pushed; with ``attest``, its documents are attached before, too.
 
     Raises UsageError (no such image, no tags), PublishError (it was not proven; the registry refuses, or holds
     another manifest than the one that was pushed).
@@ -57,22 +67,28 @@ def publish(
     engine = engine_with_images(shop)
     if engine is None:
         raise UsageError(f"no image was built on this machine: no {reference}", hint=BUILD)
-    image = find_image(engine, reference)
-    if image is None:
-        raise UsageError(f"{engine.name} has no image {reference}", hint=BUILD)
-    record = proven(shop.store, image.id)
-    if record is None:
-        raise PublishError(f"{reference} was not proven here, so it is not published", where=image.id, hint=BUILD)
+    image, record = _proven(shop, engine, reference)
     require_publishable(image.labels.get(LOCAL_ONLY, "").split(), reference)
     names = names_in(targets, reference, image.tags)
+    papers = papers_of(shop, engine, image, record.config) if attest else None
     with ExitStack() as stack:
         if zstd is not None:
             send = stack.enter_context(compressor(shop, engine, image, record.config, zstd))
         else:
             stack.enter_context(added_tags(engine, image, names))
             send = partial(_send, shop.talk, engine)
-        sender = _Sender(shop=shop, engine=engine, config=record.config, send=send, key=key)
+        sender = _Sender(shop=shop, engine=engine, config=record.config, send=send, key=key, papers=papers)
         return tuple(map(sender.sent, names))
+
+
+def _proven(shop: Workshop, engine: Engine, reference: str) -> tuple[ImageInfo, Record]:
+    image = find_image(engine, reference)
+    if image is None:
+        raise UsageError(f"{engine.name} has no image {reference}", hint=BUILD)
+    record = proven(shop.store, image.id)
+    if record is None:
+        raise PublishError(f"{reference} was not proven here, so it is not published", where=image.id, hint=BUILD)
+    return image, record
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,10 +100,16 @@ class _Sender:
     config: str
     send: Callable[[str], Moves]
     key: Path | None
+    papers: Papers | None
+    attached: dict[tuple[str, str], tuple[Mapping[str, str], ...]] = field(default_factory=dict)
+    """By repository and manifest: two tags of one image have the same documents."""
 
     def sent(self, name: str) -> Published:
-        """One name, pushed unless its tag has a key and is there, then signed."""
+        """One name, pushed unless its tag has a key and is there; then its documents are attached, and it is signed."""
         moves = held(self.shop, self.engine, name, self.config) or self.send(name)
+        place = split_reference(name)[0], moves.digest
+        if self.papers and place not in self.attached:
+            self.attached[place] = attach_all(self.shop, self.engine, self.papers, name, moves.digest)
         if self.key:
             sign_image(self.shop, self.engine, name, moves.digest, self.key)
         return Published(
@@ -97,6 +119,7 @@ class _Sender:
             there=len(moves.there),
             moved=len(moves.moved),
             bytes=moves.bytes,
+            attached=self.attached.get(place, ()),
         )
 
 

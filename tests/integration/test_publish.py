@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from itertools import count
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
@@ -17,7 +19,7 @@ from gb10.build.stage import ready_engine
 from gb10.cli import image as verb
 from gb10.cli import main
 from gb10.engine.connection import Engine, client
-from gb10.engine.images import added_tags, find_image, require_image, tag_image
+from gb10.engine.images import added_tags, find_image, require_image, tag_image, untag
 from gb10.engine.reach import find
 from gb10.engine.registry.holding import holder
 from gb10.engine.registry.transfer import Moves, push
@@ -127,6 +129,76 @@ def test_the_tag_that_never_moves_goes_first(
     assert (second.moved, second.bytes) == (0, 0)
 
 
+def beside(place: Registry, name: str, digest: str) -> list[dict[str, Any]]:
+    """What the registry lists beside a manifest: Debian's has no API for that, so a tag has the index."""
+    found: list[dict[str, Any]] = place.manifest(name, digest.replace(":", "-"))["manifests"]
+    return found
+
+
+def test_sbom_provenance_and_verification_are_attached_once(
+    shop: Workshop, place: Registry, published: tuple[Published, ...], image: Verified
+) -> None:
+    first, second = published
+    kinds = ["application/spdx+json", "application/vnd.in-toto+json", "application/vnd.in-toto+json"]
+    assert [one["artifactType"] for one in beside(place, "gb10/test", first.digest)] == kinds
+    assert [one["type"] for one in first.attached] == kinds
+    assert first.attached == second.attached
+    asked = [line for line in place.log.read_text().splitlines() if '"PUT /v2/gb10/test/manifests/' in line]
+    tags = [line.split("/manifests/")[1].split()[0] for line in asked]
+    moving = tags.index(image.tags[0].rpartition(":")[2])
+    assert tags[0] == image.tags[-1].rpartition(":")[2]
+    assert max(number for number, tag in enumerate(tags) if tag.startswith("sha256-")) < moving
+    listed = beside(place, "gb10/test", first.digest)
+    place.forget()
+    assert publish(shop, image.tags[-1], [f"{place.host}/gb10/test"])[0].attached == first.attached
+    assert not place.received("PATCH", "")
+    assert beside(place, "gb10/test", first.digest) == listed
+
+
+@pytest.fixture
+def away(shop: Workshop, published: tuple[Published, ...]) -> str:
+    """The name of the published image, which the registry has and the engine has not."""
+    untag(find(shop.env, shop.store), [published[-1].reference])
+    return published[-1].reference
+
+
+def test_an_image_in_a_registry_is_shown_without_a_pull(
+    place: Registry, away: str, image: Verified, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.forget()
+    assert main(["show", away, "--json", "--quiet"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["digest"], shown["ours"], shown["packed"]) == (image.digest, True, True)
+    assert len(shown["layers"]) == image.layers
+    assert shown["packages"]["jinja2"]
+    assert shown["debs"]["libc6"]
+    assert shown["gpu_code"]["native"] == 1
+    assert not place.received("GET", "/blobs/sha256:" + shown["layers"][1]["digest"])
+    assert main(["show", image.tags[-1], "--json", "--quiet"]) == 0
+    here = json.loads(capsys.readouterr().out)
+    for name in ("key", "packages", "debs", "gpu_code", "codes", "patches", "mods", "slim"):
+        assert here[name] == shown[name]
+    assert [layer["name"] for layer in here["layers"]] == [layer["name"] for layer in shown["layers"]]
+
+
+def test_the_sbom_of_an_image_is_the_one_that_is_attached_to_it(
+    away: str, image: Verified, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = []
+    for reference in (image.tags[-1], away):
+        assert main(["show", reference, "--sbom", "--quiet"]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1]
+    assert json.loads(texts[0])["spdxVersion"] == "SPDX-2.3"
+
+
+def test_without_attestations_nothing_lies_beside_an_image(shop: Workshop, place: Registry, image: Verified) -> None:
+    (sent,) = publish(shop, image.tags[-1], [f"{place.host}/bare/test:1"], attest=False)
+    assert sent.attached == ()
+    with pytest.raises(HTTPError, match="404"):
+        beside(place, "bare/test", sent.digest)
+
+
 def test_what_was_not_proven_is_not_published(shop: Workshop, place: Registry, image: Verified) -> None:
     engine = find(shop.env, shop.store)
     with closing(client(engine)) as sdk:
@@ -219,10 +291,11 @@ def test_under_a_second_name_the_registry_mounts_what_it_has(
 ) -> None:
     tag_image(find(shop.env, shop.store), image.tags[-1], ("gb10/test:mine",))
     place.forget()
-    (sent,) = publish(shop, "gb10/test:mine", [f"{place.host}/other/name:mine"])
+    (sent,) = publish(shop, "gb10/test:mine", [f"{place.host}/other/name:mine"], attest=False)
     assert (sent.reference, sent.config) == (f"{place.host}/other/name:mine", image.digest)
     assert (sent.there, sent.moved, sent.bytes) == (image.layers, 0, 0)
-    assert len(place.received("POST", "from=gb10%2Ftest")) == image.layers
+    mounted = {line.partition("mount=")[2].split()[0] for line in place.received("POST", "mount=")}
+    assert len(mounted) == image.layers  # from any repository that has them
     assert len(place.received("PATCH", "/other/name/")) == 1  # the config, of some kB
 
 
@@ -265,7 +338,7 @@ def test_a_push_over_a_bad_line_is_tried_again_by_whoever_can(
     dropped = Fault(request="PATCH .*/bad/line/blobs/", does="drop", after=1_000_000)
     refused = Fault(request="PUT .*/bad/line/manifests/", does="refuse")
     with line.bad(dropped), line.bad(refused):
-        (sent,) = publish(shop, fresh, [f"{line.host}/bad/line:1"])
+        (sent,) = publish(shop, fresh, [f"{line.host}/bad/line:1"], attest=False)
     assert (dropped.met, refused.met) == (1, 1)
     assert sent.there + sent.moved == 4
     said = capfd.readouterr().err
@@ -279,13 +352,13 @@ def test_a_registry_that_stays_broken_is_told_and_the_next_push_sends_what_is_mi
     monkeypatch.setattr(retries, "PAUSES", (0.1, 0.1))
     target = f"{line.host}/stays/broken:1"
     with line.bad(Fault(request="PUT .*/manifests/", does="refuse", times=3)), pytest.raises(PublishError) as caught:
-        publish(shop, fresh, [target])
+        publish(shop, fresh, [target], attest=False)
     assert f"{target} is not published" in str(caught.value)
     assert target not in require_image(ready_engine(shop), fresh).tags
     assert "503 Service Unavailable" in str(caught.value)
     assert len(place.received("PATCH", "/stays/broken/blobs/")) == 4 + 1  # the layers, and the config
     place.forget()
-    (sent,) = publish(shop, fresh, [target])
+    (sent,) = publish(shop, fresh, [target], attest=False)
     assert (sent.there, sent.moved, sent.bytes) == (4, 0, 0)
     assert not place.received("PATCH", "")
 

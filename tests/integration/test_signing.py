@@ -89,7 +89,7 @@ def made(engine: Engine, repository: str, number: int) -> str:
 
 
 def published(shop: Workshop, place: Registry, name: str, key: Path | None) -> tuple[Published, ...]:
-    return publish(shop, f"{name}:1.0", [f"{place.host}/{name}"], None, key)
+    return publish(shop, f"{name}:1.0", [f"{place.host}/{name}"], None, key, attest=False)
 
 
 def referrers(shop: Workshop, engine: Engine, place: Registry, name: str) -> Iterator[Referrers]:
@@ -179,7 +179,7 @@ def test_an_index_that_somebody_else_wrote_stays_and_a_broken_one_is_told(
         published(shop, place, name, keys / "me")
         assert next(entry.digest for entry in found.of(one.digest)) == first
         assert len(found.of(one.digest)) == 2
-    publish(shop, f"{name}:1.0", [f"{place.host}/{name}:{tag_of(one.digest)}"])
+    publish(shop, f"{name}:1.0", [f"{place.host}/{name}:{tag_of(one.digest)}"], attest=False)
     with pytest.raises(PublishError, match="cannot be read"):
         require_signer(shop, engine, f"{place.host}/{name}@{one.digest}", keys / "me.signers")
 
@@ -199,18 +199,18 @@ def test_a_key_or_a_file_of_signers_that_is_not_there_is_told_before_anything_mo
 def test_a_tag_with_a_key_never_moves(
     shop: Workshop, place: Registry, engine: Engine, name: str, zstd: int | None
 ) -> None:
-    keyed, _ = publish(shop, f"{name}:1.0", [f"{place.host}/{name}"], zstd)
+    keyed, _ = publish(shop, f"{name}:1.0", [f"{place.host}/{name}"], zstd, attest=False)
     tag = split_reference(keyed.reference)[1]
     random_image(engine, f"{name}:1.0", 50_000, seed=next(NUMBERS))
     tag_image(engine, f"{name}:1.0", (f"{name}:{tag}",))  # the same key, other bytes
     place.forget()
     with pytest.raises(PublishError, match="a tag with a key never moves") as caught:
-        publish(shop, f"{name}:1.0", [f"{place.host}/{name}"], zstd)
+        publish(shop, f"{name}:1.0", [f"{place.host}/{name}"], zstd, attest=False)
     assert f"there {keyed.config}" in (caught.value.where or "")
     assert not place.received("PUT", "")
     assert place.manifest(name, tag)["config"]["digest"] == keyed.config
     assert place.manifest(name, "1.0")["config"]["digest"] == keyed.config
-    (own,) = publish(shop, f"{name}:1.0", [f"{place.host}/{name}:own"], zstd)
+    (own,) = publish(shop, f"{name}:1.0", [f"{place.host}/{name}:own"], zstd, attest=False)
     assert own.config != keyed.config
 
 
@@ -230,7 +230,7 @@ def test_images_that_may_go_are_listed_then_deleted_and_what_is_needed_stays(  #
         keyed = made(engine, name, next(NUMBERS))
         monkeypatch.setattr("gb10.ship.signing.datetime", Clock(day=number + 1))
         targets = [f"{place.host}/{name}"] + ([f"{place.host}/{name}:stable"] if number == 2 else [])
-        publish(shop, f"{name}:1.0", targets, None, None if number == 0 else keys / "me")
+        publish(shop, f"{name}:1.0", targets, None, None if number == 0 else keys / "me", attest=False)
         tags.append(split_reference(keyed)[1])
         if number == 1:
             used = keyed
@@ -247,7 +247,16 @@ def test_images_that_may_go_are_listed_then_deleted_and_what_is_needed_stays(  #
         ]
         going = tags[3]
         assert place.manifest(name, going)
-        arguments = ["publish", f"{name}:1.0", f"{place.host}/{name}", "--retain", "1", "--delete", "--json"]
+        arguments = [
+            "publish",
+            f"{name}:1.0",
+            f"{place.host}/{name}",
+            "--retain",
+            "1",
+            "--delete",
+            "--no-attest",
+            "--json",
+        ]
         assert main([*arguments, "--host", engine.endpoint.host]) == 0
         (older,) = json.loads(capsys.readouterr().out)["older"].values()
         assert [one["tags"] for one in older if one["deleted"]] == [[going]]

@@ -81,8 +81,8 @@ def test_layers_are_zstd_the_image_is_the_same_and_travels_once(
     shop: Workshop, place: Registry, image: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = Path("/var/lib/containers").exists()
-    arguments = ["publish", IMAGE, f"{place.host}/zstd/one", "--compression", "zstd", "--json"]
-    (gzip,) = publish(shop, IMAGE, [f"{place.host}/zstd/one:gzip"])
+    arguments = ["publish", IMAGE, f"{place.host}/zstd/one", "--compression", "zstd", "--no-attest", "--json"]
+    (gzip,) = publish(shop, IMAGE, [f"{place.host}/zstd/one:gzip"], attest=False)
     assert main(arguments) == 0
     first, second = json.loads(capsys.readouterr().out)["published"]
     assert [one["reference"].rpartition(":")[2] for one in (first, second)] == [KEYED, MOVING]
@@ -98,7 +98,7 @@ def test_layers_are_zstd_the_image_is_the_same_and_travels_once(
     assert main(arguments) == 0
     assert [one["there"] for one in json.loads(capsys.readouterr().out)["published"]] == [len(LAYERS)] * 2
     assert not any(place.received(method, "") for method in ("POST", "PATCH", "PUT"))
-    (sibling,) = publish(shop, IMAGE, [f"{place.host}/zstd/sibling:1"], 3)
+    (sibling,) = publish(shop, IMAGE, [f"{place.host}/zstd/sibling:1"], 3, attest=False)
     assert (sibling.config, sibling.there, sibling.moved) == (image, len(LAYERS), 0)
     assert len(place.received("POST", "from=zstd%2Fone")) == len(LAYERS)
     assert len(place.received("PATCH", "")) == 1  # the config, of some hundred bytes
@@ -111,7 +111,7 @@ def test_two_classic_engines_pull_it_and_have_the_same_image(
 ) -> None:
     random_image(engine, "gb10/zstd:pulled", *LAYERS, seed=int.from_bytes(os.urandom(4)))
     image = require_image(engine, "gb10/zstd:pulled").id
-    (sent,) = publish(shop, "gb10/zstd:pulled", [f"{place.host}/zstd/pulled:1"], 1)
+    (sent,) = publish(shop, "gb10/zstd:pulled", [f"{place.host}/zstd/pulled:1"], 1, attest=False)
     with closing(client(engine)) as sdk:
         sdk.images.remove("gb10/zstd:pulled")
     with another_engine(shop.store, tmp_path) as node:
@@ -135,12 +135,12 @@ def test_another_image_than_the_proven_one_is_not_sent(
     place.forget()
     random_image(find(shop.env, shop.store), "gb10/zstd:fresh", *LAYERS, seed=int.from_bytes(os.urandom(4)))
     with pytest.raises(PublishError, match="is not published") as caught:
-        publish(shop, "gb10/zstd:fresh", [f"{place.host}/zstd/changed:1"], 3)
+        publish(shop, "gb10/zstd:fresh", [f"{place.host}/zstd/changed:1"], 3, attest=False)
     assert "igest" in (caught.value.where or "")
     record = Record(id="", config=f"sha256:{'0' * 64}", layers=())
     monkeypatch.setattr(publishing, "proven", lambda shop, image_id: replace(record, id=image_id))
     with pytest.raises(PublishError, match="another image than the one that was proven"):
-        publish(shop, IMAGE, [f"{place.host}/zstd/foreign:1"], 3)
+        publish(shop, IMAGE, [f"{place.host}/zstd/foreign:1"], 3, attest=False)
     assert not place.received("PUT", "/manifests/")
     assert not saved(shop)
 
@@ -161,7 +161,7 @@ def test_what_somebody_else_pushed_meanwhile_is_told_before_the_moving_tag(
     monkeypatch.setattr(Skopeo, "copy", overtaken)
     place.forget()
     with pytest.raises(PublishError, match="is not what was pushed") as caught:
-        publish(shop, IMAGE, [f"{place.host}/zstd/race"], 3)
+        publish(shop, IMAGE, [f"{place.host}/zstd/race"], 3, attest=False)
     assert f"its config is {require_image(engine, foreign).id}, not {image}" in (caught.value.where or "")
     assert not place.received("PUT", f"/manifests/{MOVING} ")
 
@@ -176,7 +176,7 @@ def test_a_push_that_broke_off_goes_on_and_an_interrupted_one_leaves_nothing(
         line.bad(Fault(request="PATCH .*/zstd/bad/blobs/", does="drop", after=1_000_000)) as dropped,
     ):
         monkeypatch.setattr(retries, "PAUSES", (0.1, 0.1))
-        (sent,) = publish(shop, "gb10/zstd:other", [f"{line.host}/zstd/bad:1"], 3)
+        (sent,) = publish(shop, "gb10/zstd:other", [f"{line.host}/zstd/bad:1"], 3, attest=False)
     assert (refused.met, dropped.met) == (1, 1)
     assert (sent.there, sent.moved) == (len(LAYERS), 0)  # the try before the last one sent them
     said = capfd.readouterr().err
@@ -184,7 +184,7 @@ def test_a_push_that_broke_off_goes_on_and_an_interrupted_one_leaves_nothing(
     assert "503 Service Unavailable; trying again" in said
 
     with pytest.raises(PublishError, match="is not published") as caught:
-        publish(shop, "gb10/zstd:other", [f"127.0.0.1:{free_port()}/zstd/nobody:1"], 3)
+        publish(shop, "gb10/zstd:other", [f"127.0.0.1:{free_port()}/zstd/nobody:1"], 3, attest=False)
     assert "connection refused" in (caught.value.where or "")
     assert "save the image" not in capfd.readouterr().err
 
@@ -194,7 +194,7 @@ def test_a_push_that_broke_off_goes_on_and_an_interrupted_one_leaves_nothing(
 
     monkeypatch.setattr(Skopeo, "copy", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        publish(shop, "gb10/zstd:other", [f"{place.host}/zstd/interrupted:1"], 3)
+        publish(shop, "gb10/zstd:other", [f"{place.host}/zstd/interrupted:1"], 3, attest=False)
     assert not saved(shop)
 
 
@@ -217,11 +217,11 @@ def test_credentials_are_those_of_dockers_own_stores(
             mine = replace(shop, env={**shop.env, "DOCKER_CONFIG": str(tmp_path)})
             if not config:
                 with pytest.raises(PublishError, match="is not published") as caught:
-                    publish(mine, IMAGE, [f"{asking.host}/zstd/private:{number}"], 3)
+                    publish(mine, IMAGE, [f"{asking.host}/zstd/private:{number}"], 3, attest=False)
                 assert "authentication required" in (caught.value.where or "")
                 assert caught.value.hint == LOGIN
                 continue
-            (sent,) = publish(mine, IMAGE, [f"{asking.host}/zstd/private:{number}"], 3)
+            (sent,) = publish(mine, IMAGE, [f"{asking.host}/zstd/private:{number}"], 3, attest=False)
             assert sent.config == image
 
 
