@@ -30,6 +30,7 @@ SECTIONS: Final = {
         "moe": "Check, seed and tune the tiles of Triton kernels",
         "verify": "List the GPU code of a file or image, and what is wrong with it",
         "show": "Show what an image holds, or what changed between two",
+        "report": "Write one HTML page about an image",
     },
     "Models": {
         "recipe": "List, check and render model recipes: how a model is served",

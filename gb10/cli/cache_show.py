@@ -26,6 +26,7 @@ KINDS: Final = {
     "urls": "diffs of URLs",
     "environments": "unfinished environments",
     "built": "notes of builds",
+    "builds": "times of builds",
     "receipts": "receipts of builds",
     "logs": "logs",
     "locks": "locks",

@@ -1,17 +1,20 @@
 """``image``: build an image and prove what it holds."""
 
+import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gb10.about.local import local_layers
+from gb10.build.build_log import Build, keep_build, now, steps_of
 from gb10.build.cmake_names import try_targets
 from gb10.build.estimate import check_room
 from gb10.build.gather import leave_context
 from gb10.build.grafts import try_patches
-from gb10.build.image_build import build_image, require_torch
+from gb10.build.image_build import Verified, build_image, require_torch
 from gb10.build.stage import check_named_builder, ready_engine, wake_engine
 from gb10.build.survey import survey
 from gb10.build.wheel_build import selected
@@ -86,13 +89,12 @@ def image(
     again = selected(plan, rebuild or ())
     require_torch(shop.talk, plan)
     if dry_run:
-        found = survey(shop, plan, again)
-        try_patches(shop, plan)
-        try_targets(shop, plan)
-        print_plan(shop, plan, found, names, as_json=as_json)
+        _only_show(shop, plan, again, names, as_json=as_json)
         return
-    _prepare(shop, plan, again)
+    there = _prepare(shop, plan, again)
     verified = build_image(shop, plan, rebuild=again, tag=extra)
+    if not verified.hit:
+        keep_build(shop.store, _log(shop, plan, verified, there))
     if context:
         leave_context(shop, plan, ready_engine(shop), context)
     if receipt and receipt == own_receipt(sys.argv[1:]):
@@ -107,11 +109,35 @@ def _names(plan: Plan, push: Collection[str]) -> tuple[str, ...]:
     return names
 
 
-def _prepare(shop: Workshop, plan: Plan, again: Collection[str]) -> None:
-    """Everything that can stop an image before it starts: builder, engine, disk and memory."""
+def _only_show(shop: Workshop, plan: Plan, again: Collection[str], names: tuple[str, ...], *, as_json: bool) -> None:
+    """What ``--dry-run`` does: patches and CMake targets are tried, and the plan is printed."""
+    found = survey(shop, plan, again)
+    try_patches(shop, plan)
+    try_targets(shop, plan)
+    print_plan(shop, plan, found, names, as_json=as_json)
+
+
+def _log(shop: Workshop, plan: Plan, verified: Verified, there: Mapping[str, bool]) -> Build:
+    """What this build did, for `report`."""
+    return Build(
+        key=plan.key,
+        tag=verified.tags[0],
+        digest=verified.digest,
+        size=verified.size,
+        ended=now(),
+        cores=os.cpu_count() or 1,
+        tasks=tuple(shop.talk.timings),
+        steps=steps_of(shop.store, plan, there),
+        layers={layer.digest: layer.size for layer in local_layers(shop, verified.id)},
+    )
+
+
+def _prepare(shop: Workshop, plan: Plan, again: Collection[str]) -> Mapping[str, bool]:
+    """Everything that can stop an image before it starts: builder, engine, disk and memory; which steps are cached."""
     check_named_builder(shop)
     wake_engine(shop)
     take_missing(shop, plan, again)  # first: a wheel from the cache needs no compiler, nor its memory
     found = survey(shop, plan, again)
     if not found.there["image"]:
         check_room(shop, found.needs, found.engine)
+    return found.there

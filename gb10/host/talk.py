@@ -38,11 +38,12 @@ def terminal(env: Mapping[str, str], *, stderr: bool) -> Console:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long a phase took, in seconds, and whether it was a cache hit."""
+    """How long a phase took, in seconds, whether it was a cache hit, and when it began, in seconds from the start."""
 
     name: str
     seconds: float
     hit: bool
+    start: float = 0.0
 
 
 @dataclass(slots=True)
@@ -110,6 +111,7 @@ class Talk:
         self.verbosity = verbosity
         self.interval = interval
         self.timings: list[Timing] = []
+        self.began = time.monotonic()
         self._once: set[str] = set()
         self._lock = threading.Lock()
         self._live = verbosity >= NORMAL and self.console.is_terminal and sys.stderr.isatty()
@@ -153,7 +155,7 @@ class Talk:
     def hit(self, name: str) -> None:
         """A cache hit: the result of the step already exists."""
         if all(timing.name != name for timing in self.timings):
-            self.timings.append(Timing(name, 0.0, True))
+            self.timings.append(Timing(name, 0.0, True, time.monotonic() - self.began))
         self.detail(f"{name}: already in the store")
 
     @contextmanager
@@ -166,7 +168,7 @@ class Talk:
         except BaseException as error:
             self._stop(task, f"{_ending(error)} after ")
             raise
-        self.timings.append(Timing(name, task.elapsed(), False))
+        self.timings.append(Timing(name, task.elapsed(), False, task.started - self.began))
         self._stop(task)
 
     def advance(self, task: Task, amount: float, note: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Pages of results in Debian's Chromium, in a container without a network: light, dark, wide, and as a phone."""
+"""Pages of results, and of an image, in Debian's Chromium without a network: light, dark, wide, and as a phone."""
 
 import json
 from collections.abc import Mapping
@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from gb10.about.report_page import page
 from gb10.engine.connection import Engine, client
 from gb10.host.store import Store
+from gb10.plan.catalog import ROOT, Catalog
 from gb10.rootfs.unpack import write_rootfs
 from gb10.trial.axes import read_matrix, rows_of
 from gb10.trial.compare_page import compare_page
@@ -21,6 +23,7 @@ from gb10.trial.result_page import html
 from gb10.trial.serve_page import serve_page
 from tests.integration.nodes import debs
 from tests.served import document, line, lines
+from tests.unit.made_up_portrait import portrait
 
 pytestmark = pytest.mark.e2e
 IMAGE = "gb10/chromium:test"
@@ -44,6 +47,7 @@ def pages() -> Mapping[str, str]:
         "compare": html(compare_page(compared(lines(a, b), ("image=a " * 20, "b"), margin=0.02), "by a test")),
         "matrix": html(matrix_page(done, {"recipe": "x"}, known, "by a test")),
         "serve": html(serve_page(served, known, "by a test")),
+        "image": page(portrait(reference="gb10/test:1" + "-long" * 20), Catalog(ROOT).templates),
     }
 
 
@@ -89,6 +93,17 @@ def test_a_page_fits_and_can_be_read(seen: dict[str, Any], name: str, view: str,
     assert found["text"] >= READABLE
     assert found["smallest"] >= 10
     assert found["requests"] == 0
+
+
+@pytest.mark.parametrize("view", ["wide", "phone"])
+def test_the_page_of_an_image_fits_light_and_dark(seen: dict[str, Any], view: str) -> None:
+    light, dark = (seen[f"image-{view}-{scheme}"] for scheme in ("light", "dark"))
+    for found in (light, dark):
+        assert found["wide"] == 0, "something is wider than the screen"
+        assert found["title"].startswith("gb10/test:1")
+        assert found["rows"] >= 6
+        assert found["requests"] == 0
+    assert (light["paper"], dark["paper"]) == ("rgb(251, 250, 248)", "rgb(20, 23, 26)")
 
 
 def test_dark_is_dark_and_nothing_is_wrong(seen: dict[str, Any]) -> None:

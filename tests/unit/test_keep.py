@@ -120,6 +120,7 @@ def test_what_a_full_disk_and_old_runs_left_is_listed_and_collected(store: Store
         "receipts/1": ("receipts", "receipts"),
         "logs/vllm.log": ("logs", "logs"),
         "built/engine-1/key": ("built", "built"),
+        "builds/1.json": ("builds", "builds"),
         "locks/image": ("locks", "image"),
         f"environments/{half}/bin/python": ("environments", f"environment-{'a' * 64}"),
     }
