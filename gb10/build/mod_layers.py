@@ -77,7 +77,7 @@ def ready_emulation(host: Host, engine: Engine, plan: Plan) -> None:
     if engine.data is None:
         return
     if not emulated(host.store, plan.options.target):
-        name = register(host.store, host.env, plan.options.target, plan.options.mods[0].name)
+        name = register(host.store, host.env, plan.options.target, f"the mod {plan.options.mods[0].name}")
         if name:
             host.talk.say(
                 f"mods run programs of {plan.options.platform}: registered {name} with the kernel (binfmt_misc)"

@@ -81,8 +81,8 @@ def serves(entry: str, architecture: str) -> bool:
     return "enabled" in words and "F" in words.get("flags:", "") and magic == PROGRAMS[architecture][1]
 
 
-def register(store: Store, env: Mapping[str, str], architecture: str, mod: str) -> str | None:
-    """Register the emulator, fetched when the store lacks it; returns its name. Raises EngineError.
+def register(store: Store, env: Mapping[str, str], architecture: str, who: str) -> str | None:
+    """Register the emulator for ``who``, fetched when the store lacks it; returns its name. Raises EngineError.
 
     None when it was registered already, and the table was only not mounted here (as in a container or a chroot); also
     when only an older emulator is registered, and this process may not register another.
@@ -92,7 +92,7 @@ def register(store: Store, env: Mapping[str, str], architecture: str, mod: str) 
         return None
     if lacking:
         raise EngineError(
-            f"the mod {mod} runs programs of {architecture}, this machine is {platform.machine()}",
+            f"{who} runs programs of {architecture}, this machine is {platform.machine()}",
             where=f"no emulator is registered with the kernel, and {lacking}",
             hint=WAYS_OUT,
         )
@@ -103,7 +103,7 @@ def register(store: Store, env: Mapping[str, str], architecture: str, mod: str) 
     path = fetch_emulator(store, env, program)
     if not mounted:
         raise EngineError(
-            f"the mod {mod} runs programs of {architecture}, and the kernel has no binfmt_misc here",
+            f"{who} runs programs of {architecture}, and the kernel has no binfmt_misc here",
             where=str(BINFMT),
             hint=WAYS_OUT,
         )

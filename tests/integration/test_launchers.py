@@ -34,7 +34,7 @@ def shop() -> Workshop:
 @pytest.fixture(scope="module")
 def image(shop: Workshop) -> Verified:
     if not emulated(shop.store, "arm64"):
-        register(shop.store, shop.env, "arm64", "exec")
+        register(shop.store, shop.env, "arm64", "this test")
     return build_image(shop, small_plan(shop), rebuild=(), tag=None)
 
 

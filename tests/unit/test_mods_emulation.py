@@ -64,7 +64,7 @@ def test_an_old_emulator_of_the_host_is_not_used(
     store = filled(tmp_path)
     assert held_version(store, "arm64") == version
     assert emulated(store, "arm64") is enough
-    assert register(store, {}, "arm64", "one") == (None if enough else "qemu-aarch64")
+    assert register(store, {}, "arm64", "the mod one") == (None if enough else "qemu-aarch64")
     assert (b"gb10-qemu-aarch64" in (binfmt / "register").read_bytes()) is not enough
 
 
@@ -78,7 +78,7 @@ def test_a_kernel_that_runs_no_such_program_has_no_emulator(
 def test_what_another_registered_stays(binfmt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     enter(binfmt, tmp_path, monkeypatch, "7.2.22")
     before = (binfmt / "qemu").read_bytes()
-    register(filled(tmp_path), {}, "arm64", "one")
+    register(filled(tmp_path), {}, "arm64", "the mod one")
     assert (binfmt / "qemu").read_bytes() == before
     assert not (binfmt / OURS).exists()
 
@@ -87,9 +87,9 @@ def test_our_own_registration_counts_and_is_replaced_when_it_is_off(
     binfmt: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enter(binfmt, tmp_path, monkeypatch, "10.0.13", OURS)
-    assert register(filled(tmp_path), {}, "arm64", "one") is None
+    assert register(filled(tmp_path), {}, "arm64", "the mod one") is None
     (binfmt / OURS).write_text(ENTRY.replace("enabled", "disabled"), encoding="ascii")
-    assert register(filled(tmp_path), {}, "arm64", "one") == "qemu-aarch64"
+    assert register(filled(tmp_path), {}, "arm64", "the mod one") == "qemu-aarch64"
     assert (binfmt / OURS).read_bytes() == b"-1"
 
 
@@ -113,7 +113,7 @@ def test_an_old_emulator_serves_where_none_may_be_registered(
 ) -> None:
     enter(binfmt, tmp_path, monkeypatch, "7.2.22")
     monkeypatch.setattr(emulation, "missing_capability", lambda: "this process is not root")
-    assert register(Store(tmp_path / "store"), {}, "arm64", "one") is None
+    assert register(Store(tmp_path / "store"), {}, "arm64", "the mod one") is None
 
 
 def failure(words: str) -> str:

@@ -244,7 +244,7 @@ def test_without_the_privilege_the_ways_out_are_named(monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(emulation, "BINFMT", tmp_path / "none")
     with pytest.raises(EngineError, match="the mod one runs programs of arm64") as caught:
-        register(Store(tmp_path), {}, "arm64", "one")
+        register(Store(tmp_path), {}, "arm64", "the mod one")
     assert "this process is not root" in str(caught.value)
     assert "qemu-user-static" in str(caught.value)
     assert not list(tmp_path.iterdir())
