@@ -13,6 +13,8 @@ from gb10.build.wheel_store import Wheel
 from gb10.engine.buildx.build import BuildRequest, image_output
 from gb10.engine.connection import Engine
 from gb10.host.store import Store
+from gb10.patches.patched import diffs_by_hand
+from gb10.plan.plan_record import record
 from gb10.plan.render import build_args, dockerfile
 from gb10.plan.steps import SLIMMER
 from gb10.plan.values import Plan, Step
@@ -32,7 +34,7 @@ def image_files(shop: Workshop, plan: Plan) -> dict[str, Path | bytes]:
     ]
     return {
         "Dockerfile": dockerfile(plan, shop.catalog.templates).encode(),
-        "plan.json": (json.dumps(plan.record(), indent=1) + "\n").encode(),
+        "plan.json": (json.dumps(record(plan, diffs_by_hand(plan.options.patches)), indent=1) + "\n").encode(),
         **{f"{step.name}.tar": rootfs_path(shop.store, step) for step in plan.of_kind("rootfs")},
         **{name: own[f"inside/{name}"] for name in scripts},
         **scanner_files(own, mods=bool(plan.options.mods)),

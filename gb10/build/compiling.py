@@ -84,6 +84,7 @@ def _compile_context(
     folders = {
         **{name: wheels(store_paths(shop.store, files)) for name, files in inputs.wheels.items()},
         "tools-wheels": wheels(store_paths(shop.store, tools.files)),
+        "own-tools-wheels": wheels(store_paths(shop.store, inputs.tools)),
         **{name: lay for origin in inputs.origins for name, lay in _origin(shop, origin).items()},
     }
     scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared_cache(shop.env, inputs) else ()))

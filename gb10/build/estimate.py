@@ -66,7 +66,7 @@ def together_seconds(shop: Workshop, plan: Plan, steps: Iterable[Step]) -> float
 def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine | None) -> Needs:
     """Totals over the missing steps. ``engine`` is the running engine."""
     absent = [step for step in plan.steps if not there[step.name]]
-    files = {file.sha256: file for step in absent for file in step.files}
+    files = {file.sha256: file for step in absent for file in step.reads}
     download = sum(file.size for file in files.values() if not stored(shop.store, file).exists())
     families = [family for step in absent if step.kind in COMPILED for family in kernel_cost(shop.catalog, plan, step)]
     critical = critical_path(shop.env, families)

@@ -1,5 +1,6 @@
 """What the planned patches change in a wheel or a source archive: applied strictly when the build runs."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,6 +104,15 @@ def _planned(root: Path, uses: Sequence[PatchUse]) -> list[Patch]:
 def _moved(offsets: Mapping[str, tuple[int, ...]]) -> str:
     parts = [f"{path} at {', '.join(f'{offset:+}' for offset in found)} lines" for path, found in offsets.items()]
     return f" ({'; '.join(parts)})" if parts else ""
+
+
+def diffs_by_hand(uses: Sequence[PatchUse]) -> dict[str, bytes]:
+    """The bytes of the diffs that were given by hand, by their sha256; raises PatchError when one has changed."""
+    found = {use.sha256: (use, Path(use.path).read_bytes()) for use in uses if use.path is not None}
+    for sha256, (use, text) in found.items():
+        if hashlib.sha256(text).hexdigest() != sha256:
+            raise PatchError(f"{use.name} changed while it was used", where=use.path, hint=AGAIN)
+    return {sha256: text for sha256, (_, text) in found.items()}
 
 
 def _unchanged(use: PatchUse) -> Foreign:

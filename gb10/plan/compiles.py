@@ -8,7 +8,8 @@ from typing import Final
 
 from gb10.errors import UsageError
 from gb10.host.digest import digest
-from gb10.plan.inputs import wheel_inputs
+from gb10.plan.inputs import build_tools, wheel_inputs
+from gb10.plan.on_machines import on_each_machine
 from gb10.plan.options import Options
 from gb10.plan.render import wheel_dockerfile
 from gb10.plan.values import Plan, Step, Toolkit
@@ -98,18 +99,26 @@ def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
         key=BLANK,
         needs=needs,
         files=inputs.files,
+        tools=inputs.tools,
         about=_about(build, options),
         kernels=kernels,
     )
     undated = replace(draft, lock=lock.model_copy(update={"created": NO_DAY}))
-    text = wheel_dockerfile(undated, step, toolkit.templates)
     _check_units(build, toolkit)
-    compilers = [[deb.sha256 for deb in lock.debs.build[options.build]], [file.sha256 for file in tools.files]]
+    machines = [_compilers(machine, step, toolkit) for machine in on_each_machine(undated)]
     own = [toolkit.of(INSTALLER, *compile_files(build), *UNPACKER), content(kernels) if kernels else None]
     uses = [[*use.inputs, use.folder] for origin in inputs.origins for use in origin.patches]
     patched = [uses, toolkit.of(*PATCHER)] if uses else []
     files = [file.sha256 for file in inputs.files]
-    return replace(step, key=digest(["wheel", text, files, compilers, own, *_python(draft, build), *patched]))
+    return replace(step, key=digest(["wheel", machines, files, own, *_python(draft, build), *patched]))
+
+
+def _compilers(plan: Plan, step: Step, toolkit: Toolkit) -> list[object]:
+    """What compiles a wheel on one kind of machine: the Dockerfile's text, Debian packages, wheels of tools."""
+    build = plan.options.build
+    tools = (*build_tools(plan.recipe, plan.lock, build), *wheel_inputs(plan, step.name).tools)
+    text = wheel_dockerfile(plan, step, toolkit.templates)
+    return [text, [deb.sha256 for deb in plan.lock.debs.build[build]], [file.sha256 for file in tools]]
 
 
 def _about(build: WheelBuild, options: Options) -> str:
@@ -142,14 +151,14 @@ def kernel_set(build: WheelBuild, toolkit: Toolkit) -> KernelSet | None:
     """The kernel set of a wheel, None for method ``source``. Raises UsageError when the set does not exist."""
     if build.kernels is None:
         return None
-    owner = f"{_owner(build)}-"
+    owner = f"{set_owner(build)}-"
     known = [name.removeprefix(owner) for name in sorted(toolkit.kernel_sets) if name.startswith(owner)]
     if build.kernels not in known:
         close = difflib.get_close_matches(build.kernels, known, n=1)
         meant = f"did you mean {close[0]}? " if close else ""
         hint = f"{meant}known: {', '.join(known)}" if known else "write it: nothing is there yet"
         raise UsageError(
-            f"the source {_owner(build)} has no kernel set {build.kernels!r}",
+            f"the source {set_owner(build)} has no kernel set {build.kernels!r}",
             where=f"recipes/kernels/{owner}{build.kernels}.toml",
             hint=hint,
         )
@@ -165,7 +174,7 @@ def with_headers(recipe: Recipe, toolkit: Toolkit) -> Recipe:
     return recipe.model_copy(update={"wheels": wheels})
 
 
-def _owner(build: WheelBuild) -> str:
+def set_owner(build: WheelBuild) -> str:
     """The prefix of the set's file name: the source, or ``gb10`` for our own kernels."""
     return "gb10" if build.method == "extension" else build.source
 
@@ -177,7 +186,7 @@ def _check_release(recipe: Recipe, build: WheelBuild, kernels: KernelSet | None)
     if release not in releases:
         raise UsageError(
             f"the kernel set {build.kernels} is for FlashInfer {', '.join(releases)}, not {release}",
-            where=f"recipes/kernels/{_owner(build)}-{build.kernels}.toml",
+            where=f"recipes/kernels/{set_owner(build)}-{build.kernels}.toml",
             hint="hold the set against that release, then add it there",
         )
 

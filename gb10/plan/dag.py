@@ -21,6 +21,7 @@ from gb10.plan.steps import (
     churn,
     graft_steps,
     image_step,
+    installers,
     layer_step,
     mod_steps,
     rootfs,
@@ -60,7 +61,7 @@ def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -
         rootfs("build", lock.debs.build[options.build], lock, toolkit),
         rootfs("image", lock.debs.image[options.target], lock, toolkit, user=True),
     )
-    tools = tools_step(recipe, lock, toolkit, options, bases[0])
+    tools, own = tools_step(recipe, lock, toolkit, options.build, bases[0]), installers(recipe, lock, toolkit)
     draft = Plan(
         recipe=recipe,
         lock=lock,
@@ -72,10 +73,8 @@ def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -
     )
     wheels = tuple(wheel_step(name, draft, toolkit, tools) for name in sorted(recipe.built))
     projects = tuple(wheel for wheel in wheels if recipe.wheels[wheel.name].method == "source")
-    layers = tuple(
-        layer_step(name, files, draft, toolkit, tools) for name, files in churn(recipe, lock, options).items()
-    )
-    layers += tuple(built_layer(wheel, toolkit, tools) for wheel in wheels if wheel not in projects)
+    layers = tuple(layer_step(name, files, draft, toolkit, own) for name, files in churn(recipe, lock, options).items())
+    layers += tuple(built_layer(wheel, toolkit, own) for wheel in wheels if wheel not in projects)
     grafts = graft_steps(draft, toolkit, layers, projects)
     draft = replace(draft, steps=(*draft.steps, *wheels, *layers, *grafts))
     mods = mod_steps(draft, toolkit, (bases[1], *layers, *grafts))

@@ -40,7 +40,8 @@ def wheel_inputs(plan: Plan, name: str) -> Inputs:
     tools = tuple(wheel for wheel in lock.wheels.tools[options.build] if canonicalize_name(wheel.name) in own)
     return Inputs(
         origins=(origin, cutlass, *nested),
-        wheels={**wheels, "own-tools-wheels": artifacts(recipe, tools)},
+        wheels=wheels,
+        tools=artifacts(recipe, tools),
         bases=("base-build", "base-image"),
     )
 

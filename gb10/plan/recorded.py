@@ -4,6 +4,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from gb10.plan.plan_record import record
 from gb10.plan.values import SCHEMA, Plan
 
 MOST: Final = 1 << 12
@@ -96,7 +97,7 @@ class RecordedPlan(Recorded):
     version: Text
     arch: Text
     platform: Text
-    build: Text
+    build: Text = ""
     lock: Text
     key: Hex
     tags: Annotated[tuple[Text, ...], Field(max_length=MOST)]
@@ -130,4 +131,4 @@ def recorded_plan(document: Any) -> RecordedPlan | None:  # noqa: ANN401 - whate
 
 def as_recorded(plan: Plan) -> RecordedPlan:
     """A plan as its image holds it."""
-    return RecordedPlan.model_validate(plan.record())
+    return RecordedPlan.model_validate(record(plan))

@@ -10,10 +10,13 @@ from gb10.host.artifact import Artifact
 from gb10.host.digest import digest
 from gb10.plan.compiles import INSTALLER, PATCHER, UNPACKER
 from gb10.plan.inputs import artifacts, build_tools
+from gb10.plan.on_machines import on_each_machine
 from gb10.plan.options import Options
+from gb10.plan.plan_record import record
 from gb10.plan.render import dockerfile, environment
 from gb10.plan.slimming import layer_rules
 from gb10.plan.values import Plan, Step, Toolkit
+from gb10.recipe.fields import ARCHITECTURES, Architecture
 from gb10.recipe.image_recipe import Layer, Recipe
 from gb10.recipe.locked import Lock, LockedDeb, LockedWheel
 from gb10.recipe.machine import glibc, uv_platform
@@ -21,6 +24,7 @@ from gb10.recipe.machine import glibc, uv_platform
 USER_ID: Final = 10001
 USER_NAME: Final = "gb10"
 USER_HOME: Final = "/home/gb10"
+TOOLS: Final = "tools"
 SETTINGS: Final = "inside/settings.py"
 MOD_RUNNER: Final = "inside/mod.py"
 OVERLAYER: Final = "inside/overlay.py"
@@ -76,10 +80,10 @@ def rootfs(name: str, debs: tuple[LockedDeb, ...], lock: Lock, toolkit: Toolkit,
     )
 
 
-def tools_step(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options, base: Step) -> Step:
-    files = build_tools(recipe, lock, options.build)
+def tools_step(recipe: Recipe, lock: Lock, toolkit: Toolkit, build: Architecture, base: Step) -> Step:
+    files = build_tools(recipe, lock, build)
     return Step(
-        name="tools",
+        name=TOOLS,
         kind="tools",
         key=digest(["tools", base.key, [file.sha256 for file in files], toolkit.of(INSTALLER)]),
         needs=(base.name,),
@@ -88,7 +92,14 @@ def tools_step(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options, b
     )
 
 
-def layer_step(name: str, wheels: tuple[LockedWheel, ...], draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
+def installers(recipe: Recipe, lock: Lock, toolkit: Toolkit) -> str:
+    """Digest of what installs layers, on each kind of building machine: the layers are the same bytes."""
+    bases = {name: rootfs("build", lock.debs.build[name], lock, toolkit) for name in ARCHITECTURES}
+    return digest([tools_step(recipe, lock, toolkit, name, base).key for name, base in bases.items()])
+
+
+def layer_step(name: str, wheels: tuple[LockedWheel, ...], draft: Plan, toolkit: Toolkit, tools: str) -> Step:
+    """A layer of locked wheels; ``tools``: as ``installers`` gives it."""
     recipe = draft.recipe
     platform = [recipe.python, uv_platform(draft.options.target, glibc(recipe.base.suite))]
     rules = layer_rules(toolkit.slim, draft.options, wheels)
@@ -96,20 +107,20 @@ def layer_step(name: str, wheels: tuple[LockedWheel, ...], draft: Plan, toolkit:
     return Step(
         name=f"layer-{name}",
         kind="layer",
-        key=digest(["layer", tools.key, _shas(wheels), platform, toolkit.of(INSTALLER), *slim]),
-        needs=(tools.name,),
+        key=digest(["layer", tools, _shas(wheels), platform, toolkit.of(INSTALLER), *slim]),
+        needs=(TOOLS,),
         files=artifacts(recipe, wheels),
         about=f"{len(wheels)} wheels",
         slim=rules,
     )
 
 
-def built_layer(wheel: Step, toolkit: Toolkit, tools: Step) -> Step:
+def built_layer(wheel: Step, toolkit: Toolkit, tools: str) -> Step:
     return Step(
         name=f"layer-{wheel.name}",
         kind="layer",
-        key=digest(["layer", tools.key, wheel.key, toolkit.of(INSTALLER)]),
-        needs=(tools.name, wheel.name),
+        key=digest(["layer", tools, wheel.key, toolkit.of(INSTALLER)]),
+        needs=(TOOLS, wheel.name),
         about="the wheel built here",
     )
 
@@ -173,11 +184,12 @@ def image_step(draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...]) -> Step:
     recipe, options = draft.recipe, draft.options
     draft = replace(draft, options=options.nameless)
     overlay = options.overlay.digest if options.overlay else None
+    texts = [dockerfile(machine, toolkit.templates) for machine in on_each_machine(draft)]
     own = toolkit.of(*_finishers(options), *SCANNER, *((MOD_RUNNER, *CHANGED) if options.mods else ()))
     return Step(
         name="image",
         kind="image",
-        key=digest(["image", dockerfile(draft, toolkit.templates), draft.record(), own, overlay]),
+        key=digest(["image", texts, record(draft), own, overlay]),
         needs=tuple(step.name for step in needs),
         about=f"{recipe.engine} {recipe.version} {options.platform}",
     )

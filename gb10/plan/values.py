@@ -51,6 +51,8 @@ class Step:
     key: str
     needs: tuple[str, ...] = ()
     files: tuple[Artifact, ...] = ()
+    tools: tuple[Artifact, ...] = ()
+    """Of a wheel: the locked files for the building machine that this step alone installs."""
     about: str = ""
     project: str | None = None
     """Of a graft: the project of the wheel that it changes."""
@@ -62,7 +64,12 @@ class Step:
     @property
     def download(self) -> int:
         """Bytes of locked files, compressed as they travel."""
-        return sum(file.size for file in self.files)
+        return sum(file.size for file in self.reads)
+
+    @property
+    def reads(self) -> tuple[Artifact, ...]:
+        """All locked files that it reads."""
+        return (*self.files, *self.tools)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,11 +96,13 @@ class Inputs:
 
     origins: tuple[Origin, ...]
     wheels: Mapping[str, tuple[Artifact, ...]]
+    tools: tuple[Artifact, ...] = ()
+    """Wheels for the building machine that no other compile stage has."""
     bases: tuple[str, ...] = ("base-build",)
 
     @property
     def files(self) -> tuple[Artifact, ...]:
-        """All of them but the bases."""
+        """All of them but tools and bases: the same on every building machine."""
         return (*(origin.file for origin in self.origins), *(file for part in self.wheels.values() for file in part))
 
     @property
@@ -165,12 +174,8 @@ class Plan:
     def _closure(self, step: Step) -> set[str]:
         return {name for need in step.needs for name in (need, *self._closure(self.step(need)))}
 
-    def record(self) -> dict[str, object]:
-        """The plan record inside the image: the document without the proof step."""
-        return replace(self, steps=tuple(step for step in self.steps if step.kind != "proof")).document()
-
     def document(self) -> dict[str, object]:
-        """The plan as data (docs/schemas/plan-v1.schema.json), the same on every machine at any time."""
+        """The plan as data (docs/schemas/plan-v1.schema.json), the same on every machine of a kind at any time."""
         return {
             "schema": SCHEMA,
             "engine": self.recipe.engine,
@@ -217,7 +222,7 @@ def _step_document(step: Step) -> dict[str, object]:
         "key": step.key,
         "needs": list(step.needs),
         "about": step.about,
-        "files": [_file_document(file) for file in step.files],
+        "files": [_file_document(file) for file in step.reads],
     }
 
 

@@ -19,7 +19,7 @@ def fetch_files(shop: Workshop, steps: Iterable[Step]) -> None:
 
     Raises FetchError.
     """
-    fetch_locked(shop, tuple({file.sha256: file for step in steps for file in step.files}.values()))
+    fetch_locked(shop, tuple({file.sha256: file for step in steps for file in step.reads}.values()))
 
 
 def fetch_locked(shop: Workshop, files: Sequence[Artifact]) -> None:

@@ -16,6 +16,7 @@ from gb10.host.artifact import Artifact
 from gb10.host.proc import CommandFailedError, capture
 from gb10.lock.lockfile import load_lock, lock_path
 from gb10.plan.catalog import ROOT
+from gb10.plan.plan_record import record
 from gb10.plan.recorded import as_recorded
 from gb10.plan.values import Plan
 from gb10.request.planning import Request, make_plan
@@ -89,7 +90,7 @@ def test_spdxs_own_library_finds_nothing_wrong(shop: Workshop, plan: Plan, valid
 
 def test_in_totos_own_library_takes_the_statements(plan: Plan, validators: Path, tmp_path: Path) -> None:
     recorded = as_recorded(plan)
-    document = json.loads(json.dumps(plan.record()))
+    document = json.loads(json.dumps(record(plan)))
     predicate = provenance(recorded, document, config=DIGEST, tool="gb10-1.0")
     made = as_bytes(statement("registry.example/gb10/test", DIGEST, PROVENANCE, predicate))
     files = {file.sha256 for step in recorded.steps for file in step.files}

@@ -37,6 +37,7 @@ from gb10.moe.nearest import nearest_files
 from gb10.plan.catalog import ROOT
 from gb10.plan.dag import plan_image
 from gb10.plan.options import Options
+from gb10.plan.plan_record import record
 from gb10.recipe.arch import parse_arch
 from tests.doctor_trees import look_text
 from tests.recipes import SHIPPED
@@ -187,7 +188,7 @@ def test_the_record_of_our_own_plans_is_read(engine: str) -> None:
     path = SHIPPED.recipe(engine)
     options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64")
     planned = plan_image(load_recipe(path), load_lock(lock_path(path)), SHIPPED.toolkit, options)
-    image = read_plan(json.dumps(planned.record()))
+    image = read_plan(json.dumps(record(planned)))
     assert image
     assert (image.engine, image.release, image.cuda) == (engine, planned.recipe.version, "13.0")
     assert {"torch", "triton", "nvidia-nccl-cu13", "flashinfer-python"} <= image.versions.keys()

@@ -15,7 +15,10 @@ from gb10.host.proc import capture
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT
 from gb10.plan.dag import plan_image
+from gb10.plan.labels import labels
 from gb10.plan.options import Options, PatchUse
+from gb10.plan.plan_record import record
+from gb10.plan.render import dockerfile
 from gb10.plan.values import Toolkit
 from gb10.recipe.arch import parse_arch
 from gb10.recipe.image_recipe import Recipe
@@ -129,6 +132,9 @@ ALL = {AOT, OURS, PROJECT}
         pytest.param(locked("wheels.tools", "amd64", "uv"), ALL, id="a tool of all stages"),
         pytest.param(locked("debs.build", "amd64", "g++-14-aarch64-linux-gnu"), ALL, id="host compiler"),
         pytest.param(locked("debs.build", "amd64", "ccache"), ALL, id="compile cache"),
+        pytest.param(locked("wheels.tools", "arm64", "nvidia-cuda-nvcc"), ALL, id="CUDA compiler of the other machine"),
+        pytest.param(locked("wheels.tools", "arm64", "cmake"), {PROJECT}, id="CMake of the other machine"),
+        pytest.param(locked("debs.build", "arm64", "g++-14"), ALL, id="host compiler of the other machine"),
         pytest.param(locked("wheels.image", "arm64", "nvidia-cuda-runtime"), ALL, id="CUDA headers"),
         pytest.param(locked("wheels.image", "arm64", "torch"), {OURS, PROJECT}, id="torch's ABI"),
         pytest.param(locked("wheels.image", "arm64", "numpy"), set(), id="a wheel that nothing is compiled with"),
@@ -149,6 +155,16 @@ def test_an_input_moves_what_is_compiled_with_it(
 ) -> None:
     after = keys(change(inputs))
     assert {name for name in WHEELS if before[name] != after[name]} == moves
+
+
+def test_every_result_of_a_plan_has_the_same_key_on_either_building_machine(inputs: Inputs) -> None:
+    """All but what the machine itself needs: its own base and tools."""
+    cross, native = (plan_image(*inputs[:3], replace(inputs[3], build=build)) for build in ("amd64", "arm64"))
+    assert (cross.key, cross.tags, labels(cross)) == (native.key, native.tags, labels(native))
+    assert record(cross) == record(native)
+    pairs = zip(cross.steps, native.steps, strict=True)
+    assert [one.name for one, other in pairs if one.key != other.key] == ["base-build", "tools"]
+    assert dockerfile(cross, SHIPPED.templates) != dockerfile(native, SHIPPED.templates)
 
 
 def planned(root: Path, **env: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from gb10.plan.catalog import ROOT, Catalog
 from gb10.plan.dag import plan_image
 from gb10.plan.labels import labels
 from gb10.plan.options import Mod, Options, Overlay
+from gb10.plan.plan_record import record
 from gb10.plan.render import bake, scanned
 from gb10.plan.values import Plan, Toolkit
 from gb10.proof.merging import merge_layers
@@ -85,7 +86,7 @@ def test_mods_are_recorded_in_labels_and_in_the_plan() -> None:
     made = plan(ONE, replace(TWO, network=True))
     assert labels(made)["io.github.gb10.mod.1"] == "one@111111111111"
     assert labels(made)["io.github.gb10.mod.2"] == "two@222222222222"
-    assert made.record()["mods"] == [
+    assert record(made)["mods"] == [
         {"name": "one", "sha256": "1" * 64, "network": False},
         {"name": "two", "sha256": "2" * 64, "network": True},
     ]

@@ -15,6 +15,7 @@ from gb10.plan.compiles import COMPILE_SCRIPTS, INSTALLER, PATCHER, UNPACKER
 from gb10.plan.dag import plan_image, torch_problem
 from gb10.plan.labels import labels
 from gb10.plan.options import Options, Overlay, PatchUse
+from gb10.plan.plan_record import record
 from gb10.plan.render import dockerfile, wheel_dockerfile
 from gb10.plan.steps import CHANGED, GRAFTER, LINKER, MOD_RUNNER, READER, SCANNER, SETTINGS, SLIMMER
 from gb10.plan.values import Plan, Toolkit
@@ -127,7 +128,7 @@ def test_jobs_decide_no_key(recipe: Recipe, lock: Lock) -> None:
 
 def test_the_key_stands_in_the_label_and_in_the_record(recipe: Recipe, lock: Lock) -> None:
     plan = make(recipe, lock)
-    assert plan.key == plan.step("image").key == labels(plan)["io.github.gb10.plan.key"] == plan.record()["key"]
+    assert plan.key == plan.step("image").key == labels(plan)["io.github.gb10.plan.key"] == record(plan)["key"]
     assert plan.key in dockerfile(plan, SHIPPED.templates)
 
 
@@ -404,7 +405,7 @@ def test_a_patch_of_a_wheel_is_a_layer_above_it(recipe: Recipe, lock: Lock) -> N
     before, after = make(recipe, lock), patched(recipe, lock, PATCH)
     assert moved(before, after) == {"graft-vllm", "image", "proof"}
     assert labels(after)["io.github.gb10.patches.vllm"] == f"0001-a.patch@{'a' * 12}"
-    assert after.record()["patches"] == [
+    assert record(after)["patches"] == [
         {"source": "vllm", "project": "vllm", "name": "0001-a.patch", "sha256": "a" * 64}
     ]
     assert after.tags[0] == before.tags[0]
@@ -444,7 +445,7 @@ def test_a_patch_of_what_an_archive_bundles_moves_the_kernels_of_ours_alone(reci
     assert moved(make(recipe, lock), after) == ours
     assert moved(patched(recipe, lock, replace(use, folder="other")), after) == ours
     assert labels(after)["io.github.gb10.patches.cutlass"] == f"0001-a@{'a' * 12}"
-    assert after.record()["patches"] == [
+    assert record(after)["patches"] == [
         {
             "source": "cutlass",
             "project": "flashinfer-python",

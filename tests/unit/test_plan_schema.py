@@ -8,6 +8,7 @@ import pytest
 
 from gb10.build.estimate import Needs
 from gb10.plan.catalog import ROOT
+from gb10.plan.plan_record import record
 from tests.golden.small import plan_for
 from tests.golden.test_render import options
 
@@ -23,6 +24,12 @@ def test_plans_follow_the_schema(arch: str) -> None:
     present = {step["name"]: False for step in document["steps"]}
     needs = asdict(Needs(download=1, disk=2, memory=3, seconds=4.5))
     jsonschema.validate(document | {"hit": present, "needs": needs, "push": ["registry/a:b"]}, SCHEMA)
+
+
+def test_the_record_of_an_image_follows_the_schema() -> None:
+    recorded = json.loads(json.dumps(record(plan_for(options("12.1f")))))
+    jsonschema.validate(recorded, SCHEMA)
+    assert "build" not in recorded
 
 
 def test_the_schema_refuses_what_is_no_plan() -> None:

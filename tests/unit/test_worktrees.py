@@ -19,6 +19,7 @@ from gb10.plan.catalog import ROOT
 from gb10.plan.dag import plan_image
 from gb10.plan.labels import labels
 from gb10.plan.options import PatchUse, Taken
+from gb10.plan.plan_record import record
 from gb10.plan.values import Plan
 from gb10.request.checkout_checks import MOST_DIFFERENT, Released, check_difference, check_said, told
 from gb10.request.checkout_files import Worktree, open_worktree
@@ -236,7 +237,7 @@ def test_a_commit_is_recorded_and_moves_no_key() -> None:
     assert labels(dirty)["io.github.gb10.source.vllm"] == f"{'c' * 40}-dirty"
     (entry,) = cast("list[dict[str, object]]", dirty.document()["patches"])
     assert entry["checkout"] == {"commit": "c" * 40, "dirty": True}
-    assert dirty.record()["patches"] == [entry]
+    assert record(dirty)["patches"] == [entry]
     jsonschema.validate(dirty.document(), SCHEMA | {"properties": {**SCHEMA["properties"], "steps": {}, "tags": {}}})
     jsonschema.validate(other.document()["patches"], SCHEMA["properties"]["patches"])
     moved = plan_image(*inputs(), replace(plan().options, patches=(replace(USE, sha256="b" * 64),)))
