@@ -24,14 +24,14 @@ ROOTFS = "rootfs.tar"
 FIELDS = ("Package", "Version", "Architecture")
 
 
-def make_rootfs(host: Host, plan: Plan, step: Step) -> Path:
-    """The base's root file system as a tar in the store. A damaged tar is made again."""
+def make_rootfs(host: Host, plan: Plan, step: Step, *, anew: bool = False) -> Path:
+    """The base's root file system as a tar in the store. A damaged tar is made again, and each one ``anew``."""
     final = rootfs_path(host.store, step).parent
     with host.store.locked(f"rootfs-{step.key}", host.talk.waiting_for(step.name)):
-        if is_sealed(rootfs_path(host.store, step)):
+        if not anew and is_sealed(rootfs_path(host.store, step)):
             host.talk.hit(step.name)
         else:
-            if final.exists():
+            if final.exists() and not anew:
                 host.talk.say(f"{step.name} is damaged in the store: making it again")
             host.store.replace(final, partial(_unpack, host.talk, plan, step, _fetch_base(host, plan, step)))
     return rootfs_path(host.store, step)

@@ -26,23 +26,30 @@ from gb10.workshop import Workshop
 
 @contextmanager
 def image_context(
-    shop: Workshop, plan: Plan, engine: Engine, rebuild: Collection[str] = (), *, layers: bool = True
+    shop: Workshop,
+    plan: Plan,
+    engine: Engine,
+    rebuild: Collection[str] = (),
+    *,
+    layers: bool = True,
+    anew: str = "",
 ) -> Iterator[BuildContext]:
     """Bases, layers' wheels and compiled wheels as a build context; deleted on exit.
 
-    With ``layers``, upstream's are built beside the compilers. Raises FetchError, BuildError and VerifyError of the
-    steps it runs.
+    With ``layers``, upstream's are built beside the compilers; ``anew`` as in ``upstream_image``. Raises FetchError,
+    BuildError and VerifyError of the steps it runs.
     """
-    grafts = early_grafts(shop, plan)  # first: a patch that does not fit stops before anything is compiled
+    # first: a patch that does not fit stops before anything is compiled
+    grafts = early_grafts(shop, plan, anew=bool(anew))
     check_sources(shop, plan)
     compiling = bool(rebuild) or not all(
         shop.store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel")
     )
     both = replace(shop, stop=Stop())
-    ahead = partial(_ahead, both, plan, engine if layers else None, compiling=compiling)
+    ahead = partial(_ahead, both, plan, engine if layers else None, compiling=compiling, anew=anew)
     with beside(both.stop, ahead) as ready:
         built = build_wheels(both, plan, lambda: engine, rebuild=rebuild)
-        grafts += late_grafts(both, plan)
+        grafts += late_grafts(both, plan, anew=bool(anew))
         upstream = ready.result()
         if upstream:
             forget_sent(engine, plan)
@@ -61,7 +68,7 @@ def leave_context(shop: Workshop, plan: Plan, engine: Engine, target: Path) -> N
         keep_context(context, target, json.dumps(bake(plan), indent=1) + "\n")
 
 
-def _ahead(shop: Workshop, plan: Plan, engine: Engine | None, *, compiling: bool) -> Upstream | None:
+def _ahead(shop: Workshop, plan: Plan, engine: Engine | None, *, compiling: bool, anew: str) -> Upstream | None:
     """The layers' wheels and the bases; with an engine, also upstream's layers.
 
     An engine that does not share layers with BuildKit makes them in the image's own solve, and before it only while a
@@ -69,12 +76,12 @@ def _ahead(shop: Workshop, plan: Plan, engine: Engine | None, *, compiling: bool
     """
     fetch_files(shop, (plan.step("tools"), *plan.of_kind("layer")))
     for base in plan.of_kind("rootfs"):
-        make_rootfs(shop, plan, base)
+        make_rootfs(shop, plan, base, anew=bool(anew))
     if engine is None or not upstream_layers(plan):
         return None
     if one_by_one(shop, engine):
-        return upstream_image(shop, plan, engine)
-    if compiling:
+        return upstream_image(shop, plan, engine, anew)
+    if compiling and not anew:
         _build_upstream(shop, plan, engine)
     return None
 

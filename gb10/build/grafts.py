@@ -19,12 +19,13 @@ COMPILED = "compiled"
 """In a graft's entry: what was compiled for it, by sha256."""
 
 
-def early_grafts(shop: Workshop, plan: Plan) -> tuple[Wheel, ...]:
+def early_grafts(shop: Workshop, plan: Plan, *, anew: bool = False) -> tuple[Wheel, ...]:
     """The grafts without compiled libraries, from the store or made now. The patches of the others are only tried.
 
     So a patch that does not fit stops before anything is compiled. Raises PatchError, FetchError.
     """
-    made = make_grafts(shop, plan, [step for step in plan.of_kind("graft") if not _compiles(plan, step)])
+    steps = [step for step in plan.of_kind("graft") if not _compiles(plan, step)]
+    made = make_grafts(shop, plan, steps, anew=anew)
     for step in plan.of_kind("graft"):
         if _compiles(plan, step) and not shop.store.entry("wheels", step.key).exists():
             fetch_files(shop, (step,))
@@ -32,15 +33,15 @@ def early_grafts(shop: Workshop, plan: Plan) -> tuple[Wheel, ...]:
     return made
 
 
-def late_grafts(shop: Workshop, plan: Plan) -> tuple[Wheel, ...]:
+def late_grafts(shop: Workshop, plan: Plan, *, anew: bool = False) -> tuple[Wheel, ...]:
     """The grafts with compiled libraries, from the store or made now. The libraries must be in the store."""
-    return make_grafts(shop, plan, [step for step in plan.of_kind("graft") if _compiles(plan, step)])
+    return make_grafts(shop, plan, [step for step in plan.of_kind("graft") if _compiles(plan, step)], anew=anew)
 
 
-def make_grafts(shop: Workshop, plan: Plan, steps: Iterable[Step]) -> tuple[Wheel, ...]:
-    """The grafted wheels of these steps. One with other libraries than the store's is made again."""
+def make_grafts(shop: Workshop, plan: Plan, steps: Iterable[Step], *, anew: bool = False) -> tuple[Wheel, ...]:
+    """The grafted wheels of these steps. One with other libraries than the store's is made again, or all ``anew``."""
     return tuple(
-        kept_wheel(shop, step, partial(_graft, shop, plan, step), rebuild=not _holds(shop.store, plan, step))
+        kept_wheel(shop, step, partial(_graft, shop, plan, step), rebuild=anew or not _holds(shop.store, plan, step))
         for step in steps
     )
 

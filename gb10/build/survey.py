@@ -34,6 +34,13 @@ def survey(shop: Workshop, plan: Plan, rebuild: Collection[str] = ()) -> Survey:
     return Survey(engine=engine, there=there, needs=needs(shop, plan, there, engine))
 
 
+def survey_again(shop: Workshop, plan: Plan, rebuild: Collection[str]) -> Survey:
+    """The survey of a run that makes everything again but compiled wheels that are in the store."""
+    found = survey(shop, plan, rebuild)
+    there = {step.name: found.there[step.name] and step.kind == "wheel" for step in plan.steps}
+    return replace(found, there=there, needs=needs(shop, plan, there, found.engine))
+
+
 def _presence(store: Store, plan: Plan, rebuild: Collection[str], engine: Engine | None) -> Mapping[str, bool]:
     """Step name -> whether it is a cache hit. Rebuilt steps, and steps that depend on them, are not."""
     image = engine is not None and bool(plan.of_kind("image")) and known(store, engine, plan) is not None

@@ -60,18 +60,19 @@ class Link:
     below: str | None
 
 
-def upstream_image(shop: Workshop, plan: Plan, engine: Engine) -> Upstream:
+def upstream_image(shop: Workshop, plan: Plan, engine: Engine, anew: str = "") -> Upstream:
     """The image of the layers that hold only locked wheels, built where it is missing, and their scans.
 
-    The lock of the image must be held, its bases and wheels be in the store. Raises BuildError and EngineError.
+    The lock of the image must be held, its bases and wheels be in the store. ``anew`` names a run that makes all of
+    them again, beside those that are there; ``drop_again`` removes them. Raises BuildError and EngineError.
     """
-    links = _chain(plan)
+    links = _chain(plan, anew)
     there = max((number for number, link in enumerate(links, 1) if _known(shop, engine, link.tag)), default=0)
     with shop.talk.task("upstream's layers", len(links), unit="layers") as task:
         shop.talk.advance(task, there)
         for link in links[there:]:
             _forget_below(engine, plan)
-            _add(shop, plan, engine, link)
+            _add(shop, plan, engine, link, anew=bool(anew))
             untag(engine, [link.below] if link.below else [])
             shop.talk.advance(task, 1, link.step.name)
     image = require_image(engine, links[-1].tag)
@@ -79,6 +80,11 @@ def upstream_image(shop: Workshop, plan: Plan, engine: Engine) -> Upstream:
     return Upstream(
         image=links[-1].tag, scans={link.step.name: kept_scan(shop, diff_id).parent for link, diff_id in kept}
     )
+
+
+def drop_again(engine: Engine, plan: Plan, anew: str) -> None:
+    """Remove the images of the layers that a run made again."""
+    untag(engine, [link.tag for link in _chain(plan, anew)])
 
 
 def upstream_layers(plan: Plan) -> tuple[Step, ...]:
@@ -124,9 +130,9 @@ def _forget_below(engine: Engine, plan: Plan) -> None:
     forget(engine, lambda about: about in sent or INSTALL in about)
 
 
-def _chain(plan: Plan) -> list[Link]:
+def _chain(plan: Plan, anew: str = "") -> list[Link]:
     """The layers with the tag of the image that each makes: the key of what it holds."""
-    links, keys = list[Link](), [plan.step("base-image").key, plan.options.platform]
+    links, keys = list[Link](), [plan.step("base-image").key, plan.options.platform, *([anew] if anew else [])]
     for step in upstream_layers(plan):
         keys.append(step.key)
         below = links[-1].tag if links else None
@@ -148,7 +154,7 @@ def _note(store: Store, engine: Engine, tag: str) -> Path:
     return store.entry(engine_room(engine), tag.rpartition(":")[2])
 
 
-def _add(shop: Workshop, plan: Plan, engine: Engine, link: Link) -> None:
+def _add(shop: Workshop, plan: Plan, engine: Engine, link: Link, *, anew: bool = False) -> None:
     """Build one layer, tag the image that has it, and scan it."""
     steps = (plan.step("tools"), link.step)
     folders = {f"{step.name}-wheels": wheels(store_paths(shop.store, step.files)) for step in steps}
@@ -163,10 +169,11 @@ def _add(shop: Workshop, plan: Plan, engine: Engine, link: Link) -> None:
             build_args=build_args(plan),
             output="type=image",
         )
-        layered = _built(shop, engine, request, link.step)
+        layered = _built(shop, engine, replace(request, anew=anew), link.step)
         tag_image(engine, layered.id, (link.tag,))
         _scan(shop, engine, replace(request, target=SCANNED), plan.step("proof"), layered)
-    shop.store.write_text(_note(shop.store, engine, link.tag), "\n".join(layered.diff_ids))
+    if not anew:
+        shop.store.write_text(_note(shop.store, engine, link.tag), "\n".join(layered.diff_ids))
 
 
 def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, Path | bytes]:

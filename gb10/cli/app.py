@@ -24,6 +24,7 @@ SECTIONS: Final = {
         "wheels": "Compile only the wheels of an image",
         "plan": "Show every build step and which results are cached",
         "lock": "Pin every file of a recipe; no other verb writes a lock",
+        "rebuild": "Build an image again from its record, and compare",
     },
     "Look inside": {
         "explain": "Show which kernel serves which layer of a model",

@@ -75,6 +75,16 @@ def history(engine: Engine, image: ImageInfo) -> list[tuple[str, int]]:
     return [(str(row.get("CreatedBy") or ""), int(row.get("Size") or 0)) for row in reversed(rows)]
 
 
+def image_settings(engine: Engine, reference: str) -> dict[str, Any]:
+    """What an image says beside its layers: when it was made, for which machine, how it starts. Raises EngineError."""
+    with asking(engine) as sdk:
+        image = sdk.images.get(reference)
+        found, lines = image.attrs, image.history()
+    config = {f"config {name}": value for name, value in (found.get("Config") or {}).items() if value}
+    told = {name: found.get(name) for name in ("Created", "Architecture", "Os", "Variant", "Author")}
+    return {**told, **config, "history": [line["CreatedBy"] for line in lines]}
+
+
 def require_image(engine: Engine, reference: str) -> ImageInfo:
     """The image of a reference that was just built; raises EngineError when the engine does not have it."""
     image = find_image(engine, reference)

@@ -145,6 +145,11 @@ def scan_dockerfile(plan: Plan, reference: str, platform: str, templates: Mappin
     return _render(templates, "scan.Dockerfile.j2", plan, reference=reference, platform=platform)
 
 
+def differ_dockerfile(plan: Plan, before: str, after: str, templates: Mapping[str, str]) -> str:
+    """The Dockerfile that compares two images of the engine, on the build platform."""
+    return _render(templates, "differ.Dockerfile.j2", plan, before=before, after=after, platform=plan.options.platform)
+
+
 def _render(templates: Mapping[str, str], name: str, plan: Plan, **values: object) -> str:
     return (
         jinja(tuple(templates.items()))

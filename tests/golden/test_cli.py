@@ -56,6 +56,7 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) ->
         ("moe-tune-help", ["moe", "tune", "--help"]),
         ("verify-help", ["verify", "--help"]),
         ("lock-help", ["lock", "--help"]),
+        ("rebuild-help", ["rebuild", "--help"]),
         ("lock-to-nothing", ["lock", "--to", "0.34.0"]),
         ("lock-check-and-upgrade", ["lock", "--check", "--upgrade", "engine"]),
         ("ref-without-commit", ["plan", "--ref", "vllm=git:https://h.invalid/o/r.git@main"]),

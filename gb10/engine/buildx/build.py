@@ -38,6 +38,8 @@ class BuildRequest:
     secrets: Mapping[str, Path] = field(default_factory=dict)
     build_args: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
+    anew: bool = False
+    """Whether every stage runs, whatever BuildKit's cache has."""
     fresh: tuple[str, ...] = ()
     """Stages that run in every build: BuildKit looks for no result of theirs in its cache."""
     output: str | None = None
@@ -107,7 +109,7 @@ def arguments(request: BuildRequest, *, work: Path) -> list[str]:
     argv += [f"--secret=id={name},{_csv(f'src={path}')}" for name, path in sorted(request.secrets.items())]
     argv += [f"--build-arg={name}={value}" for name, value in sorted(request.build_args.items())]
     argv += [f"--tag={tag}" for tag in request.tags]
-    argv += [f"--no-cache-filter={stage}" for stage in request.fresh]
+    argv += ["--no-cache"] if request.anew else [f"--no-cache-filter={stage}" for stage in request.fresh]
     argv += [f"--cache-from={cache}" for cache in request.cache_from]
     argv += [f"--cache-to={cache}" for cache in request.cache_to]
     return [*argv, f"--output={_output(request)}", str(request.context or work / "empty")]

@@ -1,0 +1,37 @@
+"""What ``rebuild`` is about: the record of a plan in an image or a file, and the image to compare with."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gb10.build.inspect import no_image
+from gb10.engine.connection import Engine
+from gb10.engine.images import ImageInfo, find_image, read_folders
+from gb10.errors import UsageError
+from gb10.host.plain_file import read_plain_file
+from gb10.host.store import Store
+from gb10.request.replay_input import LARGEST, Record, read_record
+
+PLACE: Final = "/usr/share/gb10/plan.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subject:
+    """The record, and the image that holds it; None when a file does."""
+
+    record: Record
+    image: ImageInfo | None
+
+
+def subject_of(store: Store, engine: Engine, target: str) -> Subject:
+    """The subject that a command line names: a ``.json`` file or an image of the engine. Raises UsageError."""
+    if target.endswith(".json"):
+        text = read_plain_file(Path(target), LARGEST, "this file is to be the record of a plan")
+        return Subject(record=read_record(text, target), image=None)
+    image = find_image(engine, target)
+    if image is None:
+        raise no_image(engine, target)
+    files, _ = read_folders(engine, store, image, (PLACE,))
+    if PLACE not in files:
+        raise UsageError(f"{target} holds no record of a plan", where=PLACE, hint="gb10 did not build it")
+    return Subject(record=read_record(files[PLACE], f"{target}: {PLACE}"), image=image)
