@@ -1,0 +1,90 @@
+"""One image from either machine: what x86 compiles across for aarch64, and what an aarch64 machine compiles natively.
+
+The second runs here by qemu-user: Debian's arm64 g++, NVIDIA's nvcc for Arm servers, uv and Python, each a program of
+aarch64. Both sides are made anew; no result of one is shown to the other. 40 minutes on two cores beside other work.
+"""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gb10.build.image_build import build_image
+from gb10.build.reproducing import Comparison, built_again, compare
+from gb10.build.wheel_build import build_wheels
+from gb10.engine.emulation import emulated, register
+from gb10.engine.images import require_image
+from gb10.engine.reach import find
+from gb10.host.store import file_sha256
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.plan.dag import plan_image
+from gb10.plan.options import Options
+from gb10.plan.values import Plan
+from gb10.recipe.arch import parse_arch
+from gb10.recipe.fields import ARCHITECTURES, Architecture
+from gb10.recipe.image_recipe import Layer
+from gb10.workshop import Workshop, open_workshop
+from tests.integration.test_pipeline import RECIPE, small_plan
+
+pytestmark = pytest.mark.e2e
+AOT = "flashinfer-jit-cache"
+HEADERS = ("nvidia-cublas", "nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cuda-runtime", "nvidia-curand")
+
+
+@pytest.fixture(scope="module")
+def shop() -> Workshop:
+    """Programs of arm64 run."""
+    made = open_workshop(os.environ, verbosity=0)
+    if not emulated(made.store, "arm64"):
+        register(made.store, made.env, "arm64", "this test")
+    return made
+
+
+def on(shop: Workshop, plan: Plan, build: Architecture) -> Plan:
+    """The plan as a machine of that kind has it."""
+    options = replace(plan.options, build=build)
+    return plan_image(plan.recipe, plan.lock, shop.catalog.toolkit, options)
+
+
+def norm_and_page(shop: Workshop) -> Plan:
+    """FlashInfer's modules norm and page, from the real recipe and lock."""
+    recipe, lock = load_recipe(RECIPE), load_lock(lock_path(RECIPE))
+    build = recipe.wheels[AOT].model_copy(update={"kernels": "cross", "headers": HEADERS})
+    image = {key: tuple(one for one in value if one.name in HEADERS) for key, value in lock.wheels.image.items()}
+    locked = lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": image})})
+    changes = {"repository": "gb10/test", "wheels": {AOT: build}, "layers": (Layer(name="all", rest=True),)}
+    options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64")
+    return plan_image(recipe.model_copy(update=changes), locked, shop.catalog.toolkit, options)
+
+
+def test_a_wheel_has_the_same_bytes_from_both(shop: Workshop) -> None:
+    plan, found = norm_and_page(shop), dict[str, tuple[str, str]]()
+    for build in ARCHITECTURES:
+        mine = on(shop, plan, build)
+        (wheel,) = build_wheels(shop, mine, lambda: find(shop.env, shop.store), rebuild=(AOT,))
+        measured = json.loads(wheel.path.with_name("measured.json").read_text(encoding="utf-8"))
+        assert not wheel.hit
+        assert sum(module["units"] for module in measured.values()) > 0
+        found[build] = (wheel.path.name, file_sha256(wheel.path))
+    assert found["amd64"] == found["arm64"]
+
+
+def test_an_image_has_the_same_digest_from_both(shop: Workshop, tmp_path: Path) -> None:
+    """Bases, layers of locked and compiled wheels, settings, an overlay, scans and record; nothing from a cache."""
+    (tmp_path / "usr/local/lib/python3.13/dist-packages").mkdir(parents=True)
+    (tmp_path / "usr/local/lib/python3.13/dist-packages/mine.py").write_text("MINE = {'a', 'b', 'c'}\n")
+    plan = small_plan(shop, overlay=tmp_path)
+    cross, native = (on(shop, plan, build) for build in ARCHITECTURES)
+    built = build_image(shop, cross, rebuild=(), tag=None)
+    found = again(shop, native, built.tags[-1])
+    assert [pair.name for pair in found.layers if not pair.same] == []
+    assert (found.settings, found.digest) == ((), built.digest)
+    assert found.digest == again(shop, cross, built.tags[-1]).digest
+
+
+def again(shop: Workshop, plan: Plan, tag: str) -> Comparison:
+    engine = find(shop.env, shop.store)
+    with built_again(shop, plan, engine, ()) as image:
+        return compare(shop, plan, engine, require_image(engine, tag), image)
