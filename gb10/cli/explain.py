@@ -10,19 +10,15 @@ from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
 from gb10.cli.explain_show import as_document, print_rows
 from gb10.cli.values import EngineOption
 from gb10.errors import UsageError
-from gb10.explain.engine_choice import ask_engine, refuse
-from gb10.explain.engine_facts import EngineFacts, read_facts
-from gb10.explain.engine_files import engine_files
+from gb10.explain.asked_engine import AskedEngine, ready_to_ask
+from gb10.explain.engine_choice import refuse
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.proof.fit import judge
 from gb10.recipe.arch import parse_arch
-from gb10.recipe.locked import LockedWheel
 from gb10.request.kernel_choice import read_config
 from gb10.workshop import Workshop
 
 WORD = re.compile(r"[A-Za-z0-9_]{1,40}")
-FROM_IMAGE = ("vllm", "flashinfer-python")
-"""Packages whose Python comes from the image's lock, the engine first."""
 
 app = verb_app("""Show which kernel the engine would take for each layer of a model on a GB10.
 
@@ -64,7 +60,6 @@ def explain(
     as_json: JsonOption = False,
 ) -> None:
     """Show which kernel the engine would take for each layer of a model."""
-    facts, packages = read_facts(shop.catalog.root, engine)
     options = _words(
         attention_backend=attention_backend,
         moe_backend=moe_backend,
@@ -73,12 +68,11 @@ def explain(
     )
     judged = judge(inspect_image(shop, image).found.scan, parse_arch("12.1f")).judged if image else None
     config = read_config(shop, model)
-    files = engine_files(shop, packages, wheels_of_image(shop, engine, facts))
-    with shop.talk.task(f"{engine} {facts.engine} chooses"):
-        answer = ask_engine(shop, facts, files, config, options)
-    print_json(as_document(answer, facts, judged)) if as_json else print_rows(answer, facts, judged)
+    asked = engine_of(shop, engine)
+    answer = asked.answer(shop, config, options)
+    print_json(as_document(answer, asked.facts, judged)) if as_json else print_rows(answer, asked.facts, judged)
     with reported(as_json):
-        refuse(answer, f"{engine} {facts.engine}")
+        refuse(answer, f"{engine} {asked.facts.engine}")
 
 
 def _words(**options: str | None) -> dict[str, str]:
@@ -90,15 +84,7 @@ def _words(**options: str | None) -> dict[str, str]:
     return given
 
 
-def wheels_of_image(shop: Workshop, engine: str, facts: EngineFacts) -> tuple[LockedWheel, ...]:
-    """The locked wheels whose Python is run; raises UsageError when the lock has another release than the facts."""
-    recipe = shop.catalog.recipe(engine)
-    load_recipe(recipe)
-    wheels = {wheel.name: wheel for wheel in load_lock(lock_path(recipe)).wheels.image["arm64"]}
-    found = wheels[FROM_IMAGE[0]]
-    if found.version != facts.engine:
-        raise UsageError(
-            f"explain knows {engine} {facts.engine}, the lock has {found.version}",
-            hint="recipes/explain has the facts of one release; docs/explain.md says how to renew them",
-        )
-    return tuple(wheels[name] for name in FROM_IMAGE)
+def engine_of(shop: Workshop, engine: str) -> AskedEngine:
+    """The engine of an image recipe, ready to be asked. Raises UsageError, LockStaleError, FetchError, PatchError."""
+    path = shop.catalog.recipe(engine)
+    return ready_to_ask(shop, load_recipe(path), load_lock(lock_path(path)))

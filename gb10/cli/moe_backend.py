@@ -1,10 +1,8 @@
 """Whether the engine would use its Triton kernel for a model's experts at all: ``explain`` answers."""
 
-from gb10.cli.explain import wheels_of_image
+from gb10.cli.explain import engine_of
 from gb10.errors import VerifyError
-from gb10.explain.engine_choice import ask_engine, refuse
-from gb10.explain.engine_facts import read_facts
-from gb10.explain.engine_files import engine_files
+from gb10.explain.engine_choice import refuse
 from gb10.request.kernel_choice import read_config
 from gb10.workshop import Workshop
 
@@ -13,10 +11,9 @@ EXPERTS = "experts"
 
 def expert_kernel(shop: Workshop, engine: str, model: str, backend: str | None) -> str:
     """The kernel of a model's experts. Raises VerifyError when it is not Triton's, or when there are no experts."""
-    facts, packages = read_facts(shop.catalog.root, engine)
-    files = engine_files(shop, packages, wheels_of_image(shop, engine, facts))
-    options = {"moe_backend": backend} if backend else {}
-    answer = ask_engine(shop, facts, files, read_config(shop, model), options)
+    asked = engine_of(shop, engine)
+    facts, options = asked.facts, {"moe_backend": backend} if backend else {}
+    answer = asked.answer(shop, read_config(shop, model), options)
     refuse(answer, f"{engine} {facts.engine}")
     rows = [row for row in answer.rows if row.kind == EXPERTS]
     if not rows:

@@ -3,7 +3,8 @@
 import json
 import platform
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -26,12 +27,22 @@ LEFT: Final = ("torch/include/", "torch/test/")
 LARGEST: Final = 1 << 30
 
 
-def engine_files(host: Host, packages: Packages, of_image: Iterable[LockedWheel]) -> Path:
-    """The folder with ``site`` and ``operators.json``; made once. Raises UsageError, FetchError."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Patching:
+    """What the series changes in the engine's wheel. ``key`` covers the patches."""
+
+    key: str
+    files: Callable[[Path], Mapping[str, bytes | None]]
+
+
+def engine_files(
+    host: Host, packages: Packages, of_image: Iterable[LockedWheel], patching: Patching | None = None
+) -> Path:
+    """The folder with ``site`` and ``operators.json``; made once. Raises UsageError, FetchError, PatchError."""
     check_interpreter(packages)
     images = tuple(of_image)
     files = {wheel.sha256: _artifact(wheel) for wheel in (*images, *packages.wheels)}
-    key = digest(["explain", 1, sorted(files)])
+    key = digest(["explain", 2, sorted(files), patching.key if patching else None])
 
     def make(work: Path) -> None:
         host.talk.say(f"unpacking {len(files)} packages for explain, once ({_size(files) >> 20} MiB to download)")
@@ -40,10 +51,22 @@ def engine_files(host: Host, packages: Packages, of_image: Iterable[LockedWheel]
             unpack(found[wheel.sha256], work / SITE, sources_only=False)
         for wheel in images:
             unpack(found[wheel.sha256], work / SITE, sources_only=True)
+        if patching:
+            change(work / SITE, patching.files(found[images[0].sha256]))
         operators = read_operators(found[images[0].sha256])
         (work / OPERATORS).write_text(json.dumps(operators), encoding="utf-8")
 
     return host.store.ensure("explain", key, make)
+
+
+def change(site: Path, changes: Mapping[str, bytes | None]) -> None:
+    """Write what patches change in unpacked sources, and remove what they remove."""
+    for name, content in changes.items():
+        if content is None:
+            (site / name).unlink(missing_ok=True)
+        else:
+            (site / name).parent.mkdir(parents=True, exist_ok=True)
+            (site / name).write_bytes(content)
 
 
 def check_interpreter(packages: Packages) -> None:

@@ -7,38 +7,38 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import UsageError, VerifyError
+from gb10.explain.asked_engine import ready_to_ask
 from gb10.explain.engine_choice import ask_engine, refuse
 from gb10.explain.engine_facts import EngineFacts, read_facts
-from gb10.explain.engine_files import engine_files
 from gb10.explain.layer_rows import Answer
-from gb10.lock.lockfile import load_lock
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT
 from gb10.workshop import Workshop, open_workshop
 
 pytestmark = pytest.mark.e2e
 MODELS = ROOT / "tests/unit/data/explain"
 CHOSEN = {
-    "awq": {"FLASH_ATTN", "MarlinLinearKernel"},
-    "dense-bf16": {"FLASH_ATTN", "default_unquantized_gemm"},
-    "fp8-block": {"FLASH_ATTN", "DeepGemmFp8BlockScaledMMKernel"},
-    "fp8-tensor": {"FLASH_ATTN", "FlashInferFP8ScaledMMLinearKernel"},
-    "gptq-int4": {"FLASH_ATTN", "MarlinLinearKernel"},
-    "hybrid-mamba": {"FLASH_ATTN", "MAMBA2_ATTN", "default_unquantized_gemm"},
+    "awq": {"TRITON_ATTN", "MarlinLinearKernel"},
+    "dense-bf16": {"TRITON_ATTN", "default_unquantized_gemm"},
+    "fp8-block": {"TRITON_ATTN", "DeepGemmFp8BlockScaledMMKernel"},
+    "fp8-tensor": {"TRITON_ATTN", "FlashInferFP8ScaledMMLinearKernel"},
+    "gptq-int4": {"TRITON_ATTN", "MarlinLinearKernel"},
+    "hybrid-mamba": {"TRITON_ATTN", "MAMBA2_ATTN", "default_unquantized_gemm"},
     "mla": {"TRITON_MLA", "FlashInferExperts", "default_unquantized_gemm"},
     "modelopt-nvfp4": {"FLASHINFER", "FlashInferCutlassNvFp4LinearKernel"},
-    "moe-bf16": {"FLASH_ATTN", "FlashInferExperts", "default_unquantized_gemm"},
-    "moe-fp8-block": {"FLASH_ATTN", "DeepGemmFp8BlockScaledMMKernel", "TritonOrDeepGemmExperts"},
+    "moe-bf16": {"TRITON_ATTN", "FlashInferExperts", "default_unquantized_gemm"},
+    "moe-fp8-block": {"TRITON_ATTN", "DeepGemmFp8BlockScaledMMKernel", "TritonOrDeepGemmExperts"},
     "moe-nvfp4": {
-        "FLASH_ATTN",
+        "TRITON_ATTN",
         "FlashInferCutlassNvFp4LinearKernel",
         "FlashInferExperts",
         "default_unquantized_gemm",
     },
     "mxfp4-moe-sinks": {"TRITON_ATTN", "MarlinExperts", "default_unquantized_gemm"},
-    "nvfp4": {"FLASH_ATTN", "FlashInferCutlassNvFp4LinearKernel"},
-    "sliding-windows": {"FLASH_ATTN", "default_unquantized_gemm"},
-    "w4a16": {"FLASH_ATTN", "MarlinLinearKernel"},
-    "w8a8-fp8-token": {"FLASH_ATTN", "CutlassFP8ScaledMMLinearKernel"},
+    "nvfp4": {"TRITON_ATTN", "FlashInferCutlassNvFp4LinearKernel"},
+    "sliding-windows": {"TRITON_ATTN", "default_unquantized_gemm"},
+    "w4a16": {"TRITON_ATTN", "MarlinLinearKernel"},
+    "w8a8-fp8-token": {"TRITON_ATTN", "CutlassFP8ScaledMMLinearKernel"},
 }
 
 
@@ -49,8 +49,8 @@ def workshop() -> Workshop:
 
 @pytest.fixture(scope="module", name="files")
 def unpacked(shop: Workshop) -> Path:
-    wheels = {wheel.name: wheel for wheel in load_lock(ROOT / "recipes/images/vllm.lock.json").wheels.image["arm64"]}
-    return engine_files(shop, read_facts(ROOT, "vllm")[1], [wheels["vllm"], wheels["flashinfer-python"]])
+    path = shop.catalog.recipe("vllm")
+    return ready_to_ask(shop, load_recipe(path), load_lock(lock_path(path))).files
 
 
 def ask(shop: Workshop, files: Path, config: dict[str, object], facts: EngineFacts | None = None) -> Answer:
@@ -69,6 +69,13 @@ def test_explain_says_what_the_built_layers_hold(shop: Workshop, files: Path, na
     assert {row.chosen for row in answer.rows if row.kind != "embedding"} == CHOSEN[name]
     for row in answer.rows:
         assert row.held is None or row.held == row.chosen, row.name
+
+
+def test_upstream_s_first_choice_of_attention_stays_a_choice(shop: Workshop, files: Path) -> None:
+    facts, options = read_facts(ROOT, "vllm")[0], {"attention_backend": "FLASH_ATTN"}
+    assert "FLASH_ATTN" in {row.chosen for row in ask_engine(shop, facts, files, config_of("dense-bf16"), options).rows}
+    older = facts.model_copy(update={"capability": (9, 0)})
+    assert "FLASH_ATTN" in {row.chosen for row in ask(shop, files, config_of("dense-bf16"), older).rows}
 
 
 def test_another_capability_gives_another_answer(shop: Workshop, files: Path) -> None:

@@ -1,0 +1,64 @@
+"""The engine of an image recipe answers for a model: its locked files, patched as in the image."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from gb10.errors import UsageError
+from gb10.explain.engine_choice import ask_engine
+from gb10.explain.engine_facts import EngineFacts, Packages, read_facts
+from gb10.explain.engine_files import Patching, engine_files
+from gb10.explain.layer_rows import Answer
+from gb10.host.digest import digest
+from gb10.patches.patched import patched_files
+from gb10.patches.selection import plan_patches
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.locked import Lock, LockedWheel
+from gb10.workshop import Workshop
+
+FROM_IMAGE: Final = ("vllm", "flashinfer-python")
+"""Packages whose Python comes from the image's lock, the engine first."""
+TARGET: Final = "arm64"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskedEngine:
+    """An engine that can be asked: what is known of its release, and its files."""
+
+    facts: EngineFacts
+    files: Path
+
+    def answer(self, shop: Workshop, config: Mapping[str, Any], options: Mapping[str, str]) -> Answer:
+        """The engine's choice for every layer of a config. Raises UsageError when there is no answer."""
+        with shop.talk.task(f"the engine's release {self.facts.engine} chooses"):
+            return ask_engine(shop, self.facts, self.files, config, options)
+
+
+def ready_to_ask(shop: Workshop, recipe: Recipe, lock: Lock) -> AskedEngine:
+    """The engine of a recipe, its files unpacked once. Raises UsageError, LockStaleError, FetchError, PatchError."""
+    facts, packages = read_facts(shop.catalog.root, recipe.engine)
+    wheels = image_wheels(recipe, lock, facts)
+    return AskedEngine(facts=facts, files=_files(shop, recipe, lock, wheels, packages))
+
+
+def image_wheels(recipe: Recipe, lock: Lock, facts: EngineFacts) -> tuple[LockedWheel, ...]:
+    """The locked wheels whose Python is run; raises UsageError when the lock has another release than the facts."""
+    wheels = {wheel.name: wheel for wheel in lock.wheels.image[TARGET]}
+    found = wheels[FROM_IMAGE[0]]
+    if found.version != facts.engine:
+        raise UsageError(
+            f"explain knows {recipe.engine} {facts.engine}, the lock has {found.version}",
+            hint="recipes/explain has the facts of one release; docs/explain.md says how to renew them",
+        )
+    return tuple(wheels[name] for name in FROM_IMAGE)
+
+
+def _files(shop: Workshop, recipe: Recipe, lock: Lock, wheels: tuple[LockedWheel, ...], packages: Packages) -> Path:
+    uses = [use for use in plan_patches(shop.catalog.patches, recipe, lock, TARGET, ()) if use.installable]
+    own = [use for use in uses if use.project == FROM_IMAGE[0]]
+    patching = Patching(
+        key=digest([use.inputs for use in own]),
+        files=lambda wheel: patched_files(shop.catalog.patches, wheel, own, shop.talk.detail),
+    )
+    return engine_files(shop, packages, wheels, patching if own else None)
