@@ -26,6 +26,7 @@ from gb10.inside.installed import Distribution, is_metadata, read_distribution
 from gb10.inside.linkage import read_linkage
 from gb10.inside.loader_cache import CACHE, read_cache
 from gb10.inside.packages import package_of
+from gb10.inside.sealed import broken
 from gb10.inside.symbol_file import Symbols
 from gb10.inside.tree import Found, entries_below, is_link, is_regular
 
@@ -154,6 +155,8 @@ def scanned_tree(root: Path, kind: Kind) -> Scanner:
     scanner = Scanner(root, kind)
     for path, found in entries_below(str(root)):
         scanner.take(os.path.relpath(path, root), found)
+    damaged = {name: Binary(path=name, kind="damaged", size=0, error=wrong) for name, wrong in broken(root)}
+    scanner.binaries = [*(one for one in scanner.binaries if one.path not in damaged), *damaged.values()]
     return scanner
 
 

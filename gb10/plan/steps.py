@@ -39,6 +39,7 @@ READER: Final = (
     "inside/loader_cache.py",
     "inside/packages.py",
     "inside/scan.py",
+    "inside/sealed.py",
     "inside/symbol_file.py",
     "inside/tree.py",
 )
