@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-SCHEMA: Final = re.compile(rb"\x00([A-Za-z_]\w{0,99}\([^\x00]{0,3000}?\)\s*->\s*[^\x00]{1,200})\x00")
+SCHEMA: Final = re.compile(rb"\x00([A-Za-z_]\w{0,99}(?:\.\w{1,40})?\([^\x00]{0,3000}?\)\s*->\s*[^\x00]{1,200})\x00")
 """``name(arguments) -> results`` between two zero bytes."""
 FOREIGN: Final = (b"std", b"::")
 """What a C++ name has, and a schema has not."""

@@ -42,13 +42,19 @@ def named(module):
         return Named(source.read())
 
 
-def answer_from(present):
-    """Answer the engine's questions for packages from a list of the image's modules."""
+def answer_packages(present):
+    """Answer the engine's questions for packages from a list of the image's modules. Returns them."""
     import vllm.utils.import_utils as asked
 
     names = set(present)
     for question in ("_has_module", "_has_module_spec"):
         setattr(asked, question, lambda name: name.partition(".")[0] in names or name in names)
+    return names
+
+
+def answer_from(present):
+    """As ``answer_packages``; FlashInfer answers by the text of its sources."""
+    names = answer_packages(present)
     import vllm.utils.flashinfer as flashinfer
 
     flashinfer.has_flashinfer = lambda: "flashinfer" in names

@@ -4,7 +4,7 @@ import importlib.abc
 import importlib.machinery
 import sys
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -138,19 +138,23 @@ class OnMeta(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def register(operators: Mapping[str, Iterable[str]], answers: Mapping[str, bool]) -> list[torch.library.Library]:
-    """Define the operators by their schemas; those in ``answers`` return it, the others cannot be called."""
+def register(
+    operators: Mapping[str, Iterable[str]],
+    answers: Mapping[str, bool],
+    implement: Callable[[torch.library.Library, str], None] = lambda *_: None,
+) -> list[torch.library.Library]:
+    """Define the operators by their schemas; those in ``answers`` return it, the others do what ``implement`` gives them."""
     libraries = []
     for module, schemas in operators.items():
-        for space in SPACES[module]:
+        for space in SPACES.get(module, (module,)):
             library = torch.library.Library(space, "FRAGMENT")
             libraries.append(library)
             for schema in schemas:
-                _define(library, schema, answers)
+                _define(library, schema, answers, implement)
     return libraries
 
 
-def _define(library, schema, answers):
+def _define(library, schema, answers, implement):
     name = schema.partition("(")[0]
     try:
         library.define(schema)
@@ -158,6 +162,8 @@ def _define(library, schema, answers):
         return
     if name in answers:
         library.impl(name, lambda *_: answers[name], "CompositeExplicitAutograd")
+    else:
+        implement(library, schema)
 
 
 def install(versions: Mapping[str, str]) -> None:

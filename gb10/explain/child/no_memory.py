@@ -1,0 +1,101 @@
+"""Tensors of the GPU have a shape and no memory, and say that they are on the GPU; what is read from them is zero."""
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_map
+
+GPU = torch.device("cuda", 0)
+MOST = 1 << 26
+"""Elements of a tensor that is stood in for by zeros: an operator that has no rule for shapes alone reads values."""
+READS = ("item", "tolist", "numpy", "__bool__", "__int__", "__float__", "__index__")
+"""Methods that bring a value of the GPU to the host."""
+ZEROED: dict[str, int] = {}
+"""Operators that were given zeros, and how often."""
+
+
+class NoMemory(TorchFunctionMode):
+    """Every call that names the GPU gets torch's meta device."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if func is torch.device:
+            return func(*args, **kwargs)
+        name = getattr(func, "__name__", "")
+        asked = getattr(getattr(func, "__self__", None), "__name__", "") if name == "__get__" else ""
+        if asked in ("device", "is_cuda"):
+            return _place(func(*args, **kwargs), asked, args[0])
+        if _is_gpu(kwargs.get("device")):
+            kwargs["device"] = "meta"
+        kwargs.pop("pin_memory", None)
+        args = tuple("meta" if _is_gpu(one) else one for one in args)
+        own = getattr(self, f"_{name}", None) if args and isinstance(args[0], torch.Tensor) else None
+        if own is not None:
+            return own(func, *args, **kwargs)
+        if name in READS and args and _absent(args[0]):
+            return func(_zeros(args[0]), *args[1:], **kwargs)
+        return _with_values(func, args, kwargs)
+
+    def _pin_memory(self, func, tensor, *_, **__):
+        return tensor
+
+    def _record_stream(self, func, *_, **__):
+        return None
+
+    def _cuda(self, func, tensor, *_, **__):
+        return tensor.to("meta")
+
+    def _cpu(self, func, tensor, *_, **__):
+        return _zeros(tensor) if tensor.is_meta else tensor
+
+    def _to(self, func, tensor, *args, **kwargs):
+        places = [*(one for one in args if isinstance(one, str | torch.device)), kwargs.get("device")]
+        there = tensor.is_meta and any(place is not None and "cpu" in str(place) for place in places)
+        return func(_zeros(tensor) if there else tensor, *args, **kwargs)
+
+    def _copy_(self, func, tensor, source, *args, **kwargs):
+        if _absent(source) and not tensor.is_meta:
+            return tensor
+        return func(tensor, source, *args, **kwargs)
+
+
+def _is_gpu(place):
+    return place is not None and isinstance(place, str | torch.device) and str(place).startswith("cuda")
+
+
+def _absent(value):
+    return isinstance(value, torch.Tensor) and value.is_meta
+
+
+def _place(found, asked, tensor):
+    there = found.type == "meta" if asked == "device" else tensor.is_meta
+    return (GPU if asked == "device" else True) if there else found
+
+
+def _zeros(tensor):
+    if tensor.numel() > MOST:
+        raise RuntimeError(f"a value of {tensor.numel()} elements is read on the host, where it is unknown")
+    return torch.zeros(tensor.shape, dtype=tensor.dtype)
+
+
+def _with_values(func, args, kwargs):
+    """Call; when the operator cannot work on shapes alone, once more with zeros."""
+    try:
+        return func(*args, **kwargs)
+    except (NotImplementedError, RuntimeError) as error:
+        if "meta tensor" not in str(error).lower() or not _of_torch(func):
+            raise
+    name = getattr(func, "__name__", str(func))
+    ZEROED[name] = ZEROED.get(name, 0) + 1
+    plain = tree_map(lambda one: _zeros(one) if _absent(one) else one, tuple(map(_bare, args)))
+    named = tree_map(lambda one: _zeros(one) if _absent(one) else one, kwargs)
+    return tree_map(lambda one: one.to("meta") if isinstance(one, torch.Tensor) else one, func(*plain, **named))
+
+
+def _bare(value):
+    """A parameter class of the engine has rules of its own."""
+    return value.data if isinstance(value, torch.Tensor) else value
+
+
+def _of_torch(func):
+    """Whether the operator is torch's: an operator of the engine without a rule is unknown."""
+    return not isinstance(func, torch._ops.OpOverload | torch._ops.OpOverloadPacket) or "aten" in str(func)

@@ -1,0 +1,125 @@
+"""Inside a build stage: the engine's rehearsal becomes a layer with the kernels that it compiled.
+
+    rehearsal.py --image ROOT --scripts DIR --request FILE --site PATH --out DIR --epoch SECONDS
+
+ROOT is the image's root file system, which nothing here runs: its Python packages are linked into this stage, beside
+packages of this machine for what is compiled. OUT gets a folder for the layer.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from gb10.inside.elf import Elf
+from gb10.inside.sealed import FOLDERS, seal
+from gb10.inside.triton_key import image_answers
+
+WORK = Path("/tmp/rehearsal")  # noqa: S108 - of the stage, and dropped with it
+CACHES = Path("/") / FOLDERS
+NAME = "triton"
+MANAGER = "gb10_caches.py"
+REPORT = "report.json"
+Report = dict[str, object]
+
+
+def main() -> None:
+    """Link, rehearse, seal."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("image", "scripts", "request", "site", "out"):
+        parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--epoch", type=int, required=True)
+    options = parser.parse_args()
+    request = json.loads(options.request.read_text(encoding="utf-8"))
+    WORK.mkdir(parents=True)
+    image, own = options.image / options.site.relative_to("/"), options.site
+    link(image, own, request["linked"])
+    libraries = [stubs(own), *map(str, sorted(own.glob("nvidia/cu*/lib")))]
+    environment = {
+        **request["environment"],
+        "PATH": os.environ["PATH"],
+        "HOME": str(WORK),
+        "XDG_CACHE_HOME": str(WORK / "cache"),
+        "TRITON_CACHE_DIR": str(CACHES / NAME),
+        "LD_LIBRARY_PATH": ":".join(libraries),
+        "PYTHONPATH": str(options.scripts),
+        "PYTHONHASHSEED": "0",
+    }
+    request |= {
+        "image": image_answers(image / "triton", own / "triton"),
+        "environment": environment,
+        "model": str(WORK),
+    }
+    (WORK / "config.json").write_text(json.dumps(request["config"]), encoding="utf-8")
+    (WORK / "request.json").write_text(json.dumps(request), encoding="utf-8")
+    report = rehearsed(options.scripts / "rehearse.py", environment)
+    layer(options.out / f"cache-{NAME}", report, options.scripts / MANAGER, own)
+    clamp(options.out, options.epoch)
+    told(report)
+
+
+def link(image: Path, own: Path, names: Iterable[str]) -> None:
+    """Put the image's packages where they lie in the image: what is compiled names its source."""
+    for name in names:
+        for path in sorted([*image.glob(name), *image.glob(f"{name}-*.dist-info")]):
+            if not (own / path.name).exists():
+                (own / path.name).symlink_to(path)
+
+
+def stubs(site: Path) -> str:
+    """Libraries of CUDA that torch names and never calls here, without a symbol. Returns their folder."""
+    folder = WORK / "stubs"
+    folder.mkdir()
+    torch = [path for path in sorted((site / "torch/lib").glob("*.so*")) if path.is_file()]
+    there = {path.name for path in (*torch, *site.glob("nvidia/cu*/lib/*"))}
+    needed = {name for path in torch for name in Elf(path.read_bytes()).dynamic()[0]} - there
+    for name in sorted(name for name in needed if name.startswith(("libcu", "libnccl", "libnv"))):
+        argv = ["gcc", "-shared", "-nostdlib", f"-Wl,-soname,{name}", "-x", "c", "/dev/null", "-o", str(folder / name)]
+        subprocess.run(argv, check=True)
+    return str(folder)
+
+
+def rehearsed(script: Path, environment: dict[str, str]) -> Report:
+    """The report of the rehearsal, which runs in a process of its own; its output is this stage's."""
+    argv = [sys.executable, "-B", str(script), str(WORK / "request.json"), str(WORK / REPORT)]
+    ended = subprocess.run(argv, check=False, env=environment).returncode
+    if ended == 0:
+        report: Report = json.loads((WORK / REPORT).read_text(encoding="utf-8"))
+        return report
+    shutil.rmtree(CACHES / NAME, ignore_errors=True)  # nobody knows what is whole
+    stopped = f"its process ended with {ended}; the log of the build has its last words"
+    return {"stopped": stopped, "made": [], "left": [], "flashinfer": [], "zeroed": {}}
+
+
+def layer(out: Path, report: Report, manager: Path, site: Path) -> None:
+    """The folder of the kernels, as it lies in the image, with the report beside it, and Triton's manager of caches."""
+    target = out / FOLDERS / NAME
+    target.mkdir(parents=True)
+    if (CACHES / NAME).is_dir():
+        shutil.copytree(CACHES / NAME, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*lock", "tmp.*"))
+    seal(target)
+    (out / FOLDERS / REPORT).write_text(json.dumps(report, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    (out / site.relative_to("/")).mkdir(parents=True)
+    shutil.copy(manager, out / site.relative_to("/") / MANAGER)
+
+
+def clamp(root: Path, epoch: int) -> None:
+    """Every time stamp becomes the lock's date."""
+    for folder, names, files in os.walk(root):
+        for name in (*names, *files):
+            os.utime(Path(folder) / name, (epoch, epoch), follow_symlinks=False)
+    os.utime(root, (epoch, epoch))
+
+
+def told(report: Report) -> None:
+    """A line of the log for whom reads it."""
+    counts = {name: len(found) for name, found in report.items() if isinstance(found, list)}
+    print(f"kernels compiled: {counts['made']}, left: {counts['left']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""The stage of a rehearsal: the layer that it leaves, and what is left of one whose process dies."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from gb10.inside import rehearsal
+from gb10.inside.sealed import FOLDERS, broken
+
+KEY = "K" * 52
+REPORT: rehearsal.Report = {"stopped": None, "made": [{"kernel": "a:b"}], "left": [], "flashinfer": [], "zeroed": {}}
+
+
+@pytest.fixture(name="work")
+def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stage's folders below a temporary one, with one kernel in Triton's cache."""
+    monkeypatch.setattr(rehearsal, "WORK", tmp_path / "work")
+    monkeypatch.setattr(rehearsal, "CACHES", tmp_path / FOLDERS)
+    kernel = tmp_path / FOLDERS / "triton" / KEY
+    kernel.mkdir(parents=True)
+    (kernel / "one.cubin").write_bytes(b"cubin")
+    (kernel / "lock").touch()
+    (kernel / "tmp.pid_1_x").mkdir()
+    (tmp_path / "work").mkdir()
+    return tmp_path
+
+
+def script(work: Path, text: str) -> Path:
+    path = work / "rehearse.py"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_report_is_what_the_process_wrote(work: Path) -> None:
+    text = f"import sys; open(sys.argv[2], 'w').write({json.dumps(REPORT)!r})"
+    assert rehearsal.rehearsed(script(work, text), dict(os.environ)) == REPORT
+    assert (work / FOLDERS / "triton" / KEY / "one.cubin").exists()
+
+
+@pytest.mark.parametrize("text", ["raise SystemExit(3)", "import os; os.kill(os.getpid(), 9)"])
+def test_a_process_that_dies_leaves_no_kernel_and_a_report_that_says_so(work: Path, text: str) -> None:
+    report = rehearsal.rehearsed(script(work, text), dict(os.environ))
+    assert str(report["stopped"]).startswith("its process ended with ")
+    assert report["made"] == []
+    assert not (work / FOLDERS / "triton").exists()
+
+
+def test_the_layer_has_whole_kernels_their_hashes_the_report_and_the_manager(work: Path) -> None:
+    manager = script(work, "# Prepared")
+    rehearsal.layer(work / "out", REPORT, manager, Path("/usr/local/lib/python3.13/dist-packages"))
+    rehearsal.clamp(work / "out", 1_700_000_000)
+    files = sorted(path.relative_to(work / "out").as_posix() for path in (work / "out").rglob("*") if path.is_file())
+    assert files == [
+        "usr/local/lib/python3.13/dist-packages/gb10_caches.py",
+        f"{FOLDERS}/report.json",
+        f"{FOLDERS}/triton/{KEY}/one.cubin",
+        f"{FOLDERS}/triton/SHA256SUMS",
+    ]
+    assert list(broken(work / "out")) == []
+    assert {path.stat().st_mtime for path in (work / "out").rglob("*")} == {1_700_000_000}
+
+
+def test_packages_of_the_image_come_where_this_machine_has_none(work: Path) -> None:
+    image, own = work / "image", work / "own"
+    for path in (image / "vllm", image / "vllm-1.dist-info", image / "torch", own / "torch"):
+        path.mkdir(parents=True)
+    rehearsal.link(image, own, ["vllm", "torch"])
+    assert (own / "vllm").readlink() == image / "vllm"
+    assert (own / "vllm-1.dist-info").is_symlink()
+    assert not (own / "torch").is_symlink()
