@@ -15,6 +15,7 @@ from gb10.engine.connection import Engine
 from gb10.host.store import Store
 from gb10.patches.patched import diffs_by_hand
 from gb10.plan.plan_record import record
+from gb10.plan.rehearsing import PROGRAM, SCRIPTS, request_text
 from gb10.plan.render import build_args, dockerfile
 from gb10.plan.steps import SLIMMER
 from gb10.plan.values import Plan, Step
@@ -39,6 +40,18 @@ def image_files(shop: Workshop, plan: Plan) -> dict[str, Path | bytes]:
         **{name: own[f"inside/{name}"] for name in scripts},
         **scanner_files(own, mods=bool(plan.options.mods)),
         **slim_files(own, plan.of_kind("layer")),
+        **(rehearsal_files(shop, plan) if plan.of_kind("rehearsal") else {}),
+    }
+
+
+def rehearsal_files(shop: Workshop, plan: Plan) -> dict[str, bytes]:
+    """The program of a rehearsal, its scripts in one folder, and its request."""
+    own, toolkit = shop.catalog.contents, shop.catalog.toolkit
+    scripts = {Path(name).name: own[name] for name in toolkit.of(*SCRIPTS)}
+    return {
+        "rehearsal.py": archive("rehearsal", {name: own[name] for name in PROGRAM}),
+        **{f"rehearsal/{name}": content for name, content in scripts.items()},
+        "rehearsal/request.json": request_text(plan, toolkit).encode(),
     }
 
 
@@ -55,7 +68,8 @@ def slim_files(own: Mapping[str, bytes], layers: Iterable[Step]) -> dict[str, by
 def upstream_folders(store: Store, plan: Plan) -> dict[str, Lay]:
     """The named contexts of the layers that hold only locked wheels."""
     layers = [step for step in plan.of_kind("layer") if step.files]
-    return {f"{step.name}-wheels": wheels(store_paths(store, step.files)) for step in (plan.step("tools"), *layers)}
+    steps = (plan.step("tools"), *layers, *plan.of_kind("rehearsal"))
+    return {f"{step.name}-wheels": wheels(store_paths(store, step.files)) for step in steps}
 
 
 def image_folders(store: Store, plan: Plan, built: Iterable[Wheel], there: Collection[str] = ()) -> dict[str, Lay]:

@@ -1,17 +1,23 @@
 """Layers in an engine: how they come there, and which it has: a mark per layer key, under the engine's identity."""
 
 from contextlib import closing
+from typing import Final
 
 from gb10.engine.connection import Engine, client
 from gb10.host.store import Store
-from gb10.plan.values import Plan, Step
+from gb10.plan.values import Kind, Plan, Step
 from gb10.workshop import Workshop
+
+IN_ENGINE: Final[tuple[Kind, ...]] = ("tools", "layer", "rehearsal", "cache", "mod")
+"""Kinds of steps with a result in the engine alone."""
 
 
 def remember_built(store: Store, engine: Engine, plan: Plan) -> None:
     """Mark the layers and tools of a plan that was just built."""
     room = engine_room(engine)
-    for step in (*plan.of_kind("tools"), *plan.of_kind("layer"), *plan.of_kind("mod")):
+    for step in plan.steps:
+        if step.kind not in IN_ENGINE:
+            continue
         store.write_text(store.entry(room, step.key), step.name)
 
 

@@ -21,6 +21,7 @@ UNPACKED_RATIO: Final = 2.4  # installed and byte-compiled, against the wheels' 
 EXPORT_RATE: Final = 100e6
 ROOTFS_SECONDS: Final = 15.0
 MOD_SECONDS: Final = 5.0  # run emulated, 3 to 6 measured; what its run.sh fetches or compiles comes on top
+REHEARSAL_SECONDS: Final = 120.0  # one process, with some 30 kernels of Triton
 COPIES: Final = {False: 2, True: 4}  # stage and linked layer; containerd's store adds a blob and its unpacked snapshot
 LEAST_MEMORY: Final = 3_000_000_000  # to slim the largest library takes 2.6
 COMPILED: Final = ("wheel", "program")
@@ -50,8 +51,9 @@ def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
         return ROOTFS_SECONDS
     if step.kind in COMPILED:
         return together_seconds(shop, plan, (step,))
-    if step.kind in ("layer", "tools"):
-        return step.download / INSTALL_RATE / cores()
+    if step.kind in ("layer", "tools", "rehearsal"):
+        own = REHEARSAL_SECONDS if step.kind == "rehearsal" else 0.0
+        return own + step.download / INSTALL_RATE / cores()
     if step.kind == "mod":
         return MOD_SECONDS
     return unpacked(plan.steps) / EXPORT_RATE if step.kind == "image" else 0.0
@@ -86,7 +88,7 @@ def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine 
 
 def _build_disk(shop: Workshop, plan: Plan, absent: Collection[Step], engine: Engine | None) -> float:
     """Peak bytes that the engine needs: what is sent to it, stages, layers."""
-    compiled = sum(step.download for step in absent if step.kind in ("tools", *COMPILED))
+    compiled = sum(step.download for step in absent if step.kind in ("tools", "rehearsal", *COMPILED))
     layers = [step.download for step in absent if step.kind == "layer"]
     if shop.builder:  # stages and layers are there; here is what is sent, and the whole image that comes back
         whole = unpacked(plan.steps) if any(step.kind == "image" for step in absent) else 0

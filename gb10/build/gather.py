@@ -74,7 +74,7 @@ def _ahead(shop: Workshop, plan: Plan, engine: Engine | None, *, compiling: bool
     An engine that does not share layers with BuildKit makes them in the image's own solve, and before it only while a
     compiler runs.
     """
-    fetch_files(shop, (plan.step("tools"), *plan.of_kind("layer")))
+    fetch_files(shop, (plan.step("tools"), *plan.of_kind("layer"), *plan.of_kind("rehearsal")))
     for base in plan.of_kind("rootfs"):
         make_rootfs(shop, plan, base, anew=bool(anew))
     if engine is None or not upstream_layers(plan):

@@ -10,6 +10,7 @@ from gb10.build.assemble import image_request
 from gb10.build.built import one_by_one, remember_built
 from gb10.build.changed_files import changed_files
 from gb10.build.contexts import BuildContext
+from gb10.build.first_request import keep_report, say_report
 from gb10.build.gather import image_context
 from gb10.build.mod_layers import naming_mods, note_build, ready_emulation
 from gb10.build.stage import check_builder, check_caches, ready_engine, run_build
@@ -90,7 +91,9 @@ def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: st
         check_builder(shop, engine)
         if rebuild:
             forget_record(shop.store, plan)  # should it break off, the next run must not find the old image
-        return _tagged(shop, engine, plan, _build(shop, engine, plan, rebuild), tags, hit=False)
+        built = _tagged(shop, engine, plan, _build(shop, engine, plan, rebuild), tags, hit=False)
+        say_report(shop.talk, shop.store, plan)
+        return built
 
 
 def _hit(shop: Workshop, engine: Engine, plan: Plan, tags: tuple[str, ...]) -> Verified | None:
@@ -102,6 +105,7 @@ def _hit(shop: Workshop, engine: Engine, plan: Plan, tags: tuple[str, ...]) -> V
         shop.talk.hit("image")
         for wheel in _compiled(shop.store, plan):
             say_left_out(shop.talk, wheel)
+        say_report(shop.talk, shop.store, plan)
         return _tagged(shop, engine, plan, there, tags, hit=True)
     except FileNotFoundError:
         return None
@@ -166,6 +170,7 @@ def _prove(shop: Workshop, engine: Engine, plan: Plan, image: ImageInfo, record:
 
     def make(work: Path) -> None:
         copy_files(engine, shop.store, image, SCANS, work)
+        keep_report(engine, shop.store, plan, image, work)
         require_layers(plan, record.layers)
         prove_layers(work, plan, _subject(shop, plan, recorded, _tuned(shop, engine, plan, image, work)))
         write_record_in(work, record)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gb10.build.built import engine_room, is_built
+from gb10.build.built import IN_ENGINE, engine_room, is_built
 from gb10.build.estimate import Needs, needs
 from gb10.engine.connection import Engine
 from gb10.engine.reach import look
@@ -56,4 +56,4 @@ def _presence(store: Store, plan: Plan, rebuild: Collection[str], engine: Engine
 def _stored(store: Store, step: Step, room: str | None) -> bool:
     if step.kind in STORED:
         return store.entry(PLACES[step.kind], step.key).exists()
-    return step.kind in ("tools", "layer", "mod") and is_built(store, room, step)
+    return step.kind in IN_ENGINE and is_built(store, room, step)

@@ -96,7 +96,17 @@ ForModelOption = Annotated[
     typer.Option(
         "--for-model",
         metavar="NAME[@COMMIT]|DIR",
-        help="FlashInfer kernels to compile: those that the config.json of this model needs.",
+        help="Have the kernels of this model ready, by its config.json: what the engine\n"
+        "would compile at its start and at the first request.",
+    ),
+]
+ServedWithOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--served-with",
+        metavar="NAME=VALUE",
+        help="With --for-model: an option of the engine that changes its kernels, for example\n"
+        "kv_cache_dtype=fp8. Repeatable.",
     ),
 ]
 
@@ -135,6 +145,7 @@ def of_wheels(
     targets: TargetsOption = None,
     kernels: KernelsOption = None,
     for_model: ForModelOption = None,
+    served_with: ServedWithOption = None,
 ) -> Request:
     """The request for the wheels."""
     named = tuple(part.strip() for part in targets.split(",")) if targets is not None else ()
@@ -148,6 +159,7 @@ def of_wheels(
         targets=named,
         kernels=kernels,
         model=for_model,
+        served_with=tuple(served_with or ()),
     )
 
 

@@ -12,9 +12,13 @@ from gb10.host.data_root import ROOT, package_of
 from gb10.plan.values import Toolkit
 from gb10.recipe.allowances import ALLOWANCES, Allowances, read_allowances
 from gb10.recipe.kernel_sets import read_sets
+from gb10.recipe.rehearsals import ANSWERS, FOLDER, Rehearsal, read_rehearsals
 from gb10.recipe.slim_rules import RULES, RuleFile, read_rules
 
 __all__ = ["DEFAULT_ENGINE", "ROOT", "Catalog", "tree_digest"]
+
+ROOMS: Final = ("inside", "rootfs", "patches", "sources/debian", "explain")
+"""Rooms with scripts that decide bytes."""
 
 DEFAULT_ENGINE: Final = "vllm"
 """The recipe that a command takes without ``--engine``."""
@@ -55,7 +59,7 @@ class Catalog:
     def contents(self) -> Mapping[str, bytes]:
         """Content of every file that a key may cover, by the name that the plan uses for it."""
         rooms = {
-            **{f"{room}/": package_of(self.root) / room for room in ("inside", "rootfs", "patches", "sources/debian")},
+            **{f"{room}/": package_of(self.root) / room for room in ROOMS},
             "kernels/": self.root / "recipes/kernels",
             "units/": self.root / "kernels",
             "benches/": self.root / "benches",
@@ -85,10 +89,24 @@ class Catalog:
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
     @cached_property
+    def rehearsals(self) -> Mapping[str, Rehearsal]:
+        """What is known for the rehearsal of each engine that has one."""
+        folders = (self.root / FOLDER, self.root / ANSWERS)
+        names = [path.name for path in sorted(folders[0].glob("*.toml"))]
+        texts = {name: [(folder / name).read_text(encoding="utf-8") for folder in folders] for name in names}
+        return read_rehearsals({Path(name).stem: (own, answers) for name, (own, answers) in texts.items()})
+
+    @cached_property
     def toolkit(self) -> Toolkit:
-        """The inputs of keys: digests of ``contents``, template texts, kernel sets."""
+        """The inputs of keys: digests of ``contents``, template texts, kernel sets, rules, rehearsals."""
         digests = {name: hashlib.sha256(content).hexdigest() for name, content in self.contents.items()}
-        return Toolkit(digests=digests, templates=self.templates, kernel_sets=read_sets(self.contents), slim=self.slim)
+        return Toolkit(
+            digests=digests,
+            templates=self.templates,
+            kernel_sets=read_sets(self.contents),
+            slim=self.slim,
+            rehearsals=self.rehearsals,
+        )
 
 
 def _files(folder: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from gb10.host.digest import digest
 from gb10.plan.compiles import BLANK, COMPILE_SCRIPTS, UNPACKER, compile_files, wheel_step, with_headers
 from gb10.plan.inputs import target_headers
 from gb10.plan.options import Mod, Options, Overlay, PatchUse
+from gb10.plan.rehearsing import rehearsal_steps
 from gb10.plan.slimming import RECIPES_OWN, applied
 from gb10.plan.steps import (
     CHANGED,
@@ -77,9 +78,12 @@ def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -
     layers += tuple(built_layer(wheel, toolkit, own) for wheel in wheels if wheel not in projects)
     grafts = graft_steps(draft, toolkit, layers, projects)
     draft = replace(draft, steps=(*draft.steps, *wheels, *layers, *grafts))
-    mods = mod_steps(draft, toolkit, (bases[1], *layers, *grafts))
+    below = (bases[1], *layers, *grafts)
+    rehearsal = rehearsal_steps(draft, toolkit, tools, below)
+    below, draft = (*below, *rehearsal[1:]), replace(draft, steps=(*draft.steps, *rehearsal))
+    mods = mod_steps(draft, toolkit, below)
     draft = replace(draft, steps=(*draft.steps, *mods))
-    image = image_step(draft, toolkit, (bases[1], *layers, *grafts, *mods))
+    image = image_step(draft, toolkit, (*below, *mods))
     proof = Step(
         name="proof",
         kind="proof",

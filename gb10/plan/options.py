@@ -92,6 +92,15 @@ class Mod:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Served:
+    """The model whose kernels are compiled ahead, how the engine serves it, and its config.json as text."""
+
+    name: str
+    config: str
+    options: tuple[tuple[str, str | int], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
     """What the command line decides; ``build`` is the architecture of the building machine."""
 
@@ -111,6 +120,8 @@ class Options:
     """Optional layers of the recipe that the image does not have."""
     slim: Extent = "publishable"
     """Which rules of recipes/slim.yaml the image applies."""
+    served: Served | None = None
+    """The model that a rehearsal serves; None where there is none, or the release has no rehearsal."""
 
     def patches_of(self, project: str) -> tuple[PatchUse, ...]:
         """The patches for one project's files, in order."""

@@ -29,6 +29,8 @@ def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
         slimmed=_slimmed(plan),
         grafts=[(step.name, _below(plan, step)) for step in plan.of_kind("graft")],
         overlay=bool(options.overlay),
+        caches=[step.name for step in plan.of_kind("cache")],
+        site=f"/usr/local/lib/python{recipe.python}/dist-packages",
         mods=list(zip((step.name for step in plan.of_kind("mod")), options.mods, strict=True)),
         scanned=scanned(plan),
         changed=changed(plan),
@@ -62,6 +64,7 @@ def scanned(plan: Plan) -> list[str]:
         *(step.name for step in plan.of_kind("graft")),
         "settings",
         *(["overlay"] if plan.options.overlay else []),
+        *(step.name for step in plan.of_kind("cache")),
         *(step.name for step in plan.of_kind("mod")),
     ]
 
@@ -190,13 +193,16 @@ def environment(plan: Plan) -> list[tuple[str, str]]:
     """The image's environment: the recipe's, and what the arch decides."""
     arch: Arch = plan.options.arch
     derived = {"TORCH_CUDA_ARCH_LIST": arch.torch, "FLASHINFER_CUDA_ARCH_LIST": arch.flashinfer}
+    if plan.options.served:
+        derived["TRITON_CACHE_MANAGER"] = "gb10_caches:Prepared"
     return sorted({**derived, **plan.recipe.env}.items())
 
 
 def bake(plan: Plan) -> dict[str, object]:
     """The plan as a docker-bake.json document, for the directory that ``image --context DIR`` leaves."""
     contexts = {
-        f"{step.name}-wheels": f"contexts/{step.name}-wheels" for step in (*plan.of_kind("layer"), plan.step("tools"))
+        f"{step.name}-wheels": f"contexts/{step.name}-wheels"
+        for step in (*plan.of_kind("layer"), *plan.of_kind("rehearsal"), plan.step("tools"))
     }
     if plan.options.overlay:
         contexts["overlay-files"] = "contexts/overlay-files"

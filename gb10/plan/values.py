@@ -9,9 +9,10 @@ from gb10.plan.options import Options, PatchUse
 from gb10.recipe.image_recipe import Override, Recipe
 from gb10.recipe.kernel_sets import KernelSet
 from gb10.recipe.locked import Lock, LockedWheel
+from gb10.recipe.rehearsals import Rehearsal
 from gb10.recipe.slim_rules import Rule, RuleFile
 
-Kind = Literal["rootfs", "tools", "wheel", "layer", "graft", "mod", "image", "proof", "program"]
+Kind = Literal["rootfs", "tools", "wheel", "layer", "graft", "rehearsal", "cache", "mod", "image", "proof", "program"]
 PLACES: Final[Mapping[Kind, str]] = {
     "graft": "wheels",
     "program": "programs",
@@ -32,6 +33,8 @@ class Toolkit:
     kernel_sets: Mapping[str, KernelSet] = field(default_factory=dict)
     slim: RuleFile = field(default_factory=RuleFile)
     """The rules for what images leave out."""
+    rehearsals: Mapping[str, Rehearsal] = field(default_factory=dict)
+    """By engine."""
 
     def of(self, *names: str) -> dict[str, str]:
         """Digests of these files. A folder name means every file below it."""

@@ -12,7 +12,7 @@ from gb10.proof.reading import read_scan
 from gb10.proof.scans import SCANS
 
 PLAN: Final = "/usr/share/gb10/plan.json"
-ORDER: Final = ("base", "layer", "graft", "settings", "overlay", "mod")
+ORDER: Final = ("base", "layer", "graft", "settings", "overlay", "cache", "mod")
 """The kinds of scanned stages, lowest first."""
 
 

@@ -5,7 +5,7 @@ capability 12.x come from vLLM 0.33.0 and SGLang 0.5.23. Fields of a config are 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final
 
 from gb10.errors import UsageError
@@ -39,6 +39,14 @@ GEMM: Final = {
 """The dense GEMM by scheme; other schemes use none of FlashInfer's."""
 FUSED: Final = ("nvfp4", "fp8-tensor")
 """Schemes with experts in FlashInfer's fused kernel."""
+OWN_ATTENTION: Final = "FLASHINFER"
+"""How the names of FlashInfer's attention backends start."""
+BY_KERNEL: Final[dict[str, Entry]] = {
+    "FlashInferCutlassNvFp4LinearKernel": GEMM["nvfp4"],
+    "FlashInferCutlassMxfp8LinearKernel": GEMM["mxfp8"],
+    "FlashInferExperts": FUSED_MOE,
+}
+"""The module of a kernel, by the name that the engine has for it."""
 
 
 def set_name(model: str) -> str:
@@ -46,8 +54,11 @@ def set_name(model: str) -> str:
     return "for-" + re.sub(r"[^a-z0-9.]+", "-", model.lower()).strip("-.")
 
 
-def model_set(config: Config, model: str, releases: Sequence[str]) -> KernelSet:
-    """The set of one model, on top of ``core``; raises UsageError if the config is not a decoder's."""
+def model_set(config: Config, model: str, releases: Sequence[str], chosen: Collection[str] | None = None) -> KernelSet:
+    """The set of one model, on top of ``core``; raises UsageError if the config is not a decoder's.
+
+    ``chosen``: the kernels that the engine takes for the model, where that is known; then these decide.
+    """
     text = text_config(config)
     dtype = str(text.get("dtype") or text.get("torch_dtype"))[:LONGEST].removeprefix("torch.")
     if dtype not in DTYPES or not {"head_dim", "num_attention_heads"} & text.keys():
@@ -57,13 +68,22 @@ def model_set(config: Config, model: str, releases: Sequence[str]) -> KernelSet:
             hint="give the config.json of a decoder in bfloat16 or float16",
         )
     latent = "kv_lora_rank" in text
+    own = chosen is None or any(name.startswith(OWN_ATTENTION) for name in chosen)
+    heads = list(_latent(text, dtype) if latent else _heads(text, dtype)) if own else []
+    sparse = [SPARSE_MLA] if own and latent and text.get("index_topk") else []
+    products = _quantized(text) if chosen is None else _of_kernels(chosen)
     return {
         "name": set_name(model),
         "includes": ["core"],
         "flashinfer": list(releases),
-        "group": list(_latent(text, dtype) if latent else _heads(text, dtype)),
-        "module": [CASCADE, *_quantized(text), *([SPARSE_MLA] if latent and text.get("index_topk") else [])],
+        "group": heads,
+        "module": [*([CASCADE] if own else []), *products, *sparse],
     }
+
+
+def _of_kernels(chosen: Collection[str]) -> list[Entry]:
+    """The modules of the engine's own choices."""
+    return [module for kernel, module in BY_KERNEL.items() if kernel in chosen]
 
 
 def _heads(text: Config, dtype: str) -> Iterator[Entry]:

@@ -1,7 +1,7 @@
 """The kernel set of a build: the recipe's, another by name (``--kernels``), or a model's (``--for-model``)."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +9,7 @@ from typing import Any, Final
 from gb10.errors import FetchError, UsageError
 from gb10.host.host import Host
 from gb10.host.plain_file import read_plain_file
+from gb10.plan.options import Served
 from gb10.plan.values import Toolkit
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.kernel_sets import entries, merged
@@ -27,16 +28,27 @@ def with_set(recipe: Recipe, kernels: str) -> Recipe:
     return recipe.model_copy(update={"wheels": {**recipe.wheels, name: wheel}})
 
 
-def with_model(host: Host, recipe: Recipe, toolkit: Toolkit, model: str) -> tuple[Recipe, Toolkit]:
-    """The recipe with a model's kernel set, and the toolkit with that set. Prints the chosen modules.
+def short_name(model: str) -> str:
+    """A model's name without its commit, or that of its folder."""
+    return Path(model).resolve().name.removesuffix(".json") if Path(model).exists() else model.partition("@")[0]
 
-    Raises UsageError, FetchError.
+
+def with_model(
+    host: Host, recipe: Recipe, toolkit: Toolkit, model: Served, chosen: Collection[str] | None
+) -> tuple[Recipe, Toolkit]:
+    """The recipe with a model's kernel set, ``core`` if it adds nothing; and the toolkit with it. Prints the modules.
+
+    ``chosen``: the kernels that the engine takes for it, where that is known. Raises UsageError.
     """
-    short = Path(model).resolve().name.removesuffix(".json") if Path(model).exists() else model.partition("@")[0]
+    short = model.name
     source = recipe.wheels[_wheel(recipe)].source
     name, releases = f"{source}-{set_name(short)}", toolkit.kernel_sets[f"{source}-core"]["flashinfer"]
-    own = model_set(read_config(host, model), short, releases)
-    host.talk.say(f"kernels for {short}: core, {', '.join(entry['name'] for entry in entries(own))}")
+    own = model_set(json.loads(model.config), short, releases, chosen)
+    host.talk.say(
+        f"FlashInfer's kernels for {short}: {', '.join(['core', *(entry['name'] for entry in entries(own))])}"
+    )
+    if not entries(own):
+        return with_set(recipe, "core"), toolkit
     sets = {**toolkit.kernel_sets, name: merged(name, {**toolkit.kernel_sets, name: own})}
     return with_set(recipe, set_name(short)), replace(toolkit, kernel_sets=sets)
 
@@ -70,7 +82,7 @@ def parsed_config(texts: tuple[str, str | None], model: str) -> Mapping[str, Any
         raise UsageError(f"the config of {model} is not JSON", where=str(error)) from error
     if not isinstance(config, dict) or not isinstance(quantized, dict):
         raise UsageError(f"the config of {model} is not a JSON object")
-    return config if "quantization_config" in config else {**config, "quantization_config": quantized}
+    return {"quantization_config": quantized, **config} if quantized else config
 
 
 def _of_folder(path: Path) -> tuple[str, str | None]:

@@ -1,5 +1,6 @@
 """Planning: read recipe and lock, refuse a stale lock, resolve the command-line options, plan."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,17 +14,20 @@ from gb10.mods.lookup import FoundMod, find_mod
 from gb10.patches.selection import plan_patches
 from gb10.plan.catalog import Catalog, tree_digest
 from gb10.plan.dag import plan_image
-from gb10.plan.options import Mod, Options, Overlay
+from gb10.plan.options import Mod, Options, Overlay, Served
 from gb10.plan.values import Plan, Toolkit
 from gb10.recipe.arch import parse_arch
 from gb10.recipe.builds import WheelBuild
 from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.locked import Lock
 from gb10.recipe.slim_rules import Extent
 from gb10.request.checkouts import marked, own_sources
 from gb10.request.commits import split_refs
 from gb10.request.kernel_choice import with_model, with_set
 from gb10.request.left_out import without
+from gb10.request.model_backends import chosen_kernels
 from gb10.request.refs import lock_refs, with_refs
+from gb10.request.served_models import rehearsed, served_model
 from gb10.request.web_patches import from_web, with_urls
 from gb10.workshop import Workshop, build_architecture
 
@@ -48,6 +52,8 @@ class Request:
     """A kernel set instead of the recipe's."""
     model: str | None = None
     """A model that chooses the kernels instead of the recipe: a folder, a config.json, or a name on the hub."""
+    served_with: tuple[str, ...] = ()
+    """``NAME=VALUE``: options of the engine that the model is served with."""
     without: tuple[str, ...] = ()
     """Optional layers that the image does not get."""
     mod_network: bool = False
@@ -72,7 +78,8 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
         lock = lock_refs(shop, recipe, lock, refs)
     recipe, lock = without(recipe, lock, request.without)
     recipe = with_targets(recipe, request.targets)
-    recipe, toolkit = _with_kernels(shop, request, recipe)
+    served = served_model(shop, request.model, request.served_with)
+    recipe, toolkit = _with_kernels(shop, request, recipe, lock, served)
     options = Options(
         arch=arch,
         platform=request.platform or arch.platform,
@@ -85,6 +92,7 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
         without=tuple(sorted(request.without)),
         slim=request.slim,
     )
+    options = replace(options, served=rehearsed(shop, recipe, toolkit, options, served))
     own = own_sources(shop, recipe, lock, options.target, (*request.sources, *commits))
     given, urls = from_web(shop, request.patches)
     by_hand = [*(text for source in own for text in source.by_hand), *given]
@@ -93,13 +101,16 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
     return plan_image(recipe, lock, toolkit, options)
 
 
-def _with_kernels(shop: Workshop, request: Request, recipe: Recipe) -> tuple[Recipe, Toolkit]:
+def _with_kernels(
+    shop: Workshop, request: Request, recipe: Recipe, lock: Lock, served: Served | None
+) -> tuple[Recipe, Toolkit]:
     """Recipe and toolkit with the kernel set of the request."""
     toolkit = shop.catalog.toolkit
-    if request.kernels and request.model:
+    if request.kernels and served:
         raise UsageError("--kernels and --for-model both choose the kernels", hint="choose one of them")
-    if request.model:
-        return with_model(shop, recipe, toolkit, request.model)
+    if served:
+        chosen = chosen_kernels(shop, recipe, lock, json.loads(served.config), dict(served.options))
+        return with_model(shop, recipe, toolkit, served, chosen)
     return with_set(recipe, request.kernels) if request.kernels else recipe, toolkit
 
 

@@ -21,6 +21,7 @@ from gb10.plan.catalog import ROOT
 
 ORDER = (
     *("--engine", "--arch", "--platform", "--patch", "--source", "--ref", "--targets", "--kernels", "--for-model"),
+    "--served-with",
     *("--overlay", "--mod", "--mod-network", "--without", "--slim", "--recipe"),
     "of the verb",
     *("--rebuild", "--builder", "--cache-from", "--cache-to"),

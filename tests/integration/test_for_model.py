@@ -27,7 +27,7 @@ def hub() -> Iterator[FakeHub]:
 def planned(hub: FakeHub, *arguments: str) -> dict[str, str]:
     """What the wheels of the plan are, by name."""
     env = {**os.environ, "HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "NO_COLOR": "1"}
-    argv = [sys.executable, "-m", "gb10", "plan", "--json", *arguments]
+    argv = [sys.executable, "-m", "gb10", "plan", "--json", "--engine", "sglang", *arguments]
     steps = json.loads(capture(argv, cwd=ROOT, env=env))["steps"]
     return {step["name"]: step["about"] for step in steps if step["kind"] == "wheel"}
 

@@ -96,6 +96,35 @@ def test_a_set_stands_on_what_it_includes() -> None:
     assert [entry["name"] for entry in entries(whole)] == [*core, "cascade", *BOTH]
 
 
+BOTH_OF_LATENT = ["attention-bfloat16-latent-512-64", "attention-bfloat16-bfloat16-192-128"]
+
+
+@pytest.mark.parametrize(
+    ("config", "chosen", "expected"),
+    [
+        (PLAIN, {"TRITON_ATTN", "default_unquantized_gemm"}, []),
+        (PLAIN, {"FLASHINFER", "default_unquantized_gemm"}, ["cascade", *BOTH]),
+        (PLAIN | {"num_experts": 8}, {"TRITON_ATTN", "FlashInferExperts"}, ["fused_moe_120"]),
+        (PLAIN | {"quantization_config": NVFP4}, {"TRITON_ATTN", "MarlinNvFp4LinearKernel"}, []),
+        (
+            PLAIN | {"quantization_config": NVFP4},
+            {"FLASHINFER", "FlashInferCutlassNvFp4LinearKernel"},
+            ["cascade", "fp4_gemm_cutlass_sm120", *BOTH],
+        ),
+        (PLAIN | LATENT | {"index_topk": 8}, {"TRITON_MLA"}, []),
+        (
+            PLAIN | LATENT | {"index_topk": 8},
+            {"FLASHINFER_MLA_SPARSE_SM120"},
+            ["cascade", "sparse_mla_sm120", *BOTH_OF_LATENT],
+        ),
+    ],
+)
+def test_the_engine_s_own_choice_comes_before_the_config(
+    config: dict[str, Any], chosen: set[str], expected: list[str]
+) -> None:
+    assert [entry["name"] for entry in entries(model_set(config, "a/b", ["0.7.2"], chosen))] == expected
+
+
 @pytest.mark.parametrize(
     "wrong", [{"head_dim": "128; evil()"}, {"head_dim": True}, {"hidden_size": None}, {"head_dim": 1 << 20}]
 )

@@ -1,0 +1,69 @@
+"""A rehearsal: the engine serves a model without a GPU while it is built, and its kernels become a layer. Pure."""
+
+import json
+from typing import Final
+
+from gb10.host.digest import digest
+from gb10.plan.compiles import INSTALLER
+from gb10.plan.inputs import artifacts
+from gb10.plan.options import Options
+from gb10.plan.render import environment
+from gb10.plan.values import Plan, Step, Toolkit
+from gb10.recipe.image_recipe import Recipe
+
+PROGRAM: Final = tuple(f"inside/{name}.py" for name in ("elf", "rehearsal", "sealed", "triton_key"))
+"""What runs the rehearsal in its stage."""
+SCRIPTS: Final = ("explain/child", "explain/operators.py", "inside/gb10_caches.py")
+"""What runs over the engine, and Triton's manager of caches in the image."""
+CACHE: Final = "cache-triton"
+"""The layer, as the program writes it."""
+CAPABILITY: Final = "12.1"
+
+
+def why_none(recipe: Recipe, toolkit: Toolkit, options: Options) -> str:
+    """Why no rehearsal is possible, empty when one is."""
+    known = toolkit.rehearsals.get(recipe.engine)
+    if known is None or known.engine != recipe.version:
+        release = f"is for {known.engine}" if known else "does not exist"
+        return f"the rehearsal of {recipe.engine} {release}, the recipe has {recipe.version}"
+    if options.arch.capability != CAPABILITY or options.target != "arm64":
+        return f"it answers for capability {CAPABILITY} on arm64, and this is {options.arch} on {options.target}"
+    return ""
+
+
+def rehearsal_steps(draft: Plan, toolkit: Toolkit, tools: Step, below: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The rehearsal and its layer; none without a model. ``below``: the layers under them."""
+    served, overlay = draft.options.served, draft.options.overlay
+    if served is None:
+        return ()
+    twins = set(toolkit.rehearsals[draft.recipe.engine].twins)
+    wheels = tuple(wheel for wheel in draft.lock.wheels.image[draft.options.build] if wheel.name in twins)
+    under = [[step.key for step in below], overlay.digest if overlay else None]
+    own = toolkit.of(INSTALLER, *PROGRAM, *SCRIPTS)
+    rehearsal = Step(
+        name="rehearsal",
+        kind="rehearsal",
+        key=digest(
+            ["rehearsal", tools.key, under, [wheel.sha256 for wheel in wheels], request_text(draft, toolkit), own]
+        ),
+        needs=(tools.name, *(step.name for step in below)),
+        files=artifacts(draft.recipe, wheels),
+        about=f"{draft.recipe.engine} serves {served.name} without a GPU; its kernels are compiled",
+    )
+    layer = Step(
+        name=CACHE,
+        kind="cache",
+        key=digest(["cache", CACHE, rehearsal.key]),
+        needs=(rehearsal.name,),
+        about="kernels of Triton",
+    )
+    return (rehearsal, layer)
+
+
+def request_text(plan: Plan, toolkit: Toolkit) -> str:
+    """What the rehearsal reads, as JSON; the plan must have a model."""
+    if plan.options.served is None:
+        raise ValueError("a plan without a model has no rehearsal")
+    served, known = plan.options.served, toolkit.rehearsals[plan.recipe.engine]
+    request = known.request(json.loads(served.config), dict(served.options), dict(environment(plan)))
+    return json.dumps(request, indent=1, sort_keys=True) + "\n"

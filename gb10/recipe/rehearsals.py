@@ -1,0 +1,76 @@
+"""What a rehearsal of an engine's release needs: packages, stand-ins, requests. Data, checked. Pure."""
+
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import Field, ValidationError
+
+from gb10.errors import LockStaleError
+from gb10.recipe.fields import Model
+
+FOLDER: Final = "recipes/rehearsal"
+ANSWERS: Final = "recipes/explain"
+"""Where the answers of the device and of compiled modules lie: ``explain`` gives the same."""
+GIVEN: Final = ("linked", "stand_ins", "present", "late", "returns", "deep_gemm", "lengths", "together")
+"""What the stage gets as it stands."""
+SHARED: Final = ("capability", "cuda", "answers")
+
+
+class Rehearsal(Model):
+    """One engine's release."""
+
+    engine: str
+    twins: tuple[str, ...] = Field(min_length=1)
+    linked: tuple[str, ...] = Field(min_length=1)
+    stand_ins: tuple[str, ...]
+    present: tuple[str, ...]
+    late: tuple[str, ...]
+    returns: dict[str, int]
+    deep_gemm: dict[str, int]
+    lengths: tuple[int, ...]
+    together: tuple[int, ...]
+    options: dict[str, Any]
+    environment: dict[str, str]
+    answers: dict[str, Any] = Field(default_factory=dict)
+    """Those of explain's file that a rehearsal gives, too."""
+
+    def request(
+        self, config: Mapping[str, Any], options: Mapping[str, Any], environment: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """What the rehearsal of one model reads: its config.json, the engine's options, the image's environment."""
+        own = {name: getattr(self, name) for name in GIVEN}
+        return {
+            **self.answers,
+            **own,
+            "options": {**self.options, **options},
+            "environment": {**environment, **self.environment},
+            "limits": LIMITS,
+            "config": config,
+        }
+
+
+LIMITS: Final = {"RLIMIT_CPU": 3600, "RLIMIT_CORE": 0}
+"""Bounds on what a config can use up in a build stage."""
+
+
+def read_rehearsals(texts: Mapping[str, tuple[str, str]]) -> Mapping[str, Rehearsal]:
+    """By engine, from the texts of its two files. Raises LockStaleError for one that is not valid."""
+    return {engine: _read(engine, own, explain) for engine, (own, explain) in texts.items()}
+
+
+def _read(engine: str, own: str, explain: str) -> Rehearsal:
+    try:
+        given, facts = tomllib.loads(own), tomllib.loads(explain)
+        found = Rehearsal.model_validate(given, strict=False)
+        if facts["engine"] != found.engine:
+            raise ValueError(f"it is of release {found.engine}, {ANSWERS}/{engine}.toml of {facts['engine']}")
+        return found.model_copy(
+            update={
+                "answers": {name: facts[name] for name in SHARED},
+                "stand_ins": (*facts["stand-ins"], *found.stand_ins),
+                "present": (*facts["present"], *found.present),
+            }
+        )
+    except (ValidationError, ValueError, KeyError) as error:
+        raise LockStaleError(f"{FOLDER}/{engine}.toml is not valid", where=str(error)[:400]) from error

@@ -1,0 +1,31 @@
+"""Which kernels the engine would take for a model: ``explain`` answers, and where it cannot, that is said."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from gb10.errors import LockStaleError, UsageError
+from gb10.explain.asked_engine import ready_to_ask
+from gb10.explain.engine_choice import refuse
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.locked import Lock
+from gb10.workshop import Workshop
+
+ASKED: Final = ("attention_backend", "moe_backend", "linear_backend", "kv_cache_dtype")
+"""Options of the engine that decide which kernels it takes."""
+
+
+def chosen_kernels(
+    shop: Workshop, recipe: Recipe, lock: Lock, config: Mapping[str, Any], options: Mapping[str, str | int]
+) -> frozenset[str] | None:
+    """The names of the kernels that serve the model; None where explain cannot answer, with a line that says why.
+
+    Raises VerifyError when the engine has no kernel for a layer, FetchError, PatchError.
+    """
+    asked = {name: str(value) for name, value in options.items() if name in ASKED}
+    try:
+        answer = ready_to_ask(shop, recipe, lock).answer(shop, config, asked)
+        refuse(answer, f"{recipe.engine} {recipe.version}")
+    except (UsageError, LockStaleError) as error:
+        shop.talk.say(f"kernels are chosen by the model's config alone: {error.message}")
+        return None
+    return frozenset(row.chosen for row in answer.rows if row.chosen)

@@ -1,0 +1,157 @@
+"""A rehearsal in a plan: its steps, what moves their keys, the Dockerfile, the environment; and where there is none."""
+
+import json
+from dataclasses import replace
+from functools import cache
+
+import jsonschema
+import pytest
+
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.plan.catalog import ROOT
+from gb10.plan.dag import plan_image
+from gb10.plan.options import Mod, Options, Overlay, Served
+from gb10.plan.rehearsing import request_text, why_none
+from gb10.plan.render import bake, dockerfile, environment, scanned
+from gb10.plan.values import Plan, Toolkit
+from gb10.recipe.arch import parse_arch
+from gb10.recipe.fields import Architecture
+from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.locked import Lock
+from tests.recipes import SHIPPED
+
+CONFIG = {"architectures": ["Qwen3ForCausalLM"], "hidden_size": 4096}
+MODEL = Served(name="Org/Model", config=json.dumps(CONFIG))
+OPTIONS = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64")
+SERVED = replace(OPTIONS, served=MODEL)
+OWN = {"rehearsal", "cache-triton", "image", "proof"}
+
+
+@cache
+def inputs(engine: str = "vllm") -> tuple[Recipe, Lock, Toolkit]:
+    path = ROOT / f"recipes/images/{engine}.yaml"
+    return load_recipe(path), load_lock(lock_path(path)), SHIPPED.toolkit
+
+
+@cache
+def plan(options: Options = SERVED) -> Plan:
+    return plan_image(*inputs(), options)
+
+
+def moved(before: Plan, after: Plan) -> set[str]:
+    keys = {step.name: step.key for step in before.steps}
+    return {step.name for step in after.steps if keys.get(step.name) != step.key}
+
+
+def test_a_model_adds_the_rehearsal_and_the_layer_of_its_kernels() -> None:
+    assert moved(plan(OPTIONS), plan()) == OWN
+    assert plan().step("cache-triton").needs == ("rehearsal",)
+    assert {"tools", "layer-vllm", "layer-torch", "base-image"} <= set(plan().step("rehearsal").needs)
+    assert scanned(plan())[-2:] == ["settings", "cache-triton"]
+
+
+def test_what_is_installed_is_the_image_s_lock_for_the_building_machine() -> None:
+    names = {file.filename.split("-")[0] for file in plan().step("rehearsal").files}
+    twins = {name.replace("-", "_") for name in SHIPPED.toolkit.rehearsals["vllm"].twins}
+    assert {name.lower() for name in names} == twins
+    assert all("aarch64" not in file.filename for file in plan().step("rehearsal").files)
+    native = plan(replace(OPTIONS, build="arm64", served=MODEL)).step("rehearsal").files
+    assert all("x86_64" not in file.filename for file in native)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(MODEL, config=json.dumps(CONFIG | {"hidden_size": 2048})),
+        replace(MODEL, options=(("kv_cache_dtype", "fp8"),)),
+        replace(MODEL, options=(("max_num_seqs", 8),)),
+    ],
+)
+def test_config_and_options_move_the_rehearsal_alone(changed: Served) -> None:
+    assert moved(plan(), plan(replace(OPTIONS, served=changed))) == OWN
+
+
+def test_the_name_of_a_model_is_in_no_key() -> None:
+    assert (
+        plan(replace(OPTIONS, served=replace(MODEL, name="other"))).step("rehearsal").key
+        == plan().step("rehearsal").key
+    )
+
+
+def test_an_overlay_moves_the_rehearsal_because_it_may_change_the_engine() -> None:
+    over = Overlay(path="/o", digest="0" * 64)
+    assert moved(plan(), plan(replace(OPTIONS, served=MODEL, overlay=over))) == OWN
+
+
+@pytest.mark.parametrize("name", ["inside/rehearsal.py", "explain/child/rehearse.py", "inside/gb10_caches.py"])
+def test_each_script_moves_it(name: str) -> None:
+    recipe, lock, toolkit = inputs()
+    other = replace(toolkit, digests={**toolkit.digests, name: "0" * 64})
+    assert moved(plan(), plan_image(recipe, lock, other, SERVED)) == OWN
+
+
+def test_a_mod_lies_above_the_caches() -> None:
+    mod = Mod(name="one", path="/m/one", digest="1" * 64)
+    text = dockerfile(plan(replace(OPTIONS, served=MODEL, mods=(mod,))), SHIPPED.templates)
+    assert "FROM assembled AS prepared" in text
+    assert "FROM prepared AS mod-1" in text
+
+
+def test_the_stage_has_no_network_and_reads_the_image() -> None:
+    text = dockerfile(plan(), SHIPPED.templates)
+    stage = text.partition("FROM tools AS rehearsal\n")[2].partition("FROM base-build AS cache-triton")[0]
+    assert stage.count("RUN ") == stage.count("RUN --network=none ") == 2
+    assert "from=assembled,target=/image" in stage
+    assert "COPY --link --from=cache-triton /out/ /" in text
+    assert "rehearsal" not in dockerfile(plan(OPTIONS), SHIPPED.templates)
+
+
+def test_the_image_looks_into_the_caches_and_bake_has_the_context() -> None:
+    assert dict(environment(plan()))["TRITON_CACHE_MANAGER"] == "gb10_caches:Prepared"
+    assert "TRITON_CACHE_MANAGER" not in dict(environment(plan(OPTIONS)))
+    assert "rehearsal-wheels" in json.dumps(bake(plan()))
+
+
+def test_the_request_has_the_config_and_what_explain_answers() -> None:
+    request = json.loads(request_text(plan(), SHIPPED.toolkit))
+    assert request["config"] == CONFIG
+    assert request["capability"] == [12, 1]
+    assert request["answers"]["cutlass_group_gemm_supported"] is False
+    assert {"tilelang", "torchvision"} <= set(request["stand_ins"])
+    assert {"b12x", "flashinfer"} <= set(request["present"])
+    assert request["environment"]["CUDA_HOME"] == "/usr/local/cuda"
+    assert request["environment"]["HF_HUB_OFFLINE"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("engine", "arch", "platform", "why"),
+    [
+        ("vllm", "12.1a", "linux/arm64", ""),
+        ("vllm", "12.0f", "linux/arm64", "capability 12.1 on arm64, and this is 12.0f on arm64"),
+        ("vllm", "12.1f", "linux/amd64", "capability 12.1 on arm64, and this is 12.1f on amd64"),
+        ("sglang", "12.1f", "linux/arm64", "the rehearsal of sglang does not exist"),
+    ],
+)
+def test_where_there_is_none_the_reason_is_known(engine: str, arch: str, platform: str, why: str) -> None:
+    recipe, _, toolkit = inputs(engine)
+    found = why_none(recipe, toolkit, Options(arch=parse_arch(arch), platform=platform, build="amd64"))
+    assert why in found
+    assert bool(found) == bool(why)
+
+
+def test_another_release_has_none() -> None:
+    recipe, _, toolkit = inputs()
+    found = why_none(recipe.model_copy(update={"version": "0.34.0"}), toolkit, OPTIONS)
+    assert found == "the rehearsal of vllm is for 0.33.0, the recipe has 0.34.0"
+
+
+def test_the_plan_s_document_follows_its_schema() -> None:
+    schema = json.loads((ROOT / "docs/schemas/plan-v1.schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(json.loads(json.dumps(plan().document())), schema)
+
+
+def test_every_twin_is_locked_for_both_machines() -> None:
+    lock = inputs()[1]
+    machines: tuple[Architecture, ...] = ("amd64", "arm64")
+    for machine in machines:
+        assert set(SHIPPED.toolkit.rehearsals["vllm"].twins) <= {wheel.name for wheel in lock.wheels.image[machine]}
