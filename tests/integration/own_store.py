@@ -113,6 +113,12 @@ def _link(source: Path, target: Path) -> None:
         shutil.rmtree(aside)
 
 
+def spoil(path: Path, content: bytes) -> None:
+    """Put other content at an entry's place. Its bytes may be shared with the user's store by a hard link."""
+    path.unlink()
+    path.write_bytes(content)
+
+
 def _clear(store: Store) -> None:
     down(store)
     for point in sorted(mount_points(), reverse=True):  # a test that was killed leaves what it mounted, deepest first

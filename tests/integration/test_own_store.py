@@ -60,3 +60,10 @@ def test_what_a_killed_run_left_is_cleared(user: dict[str, str]) -> None:
         capture(["mount", "-t", "tmpfs", "gb10", str(inner)])
     own_store.release(user, own_store.claim(user, "gw0"))
     assert not left.exists()
+
+
+def test_a_test_that_spoils_a_download_does_not_spoil_the_users(user: dict[str, str]) -> None:
+    store = own_store.claim(user, "gw0")
+    own_store.spoil(next(store.root.glob("downloads/*/*")), b"damaged")
+    assert [path.read_bytes() for path in Path(user["GB10_CACHE_DIR"]).glob("downloads/[!0]*/*")] == [b"good"]
+    own_store.release(user, store)

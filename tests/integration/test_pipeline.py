@@ -49,6 +49,7 @@ from gb10.recipe.image_recipe import Layer, Override, Recipe
 from gb10.recipe.locked import Lock
 from gb10.workshop import Workshop, build_architecture, open_workshop
 from tests.e2e.image import run_python
+from tests.integration.own_store import spoil
 from tests.integration.test_base import emulator
 
 pytestmark = pytest.mark.integration
@@ -321,7 +322,7 @@ def test_a_damaged_wheel_is_told_and_compiled_again(shop: Workshop, capfd: pytes
     whole = wheels_of(shop, small_plan(shop))[0]
     content = bytearray(whole.path.read_bytes())
     content[len(content) // 2] ^= 1
-    whole.path.write_bytes(content)
+    spoil(whole.path, bytes(content))
     again = wheels_of(shop, small_plan(shop))[0]
     assert "damaged in the store" in capfd.readouterr().err
     assert (again.hit, again.sha256) == (False, whole.sha256)
@@ -332,7 +333,7 @@ def test_a_damaged_download_is_fetched_again(shop: Workshop, capfd: pytest.Captu
     file = min(plan.step("layer-deps").files, key=lambda file: file.size)
     stored = shop.store.entry("downloads", file.sha256) / file.filename
     build_image(shop, plan, rebuild=(), tag=None)
-    stored.write_bytes(b"damaged")
+    spoil(stored, b"damaged")
     recipe, lock = small()
     other = plan_image(
         recipe.model_copy(update={"command": (uuid.uuid4().hex,)}), lock, shop.catalog.toolkit, plan.options

@@ -25,6 +25,7 @@ from gb10.ship.publishing import publish
 from gb10.ship.pulling import pull_everywhere
 from gb10.workshop import Workshop
 from tests.integration.nodes import Registry, another_engine, free_port, random_image, registry
+from tests.integration.own_store import spoil
 from tests.integration.proxy import Fault, bad_line
 from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
 
@@ -227,6 +228,6 @@ def test_credentials_are_those_of_dockers_own_stores(
 
 def test_a_damaged_skopeo_is_fetched_again(shop: Workshop) -> None:
     program = Path(open_skopeo(shop.store, shop.env).command[3])
-    program.write_bytes(b"damaged")
+    spoil(program, b"damaged")
     mended = open_skopeo(shop.store, shop.env)
     assert capture([*mended.command, "--version"]).startswith("skopeo version")
