@@ -54,10 +54,10 @@ def provenance(plan: RecordedPlan, document: Mapping[str, Any], *, config: str, 
 
 
 def dependencies(plan: RecordedPlan) -> list[dict[str, Any]]:
-    """Every locked file that a step read, once, by sha256."""
+    """Every locked file that a step reads, once, by sha256; of the build tools those of either building machine."""
     found: dict[str, dict[str, Any]] = {}
-    for step in plan.steps:
-        for file in step.files:
+    for files in (*(step.files for step in plan.steps), plan.inputs.lock.files()):
+        for file in files:
             found.setdefault(file.sha256, _dependency(file, plan.suite))
     return sorted(found.values(), key=lambda one: (str(one["name"]), str(one["digest"])))
 

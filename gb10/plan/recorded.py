@@ -90,6 +90,48 @@ class RecordedOverride(Recorded):
     why: Text
 
 
+class RecordedDeb(Recorded):
+    """A Debian package of the lock; ``size`` in bytes."""
+
+    path: Text
+    sha256: Hex
+    size: Annotated[int, Field(ge=0)]
+
+
+class RecordedDebs(Recorded):
+    """Packages of the build stages, by the architecture of the building machine."""
+
+    build: Annotated[dict[Text, tuple[RecordedDeb, ...]], Field(max_length=MOST)] = Field(default_factory=dict)
+
+
+class RecordedWheels(Recorded):
+    """Wheels of the build tools, by the architecture of the building machine."""
+
+    tools: Annotated[dict[Text, tuple[RecordedFile, ...]], Field(max_length=MOST)] = Field(default_factory=dict)
+
+
+class RecordedLock(Recorded):
+    """What of the lock no step of the record names: the tools of both kinds of building machines."""
+
+    debs: RecordedDebs = RecordedDebs()
+    wheels: RecordedWheels = RecordedWheels()
+
+    def files(self) -> tuple[RecordedFile, ...]:
+        """The files, packages under the names that the archive gives them."""
+        debs = (
+            RecordedFile(filename=deb.path.rpartition("/")[2], sha256=deb.sha256, size=deb.size)
+            for each in self.debs.build.values()
+            for deb in each
+        )
+        return (*debs, *(file for each in self.wheels.tools.values() for file in each))
+
+
+class RecordedInputs(Recorded):
+    """What ``rebuild`` needs besides."""
+
+    lock: RecordedLock = RecordedLock()
+
+
 class RecordedPlan(Recorded):
     """``/usr/share/gb10/plan.json`` of an image."""
 
@@ -109,6 +151,7 @@ class RecordedPlan(Recorded):
     slim: Annotated[tuple[RecordedRule, ...], Field(max_length=MOST)] = ()
     overrides: Annotated[tuple[RecordedOverride, ...], Field(max_length=MOST)] = ()
     steps: Annotated[tuple[RecordedStep, ...], Field(max_length=MOST)] = ()
+    inputs: RecordedInputs = RecordedInputs()
 
     def of_kind(self, kind: str) -> tuple[RecordedStep, ...]:
         """The steps of one kind, in order."""

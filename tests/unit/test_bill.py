@@ -11,9 +11,13 @@ from gb10.bill.part import Bill
 from gb10.bill.planned_parts import bill_of
 from gb10.bill.spdx import as_bytes, licence_of, spdx
 from gb10.bill.statements import dependencies, provenance, statement
-from gb10.lock.lockfile import load_lock, lock_path
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT, Catalog
-from gb10.plan.recorded import RecordedFile, RecordedPlan
+from gb10.plan.dag import plan_image
+from gb10.plan.options import Options
+from gb10.plan.recorded import RecordedFile, RecordedPlan, as_recorded
+from gb10.recipe.arch import parse_arch
+from tests.recipes import SHIPPED
 from tests.unit.made_up_images import KEY, distribution, plan_of
 
 ONE, TWO, THREE = ("1" * 64, "2" * 64, "3" * 64)
@@ -182,6 +186,16 @@ def test_provenance_names_every_file_that_was_read_once() -> None:
     assert stated["subject"] == [{"name": "registry.example/gb10/vllm", "digest": {"sha256": TWO}}]
     assert made["buildDefinition"]["externalParameters"]["mods"] == [{"name": "fixed-memory", "sha256": "a" * 64}]
     assert json.loads(as_bytes(stated)) == stated
+
+
+def test_provenance_names_the_build_tools_of_a_real_plan() -> None:
+    """Its record has no steps of the building machine: their files are in its lock, for both kinds of machines."""
+    path = SHIPPED.recipe("vllm")
+    lock, options = load_lock(lock_path(path)), Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64")
+    planned = plan_image(load_recipe(path), lock, SHIPPED.toolkit, options)
+    names = {str(one["name"]) for one in dependencies(as_recorded(planned))}
+    assert names >= {deb.filename for debs in lock.debs.build.values() for deb in debs}
+    assert any(name.startswith("ninja-") for name in names)
 
 
 def test_what_is_inside_of_the_locked_releases_is_listed() -> None:
