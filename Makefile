@@ -21,19 +21,20 @@ help:
 image:
 	./build.py image --engine vllm --arch 12.1f
 
-# Lint and tests side by side, two workers: a file's tests stay together. The ten slowest are listed at the end.
-WORKERS ?= 2
-PYTEST := $(DEV) pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+# A file's tests stay together. Integration tests wait for engines half of the time: three workers for two cores. The
+# ten slowest are listed at the end.
+WORKERS ?= 3
+PYTEST := $(DEV) pytest --dist loadfile --no-loadscope-reorder
 
 test: lint
-	$(PYTEST) --durations 10
+	$(PYTEST) --numprocesses $(WORKERS) -m "not long" --durations 10
 
 check:
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint fast
 
 .PHONY: fast
 fast:
-	$(PYTEST) --quiet tests/unit tests/golden
+	$(PYTEST) --numprocesses 2 --quiet tests/unit tests/golden
 
 soak:
 	$(PYTHON) -m bootstrap tests/fuzz/soak.py --seconds $(or $(SECONDS),3600) $(if $(SEED),--seed $(SEED))
@@ -41,6 +42,7 @@ soak:
 
 e2e:
 	$(DEV) pytest tests/e2e
+	$(PYTEST) --numprocesses 2 -m long tests/integration
 
 bench:
 	$(PYTHON) -m bootstrap benches/noop.py

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from gb10.host.silence import Patience, watched
 from gb10.host.stop import Stop
@@ -93,10 +94,7 @@ def answer(argv: Sequence[str], question: str, *, seconds: float, most: int) -> 
     with tempfile.TemporaryFile() as asked:
         asked.write(question.encode())
         asked.seek(0)
-        try:
-            child = subprocess.Popen(argv, stdin=asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        except OSError as error:
-            raise not_run(argv, error) from error
+        child = _started(argv, stdin=asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     late = f"no whole answer in {seconds:.0f} s and {most} bytes"
     return _whole(child, argv, lambda: _read(child, lambda: until - time.monotonic(), most), late)
 
@@ -188,18 +186,13 @@ def stream(
 
 
 def _piped(argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None) -> subprocess.Popen[str]:
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return _started(argv, env=env, cwd=cwd, text=True, errors="replace", bufsize=1, **pipes)
+
+
+def _started(argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:  # noqa: ANN401 - Popen's own options
     try:
-        return subprocess.Popen(
-            argv,
-            env=env,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            bufsize=1,
-        )
+        return subprocess.Popen(argv, **options)
     except OSError as error:
         raise not_run(argv, error) from error
 
@@ -235,7 +228,7 @@ def background(argv: Sequence[str], *, log: Path, scratch: Path | None = None) -
     command = ["sh", str(LIFELINE), str(scratch or ""), *argv]
     with (
         log.open("w", encoding="utf-8") as out,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT) as child,
+        _started(command, stdin=subprocess.PIPE, stdout=out, stderr=subprocess.STDOUT) as child,
     ):
         yield lambda: child.poll() is None
 

@@ -94,6 +94,8 @@ def test_in_totos_own_library_takes_the_statements(plan: Plan, validators: Path,
     predicate = provenance(recorded, document, config=DIGEST, tool="gb10-1.0")
     made = as_bytes(statement("registry.example/gb10/test", DIGEST, PROVENANCE, predicate))
     files = {file.sha256 for step in recorded.steps for file in step.files}
+    files |= {deb.sha256 for debs in plan.lock.debs.build.values() for deb in debs}
+    files |= {wheel["sha256"] for wheels in document["inputs"]["lock"]["wheels"]["tools"].values() for wheel in wheels}
     assert validated(validators, STATEMENT, made, tmp_path) == f"{len(files)} dependencies\n"
     verdict = verification({"schema": "gb10/verify/v1"}, ["claim"])
     stated = as_bytes(statement("registry.example/gb10/test", DIGEST, VERIFICATION, verdict))

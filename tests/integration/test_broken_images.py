@@ -186,6 +186,7 @@ def test_wheels_that_claim_an_arch_and_hold_another(tmp_path: Path, capsys: pyte
     assert problem["file"].endswith("vllm/wrong.cubin")
 
 
+@pytest.mark.long
 def test_a_patch_that_a_later_layer_hides(
     shop: Workshop, engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,7 +28,7 @@ from gb10.recipe.builds import WheelBuild
 from gb10.recipe.image_recipe import Layer
 from gb10.workshop import Workshop, build_architecture, open_workshop
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 FUNCTION = re.compile(r"Function : (\S+)")

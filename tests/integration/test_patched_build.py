@@ -32,6 +32,8 @@ from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fi
 pytestmark = pytest.mark.integration
 
 DSL = "nvidia-cutlass-dsl-libs-core"
+NEEDED = ("cuda-bindings", "cuda-pathfinder", "protobuf")
+"""What the DSL requires, and what that does."""
 SITE = "/usr/local/lib/python3.13/dist-packages"
 NAME = b"class MmaSM120BlockScaledOp"
 FILE = "nvidia_cutlass_dsl/dsl_packages/cutlass/cute/nvgpu/warp/mma.py"
@@ -42,7 +44,9 @@ def plan_with(shop: Workshop, *diffs: Path) -> Plan:
     recipe, lock = small()
     full = small_plan(shop)
     image = load_lock(lock_path(RECIPE)).wheels.image
-    wheels = {key: tuple(wheel for wheel in value if wheel.name in (*WHEELS, DSL)) for key, value in image.items()}
+    wheels = {
+        key: tuple(wheel for wheel in value if wheel.name in (*WHEELS, DSL, *NEEDED)) for key, value in image.items()
+    }
     lock = lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": wheels})})
     patches = plan_patches(shop.catalog.patches, recipe, lock, "arm64", [str(diff) for diff in diffs])
     return plan_image(recipe, lock, shop.catalog.toolkit, replace(full.options, patches=patches))

@@ -21,7 +21,7 @@ from gb10.plan.catalog import ROOT
 from gb10.workshop import Workshop, open_workshop
 from tests.integration.test_pipeline import small_plan
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 PLAN = "/usr/share/gb10/plan.json"
 MINE = "usr/local/lib/python3.13/dist-packages/mine.py"
 CHANGED = "gb10/test:changed"

@@ -25,7 +25,7 @@ from gb10.sources.locked_files import fetch_files, fetch_locked, store_paths
 from gb10.workshop import Workshop, open_workshop
 from tests.integration.debian_git import put_on_path
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 TARGETS = {
     "deepgemm": ("_deep_gemm_C",),

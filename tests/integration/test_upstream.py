@@ -86,18 +86,18 @@ def test_a_run_that_broke_off_goes_on_above_its_last_layer(
     untag(engine, [built.image])
     add, added = upstream._add, list[str]()
 
-    def broken(shop: Workshop, plan: Plan, engine: Engine, link: upstream.Link) -> None:
+    def broken(shop: Workshop, plan: Plan, engine: Engine, link: upstream.Link, *, anew: bool) -> None:
         if link.below:
             raise BuildError("broken off")
-        add(shop, plan, engine, link)
+        add(shop, plan, engine, link, anew=anew)
 
     monkeypatch.setattr(upstream, "_add", broken)
     with pytest.raises(BuildError, match="broken off"):
         upstream_image(shop, plan, engine)
 
-    def counted(shop: Workshop, plan: Plan, engine: Engine, link: upstream.Link) -> None:
+    def counted(shop: Workshop, plan: Plan, engine: Engine, link: upstream.Link, *, anew: bool) -> None:
         added.append(link.step.name)
-        add(shop, plan, engine, link)
+        add(shop, plan, engine, link, anew=anew)
 
     monkeypatch.setattr(upstream, "_add", counted)
     again = upstream_image(shop, plan, engine)

@@ -390,6 +390,7 @@ def test_containerd_under_k3s_takes_only_what_it_lacks(
         pull_via_head(shop, replace(wanted, hosts=[head.endpoint.host]))
 
 
+@pytest.mark.long
 def test_the_registry_for_a_spark_runs_with_the_glibc_that_it_names(shop: Workshop, tmp_path: Path) -> None:
     """The program for the other architecture, run by qemu with Debian's own C library; DGX OS has glibc 2.39."""
     foreign, machine = {"amd64": ("arm64", "aarch64"), "arm64": ("amd64", "x86_64")}[build_architecture()]

@@ -29,7 +29,7 @@ from tests.integration.nodes import Registry, registry, ssh_keygen
 from tests.integration.pinned import pinned
 from tests.recipes import small_recipe
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 WORKFLOW = ROOT / ".github/workflows/nightly.yml"
 PINNED = re.compile(r"[\w.-]+/[\w.-]+@[0-9a-f]{40}")
