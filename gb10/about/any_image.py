@@ -3,6 +3,7 @@
 from gb10.about.local import local_image, portrait_of
 from gb10.about.papers import papers_of
 from gb10.about.portrait import Portrait
+from gb10.about.registry_documents import SentBill, sent
 from gb10.about.remote import attached_sbom, remote_image, remote_portrait
 from gb10.build.inspect import no_image
 from gb10.build.stage import engine_with_images
@@ -38,6 +39,7 @@ def sbom(shop: Workshop, reference: str, arch: Arch) -> bytes:
     found = attached_sbom(remote_image(shop, engine, reference, arch.platform))
     if found is None:
         raise UsageError(f"no SBOM is attached to {reference}", hint="`publish` attaches one to an image of gb10")
+    sent(found, SentBill, reference)  # JSON holds no control character that a terminal would obey
     return found
 
 

@@ -23,7 +23,7 @@ class SentBlob(Sent):
     """A layer or a config, by its digest; ``size`` in bytes."""
 
     digest: Digest
-    size: Annotated[int, Field(ge=0)] = 0
+    size: Annotated[int, Field(ge=0, le=1 << 50)] = 0
 
 
 class SentManifest(Sent):

@@ -53,7 +53,7 @@ def _place(row: Sequence[float], box: Box) -> tuple[list[Box], Box]:
             placed.append(Box(box.x, y, deep, area / deep if deep else 0))
             y += placed[-1].height
         return placed, Box(box.x + deep, box.y, box.width - deep, box.height)
-    deep = total / box.width
+    deep = total / box.width if box.width else 0
     x, placed = box.x, []
     for area in row:
         placed.append(Box(x, box.y, area / deep if deep else 0, deep))

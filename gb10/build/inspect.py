@@ -13,6 +13,7 @@ from gb10.build.tuned_files import tuned_problems
 from gb10.engine.buildx.build import BuildRequest
 from gb10.engine.connection import Engine
 from gb10.engine.images import ImageInfo, find_image, read_folders
+from gb10.engine.triggers import refuse_triggers
 from gb10.errors import UsageError, VerifyError
 from gb10.moe.image_files import ENGINES
 from gb10.plan.catalog import DEFAULT_ENGINE
@@ -113,6 +114,7 @@ def _scanned(shop: Workshop, engine: Engine, reference: str, image: ImageInfo) -
 
     It is kept, so that the next look at the same image takes seconds.
     """
+    refuse_triggers(engine, image)
     plan = make_plan(shop, Request(engine=DEFAULT_ENGINE, arch="12.1f"))  # for its build base alone
     search = next((one.removeprefix(SEARCH) for one in image.environment if one.startswith(SEARCH)), "")
     files: dict[str, Path | bytes] = {

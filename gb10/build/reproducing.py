@@ -22,7 +22,15 @@ from gb10.build.stage import run_build
 from gb10.build.upstream import drop_again, forget_sent
 from gb10.engine.buildx.build import BuildRequest
 from gb10.engine.connection import Engine
-from gb10.engine.images import ImageInfo, find_image, image_settings, passing_tag, require_image, tag_image
+from gb10.engine.images import (
+    ImageInfo,
+    find_image,
+    image_settings,
+    passing_tag,
+    require_image,
+    tag_image,
+)
+from gb10.engine.triggers import refuse_triggers
 from gb10.plan.render import differ_dockerfile, scanned
 from gb10.plan.values import Plan
 from gb10.workshop import Workshop
@@ -127,6 +135,8 @@ def different_files(
     shop: Workshop, plan: Plan, engine: Engine, before: ImageInfo, after: ImageInfo
 ) -> tuple[tuple[Different, ...], int]:
     """The paths that differ between two images, read in a build stage; nothing of the images runs."""
+    for image in (before, after):
+        refuse_triggers(engine, image)
     run = uuid.uuid4().hex[:12]
     names = [f"{plan.recipe.repository}:{word}-{run}" for word in ("before", "after")]
     with passing_tag(engine, names[0]), passing_tag(engine, names[1]):

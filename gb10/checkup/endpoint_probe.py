@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Final
 
 import requests
+from urllib3.exceptions import HTTPError
 
 from gb10.doctor.diagnosing import Asked
 from gb10.doctor.doctor_rule import Outcome
@@ -117,7 +118,7 @@ def running(endpoint: Endpoint, env: Mapping[str, str]) -> float | None:
             url, headers=endpoint.headers, timeout=5, verify=str(bundle) if bundle else True, stream=True
         ) as reply:
             text = reply.raw.read(LARGEST, decode_content=True).decode("utf-8", "replace")
-    except requests.RequestException:
+        found = [float(value) for value in RUNNING.findall(text)]
+    except (requests.RequestException, HTTPError, ValueError):
         return None
-    found = [float(value) for value in RUNNING.findall(text)]
     return sum(found) if found else None

@@ -93,6 +93,12 @@ def _started(shop: Workshop, starting: Starting, bundle: Bundle, side: str, fold
     parameters = {**settings_of_side(bundle.head, side), **parameters_of(text_of_side(bundle.head, side))}
     if starting.recipe is None and starting.launch is None:
         starting = _of_bundle(shop, starting, bundle, folder)
+    elif parameters and not starting.wanted.trust:
+        raise UsageError(
+            "the bundle sets parameters of the server, and they are another's",
+            where="\n".join(f"{name}={value}" for name, value in parameters.items())[:4000],
+            hint="read them; then --trust uses them",
+        )
     return launcher_of(shop, starting, parameters, "bench-here", folder / "logs")
 
 

@@ -8,6 +8,7 @@ from gb10.build.reproducing import Comparison
 from gb10.cli.common import print_json
 from gb10.errors import VerifyError
 from gb10.host.talk import Talk
+from gb10.proof.check import printable
 
 SHOWN: Final = 20
 """Files that are listed for people."""
@@ -63,9 +64,9 @@ def _lines(found: Comparison) -> Iterator[str]:
         if not pair.same:
             yield f"{pair.name}: {pair.before or 'no such layer'}, now {pair.after or 'no such layer'}"
     yield from (f"setting: {name}" for name in found.settings)
-    yield from (f"/{one.path}: {', '.join(one.differs)}" for one in found.files[:SHOWN])
+    yield from (printable(f"/{one.path}: {', '.join(one.differs)}") for one in found.files[:SHOWN])
     if found.count > SHOWN:
         yield f"and {found.count - SHOWN} more files"
     if not found.count and not all(pair.same for pair in found.layers):
         yield "no file differs: the order or the form of an archive does"
-    yield from found.report.splitlines()
+    yield from map(printable, found.report.splitlines())

@@ -29,6 +29,9 @@ def _with_weights(talk: Talk, rank: Rank, recipe: ModelRecipe, lock: WeightsLock
     if place is None:
         talk.say_once(f"{host} has no copy of the weights, and its server downloads them: recipe pull --host {host}")
         return rank
+    if lock.models[0].repo not in rank.container.command:
+        talk.say_once(f"{lock.models[0].repo} was pulled, and another model is served: its server downloads that")
+        return rank
     hub = _hub_folder(recipe)
     mounts = {f"{place.cache}/{name}": f"{hub}/{name}" for name in (folder_name(one.repo) for one in lock.models)}
     offline = {} if OFFLINE in recipe.env or MORE.search(rank.container.command) else {OFFLINE: "1"}

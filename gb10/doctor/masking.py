@@ -10,13 +10,15 @@ HIDDEN: Final = "***"
 NAMES: Final = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL|COOKIE|AUTH", re.IGNORECASE)
 """Variables that may hold a secret, by their names."""
 WORD: Final = r"(?:token(?!iz)|api[_-]?key|secret|passw(?:or)?d|access[_-]?key)"
+COUNT: Final = r"[\d.]+(?:[\s'\",;}\]]|\Z)"
+"""A number that ends where the value does: of tokens, say."""
 SECRETS: Final = (
     re.compile(r"(?P<keep>\b(?:https?|ftp|redis|s3|ssh|socks5h?)://)[^/\s:@'\"]{1,200}:?[^/\s@'\"]{0,200}@"),
     re.compile(
         r"(?P<keep>\b(?:(?:proxy-)?authorization|x-api-key|cookie)['\"]?\s{0,4}[:=]\s{0,4})[^\r\n]{1,400}", re.I
     ),
     re.compile(
-        rf"(?P<keep>{WORD}[\w-]{{0,20}}['\"]?\s{{0,4}}[:=]\s{{0,4}}['\"]?)(?![\d.]+\b)[^\s'\",;}}\]]{{6,400}}", re.I
+        rf"(?P<keep>{WORD}[\w-]{{0,20}}['\"]?\s{{0,4}}[:=]\s{{0,4}}['\"]?)(?!{COUNT})[^\s'\",;}}\]]{{6,400}}", re.I
     ),
     re.compile(rf"(?P<keep>--[\w-]{{0,40}}(?:{WORD}|-key)[ =]['\"]?)[^\s'\"]{{1,400}}", re.I),
     SECRET,

@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 import requests
+from urllib3.exceptions import HTTPError
 
 from gb10.errors import EndpointError, UsageError
 from gb10.host.fetch import ca_bundle, redact
@@ -70,7 +71,7 @@ def models(base: str, key: str, env: Mapping[str, str]) -> tuple[str, ...]:
                 raise refused(base, reply.status_code, reply.reason)
             text = reply.raw.read(LARGEST, decode_content=True)
             found = json.loads(text)
-    except requests.RequestException as error:
+    except (requests.RequestException, HTTPError) as error:
         raise unreachable(base, error) from error
     except ValueError as error:
         raise not_compatible(base, "its list of models is no JSON") from error

@@ -81,6 +81,8 @@ def _tool_eval(host: Host, endpoint: Endpoint, exam: Exam, home: Path, log: Path
 
 def _lm_eval(host: Host, endpoint: Endpoint, exam: Exam, home: Path, log: Path) -> Quality:
     result = home / "out"
+    if "," in endpoint.model or "," in endpoint.url:  # what follows would be an argument of its own
+        raise UsageError(f"lm-eval cannot be given the model {endpoint.model[:100]!r}", hint="--with canaries asks it")
     arguments = f"model={endpoint.model},base_url={endpoint.url}/chat/completions,num_concurrent=4,max_retries=1"
     argv = [PROGRAMS["lm-eval"], "--model", "local-chat-completions", "--model_args", arguments]
     argv += ["--tasks", exam.task, "--limit", str(exam.limit), "--apply_chat_template", "--output_path", str(result)]

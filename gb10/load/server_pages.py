@@ -1,12 +1,14 @@
 """What a server says of itself beside its answers: release, settings, counters. A page that it lacks is empty."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 import requests
 from prometheus_client.parser import text_string_to_metric_families
+from urllib3.exceptions import HTTPError
 
 from gb10.host.fetch import ca_bundle
 from gb10.load.endpoint import LARGEST, Endpoint
@@ -60,7 +62,7 @@ def _page(endpoint: Endpoint, page: str, env: Mapping[str, str]) -> str:
             url, headers=endpoint.headers, timeout=TIMEOUT_S, verify=str(bundle) if bundle else True, stream=True
         ) as reply:
             return reply.raw.read(LARGEST, decode_content=True).decode() if reply.status_code == 200 else ""
-    except (requests.RequestException, UnicodeDecodeError):
+    except (requests.RequestException, HTTPError, UnicodeDecodeError):
         return ""
 
 
@@ -98,4 +100,4 @@ def _gain(before: Counters, after: Counters, key: tuple[str, str]) -> float | No
 
 
 def _whole(values: Iterable[float | None]) -> int | None:
-    return next((int(value) for value in values if value is not None), None)
+    return next((int(value) for value in values if value is not None and math.isfinite(value)), None)

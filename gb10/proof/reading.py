@@ -23,6 +23,8 @@ HINT = "name a .so, a cubin, a wheel, a directory or an image"
 AGAIN = "run the command again"
 LINE = 80
 T = TypeVar("T")
+MANY: Final = 1 << 40
+"""More units of one kind than any file holds."""
 CODE: Final = re.compile(r"(?:sm|compute|lto|kind[0-9]{1,10})_[0-9]{1,10}[af]?", re.ASCII)
 """A piece of GPU code, as scans name it."""
 
@@ -89,8 +91,8 @@ def read_manifests(path: Path) -> list[Manifest]:
 def read_scan(text: str, origin: str) -> Scan:
     """The Scan of a document that scan.py wrote in ``origin``; raises VerifyError when it is something else."""
     scan = _read(text, origin, SCHEMA, _scans())
-    codes = {code for binary in scan.binaries for unit in binary.units for code in unit.codes}
-    if not all(CODE.fullmatch(code) for code in codes):
+    codes = {item for binary in scan.binaries for unit in binary.units for item in unit.codes.items()}
+    if not all(CODE.fullmatch(code) and 0 < count < MANY for code, count in codes):
         raise VerifyError("a scan names GPU code that cannot be", where=origin, hint=AGAIN)
     return scan
 

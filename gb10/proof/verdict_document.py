@@ -6,7 +6,7 @@ from gb10.errors import UsageError
 from gb10.inside.binary import Binary, Unit
 from gb10.inside.loader import Fit
 from gb10.proof.fit import UNIT_FITS, Judged, Verdict
-from gb10.proof.reading import CODE
+from gb10.proof.reading import CODE, MANY
 from gb10.proof.report import SCHEMA
 from gb10.recipe.arch import parse_arch
 
@@ -27,7 +27,7 @@ def read_verdict(document: Any) -> Verdict | None:  # noqa: ANN401 - whatever JS
 
 def _judged(row: dict[str, Any]) -> Judged:
     codes = {str(code): int(count) for code, count in row["codes"].items()}
-    if not all(CODE.fullmatch(code) for code in codes):
+    if not all(CODE.fullmatch(code) and 0 < count < MANY for code, count in codes.items()):
         raise ValueError(codes)
     binary = Binary(
         path=str(row["path"]),

@@ -17,6 +17,7 @@ from gb10.recipe.fields import (
     Requirements,
     RequirementText,
     Sentence,
+    Variable,
     requirement_name,
     unique,
 )
@@ -74,7 +75,7 @@ class Recipe(Model):
     """How an image is built: versions, packages, sources, wheels, layers, run-time settings."""
 
     engine: Name
-    version: str
+    version: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+!-]*$", max_length=100)]
     repository: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+([._/-][a-z0-9]+)*$")]
     python: Annotated[str, StringConstraints(pattern=r"^3\.[0-9]{1,2}$")]
     cuda: Annotated[str, StringConstraints(pattern=r"^\d+\.\d+$")]
@@ -90,7 +91,7 @@ class Recipe(Model):
     patches: Annotated[tuple[Name, ...], unique("the series", str)] = ()
     """The series that are applied, by source: to the locked wheels, and to the source archives that are compiled."""
     layers: Annotated[tuple[Layer, ...], unique("the layer", lambda layer: str(layer.name))]
-    env: dict[str, str] = {}
+    env: dict[Variable, str] = {}
     user: Annotated[int, Field(ge=0)] = 0
     """The uid that a container starts with, unless ``docker run --user`` names another."""
     workdir: Annotated[str, StringConstraints(pattern=r"^/")]

@@ -16,7 +16,7 @@ from gb10.recipe.slim_rules import Extent
 
 LARGEST: Final = 16 << 20
 """Bytes of a record; vLLM's has half a megabyte."""
-PatchName = Annotated[str, StringConstraints(pattern=r"^[^/\x00-\x1f]{1,200}/?$")]
+PatchName = Annotated[str, StringConstraints(pattern=r"^([^/\x00-\x1f.]|\.{1,2}[^/\x00-\x1f.])[^/\x00-\x1f]{0,198}/?$")]
 """A file name, as its author chose it, or a folder of a series."""
 NEWER: Final = "it may be of another release of gb10: use the checkout that made the image"
 

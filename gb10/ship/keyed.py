@@ -14,6 +14,8 @@ from gb10.ship.compressing import arrived, config_in
 from gb10.ship.retries import REFUSED, tells
 
 KEYED: Final = re.compile(r"-[0-9a-f]{12}$")
+ABSENT: Final = tuple(word for word in REFUSED if word != "registry refused")
+"""Not any refusal: a registry that is busy or broken may well have the tag."""
 OTHER: Final = (
     "the inputs are the same, the bytes or labels are not (a local checkout at another commit?);\n"
     "use the image that is there, or push to a tag of your own: REGISTRY/NAME:TAG"
@@ -30,7 +32,7 @@ def held(host: Host, engine: Engine, name: str, config: str) -> Moves | None:
     try:
         digest = resolve(engine, name).digest
     except PublishError as error:
-        if tells(error, REFUSED):  # as a rule none yet; else the push reports it, too
+        if tells(error, ABSENT):  # as a rule none yet; else the push reports it, too
             return None
         raise
     with access_to(engine, host.env, name) as access:

@@ -1,5 +1,6 @@
 """Retaining: which images of a repository may go, by number or age; nothing goes that a tag or a node still needs."""
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ from gb10.ship.compressing import config_in
 from gb10.ship.keyed import KEYED
 
 AT_ONCE: Final = 8
+GONE: Final = ("manifest unknown", "name unknown", "not found")
 FORBIDDEN: Final = ("unsupported", "not allowed", "405", "denied", "forbidden")
 ALLOW: Final = (
     "a registry must allow deletion (Debian's: storage.delete.enabled; others: a role), and then collect garbage"
@@ -128,7 +130,7 @@ def published(attached: Sequence[Descriptor]) -> str:
 def _delete(place: Referrers, one: Held) -> bool:
     """Delete an image, then what is attached to it."""
     attached = place.of(one.digest)
-    for digest in (one.digest, *(referrer.digest for referrer in attached)):
+    for digest in (one.digest, *(own.digest for own in attached if _belongs(place, own.digest, one.digest))):
         _delete_manifest(place, f"{place.repository}@{digest}")
     if attached:
         _delete_manifest(place, f"{place.repository}:{tag_of(one.digest)}")
@@ -139,10 +141,29 @@ def _delete_orphans(place: Referrers, tags: Sequence[str]) -> None:
     """What a deletion that broke off left: lists of what is attached to images that are gone."""
     for tag in filter(TAG.fullmatch, tags):
         digest = tag.replace("-", ":")
-        if place.text(f"{place.repository}@{digest}") is None and place.text(f"{place.repository}:{tag}") is not None:
+        if _is_gone(place, digest) and place.text(f"{place.repository}:{tag}") is not None:
             for referrer in place.of(digest):
-                _delete_manifest(place, f"{place.repository}@{referrer.digest}")
+                if _belongs(place, referrer.digest, digest):
+                    _delete_manifest(place, f"{place.repository}@{referrer.digest}")
             _delete_manifest(place, f"{place.repository}:{tag}")
+
+
+def _is_gone(place: Referrers, digest: str) -> bool:
+    """Whether the registry says that it has no such manifest; a refusal for any other reason is raised."""
+    try:
+        place.skopeo.manifest(f"{place.repository}@{digest}", place.access)
+    except PublishError as error:
+        if any(word in error.message.lower() for word in GONE):
+            return True
+        raise
+    return False
+
+
+def _belongs(place: Referrers, referrer: str, digest: str) -> bool:
+    """Whether a manifest says that it belongs to another: who may push may list anything in an index."""
+    text = place.text(f"{place.repository}@{referrer}")
+    subject = json.loads(text).get("subject") if text else None
+    return isinstance(subject, dict) and subject.get("digest") == digest
 
 
 def _delete_manifest(place: Referrers, name: str) -> None:

@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Final
 
 from gb10.stats.counts import fisher
-from gb10.trial.launch_line import LaunchLine, SavedQuality
+from gb10.trial.launch_line import MOST, LaunchLine, SavedQuality
 
 UNLIKELY: Final = 0.01
 
@@ -43,6 +43,8 @@ def answers_of(a: Sequence[LaunchLine], b: Sequence[LaunchLine]) -> Answers | No
         return None
     (points_a, of_a), (points_b, of_b) = map(_points, sides)
     points, of = (points_a, points_b), (of_a, of_b)
+    if sum(of) > MOST:  # the test below counts every way: a bundle of others may say anything
+        return None
     return Answers(judge=judges.pop()[0], points=points, of=of, p=fisher(points, of))
 
 

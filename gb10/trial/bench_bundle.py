@@ -3,7 +3,9 @@
 import hashlib
 import io
 import json
+import lzma
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,18 @@ LIMITS: Final = {MANIFEST: 1 << 16, JOURNAL: 256 << 20, BOOK: LARGEST_BOOK, RECI
 """The files of a bundle and their most bytes; nothing else is in one."""
 LARGEST: Final = 128 << 20
 DAY: Final = (1980, 1, 1, 0, 0, 0)
+DAMAGED: Final = (
+    zipfile.BadZipFile,
+    zipfile.LargeZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    OSError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+)
+"""What zipfile raises for a zip that cannot be read."""
 Sha = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Tokens = Annotated[int, Field(ge=0, le=1 << 24)]
 
@@ -137,6 +151,6 @@ def _files(path: Path, content: bytes) -> dict[str, bytes]:
                     found[member.filename] = stream.read(LIMITS[member.filename] + 1)
                 if len(found[member.filename]) > LIMITS[member.filename]:
                     raise UsageError(f"{path} is no bundle", where=f"{member.filename} is too large")
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, NotImplementedError, RuntimeError, ValueError) as error:
+    except DAMAGED as error:
         raise UsageError(f"{path} is no zip that can be read", where=str(error)[:200]) from error
     return found

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gb10.doctor.masking import masked
 from gb10.errors import ServeError
 from gb10.host.host import Host
-from gb10.host.proc import CommandFailedError, without_logins
+from gb10.host.proc import CommandFailedError
 from gb10.host.server_session import end_session, leading, started
 from gb10.host.talk import clock
 from gb10.serve.cause import cause_of, ending_of
@@ -57,7 +58,7 @@ def by_command(host: Host, command: Command, log: Path, begun: Callable[[int, in
                 found = Launched(
                     url=url,
                     facts={
-                        "command": without_logins(shlex.join(filled.argv)),
+                        "command": masked(shlex.join(filled.argv)),
                         "environment": shown(filled.environment),
                     },
                     log=lambda: tail(log),

@@ -1,9 +1,10 @@
 """The journal of launches in a folder: opened, continued, and a line added for each launch that was measured."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from gb10.doctor.masking import masked
 from gb10.errors import UsageError
 from gb10.host.digest import digest
 from gb10.host.journal import Journal
@@ -20,12 +21,29 @@ MakeLauncher = Callable[[Journal, str], Launcher]
 
 def open_journal(shop: Workshop, folder: Path, head: Mapping[str, object]) -> Journal:
     """The journal of this very job, begun or continued; a server that a killed run left is ended. Raises UsageError."""
+    if any(masked(text) != text for text in _texts("", head)):
+        raise UsageError(
+            "a secret in the command line would be kept in the results",
+            hint="export it as a variable, and name that in the command: sh -c 'vllm serve … --api-key \"$KEY\"'",
+        )
     journal = Journal(folder / JOURNAL, {**head, "identity": digest([dict(head)])})
     shop.talk.say(f"results: {folder}; after an interruption run the same command with --out {folder}")
     left = left_behind(journal.lines)
     if left:
         end_left(shop, left.pid, left.started)
     return journal
+
+
+def _texts(name: str, value: object) -> Iterator[str]:
+    """The texts of a head, each with its name before it."""
+    if isinstance(value, str):
+        yield f"{name}={value}"
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            yield from _texts(str(key), one)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(name, one)
 
 
 def launches_of(journal: Journal) -> list[LaunchLine]:

@@ -4,13 +4,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gb10.guard.finding import Verdict
 from gb10.load.quality import Judge, Quality
 from gb10.trial.saved_serve import SavedServe, Text
+
+MOST: Final = 100_000
+"""Launches of a journal, and questions of a judge: a bundle is another's."""
 
 
 class Result(StrEnum):
@@ -31,8 +34,14 @@ class SavedQuality(BaseModel):
 
     judge: Judge
     what: Text
-    points: Annotated[int, Field(ge=0)]
-    of: Annotated[int, Field(ge=1)]
+    points: Annotated[int, Field(ge=0, le=MOST)]
+    of: Annotated[int, Field(ge=1, le=MOST)]
+
+    @model_validator(mode="after")
+    def _no_more_points_than_there_are(self) -> Self:
+        if self.points > self.of:
+            raise ValueError("more points than there are")
+        return self
 
 
 class LaunchLine(BaseModel):
@@ -42,8 +51,8 @@ class LaunchLine(BaseModel):
 
     kind: Literal["launch"]
     name: Text
-    block: Annotated[int, Field(ge=0)]
-    number: Annotated[int, Field(ge=0)]
+    block: Annotated[int, Field(ge=0, le=MOST)]
+    number: Annotated[int, Field(ge=0, le=MOST)]
     result: Result
     why: Text
     cause: Text

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from gb10.doctor.masking import masked
 from gb10.engine.docker_containers import tail_of
 from gb10.engine.images import find_image
 from gb10.errors import Gb10Error
@@ -62,7 +63,7 @@ def _launched(service: Service, fleet: Fleet, watched: Watched) -> Launched:
         facts={
             "image": service.image,
             "digest": {host: image.id for host, image in images.items() if image},
-            "command": {rank.node.host: rank.container.command for rank in service.ranks},
+            "command": {rank.node.host: masked(rank.container.command) for rank in service.ranks},
             "environment": {rank.node.host: shown(rank.container.environment) for rank in service.ranks},
         },
         log=log,

@@ -11,7 +11,7 @@ import requests
 
 from gb10.errors import FetchError, UsageError
 from gb10.host.artifact import Artifact
-from gb10.host.fetch import open_session, transfer
+from gb10.host.fetch import Place, open_session, transfer
 from gb10.host.stop import Stop, spread
 from gb10.sources.hub import Hub
 from gb10.weights.hub_cache import ModelFolder, content_hash
@@ -113,14 +113,30 @@ def _receive(work: Download, session: requests.Session, file: LockedFile, arrive
         part.write_bytes(b"")
     while _have(part) != file.size:
         before, place = _have(part), work.hub.place(file.path, work.model.revision)
-        try:
-            transfer(session, place, part, artifact, arrived)
-        except FetchError:
-            tries = TRIES if _have(part) > before else tries - 1
-            if tries == 0:
-                raise
-            work.shop.stop.check()
-            time.sleep(PAUSE)
+        failed = _transferred(session, place, part, artifact, arrived)
+        if _have(part) == file.size:
+            return
+        tries = TRIES if failed and _have(part) > before else tries - 1
+        if tries == 0:
+            raise failed or _wrong_size(file, _have(part))
+        work.shop.stop.check()
+        time.sleep(PAUSE)
+
+
+def _transferred(
+    session: requests.Session, place: Place, part: Path, artifact: Artifact, arrived: Callable[[int], None]
+) -> FetchError | None:
+    """Why the connection broke off; None when the server called its answer whole."""
+    try:
+        transfer(session, place, part, artifact, arrived)
+    except FetchError as error:
+        return error
+    return None
+
+
+def _wrong_size(file: LockedFile, arrived: int) -> FetchError:
+    what = f"{file.path} came as {arrived} bytes of {file.size}"
+    return FetchError(what, hint="a proxy or a mirror changes it; run again on another network")
 
 
 def _have(part: Path) -> int:

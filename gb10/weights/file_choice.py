@@ -28,13 +28,19 @@ def chosen_files(files: Sequence[HubFile], quant: str | None = None) -> tuple[tu
         if _like(name, PICTURES):
             return False
         if quant is not None:
-            return not name.endswith(GGUF) or quant.lower() in name or name.startswith("mmproj")
+            return not name.endswith(GGUF) or is_of_kind(one, quant) or name.startswith("mmproj")
         if not tensors:
             return True
         return not (_aside(one) or _like(name, OTHER_FORMS) or (sharded and fnmatch(name, CONSOLIDATED)))
 
     taken = tuple(one for one in files if wanted(one))
     return taken, tuple(one for one in files if one not in set(taken))
+
+
+def is_of_kind(one: HubFile, quant: str) -> bool:
+    """Whether it is a GGUF file of this kind, by its name."""
+    name = _last(one).lower()
+    return name.endswith(GGUF) and quant.lower() in name
 
 
 def _aside(one: HubFile) -> bool:

@@ -31,11 +31,12 @@ class LockedFile(Model):
 
 
 class LockedModel(Model):
-    """A model at a commit. ``asked``: the branch, tag or commit that it was asked by."""
+    """A model at a commit. ``asked``: the branch, tag or commit that it was asked by; ``quant``: the kind of GGUF."""
 
     repo: Repo
     revision: Commit
     asked: Text
+    quant: Text | None = None
     files: Annotated[tuple[LockedFile, ...], Field(min_length=1, max_length=20_000)]
 
     @property

@@ -9,7 +9,7 @@ from gb10.errors import FetchError
 from gb10.sources.hub import BRANCH, open_hub
 from gb10.weights.copying import Copied, Hosts, copy_to_each, require_all
 from gb10.weights.downloading import Download, check_disk, damaged_files, download, gb, missing_bytes, missing_files
-from gb10.weights.file_choice import chosen_files
+from gb10.weights.file_choice import chosen_files, is_of_kind
 from gb10.weights.hub_cache import ModelFolder, cache_folder
 from gb10.weights.model_lock import (
     HERE,
@@ -61,10 +61,14 @@ def locked_models(
     known = {model.repo: model for model in old.models} if old and not wish.update else {}
     return tuple(
         known[one.repo]
-        if one.repo in known and known[one.repo].asked == (one.revision or known[one.repo].asked) and not wish.all_files
+        if one.repo in known and _is_wanted(known[one.repo], one) and not wish.all_files
         else _locked(shop, one, all_files=wish.all_files)
         for one in wanted
     )
+
+
+def _is_wanted(model: LockedModel, wanted: WantedModel) -> bool:
+    return (model.asked, model.quant) == (wanted.revision or model.asked, wanted.quant)
 
 
 def _locked(shop: Workshop, wanted: WantedModel, *, all_files: bool) -> LockedModel:
@@ -78,8 +82,10 @@ def _locked(shop: Workshop, wanted: WantedModel, *, all_files: bool) -> LockedMo
         shop.talk.say(f"{wanted.repo}: {len(left)} files of other forms are left out, {gb(size)} (--all takes them)")
     if not taken:
         raise FetchError(f"{wanted.repo} has no file that an engine reads", hint="--all takes every file")
+    if wanted.quant and not any(is_of_kind(one, wanted.quant) for one in taken):
+        raise FetchError(f"{wanted.repo} has no GGUF file of {wanted.quant}", hint="look at its files on the Hub")
     files = tuple(LockedFile(path=one.path, size=one.size, etag=one.etag) for one in taken)
-    return LockedModel(repo=wanted.repo, revision=head, asked=asked, files=files)
+    return LockedModel(repo=wanted.repo, revision=head, asked=asked, quant=wanted.quant, files=files)
 
 
 def pull_weights(

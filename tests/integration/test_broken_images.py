@@ -14,6 +14,7 @@ from gb10.build.image_build import build_image
 from gb10.build.stage import ready_engine
 from gb10.cli import main
 from gb10.engine.connection import Engine, asking
+from gb10.errors import UsageError
 from gb10.host.artifact import Artifact
 from gb10.host.fetch import open_session
 from gb10.lock.lockfile import load_lock, lock_path
@@ -22,7 +23,7 @@ from gb10.sources.debian.debs import fetch_debs
 from gb10.sources.debian.resolve import resolve_set
 from gb10.sources.index.downloads import fetch_all
 from gb10.workshop import Workshop
-from tests.integration.nodes import load_image
+from tests.integration.nodes import load_image, random_image
 from tests.integration.test_pipeline import RECIPE, small_plan
 from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
 
@@ -208,3 +209,16 @@ def test_a_patch_that_a_later_layer_hides(
     [problem] = json.loads(capsys.readouterr().out)["problems"]
     assert (problem["check"], problem["file"]) == ("edits", path)
     assert "as overlay made it" in problem["expected"]
+
+
+def test_an_image_with_triggers_is_not_read(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    """A stage above it would run them."""
+    random_image(engine, "gb10/test:plain", 1_000)
+    with asking(engine) as sdk:
+        container = sdk.containers.create("gb10/test:plain", command="-")
+        try:
+            container.commit("gb10/test", "triggers", changes="ONBUILD RUN touch /ran")
+        finally:
+            container.remove()
+    assert main(["verify", "gb10/test:triggers", "--json", "--quiet"]) == UsageError.code
+    assert "ONBUILD" in capsys.readouterr().out

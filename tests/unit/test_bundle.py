@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
+from gb10.cli import main
 from gb10.errors import UsageError, VerifyError
 from gb10.load.benchy import Book
 from gb10.trial.bench_bundle import LIMITS, read_bundle, write_bundle
+from gb10.trial.keeping import open_journal
 from gb10.trial.launch_line import Outcome, Result, left_behind, read_launch
 from gb10.trial.replaying import chosen_side, held_against, settings_of_side, text_of_side
 from gb10.trial.saved_result import read_result
+from gb10.workshop import open_workshop
 from tests.served import document
 
 PLAN: dict[str, Any] = {
@@ -142,6 +145,40 @@ def test_a_kept_comparison_is_shown_again(bundle: Path, tmp_path: Path) -> None:
     (folder / "launches.jsonl").write_text('{"kind": "other"}\n', encoding="utf-8")
     with pytest.raises(UsageError, match="no result to show"):
         read_result(folder, 0.02)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("number", 10**12), ("block", -1), ("quality", {"judge": "canaries", "what": "", "points": 2})]
+)
+def test_a_line_of_a_bundle_is_bounded(field: str, value: object) -> None:
+    document = json.loads(launch("A", 0, 1))
+    assert read_launch(json.dumps(document))
+    if isinstance(value, dict):
+        assert read_launch(json.dumps({**document, field: {**value, "of": 2}}))
+        value = {**value, "of": 1}  # more points than there are
+    assert read_launch(json.dumps({**document, field: value})) is None
+
+
+def test_parameters_of_a_bundle_need_trust_like_its_command(
+    bundle: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = {**HEAD, "names": ["x", "env.BASH_ENV=/tmp/evil"]}
+    write_bundle(bundle, journal(hostile), BOOK, None)
+    out = tmp_path / "out"
+    command = ["bench", "replay", str(bundle), "--side", "B", "--launch", "bash run.sh {port}", "--out", str(out)]
+    assert main(command) == UsageError.code
+    assert "the bundle sets parameters of the server" in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "value", ["serve --api-key sk-123456789012345678901234", {"env.HF_TOKEN": "hf_abcdefghijklmnopq"}]
+)
+def test_a_secret_never_enters_a_journal(tmp_path: Path, value: object) -> None:
+    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=0)
+    with pytest.raises(UsageError, match="a secret in the command line"):
+        open_journal(shop, tmp_path / "out", {"launch": value})
+    assert not (tmp_path / "out").exists()
 
 
 def test_only_a_server_that_no_launch_follows_was_left_behind() -> None:

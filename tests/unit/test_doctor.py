@@ -246,6 +246,8 @@ SECRETS = {
     "AKIAABCDEFGHIJKLMNOP": "aws {}",
     "MIIEowIBAAKCAQEA": "-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----",
     "correct-horse": '{{"password": "{}"}}',
+    "12345678-9abc-4def": "api_key={}",
+    "2024!hunter2": "password: {}",
 }
 
 

@@ -122,7 +122,7 @@ def test_without_an_image_there_is_nothing_to_refuse(capsys: pytest.CaptureFixtu
                 layers=(SAME, OTHER),
                 files=(Different(path="usr/a.py", differs=("content", "time")),) * 25,
                 count=40,
-                report="--- before\n+++ after",
+                report="--- before\n+++ after\n+\x1b]0;a terminal obeys this\x07",
             ),
             [
                 "gb10/x is not reproduced: 1 of 2 layers differ",
@@ -130,6 +130,7 @@ def test_without_an_image_there_is_nothing_to_refuse(capsys: pytest.CaptureFixtu
                 "/usr/a.py: content, time",
                 "and 20 more files",
                 "+++ after",
+                r"\x1b]0;a terminal obeys this\x07",
             ],
         ),
         (

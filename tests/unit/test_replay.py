@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from pydantic import ValidationError
 
 from gb10.errors import Gb10Error, UsageError
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
@@ -21,11 +23,12 @@ from gb10.plan.options import Mod, Options, Overlay, Taken
 from gb10.plan.plan_record import record
 from gb10.plan.values import Plan
 from gb10.recipe.arch import parse_arch
+from gb10.recipe.image_recipe import Recipe
 from gb10.request.left_out import without
 from gb10.request.plan_replay import Given, plan_again, require_same, with_servers
 from gb10.request.planning import with_targets
 from gb10.request.replay_input import LARGEST, read_record
-from tests.recipes import SHIPPED
+from tests.recipes import SHIPPED, small_recipe
 
 DIFF = b"""diff --git a/vllm/env_override.py b/vllm/env_override.py
 --- a/vllm/env_override.py
@@ -190,3 +193,17 @@ def test_a_record_that_gb10_did_not_write_is_refused(
 def test_what_is_no_record_is_refused(text: bytes) -> None:
     with pytest.raises(Gb10Error):
         read_record(text, "plan.json")
+
+
+@pytest.mark.parametrize("own", ['env: {"A=1\\nRUN evil\\nENV B": x}\n', "env: {1A: x}\n"])
+def test_a_variable_that_is_no_name_is_refused(own: str) -> None:
+    """Templates write it as it is: a record of somebody else must not bring instructions of its own."""
+    with pytest.raises(ValidationError, match="env"):
+        Recipe.model_validate_json(json.dumps(yaml.safe_load(small_recipe(own))))
+
+
+def test_a_version_holds_no_instruction() -> None:
+    text = small_recipe("").replace('version: "1"', r'version: "1\nRUN evil"')
+    with pytest.raises(ValidationError, match="version"):
+        Recipe.model_validate_json(json.dumps(yaml.safe_load(text)))
+    assert Recipe.model_validate_json(json.dumps(yaml.safe_load(small_recipe("env: {A_1: x}\n")))).env == {"A_1": "x"}

@@ -28,6 +28,7 @@ from tests.unit.made_up_portrait import portrait
 @given(st.lists(st.floats(1, 1e6), min_size=1, max_size=30), st.floats(1, 300), st.floats(1, 300))
 def test_the_map_fills_its_box_and_no_boxes_overlap(values: list[float], width: float, height: float) -> None:
     sizes = sorted(values, reverse=True)
+    assert len(treemap([1e40, 1.0], Box(0, 0, width, height))) == 2  # one is so large that the other has no width
     boxes = treemap(sizes, Box(0, 0, width, height))
     area = width * height
     for value, box in zip(sizes, boxes, strict=True):

@@ -222,6 +222,9 @@ def test_a_container_sees_the_files_of_its_node_and_asks_no_hub(mine: Path, caps
     mine.write_text(RECIPE.replace("0.8", "0.8 --tokenizer org/other"), encoding="utf-8")
     assert main(["run", str(mine), "--dry-run"]) == 0
     assert "HF_HUB_OFFLINE" not in capsys.readouterr().out
+    mine.write_text(RECIPE.replace("org/m", "org/new"), encoding="utf-8")
+    assert main(["run", str(mine), "--dry-run"]) == 0
+    assert "HF_HUB_OFFLINE" not in capsys.readouterr().out
 
 
 def test_each_node_sees_its_own_copy_or_downloads(capsys: pytest.CaptureFixture[str]) -> None:
