@@ -11,6 +11,7 @@ import pytest
 from gb10.host.store import Store, open_store
 from tests.integration import own_store
 from tests.integration.debian_git import unpack_git
+from tests.integration.machine_tools import install_missing
 from tests.integration.pinned import pinned
 
 FOR_ALL: Final = "for-all-"
@@ -24,6 +25,8 @@ def pytest_configure(config: pytest.Config) -> None:
     The process that only hands tests out to workers runs none.
     """
     worker = getattr(config, "workerinput", {}).get("workerid")
+    if worker is None and not config.option.collectonly:
+        install_missing()
     if config.option.collectonly or (config.getoption("numprocesses", None) and worker is None):
         return
     user = dict(os.environ)
