@@ -11,6 +11,7 @@ from gb10.build.inspect import check_platform, inspect_image, no_image
 from gb10.build.stage import engine_with_images
 from gb10.engine.connection import Engine
 from gb10.engine.images import ImageInfo, find_image, history, read_folders
+from gb10.engine.registry.referrers import CREATED
 from gb10.inside.scan import Scan
 from gb10.plan.recorded import RecordedPlan
 from gb10.proof.fit import judge
@@ -19,7 +20,6 @@ from gb10.proof.scans import SCANS
 from gb10.recipe.arch import Arch
 from gb10.workshop import Workshop
 
-CREATED = "org.opencontainers.image.created"
 SETTING = (
     *("ARG", "CMD", "ENTRYPOINT", "ENV", "EXPOSE", "HEALTHCHECK", "LABEL"),
     *("MAINTAINER", "ONBUILD", "SHELL", "STOPSIGNAL", "USER", "VOLUME"),

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gb10.about.local import CREATED, debs_of, shortened
+from gb10.about.local import debs_of, shortened
 from gb10.about.portrait import Layer, Portrait, layer_names
 from gb10.about.registry_documents import (
     UNKNOWN,
@@ -25,7 +25,7 @@ from gb10.engine.connection import Engine
 from gb10.engine.reference import split_digest, split_reference
 from gb10.engine.registry.access import login_for
 from gb10.engine.registry.beside import attached, document_of
-from gb10.engine.registry.referrers import Descriptor
+from gb10.engine.registry.referrers import CREATED, Descriptor
 from gb10.engine.registry.repository import Manifest, Repository, open_repository
 from gb10.errors import PublishError
 from gb10.plan.recorded import RecordedPlan, recorded_plan

@@ -14,13 +14,12 @@ from typing import Any
 from gb10.build.assemble import image_request
 from gb10.build.bases import make_rootfs
 from gb10.build.built import one_by_one
-from gb10.build.contexts import build_context
 from gb10.build.difference import Different, described
 from gb10.build.gather import image_context
 from gb10.build.mod_layers import naming_mods, note_build, ready_emulation
+from gb10.build.reading_stage import read_by_stage
 from gb10.build.stage import run_build
 from gb10.build.upstream import drop_again, forget_sent
-from gb10.engine.buildx.build import BuildRequest
 from gb10.engine.connection import Engine
 from gb10.engine.images import (
     ImageInfo,
@@ -157,15 +156,8 @@ def _read_files(shop: Workshop, plan: Plan, engine: Engine, before: str, after: 
     }
     out = shop.store.scratch("differ")
     try:
-        with build_context(shop.store, files, {}) as context, shop.talk.task("compare files"):
-            request = BuildRequest(
-                dockerfile=context.folder / "Dockerfile",
-                target="result",
-                context=context.folder,
-                platform=f"linux/{plan.options.build}",
-                out=out,
-            )
-            run_build(shop, engine, request, plan.step("image"), lambda event: None)
+        with shop.talk.task("compare files"):
+            read_by_stage(shop, engine, plan.step("image"), files, out)
         return (out / "files.json").read_text(encoding="utf-8")
     finally:
         shutil.rmtree(out)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from gb10.build.inspect import no_image
 from gb10.engine.connection import Engine
@@ -10,9 +9,8 @@ from gb10.engine.images import ImageInfo, find_image, read_folders
 from gb10.errors import UsageError
 from gb10.host.plain_file import read_plain_file
 from gb10.host.store import Store
+from gb10.proof.own_record import PLAN
 from gb10.request.replay_input import LARGEST, Record, read_record
-
-PLACE: Final = "/usr/share/gb10/plan.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,7 +29,7 @@ def subject_of(store: Store, engine: Engine, target: str) -> Subject:
     image = find_image(engine, target)
     if image is None:
         raise no_image(engine, target)
-    files, _ = read_folders(engine, store, image, (PLACE,))
-    if PLACE not in files:
-        raise UsageError(f"{target} holds no record of a plan", where=PLACE, hint="gb10 did not build it")
-    return Subject(record=read_record(files[PLACE], f"{target}: {PLACE}"), image=image)
+    files, _ = read_folders(engine, store, image, (PLAN,))
+    if PLAN not in files:
+        raise UsageError(f"{target} holds no record of a plan", where=PLAN, hint="gb10 did not build it")
+    return Subject(record=read_record(files[PLAN], f"{target}: {PLAN}"), image=image)

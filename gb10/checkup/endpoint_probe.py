@@ -1,23 +1,20 @@
 """An endpoint is asked: canaries alone and together, the speed of answers, and whether tokens come at all."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-import requests
-from urllib3.exceptions import HTTPError
-
 from gb10.doctor.diagnosing import Asked
 from gb10.doctor.doctor_rule import Outcome
 from gb10.guard.canary import make_canaries
 from gb10.guard.finding import Verdict
-from gb10.host.fetch import ca_bundle, redact
+from gb10.host.fetch import redact
 from gb10.load.canary_batch import CanaryBatch, ask_canaries, canary_verdict, joined
 from gb10.load.endpoint import Endpoint
 from gb10.load.exchange import Exchange
 from gb10.load.guard_data import guard_facts, guard_limits
+from gb10.load.server_pages import counters, running
 from gb10.load.stream_client import Bounds, ask_all, payload
 
 ALONE: Final = 4
@@ -31,11 +28,6 @@ APART: Final = 1.3
 """Two speeds differ by so much."""
 GAP: Final = 3.0
 """The gap between two speeds is so many times what is left within them."""
-RUNNING: Final = re.compile(
-    r"^(?:vllm:num_requests_running|sglang:num_running_reqs|llamacpp:requests_processing)(?:\{[^}]*\})? ([\d.e+]+)$",
-    re.MULTILINE,
-)
-LARGEST: Final = 4 << 20
 PROMPT: Final = "Count from 1 to 200 in words, one number a line."
 
 
@@ -64,12 +56,12 @@ def _ask(endpoint: Endpoint, env: Mapping[str, str], seed: str) -> Probe:
 
     first = canaries(1, "first")
     if silent(first.exchanges):
-        return Probe(alone=first, together=first, running=running(endpoint, env))
+        return Probe(alone=first, together=first, running=running(counters(endpoint, env)))
     alone = joined([first, *(canaries(1, f"alone {number}") for number in range(1, ALONE))])
     together = canaries(TOGETHER, "together")
     body = payload(endpoint.model, PROMPT, TOKENS)
     speeds = tuple(exchange for _ in range(SPEEDS) for exchange in ask_all(endpoint, [body], env, BOUNDS))
-    return Probe(alone=alone, together=together, speeds=speeds, running=running(endpoint, env))
+    return Probe(alone=alone, together=together, speeds=speeds, running=running(counters(endpoint, env)))
 
 
 def outcomes_of(probe: Probe) -> dict[Outcome, str]:
@@ -108,17 +100,3 @@ def two_modes(rates: Sequence[float]) -> tuple[float, float] | None:
     if gaps[at - 1] <= GAP * within or fast[0] < APART * slow[-1]:
         return None
     return sum(slow) / len(slow), sum(fast) / len(fast)
-
-
-def running(endpoint: Endpoint, env: Mapping[str, str]) -> float | None:
-    """How many requests a server runs, by its /metrics; None where it does not say."""
-    url, bundle = f"{endpoint.url.removesuffix('/v1')}/metrics", ca_bundle(env)
-    try:
-        with requests.get(
-            url, headers=endpoint.headers, timeout=5, verify=str(bundle) if bundle else True, stream=True
-        ) as reply:
-            text = reply.raw.read(LARGEST, decode_content=True).decode("utf-8", "replace")
-        found = [float(value) for value in RUNNING.findall(text)]
-    except (requests.RequestException, HTTPError, ValueError):
-        return None
-    return sum(found) if found else None

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from gb10.cluster.probing import not_whole, read_node, said_by
+from gb10.cluster.probing import each_machine, not_whole, read_node, said_by
 from gb10.doctor.look import Look, Machine
 from gb10.doctor.look_reading import read_look
 from gb10.errors import Gb10Error
@@ -30,12 +30,4 @@ def _now(host: str) -> Look:
 
 def look_at_all(hosts: Sequence[str]) -> dict[str, Machine | Gb10Error]:
     """Each machine, or why it cannot be read."""
-
-    def one(host: str) -> Machine | Gb10Error:
-        try:
-            return look_at(host)
-        except Gb10Error as error:
-            return error
-
-    with ThreadPoolExecutor(max(1, len(hosts))) as pool:
-        return dict(zip(hosts, pool.map(one, hosts), strict=True))
+    return each_machine(hosts, look_at)

@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from gb10.cli.container_flags import ImageOption, NameOption
+from gb10.cli.recipe_files import override
 from gb10.cli.recipe_trust import TrustOption
 from gb10.cli.serving import NodesOption
 from gb10.cli.wanted_service import Wanted
-from gb10.errors import UsageError
 from gb10.models.render.rendered import RenderRequest
 
 SetOption = Annotated[
@@ -30,7 +30,7 @@ def wanted_of(
     trust: TrustOption = False,
 ) -> Wanted:
     """What is run; raises UsageError."""
-    request = RenderRequest(overrides=tuple(_override(one) for one in overrides or ()), variant=variant)
+    request = RenderRequest(overrides=tuple(override(one) for one in overrides or ()), variant=variant)
     return Wanted(hosts=(), nodes=nodes, request=request, image=image, name=name, trust=trust)
 
 
@@ -55,10 +55,3 @@ def manner_of(
 ) -> Manner:
     """How the verb itself behaves."""
     return Manner(replace=replaced, wait=wait, detach=detach)
-
-
-def _override(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise UsageError(f"--set {text!r} has no value", hint="write --set KEY=VALUE")
-    return key, value

@@ -2,10 +2,10 @@
 
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from gb10.cluster.fact_reading import read_facts
 from gb10.cluster.node_facts import Reading
@@ -13,6 +13,7 @@ from gb10.errors import EngineError, Gb10Error, UsageError
 from gb10.host.proc import CommandFailedError, answer
 from gb10.host.ssh import HERE, KEYS, ssh_host
 
+T = TypeVar("T")
 SCRIPT: Final = Path(__file__).with_name("probe.sh")
 SECONDS: Final = 30.0
 MOST: Final = 1 << 20
@@ -54,11 +55,16 @@ def said_by(host: str, path: Path, *arguments: str) -> str:
 
 
 def read_nodes(hosts: Sequence[str]) -> dict[str, Reading | Gb10Error]:
-    """Each machine's facts, read at the same time, or why they cannot be."""
+    """Each machine's facts, or why they cannot be read."""
+    return each_machine(hosts, read_node)
 
-    def one(host: str) -> Reading | Gb10Error:
+
+def each_machine(hosts: Sequence[str], read: Callable[[str], T]) -> dict[str, T | Gb10Error]:
+    """What is read of each machine, all at the same time, or why it cannot be."""
+
+    def one(host: str) -> T | Gb10Error:
         try:
-            return read_node(host)
+            return read(host)
         except Gb10Error as error:
             return error
 

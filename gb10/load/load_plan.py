@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
@@ -33,6 +33,12 @@ class Plan:
     extra: Mapping[str, object]
     boot: str = ""
     tool: Tool = "llama-benchy"
+
+    @property
+    def document(self) -> dict[str, object]:
+        """All of it that decides a figure."""
+        own = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "boot"}
+        return {**own, "concurrency": list(self.concurrency), "extra": dict(self.extra)}
 
     def shape(self, concurrency: int) -> Shape:
         """One level for llama-benchy."""

@@ -1,7 +1,6 @@
 """Benchmarks an endpoint: canaries alone, then for each number of requests canaries, load, canaries."""
 
 import time
-from dataclasses import fields
 from typing import Final
 
 from gb10.guard.finding import Verdict
@@ -54,7 +53,6 @@ def settings_of(bench: Bench) -> dict[str, object]:
     """What two results must share to be compared: the plan, the load generator, tokenizer and book."""
     plan = bench.plan
     book = {"name": bench.book.name, "sha256": bench.book.sha256}
-    own = {field.name: getattr(plan, field.name) for field in fields(plan) if field.name != "boot"}
     version = aiperf_version(bench.host.env) if plan.tool == "aiperf" else VERSION
     tools = {"tool_version": version, "tokenizer": file_sha256(bench.tokenizer), "book": book}
-    return {**own, "concurrency": list(plan.concurrency), "extra": dict(plan.extra), **tools}
+    return {**plan.document, **tools}

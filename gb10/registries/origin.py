@@ -4,15 +4,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
-from urllib.parse import urlsplit
 
 from gb10.errors import UsageError
 from gb10.host.proc import without_logins
 from gb10.registries.registry import NAME, Kind
-from gb10.sources.web import HERE, LONGEST, SHOWN
+from gb10.sources.git.address import split_git_url
+from gb10.sources.web import LONGEST, SHOWN
 
 SUFFIXES: Final = (".yaml", ".yml")
-GIT: Final = ("https", "ssh", "file")
 SHORT: Final = re.compile(r"(?P<login>[\w.-]+@[\w.-]+):(?P<path>[^/\s:][^\s:]*)")
 """git's own short form of an ssh URL: git@HOST:PATH."""
 REF: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+-]{0,199}")
@@ -47,11 +46,10 @@ def origin_of(text: str) -> Origin:
 def _of_url(url: str) -> Origin:
     shown = ascii(without_logins(url))[1:-1][:SHOWN]
     try:
-        parts = urlsplit(url)
-        local = parts.scheme == "http" and parts.hostname in HERE
+        parts = split_git_url(url)
     except ValueError as error:
         raise UsageError(f"{shown}: the URL cannot be read: {error}", hint="write https://HOST/PATH") from error
-    if not url.isprintable() or " " in url or len(url) > LONGEST or (parts.scheme not in GIT and not local):
+    if parts is None or len(url) > LONGEST:
         raise UsageError(f"{shown} is no URL that is read", hint="write https://HOST/PATH (or ssh://, file://)")
     if parts.password is not None or (parts.username and parts.scheme != "ssh"):
         hint = "leave it out, and give it to git: git credential approve, or a credential helper"

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
-from urllib.parse import urlsplit
 
 from gb10.errors import FetchError, UsageError
 from gb10.host.artifact import COMMIT, Checkout
@@ -15,12 +14,12 @@ from gb10.host.proc import without_logins
 from gb10.patches.source_tree import Tree, open_tree
 from gb10.request.checkout_files import Worktree
 from gb10.request.noted import kept, noted, write_note
+from gb10.sources.git.address import split_git_url
 from gb10.sources.git.archive import resolve
-from gb10.sources.web import HERE, SHOWN, public
+from gb10.sources.web import SHOWN, public
 
 ROOM: Final = "commits"
 START: Final = "git:"
-SCHEMES: Final = ("https", "ssh", "file")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,13 +44,12 @@ def parse_commit(source: str, text: str) -> GitCommit:
     url, _, commit = text.removeprefix(START).rpartition("@")
     shown = f"{source}={START}{ascii(without_logins(url))[1:-1][:SHOWN]}"
     try:
-        parts = urlsplit(url)
-        local = parts.scheme == "http" and parts.hostname in HERE
+        parts = split_git_url(url)
     except ValueError as error:
         raise UsageError(
             f"{shown}: the URL cannot be read: {error}", hint="write git:https://HOST/PATH@COMMIT"
         ) from error
-    if not url.isprintable() or " " in url or (parts.scheme not in SCHEMES and not local):
+    if parts is None:
         raise UsageError(
             f"{shown} names no git repository that is read",
             hint="write git:https://HOST/PATH@COMMIT (or ssh://, file://)",

@@ -19,7 +19,7 @@ from gb10.recipe.arch import parse_arch
 from gb10.recipe.builds import Source
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.layout import PLAIN
-from gb10.request.replay_input import PatchInput, Record, RecordedMod, RecordedPatch
+from gb10.request.replay_input import ModEntry, PatchEntry, PatchInput, Record
 from gb10.workshop import Workshop, build_architecture
 
 SHOWN = 12
@@ -107,7 +107,7 @@ def _patches(record: Record, folder: Path) -> Iterator[PatchUse]:
         yield _patch(patch, more, path if more.diff is not None else None)
 
 
-def _patch(patch: RecordedPatch, more: PatchInput, path: Path | None) -> PatchUse:
+def _patch(patch: PatchEntry, more: PatchInput, path: Path | None) -> PatchUse:
     taken = Taken(path=str(path), commit=patch.checkout.commit, dirty=patch.checkout.dirty) if patch.checkout else None
     return PatchUse(
         source=patch.source,
@@ -136,7 +136,7 @@ def _overlay(path: Path | None, wanted: str | None) -> Overlay | None:
     return Overlay(path=str(path.absolute()), digest=wanted)
 
 
-def _mod(catalog: Catalog, wanted: RecordedMod, given: Given) -> Mod:
+def _mod(catalog: Catalog, wanted: ModEntry, given: Given) -> Mod:
     """The very mod of the image, among those given and those of the checkout."""
     root = catalog.root / "mods"
     own = [wanted.name] if wanted.name in mod_names(root) else []
@@ -152,7 +152,7 @@ def _mod(catalog: Catalog, wanted: RecordedMod, given: Given) -> Mod:
     return Mod(name=wanted.name, path=str(found.path), digest=found.digest, network=wanted.network)
 
 
-def _same(wanted: RecordedMod, found: Sequence[FoundMod]) -> FoundMod | None:
+def _same(wanted: ModEntry, found: Sequence[FoundMod]) -> FoundMod | None:
     return next((mod for mod in found if (mod.name, mod.digest) == (wanted.name, wanted.sha256)), None)
 
 

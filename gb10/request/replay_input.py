@@ -27,14 +27,14 @@ class Part(Model):
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True)
 
 
-class RecordedCheckout(Part):
+class CheckoutEntry(Part):
     """The checkout that a patch was made from."""
 
     commit: Commit | Literal[""]
     dirty: bool
 
 
-class RecordedPatch(Part):
+class PatchEntry(Part):
     """A patch, as the document lists it."""
 
     source: Name
@@ -42,7 +42,7 @@ class RecordedPatch(Part):
     name: PatchName
     sha256: Sha256
     folder: str = ""
-    checkout: RecordedCheckout | None = None
+    checkout: CheckoutEntry | None = None
     url: str = ""
 
 
@@ -55,7 +55,7 @@ class PatchInput(Part):
     diff: Base64Bytes | None = None
 
 
-class RecordedMod(Part):
+class ModEntry(Part):
     """A mod."""
 
     name: str
@@ -63,7 +63,7 @@ class RecordedMod(Part):
     network: bool
 
 
-class RecordedStep(Part):
+class StepEntry(Part):
     """A step with its key."""
 
     name: str
@@ -97,10 +97,10 @@ class Record(Part):
     arch: str
     platform: str
     key: Sha256
-    patches: tuple[RecordedPatch, ...]
-    mods: tuple[RecordedMod, ...]
+    patches: tuple[PatchEntry, ...]
+    mods: tuple[ModEntry, ...]
     without: tuple[Name, ...] = ()
-    steps: tuple[RecordedStep, ...]
+    steps: tuple[StepEntry, ...]
     inputs: Inputs
 
 

@@ -8,9 +8,7 @@ from gb10.bill import spdx, statements
 from gb10.bill.spdx import as_bytes
 from gb10.engine.connection import Engine
 from gb10.engine.reference import split_reference
-from gb10.engine.registry.access import access_to
-from gb10.engine.registry.referrers import Artifact, Content, Referrers
-from gb10.engine.registry.skopeo import open_skopeo
+from gb10.engine.registry.referrers import Artifact, Content, open_referrers
 from gb10.errors import PublishError
 from gb10.host.host import Host
 
@@ -19,9 +17,11 @@ WITHOUT: Final = "a registry that takes no artifacts: publish --no-attest"
 
 def attach_all(host: Host, engine: Engine, papers: Papers, name: str, digest: str) -> tuple[Mapping[str, str], ...]:
     """Attach the documents to a manifest in the repository of a name. Raises EngineError, PublishError."""
-    repository, skopeo = split_reference(name)[0], open_skopeo(host.store, host.env)
-    with access_to(engine, host.env, name) as access, host.talk.task(f"SBOM and provenance of {repository}"):
-        place = Referrers(store=host.store, skopeo=skopeo, repository=repository, access=access)
+    repository = split_reference(name)[0]
+    with (
+        open_referrers(host.store, host.env, engine, name) as place,
+        host.talk.task(f"SBOM and provenance of {repository}"),
+    ):
         try:
             return tuple(
                 {"type": one.kind, "digest": place.attach(digest, one), **one.annotations}

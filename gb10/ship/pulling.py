@@ -110,9 +110,9 @@ def _resolved(
 ) -> Wanted:
     """The manifest by the first node that can be reached; raises the error of the last one when none can."""
     for node in nodes[:-1]:
-        with suppress(EngineError), _engine(shop, node) as engine:
+        with suppress(EngineError), engine_of(shop, node) as engine:
             return _wanted(shop, engine, reference, platform, signers)
-    with _engine(shop, nodes[-1]) as last:
+    with engine_of(shop, nodes[-1]) as last:
         return _wanted(shop, last, reference, platform, signers)
 
 
@@ -142,7 +142,8 @@ def _found(engine: Engine, reference: str) -> Remote:
 
 
 @contextmanager
-def _engine(shop: Workshop, host: str) -> Iterator[Engine]:
+def engine_of(shop: Workshop, host: str) -> Iterator[Engine]:
+    """The engine of a node, or of this machine (LOCAL). Raises EngineError, UsageError."""
     if host == LOCAL:
         yield ready_engine(shop)
         return
@@ -151,7 +152,7 @@ def _engine(shop: Workshop, host: str) -> Iterator[Engine]:
 
 
 def _pull_one(shop: Workshop, wanted: Wanted, host: str) -> Pulled:
-    with _engine(shop, host) as engine, shop.talk.task(host) as task:
+    with engine_of(shop, host) as engine, shop.talk.task(host) as task:
         platform = wanted.platform or platform_of(engine)
         check_platform(wanted.reference, host, platform, wanted.remote.platforms)
         layers = _layers(shop, engine, task, platform, wanted)

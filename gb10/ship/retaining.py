@@ -10,16 +10,13 @@ from typing import Final
 from gb10.engine.connection import Engine
 from gb10.engine.docker_containers import containers_with
 from gb10.engine.node import reached
-from gb10.engine.registry.access import access_to
-from gb10.engine.registry.referrers import CREATED, TAG, Descriptor, Referrers, digest_of, tag_of
-from gb10.engine.registry.skopeo import open_skopeo
+from gb10.engine.registry.referrers import CREATED, GONE, TAG, Descriptor, Referrers, digest_of, open_referrers, tag_of
 from gb10.errors import PublishError
 from gb10.host.host import Host
 from gb10.ship.compressing import config_in
 from gb10.ship.keyed import KEYED
 
 AT_ONCE: Final = 8
-GONE: Final = ("manifest unknown", "name unknown", "not found")
 FORBIDDEN: Final = ("unsupported", "not allowed", "405", "denied", "forbidden")
 ALLOW: Final = (
     "a registry must allow deletion (Debian's: storage.delete.enabled; others: a role), and then collect garbage"
@@ -80,11 +77,8 @@ def retain(
     Raises PublishError, also when the registry forbids it, and EngineError for a node that cannot be asked.
     """
     used = {image: node for node in nodes for image in _images_of(node)}
-    with access_to(engine, host.env, repository) as access:
-        place = Referrers(
-            store=host.store, skopeo=open_skopeo(host.store, host.env), repository=repository, access=access
-        )
-        tags = place.skopeo.tags(repository, access)
+    with open_referrers(host.store, host.env, engine, repository) as place:
+        tags = place.skopeo.tags(place.repository, place.access)
         found = judged(_held(place, tags), rule, used, datetime.now(UTC))
         if not delete:
             return found
@@ -141,22 +135,12 @@ def _delete_orphans(place: Referrers, tags: Sequence[str]) -> None:
     """What a deletion that broke off left: lists of what is attached to images that are gone."""
     for tag in filter(TAG.fullmatch, tags):
         digest = tag.replace("-", ":")
-        if _is_gone(place, digest) and place.text(f"{place.repository}:{tag}") is not None:
+        gone = place.text(f"{place.repository}@{digest}", GONE) is None  # a refusal for another reason is raised
+        if gone and place.text(f"{place.repository}:{tag}") is not None:
             for referrer in place.of(digest):
                 if _belongs(place, referrer.digest, digest):
                     _delete_manifest(place, f"{place.repository}@{referrer.digest}")
             _delete_manifest(place, f"{place.repository}:{tag}")
-
-
-def _is_gone(place: Referrers, digest: str) -> bool:
-    """Whether the registry says that it has no such manifest; a refusal for any other reason is raised."""
-    try:
-        place.skopeo.manifest(f"{place.repository}@{digest}", place.access)
-    except PublishError as error:
-        if any(word in error.message.lower() for word in GONE):
-            return True
-        raise
-    return False
 
 
 def _belongs(place: Referrers, referrer: str, digest: str) -> bool:

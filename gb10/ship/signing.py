@@ -5,10 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from gb10.engine.connection import Engine
-from gb10.engine.reference import split_digest, split_reference
-from gb10.engine.registry.access import access_to
-from gb10.engine.registry.referrers import CREATED, Artifact, Descriptor, Referrers
-from gb10.engine.registry.skopeo import open_skopeo
+from gb10.engine.reference import split_digest
+from gb10.engine.registry.referrers import CREATED, Artifact, Descriptor, open_referrers
 from gb10.errors import UsageError, VerifyError
 from gb10.host.host import Host
 from gb10.plan.labels import NAMESPACE
@@ -44,11 +42,7 @@ def check_signers(signers: Path) -> None:
 def sign_image(host: Host, engine: Engine, name: str, digest: str, key: Path) -> None:
     """Sign the manifest of a published name, unless it has this key's signature. Raises UsageError, PublishError."""
     text = sign(signed_text(digest), key, host.env, meant=IMAGES)
-    repository = split_reference(name)[0]
-    with access_to(engine, host.env, name) as access:
-        place = Referrers(
-            store=host.store, skopeo=open_skopeo(host.store, host.env), repository=repository, access=access
-        )
+    with open_referrers(host.store, host.env, engine, name) as place:
         if any(one.annotations.get(SIGNATURE) == text for one in place.of(digest)):
             return
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -57,13 +51,10 @@ def sign_image(host: Host, engine: Engine, name: str, digest: str, key: Path) ->
 
 def require_signer(host: Host, engine: Engine, name: str, signers: Path) -> str:
     """Who of ``signers`` signed ``repository@digest``; raises VerifyError when nobody did, PublishError."""
-    repository, digest = split_digest(name)
+    digest = split_digest(name)[1]
     if digest is None:
         raise AssertionError(name)
-    with access_to(engine, host.env, name) as access:
-        place = Referrers(
-            store=host.store, skopeo=open_skopeo(host.store, host.env), repository=repository, access=access
-        )
+    with open_referrers(host.store, host.env, engine, name) as place:
         found = [one for one in place.of(digest) if one.artifactType == KIND and SIGNATURE in one.annotations]
     if not found:
         raise VerifyError(f"{name} is not signed", where=f"no {KIND} is attached to it", hint=UNSIGNED)

@@ -8,29 +8,26 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from gb10.build.stage import ready_engine
 from gb10.engine.connection import Engine
 from gb10.engine.engine_host import engine_host
 from gb10.engine.head.session import Node, Session, node_of, on_host, on_this_machine
 from gb10.engine.images import ImageInfo, drop_names, find_image, passing_tag, require_image, tag_image
-from gb10.engine.node import engine_at, reached
+from gb10.engine.node import ADDRESS, engine_at, reached
 from gb10.engine.reference import check_reference, registry_of, split_digest
 from gb10.engine.registry.holding import holder
 from gb10.engine.registry.transfer import Remote, push
 from gb10.errors import EngineError, PublishError, UsageError
 from gb10.host.digest import digest as digest_of
+from gb10.host.ssh import HERE
 from gb10.host.talk import Talk
-from gb10.ship.pulling import LOCAL, Pull, on_nodes, pull_from_each
+from gb10.ship.pulling import LOCAL, Pull, engine_of, on_nodes, pull_from_each
 from gb10.ship.receiving import Pulled, check_platform, platform_of, receive
 from gb10.ship.retries import patiently
 from gb10.workshop import Workshop
 
-HERE: Final = "localhost"
-"""The head that is this machine."""
 PASSING: Final = "gb10-passing"
 """The repository in the head's registry. One for all images: so layers are found again."""
 WORD: Final = re.compile(r"[a-z0-9]+(?:/[a-z0-9]+){1,2}")
-SOCKETS: Final = ("unix://", "tcp://", "http://")
 ABSENT: Final = (
     "it names no registry, and the head's Docker has no such image: build it there (./build.py image),\n"
     "or name a published one: REGISTRY/NAME:TAG"
@@ -60,7 +57,7 @@ class HeadPull:
     @property
     def nodes(self) -> tuple[Node, ...]:
         """Those that are reached by ssh; raises UsageError for one that cannot be."""
-        nodes = tuple(node_of(host, k3s=self.k3s) for host in self.others if not host.startswith(SOCKETS))
+        nodes = tuple(node_of(host, k3s=self.k3s) for host in self.others if not host.startswith(ADDRESS))
         if len(nodes) < len(self.others) and (self.head != HERE or self.k3s):
             raise UsageError("a socket is of this machine, not of the head", hint="name nodes as the head reaches them")
         return nodes
@@ -85,7 +82,7 @@ def pull_via_head(shop: Workshop, asked: HeadPull) -> Pull:
     nodes = wanted.nodes
     if not wanted.others:
         raise UsageError("--via-head needs a node", hint="name those that the head reaches: --host me@spark-2")
-    with _engine_of(shop, wanted.head) as engine:
+    with engine_of(shop, LOCAL if wanted.head == HERE else wanted.head) as engine:
         signer = _fetched(shop, engine, wanted)
         image = require_image(engine, wanted.reference)
         with _session(shop, engine, wanted.head, nodes) as session:
@@ -113,15 +110,6 @@ def _named(reference: str) -> str:
             hint="a digest names it in its registry only; write REGISTRY/NAME:TAG",
         )
     return check_reference(reference)
-
-
-@contextmanager
-def _engine_of(shop: Workshop, head: str) -> Iterator[Engine]:
-    if head == HERE:
-        yield ready_engine(shop)
-        return
-    with reached(head) as engine:
-        yield engine
 
 
 def _fetched(shop: Workshop, engine: Engine, wanted: HeadPull) -> str:
@@ -188,7 +176,7 @@ def _node(offer: Offer, host: str) -> Node:
 @contextmanager
 def _at(offer: Offer, host: str) -> Iterator[tuple[Engine, int]]:
     """A node's engine, and the port by which that reaches the head's registry."""
-    if host.startswith(SOCKETS):
+    if host.startswith(ADDRESS):
         with reached(host) as engine:
             yield engine, offer.session.port
         return

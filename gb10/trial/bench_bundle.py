@@ -3,9 +3,7 @@
 import hashlib
 import io
 import json
-import lzma
 import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ from gb10.host.journal import head_of
 from gb10.host.plain_file import read_plain_file
 from gb10.load.benchy import LARGEST_BOOK, Book
 from gb10.load.load_plan import Plan, Tool
+from gb10.patches.archives import DAMAGED
 from gb10.trial.keeping import JOURNAL
 from gb10.trial.launch_line import LaunchLine, read_launch
 
@@ -31,18 +30,6 @@ LIMITS: Final = {MANIFEST: 1 << 16, JOURNAL: 256 << 20, BOOK: LARGEST_BOOK, RECI
 """The files of a bundle and their most bytes; nothing else is in one."""
 LARGEST: Final = 128 << 20
 DAY: Final = (1980, 1, 1, 0, 0, 0)
-DAMAGED: Final = (
-    zipfile.BadZipFile,
-    zipfile.LargeZipFile,
-    zlib.error,
-    lzma.LZMAError,
-    OSError,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-    ValueError,
-)
-"""What zipfile raises for a zip that cannot be read."""
 Sha = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Tokens = Annotated[int, Field(ge=0, le=1 << 24)]
 

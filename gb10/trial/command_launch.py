@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gb10.doctor.masking import masked
+from gb10.doctor.masking import masked, masked_environment
 from gb10.errors import ServeError
 from gb10.host.host import Host
 from gb10.host.proc import CommandFailedError
@@ -17,7 +17,7 @@ from gb10.host.server_session import end_session, leading, started
 from gb10.host.talk import clock
 from gb10.serve.cause import cause_of, ending_of
 from gb10.serve.health import is_healthy
-from gb10.trial.launcher import Launched, Launcher, shown
+from gb10.trial.launcher import Launched, Launcher
 from gb10.trial.template import fill
 
 LOOK: Final = 0.25
@@ -59,7 +59,7 @@ def by_command(host: Host, command: Command, log: Path, begun: Callable[[int, in
                     url=url,
                     facts={
                         "command": masked(shlex.join(filled.argv)),
-                        "environment": shown(filled.environment),
+                        "environment": masked_environment(filled.environment),
                     },
                     log=lambda: tail(log),
                     ended=lambda: "" if (code := child.poll()) is None else _ending(code),

@@ -1,10 +1,8 @@
 """A server that is launched to be measured: by a command, by a recipe, or one that runs already."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Final
 
 from gb10.host.fetch import redact
 
@@ -20,14 +18,6 @@ class Launched:
     """The lines of its log so far."""
     ended: Callable[[], str] = str
     """How it ended; empty while it runs."""
-
-
-SECRET: Final = re.compile(r"TOKEN|KEY|SECRET|PASSW|CREDENTIAL", re.IGNORECASE)
-
-
-def shown(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables as a result may have them: the values of those that sound secret are left out. Pure."""
-    return {name: "***" if SECRET.search(name) else value for name, value in environment.items()}
 
 
 Launcher = Callable[[], AbstractContextManager[Launched]]

@@ -1,7 +1,7 @@
 """One launch: the server is started, measured as ``bench serve`` does, and ended; whatever happens has its outcome."""
 
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gb10.errors import EndpointError, EngineError, Gb10Error, PublishError, ServeError, VerifyError
@@ -35,11 +35,15 @@ class Measure:
     @property
     def document(self) -> dict[str, object]:
         """All of it that decides a figure."""
-        own = {one.name: getattr(self.plan, one.name) for one in fields(self.plan) if one.name != "boot"}
-        plan = {**own, "concurrency": list(self.plan.concurrency), "extra": dict(self.plan.extra)}
         tokenizer = file_sha256(self.tokenizer) if self.tokenizer and self.tokenizer.is_file() else None
         judge = self.exam.judge if self.exam else "canaries"
-        return {"plan": plan, "model": self.model, "tokenizer": tokenizer, "book": self.book.sha256, "judge": judge}
+        return {
+            "plan": self.plan.document,
+            "model": self.model,
+            "tokenizer": tokenizer,
+            "book": self.book.sha256,
+            "judge": judge,
+        }
 
 
 def measured(shop: Workshop, launcher: Launcher, measure: Measure, boot: str) -> Outcome:

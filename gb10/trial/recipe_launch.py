@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from gb10.doctor.masking import masked
+from gb10.doctor.masking import masked, masked_environment
 from gb10.engine.docker_containers import tail_of
 from gb10.engine.images import find_image
 from gb10.errors import Gb10Error
@@ -14,7 +14,7 @@ from gb10.serve.running import Wish, running
 from gb10.serve.service import Service
 from gb10.serve.stopping import end_service
 from gb10.serve.watching import LINES, Watched
-from gb10.trial.launcher import Launched, Launcher, shown
+from gb10.trial.launcher import Launched, Launcher
 from gb10.workshop import Workshop
 
 
@@ -64,7 +64,7 @@ def _launched(service: Service, fleet: Fleet, watched: Watched) -> Launched:
             "image": service.image,
             "digest": {host: image.id for host, image in images.items() if image},
             "command": {rank.node.host: masked(rank.container.command) for rank in service.ranks},
-            "environment": {rank.node.host: shown(rank.container.environment) for rank in service.ranks},
+            "environment": {rank.node.host: masked_environment(rank.container.environment) for rank in service.ranks},
         },
         log=log,
         ended=ended,

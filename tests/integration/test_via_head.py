@@ -31,8 +31,9 @@ from gb10.engine.registry.transfer import Moves, push
 from gb10.errors import EngineError, Gb10Error, PublishError, UsageError, VerifyError
 from gb10.host.locks import lock_now
 from gb10.host.proc import background, capture
+from gb10.host.ssh import HERE
 from gb10.ship.pulling import Pull
-from gb10.ship.via_head import HERE, PASSING, HeadPull, pull_via_head
+from gb10.ship.via_head import PASSING, HeadPull, pull_via_head
 from gb10.workshop import Workshop, build_architecture, open_workshop
 from tests.bad_days.left import RUN, processes_left
 from tests.bad_days.world import BUILD_PY

@@ -11,6 +11,7 @@ import pytest
 from gb10.engine.head.session import Node, Session, Way, node_of
 from gb10.errors import EngineError, UsageError
 from gb10.host.dialogue import Dialogue
+from gb10.host.ssh import SshHost
 from gb10.ship.via_head import HeadPull
 
 NAMES = ("spark-2", "spark-3", "spark-4")
@@ -23,7 +24,7 @@ def session(text: str) -> Iterator[Session]:
     os.write(write, text.encode())
     os.close(write)
     with os.fdopen(read, "rb") as out:
-        nodes = tuple(Node(host=name, name=name, port="", socket="/s") for name in NAMES)
+        nodes = tuple(Node(host=name, ssh=SshHost(name=name, port=None, socket=None), socket="/s") for name in NAMES)
         talk = Dialogue(io.BytesIO(), out, io.BytesIO(b"its last words"))
         yield Session(port=1, sockets="/w", nodes=nodes, talk=talk)
 
@@ -59,7 +60,9 @@ def test_what_containerd_answers(text: str, reason: str) -> None:
 
 def test_nodes_by_what_a_user_writes() -> None:
     assert node_of("ssh://me@spark-2:2222/run/d.sock") == Node(
-        host="ssh://me@spark-2:2222/run/d.sock", name="me@spark-2", port="2222", socket="/run/d.sock"
+        host="ssh://me@spark-2:2222/run/d.sock",
+        ssh=SshHost(name="me@spark-2", port="2222", socket="/run/d.sock"),
+        socket="/run/d.sock",
     )
     assert node_of("spark-2", k3s=True).socket == ""
     for host in ("unix:///run/d.sock", "tcp://spark-2:2375", "-oProxyCommand=x", "a b"):
@@ -69,7 +72,7 @@ def test_nodes_by_what_a_user_writes() -> None:
 
 def test_the_head_itself_gets_nothing_and_sockets_are_of_this_machine() -> None:
     wanted = HeadPull(reference="a:1", head="me@spark-1", hosts=("me@spark-1", "me@spark-2"))
-    assert (wanted.others, [node.name for node in wanted.nodes]) == (("me@spark-2",), ["me@spark-2"])
+    assert (wanted.others, [node.ssh.name for node in wanted.nodes]) == (("me@spark-2",), ["me@spark-2"])
     for head, k3s in (("me@spark-1", False), ("localhost", True)):
         with pytest.raises(UsageError, match="a socket is of this machine"):
             print(HeadPull(reference="a:1", head=head, hosts=("unix:///d.sock",), k3s=k3s).nodes)

@@ -4,11 +4,11 @@ import shlex
 
 import pytest
 
+from gb10.doctor.masking import masked_environment
 from gb10.errors import UsageError
 from gb10.lint.engine_words import declared, known_words, releases
 from gb10.plan.catalog import ROOT
 from gb10.trial.axes import read_matrix, rows_of
-from gb10.trial.launcher import shown
 from gb10.trial.template import fill
 
 TEXT = """\
@@ -96,4 +96,4 @@ def test_a_command_that_cannot_be_is_refused(template: str, values: dict[str, st
 
 def test_what_sounds_secret_is_in_no_result() -> None:
     environment = {"HF_TOKEN": "hf_x", "OPENAI_API_KEY": "sk-x", "MODE": "fast"}
-    assert shown(environment) == {"HF_TOKEN": "***", "OPENAI_API_KEY": "***", "MODE": "fast"}
+    assert masked_environment(environment) == {"HF_TOKEN": "***", "OPENAI_API_KEY": "***", "MODE": "fast"}

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Final
 
 from gb10.engine.head.program import registry_program
-from gb10.engine.node import DOCKER, SOCKET
+from gb10.engine.node import ADDRESS, DOCKER, SOCKET
 from gb10.errors import EngineError, UsageError
 from gb10.host.dialogue import Dialogue, dialogue
 from gb10.host.proc import CommandFailedError, capture, last_lines
@@ -34,11 +34,10 @@ K3S: Final = "on the node, `k3s ctr images ls` must work for that user, or with 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
-    """A node as the head reaches it by ssh: its name and port there, and its Docker's socket; none where K3s runs."""
+    """A node as the head reaches it by ssh, and its Docker's socket; none where K3s runs."""
 
     host: str
-    name: str
-    port: str
+    ssh: SshHost
     socket: str
 
 
@@ -109,19 +108,18 @@ class Session:
 
 
 def _keys(node: Node) -> str:
-    name = f"-p {node.port} {node.name}" if node.port else node.name
-    return f"on the head: {KEYS.format(name=name)}{DOCKER}"
+    return f"on the head: {KEYS.format(name=node.ssh.words)}{DOCKER}"
 
 
 def node_of(host: str, *, k3s: bool = False) -> Node:
     """A node by what `--host` takes; raises UsageError for one that no ssh reaches. Pure."""
     found = ssh_host(host)
-    if found is None or host.startswith(("unix://", "tcp://", "http://")):
+    if found is None or host.startswith(ADDRESS):
         raise UsageError(
             f"{host!r} is no node that the head can reach", hint="write user@name, or ssh://user@name:PORT"
         )
     socket = "" if k3s else found.socket or SOCKET
-    return Node(host=host, name=found.name, port=found.port or "", socket=socket)
+    return Node(host=host, ssh=found, socket=socket)
 
 
 @contextmanager
@@ -150,7 +148,7 @@ def on_host(store: Store, env: Mapping[str, str], head: str, nodes: Sequence[Nod
 
 
 def _words(nodes: Sequence[Node]) -> list[str]:
-    return [word for node in nodes for word in (node.port, node.name, node.socket)]
+    return [word for node in nodes for word in (node.ssh.port or "", node.ssh.name, node.socket)]
 
 
 def _placed(store: Store, env: Mapping[str, str], head: str, found: SshHost) -> str:

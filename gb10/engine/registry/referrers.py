@@ -7,19 +7,22 @@ the standard wants it for registries that do not list referrers themselves.
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
-from gb10.engine.registry.skopeo import Access, Skopeo
+from gb10.engine.connection import Engine
+from gb10.engine.reference import split_digest, split_reference
+from gb10.engine.registry.access import access_to
+from gb10.engine.registry.repository import INDEX, MANIFEST
+from gb10.engine.registry.skopeo import Access, Skopeo, open_skopeo
 from gb10.errors import PublishError
 from gb10.host.store import Store
 
-IMAGE: Final = "application/vnd.oci.image.manifest.v1+json"
-INDEX: Final = "application/vnd.oci.image.index.v1+json"
 CREATED: Final = "org.opencontainers.image.created"
 TITLE: Final = "org.opencontainers.image.title"
 EMPTY: Final = b"{}"
@@ -27,8 +30,10 @@ EMPTY: Final = b"{}"
 TAG: Final = re.compile(r"sha256-[0-9a-f]{64}")
 TRIES: Final = 3
 """How often the index is written again when somebody else wrote it at the same time."""
-ABSENT: Final = ("manifest unknown", "name unknown", "not found", "denied", "unauthorized")
-"""Words of a registry that has no such manifest; some refuse in place of saying so."""
+GONE: Final = ("manifest unknown", "name unknown", "not found")
+"""Words of a registry that has no such manifest."""
+ABSENT: Final = (*GONE, "denied", "unauthorized")
+"""Some refuse in place of saying so."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,12 +83,15 @@ class Referrers:
         text = self.text(f"{self.repository}:{tag_of(digest)}")
         return () if text is None else read_index(text)
 
-    def text(self, name: str) -> str | None:
-        """A manifest of the registry, byte by byte; None when it has none of that name. Raises PublishError."""
+    def text(self, name: str, absent: Sequence[str] = ABSENT) -> str | None:
+        """A manifest of the registry, byte by byte; None when it says by one of these words that it has none.
+
+        Raises PublishError.
+        """
         try:
             return self.skopeo.manifest(name, self.access)
         except PublishError as error:
-            if not any(word in error.message.lower() for word in ABSENT):
+            if not any(word in error.message.lower() for word in absent):
                 raise
             return None
 
@@ -94,9 +102,9 @@ class Referrers:
             raise PublishError(f"the registry has another manifest under {digest}", where=self.repository)
         text = manifest_of(artifact, {"mediaType": _kind_of(subject), "digest": digest, "size": len(subject.encode())})
         attached = digest_of(text)
-        self._put(text, IMAGE, f"{self.repository}@{attached}", [one.content for one in artifact.contents])
+        self._put(text, MANIFEST, f"{self.repository}@{attached}", [one.content for one in artifact.contents])
         entry = Descriptor(
-            mediaType=IMAGE,
+            mediaType=MANIFEST,
             digest=attached,
             size=len(text.encode()),
             artifactType=artifact.kind,
@@ -113,7 +121,7 @@ class Referrers:
 
     def _put(self, text: str, kind: str, name: str, contents: list[bytes]) -> None:
         with self.store.folder("artifact") as folder:
-            blobs = [EMPTY, *contents, text.encode()] if kind == IMAGE else [text.encode()]
+            blobs = [EMPTY, *contents, text.encode()] if kind == MANIFEST else [text.encode()]
             for blob in blobs:
                 _write(folder, blob)
             descriptor = {"mediaType": kind, "digest": digest_of(text), "size": len(text.encode())}
@@ -121,6 +129,14 @@ class Referrers:
             (folder / "index.json").write_text(index, encoding="utf-8")
             (folder / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}', encoding="utf-8")
             self.skopeo.put(folder, name, self.access)
+
+
+@contextmanager
+def open_referrers(store: Store, env: Mapping[str, str], engine: Engine, name: str) -> Iterator[Referrers]:
+    """The referrers in the repository of a name, which may have a tag or a digest. Raises EngineError."""
+    repository = split_reference(split_digest(name)[0])[0]
+    with access_to(engine, env, name) as access:
+        yield Referrers(store=store, skopeo=open_skopeo(store, env), repository=repository, access=access)
 
 
 def _write(folder: Path, content: bytes) -> None:
@@ -167,7 +183,7 @@ def manifest_of(artifact: Artifact, subject: Mapping[str, Any]) -> str:
     ]
     document = {
         "schemaVersion": 2,
-        "mediaType": IMAGE,
+        "mediaType": MANIFEST,
         "artifactType": artifact.kind,
         "config": empty,
         "layers": layers or [empty],
@@ -183,4 +199,4 @@ def _described(kind: str, content: bytes) -> dict[str, Any]:
 
 def _kind_of(manifest: str) -> str:
     """The media type that a manifest gives itself. Pure."""
-    return str(json.loads(manifest).get("mediaType", IMAGE))
+    return str(json.loads(manifest).get("mediaType", MANIFEST))
