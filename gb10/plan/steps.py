@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Final
 
 from gb10.errors import UsageError
@@ -216,7 +217,7 @@ def class_of(name: str, layers: Iterable[Layer]) -> str:
     """The layer that takes a project. Raises UsageError when none does."""
     rest = None
     for layer in layers:
-        if any(fnmatchcase(name, pattern) for pattern in layer.packages):
+        if _takes(layer.packages, name):
             return layer.name
         rest = layer.name if layer.rest else rest
     if rest is None:
@@ -224,6 +225,12 @@ def class_of(name: str, layers: Iterable[Layer]) -> str:
             f"no layer takes {name}", hint="name it in one of the recipe's layers, or add rest: true to one"
         )
     return rest
+
+
+@cache
+def _takes(patterns: tuple[str, ...], project: str) -> bool:
+    """Whether one of the patterns fits. Each plan asks it of each wheel."""
+    return any(fnmatchcase(project, pattern) for pattern in patterns)
 
 
 def _shas(files: Iterable[LockedDeb | LockedWheel]) -> list[str]:

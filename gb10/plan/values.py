@@ -38,11 +38,8 @@ class Toolkit:
 
     def of(self, *names: str) -> dict[str, str]:
         """Digests of these files. A folder name means every file below it."""
-        return {
-            file: value
-            for file, value in self.digests.items()
-            if any(file == name or file.startswith(f"{name}/") for name in names)
-        }
+        below = tuple(f"{name}/" for name in names)
+        return {file: value for file, value in self.digests.items() if file in names or file.startswith(below)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -19,6 +20,7 @@ DEEPEST: Final = 16
 """Parentheses in the marker of a requirement."""
 
 
+@lru_cache(maxsize=4096)
 def requirement_name(text: str) -> str:
     """The canonical project name of a requirement."""
     return str(canonicalize_name(Requirement(text).name))

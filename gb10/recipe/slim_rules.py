@@ -5,7 +5,6 @@ from operator import attrgetter
 from typing import Annotated, Final, Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import parse_wheel_filename
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
@@ -119,11 +118,15 @@ def read_rules(text: str) -> RuleFile:
 
 def fits(release: str, wheel: LockedWheel) -> bool:
     """Whether a wheel is of a rule's distribution and releases."""
-    project, releases = _wanted(release)
-    return project == wheel.name and releases.contains(parse_wheel_filename(wheel.filename)[1], prereleases=True)
+    return _project(release) == wheel.name and _contains(release, wheel.filename)
 
 
 @cache
-def _wanted(release: str) -> tuple[str, SpecifierSet]:
-    """The distribution and its releases: each rule is asked of each wheel."""
-    return requirement_name(release), Requirement(release).specifier
+def _project(release: str) -> str:
+    """Each rule is asked of each wheel, so that both questions are answered once."""
+    return requirement_name(release)
+
+
+@cache
+def _contains(release: str, filename: str) -> bool:
+    return Requirement(release).specifier.contains(parse_wheel_filename(filename)[1], prereleases=True)
