@@ -96,7 +96,9 @@ class Session:
         word, number, rest = (*line.split(" ", 2), "", "")[:3]
         port, _, machine = rest.partition(" ")
         if word == "node" and number.isdigit() and port.isdigit():
-            self.found[int(number)] = Way(engine=f"unix://{self.sockets}/{number}.sock", port=int(port), machine=machine)
+            self.found[int(number)] = Way(
+                engine=f"unix://{self.sockets}/{number}.sock", port=int(port), machine=machine
+            )
         elif word in ("took", "left") and number.isdigit():
             self.taken[int(number)] = rest or ("" if word == "took" else "no reason given")
         elif word == "lost" and number.isdigit() and 0 < int(number) <= len(self.nodes):
