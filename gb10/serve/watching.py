@@ -72,7 +72,7 @@ class Watched:
             return Death(rank=rank, host=host, how=how, at=heard, lost=True) if lost else None
         self.heard[host] = now
         if state is None:
-            return Death(rank=rank, host=host, how="its container was removed", at=heard)
+            return Death(rank=rank, host=host, how="its container was removed, by stop or by another watch", at=heard)
         if state.runs:
             return None
         ended = seconds_of(state.ended)
