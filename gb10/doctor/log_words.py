@@ -18,16 +18,16 @@ PREFIX: Final = re.compile(
     r"^(?:\S+ \| )?(?:\([^)]{1,60}\) ?)?(?:\[?\d{4}-\d\d-\d\d[T ][^\]\s]*(?: [A-Z]\w*)*\]? ?)?"
     r"(?:(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b:?"
     r"(?: \d\d-\d\d \d\d:\d\d:\d\d)?(?: \[[^\]]{1,80}\])?)?"
+    r"(?:\[(?P<letter>[IWEF])\d{4} \d\d:[^\]]{1,120}\])?"
 )
-"""What stands before the text of a line: container, process, time, level, place."""
-QUIET: Final = ("DEBUG", "INFO", "WARNING", "WARN")
+"""What stands before the text of a line: container, process, time, level, place; in C++ a letter is the level."""
+QUIET: Final = ("DEBUG", "INFO", "WARNING", "WARN", "I", "W")
 FRAMES: Final = ("  ", " File ", "File ", "Traceback ", " Traceback ", "^", "During handling", "The above exception")
 
 
 def is_trouble(line: str) -> bool:
     """Whether a line tells of an error of its own: no remark, no frame of a traceback, no echo of another error."""
-    before = PREFIX.match(line)
-    level, rest = (before["level"], line[before.end() :]) if before else (None, line)
+    level, rest = _split(line)
     if FOLLOWS.search(line) or level in QUIET:
         return False
     if RAISED.search(rest):
@@ -37,5 +37,11 @@ def is_trouble(line: str) -> bool:
 
 def first_error(lines: Iterable[str]) -> str | None:
     """The first exception that no other caused, else the first line that speaks of an error; None without one."""
-    own = [line for line in lines if not FOLLOWS.search(line)]
+    own = [line for line in lines if not FOLLOWS.search(line) and _split(line)[0] not in QUIET]
     return next((line for sign in (RAISED, SAYS) for line in own if sign.search(line)), None)
+
+
+def _split(line: str) -> tuple[str | None, str]:
+    """The level of a line, if it has one, and its text."""
+    before = PREFIX.match(line)
+    return (before["level"] or before["letter"], line[before.end() :]) if before else (None, line)

@@ -35,6 +35,8 @@ class Death:
     at: float
     """When, by the clock of this machine."""
     code: int = 0
+    lost: bool = False
+    """Whether its node does not answer, so that nothing more can be read of it."""
     cause: str | None = None
     lines: tuple[str, ...] = ()
     remedy: str | None = None
@@ -43,7 +45,7 @@ class Death:
 
 @dataclass(slots=True)
 class Watched:
-    """A running service: the ranks in the order of the fleet.
+    """A running service: the ranks in the order of the fleet. It has no ``containers`` after its end.
 
     ``ahead`` has the seconds by which the clocks of nodes are before ours: engines tell by these when a rank ended.
     ``heard`` is when each node answered last.
@@ -51,7 +53,7 @@ class Watched:
 
     name: str
     fleet: Fleet
-    containers: Mapping[str, str]
+    containers: dict[str, str]
     ahead: Mapping[str, float] = field(default_factory=dict)
     heard: dict[str, float] = field(default_factory=dict)
 
@@ -67,10 +69,10 @@ class Watched:
         if isinstance(state, Gb10Error):
             how = f"its node does not answer: {state.where or state.message}"
             lost = now - heard > (SILENT if was_silent(state) else AWAY)
-            return Death(rank=rank, host=host, how=how, at=heard) if lost else None
+            return Death(rank=rank, host=host, how=how, at=heard, lost=True) if lost else None
         self.heard[host] = now
         if state is None:
-            return Death(rank=rank, host=host, how="its container was removed", at=heard)
+            return Death(rank=rank, host=host, how="its container was removed, by stop or by another watch", at=heard)
         if state.runs:
             return None
         ended = seconds_of(state.ended)
@@ -79,7 +81,9 @@ class Watched:
         return Death(rank=rank, host=host, how=how, code=state.code, at=at)
 
     def explained(self, death: Death) -> Death:
-        """The death with the lines of its log."""
+        """The death with the lines of its log, if its node answers."""
+        if death.lost:
+            return death
         lines = tried_on_each(
             lambda host, engine: tail_of(engine, self.containers[host], LINES), {death.host: self.fleet[death.host]}
         )[death.host]
@@ -90,7 +94,9 @@ class Watched:
 
     def end(self) -> dict[str, Gb10Error]:
         """End every rank; the error of each node where that failed."""
-        return end_all(self.fleet, {host: (one,) for host, one in self.containers.items()}, patience=ENDING)
+        left = end_all(self.fleet, {host: (one,) for host, one in self.containers.items()}, patience=ENDING)
+        self.containers.clear()  # who started them need not wait for a lost node again
+        return left
 
 
 def watch(watched: Watched, until: Callable[[], bool]) -> None:

@@ -37,7 +37,11 @@ class Pulled:
 
 def platform_of(engine: Engine) -> str:
     """What images the node's machine runs without an emulator."""
-    machine = engine_host(engine).machine
+    return platform_on(engine_host(engine).machine)
+
+
+def platform_on(machine: str) -> str:
+    """What images a machine runs, by the kernel's name for it. Pure."""
     return f"linux/{ARCHITECTURES.get(machine, machine)}"
 
 

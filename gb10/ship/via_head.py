@@ -21,7 +21,7 @@ from gb10.host.digest import digest as digest_of
 from gb10.host.ssh import HERE
 from gb10.host.talk import Talk
 from gb10.ship.pulling import LOCAL, Pull, engine_of, on_nodes, pull_from_each
-from gb10.ship.receiving import Pulled, check_platform, platform_of, receive
+from gb10.ship.receiving import Pulled, check_platform, platform_of, platform_on, receive
 from gb10.ship.retries import patiently
 from gb10.workshop import Workshop
 
@@ -90,8 +90,8 @@ def pull_via_head(shop: Workshop, asked: HeadPull) -> Pull:
             offer = Offer(wanted=wanted, image=image, digest=digest, session=session)
             receive_one = partial(_imported if wanted.k3s else _received, shop.talk, offer)
             done, failed = on_nodes(wanted.others, receive_one)
-            if not failed:
-                session.done()
+            if not failed and (why := session.done()):
+                shop.talk.say(f"the nodes have the image, but the head's cache grows: {why}")
     return Pull(remote=Remote(digest=digest, platforms=(image.platform,)), nodes=done, failed=failed, signer=signer)
 
 
@@ -162,7 +162,10 @@ def _imported(talk: Talk, offer: Offer, host: str) -> Pulled:
     if WORD.fullmatch(offer.image.platform) is None:  # it becomes a word of a command; references are checked
         raise PublishError(f"the image is for no platform: {offer.image.platform!r}")
     with talk.task(host) as task:
-        source = f"127.0.0.1:{offer.session.way(node).port}/{PASSING}@{offer.digest}"
+        way = offer.session.way(node)
+        platform = offer.wanted.platform or platform_on(way.machine)
+        check_platform(offer.wanted.reference, host, platform, (offer.image.platform,))
+        source = f"127.0.0.1:{way.port}/{PASSING}@{offer.digest}"
         offer.session.take(node, offer.image.platform, source, name)
     layers = digest_of(list(offer.image.diff_ids))
     seconds = round(task.elapsed(), 1)

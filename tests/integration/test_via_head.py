@@ -368,7 +368,8 @@ def test_containerd_under_k3s_takes_only_what_it_lacks(
     shop: Workshop, head: Engine, ctr: Callable[..., str], port: int
 ) -> None:
     seed, name = next(SEEDS), "docker.io/gb10/via:k3s"
-    wanted = HeadPull(reference="gb10/via:k3s", head=HERE, hosts=[f"root@127.0.0.1:{port}"], k3s=True)
+    host = f"root@127.0.0.1:{port}"
+    wanted = HeadPull(reference="gb10/via:k3s", head=HERE, hosts=[host], platform=ARM, k3s=True)
     random_image(head, wanted.reference, *LAYERS, seed=seed)
     done = pull_via_head(shop, wanted)
     done.require_all()
@@ -389,6 +390,47 @@ def test_containerd_under_k3s_takes_only_what_it_lacks(
     assert "ssh-copy-id" in str(caught.value)
     with pytest.raises(UsageError, match="a socket is of this machine"):
         pull_via_head(shop, replace(wanted, hosts=[head.endpoint.host]))
+
+
+def test_a_node_with_k3s_of_another_machine_is_one_error(
+    shop: Workshop, head: Engine, ctr: Callable[..., str], ssh_root: Path, port: int
+) -> None:
+    host, uname = f"root@127.0.0.1:{port}", ssh_root / "usr/local/bin/uname"
+    wanted = HeadPull(reference="gb10/via:machine", head=HERE, hosts=[host], k3s=True)
+    random_image(head, wanted.reference, 1_000, seed=next(SEEDS))
+    uname.write_text("#!/bin/sh\necho riscv64\n", encoding="utf-8")
+    uname.chmod(0o755)
+    try:
+        done = pull_via_head(shop, wanted)
+        assert done.failed[host].message == f"gb10/via:machine is for {ARM}, {host} is linux/riscv64"
+        assert done.failed[host].hint == f"--platform {ARM} takes it all the same"
+        assert "via:machine" not in ctr("images", "ls", "-q")
+        pull_via_head(shop, replace(wanted, platform=ARM)).require_all()
+        uname.write_text("#!/bin/sh\necho aarch64\n", encoding="utf-8")
+        pull_via_head(shop, wanted).require_all()
+    finally:
+        uname.unlink()
+    assert not sessions()
+
+
+def test_old_layers_that_stay_on_the_head_are_told(
+    shop: Workshop, head: Engine, hosts: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A link of the registry that a power cut left empty: it collects nothing from then on."""
+    random_image(head, "gb10/via:stays", 1_000, seed=next(SEEDS))
+    taken(shop, "gb10/via:stays", hosts[1:2]).require_all()
+    assert "cache grows" not in capfd.readouterr().err
+    repository = shop.store.root / "registry/docker/registry/v2/repositories" / PASSING
+    broken = repository / f"_manifests/revisions/sha256/{'0' * 64}/link"
+    broken.parent.mkdir(parents=True)
+    broken.touch()
+    taken(shop, "gb10/via:stays", hosts[1:2]).require_all()
+    (said,) = [line for line in capfd.readouterr().err.splitlines() if "cache grows" in line]
+    print(said)
+    assert f"old layers stay in {shop.store.root}/registry: " in said
+    shutil.rmtree(broken.parent)
+    taken(shop, "gb10/via:stays", hosts[1:2]).require_all()
+    assert "cache grows" not in capfd.readouterr().err
 
 
 @pytest.mark.long

@@ -58,6 +58,24 @@ def test_what_containerd_answers(text: str, reason: str) -> None:
         assert caught.value.where == reason
 
 
+def test_a_node_with_k3s_tells_its_machine() -> None:
+    with session("node 1 101 aarch64\n") as found:
+        assert found.way(found.nodes[0]) == Way(engine="unix:///w/1.sock", port=101, machine="aarch64")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("node 1 101\ncollected\n", ""),
+        ("error old layers stay in /r: blob unknown\n", "old layers stay in /r: blob unknown"),
+        ("node 1 101\n", "the head did not tell whether old layers went: its last words"),
+    ],
+)
+def test_why_old_layers_stay_on_the_head(text: str, why: str) -> None:
+    with session(text) as found:
+        assert found.done() == why
+
+
 def test_nodes_by_what_a_user_writes() -> None:
     assert node_of("ssh://me@spark-2:2222/run/d.sock") == Node(
         host="ssh://me@spark-2:2222/run/d.sock",

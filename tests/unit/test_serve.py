@@ -245,6 +245,14 @@ def test_a_request_to_paste() -> None:
             ],
             "(EngineCore pid=7) torch.OutOfMemoryError: CUDA out of memory.",
         ),
+        (
+            [
+                "(Worker pid=19) WARNING 11-25 07:05:05 [cpu_worker.py:114] libtcmalloc is not found in LD_PRELOAD.",
+                "[W1125 07:22:36.240643957 utils.cpp:41] Warning: numa_migrate_pages failed. errno: 1 (function f)",
+                "(MainProcess pid=8) ERROR 11-25 07:05:17 [multiproc_executor.py:315] Worker proc 1 died unexpectedly",
+            ],
+            "(MainProcess pid=8) ERROR 11-25 07:05:17 [multiproc_executor.py:315] Worker proc 1 died unexpectedly",
+        ),
         (["vllm serve: error: unrecognized arguments: --foo"], "vllm serve: error: unrecognized arguments: --foo"),
         (["bash: line 1: vllm: command not found"], "bash: line 1: vllm: command not found"),
         (["RuntimeError: Engine core initialization failed. See root cause above."] * 2, None),

@@ -1,12 +1,13 @@
 # Runs on the head: a registry that answers on 127.0.0.1 alone, and for each node a tunnel by which the node reaches it
-# there, and we the node's Docker. All ends with stdin. After the word "done" there, only the image that was pushed last
-# stays in STORAGE: the next pull sends and compresses only what is new.
+# there, and we the node's Docker. All ends with stdin, or with the word "done" there. After that word only the image that
+# was pushed last stays in STORAGE: the next pull sends and compresses only what is new.
 #
 # usage: PROGRAM STORAGE WORK [PORT NAME SOCKET]...
 # STORAGE may be empty: the user's cache. An empty SOCKET is of a node with K3s: we reach no Docker there, and the line
 # "k3s NUMBER PLATFORM SOURCE NAME" on stdin lets its containerd pull SOURCE and call it NAME.
-# prints: "registry PORT", then "node NUMBER PORT" or "lost NUMBER why" for each node; or "error why".
-#         For a node with K3s also "took NUMBER", or "left NUMBER why".
+# prints: "registry PORT", then "node NUMBER PORT" or "lost NUMBER why" for each node; or "error why". After "done" it
+#         prints "collected", or "error why". For a node with K3s it is "node NUMBER PORT MACHINE", the machine as uname
+#         names it; then also "took NUMBER", or "left NUMBER why".
 set -eu
 umask 077
 program=$1 storage=${2:-${XDG_CACHE_HOME:-$HOME/.cache}/gb10/registry} work=$3
@@ -60,11 +61,22 @@ while [ -z "$port" ]; do
 done
 echo "registry $port"
 
+# on_node NUMBER COMMAND: by ssh, on a node with K3s
+on_node() {
+  node=$(cat "$work/$1.k3s")
+  ssh -T $options ${node%% *} "${node#* }" "$2" </dev/null
+}
+
 # watch NUMBER PID
 watch() {
   while alive "$2"; do
     allocated=$(sed -n 's/^Allocated port \([0-9][0-9]*\) for remote forward.*/\1/p' "$work/$1.log")
-    if [ -n "$allocated" ] && { [ -S "$work/$1.sock" ] || [ -f "$work/$1.k3s" ]; }; then
+    if [ -n "$allocated" ] && [ -f "$work/$1.k3s" ]; then
+      machine=$(on_node "$1" 'uname -m' 2>>"$work/$1.log" | tail -n 1) && [ -n "$machine" ] || break
+      echo "node $1 $allocated $machine"
+      return
+    fi
+    if [ -n "$allocated" ] && [ -S "$work/$1.sock" ]; then
       echo "node $1 $allocated"
       return
     fi
@@ -77,8 +89,7 @@ watch() {
 take() {
   script="k='k3s ctr'; [ \$(id -u) = 0 ] || k='sudo -n k3s ctr'
     \$k images pull --plain-http --platform $2 $3 >/dev/null && \$k images tag --force $3 $4 && \$k images rm $3"
-  node=$(cat "$work/$1.k3s")
-  if ssh -T $options ${node%% *} "${node#* }" "$script" >"$work/$1.log" 2>&1 </dev/null; then
+  if on_node "$1" "$script" >"$work/$1.log" 2>&1; then
     echo "took $1"
   else
     echo "left $1 $(tail -n 1 "$work/$1.log" | tr -d '\r')"
@@ -100,17 +111,19 @@ while [ $# -gt 0 ]; do
 done
 
 word=
-while read -r line; do
+while [ "$word" != done ] && read -r line; do
   word=${line%% *}
   if [ "$word" = k3s ]; then
     take ${line#* } 8>&- &
     children="$children $!"
   fi
 done
-if [ "$word" = done ]; then
-  kill $children 2>/dev/null || true
-  wait
-  children=
-  "$program" garbage-collect --delete-untagged=true "$work/config.yml" >/dev/null 2>&1 8>&- ||
-    echo "error old layers stay in $storage: its registry does not collect them"
+[ "$word" = done ] || exit 0
+kill $children 2>/dev/null || true
+wait
+children=
+if "$program" garbage-collect --delete-untagged=true "$work/config.yml" >"$work/collect.log" 2>&1 8>&-; then
+  echo collected
+else
+  echo "error old layers stay in $storage: $(tail -n 1 "$work/collect.log")"
 fi

