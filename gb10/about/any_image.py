@@ -4,7 +4,7 @@ from gb10.about.local import local_image, portrait_of
 from gb10.about.papers import papers_of
 from gb10.about.portrait import Portrait
 from gb10.about.registry_documents import SentBill, sent
-from gb10.about.remote import attached_sbom, remote_image, remote_portrait
+from gb10.about.remote import Trust, attached_sbom, remote_image, remote_portrait
 from gb10.build.inspect import no_image
 from gb10.build.stage import engine_with_images
 from gb10.engine.connection import Engine
@@ -16,29 +16,33 @@ from gb10.recipe.arch import Arch
 from gb10.workshop import Workshop
 
 
-def portrait(shop: Workshop, reference: str, arch: Arch) -> Portrait:
-    """The portrait of an image. Raises UsageError, EngineError, PublishError."""
-    engine = engine_with_images(shop)
-    if engine and find_image(engine, reference):
-        return portrait_of(shop, reference, arch)
-    require_registry(engine, reference)
-    return remote_portrait(shop, engine, reference, arch.platform)
+def portrait(shop: Workshop, reference: str, arch: Arch, trust: Trust | None = None) -> Portrait:
+    """The portrait of an image; with ``trust``, of the one in the registry, and only if it is trusted.
 
-
-def sbom(shop: Workshop, reference: str, arch: Arch) -> bytes:
-    """The SBOM of an image of ours, or the one that is attached to an image in a registry.
-
-    Raises UsageError when there is none, EngineError, PublishError.
+    Raises UsageError, EngineError, PublishError, VerifyError.
     """
     engine = engine_with_images(shop)
-    if engine and find_image(engine, reference):
+    if engine and trust is None and find_image(engine, reference):
+        return portrait_of(shop, reference, arch)
+    require_registry(engine, reference)
+    return remote_portrait(shop, engine, reference, arch.platform, trust)
+
+
+def sbom(shop: Workshop, reference: str, arch: Arch, trust: Trust | None = None) -> bytes:
+    """The SBOM of an image of ours, or the one that is attached to an image in a registry; ``trust`` as above.
+
+    Raises UsageError when there is none, EngineError, PublishError, VerifyError.
+    """
+    engine = engine_with_images(shop)
+    if engine and trust is None and find_image(engine, reference):
         _, image = local_image(shop, reference)
         record = proven(shop.store, image.id)
         return papers_of(shop, engine, image, record.config if record else image.id).sbom
     require_registry(engine, reference)
-    found = attached_sbom(remote_image(shop, engine, reference, arch.platform))
+    found = attached_sbom(remote_image(shop, engine, reference, arch.platform, trust))
     if found is None:
-        raise UsageError(f"no SBOM is attached to {reference}", hint="`publish` attaches one to an image of gb10")
+        kind = "SBOM with a trusted signature" if trust else "SBOM"
+        raise UsageError(f"no {kind} is attached to {reference}", hint="`publish` attaches one to an image of gb10")
     sent(found, SentBill, reference)  # JSON holds no control character that a terminal would obey
     return found
 

@@ -1,8 +1,8 @@
 """An image in a registry, without pulling it: its manifest, its config, and what was attached to it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from gb10.about.local import debs_of, shortened
 from gb10.about.portrait import Layer, Portrait, layer_names
@@ -27,10 +27,14 @@ from gb10.engine.registry.access import login_for
 from gb10.engine.registry.beside import attached, document_of
 from gb10.engine.registry.referrers import CREATED, Descriptor
 from gb10.engine.registry.repository import Manifest, Repository, open_repository
-from gb10.errors import PublishError
+from gb10.errors import PublishError, VerifyError
 from gb10.plan.recorded import RecordedPlan, recorded_plan
 from gb10.proof.verdict_document import read_verdict
 from gb10.workshop import Workshop
+
+DOCUMENTS: Final = (SPDX, IN_TOTO)
+Trust = Callable[[Repository, str], object]
+"""Raises VerifyError unless the manifest of a digest has a signature that the reader trusts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,10 +48,17 @@ class Remote:
     manifest: SentManifest
     config: SentConfig
     attached: tuple[Descriptor, ...]
+    untrusted: int = 0
+    """How many documents were left out, since no signature of them is trusted."""
 
 
-def remote_image(shop: Workshop, engine: Engine | None, reference: str, platform: str) -> Remote:
-    """An image of a registry, of an index the one for the platform. Raises PublishError, EngineError."""
+def remote_image(
+    shop: Workshop, engine: Engine | None, reference: str, platform: str, trust: Trust | None = None
+) -> Remote:
+    """An image of a registry, of an index the one for the platform; with ``trust``, beside it what is trusted alone.
+
+    Raises PublishError, EngineError, VerifyError.
+    """
     name, digest = split_digest(reference)
     repository = open_repository(shop.env, name, login_for(engine, shop.env, name))
     found = _manifest(repository, digest or split_reference(name)[1])
@@ -55,24 +66,46 @@ def remote_image(shop: Workshop, engine: Engine | None, reference: str, platform
     if entries is not None:
         found = _manifest(repository, _for_platform(entries, platform, reference))
     manifest = sent(found.content, SentManifest, reference)
+    beside = attached(repository, found.digest)
+    if trust:
+        trust(repository, found.digest)
+    documents = trusted(repository, beside, trust) if trust else beside
     return Remote(
         reference=reference,
         repository=repository,
         digest=found.digest,
         manifest=manifest,
         config=sent(repository.blob(manifest.config.digest), SentConfig, reference),
-        attached=attached(repository, found.digest),
+        attached=documents,
+        untrusted=len(beside) - len(documents),
     )
 
 
-def remote_portrait(shop: Workshop, engine: Engine | None, reference: str, platform: str) -> Portrait:
-    """The portrait of an image in a registry. Raises PublishError, EngineError."""
-    one = remote_image(shop, engine, reference, platform)
+def trusted(repository: Repository, beside: Sequence[Descriptor], trust: Trust) -> tuple[Descriptor, ...]:
+    """The documents beside an image whose signatures are trusted, and the signatures of the image."""
+    return tuple(one for one in beside if one.artifactType not in DOCUMENTS or _passes(repository, one, trust))
+
+
+def _passes(repository: Repository, one: Descriptor, trust: Trust) -> bool:
+    try:
+        trust(repository, one.digest)
+    except VerifyError:
+        return False
+    return True
+
+
+def remote_portrait(
+    shop: Workshop, engine: Engine | None, reference: str, platform: str, trust: Trust | None = None
+) -> Portrait:
+    """The portrait of an image in a registry. Raises PublishError, EngineError, VerifyError."""
+    one = remote_image(shop, engine, reference, platform, trust)
     settings = one.config.config or SentSettings()
     labels, plan = settings.labels or {}, attached_plan(one)
     verdict = read_verdict(statement_of(one, VERIFICATION).get("verdict"))
     layers = layers_in(one, plan, labels)
     missing = "nothing is attached to it: what it holds is told by pulling it" if not one.attached else ""
+    words = "1 document beside it has" if one.untrusted == 1 else f"{one.untrusted} documents beside it have"
+    left_out = f"{words} no trusted signature: left out" if one.untrusted else ""
     return Portrait(
         reference=reference,
         place=one.repository.base,
@@ -91,7 +124,7 @@ def remote_portrait(shop: Workshop, engine: Engine | None, reference: str, platf
         verdict=verdict,
         patches=patch_stories(shop.catalog, plan) if plan else (),
         mods=mod_stories(shop.catalog, plan) if plan else (),
-        remarks=tuple(filter(None, (missing,))),
+        remarks=tuple(filter(None, (missing, left_out))),
     )
 
 

@@ -15,7 +15,8 @@ def read_files(path: Path) -> Files:
     """The files of a mod by their path in it; raises UsageError."""
     if path.is_dir():
         return _folder(path)
-    if path.is_file() and zipfile.is_zipfile(path):
+    # By its name, too: Python 3.14 calls a damaged zip none.
+    if path.is_file() and (path.suffix == ".zip" or zipfile.is_zipfile(path)):
         return read_zip(path)
     where = "it is neither a folder nor a zip" if path.exists() else "it does not exist"
     hint = "give a folder or a zip with a run.sh, or the name of a mod: ./build.py mods list"

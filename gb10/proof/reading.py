@@ -64,7 +64,7 @@ def is_directory(path: Path) -> bool:
         mode = path.stat().st_mode
     except FileNotFoundError:
         raise UsageError(f"no file or directory {path}", hint=HINT) from None
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         raise UsageError(f"{path} cannot be read", where=str(error), hint=HINT) from error
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise UsageError(f"{path} is neither a file nor a directory", hint=HINT)

@@ -18,6 +18,7 @@ LONGEST: Final = 64
 WIDEST: Final = 64
 """Bits of a whole number."""
 TEXT: Final = "tag:yaml.org,2002:str"
+DATE: Final = "tag:yaml.org,2002:timestamp"
 
 
 class RefusedError(yaml.MarkedYAMLError):
@@ -74,6 +75,11 @@ def scalar(node: yaml.Node) -> object:
         value: object = yaml.SafeLoader("").construct_object(node)
     except OverflowError as error:
         raise ValueError("the number is too large") from error
+    except ValueError as error:
+        if node.tag != DATE:
+            raise
+        # Python's own words differ between its versions.
+        raise ValueError(f"{node.value} is no date") from error
     if isinstance(value, int) and value.bit_length() > WIDEST:
         raise ValueError("the number is too large")
     return value

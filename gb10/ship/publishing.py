@@ -55,7 +55,7 @@ def publish(
     """Push the proven image ``reference`` to each target; a target without a tag gets the image's own tags.
 
     The engine compresses its layers, or zstd of the level ``zstd``: the image is the same, its manifest is not.
-    ``key`` signs each name before the next one is pushed; with ``attest``, its documents are attached before, too.
+    With ``attest``, the documents of each name are attached before the next one is pushed; ``key`` signs both.
 
     Raises UsageError (no such image, no tags), PublishError (it was not proven; the registry refuses, or holds
     another manifest than the one that was pushed).
@@ -111,7 +111,8 @@ class _Sender:
         if self.papers and place not in self.attached:
             self.attached[place] = attach_all(self.shop, self.engine, self.papers, name, moves.digest)
         if self.key:
-            sign_image(self.shop, self.engine, name, moves.digest, self.key)
+            documents = (one["digest"] for one in self.attached.get(place, ()))
+            sign_image(self.shop, self.engine, name, (moves.digest, *documents), self.key)
         return Published(
             reference=name,
             digest=moves.digest,

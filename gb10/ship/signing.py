@@ -1,12 +1,18 @@
-"""Signed images: a signature by an ssh key over the digest of a manifest, kept in the registry beside the image."""
+"""Signatures by ssh keys over the digests of manifests: of images and of the documents beside them.
 
+Each lies in the registry beside what it signs.
+"""
+
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from gb10.engine.connection import Engine
 from gb10.engine.reference import split_digest
-from gb10.engine.registry.referrers import CREATED, Artifact, Descriptor, open_referrers
+from gb10.engine.registry.beside import attached
+from gb10.engine.registry.referrers import CREATED, Artifact, Descriptor, Referrers, open_referrers
+from gb10.engine.registry.repository import Repository
 from gb10.errors import UsageError, VerifyError
 from gb10.host.host import Host
 from gb10.plan.labels import NAMESPACE
@@ -39,12 +45,19 @@ def check_signers(signers: Path) -> None:
         raise UsageError(f"there is no file {signers}", hint="write an allowed_signers file: man ssh-keygen")
 
 
-def sign_image(host: Host, engine: Engine, name: str, digest: str, key: Path) -> None:
-    """Sign the manifest of a published name, unless it has this key's signature. Raises UsageError, PublishError."""
-    text = sign(signed_text(digest), key, host.env, meant=IMAGES)
+def sign_image(host: Host, engine: Engine, name: str, digests: Sequence[str], key: Path) -> None:
+    """Sign the manifests of a published name and of its documents, unless they have this key's signature.
+
+    Raises UsageError, PublishError.
+    """
     with open_referrers(host.store, host.env, engine, name) as place:
-        if any(one.annotations.get(SIGNATURE) == text for one in place.of(digest)):
-            return
+        for digest in digests:
+            _sign(host, place, digest, key)
+
+
+def _sign(host: Host, place: Referrers, digest: str, key: Path) -> None:
+    text = sign(signed_text(digest), key, host.env, meant=IMAGES)
+    if not any(one.annotations.get(SIGNATURE) == text for one in place.of(digest)):
         now = datetime.now(UTC).isoformat(timespec="seconds")
         place.attach(digest, Artifact(kind=KIND, annotations={SIGNATURE: text, CREATED: now}))
 
@@ -55,7 +68,16 @@ def require_signer(host: Host, engine: Engine, name: str, signers: Path) -> str:
     if digest is None:
         raise AssertionError(name)
     with open_referrers(host.store, host.env, engine, name) as place:
-        found = [one for one in place.of(digest) if one.artifactType == KIND and SIGNATURE in one.annotations]
+        return _signer_of(host, name, digest, place.of(digest), signers)
+
+
+def signer_beside(host: Host, repository: Repository, digest: str, signers: Path) -> str:
+    """The same for a manifest of a repository that is only read: of an image, or of a document beside one."""
+    return _signer_of(host, f"{repository.name}@{digest}", digest, attached(repository, digest), signers)
+
+
+def _signer_of(host: Host, name: str, digest: str, beside: Iterable[Descriptor], signers: Path) -> str:
+    found = [one for one in beside if one.artifactType == KIND and SIGNATURE in one.annotations]
     if not found:
         raise VerifyError(f"{name} is not signed", where=f"no {KIND} is attached to it", hint=UNSIGNED)
     reasons = []

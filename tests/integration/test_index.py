@@ -2,20 +2,26 @@
 
 import dataclasses
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
+from bootstrap.environment import CHECKOUT
 from bootstrap.install import PIP
 from gb10.errors import FetchError, Gb10Error, UsageError
 from gb10.host.artifact import Artifact
 from gb10.host.proc import capture
 from gb10.host.store import Store, file_sha256
 from gb10.lock.lockfile import load_lock
-from gb10.lock.platforms import platform_of
+from gb10.lock.platforms import Platform, best_wheel, platform_of
+from gb10.lock.relock import main_index
+from gb10.recipe.fields import ARCHITECTURES, Architecture
 from gb10.recipe.locked import LockedWheel
+from gb10.recipe.machine import MACHINES
 from gb10.sources.index.client import Index, open_index_session, size_of
 from gb10.sources.index.downloads import fetch_all
 from gb10.sources.index.pip_settings import pip_options, read_settings
@@ -23,6 +29,9 @@ from gb10.sources.index.pip_settings import pip_options, read_settings
 pytestmark = pytest.mark.integration
 
 LOCK = Path(__file__).resolve().parents[2] / "recipes" / "images" / "vllm.lock.json"
+PINNED = re.compile(r"^(\S+==.*?) \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE)
+UBUNTU = 39
+"""glibc 2.39, DGX OS's."""
 PIP_ARGV = (sys.executable, "-I", str(PIP / "pip"))
 
 
@@ -135,3 +144,39 @@ def test_a_locked_file_that_the_index_has_not(tmp_path: Path, small: tuple[Locke
     gone = dataclasses.replace(Artifact(small[0].filename, small[0].sha256, small[0].size), sha256="0" * 64)
     with pytest.raises(FetchError, match="is on none of the package indexes"):
         fetch_all([gone], Store(tmp_path), os.environ)
+
+
+@pytest.fixture(scope="module")
+def ours() -> dict[Requirement, frozenset[str]]:
+    """What the tool and its tests need, and of each the wheels of the index whose hashes are locked."""
+    index, text = main_index(os.environ), (CHECKOUT / "requirements-dev.lock").read_text(encoding="utf-8")
+    found = {Requirement(line): set(re.findall("[0-9a-f]{64}", hashes)) for line, hashes in PINNED.findall(text)}
+    assert len(found) == len(re.findall("^[a-z]", text, re.MULTILINE))
+    return {
+        wanted: frozenset(
+            link.filename
+            for link in index.links(wanted.name)
+            if link.sha256 in hashes and link.filename.endswith(".whl")
+        )
+        for wanted, hashes in found.items()
+    }
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
+def test_the_tool_has_a_locked_wheel_for_each_python(
+    ours: Mapping[Requirement, frozenset[str]], python: str, architecture: Architecture
+) -> None:
+    platform = Platform(python=python, architecture=architecture, glibc=UBUNTU)
+    here = {"python_version": python, "python_full_version": f"{python}.0", "platform_machine": MACHINES[architecture]}
+    wanted = [one for one in ours if one.marker is None or one.marker.evaluate({**here, "sys_platform": "linux"})]
+    assert [str(one) for one in wanted if best_wheel(ours[one], platform) is None] == []
+    assert len(wanted) > 40
+
+
+def test_both_locks_of_the_tool_agree() -> None:
+    mine, developers = (
+        dict(PINNED.findall((CHECKOUT / name).read_text(encoding="utf-8")))
+        for name in ("requirements.lock", "requirements-dev.lock")
+    )
+    assert mine.items() <= developers.items()

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from urllib.error import HTTPError
 
 import pytest
 
+from gb10.bill.spdx import MEDIA_TYPE as SPDX
 from gb10.build.image_build import Verified, build_image
 from gb10.build.stage import ready_engine
 from gb10.cli import image as verb
@@ -22,13 +24,16 @@ from gb10.engine.connection import Engine, client
 from gb10.engine.images import added_tags, find_image, require_image, tag_image, untag
 from gb10.engine.reach import find
 from gb10.engine.registry.holding import holder
+from gb10.engine.registry.referrers import Artifact, Content, open_referrers
 from gb10.engine.registry.transfer import Moves, push
 from gb10.errors import EngineError, PublishError, UsageError
 from gb10.proof.scans import Record
 from gb10.ship import publishing, retries
 from gb10.ship.publishing import Published, publish
 from gb10.ship.pulling import pull_everywhere
+from gb10.ship.signing import KIND
 from gb10.workshop import Workshop
+from tests.integration.hub_server import make_signer
 from tests.integration.nodes import (
     Registry,
     another_engine,
@@ -39,6 +44,7 @@ from tests.integration.nodes import (
     receiving,
     registry,
     small_disk,
+    ssh_keygen,
     ssh_server,
     until,
     wake,
@@ -190,6 +196,45 @@ def test_the_sbom_of_an_image_is_the_one_that_is_attached_to_it(
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1]
     assert json.loads(texts[0])["spdxVersion"] == "SPDX-2.3"
+
+
+def test_documents_are_signed_with_the_image_and_others_are_left_out(  # noqa: PLR0917 - fixtures
+    shop: Workshop,
+    place: Registry,
+    image: Verified,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("PATH", ssh_keygen(shop.store, tmp_path / "ssh"))
+    own = replace(shop, env={**shop.env, "PATH": os.environ["PATH"]})
+    for name in ("me", "other"):
+        make_signer(tmp_path, name, own.env)
+    reference = f"{place.host}/signed/test:1"
+
+    def shown(name: str, *words: str) -> tuple[int, str, str]:
+        code = main(["show", reference, "--quiet", "--require-signer", str(tmp_path / f"{name}.signers"), *words])
+        return code, *capsys.readouterr()
+
+    assert main(["show", image.tags[-1], "--quiet", "--sbom"]) == 0
+    ours = capsys.readouterr().out
+    publish(own, image.tags[-1], [reference])
+    code, out, error = shown("me", "--sbom")
+    assert (code, out) == (9, "")
+    assert "is not signed" in error
+    (sent,) = publish(own, image.tags[-1], [reference], None, tmp_path / "me")
+    assert len(sent.attached) == 3
+    for document in sent.attached:
+        (signature,) = beside(place, "signed/test", document["digest"])
+        assert signature["artifactType"] == KIND
+    foreign = Artifact(kind=SPDX, annotations={"a": "b"}, contents=(Content(kind=SPDX, content=b"{}"),))
+    with open_referrers(shop.store, own.env, find(shop.env, shop.store), reference) as referrers:
+        first = {one.digest for one in referrers.of(sent.digest)}
+        referrers.attach(sent.digest, foreign)
+    assert len(first) == 4
+    assert shown("me", "--sbom")[:2] == (0, ours)
+    assert "1 document beside it has no trusted signature" in shown("me")[1]
+    assert shown("other", "--sbom")[:2] == (9, "")
 
 
 def test_without_attestations_nothing_lies_beside_an_image(shop: Workshop, place: Registry, image: Verified) -> None:

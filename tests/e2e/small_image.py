@@ -1,0 +1,29 @@
+"""Builds the small image of the pipeline's tests in the store of its caller, and prints what it became, as JSON."""
+
+import json
+import locale
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from gb10.build.image_build import build_image
+from gb10.plan.catalog import ROOT
+from gb10.workshop import open_workshop
+from tests.integration.test_pipeline import small_plan
+
+
+def main() -> None:
+    """The overlay's folder is the argument; the rest is what the process was given."""
+    spoken = locale.setlocale(locale.LC_ALL, "")
+    shop = open_workshop(os.environ, verbosity=0)
+    built = build_image(shop, small_plan(shop, overlay=Path(sys.argv[1])), rebuild=(), tag=None)
+    mask = os.umask(0)
+    place = {"user": os.getuid(), "umask": mask, "locale": spoken, "zone": time.tzname[0], "checkout": str(ROOT)}
+    print(json.dumps({"digest": built.digest, "hit": built.hit, "engine": built.host, **place}))
+
+
+if __name__ == "__main__":
+    main()
