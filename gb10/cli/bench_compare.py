@@ -21,6 +21,7 @@ from gb10.cli.load_options import plans
 from gb10.cli.signature import gives
 from gb10.errors import UsageError
 from gb10.host.fetch import redact
+from gb10.load.endpoint import reach
 from gb10.load.load_plan import Plan
 from gb10.stats.launches import Side
 from gb10.trial.compared import Unit, compared
@@ -96,6 +97,9 @@ def compare(
         return
     folder = out or Path(time.strftime(FOLDER))
     sides = _sides(shop, starting, (a, b), folder)
+    if sides.unit == "passes":
+        for url in sides.names:
+            reach(url, target.model, shop.env)
     measure = target.measure(shop, plan)
     head = {"kind": "compare", "names": list(sides.names), "unit": sides.unit, **sides.what, **measure.document}
     lines = contest(shop, sides.contest(launches, measure), open_journal(shop, folder, head))

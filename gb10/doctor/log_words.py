@@ -26,9 +26,8 @@ FRAMES: Final = ("  ", " File ", "File ", "Traceback ", " Traceback ", "^", "Dur
 
 def is_trouble(line: str) -> bool:
     """Whether a line tells of an error of its own: no remark, no frame of a traceback, no echo of another error."""
-    before = PREFIX.match(line)
-    level, rest = (before["level"], line[before.end() :]) if before else (None, line)
-    if FOLLOWS.search(line) or level in QUIET:
+    rest = _loud(line)
+    if rest is None or FOLLOWS.search(line):
         return False
     if RAISED.search(rest):
         return True
@@ -36,6 +35,19 @@ def is_trouble(line: str) -> bool:
 
 
 def first_error(lines: Iterable[str]) -> str | None:
-    """The first exception that no other caused, else the first line that speaks of an error; None without one."""
+    """The first exception that no other caused, else the first line that speaks of an error; None without one.
+
+    Lines that a server wrote as a warning or less count only when they quote an exception, and nothing else does.
+    """
     own = [line for line in lines if not FOLLOWS.search(line)]
-    return next((line for sign in (RAISED, SAYS) for line in own if sign.search(line)), None)
+    raised = [line for line in own if RAISED.search(line)]
+    found = (*filter(_loud, raised), *filter(is_trouble, own), *raised)
+    return next(iter(found), None)
+
+
+def _loud(line: str) -> str | None:
+    """The text of a line that is no remark; None for one that is."""
+    before = PREFIX.match(line)
+    if before is None:
+        return line
+    return None if before["level"] in QUIET else line[before.end() :]
