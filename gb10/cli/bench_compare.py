@@ -97,15 +97,19 @@ def compare(
         return
     folder = out or Path(time.strftime(FOLDER))
     sides = _sides(shop, starting, (a, b), folder)
-    if sides.unit == "passes":
-        for url in sides.names:
-            reach(url, target.model, shop.env)
+    _check_endpoints(shop, sides, target)
     measure = target.measure(shop, plan)
     head = {"kind": "compare", "names": list(sides.names), "unit": sides.unit, **sides.what, **measure.document}
     lines = contest(shop, sides.contest(launches, measure), open_journal(shop, folder, head))
     keep_bundle(shop, folder, measure.book, starting.recipe)
     found = compared(lines, sides.names, margin=margin / 100, unit=sides.unit)
     give_compared(shop, found, folder, as_json=as_json)
+
+
+def _check_endpoints(shop: Workshop, sides: Sides, target: Target) -> None:
+    """Raise EndpointError or UsageError when one of two endpoints does not serve the model."""
+    for url in sides.names if sides.unit == "passes" else ():
+        reach(url, target.model, shop.env)
 
 
 def _sides(shop: Workshop, starting: Starting, texts: tuple[str, str], folder: Path) -> Sides:

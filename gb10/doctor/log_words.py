@@ -20,6 +20,8 @@ PREFIX: Final = re.compile(
     r"(?: \d\d-\d\d \d\d:\d\d:\d\d)?(?: \[[^\]]{1,80}\])?)?"
 )
 """What stands before the text of a line: container, process, time, level, place."""
+WARNS: Final = re.compile(r"(?:^|\s)\w*Warning: ")
+"""What Python's warnings module writes."""
 QUIET: Final = ("DEBUG", "INFO", "WARNING", "WARN")
 FRAMES: Final = ("  ", " File ", "File ", "Traceback ", " Traceback ", "^", "During handling", "The above exception")
 
@@ -48,6 +50,5 @@ def first_error(lines: Iterable[str]) -> str | None:
 def _loud(line: str) -> str | None:
     """The text of a line that is no remark; None for one that is."""
     before = PREFIX.match(line)
-    if before is None:
-        return line
-    return None if before["level"] in QUIET else line[before.end() :]
+    level, rest = (before["level"], line[before.end() :]) if before else (None, line)
+    return None if level in QUIET or WARNS.search(rest) else rest

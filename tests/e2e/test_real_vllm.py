@@ -48,9 +48,7 @@ left_out:
 @pytest.fixture(scope="module")
 def two(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     with vllm_cpu.two_machines(store, tmp_path_factory.mktemp("two")) as found:
-        model = vllm_cpu.talking(found.machines[0].engine, tmp_path_factory.mktemp("talker"))
-        for machine in found.machines:
-            vllm_cpu.give_talker(machine.engine, model)
+        vllm_cpu.give_talker([one.engine for one in found.machines], tmp_path_factory.mktemp("talker"))
         yield found
 
 

@@ -2,7 +2,7 @@
 
 import io
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
@@ -117,16 +117,21 @@ def talking(engine: Engine, folder: Path) -> Path:
     return folder / "talker"
 
 
-def give_talker(engine: Engine, model: Path) -> None:
-    """The image with this model in /opt for an engine that has the image."""
+def give_talker(engines: Sequence[Engine], folder: Path) -> None:
+    """One image with this model in /opt, for engines that have the image without."""
+    model = talking(engines[0], folder)
     name, _, tag = TALKER.partition(":")
-    with closing(client(engine)) as sdk, io.BytesIO() as content:
+    with closing(client(engines[0])) as sdk, io.BytesIO() as content:
         with tarfile.open(fileobj=content, mode="w") as tar:
             tar.add(model, "talker")
         container = sdk.containers.create(IMAGE, ["true"])
         container.put_archive("/opt", content.getvalue())
         container.commit(name, tag)
         container.remove()
+        (folder / "talker.tar").write_bytes(b"".join(sdk.images.get(TALKER).save(named=True)))
+    for engine in engines[1:]:
+        with closing(client(engine)) as sdk, (folder / "talker.tar").open("rb") as saved:
+            sdk.images.load(saved)
 
 
 def recipe(folder: Path, *, nodes: int) -> Path:

@@ -249,6 +249,7 @@ def test_a_request_to_paste() -> None:
         (["bash: line 1: vllm: command not found"], "bash: line 1: vllm: command not found"),
         (["RuntimeError: Engine core initialization failed. See root cause above."] * 2, None),
         (["WARNING 11-25 07:16:33 [system_utils.py:255] failed to raise the limit: OSError", "bye"], None),
+        (["/a/executor.py:152: UserWarning: Failed to get the IP address", "bye"], None),
         (["WARNING giving up: ValueError: 7", "bye"], "WARNING giving up: ValueError: 7"),
         ([f"ValueError: {'word ' * 100}"], f"ValueError: {'word ' * 57}…"),
         (["loading", "bye", ""], "bye"),
