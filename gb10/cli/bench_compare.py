@@ -21,6 +21,7 @@ from gb10.cli.load_options import plans
 from gb10.cli.signature import gives
 from gb10.errors import UsageError
 from gb10.host.fetch import redact
+from gb10.load.endpoint import reach
 from gb10.load.load_plan import Plan
 from gb10.stats.launches import Side
 from gb10.trial.compared import Unit, compared
@@ -96,12 +97,19 @@ def compare(
         return
     folder = out or Path(time.strftime(FOLDER))
     sides = _sides(shop, starting, (a, b), folder)
+    _check_endpoints(shop, sides, target)
     measure = target.measure(shop, plan)
     head = {"kind": "compare", "names": list(sides.names), "unit": sides.unit, **sides.what, **measure.document}
     lines = contest(shop, sides.contest(launches, measure), open_journal(shop, folder, head))
     keep_bundle(shop, folder, measure.book, starting.recipe)
     found = compared(lines, sides.names, margin=margin / 100, unit=sides.unit)
     give_compared(shop, found, folder, as_json=as_json)
+
+
+def _check_endpoints(shop: Workshop, sides: Sides, target: Target) -> None:
+    """Raise EndpointError or UsageError when one of two endpoints does not serve the model."""
+    for url in sides.names if sides.unit == "passes" else ():
+        reach(url, target.model, shop.env)
 
 
 def _sides(shop: Workshop, starting: Starting, texts: tuple[str, str], folder: Path) -> Sides:

@@ -31,7 +31,8 @@ def print_checkup(talk: Talk, found: Checkup, rules: Sequence[DoctorRule]) -> No
             print(f"\n{title}")
         for one in seen:
             _print_seen(one, first=one is diagnosis.first and len(found.shown.logs) > 1)
-    if not diagnosis.seen:
+    shown = found.shown
+    if not diagnosis.seen and (shown.machines or shown.containers or shown.logs or shown.endpoints):
         print("nothing found")
     for remark in diagnosis.remarks:
         talk.say(f"note: {remark}")

@@ -21,14 +21,16 @@ PREFIX: Final = re.compile(
     r"(?:\[(?P<letter>[IWEF])\d{4} \d\d:[^\]]{1,120}\])?"
 )
 """What stands before the text of a line: container, process, time, level, place; in C++ a letter is the level."""
+WARNS: Final = re.compile(r"(?:^|\s)\w*Warning: ")
+"""What Python's warnings module writes."""
 QUIET: Final = ("DEBUG", "INFO", "WARNING", "WARN", "I", "W")
 FRAMES: Final = ("  ", " File ", "File ", "Traceback ", " Traceback ", "^", "During handling", "The above exception")
 
 
 def is_trouble(line: str) -> bool:
     """Whether a line tells of an error of its own: no remark, no frame of a traceback, no echo of another error."""
-    level, rest = _split(line)
-    if FOLLOWS.search(line) or level in QUIET:
+    rest = _loud(line)
+    if rest is None or FOLLOWS.search(line):
         return False
     if RAISED.search(rest):
         return True
@@ -36,12 +38,18 @@ def is_trouble(line: str) -> bool:
 
 
 def first_error(lines: Iterable[str]) -> str | None:
-    """The first exception that no other caused, else the first line that speaks of an error; None without one."""
-    own = [line for line in lines if not FOLLOWS.search(line) and _split(line)[0] not in QUIET]
-    return next((line for sign in (RAISED, SAYS) for line in own if sign.search(line)), None)
+    """The first exception that no other caused, else the first line that speaks of an error; None without one.
+
+    Lines that a server wrote as a warning or less count only when they quote an exception, and nothing else does.
+    """
+    own = [line for line in lines if not FOLLOWS.search(line)]
+    raised = [line for line in own if RAISED.search(line)]
+    found = (*filter(_loud, raised), *filter(is_trouble, own), *raised)
+    return next(iter(found), None)
 
 
-def _split(line: str) -> tuple[str | None, str]:
-    """The level of a line, if it has one, and its text."""
+def _loud(line: str) -> str | None:
+    """The text of a line that is no remark; None for one that is."""
     before = PREFIX.match(line)
-    return (before["level"] or before["letter"], line[before.end() :]) if before else (None, line)
+    level, rest = (before["level"] or before["letter"], line[before.end() :]) if before else (None, line)
+    return None if level in QUIET or WARNS.search(rest) else rest

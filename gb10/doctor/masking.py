@@ -13,7 +13,8 @@ WORD: Final = r"(?:token(?!iz)|api[_-]?key|secret|passw(?:or)?d|access[_-]?key)"
 COUNT: Final = r"[\d.]+(?:[\s'\",;}\]]|\Z)"
 """A number that ends where the value does: of tokens, say."""
 SECRETS: Final = (
-    re.compile(r"(?P<keep>\b(?:https?|ftp|redis|s3|ssh|socks5h?)://)[^/\s:@'\"]{1,200}:?[^/\s@'\"]{0,200}@"),
+    re.compile(r"(?P<keep>\b(?:https?|ftp|redis|s3|socks5h?)://)[^/\s:@'\"]{1,200}:?[^/\s@'\"]{0,200}@"),
+    re.compile(r"(?P<keep>\bssh://)[^/\s:@'\"]{1,200}:[^/\s@'\"]{1,200}@"),
     re.compile(
         r"(?P<keep>\b(?:(?:proxy-)?authorization|x-api-key|cookie)['\"]?\s{0,4}[:=]\s{0,4})[^\r\n]{1,400}", re.I
     ),

@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
+from gb10.doctor.log_words import first_error
 from gb10.errors import UsageError, VerifyError
 from gb10.host.digest import digest
 from gb10.host.journal import Journal
@@ -152,6 +153,12 @@ def _judge(name: str, sizes: Sequence[int], record: Record, other: Sequence[str]
         raise VerifyError(
             f"{name}: this shape needs {refused.need >> 20:,} MiB, the limit is {refused.memory >> 20:,} MiB",
             hint="raise --memory, or tune a smaller shape of the same width",
+        )
+    if absent and not any(isinstance(one, Machine) and one.host == name for one in record.findings):
+        raise VerifyError(
+            f"{name} cannot tune",
+            where=first_error("\n".join(other).splitlines()) or "\n".join(other[-10:]) or None,
+            hint="it needs an NVIDIA GPU, and a Python that has PyTorch and Triton for it",
         )
     if absent:
         raise VerifyError(

@@ -64,7 +64,7 @@ class Rule(Model):
     @property
     def projects(self) -> set[str]:
         """The distributions whose files it changes or leaves out."""
-        return {_wanted(release)[0] for release in self.files}
+        return {_project(release) for release in self.files}
 
     @model_validator(mode="after")
     def _complete(self) -> "Rule":

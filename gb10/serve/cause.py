@@ -1,6 +1,7 @@
 """Why a server ended: the line of its log that tells the cause, and its exit code in words. Pure."""
 
 from collections.abc import Sequence
+from textwrap import shorten
 from typing import Final
 
 from gb10.doctor.log_words import first_error
@@ -17,13 +18,13 @@ def cause_of(lines: Sequence[str]) -> str | None:
     That is the first exception that no other caused, else the first line that speaks of an error, else the last line.
     """
     texts = [line.strip() for line in lines if line.strip()]
-    return error_line(texts) or (texts[-1][:LONGEST] if texts else None)
+    return error_line(texts) or (_short(texts[-1]) if texts else None)
 
 
 def error_line(lines: Sequence[str]) -> str | None:
     """The line of a log that tells of an error; None for a log without one."""
     found = first_error([line.strip() for line in lines])
-    return found[:LONGEST] if found else None
+    return _short(found) if found else None
 
 
 def ending_of(code: int, *, out_of_memory: bool) -> str:
@@ -33,3 +34,7 @@ def ending_of(code: int, *, out_of_memory: bool) -> str:
     if out_of_memory:
         return "it ran out of the memory that its container may use"
     return f"it was ended by {SIGNALS[code]}" if code in SIGNALS else f"it ended with code {code}"
+
+
+def _short(line: str) -> str:
+    return shorten(line, LONGEST, placeholder=" …")

@@ -5,6 +5,7 @@ import os
 import stat
 import sys
 import tarfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ from gb10.plan.catalog import ROOT
 from gb10.proof.reading import scan_path
 from gb10.request.planning import Request, make_plan
 from gb10.workshop import Workshop, build_architecture, open_workshop
+from tests.integration.disassembly import disassembled
 from tests.integration.test_bench import built, planned
 from tests.integration.test_bench import shop as shop  # noqa: PLC0414 - a fixture
 
 pytestmark = pytest.mark.e2e
 OLDEST_GLIBC = (2, 39)  # of Ubuntu 24.04, which a Spark's own system is
-KERNELS = 6
+KERNELS, FP8_KERNELS = 6, 2
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +38,14 @@ def test_every_kernel_fits_and_scales_lie_where_the_reference_reads_them(documen
     assert len({check["kernel"] for check in sizes}) == KERNELS
     assert sum(check["kind"] == "instructions" for check in document["checks"]) == KERNELS
     assert all(check["ok"] for check in document["checks"])
+
+
+def test_nvidias_own_tool_counts_the_same_products(document: dict[str, Any], cuda_tools: Path) -> None:
+    ours = {check["kernel"]: check["counts"] for check in document["checks"] if check["kind"] == "instructions"}
+    theirs = disassembled(cuda_tools, Path(document["path"]))
+    assert ours == {name: theirs[name] for name in ours}
+    products = Counter(next(one for one in ("QMMA", "OMMA") if counts[one]) for counts in map(Counter, ours.values()))
+    assert products == {"QMMA": FP8_KERNELS, "OMMA": KERNELS - FP8_KERNELS}
 
 
 def test_a_machine_that_is_no_target_says_so(document: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from gb10.host.proc import capture
 from gb10.host.store import Store
 from tests.e2e import vllm_cpu
 from tests.e2e.word_model import TEXT
-from tests.integration.machines import Pair, machines
+from tests.integration.machines import Pair
 from tests.integration.nodes import until
 from tests.integration.services import containers, foreground, pid_in, ran
 
@@ -27,12 +27,8 @@ READY = "Ctrl-C stops it"
 
 @pytest.fixture(scope="module")
 def two(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    tar = vllm_cpu.image(store, tmp_path_factory.mktemp("image"))
-    with machines(store, tmp_path_factory.mktemp("machines")) as found:
-        for machine in found.machines:
-            vllm_cpu.give(machine.engine, tar)
-        with found.listening():
-            yield found
+    with vllm_cpu.two_machines(store, tmp_path_factory.mktemp("two")) as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)

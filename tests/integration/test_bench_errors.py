@@ -59,6 +59,17 @@ def test_an_endpoint_that_is_down(verb: str, capsys: pytest.CaptureFixture[str])
     assert said(capsys).startswith("the endpoint does not answer\n")
 
 
+def test_two_endpoints_of_which_one_is_down_are_not_compared(
+    tokenizer: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    with serving() as (url, _):
+        more = ["--model", "good", "--tokenizer", tokenizer, "--out", str(out)]
+        assert main(["bench", "compare", url, f"127.0.0.1:{free_port()}", *more]) == 11
+    assert said(capsys).startswith("the endpoint does not answer\n")
+    assert not out.exists()
+
+
 def test_a_model_that_it_does_not_serve(tokenizer: str, capsys: pytest.CaptureFixture[str]) -> None:
     with serving() as (url, _):
         assert main(["bench", "serve", url, "--model", "gpt-7", "--tokenizer", tokenizer]) == 2

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from gb10.build.wheel_store import Wheel
 from gb10.engine.reach import find
 from gb10.errors import BuildError
 from gb10.host.proc import capture
-from gb10.inside.markers import OPCODES, kernels_of
+from gb10.inside.markers import kernels_of
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.patches.selection import plan_patches
 from gb10.plan.catalog import ROOT, Catalog
@@ -27,12 +26,11 @@ from gb10.recipe.arch import parse_arch
 from gb10.recipe.builds import WheelBuild
 from gb10.recipe.image_recipe import Layer
 from gb10.workshop import Workshop, build_architecture, open_workshop
+from tests.integration.disassembly import disassembled
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
-FUNCTION = re.compile(r"Function : (\S+)")
-INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z0-9]+)")
 HEADERS = ("nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cuda-runtime", "torch")
 BUILD = WheelBuild(method="extension", source="flashinfer", kernels="moe", headers=HEADERS)
 
@@ -111,15 +109,8 @@ def test_nvidias_own_tool_reads_the_arch_back(installed: Path, cuda_tools: Path)
 
 
 def test_nvidias_own_tool_counts_the_same_instructions(installed: Path, cuda_tools: Path) -> None:
-
     library = installed / "gb10_kernels/modules/gb10_moe/gb10_moe.so"
-    found: dict[str, Counter[str]] = {}
-    dump = capture([str(cuda_tools / "bin/cuobjdump"), "-sass", str(library)], env={"PATH": str(cuda_tools / "bin")})
-    for line in dump.splitlines():
-        if named := FUNCTION.search(line):
-            found[named[1]] = Counter()
-        elif (word := INSTRUCTION.search(line)) and word[1] in OPCODES.values():
-            found[list(found)[-1]][word[1]] += 1
+    found = disassembled(cuda_tools, library)
     assert kernels_of(library.read_bytes()) == found
     gemms = [counts for name, counts in found.items() if "GemmUniversal" in name]
     assert len(gemms) == 4  # two families, two types

@@ -241,6 +241,7 @@ SECRETS = {
     "sk-proj-abcdefghijklmnopqrstuvwx": "--api-key {}",
     "swordfish-1": "HF_TOKEN={}",
     "hunter22": "https://me:{}@host/x",
+    "hunter23": "ssh://me:{}@host:22",
     "abc.def-ghi": "Authorization: Bearer {}",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl": "jwt {}",
     "AKIAABCDEFGHIJKLMNOP": "aws {}",
@@ -261,6 +262,7 @@ def test_secrets_are_masked(secret: str) -> None:
     [
         "max_tokens=128, token usage: 0.25, gen throughput (token/s): 201.94",
         "GET https://host:8000/v1/models",
+        "nodes=ssh://me@one:2222/run/docker.sock,me@two",
         "NCCL_SOCKET_IFNAME=enp1s0f0np0",
         "KV cache size: 123,456 tokens",
         "Tokenizer: /models/tokenizer.json",

@@ -130,12 +130,28 @@ def test_the_count_covers_what_a_worker_may_compile() -> None:
     assert counted(job(defaults=dict.fromkeys(LADDER, ROW), rows=candidates("vllm", FP8))) == (684 + 72, 3840)
 
 
+MACHINE = json.dumps(
+    {"kind": "machine", "gpu": "NVIDIA GB10", "capability": [12, 1], "units": 48, "memory": 1 << 37}
+    | {"driver": "580.95", "torch": "2.13.0", "triton": "3.8.0", "clock_mhz": None}
+)
+
+
+def test_a_worker_that_does_not_start_says_what_it_lacks(tmp_path: Path) -> None:
+    def lane(_: dict[str, Any], on_line: Callable[[str], None]) -> None:
+        on_line("Traceback (most recent call last):\n  import torch\nModuleNotFoundError: No module named 'torch'")
+
+    with pytest.raises(VerifyError, match="here cannot tune") as caught:
+        run(job(), {"here": lane}, Record(tmp_path / "findings.jsonl", job()), Talk({}, verbosity=-1))
+    assert caught.value.where == "ModuleNotFoundError: No module named 'torch'"
+
+
 def works(asked: list[list[int]], stop_at: int | None = None) -> Lane:
     """A worker that screens and finishes each size at once, and one that dies at a size."""
 
     def lane(request: dict[str, Any], on_line: Callable[[str], None]) -> None:
         asked.append(request["sizes"])
         on_line("some warning of a library")
+        on_line(MACHINE)
         for size in request["sizes"]:
             if size == stop_at:
                 on_line("Killed")
