@@ -8,7 +8,6 @@ from gb10.explain.engine_facts import EngineFacts
 from gb10.explain.layer_rows import Answer, LayerRow
 from gb10.proof.fit import Judged
 
-OPTION = {"attention": "--attention-backend", "experts": "--moe-backend", "linear": "--linear-backend"}
 UNKNOWN = "unknown"
 
 
@@ -27,15 +26,21 @@ def print_rows(answer: Answer, facts: EngineFacts, judged: Iterable[Judged] | No
         print(f"{row.name}  ({row.count}x {row.kind}, {row.format or row.layer})")
         print(f"    shape    {row.shape or UNKNOWN}")
         print(f"    chosen   {row.chosen or UNKNOWN}")
+        for kernel in row.before:
+            print(f"    before   {kernel}")
         print(f"    code     {code_of(row.chosen, facts, judged)}")
         for kernel, reason in sorted(row.refused.items()):
             told = "unknown " if reason.startswith("unknown:") else "refused "
             print(f"    {told} {kernel}: {' '.join(reason.split())}")
-        for line in _options(row):
+        for line in _options(row, facts):
             print(f"    option   {line}")
 
 
-def _options(row: LayerRow) -> list[str]:
-    option = OPTION.get(row.kind)
+def _options(row: LayerRow, facts: EngineFacts) -> list[str]:
+    """What another option would choose: its value, or its name and value where several act on this kind of layer."""
+    flag = facts.flags.get(row.kind)
     others = {value: kernel for value, kernel in row.options.items() if kernel != row.chosen}
-    return [f"{option} {value}: {kernel}" for value, kernel in others.items()] if option else []
+    named = {
+        value if value.startswith("--") else flag and f"{flag} {value}": kernel for value, kernel in others.items()
+    }
+    return [f"{option}: {kernel}" for option, kernel in named.items() if option]

@@ -8,18 +8,19 @@ from typing import Any, Final
 from gb10.errors import UsageError
 from gb10.explain.engine_choice import ask_engine
 from gb10.explain.engine_facts import EngineFacts, Packages, read_facts
-from gb10.explain.engine_files import Patching, engine_files
+from gb10.explain.engine_files import Parts, Patching, engine_files
 from gb10.explain.layer_rows import Answer
 from gb10.host.digest import digest
 from gb10.patches.patched import patched_files
 from gb10.patches.selection import plan_patches
+from gb10.recipe.fields import Architecture
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock, LockedWheel
 from gb10.workshop import Workshop
 
-FROM_IMAGE: Final = ("vllm", "flashinfer-python")
-"""Packages whose Python comes from the image's lock, the engine first."""
 TARGET: Final = "arm64"
+TWINS: Final[Mapping[str, Architecture]] = {"x86_64": "amd64", "aarch64": "arm64"}
+"""The platform of the packages of this machine, by its name in the lock of packages."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,26 +40,28 @@ def ready_to_ask(shop: Workshop, recipe: Recipe, lock: Lock) -> AskedEngine:
     """The engine of a recipe, its files unpacked once. Raises UsageError, LockStaleError, FetchError, PatchError."""
     facts, packages = read_facts(shop.catalog.root, recipe.engine)
     wheels = image_wheels(recipe, lock, facts)
-    return AskedEngine(facts=facts, files=_files(shop, recipe, lock, wheels, packages))
+    twins = tuple(wheel for wheel in lock.wheels.image[TWINS[packages.machine]] if wheel.name in facts.twins)
+    parts = Parts(whole=(*packages.wheels, *twins), image=wheels, sources=facts.sources, modules=tuple(facts.operators))
+    return AskedEngine(facts=facts, files=_files(shop, recipe, lock, parts, packages))
 
 
 def image_wheels(recipe: Recipe, lock: Lock, facts: EngineFacts) -> tuple[LockedWheel, ...]:
     """The locked wheels whose Python is run; raises UsageError when the lock has another release than the facts."""
     wheels = {wheel.name: wheel for wheel in lock.wheels.image[TARGET]}
-    found = wheels[FROM_IMAGE[0]]
+    found = wheels[facts.from_image[0]]
     if found.version != facts.engine:
         raise UsageError(
             f"explain knows {recipe.engine} {facts.engine}, the lock has {found.version}",
             hint="recipes/explain has the facts of one release; docs/explain.md says how to renew them",
         )
-    return tuple(wheels[name] for name in FROM_IMAGE)
+    return tuple(wheels[name] for name in facts.from_image)
 
 
-def _files(shop: Workshop, recipe: Recipe, lock: Lock, wheels: tuple[LockedWheel, ...], packages: Packages) -> Path:
+def _files(shop: Workshop, recipe: Recipe, lock: Lock, parts: Parts, packages: Packages) -> Path:
     uses = [use for use in plan_patches(shop.catalog.patches, recipe, lock, TARGET, ()) if use.installable]
-    own = [use for use in uses if use.project == FROM_IMAGE[0]]
+    own = [use for use in uses if use.project == parts.image[0].name]
     patching = Patching(
         key=digest([use.inputs for use in own]),
         files=lambda wheel: patched_files(shop.catalog.patches, wheel, own, shop.talk.detail),
     )
-    return engine_files(shop, packages, wheels, patching if own else None)
+    return engine_files(shop, packages, parts, patching if own else None)

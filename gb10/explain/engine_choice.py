@@ -17,13 +17,8 @@ from gb10.host.proc import SILENT, CommandFailedError, capture_while_active
 CHILD: Final = Path(__file__).parent / "child"
 SECONDS: Final = 600
 """Wall time for one model."""
-LIMITS: Final = {"RLIMIT_CPU": 300, "RLIMIT_FSIZE": 1 << 20, "RLIMIT_AS": 32 << 30, "RLIMIT_CORE": 0}
-OFFLINE: Final = {
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-    "VLLM_LOGGING_LEVEL": "ERROR",
-    "VLLM_NO_USAGE_STATS": "1",
-}
+LIMITS: Final = {"RLIMIT_CPU": 300, "RLIMIT_FSIZE": 1 << 26, "RLIMIT_AS": 32 << 30, "RLIMIT_CORE": 0}
+OFFLINE: Final = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 CONFIG: Final = "config.json"
 LINE: Final = 160
 """Characters of the engine's error: the reasons follow, each on its own line."""
@@ -69,18 +64,30 @@ def refuse(answer: Answer, engine: str) -> None:
 
 def _request(facts: EngineFacts, files: Path, work: Path, options: Mapping[str, str]) -> dict[str, Any]:
     return {
+        "script": facts.script,
         "model": str(work),
-        "options": dict(options),
+        "options": named_options(facts, options),
         "limits": LIMITS,
         "cuda": facts.cuda,
         "capability": facts.capability,
-        "stand_ins": {**dict.fromkeys(facts.stand_ins, "9999"), "triton": "3.8.0"},
-        "operators": json.loads((files / OPERATORS).read_text(encoding="utf-8")),
+        "stand_ins": {**dict.fromkeys(facts.stand_ins, "9999"), **facts.versions},
+        "compiled": facts.compiled,
+        "operators": facts.operators,
+        "schemas": json.loads((files / OPERATORS).read_text(encoding="utf-8")),
         "answers": facts.answers,
         "present": facts.present,
-        "environment": {**OFFLINE, "XDG_CACHE_HOME": str(work), "HF_HOME": str(work)},
-        "path": [str(CHILD), str(files / SITE)],
+        "environment": {**OFFLINE, **facts.environment, "XDG_CACHE_HOME": str(work), "HF_HOME": str(work)},
+        "path": [str(CHILD), str(files / SITE), *(str(files / SITE / path) for path in facts.paths)],
     }
+
+
+def named_options(facts: EngineFacts, options: Mapping[str, str]) -> dict[str, str]:
+    """The options by the engine's own names; raises UsageError for one that this engine has not."""
+    absent = [name for name in options if name not in facts.options]
+    if absent:
+        known = ", ".join(f"--{name.replace('_', '-')}" for name in facts.options)
+        raise UsageError(f"this engine has no --{absent[0].replace('_', '-')}", hint=f"it has {known}")
+    return {facts.options[name]: value for name, value in options.items()}
 
 
 def _why(code: int) -> str:

@@ -36,11 +36,32 @@ class EngineFacts(Model):
     """The answers in place of a GB10 and of compiled modules, for one release of an engine."""
 
     engine: str
+    script: str
+    """The module beside ``choosing.py`` that knows this engine."""
     capability: tuple[int, int]
     cuda: str
+    from_image: tuple[str, ...] = Field(min_length=1)
+    """Packages whose sources come from the image's lock, the engine first."""
+    sources: tuple[str, ...] = ()
+    """Files of them that are read beside Python, by pattern."""
+    twins: tuple[str, ...] = ()
+    """Packages of this machine that the image's lock has, too; the others are in the lock beside the facts."""
+    paths: tuple[str, ...] = ()
+    """Folders of packages that Python searches, too."""
+    compiled: tuple[str, ...]
+    """Compiled modules that the engine imports."""
+    operators: dict[str, tuple[str, ...]]
+    """Compiled modules that register operators, by path without ending; the operators' namespaces."""
     stand_ins: tuple[str, ...]
+    versions: dict[str, str] = Field(default_factory=dict)
+    """Stand-ins that have a version."""
     present: tuple[str, ...]
     answers: dict[str, bool]
+    environment: dict[str, str]
+    options: dict[str, str]
+    """The engine's argument for an option of explain."""
+    flags: dict[str, str]
+    """The engine's option that chooses among the kernels of a kind of layer."""
     place: tuple[CodePlace, ...]
 
     def place_of(self, kernel: str) -> CodePlace | None:

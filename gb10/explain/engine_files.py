@@ -5,6 +5,7 @@ import platform
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
@@ -19,12 +20,20 @@ from gb10.sources.index.downloads import fetch_all
 
 SITE: Final = "site"
 OPERATORS: Final = "operators.json"
-MODULES: Final = ("_C_stable_libtorch", "_moe_C_stable_libtorch", "_qutlass_C")
-"""Compiled modules of the engine that register operators."""
-SOURCES: Final = (".py", ".json", "METADATA", "RECORD", "entry_points.txt")
-"""Endings of what is taken from a wheel of the image: no library, no kernel source."""
+SOURCES: Final = ("*.py", "*.json", "*METADATA", "*RECORD", "*entry_points.txt")
+"""Patterns of what is taken from a wheel of the image: no library, no kernel source."""
 LEFT: Final = ("torch/include/", "torch/test/")
 LARGEST: Final = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """What is unpacked: wheels for this machine whole, sources of wheels of the image, their modules' operators."""
+
+    whole: tuple[LockedWheel, ...]
+    image: tuple[LockedWheel, ...]
+    sources: tuple[str, ...]
+    modules: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,25 +44,22 @@ class Patching:
     files: Callable[[Path], Mapping[str, bytes | None]]
 
 
-def engine_files(
-    host: Host, packages: Packages, of_image: Iterable[LockedWheel], patching: Patching | None = None
-) -> Path:
+def engine_files(host: Host, packages: Packages, parts: Parts, patching: Patching | None = None) -> Path:
     """The folder with ``site`` and ``operators.json``; made once. Raises UsageError, FetchError, PatchError."""
     check_interpreter(packages)
-    images = tuple(of_image)
-    files = {wheel.sha256: _artifact(wheel) for wheel in (*images, *packages.wheels)}
-    key = digest(["explain", 2, sorted(files), patching.key if patching else None])
+    files = {wheel.sha256: _artifact(wheel) for wheel in (*parts.image, *parts.whole)}
+    key = digest(["explain", 3, sorted(files), parts.sources, parts.modules, patching.key if patching else None])
 
     def make(work: Path) -> None:
         host.talk.say(f"unpacking {len(files)} packages for explain, once ({_size(files) >> 20} MiB to download)")
         found = fetch_all(files.values(), host.store, host.env)
-        for wheel in packages.wheels:
-            unpack(found[wheel.sha256], work / SITE, sources_only=False)
-        for wheel in images:
-            unpack(found[wheel.sha256], work / SITE, sources_only=True)
+        for wheel in parts.whole:
+            unpack(found[wheel.sha256], work / SITE)
+        for wheel in parts.image:
+            unpack(found[wheel.sha256], work / SITE, (*SOURCES, *parts.sources))
         if patching:
-            change(work / SITE, patching.files(found[images[0].sha256]))
-        operators = read_operators(found[images[0].sha256])
+            change(work / SITE, patching.files(found[parts.image[0].sha256]))
+        operators = read_operators([found[wheel.sha256] for wheel in parts.image], parts.modules)
         (work / OPERATORS).write_text(json.dumps(operators), encoding="utf-8")
 
     return host.store.ensure("explain", key, make)
@@ -80,26 +86,29 @@ def check_interpreter(packages: Packages) -> None:
         )
 
 
-def unpack(wheel: Path, site: Path, *, sources_only: bool) -> None:
+def unpack(wheel: Path, site: Path, only: tuple[str, ...] = ("*",)) -> None:
     """Unpack a wheel into ``site``; raises FetchError for a name that leaves it, or a file that is too large."""
     with zipfile.ZipFile(wheel) as archive:
         for entry in archive.infolist():
             name = entry.filename
-            if name.startswith(LEFT) or (sources_only and not name.endswith(SOURCES)):
+            if name.startswith(LEFT) or not any(fnmatchcase(name, pattern) for pattern in only):
                 continue
             if name.startswith("/") or ".." in name.split("/") or entry.file_size > LARGEST:
                 raise FetchError(f"{wheel.name} is not a wheel", where=f"it holds {name[:100]!r}")
             archive.extract(entry, site)
 
 
-def read_operators(wheel: Path) -> Mapping[str, tuple[str, ...]]:
-    """The operators of each compiled module of the engine's wheel. Raises FetchError when a module is missing."""
-    with zipfile.ZipFile(wheel) as archive:
-        paths = {Path(name).name.partition(".")[0]: name for name in archive.namelist() if name.endswith(".so")}
-        absent = [module for module in MODULES if module not in paths]
-        if absent:
-            raise FetchError(f"{wheel.name} has no {', '.join(absent)}", hint="recipes/explain is for another release")
-        return {module: schemas(archive.read(paths[module])) for module in MODULES}
+def read_operators(wheels: Iterable[Path], modules: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+    """The operators of each compiled module, by its path without ending. Raises FetchError when one is missing."""
+    found: dict[str, tuple[str, ...]] = {}
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            paths = {name.partition(".")[0]: name for name in archive.namelist() if name.endswith(".so")}
+            found |= {module: schemas(archive.read(paths[module])) for module in modules if module in paths}
+    absent = sorted(set(modules) - set(found))
+    if absent:
+        raise FetchError(f"no wheel has {', '.join(absent)}", hint="recipes/explain is for another release")
+    return found
 
 
 def _artifact(wheel: LockedWheel) -> Artifact:

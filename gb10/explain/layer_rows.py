@@ -14,7 +14,8 @@ MANY = 4096
 class LayerRow(BaseModel):
     """Layers that are equal: ``name`` has ``*`` for their numbers. ``refused``: kernel to the engine's reason.
 
-    ``options``: the option's values that have a kernel, with it. ``held`` is the kernel that the built layer keeps.
+    ``options``: the option's values that have a kernel, with it. ``before``: kernels that make its input. ``held`` is
+    the kernel that the built layer keeps.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
@@ -26,6 +27,7 @@ class LayerRow(BaseModel):
     format: Text
     shape: Text
     chosen: Text | None
+    before: list[Text] = []
     held: Text | None = None
     refused: dict[Text, Text]
     fits: list[Text]

@@ -39,14 +39,17 @@ GEMM: Final = {
 """The dense GEMM by scheme; other schemes use none of FlashInfer's."""
 FUSED: Final = ("nvfp4", "fp8-tensor")
 """Schemes with experts in FlashInfer's fused kernel."""
-OWN_ATTENTION: Final = "FLASHINFER"
-"""How the names of FlashInfer's attention backends start."""
+OWN_ATTENTION: Final = ("FLASHINFER", "flashinfer")
+"""How the names of FlashInfer's attention backends start, in vLLM and in SGLang."""
 BY_KERNEL: Final[dict[str, Entry]] = {
     "FlashInferCutlassNvFp4LinearKernel": GEMM["nvfp4"],
     "FlashInferCutlassMxfp8LinearKernel": GEMM["mxfp8"],
     "FlashInferExperts": FUSED_MOE,
+    "FlashInfer fp4_gemm_cutlass_sm120": GEMM["nvfp4"],
+    "FlashInfer mxfp8_gemm_cutlass_sm120": GEMM["mxfp8"],
+    "experts flashinfer_cutlass": FUSED_MOE,
 }
-"""The module of a kernel, by the name that the engine has for it."""
+"""The module of a kernel, by the name that `explain` prints: vLLM's kernels first, then SGLang's."""
 
 
 def set_name(model: str) -> str:

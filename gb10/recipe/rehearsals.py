@@ -14,7 +14,7 @@ ANSWERS: Final = "recipes/explain"
 """Where the answers of the device and of compiled modules lie: ``explain`` gives the same."""
 GIVEN: Final = ("linked", "stand_ins", "present", "late", "returns", "deep_gemm", "lengths", "together")
 """What the stage gets as it stands."""
-SHARED: Final = ("capability", "cuda", "answers")
+SHARED: Final = ("capability", "cuda", "compiled", "operators", "answers")
 
 
 class Rehearsal(Model):

@@ -39,7 +39,7 @@ def rehearsed(
     """The model, if a rehearsal with it is possible; why it is not is printed."""
     why = why_none(recipe, toolkit, options) if served else ""
     if why:
-        shop.talk.say(f"kernels of Triton and CuTe DSL are left for the first request: {why}")
+        shop.talk.say(f"kernels of Triton, CuTe DSL and the engine's own compiler are not made ahead: {why}")
     return None if why else served
 
 

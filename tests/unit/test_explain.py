@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.explain_show import as_document
+from gb10.cli.explain_show import as_document, print_rows
 from gb10.errors import FetchError, UsageError, VerifyError
 from gb10.explain.code_places import code_of
-from gb10.explain.engine_choice import refuse
+from gb10.explain.engine_choice import named_options, refuse
 from gb10.explain.engine_facts import EngineFacts, Packages, read_facts
-from gb10.explain.engine_files import check_interpreter, unpack
+from gb10.explain.engine_files import check_interpreter, read_operators, unpack
 from gb10.explain.layer_rows import Answer, read_answer
 from gb10.explain.operators import schemas
 from gb10.inside.binary import Binary
@@ -34,18 +34,23 @@ def judged(path: str, fit: Fit) -> Judged:
     return Judged(binary=Binary(path=path, kind="elf", size=1), fit=fit, units={})
 
 
-def test_facts_and_packages_are_of_the_locked_engine(facts: EngineFacts) -> None:
-    packages = read_facts(ROOT, "vllm")[1]
-    locked = {
-        wheel.name: wheel.version for wheel in load_lock(ROOT / "recipes/images/vllm.lock.json").wheels.image["arm64"]
-    }
-    assert facts.engine == packages.engine == locked["vllm"]
-    assert {wheel.name for wheel in packages.wheels} >= {"torch", "transformers", "compressed-tensors"}
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_facts_and_packages_are_of_the_locked_engine(engine: str) -> None:
+    facts, packages = read_facts(ROOT, engine)
+    lock = load_lock(ROOT / f"recipes/images/{engine}.lock.json").wheels.image
+    locked = {wheel.name: wheel.version for wheel in lock["arm64"]}
+    assert facts.engine == packages.engine == locked[engine]
+    assert {*facts.from_image} <= {*locked}
+    assert {*facts.twins} <= {wheel.name for wheel in lock["amd64"]}
+    own = {wheel.name for wheel in packages.wheels}
+    assert own | {*facts.twins} >= {"torch", "transformers", "compressed-tensors"}
+    assert not own & {*facts.twins}
+    assert (ROOT / f"gb10/explain/child/{facts.script}.py").is_file()
 
 
 def test_an_engine_without_facts_is_named() -> None:
-    with pytest.raises(UsageError, match="does not know the engine 'sglang'"):
-        read_facts(ROOT, "sglang")
+    with pytest.raises(UsageError, match="does not know the engine 'llama'"):
+        read_facts(ROOT, "llama")
 
 
 def test_operators_are_the_schemas_of_a_module() -> None:
@@ -101,7 +106,7 @@ def test_a_wheel_that_leaves_its_folder_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("a/../../out.py", "x")
     with pytest.raises(FetchError, match="not a wheel"):
-        unpack(wheel, tmp_path / "site", sources_only=False)
+        unpack(wheel, tmp_path / "site")
     assert not (tmp_path / "out.py").exists()
 
 
@@ -110,3 +115,28 @@ def test_another_python_is_named() -> None:
     assert isinstance(packages, Packages)
     with pytest.raises(UsageError, match=r"locked for Python 2\.7"):
         check_interpreter(packages)
+
+
+def test_an_option_that_an_engine_has_not_is_named() -> None:
+    with pytest.raises(UsageError, match="no --linear-backend"):
+        named_options(read_facts(ROOT, "sglang")[0], {"linear_backend": "triton"})
+    given = named_options(read_facts(ROOT, "sglang")[0], {"moe_backend": "triton"})
+    assert given == {"moe_runner_backend": "triton"}
+
+
+def test_an_option_of_several_names_itself(facts: EngineFacts, capsys: pytest.CaptureFixture[str]) -> None:
+    row = ROW.replace('"options":{}', '"before":["Triton q"],"options":{"--fp8-gemm-backend triton":"T","marlin":"M"}')
+    print_rows(read_answer(f'{{"stopped":null,"rows":[{row}],"tried":[]}}', "m"), facts, None)
+    said = capsys.readouterr().out
+    assert "    before   Triton q\n" in said
+    assert "    option   --fp8-gemm-backend triton: T\n    option   --linear-backend marlin: M\n" in said
+
+
+def test_operators_are_named_by_the_path_of_their_module(tmp_path: Path) -> None:
+    wheel = tmp_path / "a.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("a/sm90/ops.abi3.so", b"\x00f(int x) -> int\x00")
+        archive.writestr("a/sm100/ops.abi3.so", b"\x00g(int x) -> int\x00")
+    assert read_operators([wheel], ["a/sm100/ops"]) == {"a/sm100/ops": ("g(int x) -> int",)}
+    with pytest.raises(FetchError, match="no wheel has a/sm80/ops"):
+        read_operators([wheel], ["a/sm80/ops"])

@@ -31,7 +31,7 @@ def rehearse(request):
     triton_kept.keep(request["image"])
     prepare(request)
     import made_up
-    from choosing import engine_config
+    from vllm_chosen import engine_config
 
     try:
         config = engine_config(request, None)
@@ -58,19 +58,17 @@ def prepare(request):
     import vllm
 
     absent = [name for name in request["stand_ins"] if importlib.util.find_spec(name) is None]
-    stand_ins.install(dict.fromkeys(absent, "9999"))
+    stand_ins.install(dict.fromkeys(absent, "9999"), request["compiled"])
     import operators
     import shape_ops
     import vllm.utils.torch_utils as utils
 
     site, late = Path(vllm.__file__).parent, tuple(request["late"])
-    modules = (*stand_ins.SPACES, *late)
-    schemas = {name: operators.schemas(next(site.rglob(f"{name}.*so")).read_bytes()) for name in modules}
+    spaces, modules = request["operators"], (*request["operators"], *late)
+    schemas = {name: operators.schemas(next(site.rglob(f"{Path(name).name}.*so")).read_bytes()) for name in modules}
     implement = shape_ops.compiled_ones(request["returns"], late)
-    shape_ops.KEPT += stand_ins.register(schemas, request["answers"], implement)
-    own = [
-        f"{space}::{name}" for spaces in stand_ins.SPACES.values() for space in spaces for name in request["returns"]
-    ]
+    shape_ops.KEPT += stand_ins.register(schemas, spaces, request["answers"], implement)
+    own = [f"{space}::{name}" for found in spaces.values() for space in found for name in request["returns"]]
     shape_ops.python_ones(utils, own)
     import gpu_answers
     import presence

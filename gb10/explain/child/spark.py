@@ -47,6 +47,12 @@ def become_spark(capability: tuple[int, int]):
             return capability >= (wanted if isinstance(wanted, tuple) else divmod(wanted, 10))
 
     platforms._current_platform = Spark()
+    answer_torch(capability)
+    return Spark
+
+
+def answer_torch(capability: tuple[int, int]) -> None:
+    """What torch answers about the device."""
     torch.cuda.get_device_capability = lambda *_: capability
     torch.cuda.get_device_properties = properties
     torch.cuda.get_device_name = lambda *_: NAME
@@ -54,4 +60,3 @@ def become_spark(capability: tuple[int, int]):
     torch.cuda.current_device = lambda: 0
     for name in ("Stream", "Event"):
         setattr(torch.cuda, name, type(name, (), {"__init__": lambda self, *_, **__: None}))
-    return Spark

@@ -9,22 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 import torch
 from torch.overrides import TorchFunctionMode
 
-COMPILED = (
-    "vllm._C_stable_libtorch",
-    "vllm._moe_C_stable_libtorch",
-    "vllm._qutlass_C",
-    "vllm.cumem_allocator",
-    "vllm.third_party.deep_gemm",
-    "vllm.vllm_flash_attn._vllm_fa2_C",
-)
-"""Compiled modules that the engine imports; they offer nothing but the operators that they register."""
-SPACES = {
-    "_C_stable_libtorch": ("_C", "_C_cache_ops", "_C_cuda_utils", "_C_custom_ar"),
-    "_moe_C_stable_libtorch": ("_moe_C",),
-    "_qutlass_C": ("_qutlass_C",),
-}
-"""The operators' namespaces in torch.ops by module."""
-
 
 class Nothing(type):
     """The type of a stand-in: every attribute is one, too."""
@@ -99,21 +83,26 @@ class Absent(types.ModuleType):
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds stand-ins: ``versions`` by the first name of a package, and the compiled modules."""
+    """Finds stand-ins: ``versions`` by the first name of a package, and the ``compiled`` modules.
 
-    def __init__(self, versions: Mapping[str, str]):
-        self.versions = versions
+    Those offer nothing but the operators that they register.
+    """
+
+    def __init__(self, versions: Mapping[str, str], compiled: Iterable[str]):
+        self.versions, self.compiled = versions, frozenset(compiled)
 
     def find_spec(self, name, path=None, target=None):
         """A spec for what has a stand-in."""
-        if name in COMPILED or name.partition(".")[0] in self.versions:
-            return importlib.machinery.ModuleSpec(name, self, origin="stand-in", is_package=name not in COMPILED)
+        if name in self.compiled or name.partition(".")[0] in self.versions:
+            return importlib.machinery.ModuleSpec(name, self, origin="stand-in", is_package=name not in self.compiled)
         return None
 
     def create_module(self, spec):
         """An empty module, or one that has every name."""
-        if spec.name in COMPILED:
-            return types.ModuleType(spec.name)
+        if spec.name in self.compiled:
+            module = types.ModuleType(spec.name)
+            module.__file__ = "stand-in"
+            return module
         module = Absent(spec.name)
         module.__version__ = self.versions[spec.name.partition(".")[0]]
         return module
@@ -139,17 +128,18 @@ class OnMeta(TorchFunctionMode):
 
 
 def register(
-    operators: Mapping[str, Iterable[str]],
+    schemas: Mapping[str, Iterable[str]],
+    spaces: Mapping[str, Iterable[str]],
     answers: Mapping[str, bool],
     implement: Callable[[torch.library.Library, str], None] = lambda *_: None,
 ) -> list[torch.library.Library]:
-    """Define the operators by their schemas; those in ``answers`` return it, the others do what ``implement`` gives them."""
+    """Define the operators by their schemas in the namespaces of their module, ``spaces``; those in ``answers`` return it, the others do what ``implement`` gives them."""
     libraries = []
-    for module, schemas in operators.items():
-        for space in SPACES.get(module, (module,)):
+    for module, texts in schemas.items():
+        for space in spaces.get(module, (module,)):
             library = torch.library.Library(space, "FRAGMENT")
             libraries.append(library)
-            for schema in schemas:
+            for schema in texts:
                 _define(library, schema, answers, implement)
     return libraries
 
@@ -166,6 +156,6 @@ def _define(library, schema, answers, implement):
         implement(library, schema)
 
 
-def install(versions: Mapping[str, str]) -> None:
+def install(versions: Mapping[str, str], compiled: Iterable[str]) -> None:
     """Put the finder first for compiled modules and packages that are stood in for."""
-    sys.meta_path.insert(0, Finder(versions))
+    sys.meta_path.insert(0, Finder(versions, compiled))

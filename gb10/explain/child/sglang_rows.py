@@ -1,0 +1,117 @@
+"""A table of SGLang's layers: kind, format, shapes, and the kernel that its own code calls for tensors without memory."""
+
+import re
+
+from kernel_calls import shaped, traced
+
+NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
+TOKENS = 64
+"""Rows of the matrix that a linear layer gets."""
+
+
+def rows(model, config, attention):
+    """One row for layers whose names differ by numbers alone and that are equal otherwise."""
+    found, traces = {}, {}
+    for name, layer in model.named_modules():
+        row = _row(layer, config, attention, traces)
+        if row is not None:
+            pattern = NUMBER.sub("*", name)
+            kept = found.setdefault(repr((pattern, sorted(row.items(), key=str))), {"name": pattern, "count": 0, **row})
+            kept["count"] += 1
+    return list(found.values())
+
+
+def _row(layer, config, attention, traces):
+    from sglang.srt.layers.linear import LinearBase
+    from sglang.srt.layers.moe.fused_moe_triton.layer import FusedMoE
+    from sglang.srt.layers.radix_attention import RadixAttention
+    from sglang.srt.layers.vocab_parallel_embedding import VocabParallelEmbedding
+
+    if isinstance(layer, RadixAttention):
+        return _attention(layer, attention)
+    if isinstance(layer, FusedMoE):
+        return _experts(layer)
+    if isinstance(layer, LinearBase):
+        return _linear(layer, config, traces)
+    if isinstance(layer, VocabParallelEmbedding):
+        return {**_weights(layer, "embedding"), "chosen": None, "refused": {}}
+    if attention["state"] and _is_state(layer):
+        sizes = ("num_heads", "head_dim", "ssm_state_size", "conv_kernel_size")
+        shape = {name: getattr(layer, name, None) for name in sizes}
+        return _plain(layer, "state", shape, attention["state"], str(config.dtype)[6:])
+    return None
+
+
+def _is_state(layer):
+    """A layer with a state in place of keys and values: a mixer of Mamba, or linear attention."""
+    from sglang.srt.layers.attention.mamba.mamba import MambaMixer2
+    from sglang.srt.layers.radix_linear_attention import RadixLinearAttention
+
+    return isinstance(layer, MambaMixer2 | RadixLinearAttention)
+
+
+def _attention(layer, attention):
+    sizes = ("tp_q_head_num", "tp_k_head_num", "qk_head_dim", "v_head_dim", "sliding_window_size")
+    shape = {name.removeprefix("tp_"): getattr(layer, name) for name in sizes if getattr(layer, name) not in (None, -1)}
+    return _plain(layer, "attention", shape, attention["name"], attention["format"])
+
+
+def _plain(layer, kind, shape, chosen, form):
+    return {
+        "kind": kind,
+        "class": type(layer).__name__,
+        "format": form,
+        "shape": ", ".join(f"{name} {value}" for name, value in shape.items() if value is not None),
+        "chosen": chosen,
+        "refused": {},
+        "fits": [],
+        "options": {},
+    }
+
+
+def _weights(layer, kind):
+    method = getattr(layer, "quant_method", None)
+    weights = [(name, weight) for name, weight in layer.named_parameters(recurse=False) if weight.dim() >= 2]
+    shape = ", ".join(f"{name} {'x'.join(map(str, weight.shape))} {str(weight.dtype)[6:]}" for name, weight in weights)
+    form = type(getattr(layer, "scheme", None) or method).__name__
+    row = _plain(layer, kind, {}, None, form)
+    return {**row, "shape": shape}
+
+
+def _experts(layer):
+    """The runner that SGLang's format made for the experts; where it made none, the configured one if it has a name."""
+    from sglang.srt.layers.moe.utils import get_moe_runner_backend
+
+    row = _weights(layer, "experts")
+    method = layer.quant_method
+    runner = getattr(method, "runner", None) or getattr(getattr(layer, "scheme", None), "runner", None)
+    backend = runner.runner_backend if runner is not None else get_moe_runner_backend()
+    return {**row, "chosen": f"experts {backend.value}" if backend.value != "auto" else None}
+
+
+def _linear(layer, config, traces):
+    """The last kernel that the layer's own method calls is the product; what comes before it makes its input."""
+    row = {**_weights(layer, "linear"), "held": _held(layer.quant_method)}
+    key = (row["class"], row["format"], row["shape"])
+    if key not in traces:
+        traces[key] = _traced(layer, config)
+    calls, unknown = traces[key]
+    if unknown is not None:
+        return {**row, "refused": {"kernel": f"unknown: {unknown}"}}
+    return {**row, "chosen": calls[-1] if calls else None, "before": calls[:-1]}
+
+
+def _held(method):
+    """The function that the built layer's method keeps, where it keeps one."""
+    kept = getattr(method, "w8a8_block_fp8_linear", None) if getattr(method, "block_quant", False) else None
+    return getattr(kept, "__name__", None)
+
+
+def _traced(layer, config):
+    """Weights are made ready and one batch goes through, by SGLang's own code."""
+    method = layer.quant_method
+    calls, unknown = traced(method.process_weights_after_loading, layer)
+    if unknown is not None:
+        return calls, unknown
+    width = getattr(layer, "input_size_per_partition", layer.input_size)
+    return traced(method.apply, layer, shaped(TOKENS, width, config.dtype), None)

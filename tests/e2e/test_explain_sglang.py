@@ -1,0 +1,119 @@
+"""explain against SGLang itself: the kernels that the methods of its built layers call, for sixteen models."""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gb10.errors import UsageError, VerifyError
+from gb10.explain.asked_engine import ready_to_ask
+from gb10.explain.engine_choice import ask_engine, refuse
+from gb10.explain.engine_facts import EngineFacts, read_facts
+from gb10.explain.layer_rows import Answer
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.plan.catalog import ROOT
+from gb10.workshop import Workshop, open_workshop
+
+pytestmark = pytest.mark.e2e
+MODELS = ROOT / "tests/unit/data/explain"
+BLOCK_FP8 = "SGLang fp8_blockwise_scaled_mm"
+NVFP4 = "FlashInfer fp4_gemm_cutlass_sm120"
+CHOSEN: dict[str, set[str | None]] = {
+    "awq": {"flashinfer", "SGLang gptq_marlin"},
+    "dense-bf16": {"flashinfer", "torch mm"},
+    "fp8-block": {"flashinfer", BLOCK_FP8},
+    "fp8-tensor": {"flashinfer", "torch _scaled_mm"},
+    "gptq-int4": {"flashinfer", "SGLang gptq_marlin"},
+    "hybrid-mamba": {"flashinfer", "Mamba2AttnBackend", "torch mm", None},  # its conv1d belongs to the mixer
+    "mla": {"triton", "experts triton", "torch mm"},
+    "modelopt-nvfp4": {"flashinfer", NVFP4},
+    "moe-bf16": {"flashinfer", "experts triton", "torch mm"},
+    "moe-fp8-block": {"flashinfer", "experts triton", BLOCK_FP8, "torch mm"},
+    "moe-nvfp4": {"flashinfer", "experts flashinfer_cutlass", NVFP4, "torch mm"},
+    "mxfp4-moe-sinks": {"triton", "experts flashinfer_mxfp4", "torch mm"},
+    "nvfp4": {"flashinfer", NVFP4},
+    "sliding-windows": {"flashinfer", "torch mm"},
+    "w4a16": {"flashinfer", "SGLang gptq_marlin"},
+    "w8a8-fp8-token": {"flashinfer", "sgl_kernel fp8_scaled_mm"},
+}
+
+
+@pytest.fixture(scope="module", name="shop")
+def workshop() -> Workshop:
+    return open_workshop(os.environ, verbosity=-1)
+
+
+@pytest.fixture(scope="module", name="files")
+def unpacked(shop: Workshop) -> Path:
+    path = shop.catalog.recipe("sglang")
+    return ready_to_ask(shop, load_recipe(path), load_lock(lock_path(path))).files
+
+
+@pytest.fixture(scope="module", name="facts")
+def sglang_facts() -> EngineFacts:
+    return read_facts(ROOT, "sglang")[0]
+
+
+def config_of(name: str) -> dict[str, object]:
+    config: dict[str, object] = json.loads((MODELS / f"{name}.json").read_text(encoding="utf-8"))
+    return config
+
+
+def chosen(answer: Answer) -> set[str | None]:
+    return {row.chosen for row in answer.rows if row.kind != "embedding"}
+
+
+@pytest.mark.parametrize("name", sorted(CHOSEN))
+def test_explain_says_what_the_methods_of_the_built_layers_call(
+    shop: Workshop, files: Path, facts: EngineFacts, name: str
+) -> None:
+    answer = ask_engine(shop, facts, files, config_of(name), {})
+    assert answer.stopped is None
+    assert chosen(answer) == CHOSEN[name]
+    held = {row.held for row in answer.rows if row.held}
+    assert held == ({"cutlass_w8a8_block_fp8_linear_with_fallback"} if BLOCK_FP8 in CHOSEN[name] else set())
+
+
+def test_other_options_are_asked_one_by_one(shop: Workshop, files: Path, facts: EngineFacts) -> None:
+    answer = ask_engine(shop, facts, files, config_of("fp8-block"), {})
+    linear = next(row for row in answer.rows if row.kind == "linear")
+    assert linear.options["--fp8-gemm-backend triton"] == "Triton _w8a8_block_fp8_matmul"
+    assert "requires SM100/SM103" in linear.refused["--fp8-gemm-backend flashinfer_trtllm"]
+    assert not any("--fp4-gemm-backend" in option for option in linear.options)
+    attention = next(row for row in answer.rows if row.kind == "attention")
+    assert "requires SM>=80 and SM<=90" in attention.refused["--attention-backend fa3"]
+
+
+@pytest.mark.parametrize(
+    ("options", "kernel"),
+    [({"attention_backend": "triton"}, "triton"), ({"moe_backend": "triton"}, "experts triton")],
+)
+def test_an_option_is_the_engine_s_own(
+    shop: Workshop, files: Path, facts: EngineFacts, options: Mapping[str, str], kernel: str
+) -> None:
+    assert kernel in chosen(ask_engine(shop, facts, files, config_of("moe-bf16"), options))
+
+
+def test_another_capability_gives_another_answer(shop: Workshop, files: Path, facts: EngineFacts) -> None:
+    hopper = facts.model_copy(update={"capability": (9, 0)})
+    assert "fa3" in chosen(ask_engine(shop, hopper, files, config_of("dense-bf16"), {}))
+
+
+def test_no_backend_is_an_error_with_each_reason(shop: Workshop, files: Path, facts: EngineFacts) -> None:
+    old = facts.model_copy(update={"capability": (7, 0)})
+    answer = ask_engine(shop, old, files, config_of("moe-nvfp4"), {})
+    with pytest.raises(VerifyError, match="no backend for this model"):
+        refuse(answer, "sglang")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{}, {"model_type": "nobody", "architectures": ["NobodyForCausalLM"]}, {"model_type": "qwen3", "hidden_size": "x"}],
+)
+def test_a_config_that_the_engine_cannot_read_leaves_it_unknown(
+    shop: Workshop, files: Path, facts: EngineFacts, config: dict[str, object]
+) -> None:
+    with pytest.raises(UsageError, match="unknown"):
+        refuse(ask_engine(shop, facts, files, config, {}), "sglang")
