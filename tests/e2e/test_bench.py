@@ -18,6 +18,7 @@ from gb10.proof.reading import scan_path
 from gb10.request.planning import Request, make_plan
 from gb10.workshop import Workshop, build_architecture, open_workshop
 from tests.integration.disassembly import disassembled
+from tests.integration.pinned import cuda_prefix
 from tests.integration.test_bench import built, planned
 from tests.integration.test_bench import shop as shop  # noqa: PLC0414 - a fixture
 
@@ -40,9 +41,9 @@ def test_every_kernel_fits_and_scales_lie_where_the_reference_reads_them(documen
     assert all(check["ok"] for check in document["checks"])
 
 
-def test_nvidias_own_tool_counts_the_same_products(document: dict[str, Any], cuda_tools: Path) -> None:
+def test_nvidias_own_tool_counts_the_same_products(document: dict[str, Any]) -> None:
     ours = {check["kernel"]: check["counts"] for check in document["checks"] if check["kind"] == "instructions"}
-    theirs = disassembled(cuda_tools, Path(document["path"]))
+    theirs = disassembled(cuda_prefix(), Path(document["path"]))
     assert ours == {name: theirs[name] for name in ours}
     products = Counter(one for counts in ours.values() for one in ("QMMA", "OMMA") if counts.get(one))
     assert products == {"QMMA": FP8_KERNELS, "OMMA": KERNELS - FP8_KERNELS}

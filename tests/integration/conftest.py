@@ -12,7 +12,7 @@ from gb10.host.store import Store, open_store
 from tests.integration import own_store
 from tests.integration.debian_git import unpack_git
 from tests.integration.machine_tools import install_missing
-from tests.integration.pinned import pinned
+from tests.integration.pinned import cuda_prefix
 
 FOR_ALL: Final = "for-all-"
 """Names of folders that several files of tests use."""
@@ -56,8 +56,7 @@ def _folders_go_with_their_file(tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="session")
 def cuda_tools() -> Path:
-    """A CUDA prefix with bin/ptxas, bin/fatbinary, bin/cuobjdump and lib/libnvjpeg.so.13; about 45 MB, once."""
-    return pinned("cuda-tools", Path(__file__).with_name("cuda-tools.txt")) / "nvidia" / "cu13"
+    return cuda_prefix()
 
 
 @pytest.fixture(scope="session")

@@ -24,3 +24,8 @@ def pinned(room: str, *requirements: Path, platform: str = "", python: str = "")
 
     key = digest([sys.implementation.cache_tag, *filter(None, [platform, python]), *map(file_sha256, requirements)])
     return open_store(os.environ).ensure(room, key, install)
+
+
+def cuda_prefix() -> Path:
+    """A CUDA prefix with bin/ptxas, bin/fatbinary, bin/cuobjdump and lib/libnvjpeg.so.13; about 45 MB, once."""
+    return pinned("cuda-tools", Path(__file__).with_name("cuda-tools.txt")) / "nvidia" / "cu13"
