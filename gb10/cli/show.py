@@ -1,7 +1,6 @@
 """``show``: what an image holds, or what differs between two."""
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +14,6 @@ from gb10.about.remote import Trust
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.show_lines import difference_lines, portrait_lines
 from gb10.cli.values import ArchOption
-from gb10.engine.registry.repository import Repository
 from gb10.errors import UsageError
 from gb10.recipe.arch import parse_arch
 from gb10.ship.signing import check_signers, signer_beside
@@ -78,8 +76,4 @@ def _trust(shop: Workshop, signers: Path | None) -> Trust | None:
     if signers is None:
         return None
     check_signers(signers)
-    return partial(_signed, shop, signers)
-
-
-def _signed(shop: Workshop, signers: Path, repository: Repository, digest: str) -> None:
-    signer_beside(shop, repository, digest, signers)
+    return lambda repository, digest: signer_beside(shop, repository, digest, signers)

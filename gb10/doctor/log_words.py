@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from itertools import chain
 from typing import Final
 
 RAISED: Final = re.compile(r"(?:^|[\s)])[\w.]*(?:Error|Exception|Interrupt|Exit): ?\S")
@@ -44,8 +45,7 @@ def first_error(lines: Iterable[str]) -> str | None:
     """
     own = [line for line in lines if not FOLLOWS.search(line)]
     raised = [line for line in own if RAISED.search(line)]
-    found = (*filter(_loud, raised), *filter(is_trouble, own), *raised)
-    return next(iter(found), None)
+    return next(chain(filter(_loud, raised), filter(is_trouble, own), raised), None)
 
 
 def _loud(line: str) -> str | None:

@@ -64,7 +64,7 @@ class Rule(Model):
     @property
     def projects(self) -> set[str]:
         """The distributions whose files it changes or leaves out."""
-        return {_project(release) for release in self.files}
+        return {requirement_name(release) for release in self.files}
 
     @model_validator(mode="after")
     def _complete(self) -> "Rule":
@@ -118,15 +118,10 @@ def read_rules(text: str) -> RuleFile:
 
 def fits(release: str, wheel: LockedWheel) -> bool:
     """Whether a wheel is of a rule's distribution and releases."""
-    return _project(release) == wheel.name and _contains(release, wheel.filename)
-
-
-@cache
-def _project(release: str) -> str:
-    """Each rule is asked of each wheel, so that both questions are answered once."""
-    return requirement_name(release)
+    return requirement_name(release) == wheel.name and _contains(release, wheel.filename)
 
 
 @cache
 def _contains(release: str, filename: str) -> bool:
+    """Each rule is asked of each wheel, in each plan."""
     return Requirement(release).specifier.contains(parse_wheel_filename(filename)[1], prereleases=True)

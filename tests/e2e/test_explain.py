@@ -1,22 +1,19 @@
 """explain against the engine itself: the kernels that vLLM's built layers hold, for sixteen formats and shapes."""
 
-import json
 import os
 from pathlib import Path
 
 import pytest
 
 from gb10.errors import UsageError, VerifyError
-from gb10.explain.asked_engine import ready_to_ask
 from gb10.explain.engine_choice import ask_engine, refuse
 from gb10.explain.engine_facts import EngineFacts, read_facts
 from gb10.explain.layer_rows import Answer
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT
 from gb10.workshop import Workshop, open_workshop
+from tests.e2e.explained import config_of, files_of
 
 pytestmark = pytest.mark.e2e
-MODELS = ROOT / "tests/unit/data/explain"
 CHOSEN = {
     "awq": {"TRITON_ATTN", "MarlinLinearKernel"},
     "dense-bf16": {"TRITON_ATTN", "default_unquantized_gemm"},
@@ -49,17 +46,11 @@ def workshop() -> Workshop:
 
 @pytest.fixture(scope="module", name="files")
 def unpacked(shop: Workshop) -> Path:
-    path = shop.catalog.recipe("vllm")
-    return ready_to_ask(shop, load_recipe(path), load_lock(lock_path(path))).files
+    return files_of(shop, "vllm")
 
 
 def ask(shop: Workshop, files: Path, config: dict[str, object], facts: EngineFacts | None = None) -> Answer:
     return ask_engine(shop, facts or read_facts(ROOT, "vllm")[0], files, config, {})
-
-
-def config_of(name: str) -> dict[str, object]:
-    config: dict[str, object] = json.loads((MODELS / f"{name}.json").read_text(encoding="utf-8"))
-    return config
 
 
 @pytest.mark.parametrize("name", sorted(CHOSEN))

@@ -1,6 +1,5 @@
 """explain against SGLang itself: the kernels that the methods of its built layers call, for sixteen models."""
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,16 +7,14 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import UsageError, VerifyError
-from gb10.explain.asked_engine import ready_to_ask
 from gb10.explain.engine_choice import ask_engine, refuse
 from gb10.explain.engine_facts import EngineFacts, read_facts
 from gb10.explain.layer_rows import Answer
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT
 from gb10.workshop import Workshop, open_workshop
+from tests.e2e.explained import config_of, files_of
 
 pytestmark = pytest.mark.e2e
-MODELS = ROOT / "tests/unit/data/explain"
 BLOCK_FP8 = "SGLang fp8_blockwise_scaled_mm"
 NVFP4 = "FlashInfer fp4_gemm_cutlass_sm120"
 CHOSEN: dict[str, set[str | None]] = {
@@ -47,18 +44,12 @@ def workshop() -> Workshop:
 
 @pytest.fixture(scope="module", name="files")
 def unpacked(shop: Workshop) -> Path:
-    path = shop.catalog.recipe("sglang")
-    return ready_to_ask(shop, load_recipe(path), load_lock(lock_path(path))).files
+    return files_of(shop, "sglang")
 
 
 @pytest.fixture(scope="module", name="facts")
 def sglang_facts() -> EngineFacts:
     return read_facts(ROOT, "sglang")[0]
-
-
-def config_of(name: str) -> dict[str, object]:
-    config: dict[str, object] = json.loads((MODELS / f"{name}.json").read_text(encoding="utf-8"))
-    return config
 
 
 def chosen(answer: Answer) -> set[str | None]:

@@ -7,8 +7,6 @@ CALLS: list[str] = []
 """In the order of the calls, without repeats."""
 PRODUCTS = ("mm", "linear", "matmul", "conv")
 """Words in the names of torch's operators that multiply."""
-
-
 SPACES: set[str] = set()
 """Namespaces of compiled operators."""
 

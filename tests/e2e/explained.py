@@ -1,0 +1,23 @@
+"""What the tests of explain share: the engine of a recipe, unpacked, and the models that it is asked about."""
+
+import json
+from pathlib import Path
+
+from gb10.explain.asked_engine import ready_to_ask
+from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.plan.catalog import ROOT
+from gb10.workshop import Workshop
+
+MODELS = ROOT / "tests/unit/data/explain"
+
+
+def files_of(shop: Workshop, engine: str) -> Path:
+    """The folder with the engine's files."""
+    path = shop.catalog.recipe(engine)
+    return ready_to_ask(shop, load_recipe(path), load_lock(lock_path(path))).files
+
+
+def config_of(name: str) -> dict[str, object]:
+    """The config.json of a model."""
+    config: dict[str, object] = json.loads((MODELS / f"{name}.json").read_text(encoding="utf-8"))
+    return config
