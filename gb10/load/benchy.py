@@ -26,10 +26,20 @@ VERSION: Final = "0.4.0"
 BOOK_URL: Final = "https://www.gutenberg.org/files/1661/1661-0.txt"
 """The book that llama-benchy takes by default; nothing is fetched from there."""
 KEY: Final = "GB10_LOAD_KEY"
+IDLE_S: Final = 2
+"""An idle connection is not used again after this time: vLLM's, SGLang's and llama.cpp's servers close it after 5 s.
+
+llama-benchy keeps one for 600 s. It cuts prompts from its book meanwhile and does not see that the server closed it."""
+CONNECTIONS: Final = f"""\
+import aiohttp
+connector = aiohttp.TCPConnector
+aiohttp.TCPConnector = lambda **options: connector(**{{**options, "keepalive_timeout": {IDLE_S}}})
+"""
 START: Final = f"""\
 import os, sys
 sys.path.insert(0, sys.argv.pop(1))
 sys.argv += ["--api-key", os.environ.pop("{KEY}")]
+{CONNECTIONS}
 from llama_benchy.__main__ import main
 main()
 """

@@ -76,7 +76,7 @@ def test_the_models_own_loop_is_called_one(url: str) -> None:
 
 def test_a_benchmark_of_it(url: str, tmp_path: Path) -> None:
     tokenizer, out = write_byte_tokenizer(tmp_path / "tokenizer.json"), tmp_path / "result.json"
-    load = ["-c", "1", "-c", "2", "--pp", "200", "--tg", "24", "--runs", "1", "--canary-tokens", "24"]
+    load = ["-c", "1", "-c", "2", "--pp", "200", "--tg", "160", "--exact-tg", "--runs", "1", "--canary-tokens", "24"]
     assert main(["bench", "serve", url, "--tokenizer", str(tokenizer), "--out", str(out), *load]) == 0
     document = json.loads(out.read_text(encoding="utf-8"))
     for level in document["levels"]:

@@ -57,6 +57,10 @@ BATCH: Final = "garbage in batches"
 """Right alone; of several requests at once, all but the first collapse into "!": the n = 8 of a broken kernel."""
 
 
+IDLE_S = 2.5
+"""An idle connection is closed after this time, as servers do: vLLM's after 5 s."""
+
+
 @dataclass(slots=True)
 class State:
     """What the requests of a server share."""
@@ -91,6 +95,7 @@ class Handler(BaseHTTPRequestHandler):
     """One connection."""
 
     protocol_version = "HTTP/1.1"
+    timeout = IDLE_S
     state: State
 
     def log_message(self, *_: object) -> None:

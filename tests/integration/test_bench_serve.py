@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ import pytest
 
 from gb10.cli import main
 from gb10.errors import FetchError
+from gb10.host.proc import CommandFailedError, capture
 from gb10.host.store import open_store
-from gb10.load.benchy import install
+from gb10.load.benchy import CONNECTIONS, install
 from gb10.plan.catalog import ROOT
 from gb10.workshop import open_workshop
 from tests.integration.byte_tokenizer import write_byte_tokenizer
-from tests.integration.openai_server import BATCH, State, serving
+from tests.integration.openai_server import BATCH, IDLE_S, State, serving
 
 pytestmark = pytest.mark.integration
 SCHEMA = json.loads((ROOT / "docs/schemas/serve-v1.schema.json").read_text(encoding="utf-8"))
@@ -123,6 +125,36 @@ def test_a_key_reaches_the_server_and_no_file(
     assert code == 0
     assert logs
     assert "sesame-4711" not in "".join((*logs, json.dumps(document), said.out, said.err))
+
+
+BUSY = """
+import asyncio, sys, time
+async def main(url, busy):
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(keepalive_timeout=600)) as session:
+        async with session.get(url + "/v1/models") as response:
+            model = (await response.json())["data"][0]["id"]
+        time.sleep(busy)
+        asked = {"model": model, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
+        async with session.post(url + "/v1/chat/completions", json=asked) as response:
+            print(response.status)
+asyncio.run(main(sys.argv[2], float(sys.argv[3])))
+"""
+"""As llama-benchy: it keeps connections, and its event loop stands still while it cuts prompts."""
+
+
+@pytest.mark.parametrize(("connections", "ending"), [(CONNECTIONS, "200"), ("import aiohttp", "Server disconnected")])
+def test_a_load_that_was_busy_with_its_prompts_meets_no_closed_connection(
+    server: tuple[str, State], connections: str, ending: str
+) -> None:
+    site = install(open_workshop(os.environ, verbosity=-1))
+    program = f"import sys\nsys.path.insert(0, sys.argv[1])\n{connections}\n{BUSY}"
+    argv = [sys.executable, "-I", "-S", "-c", program, str(site), server[0], str(IDLE_S + 0.5)]
+    if ending == "200":
+        assert capture(argv).strip() == ending
+    else:
+        with pytest.raises(CommandFailedError) as failed:
+            capture(argv)
+        assert ending in failed.value.tail
 
 
 def test_an_index_without_llama_benchy_is_one_sentence(
