@@ -20,11 +20,12 @@ PREFIX: Final = re.compile(
     r"(?:(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL)\b:?"
     r"(?: \d\d-\d\d \d\d:\d\d:\d\d)?(?: \[[^\]]{1,80}\])?)?"
     r"(?:\[(?P<letter>[IWEF])\d{4} \d\d:[^\]]{1,120}\])?"
+    r"(?:\d+\.\d\d\.\d{3}\.\d{3} (?P<llama>[DIWE]) )?"
 )
 """What stands before the text of a line: container, process, time, level, place; in C++ a letter is the level."""
 WARNS: Final = re.compile(r"(?:^|\s)\w*Warning: ")
 """What Python's warnings module writes."""
-QUIET: Final = ("DEBUG", "INFO", "WARNING", "WARN", "I", "W")
+QUIET: Final = ("DEBUG", "INFO", "WARNING", "WARN", "D", "I", "W")
 FRAMES: Final = ("  ", " File ", "File ", "Traceback ", " Traceback ", "^", "During handling", "The above exception")
 
 
@@ -33,7 +34,7 @@ def is_trouble(line: str) -> bool:
     rest = _loud(line)
     if rest is None or FOLLOWS.search(line):
         return False
-    if RAISED.search(rest):
+    if RAISED.search(rest) or _by_llama(line):
         return True
     return not rest.startswith(FRAMES) and bool(SAYS.search(rest))
 
@@ -41,15 +42,21 @@ def is_trouble(line: str) -> bool:
 def first_error(lines: Iterable[str]) -> str | None:
     """The first exception that no other caused, else the first line that speaks of an error; None without one.
 
-    Lines that a server wrote as a warning or less count only when they quote an exception, and nothing else does.
+    An error of llama.cpp itself comes before both: what Python raises after it names no reason. Lines that a server
+    wrote as a warning or less count only when they quote an exception, and nothing else does.
     """
     own = [line for line in lines if not FOLLOWS.search(line)]
     raised = [line for line in own if RAISED.search(line)]
-    return next(chain(filter(_loud, raised), filter(is_trouble, own), raised), None)
+    return next(chain(filter(_by_llama, own), filter(_loud, raised), filter(is_trouble, own), raised), None)
+
+
+def _by_llama(line: str) -> bool:
+    before = PREFIX.match(line)
+    return before is not None and before["llama"] == "E"
 
 
 def _loud(line: str) -> str | None:
     """The text of a line that is no remark; None for one that is."""
     before = PREFIX.match(line)
-    level, rest = (before["level"] or before["letter"], line[before.end() :]) if before else (None, line)
+    level, rest = (next(filter(None, before.groups()), None), line[before.end() :]) if before else (None, line)
     return None if level in QUIET or WARNS.search(rest) else rest

