@@ -103,7 +103,8 @@ def served_wrongly(batch: CanaryBatch, alone: CanaryBatch) -> str:
     """The sentence that says so, or nothing. Pure.
 
     Answers with the code of another request; answers with neither code nor fact, from a model that always has one of
-    them alone, or from all; more wrong answers than the same model's answers alone make likely.
+    them alone and is mostly right, or from all; more of those, or more wrong answers, than the same model's answers
+    alone make likely.
     """
     count, said = len(batch.answers), Counter(one.answered for one in batch.answers)
     wrong = said[Answered.WRONG]
@@ -113,17 +114,25 @@ def served_wrongly(batch: CanaryBatch, alone: CanaryBatch) -> str:
         return f"{said[Answered.CROSSED]} of {count} answers have the code of another request"
     if every >= FEWEST and touched < TOUCHED * every:
         return f"{every - touched} of {every} canaries have neither code nor answer, one at a time or together"
-    if untouched and alone.answers and alone.touched == len(alone.answers):
+    if untouched and (_never_misses(alone) or _unlikely(untouched, count, alone, alone.touched)):
         return f"{untouched} of {count} canaries have neither code nor answer; {_followed(alone)}"
-    if wrong and at_least(wrong, count, _wrong_share(alone)) < UNLIKELY:
+    if wrong and _unlikely(wrong, count, alone, alone.right):
         return f"{wrong} of {count} canaries are wrong; {_followed(alone)}"
     return ""
 
 
-def _wrong_share(alone: CanaryBatch) -> float:
-    """How often the model is wrong alone, by Laplace's rule: 8 of 8 right do not prove that it is never wrong."""
-    wrong = sum(one.answered is not Answered.RIGHT for one in alone.answers)
-    return (wrong + 1) / (len(alone.answers) + 2)
+def _never_misses(alone: CanaryBatch) -> bool:
+    """Whether the model always has code or fact alone, and is right more often than not: a weak one has luck."""
+    return alone.touched == len(alone.answers) < 2 * alone.right
+
+
+def _unlikely(hits: int, count: int, alone: CanaryBatch, good: int) -> bool:
+    """Whether so many failures are no luck, when all but ``good`` answers failed alone.
+
+    The share is Laplace's: 8 of 8 good ones do not prove that the model never fails.
+    """
+    total = len(alone.answers)
+    return at_least(hits, count, (total - good + 1) / (total + 2)) < UNLIKELY
 
 
 def at_least(hits: int, count: int, share: float) -> float:

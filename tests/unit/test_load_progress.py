@@ -134,6 +134,12 @@ def test_one_answer_without_code_and_fact_is_garbage_where_alone_all_had_one() -
     assert canary_verdict(batch, alone)[0] is Verdict.SUSPECT
 
 
+def test_a_model_that_is_seldom_right_alone_may_miss_code_and_fact_now_and_then() -> None:
+    weak, missed = canaries(*[W] * 4), canaries(W, W, touched=False)
+    assert canary_verdict(joined([canaries(*[W] * 6), missed]), weak)[0] is Verdict.SUSPECT
+    assert canary_verdict(joined([canaries(*[W] * 2), *[missed] * 3]), weak)[0] is Verdict.GARBAGE
+
+
 def test_the_binomial_is_right() -> None:
     assert at_least(4, 8, 0.1) == pytest.approx(0.00502, abs=1e-5)
     assert at_least(0, 8, 0.1) == pytest.approx(1)
