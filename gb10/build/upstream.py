@@ -31,6 +31,8 @@ INSTALL = "python3 /install.py --wheels /wheels --out /out "
 """In the command of a stage that installs a layer, as BuildKit describes its result."""
 TARGET = "python3 /install.py --wheels /wheels --out /target "
 """In that of a stage that installs the headers and libraries which compilers read."""
+COMPILE = "tar --extract --file /archives/"
+"""In that of a stage that compiled a wheel."""
 LAYERED, SCANNED = "layered", "scanned"
 LAYERS = re.compile(r".+:layers-[0-9a-f]{12}")
 
@@ -99,13 +101,14 @@ def unread_wheels(plan: Plan) -> set[str]:
 
 
 def forget_sent(engine: Engine, plan: Plan) -> None:
-    """Let BuildKit drop what it was sent for steps that are done, and gb10 has, and what compilers read of it.
+    """Let BuildKit drop what it was sent for steps that are done, what compilers read and wrote, and unpacked wheels.
 
-    Contexts without a name of their own are dropped in the embedded engine alone: in your Docker they may be yours.
+    The store has the wheels, the image its layers, the compile cache each unit. Contexts without a name of their own
+    are dropped in the embedded engine alone: in your Docker they may be yours.
     """
     names = {*unread_wheels(plan), "target-wheels", *(["context"] if engine.kind == "embedded" else [])}
     sent = _sent(names)
-    forget(engine, lambda about: about in sent or TARGET in about)
+    forget(engine, lambda about: about in sent or any(words in about for words in (INSTALL, TARGET, COMPILE)))
 
 
 def _sent(names: Iterable[str]) -> set[str]:
