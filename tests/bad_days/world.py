@@ -109,7 +109,7 @@ def _made(folder: Path) -> Path:
 
 
 def _machine(stack: ExitStack, folder: Path, truth: Store) -> Store:
-    """A store on a disk of its own, with the downloads that the small image may need."""
+    """A store on a disk of its own, with what an earlier run fetched of that which the small image may need."""
     image, root = folder / "disk", _made(folder / "machine")
     image.touch()
     os.truncate(image, DISK)
@@ -120,7 +120,7 @@ def _machine(stack: ExitStack, folder: Path, truth: Store) -> Store:
     stack.callback(down, store)
     wanted = set(re.findall("[0-9a-f]{64}", small()[1].model_dump_json()))
     for room in ("engine", "environments", "downloads"):
-        for entry in (truth.root / room).iterdir():
+        for entry in (truth.root / room).glob("*"):
             if room != "downloads" or entry.name in wanted:
                 _copy(entry, root / room / entry.name)
     return store

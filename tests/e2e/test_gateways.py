@@ -74,7 +74,7 @@ def scraped(port: int) -> float:
     query = {"query": 'llamacpp:tokens_predicted_total{job="gb10"}'}
     try:
         found = requests.get(f"http://127.0.0.1:{port}/api/v1/query", params=query, timeout=5).json()["data"]["result"]
-    except requests.ConnectionError:  # it starts
+    except (requests.ConnectionError, requests.JSONDecodeError):  # it starts, and answers 503 in words
         return 0
     return float(found[0]["value"][1]) if found else 0
 
