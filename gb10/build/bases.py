@@ -1,7 +1,10 @@
 """Bases: locked Debian packages, unpacked into one root file system each."""
 
+import gzip
+import os
 import tarfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from lzma import LZMAError
 from pathlib import Path
@@ -21,6 +24,8 @@ from gb10.sources.debian.debs import fetch_debs
 from gb10.sources.locked_files import absent_files
 
 ROOTFS = "rootfs.tar"
+MEMBER = 16 << 20
+"""Bytes that one thread compresses at a time, as one member of the gzip file."""
 FIELDS = ("Package", "Version", "Architecture")
 
 
@@ -47,8 +52,19 @@ def _unpack(talk: Talk, plan: Plan, step: Step, debs: Sequence[Path], work: Path
     with talk.task(f"unpack {step.name}"):
         for deb in debs:
             require_control(deb)
-        write_rootfs(debs, work / ROOTFS, epoch=epoch(plan), user=user)
+        write_rootfs(debs, work / "plain.tar", epoch=epoch(plan), user=user)
+        compress(work / "plain.tar", work / ROOTFS)
         seal(work / ROOTFS)
+
+
+def compress(plain: Path, out: Path) -> None:
+    """Move ``plain`` to ``out`` as gzip, which ADD reads in every release of BuildKit: a third of the size."""
+    threads = os.cpu_count() or 1
+    with plain.open("rb") as handle, out.open("xb") as compressed, ThreadPoolExecutor(threads) as pool:
+        while parts := [part for _ in range(threads) if (part := handle.read(MEMBER))]:
+            for member in pool.map(partial(gzip.compress, compresslevel=1, mtime=0), parts):
+                compressed.write(member)
+    plain.unlink()
 
 
 def require_control(deb: Path) -> None:

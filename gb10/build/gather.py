@@ -52,7 +52,7 @@ def image_context(
         grafts += late_grafts(both, plan, anew=bool(anew))
         upstream = ready.result()
         if upstream:
-            forget_sent(engine, plan)
+            forget_sent(engine, plan, compiled=compiling)
         wheels = installable(plan, built)
         for wheel in (*wheels, *grafts):
             show_in_checkout(shop, wheel)

@@ -33,6 +33,8 @@ TARGET = "python3 /install.py --wheels /wheels --out /target "
 """In that of a stage that installs the headers and libraries which compilers read."""
 COMPILE = "tar --extract --file /archives/"
 """In that of a stage that compiled a wheel."""
+BASE = "ADD base-image.tar /out/"
+"""In that of the base which only the scripts of stages read."""
 LAYERED, SCANNED = "layered", "scanned"
 LAYERS = re.compile(r".+:layers-[0-9a-f]{12}")
 
@@ -100,15 +102,15 @@ def unread_wheels(plan: Plan) -> set[str]:
     return {f"{step.name}-wheels" for step in upstream_layers(plan) if not read & set(step.files)}
 
 
-def forget_sent(engine: Engine, plan: Plan) -> None:
+def forget_sent(engine: Engine, plan: Plan, *, compiled: bool = False) -> None:
     """Let BuildKit drop what it was sent for steps that are done, what compilers read and wrote, and unpacked wheels.
 
     The store has the wheels, the image its layers, the compile cache each unit. Contexts without a name of their own
     are dropped in the embedded engine alone: in your Docker they may be yours.
     """
     names = {*unread_wheels(plan), "target-wheels", *(["context"] if engine.kind == "embedded" else [])}
-    sent = _sent(names)
-    forget(engine, lambda about: about in sent or any(words in about for words in (INSTALL, TARGET, COMPILE)))
+    sent = _sent(names | {"tools-wheels", "source"} if compiled else names)
+    forget(engine, lambda about: about in sent or any(words in about for words in (INSTALL, TARGET, COMPILE, BASE)))
 
 
 def _sent(names: Iterable[str]) -> set[str]:
