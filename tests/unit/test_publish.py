@@ -124,6 +124,7 @@ def test_a_reference_by_digest() -> None:
 def test_bytes_are_those_that_travelled() -> None:
     moves = Moves()
     for event in (
+        {"status": "Downloading", "id": "a", "progressDetail": {"total": 10}},
         {"status": "Downloading", "id": "a", "progressDetail": {"current": 5, "total": 10}},
         {"status": "Already exists", "id": "b", "progressDetail": {}},
         {"status": "Download complete", "id": "a", "progressDetail": {}},

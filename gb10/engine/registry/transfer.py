@@ -113,7 +113,7 @@ class Moves:
             self.layers.add(layer)
         if status in MOVING and detail.get("total"):
             self.sizes[layer] = int(detail["total"])
-            self.done[layer] = min(int(detail["current"]), self.sizes[layer])
+            self.done[layer] = min(int(detail.get("current", 0)), self.sizes[layer])  # Docker leaves a 0 out
         elif status in MOVED:
             self.done[layer] = self.sizes.get(layer, 0)
             self.moved.add(layer)
