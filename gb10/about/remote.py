@@ -33,8 +33,11 @@ from gb10.proof.verdict_document import read_verdict
 from gb10.workshop import Workshop
 
 DOCUMENTS: Final = (SPDX, IN_TOTO)
-Trust = Callable[[Repository, str], object]
-"""Raises VerifyError unless the manifest of a digest has a signature that the reader trusts."""
+Trust = Callable[[str, str, Sequence[Descriptor]], object]
+"""Raises VerifyError unless the reader trusts a signature among what lies beside a manifest.
+
+It gets the name of the manifest, its digest, and what lies beside it.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +71,7 @@ def remote_image(
     manifest = sent(found.content, SentManifest, reference)
     beside = attached(repository, found.digest)
     if trust:
-        trust(repository, found.digest)
+        trust(f"{repository.name}@{found.digest}", found.digest, beside)
     documents = trusted(repository, beside, trust) if trust else beside
     return Remote(
         reference=reference,
@@ -88,7 +91,7 @@ def trusted(repository: Repository, beside: Sequence[Descriptor], trust: Trust) 
 
 def _passes(repository: Repository, one: Descriptor, trust: Trust) -> bool:
     try:
-        trust(repository, one.digest)
+        trust(f"{repository.name}@{one.digest}", one.digest, attached(repository, one.digest))
     except VerifyError:
         return False
     return True

@@ -41,8 +41,8 @@ An SBOM (SPDX), SLSA provenance and what `verify` found are attached to the imag
 A tag with a key is never moved: if the registry has another image there, nothing is pushed. --sign adds a signature by
 your ssh key over the digest; `pull --require-signer` checks it.
 
---retain lists which older images of the repositories may go; --delete deletes them. An image stays that has another
-tag, or that a container on a --host uses.
+--retain lists which older images of the repositories may go; --delete deletes them, with their documents and
+signatures. An image stays that has another tag, that an index lists, or that a container on a --host uses.
 
 The default compression is gzip. zstd layers are smaller and pull faster; the image and its config digest are the
 same. Docker 23 or newer pulls them. zstd needs Docker 25 here, 12 MB of Debian packages (skopeo) once, and disk space

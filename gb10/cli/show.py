@@ -16,7 +16,7 @@ from gb10.cli.show_lines import difference_lines, portrait_lines
 from gb10.cli.values import ArchOption
 from gb10.errors import UsageError
 from gb10.recipe.arch import parse_arch
-from gb10.ship.signing import check_signers, signer_beside
+from gb10.ship.signing import check_signers, signer_of
 from gb10.workshop import Workshop
 
 app = verb_app("""Show what an image holds: versions, patches and why, mods, GPU code, the size of each layer.
@@ -76,4 +76,4 @@ def _trust(shop: Workshop, signers: Path | None) -> Trust | None:
     if signers is None:
         return None
     check_signers(signers)
-    return lambda repository, digest: signer_beside(shop, repository, digest, signers)
+    return lambda name, digest, beside: signer_of(shop, name, digest, beside, signers)

@@ -1,7 +1,7 @@
 """Retaining: which images of a repository may go, by number or age; nothing goes that a tag or a node still needs."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,17 @@ from typing import Final
 from gb10.engine.connection import Engine
 from gb10.engine.docker_containers import containers_with
 from gb10.engine.node import reached
-from gb10.engine.registry.referrers import CREATED, GONE, TAG, Descriptor, Referrers, digest_of, open_referrers, tag_of
+from gb10.engine.registry.referrers import (
+    CREATED,
+    GONE,
+    TAG,
+    Descriptor,
+    Referrers,
+    digest_of,
+    open_referrers,
+    tag_of,
+    write_index,
+)
 from gb10.errors import PublishError
 from gb10.host.host import Host
 from gb10.ship.compressing import config_in
@@ -40,6 +50,8 @@ class Held:
     tags: tuple[str, ...]
     published: str
     """The earliest time that something attached to it tells; empty when nothing does."""
+    part_of: str = ""
+    """The tag of an index that lists it."""
     why: str = ""
     deleted: bool = False
 
@@ -56,8 +68,8 @@ def judged(found: Sequence[Held], rule: Rule, used: Mapping[str, str], now: date
 def _why(one: Held, place: int, rule: Rule, used: Mapping[str, str], now: datetime) -> str:
     others = [tag for tag in one.tags if not KEYED.search(tag)]
     node = used.get(one.digest) or used.get(one.config)
-    if others:
-        return f"also named {', '.join(others)}"
+    if others or one.part_of:
+        return f"also named {', '.join(others)}" if others else f"part of {one.part_of}"
     if node:
         return f"used on {node}"
     if not one.published:
@@ -79,12 +91,16 @@ def retain(
     used = {image: node for node in nodes for image in _images_of(node)}
     with open_referrers(host.store, host.env, engine, repository) as place:
         tags = place.skopeo.tags(place.repository, place.access)
-        found = judged(_held(place, tags), rule, used, datetime.now(UTC))
+        texts = _texts(place, [tag for tag in tags if not TAG.fullmatch(tag)])
+        found = judged(_held(place, texts), rule, used, datetime.now(UTC))
         if not delete:
             return found
-        gone = tuple(replace(one, deleted=_delete(place, one)) if not one.why else one for one in found)
-        _delete_orphans(place, tags)
-        return gone
+        going = {one.digest for one in found if not one.why}
+        keep = {digest_of(text) for text in texts.values()} - going
+        for digest in going:
+            _delete(place, digest, keep)
+        _delete_orphans(place, filter(TAG.fullmatch, tags), keep)
+        return tuple(replace(one, deleted=one.digest in going) for one in found)
 
 
 def _images_of(node: str) -> set[str]:
@@ -92,21 +108,37 @@ def _images_of(node: str) -> set[str]:
         return {container.image for container in containers_with(engine)}
 
 
-def _held(place: Referrers, tags: Sequence[str]) -> list[Held]:
-    """What has a tag with a key."""
-    own = [tag for tag in tags if not TAG.fullmatch(tag)]
+def _texts(place: Referrers, tags: Sequence[str]) -> dict[str, str]:
+    """The manifests by tag; a tag that was deleted meanwhile has none."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        texts = dict(zip(own, pool.map(lambda tag: place.text(f"{place.repository}:{tag}"), own), strict=True))
-        by_digest: dict[str, tuple[str, list[str]]] = {}
-        for tag, text in texts.items():
-            if text is not None:  # deleted meanwhile
-                by_digest.setdefault(digest_of(text), (text, []))[1].append(tag)
-        keyed = {digest: one for digest, one in by_digest.items() if any(map(KEYED.search, one[1]))}
+        texts = pool.map(lambda tag: place.text(f"{place.repository}:{tag}"), tags)
+        return {tag: text for tag, text in zip(tags, texts, strict=True) if text is not None}
+
+
+def _held(place: Referrers, texts: Mapping[str, str]) -> list[Held]:
+    """What has a tag with a key."""
+    by_digest: dict[str, list[str]] = {}
+    for tag, text in texts.items():
+        by_digest.setdefault(digest_of(text), []).append(tag)
+    keyed = {digest: tuple(sorted(tags)) for digest, tags in by_digest.items() if any(map(KEYED.search, tags))}
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         times = pool.map(lambda digest: published(place.of(digest)), keyed)
+        listed = listing(texts)
         return [
-            Held(digest=digest, config=config_in(text), tags=tuple(sorted(named)), published=time)
-            for (digest, (text, named)), time in zip(keyed.items(), times, strict=True)
+            Held(
+                digest=digest,
+                config=config_in(texts[tags[0]]),
+                tags=tags,
+                part_of=listed.get(digest, ""),
+                published=time,
+            )
+            for (digest, tags), time in zip(keyed.items(), times, strict=True)
         ]
+
+
+def listing(texts: Mapping[str, str]) -> dict[str, str]:
+    """By manifest the tag of an index that lists it: an image for several platforms needs its parts. Pure."""
+    return {str(one["digest"]): tag for tag, text in texts.items() for one in json.loads(text).get("manifests") or ()}
 
 
 def published(attached: Sequence[Descriptor]) -> str:
@@ -121,26 +153,30 @@ def published(attached: Sequence[Descriptor]) -> str:
     return min(times).isoformat(timespec="seconds") if times else ""
 
 
-def _delete(place: Referrers, one: Held) -> bool:
-    """Delete an image, then what is attached to it."""
-    attached = place.of(one.digest)
-    for digest in (one.digest, *(own.digest for own in attached if _belongs(place, own.digest, one.digest))):
-        _delete_manifest(place, f"{place.repository}@{digest}")
+def _delete(place: Referrers, digest: str, keep: Collection[str]) -> None:
+    """Delete a manifest, then what is attached to it, and to that: a document has signatures of its own."""
+    attached = place.of(digest)
+    _delete_manifest(place, f"{place.repository}@{digest}")
+    for own in attached:
+        if own.digest not in keep and _belongs(place, own.digest, digest):
+            _delete(place, own.digest, keep)
+    for former in superseded(attached):
+        _delete_manifest(place, f"{place.repository}@{former}")
     if attached:
-        _delete_manifest(place, f"{place.repository}:{tag_of(one.digest)}")
-    return True
+        _delete_manifest(place, f"{place.repository}:{tag_of(digest)}")
 
 
-def _delete_orphans(place: Referrers, tags: Sequence[str]) -> None:
-    """What a deletion that broke off left: lists of what is attached to images that are gone."""
-    for tag in filter(TAG.fullmatch, tags):
+def superseded(attached: Sequence[Descriptor]) -> list[str]:
+    """The lists before the present one: a registry keeps each, without a tag, and all that it names. Pure."""
+    return [digest_of(write_index(tuple(attached[:count]))) for count in range(1, len(attached))]
+
+
+def _delete_orphans(place: Referrers, tags: Iterable[str], keep: Collection[str]) -> None:
+    """What a deletion that broke off left: lists of what is attached to manifests that are gone."""
+    for tag in tags:
         digest = tag.replace("-", ":")
-        gone = place.text(f"{place.repository}@{digest}", GONE) is None  # a refusal for another reason is raised
-        if gone and place.text(f"{place.repository}:{tag}") is not None:
-            for referrer in place.of(digest):
-                if _belongs(place, referrer.digest, digest):
-                    _delete_manifest(place, f"{place.repository}@{referrer.digest}")
-            _delete_manifest(place, f"{place.repository}:{tag}")
+        if place.text(f"{place.repository}@{digest}", GONE) is None:  # a refusal for another reason is raised
+            _delete(place, digest, keep)
 
 
 def _belongs(place: Referrers, referrer: str, digest: str) -> bool:

@@ -10,9 +10,7 @@ from typing import Final
 
 from gb10.engine.connection import Engine
 from gb10.engine.reference import split_digest
-from gb10.engine.registry.beside import attached
 from gb10.engine.registry.referrers import CREATED, Artifact, Descriptor, Referrers, open_referrers
-from gb10.engine.registry.repository import Repository
 from gb10.errors import UsageError, VerifyError
 from gb10.host.host import Host
 from gb10.plan.labels import NAMESPACE
@@ -68,15 +66,11 @@ def require_signer(host: Host, engine: Engine, name: str, signers: Path) -> str:
     if digest is None:
         raise AssertionError(name)
     with open_referrers(host.store, host.env, engine, name) as place:
-        return _signer_of(host, name, digest, place.of(digest), signers)
+        return signer_of(host, name, digest, place.of(digest), signers)
 
 
-def signer_beside(host: Host, repository: Repository, digest: str, signers: Path) -> str:
-    """The same for a manifest of a repository that is only read: of an image, or of a document beside one."""
-    return _signer_of(host, f"{repository.name}@{digest}", digest, attached(repository, digest), signers)
-
-
-def _signer_of(host: Host, name: str, digest: str, beside: Iterable[Descriptor], signers: Path) -> str:
+def signer_of(host: Host, name: str, digest: str, beside: Iterable[Descriptor], signers: Path) -> str:
+    """The same for a manifest of an image or a document, of which all that lies beside it is known."""
     found = [one for one in beside if one.artifactType == KIND and SIGNATURE in one.annotations]
     if not found:
         raise VerifyError(f"{name} is not signed", where=f"no {KIND} is attached to it", hint=UNSIGNED)

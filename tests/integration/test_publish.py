@@ -24,7 +24,7 @@ from gb10.engine.connection import Engine, client
 from gb10.engine.images import added_tags, find_image, require_image, tag_image, untag
 from gb10.engine.reach import find
 from gb10.engine.registry.holding import holder
-from gb10.engine.registry.referrers import Artifact, Content, open_referrers
+from gb10.engine.registry.referrers import Artifact, Content, open_referrers, tag_of
 from gb10.engine.registry.transfer import Moves, push
 from gb10.errors import EngineError, PublishError, UsageError
 from gb10.proof.scans import Record
@@ -232,7 +232,10 @@ def test_documents_are_signed_with_the_image_and_others_are_left_out(  # noqa: P
         first = {one.digest for one in referrers.of(sent.digest)}
         referrers.attach(sent.digest, foreign)
     assert len(first) == 4
+    place.forget()
     assert shown("me", "--sbom")[:2] == (0, ours)
+    lists = [place.received("GET", tag_of(one)) for one in (sent.digest, *(row["digest"] for row in sent.attached))]
+    assert [len(lines) for lines in lists] == [1, 1, 1, 1]  # no list is asked for twice
     assert "1 document beside it has no trusted signature" in shown("me")[1]
     assert shown("other", "--sbom")[:2] == (9, "")
 

@@ -1,6 +1,7 @@
 """What belongs to a manifest: the texts that a registry gets, and what is believed of the texts that it sends."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,13 +12,14 @@ from gb10.engine.registry.referrers import (
     Artifact,
     Content,
     Descriptor,
+    digest_of,
     manifest_of,
     read_index,
     tag_of,
     write_index,
 )
 from gb10.errors import PublishError, UsageError
-from gb10.ship.retaining import Held, Rule, judged, published
+from gb10.ship.retaining import Held, Rule, judged, listing, published, superseded
 
 DIGEST = f"sha256:{'1' * 64}"
 EMPTY = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
@@ -86,6 +88,20 @@ def test_the_time_of_an_image_is_the_earliest_that_is_attached() -> None:
         "2026-11-01T00:00:00+00:00"
     )
     assert published([at("soon")]) == ""
+
+
+def test_an_image_that_a_kept_index_lists_stays() -> None:
+    index = write_index((Descriptor(mediaType="m", digest=DIGEST, size=1),))
+    texts = {"multi": index, "1-a": '{"manifests": null}', "1-b": "{}"}
+    assert listing(texts) == {DIGEST: "multi"}
+    found = [replace(held("a", 40), part_of="multi"), held("b", 1)]
+    assert judged(found, Rule(number=1), {}, NOW)[1].why == "part of multi"
+
+
+def test_the_lists_that_a_registry_keeps_of_one_that_grew() -> None:
+    entries = tuple(Descriptor(mediaType="m", digest=DIGEST, size=size) for size in range(3))
+    assert superseded(entries) == [digest_of(write_index(entries[:1])), digest_of(write_index(entries[:2]))]
+    assert superseded(()) == []
 
 
 def test_the_rule_of_an_option() -> None:
