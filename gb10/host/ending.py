@@ -1,10 +1,30 @@
-"""How a command ends: ``kill`` and a closed terminal interrupt it as Ctrl-C does."""
+"""How a command ends: ``kill`` and a closed terminal interrupt it as Ctrl-C does, and no interrupt is lost."""
 
 import signal
+import sys
+from _thread import interrupt_main
+from threading import Timer
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+ASKED: Final = (signal.SIGTERM, signal.SIGHUP)
+AGAIN_S: Final = 0.05
 
 
 def end_as_by_ctrl_c() -> None:
     """Let SIGTERM and SIGHUP interrupt as Ctrl-C does, unless the process that started this ignores them (nohup)."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in ASKED:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
+    sys.unraisablehook = _interrupt_again
+
+
+def _interrupt_again(dropped: "UnraisableHookArgs") -> None:
+    """Python drops an interrupt that comes while it frees an object; then it comes once more, a moment later."""
+    if dropped.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(dropped)
+    elif not sys.is_finalizing():
+        heard = (one for one in (signal.SIGINT, *ASKED) if signal.getsignal(one) is signal.default_int_handler)
+        Timer(AGAIN_S, interrupt_main, [next(heard, signal.SIGINT)]).start()

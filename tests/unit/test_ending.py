@@ -1,0 +1,44 @@
+"""An interrupt that Python drops comes again."""
+
+import subprocess
+import sys
+
+import pytest
+
+from bootstrap.environment import CHECKOUT
+
+PROGRAM = """
+import os, signal, sys, time
+sys.path.insert(0, sys.argv[1])
+from gb10.host.ending import end_as_by_ctrl_c
+end_as_by_ctrl_c()
+signal.signal(signal.SIGTERM, signal.default_int_handler)  # tests may run under nohup
+class Freed:
+    def __del__(self):
+        {happens}
+try:
+    Freed()
+    time.sleep({seconds})
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def ended(happens: str, seconds: float) -> tuple[int, str]:
+    argv = [sys.executable, "-c", PROGRAM.format(happens=happens, seconds=seconds), str(CHECKOUT)]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=20)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
+def test_an_interrupt_while_an_object_is_freed_is_not_lost(number: str) -> None:
+    happens = (
+        f"signal.signal(signal.{number}, signal.default_int_handler); signal.raise_signal(signal.{number}); str(1)"
+    )
+    assert ended(happens, 19) == (130, "")
+
+
+def test_other_errors_there_are_reported_as_ever() -> None:
+    code, err = ended("raise ValueError(7)", 0)
+    assert code == 0
+    assert "ValueError: 7" in err
