@@ -11,6 +11,7 @@ from gb10.cli.explain_show import as_document, print_rows
 from gb10.cli.values import EngineOption
 from gb10.errors import UsageError
 from gb10.explain.asked_engine import AskedEngine, ready_to_ask
+from gb10.explain.code_places import check_engine
 from gb10.explain.engine_choice import refuse
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.proof.fit import judge
@@ -66,9 +67,12 @@ def explain(
         linear_backend=linear_backend,
         kv_cache_dtype=kv_cache_dtype,
     )
-    judged = judge(inspect_image(shop, image).found.scan, parse_arch("12.1f")).judged if image else None
+    scan = inspect_image(shop, image).found.scan if image else None
     config = read_config(shop, model)
     asked = engine_of(shop, engine)
+    if image and scan:
+        check_engine(image, scan.distributions, asked.facts)
+    judged = judge(scan, parse_arch("12.1f")).judged if scan else None
     answer = asked.answer(shop, config, options)
     print_json(as_document(answer, asked.facts, judged)) if as_json else print_rows(answer, asked.facts, judged)
     with reported(as_json):

@@ -38,9 +38,10 @@ def print_rows(answer: Answer, facts: EngineFacts, judged: Iterable[Judged] | No
 
 def _options(row: LayerRow, facts: EngineFacts) -> list[str]:
     """What another option would choose: its value, or its name and value where several act on this kind of layer."""
-    flag = facts.flags.get(row.kind)
+    flags = facts.flags.get(row.kind, ())
     others = {value: kernel for value, kernel in row.options.items() if kernel != row.chosen}
-    named = {
-        value if value.startswith("--") else flag and f"{flag} {value}": kernel for value, kernel in others.items()
-    }
-    return [f"{option}: {kernel}" for option, kernel in named.items() if option]
+    return [
+        f"{option}: {kernel}"
+        for value, kernel in others.items()
+        for option in ([value] if value.startswith("--") else [f"{flag} {value}" for flag in flags])
+    ]

@@ -3,10 +3,23 @@
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
+from gb10.errors import UsageError
 from gb10.explain.engine_facts import EngineFacts
+from gb10.inside.installed import Distribution
 from gb10.proof.fit import Judged
 
 UNKNOWN = "unknown"
+
+
+def check_engine(image: str, distributions: Iterable[Distribution], facts: EngineFacts) -> None:
+    """Raise UsageError for an image with another engine, or another release of it, than the facts are of."""
+    name = facts.from_image[0]
+    found = {one.version for one in distributions if one.name == name}
+    if found != {facts.engine}:
+        raise UsageError(
+            f"explain knows {name} {facts.engine}, {image} has {', '.join(sorted(found)) or 'none'}",
+            hint="name the image's engine with --engine; recipes/explain has the facts of one release each",
+        )
 
 
 def code_of(kernel: str | None, facts: EngineFacts, judged: Iterable[Judged] | None) -> str:

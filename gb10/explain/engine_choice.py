@@ -27,7 +27,21 @@ LINE: Final = 160
 def ask_engine(
     host: Host, facts: EngineFacts, files: Path, config: Mapping[str, Any], options: Mapping[str, str]
 ) -> Answer:
-    """The engine's choice for every layer of a config. Raises UsageError when the child gives no answer."""
+    """The engine's choice for every layer of a config. Raises UsageError when the child gives no answer.
+
+    An engine that gives the same reason for other devices does not refuse this one.
+    """
+    answer = _asked(host, facts, files, config, options)
+    if not answer.tried or not facts.elsewhere:
+        return answer
+    others = (facts.model_copy(update={"capability": one, "flags": {}}) for one in facts.elsewhere)
+    alike = all(_asked(host, one, files, config, options).stopped == answer.stopped for one in others)
+    return answer.model_copy(update={"tried": []}) if alike else answer
+
+
+def _asked(
+    host: Host, facts: EngineFacts, files: Path, config: Mapping[str, Any], options: Mapping[str, str]
+) -> Answer:
     with host.store.folder("explain") as work:
         (work / CONFIG).write_text(json.dumps(config), encoding="utf-8")
         request = work / "request.json"
@@ -67,6 +81,7 @@ def _request(facts: EngineFacts, files: Path, work: Path, options: Mapping[str, 
         "script": facts.script,
         "model": str(work),
         "options": named_options(facts, options),
+        "flags": facts.flags,
         "limits": LIMITS,
         "cuda": facts.cuda,
         "capability": facts.capability,

@@ -39,6 +39,8 @@ class EngineFacts(Model):
     script: str
     """The module beside ``choosing.py`` that knows this engine."""
     capability: tuple[int, int]
+    elsewhere: tuple[tuple[int, int], ...] = ()
+    """Capabilities of other GPUs: what the engine refuses there for the same reason is not about this one."""
     cuda: str
     from_image: tuple[str, ...] = Field(min_length=1)
     """Packages whose sources come from the image's lock, the engine first."""
@@ -60,8 +62,8 @@ class EngineFacts(Model):
     environment: dict[str, str]
     options: dict[str, str]
     """The engine's argument for an option of explain."""
-    flags: dict[str, str]
-    """The engine's option that chooses among the kernels of a kind of layer."""
+    flags: dict[str, tuple[str, ...]]
+    """The engine's options that choose among the kernels of a kind of layer."""
     place: tuple[CodePlace, ...]
 
     def place_of(self, kernel: str) -> CodePlace | None:

@@ -15,6 +15,7 @@ from gb10.workshop import Workshop, open_workshop
 from tests.e2e.explained import config_of, files_of
 
 pytestmark = pytest.mark.e2e
+INSIDE = Path(__file__).parent / "inside"
 BLOCK_FP8 = "SGLang fp8_blockwise_scaled_mm"
 NVFP4 = "FlashInfer fp4_gemm_cutlass_sm120"
 CHOSEN: dict[str, set[str | None]] = {
@@ -96,6 +97,42 @@ def test_no_backend_is_an_error_with_each_reason(shop: Workshop, files: Path, fa
     old = facts.model_copy(update={"capability": (7, 0)})
     answer = ask_engine(shop, old, files, config_of("moe-nvfp4"), {})
     with pytest.raises(VerifyError, match="no backend for this model"):
+        refuse(answer, "sglang")
+
+
+def test_a_format_that_sglang_itself_refuses_on_a_gb10_has_no_backend(
+    shop: Workshop, files: Path, facts: EngineFacts
+) -> None:
+    """Its fp8.py makes the weights of experts in MXFP8 ready for capability 10.x alone, whatever the runner."""
+    answer = ask_engine(shop, facts, files, config_of("moe-mxfp8"), {})
+    assert answer.stopped is not None
+    assert "MXFP8 MoE quantization requires SM100" in answer.stopped
+    assert {name.partition(" ")[0] for name, _ in answer.tried} == {"--moe-runner-backend"}
+    with pytest.raises(VerifyError, match="no backend for this model"):
+        refuse(answer, "sglang")
+
+
+def test_the_same_format_has_a_backend_elsewhere(shop: Workshop, files: Path, facts: EngineFacts) -> None:
+    blackwell = facts.model_copy(update={"capability": (10, 0), "flags": {}})
+    assert ask_engine(shop, blackwell, files, config_of("moe-mxfp8"), {}).stopped is None
+
+
+def test_a_mistake_in_building_the_layers_is_not_a_missing_backend(
+    shop: Workshop, files: Path, facts: EngineFacts
+) -> None:
+    broken = facts.model_copy(update={"script": "broken_builder", "paths": (*facts.paths, str(INSIDE))})
+    answer = ask_engine(shop, broken, files, config_of("dense-bf16"), {})
+    assert answer.stopped == "RuntimeError: no layer was built"
+    with pytest.raises(UsageError, match="unknown"):
+        refuse(answer, "sglang")
+
+
+@pytest.mark.parametrize("change", [{"num_key_value_heads": 0}, {"num_attention_heads": 30, "num_key_value_heads": 7}])
+def test_sizes_that_no_gpu_can_serve_are_not_a_missing_backend(
+    shop: Workshop, files: Path, facts: EngineFacts, change: dict[str, int]
+) -> None:
+    answer = ask_engine(shop, facts, files, config_of("dense-bf16") | change, {})
+    with pytest.raises(UsageError, match="unknown"):
         refuse(answer, "sglang")
 
 

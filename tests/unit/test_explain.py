@@ -5,19 +5,22 @@ from pathlib import Path
 
 import pytest
 
+from gb10.cli.explain import engine_of
 from gb10.cli.explain_show import as_document, print_rows
 from gb10.errors import FetchError, UsageError, VerifyError
-from gb10.explain.code_places import code_of
+from gb10.explain.code_places import check_engine, code_of
 from gb10.explain.engine_choice import named_options, refuse
 from gb10.explain.engine_facts import EngineFacts, Packages, read_facts
 from gb10.explain.engine_files import check_interpreter, read_operators, unpack
 from gb10.explain.layer_rows import Answer, read_answer
 from gb10.explain.operators import schemas
 from gb10.inside.binary import Binary
+from gb10.inside.installed import Distribution
 from gb10.inside.loader import Fit
 from gb10.lock.lockfile import load_lock
 from gb10.plan.catalog import ROOT
 from gb10.proof.fit import Judged
+from gb10.workshop import open_workshop
 
 ROW = (
     '{"name":"a.*","count":2,"kind":"linear","class":"L","format":"F","shape":"1x2","chosen":"FlashInferExperts",'
@@ -92,6 +95,25 @@ def test_where_the_code_of_a_kernel_is(
 ) -> None:
     found = None if scan is None else [judged(*one) for one in scan]
     assert code_of(kernel, facts, found) == said
+
+
+@pytest.mark.parametrize(
+    ("installed", "said"),
+    [((), "has none"), ((("sglang", "0.5.23"),), "has none"), ((("vllm", "0.32.0"),), r"has 0\.32\.0")],
+)
+def test_an_image_of_another_engine_or_release_is_named(
+    facts: EngineFacts, installed: tuple[tuple[str, str], ...], said: str
+) -> None:
+    found = [Distribution(path="METADATA", name=name, version=version) for name, version in installed]
+    with pytest.raises(UsageError, match=rf"explain knows vllm 0\.33\.0, mine {said}"):
+        check_engine("mine", found, facts)
+    check_engine("mine", [*found, Distribution(path="METADATA", name="vllm", version="0.33.0")][-1:], facts)
+
+
+def test_a_release_of_sglang_without_facts_is_refused_with_the_one_that_is_known(tmp_path: Path) -> None:
+    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
+    with pytest.raises(UsageError, match=r"explain knows sglang 0\.5\.23, the lock has 0\.5\.10"):
+        engine_of(shop, "sglang-0.5.10")
 
 
 def test_the_document_has_every_layer(facts: EngineFacts) -> None:

@@ -1,22 +1,17 @@
 """Builds a model's layers with SGLang's own code, and says what it chose; each option's value in a process of its own."""
 
+import argparse
 import json
 import os
 import re
 import traceback
 
+from refusal import is_own
 from sglang_started import built, configured, prepare, resolved
 
-FLAGS = {
-    "attention": ("--attention-backend",),
-    "experts": ("--moe-runner-backend",),
-    "linear": ("--fp8-gemm-backend", "--fp4-gemm-backend"),
-}
 UNKNOWN = "unknown:"
 """How a reason begins that is not SGLang's: a package of the image is not here."""
 PLACE = re.compile(r" \((?:/[^)]*|unknown location)\)")
-REACHED = []
-"""Whether this process came to the layers."""
 LONGEST = 1000
 """Characters of a reason."""
 
@@ -24,28 +19,31 @@ LONGEST = 1000
 def answer(request):
     """The document: a row for every kind of layer, what other options choose, and SGLang's error when it stopped."""
     kept = prepare(request)
-    model, options = request["model"], request["options"]
+    model, options, flags = request["model"], request["options"], request["flags"]
     first = apart(chosen, model, options)
     rows = first.get("rows", [])
-    kinds = {row["kind"] for row in rows} or set(FLAGS)
-    others = {name: apart(look, model, {**options, argument: value}) for name, argument, value, look in variants(kinds)}
+    kinds = {row["kind"] for row in rows} or set(flags)
+    acting = [
+        (flag, attention if kind == "attention" else chosen) for kind in flags if kind in kinds for flag in flags[kind]
+    ]
+    others = {
+        name: apart(look, model, {**options, argument: value}) for name, argument, value, look in variants(acting)
+    }
     for row in rows:
-        add(row, others)
+        add(row, flags.get(row["kind"], ()), others)
     del kept
     return {"stopped": first.get("stopped"), "rows": rows, "tried": without_kernel(first, others)}
 
 
 def without_kernel(first, others):
-    """The options of the first kind of layer that has no kernel: none fits, and the model's own config is not the reason.
+    """The options of the first kind of layer that has no kernel: SGLang itself refuses the model with each of them.
 
-    It is not where SGLang had come to the layers, or where its reason depends on the option.
+    An error that is not SGLang's own says nothing about kernels.
     """
-    stopped = first.get("stopped", UNKNOWN)
-    for flag in () if stopped.startswith(UNKNOWN) else sum(FLAGS.values(), ()):
-        found = {name: other.get("stopped") for name, other in others.items() if name.partition(" ")[0] == flag}
-        alike = sum(reason == stopped for reason in found.values())
-        if found and None not in found.values() and (first["layers"] or alike <= 1):
-            return list(found.items())
+    for flag in dict.fromkeys(map(flag_of, others)) if first.get("refused") else ():
+        found = {name: other for name, other in others.items() if flag_of(name) == flag}
+        if all(other.get("refused") for other in found.values()):
+            return [(name, other["stopped"]) for name, other in found.items()]
     return []
 
 
@@ -56,7 +54,6 @@ def chosen(model, options):
 
     given = resolved(model, options)
     config = configured(given)
-    REACHED.append("layers")
     with NoMemory():
         layers = built(given, config)
         return {"rows": sglang_rows.rows(layers, config, attention(model, options))}
@@ -73,25 +70,26 @@ def attention(model, options):
     return {**sglang_attention.backends(given, config), "format": str(get_model().kv_cache_dtype)}
 
 
-def variants(kinds):
-    """Options that choose among kernels of these kinds of layers: name, SGLang's argument, value, what answers."""
-    from sglang.srt.arg_groups import choices
+def variants(acting):
+    """Each value of these options but ``auto``: name, SGLang's argument, value, what answers. SGLang's parser has them."""
+    from sglang.srt.server_args import ServerArgs
 
-    acting = [
-        ("attention", "--attention-backend", "attention_backend", choices.ATTENTION_BACKEND_CHOICES, attention),
-        ("experts", "--moe-runner-backend", "moe_runner_backend", choices.MOE_RUNNER_BACKEND_CHOICES, chosen),
-        ("linear", "--fp8-gemm-backend", "fp8_gemm_runner_backend", choices.FP8_GEMM_RUNNER_BACKEND_CHOICES, chosen),
-        ("linear", "--fp4-gemm-backend", "fp4_gemm_runner_backend", choices.FP4_GEMM_RUNNER_BACKEND_CHOICES, chosen),
-    ]
-    for kind, flag, argument, values, look in acting:
-        if kind in kinds:
-            yield from ((f"{flag} {value}", argument, value, look) for value in values if value != "auto")
+    parser = argparse.ArgumentParser()
+    ServerArgs.add_cli_args(parser)
+    for flag, look in acting:
+        option = parser._option_string_actions[flag]
+        yield from ((f"{flag} {value}", option.dest, value, look) for value in option.choices if value != "auto")
 
 
-def add(row, others):
+def flag_of(name):
+    """The option of ``variants``' name."""
+    return name.partition(" ")[0]
+
+
+def add(row, flags, others):
     """What each option would choose for a row, or SGLang's reason against it; an option without effect is left out."""
-    for flag in FLAGS.get(row["kind"], ()):
-        found = {name: other for name, other in others.items() if name.partition(" ")[0] == flag}
+    for flag in flags:
+        found = {name: other for name, other in others.items() if flag_of(name) == flag}
         heard = {name: other for name, other in found.items() if "stopped" not in other}
         kernels = {name: other["name"] if "name" in other else same(row, other) for name, other in heard.items()}
         if row["kind"] != "attention" and set(kernels.values()) <= {row["chosen"]}:
@@ -130,7 +128,7 @@ def told(look, model, options):
         return {"stopped": f"{UNKNOWN} {said(error)}"}
     except Exception as error:
         traceback.print_exc()
-        return {"stopped": said(error), "layers": bool(REACHED)}
+        return {"stopped": said(error), "refused": is_own(error)}
 
 
 def said(error):

@@ -2,7 +2,8 @@
 
 import re
 
-from kernel_calls import shaped, traced
+from kernel_calls import Reached, shaped, traced
+from refusal import is_own
 
 NUMBER = re.compile(r"(?<=\.)\d+(?=\.|$)")
 TOKENS = 64
@@ -30,7 +31,7 @@ def _row(layer, config, attention, traces):
     if isinstance(layer, RadixAttention):
         return _attention(layer, attention)
     if isinstance(layer, FusedMoE):
-        return _experts(layer)
+        return _experts(layer, traces)
     if isinstance(layer, LinearBase):
         return _linear(layer, config, traces)
     if isinstance(layer, VocabParallelEmbedding):
@@ -78,15 +79,33 @@ def _weights(layer, kind):
     return {**row, "shape": shape}
 
 
-def _experts(layer):
-    """The runner that SGLang's format made for the experts; where it made none, the configured one if it has a name."""
+def _experts(layer, traces):
+    """The runner that SGLang's format made for the experts; where it made none, the configured one if it has a name.
+
+    SGLang may refuse a format when it makes the weights ready.
+    """
     from sglang.srt.layers.moe.utils import get_moe_runner_backend
 
     row = _weights(layer, "experts")
+    _once_ready(layer, (row["class"], row["format"], row["shape"]), traces)
     method = layer.quant_method
     runner = getattr(method, "runner", None) or getattr(getattr(layer, "scheme", None), "runner", None)
     backend = runner.runner_backend if runner is not None else get_moe_runner_backend()
     return {**row, "chosen": f"experts {backend.value}" if backend.value != "auto" else None}
+
+
+def _once_ready(layer, key, traces):
+    """SGLang makes the weights of one such layer ready. Raises what SGLang itself raises; values are not there."""
+    if key in traces:
+        return
+    traces[key] = None
+    try:
+        layer.quant_method.process_weights_after_loading(layer)
+    except Reached:
+        return
+    except Exception as error:
+        if is_own(error):
+            raise
 
 
 def _linear(layer, config, traces):
