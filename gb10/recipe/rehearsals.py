@@ -12,7 +12,7 @@ from gb10.recipe.fields import Model
 FOLDER: Final = "recipes/rehearsal"
 ANSWERS: Final = "recipes/explain"
 """Where the answers of the device and of compiled modules lie: ``explain`` gives the same."""
-GIVEN: Final = ("linked", "stand_ins", "present", "late", "returns", "deep_gemm", "lengths", "together")
+GIVEN: Final = ("script", "linked", "stand_ins", "present", "late", "returns", "deep_gemm", "lengths", "together")
 """What the stage gets as it stands."""
 SHARED: Final = ("capability", "cuda", "compiled", "operators", "answers")
 
@@ -21,19 +21,25 @@ class Rehearsal(Model):
     """One engine's release."""
 
     engine: str
+    script: str
+    """The module beside ``rehearse.py`` that knows this engine."""
     twins: tuple[str, ...] = Field(min_length=1)
     linked: tuple[str, ...] = Field(min_length=1)
     stand_ins: tuple[str, ...]
-    present: tuple[str, ...]
-    late: tuple[str, ...]
-    returns: dict[str, int]
-    deep_gemm: dict[str, int]
+    present: tuple[str, ...] = ()
+    late: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    returns: dict[str, int] = Field(default_factory=dict)
+    deep_gemm: dict[str, int] = Field(default_factory=dict)
     lengths: tuple[int, ...]
     together: tuple[int, ...]
-    options: dict[str, Any]
+    numbers: dict[str, str]
+    """The engine's arguments for the options that bound its batches."""
+    options: dict[str, Any] = Field(default_factory=dict)
     environment: dict[str, str]
     answers: dict[str, Any] = Field(default_factory=dict)
     """Those of explain's file that a rehearsal gives, too."""
+    arguments: dict[str, str] = Field(default_factory=dict)
+    """The engine's argument for each option of ``--served-with``."""
 
     def request(
         self, config: Mapping[str, Any], options: Mapping[str, Any], environment: Mapping[str, str]
@@ -43,7 +49,7 @@ class Rehearsal(Model):
         return {
             **self.answers,
             **own,
-            "options": {**self.options, **options},
+            "options": {**self.options, **{self.arguments[name]: value for name, value in options.items()}},
             "environment": {**environment, **self.environment},
             "limits": LIMITS,
             "config": config,
@@ -70,6 +76,7 @@ def _read(engine: str, own: str, explain: str) -> Rehearsal:
                 "answers": {name: facts[name] for name in SHARED},
                 "stand_ins": (*facts["stand-ins"], *found.stand_ins),
                 "present": (*facts["present"], *found.present),
+                "arguments": {**facts["options"], **found.numbers},
             }
         )
     except (ValidationError, ValueError, KeyError) as error:

@@ -36,11 +36,19 @@ def served_model(shop: Workshop, model: str | None, served_with: Sequence[str]) 
 def rehearsed(
     shop: Workshop, recipe: Recipe, toolkit: Toolkit, options: Options, served: Served | None
 ) -> Served | None:
-    """The model, if a rehearsal with it is possible; why it is not is printed."""
-    why = why_none(recipe, toolkit, options) if served else ""
+    """The model, if a rehearsal with it is possible; why it is not is printed. Raises UsageError."""
+    if served is None:
+        return None
+    why = why_none(recipe, toolkit, options)
     if why:
         shop.talk.say(f"kernels of Triton, CuTe DSL and the engine's own compiler are not made ahead: {why}")
-    return None if why else served
+        return None
+    known = toolkit.rehearsals[recipe.engine].arguments
+    absent = [name for name, _ in served.options if name not in known]
+    if absent:
+        hint = f"it has {', '.join(known)}"
+        raise UsageError(f"{recipe.engine} has no option for {absent[0]}", hint=hint)
+    return served
 
 
 def _option(text: str) -> tuple[str, str | int]:

@@ -12,23 +12,18 @@ from tests.e2e.image import build, run_python
 pytestmark = pytest.mark.e2e
 SCRIPT = Path(__file__).parent / "inside/triton_ready.py"
 CONFIG = ROOT / "tests/unit/data/explain/dense-bf16.json"
-FEWEST = 20
+FEWEST = {"vllm": 20, "sglang": 5}
 
 
-@pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
-    model = tmp_path_factory.mktemp("model")
-    (model / "config.json").write_bytes(CONFIG.read_bytes())
-    return build("--engine", "vllm", "--for-model", str(model))
-
-
+@pytest.mark.parametrize("served", FEWEST)
 def test_every_kernel_of_the_rehearsal_is_found_and_another_is_not(
-    engine: Engine, image: dict[str, object], emulator: Path
+    engine: Engine, emulator: Path, tmp_path: Path, served: str
 ) -> None:
-    tags = image["tags"]
+    (tmp_path / "config.json").write_bytes(CONFIG.read_bytes())
+    tags = build("--engine", served, "--for-model", str(tmp_path))["tags"]
     assert isinstance(tags, list)
     text = run_python(engine, tags[-1], emulator, "/triton_ready.py", files={SCRIPT: "/triton_ready.py"})
     found = json.loads(text.splitlines()[-1])
     assert (found["stopped"], found["wrong"]) == (None, [])
-    assert found["found"] == found["kernels"] >= FEWEST
+    assert found["found"] == found["kernels"] >= FEWEST[served]
     assert found["refused"] == "Triton compiles"

@@ -3,21 +3,25 @@
 import json
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import jsonschema
 import pytest
 
+from gb10.errors import UsageError
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT
 from gb10.plan.dag import plan_image
 from gb10.plan.options import Mod, Options, Overlay, Served
-from gb10.plan.rehearsing import request_text, why_none
+from gb10.plan.rehearsing import SCRIPTS, request_text, why_none
 from gb10.plan.render import bake, dockerfile, environment, scanned
 from gb10.plan.values import Plan, Toolkit
 from gb10.recipe.arch import parse_arch
 from gb10.recipe.fields import Architecture
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
+from gb10.request.served_models import rehearsed
+from gb10.workshop import open_workshop
 from tests.recipes import SHIPPED
 
 CONFIG = {"architectures": ["Qwen3ForCausalLM"], "hidden_size": 4096}
@@ -34,8 +38,8 @@ def inputs(engine: str = "vllm") -> tuple[Recipe, Lock, Toolkit]:
 
 
 @cache
-def plan(options: Options = SERVED) -> Plan:
-    return plan_image(*inputs(), options)
+def plan(options: Options = SERVED, engine: str = "vllm") -> Plan:
+    return plan_image(*inputs(engine), options)
 
 
 def moved(before: Plan, after: Plan) -> set[str]:
@@ -50,12 +54,14 @@ def test_a_model_adds_the_rehearsal_and_the_layer_of_its_kernels() -> None:
     assert scanned(plan())[-2:] == ["settings", "cache-triton"]
 
 
-def test_what_is_installed_is_the_image_s_lock_for_the_building_machine() -> None:
-    names = {file.filename.split("-")[0] for file in plan().step("rehearsal").files}
-    twins = {name.replace("-", "_") for name in SHIPPED.toolkit.rehearsals["vllm"].twins}
+@pytest.mark.parametrize("engine", SHIPPED.toolkit.rehearsals)
+def test_what_is_installed_is_the_image_s_lock_for_the_building_machine(engine: str) -> None:
+    files = plan(engine=engine).step("rehearsal").files
+    names = {file.filename.split("-")[0] for file in files}
+    twins = {name.replace("-", "_") for name in SHIPPED.toolkit.rehearsals[engine].twins}
     assert {name.lower() for name in names} == twins
-    assert all("aarch64" not in file.filename for file in plan().step("rehearsal").files)
-    native = plan(replace(OPTIONS, build="arm64", served=MODEL)).step("rehearsal").files
+    assert all("aarch64" not in file.filename for file in files)
+    native = plan(replace(OPTIONS, build="arm64", served=MODEL), engine).step("rehearsal").files
     assert all("x86_64" not in file.filename for file in native)
 
 
@@ -129,7 +135,8 @@ def test_the_request_has_the_config_and_what_explain_answers() -> None:
         ("vllm", "12.1a", "linux/arm64", ""),
         ("vllm", "12.0f", "linux/arm64", "capability 12.1 on arm64, and this is 12.0f on arm64"),
         ("vllm", "12.1f", "linux/amd64", "capability 12.1 on arm64, and this is 12.1f on amd64"),
-        ("sglang", "12.1f", "linux/arm64", "the rehearsal of sglang does not exist"),
+        ("sglang", "12.1f", "linux/arm64", ""),
+        ("sglang-0.5.10", "12.1f", "linux/arm64", "the rehearsal of sglang is for 0.5.23, the recipe has 0.5.10"),
     ],
 )
 def test_where_there_is_none_the_reason_is_known(engine: str, arch: str, platform: str, why: str) -> None:
@@ -150,8 +157,29 @@ def test_the_plan_s_document_follows_its_schema() -> None:
     jsonschema.validate(json.loads(json.dumps(plan().document())), schema)
 
 
-def test_every_twin_is_locked_for_both_machines() -> None:
-    lock = inputs()[1]
+@pytest.mark.parametrize("engine", SHIPPED.toolkit.rehearsals)
+def test_every_twin_is_locked_for_both_machines(engine: str) -> None:
+    lock = inputs(engine)[1]
     machines: tuple[Architecture, ...] = ("amd64", "arm64")
     for machine in machines:
-        assert set(SHIPPED.toolkit.rehearsals["vllm"].twins) <= {wheel.name for wheel in lock.wheels.image[machine]}
+        assert set(SHIPPED.toolkit.rehearsals[engine].twins) <= {wheel.name for wheel in lock.wheels.image[machine]}
+
+
+@pytest.mark.parametrize("engine", SHIPPED.toolkit.rehearsals)
+def test_the_engine_s_script_is_there_and_shipped(engine: str) -> None:
+    script = f"explain/child/{SHIPPED.toolkit.rehearsals[engine].script}.py"
+    assert script in SHIPPED.toolkit.of(*SCRIPTS)
+
+
+@pytest.mark.parametrize(("engine", "argument"), [("vllm", "max_num_seqs"), ("sglang", "max_running_requests")])
+def test_options_have_the_engine_s_own_names(engine: str, argument: str) -> None:
+    served = replace(SERVED, served=replace(MODEL, options=(("kv_cache_dtype", "fp8"), ("max_num_seqs", 8))))
+    options = json.loads(request_text(plan(served, engine), SHIPPED.toolkit))["options"]
+    assert (options["kv_cache_dtype"], options[argument]) == ("fp8", 8)
+
+
+def test_an_option_that_the_engine_has_not_is_an_error(tmp_path: Path) -> None:
+    recipe, _, toolkit = inputs("sglang")
+    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
+    with pytest.raises(UsageError, match="sglang has no option for linear_backend"):
+        rehearsed(shop, recipe, toolkit, OPTIONS, replace(MODEL, options=(("linear_backend", "marlin"),)))

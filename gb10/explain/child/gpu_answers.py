@@ -1,6 +1,7 @@
 """What torch answers about a GB10 that is not there: its properties, its memory, streams that do nothing."""
 
 import contextlib
+import itertools
 
 import spark
 import torch
@@ -19,14 +20,16 @@ PER_UNIT = {
 }
 
 
-class Stream:
-    """A stream or an event: every method does nothing."""
+NUMBERS = itertools.count(1)
 
-    cuda_stream = 0
+
+class Stream:
+    """A stream or an event: every method does nothing. Each has a number of its own."""
+
     device = GPU
 
     def __init__(self, *_, **__):
-        pass
+        self.cuda_stream = next(NUMBERS)
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -79,8 +82,15 @@ def answer(platform):
         (torch.accelerator, "current_stream"),
     ):
         setattr(place, name, _making(Stream))
-    for place, name in ((torch.cuda, "stream"), (torch.cuda, "device"), (torch.accelerator, "device_index")):
+    for place, name in (
+        (torch.cuda, "stream"),
+        (torch.cuda, "StreamContext"),
+        (torch.cuda, "device"),
+        (torch.accelerator, "device_index"),
+    ):
         setattr(place, name, _making(contextlib.nullcontext))
+    torch.Tensor.record_stream = _giving(None)
+    torch.backends.cudnn.version = _giving(None)
     torch.cuda.get_device_properties = properties
     torch.cuda.is_current_stream_capturing = _giving(False)
     for place in (torch.cuda, torch.accelerator):

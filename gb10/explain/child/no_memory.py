@@ -38,9 +38,6 @@ class NoMemory(TorchFunctionMode):
     def _pin_memory(self, func, tensor, *_, **__):
         return tensor
 
-    def _record_stream(self, func, *_, **__):
-        return None
-
     def _cuda(self, func, tensor, *_, **__):
         return tensor.to("meta")
 

@@ -22,22 +22,30 @@ def prepare(request):
     kernel_calls.listen_to_triton(10 * major + minor)
     gpu_answers.answer(type("Platform", (), {}))
     kernel_calls.listen_to_flashinfer()
-    _listen_to_own_kernels()
+    listen_to_own_kernels()
     import sglang.srt.models.registry  # every model's module, once
 
     return kept
 
 
-def _listen_to_own_kernels():
-    """Kernels that SGLang compiles at first use are noted; its operators written in Python run, as they do on a GPU."""
+def listen_to_own_kernels(loaded=lambda name: None):
+    """Kernels that SGLang compiles at first use are noted; its operators written in Python run, as they do on a GPU.
+
+    ``loaded``: told of each module when SGLang would compile it.
+    """
     import sglang.kernels.jit.utils.compile.loader as loader
     import sglang.srt.utils.custom_op as custom_op
 
     custom_op._call_directly_in_eager = kernel_calls.first_itself
     own = loader.load_jit
+
+    def load(name, *_, **__):
+        loaded(f"SGLang {name}")
+        return kernel_calls.Noted(f"SGLang {name}")
+
     for module in [*sys.modules.values()]:
         if vars(module).get("load_jit") is own:
-            module.load_jit = lambda name, *_, **__: kernel_calls.Noted(f"SGLang {name}")
+            module.load_jit = load
 
 
 def resolved(model, options):
@@ -73,6 +81,15 @@ def configured(given):
     return config
 
 
+def groups(given):
+    """The groups of one process, without a network."""
+    import sglang.srt.distributed.bootstrap as bootstrap
+
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    bootstrap._init_parallel_groups(backend="gloo", dist_init_method="env://", server_args=given, gpu_id=0)
+
+
 def built(given, config):
     """The model with all its layers, in the groups of one process."""
     import sglang.srt.distributed.bootstrap as bootstrap
@@ -80,9 +97,7 @@ def built(given, config):
     from sglang.srt.model_loader.loader import _get_quantization_config, _initialize_model
     from sglang.srt.model_loader.utils import set_default_torch_dtype
 
-    store = torch.distributed.HashStore()
-    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-    bootstrap._init_parallel_groups(backend="gloo", dist_init_method="env://", server_args=given, gpu_id=0)
+    groups(given)
     bootstrap.init_layer_runtime(model_config=config)
     load = LoadConfig(load_format="dummy")
     quantization = _get_quantization_config(config, load)

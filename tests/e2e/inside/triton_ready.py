@@ -3,11 +3,14 @@
 Arguments: where the kernels and the report lie, if not at their place. Prints how many are found, and what is refused.
 """
 
+import functools
 import importlib
+import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 ROOT = Path(sys.argv[1] if len(sys.argv) > 1 else "/usr/share/gb10/caches")
@@ -57,6 +60,22 @@ def become_gb10() -> None:
     driver.set_active(type("NoGpu", (), answers)())
 
 
+def tell_sglang() -> None:
+    """SGLang asks torch which GPU it is for when its modules are imported."""
+    import torch
+
+    answers = {
+        "is_available": True,
+        "device_count": 1,
+        "current_device": 0,
+        "get_device_name": "NVIDIA GB10",
+        "get_device_capability": (12, 1),
+        "get_device_properties": SimpleNamespace(name="NVIDIA GB10", major=12, minor=1, multi_processor_count=48),
+    }
+    for name, value in answers.items():
+        setattr(torch.cuda, name, functools.partial(lambda given, *_: given, value))
+
+
 def function_of(kernel: str) -> Any:
     """Triton's function by its module and name, as Triton itself keeps them."""
     from triton.runtime import jit
@@ -72,6 +91,8 @@ def main() -> None:
     """Look up every kernel; then one with another number of warps, which is not there."""
     forbid()
     become_gb10()
+    if importlib.util.find_spec("sglang"):
+        tell_sglang()
     import gb10_caches
     from triton import knobs
 
