@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from gb10.host.store import Store, open_store
+from gb10.workshop import Workshop, open_workshop
 from tests.integration import own_store
 from tests.integration.debian_git import unpack_git
 from tests.integration.machine_tools import install_missing
@@ -52,6 +53,11 @@ def _folders_go_with_their_file(tmp_path_factory: pytest.TempPathFactory) -> Ite
     subprocess.run(
         ["rm", "-rf", "--one-file-system", "--", *made], check=True
     )  # faster than shutil, and deep trees are no matter
+
+
+@pytest.fixture(scope="session")
+def shop() -> Workshop:
+    return open_workshop(os.environ, verbosity=-1)
 
 
 @pytest.fixture(scope="session")
