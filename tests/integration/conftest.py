@@ -27,7 +27,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     The process that only hands tests out to workers runs none.
     """
-    worker = getattr(config, "workerinput", {}).get("workerid")
+    given = getattr(config, "workerinput", {})
+    worker = given.get("workerid")
     if worker is None:
         home = own_store.base(os.environ)
         config.stash[SECONDS] = longest_first.load_seconds(home)
@@ -35,7 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
             install_missing()
             config.pluginmanager.register(longest_first.Stopwatch(home))
     else:
-        config.stash[SECONDS] = config.workerinput["seconds"]  # type: ignore[attr-defined] # xdist's
+        config.stash[SECONDS] = given.get("seconds", {})
     if config.option.collectonly or (config.getoption("numprocesses", None) and worker is None):
         return
     user = dict(os.environ)

@@ -4,7 +4,7 @@
 """
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -38,11 +38,11 @@ class Stopwatch:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Set-up, call and tear-down of a test."""
-        self.seconds[file_of(report.nodeid)] += report.duration  # type: ignore[assignment]  # Counter adds floats, too
+        self.seconds[file_of(report.nodeid)] += report.duration
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A run of some tests, or one that was stopped, says nothing about whole files."""
