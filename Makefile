@@ -26,7 +26,11 @@ image:
 WORKERS ?= 3
 PYTEST := $(DEV) pytest --dist loadfile --no-loadscope-reorder
 
-test: lint
+test:
+	@$(MAKE) --no-print-directory --jobs 2 lint suite
+
+.PHONY: suite
+suite:
 	$(PYTEST) --numprocesses $(WORKERS) -m "not long" --durations 10
 
 check:

@@ -1,5 +1,6 @@
 """What holds for every test: unit and golden tests touch no network."""
 
+import gc
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ Deep = Callable[[int, str, bytes], Path]
 COMPILERS: Final = frozenset({"test_extension", "test_bench", "test_targets"})
 """Files whose compilers need several GB each: two such stages at once are more than a small machine has."""
 MAY_CONNECT = ("integration", "e2e", "gpu")
+gc.disable()  # until all tests are collected: nothing of what they import is garbage
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
@@ -44,6 +46,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What compiles starts first, then the other integration tests: the longest do not come last."""
     items.sort(key=lambda item: (item.path.stem not in COMPILERS, item.get_closest_marker("integration") is None))
+
+
+def pytest_collection_finish() -> None:
+    """The collector looks at what tests make, not again and again at the modules and the tests themselves."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,21 @@ from typing import Final
 
 from gb10.lock.lockfile import base_digest, input_digest
 from gb10.plan.catalog import ROOT, Catalog
+from gb10.plan.options import PatchUse
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock, LockedCheckout, LockedDebs, LockedWheels
 
 SHIPPED: Final = Catalog(ROOT)
 """The checkout's files, read once for all tests of a worker."""
+CUTLASS: Final = PatchUse(
+    source="cutlass",
+    project="flashinfer-python",
+    name="0001-b",
+    sha256="2" * 64,
+    installable=False,
+    folder="3rdparty/cutlass",
+)
+"""A patch of what FlashInfer's source archive bundles."""
 
 
 def small_recipe(own: str, *, requirements: str = "[]") -> str:

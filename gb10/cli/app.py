@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+from typer._click.shell_completion import CompletionItem
 from typer.core import TyperGroup
 
 from gb10 import __version__
@@ -105,6 +106,11 @@ class Verbs(TyperGroup):
         if ctx.resilient_parsing and args[-1] in VALUED:
             return args[0], typer.main.get_command(stub), args[1:]
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: "Context", incomplete: str) -> "list[CompletionItem]":
+        """The verbs that begin with a word, and options; no verb is imported to complete its name."""
+        found = [CompletionItem(name, help=text) for name, text in VERBS.items() if name.startswith(incomplete)]
+        return [*found, *super(TyperGroup, self).shell_complete(ctx, incomplete)]
 
     def get_help(self, ctx: "Context") -> str:
         """The page with the program's name in its examples."""

@@ -8,7 +8,7 @@ import typer
 
 from gb10.cli import error_fields
 from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
-from gb10.cli.values import completer, platforms
+from gb10.cli.values import platform_option
 from gb10.errors import UsageError
 from gb10.ship.pulling import Pull, pull_from_each
 from gb10.ship.receiving import Pulled
@@ -39,13 +39,7 @@ very digest (`publish --sign`).
 """)
 
 PlatformOption = Annotated[
-    str | None,
-    typer.Option(
-        "--platform",
-        metavar="OS/ARCH",
-        autocompletion=completer(platforms),
-        help="Pull the image for this platform. Default: each machine's own.",
-    ),
+    str | None, platform_option("Pull the image for this platform. Default: each machine's own.")
 ]
 HostOption = Annotated[
     list[str] | None,

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -73,6 +73,11 @@ def patches() -> list[str]:
     return sorted(f"{path.parent.name}/{path.name}" for path in found)
 
 
+def platform_option(words: str) -> Any:  # noqa: ANN401 - as typer.Option
+    """``--platform`` with its help."""
+    return typer.Option("--platform", metavar="OS/ARCH", autocompletion=completer(platforms), help=words)
+
+
 EngineOption = Annotated[
     str,
     typer.Option(
@@ -85,14 +90,9 @@ ArchOption = Annotated[
         "--arch", metavar="ARCH", autocompletion=completer(arches), help=f"GPU target: {', '.join(arches())}."
     ),
 ]
+
 PlatformOption = Annotated[
-    str | None,
-    typer.Option(
-        "--platform",
-        metavar="OS/ARCH",
-        autocompletion=completer(platforms),
-        help="Image platform. Default: linux/arm64 for 12.1*, linux/amd64 for 12.0*.",
-    ),
+    str | None, platform_option("Image platform. Default: linux/arm64 for 12.1*, linux/amd64 for 12.0*.")
 ]
 KernelsOption = Annotated[
     str | None,

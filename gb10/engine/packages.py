@@ -14,6 +14,7 @@ from gb10.errors import EngineError
 from gb10.host.digest import digest
 from gb10.host.proc import CommandFailedError, capture, without_logins
 from gb10.host.store import Store, file_sha256
+from gb10.sources.debian.apt_settings import APT_SETTINGS
 from gb10.sources.debian.mirror import archive_keyring, mirror_url
 
 SUITE = "trixie"
@@ -28,23 +29,6 @@ PROGRAMS: Mapping[str, tuple[str, ...]] = {
 RUNC_SUITES = (((2, 38), SUITE), ((2, 34), "bookworm"))
 """The least glibc that each suite's runc needs, newest first; trixie's other programs need 2.34 (Depends)."""
 RETRY = "run the command again; or install Docker and point to it by DOCKER_HOST"
-CONFIGURATION = """\
-#clear APT::Architectures;
-#clear APT::Update::Pre-Invoke;
-#clear APT::Update::Post-Invoke;
-#clear APT::Update::Post-Invoke-Success;
-APT::Sandbox::User "root";
-APT::Update::Error-Mode "any";
-Acquire::Languages "none";
-Acquire::Retries "2";
-Acquire::http::Timeout "60";
-Acquire::https::Timeout "60";
-Dir "{root}";
-Dir::Etc "etc";
-Dir::State "state";
-Dir::State::status "{root}/status";
-Dir::Cache "cache";
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +142,7 @@ def _download(
     suites = dict.fromkeys(packages.values())
     (root / "etc/sources.list").write_text("".join(f"{source} {suite} main\n" for suite in suites), encoding="utf-8")
     chosen = f'APT::Architecture "{architecture}";\n' if architecture else ""
-    (root / "apt.conf").write_text(CONFIGURATION.format(root=root) + chosen, encoding="utf-8")
+    (root / "apt.conf").write_text(APT_SETTINGS.format(root=root) + chosen, encoding="utf-8")
     apt = ["apt-get", "-q", "-c", str(root / "apt.conf")]
     wanted = [f"{name}/{suite}" for name, suite in packages.items()]
     try:

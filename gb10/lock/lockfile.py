@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from functools import lru_cache
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -45,7 +46,7 @@ def load_lock(path: Path) -> Lock:
     except (OSError, UnicodeDecodeError) as error:
         raise LockStaleError(f"cannot read the lock {path}", where=str(error), hint=relock(path)) from error
     try:
-        return Lock.model_validate_json(text)
+        return _parsed(text)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
@@ -53,6 +54,11 @@ def load_lock(path: Path) -> Lock:
         raise LockStaleError(
             "this is not a lock that this version of gb10 can read", where=where, hint=relock(path)
         ) from error
+
+
+@lru_cache(maxsize=4)  # `cache ls` plans each engine for all arches
+def _parsed(text: str) -> Lock:
+    return Lock.model_validate_json(text)
 
 
 def write_lock(path: Path, lock: Lock) -> None:

@@ -1,6 +1,7 @@
 """``patches/releases.lock.json``: each source's layout, and the releases that its patches are checked against."""
 
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -118,6 +119,7 @@ def load_releases(root: Path) -> Releases:
     return parse_releases((root / PINS).read_text(encoding="utf-8"))
 
 
+@lru_cache(maxsize=4)
 def parse_releases(text: str) -> Releases:
     """The pins; raises UsageError."""
     try:

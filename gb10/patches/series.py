@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -110,13 +111,14 @@ def load_patch(folder: Path, source: str, layout: Layout, name: str) -> Patch:
     where = f"patches/{source}/{beside.relative_to(folder)}"
     record = parse_document(_read(beside, where, name).decode(), Record, where=where, what="record of a patch")
     files = added_files(path, folder.parents[1], record.adds)
+    header, diffs = _parsed(text, source, f"patches/{source}/{name}")
     patch = Patch(
         source=source,
         layout=layout,
         name=name.rstrip("/"),
         id=match["id"],
-        header=parse_header(text.decode("utf-8", "replace"), source, f"patches/{source}/{name}"),
-        diffs=parse_diff(text, f"patches/{source}/{name}"),
+        header=header,
+        diffs=diffs,
         files=files,
         record=record,
         text=text,
@@ -124,6 +126,11 @@ def load_patch(folder: Path, source: str, layout: Layout, name: str) -> Patch:
     )
     check_whole(patch.place, layout, patch.paths)
     return patch
+
+
+@lru_cache(maxsize=128)  # `cache ls` and `lock --upgrade` make many plans
+def _parsed(text: bytes, source: str, place: str) -> tuple[Header, tuple[FileDiff, ...]]:
+    return parse_header(text.decode("utf-8", "replace"), source, place), parse_diff(text, place)
 
 
 def check_whole(what: str, layout: Layout, paths: Iterable[str]) -> None:
@@ -159,7 +166,7 @@ def _check_variants(patches: Iterable[Patch]) -> None:
     by_id: dict[str, list[Patch]] = {}
     for patch in patches:
         by_id.setdefault(patch.id, []).append(patch)
-    for variants in by_id.values():
+    for variants in (patches for patches in by_id.values() if len(patches) > 1):
         probes = [Version(text) for patch in variants for text in _bounds(patch)]
         for version in probes:
             inside = [patch for patch in variants if patch.applies_to(version)]

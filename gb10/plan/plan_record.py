@@ -101,7 +101,7 @@ def _tools(plan: Plan) -> tuple[LockedWheel, ...]:
 
 def _without_cuda(wheel: LockedWheel) -> LockedWheel:
     """Without the CUDA of torch: the lock only repeats what the file is."""
-    return wheel.model_copy(update={"cuda": None})
+    return wheel.model_copy(update={"cuda": None}) if wheel.cuda else wheel
 
 
 def _options(options: Options, diffs: Mapping[str, bytes]) -> dict[str, object]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from gb10.plan.options import Options
+from gb10.recipe.fields import requirement_name
 from gb10.recipe.locked import LockedWheel
 from gb10.recipe.slim_rules import Extent, Licence, Rule, RuleFile, fits
 
@@ -16,7 +17,7 @@ TARGET: Final = "arm64"
 
 def applied(rules: RuleFile, options: Options, wheels: Iterable[LockedWheel]) -> tuple[Rule, ...]:
     """The rules that bite on one of these wheels, in order, each with the releases that do."""
-    found = tuple(wheels)
+    found = _by_project(wheels)
     bites = (_narrowed(rule, found) for rule in wanted(rules, options))
     return tuple(rule for rule in bites if rule.files)
 
@@ -34,9 +35,9 @@ def layer_rules(rules: RuleFile, options: Options, wheels: Iterable[LockedWheel]
     return tuple(
         {"name": rule.name, "action": rule.action, "project": wheel.name, "files": patterns}
         | _changes(rule, rules.licence(wheel.name), options)
-        for rule in wanted(rules, options)
+        for rule, projects in ((rule, rule.projects) for rule in wanted(rules, options))
         for wheel in found
-        if (patterns := _patterns(rule, wheel))
+        if wheel.name in projects and (patterns := _patterns(rule, wheel))
     )
 
 
@@ -50,9 +51,20 @@ def _changes(rule: Rule, licence: Licence | None, options: Options) -> dict[str,
     return {**text, "capability": options.arch.capability, "hollow": rule.hollow}
 
 
-def _narrowed(rule: Rule, wheels: tuple[LockedWheel, ...]) -> Rule:
+def _by_project(wheels: Iterable[LockedWheel]) -> Mapping[str, list[LockedWheel]]:
+    found: dict[str, list[LockedWheel]] = {}
+    for wheel in wheels:
+        found.setdefault(wheel.name, []).append(wheel)
+    return found
+
+
+def _narrowed(rule: Rule, wheels: Mapping[str, list[LockedWheel]]) -> Rule:
     """The rule for those of its releases that are among the wheels."""
-    own = [release for release in rule.files if any(fits(release, wheel) for wheel in wheels)]
+    own = [
+        release
+        for release in rule.files
+        if any(fits(release, wheel) for wheel in wheels.get(requirement_name(release), ()))
+    ]
     files = {release: rule.files[release] for release in own}
     return rule.model_copy(update={"files": files, "mb": {release: rule.mb[release] for release in own}})
 

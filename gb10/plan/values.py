@@ -38,8 +38,9 @@ class Toolkit:
 
     def of(self, *names: str) -> dict[str, str]:
         """Digests of these files. A folder name means every file below it."""
-        below = tuple(f"{name}/" for name in names)
-        return {file: value for file, value in self.digests.items() if file in names or file.startswith(below)}
+        folders = tuple(f"{name}/" for name in names if name not in self.digests)
+        below = [file for file in self.digests if file.startswith(folders)] if folders else []
+        return {file: self.digests[file] for file in (*names, *below) if file in self.digests}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,8 +2,9 @@
 
 import difflib
 from collections.abc import Mapping
+from functools import lru_cache
 from types import UnionType
-from typing import Annotated, Final, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Final, TypeVar, Union, cast, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -91,6 +92,11 @@ def _invalid(where: str, what: str, lines: list[str]) -> UsageError:
 
 def parse_document(text: str, model: type[M], *, where: str, what: str) -> M:
     """The text as a model; ``where`` and ``what`` name it in errors. Raises UsageError. Pure."""
+    return cast("M", _parsed(text, model, where, what))
+
+
+@lru_cache(maxsize=64)  # a command reads the same recipe and the same records of patches for many plans
+def _parsed(text: str, model: type[BaseModel], where: str, what: str) -> BaseModel:
     reader = Reader(where, what)
     if len(text) > LARGEST:
         size = f"it has {len(text)} characters; the limit is {LARGEST}"

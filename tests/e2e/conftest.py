@@ -14,7 +14,7 @@ from gb10.host.proc import capture
 from gb10.host.store import Store, open_store
 from gb10.sources.debian.debs import fetch_debs
 from gb10.sources.debian.resolve import resolve_set
-from gb10.workshop import build_architecture
+from gb10.workshop import Workshop, build_architecture, open_workshop
 from tests.e2e.image import build, run_python
 
 EMULATOR = {"amd64": "qemu-aarch64", "arm64": "qemu-x86_64"}[build_architecture()]
@@ -23,6 +23,11 @@ EMULATOR = {"amd64": "qemu-aarch64", "arm64": "qemu-x86_64"}[build_architecture(
 @pytest.fixture(scope="session")
 def store() -> Store:
     return open_store(os.environ)
+
+
+@pytest.fixture(scope="session")
+def shop() -> Workshop:
+    return open_workshop(os.environ, verbosity=-1)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """explain against the engine itself: the kernels that vLLM's built layers hold, for sixteen formats and shapes."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from gb10.explain.engine_choice import ask_engine, refuse
 from gb10.explain.engine_facts import EngineFacts, read_facts
 from gb10.explain.layer_rows import Answer
 from gb10.plan.catalog import ROOT
-from gb10.workshop import Workshop, open_workshop
+from gb10.workshop import Workshop
 from tests.e2e.explained import config_of, files_of
 
 pytestmark = pytest.mark.e2e
@@ -37,11 +36,6 @@ CHOSEN = {
     "w4a16": {"TRITON_ATTN", "MarlinLinearKernel"},
     "w8a8-fp8-token": {"TRITON_ATTN", "CutlassFP8ScaledMMLinearKernel"},
 }
-
-
-@pytest.fixture(scope="module", name="shop")
-def workshop() -> Workshop:
-    return open_workshop(os.environ, verbosity=-1)
 
 
 @pytest.fixture(scope="module", name="files")

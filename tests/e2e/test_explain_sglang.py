@@ -1,6 +1,5 @@
 """explain against SGLang itself: the kernels that the methods of its built layers call, for sixteen models."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from gb10.explain.engine_choice import ask_engine, refuse
 from gb10.explain.engine_facts import EngineFacts, read_facts
 from gb10.explain.layer_rows import Answer
 from gb10.plan.catalog import ROOT
-from gb10.workshop import Workshop, open_workshop
+from gb10.workshop import Workshop
 from tests.e2e.explained import config_of, files_of
 
 pytestmark = pytest.mark.e2e
@@ -36,11 +35,6 @@ CHOSEN: dict[str, set[str | None]] = {
     "w4a16": {"flashinfer", "SGLang gptq_marlin"},
     "w8a8-fp8-token": {"flashinfer", "sgl_kernel fp8_scaled_mm"},
 }
-
-
-@pytest.fixture(scope="module", name="shop")
-def workshop() -> Workshop:
-    return open_workshop(os.environ, verbosity=-1)
 
 
 @pytest.fixture(scope="module", name="files")

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import os
 import re
 from collections import Counter
 from pathlib import Path
@@ -22,7 +21,7 @@ from gb10.patches.release_files import Library, open_release, parse_version
 from gb10.patches.releases import load_releases
 from gb10.plan.catalog import ROOT
 from gb10.recipe.locked import LockedWheel
-from gb10.workshop import Workshop, build_architecture, open_workshop
+from gb10.workshop import Workshop, build_architecture
 from tests.integration.moe_mistakes import Laid, mistakes
 from tests.integration.test_moe_lookups import FEW, bases, batch_of, differing
 from tests.integration.test_moe_seed import KINDS as TYPES
@@ -37,11 +36,6 @@ RELEASES = [
     ("sglang", "0.5.14"),
     ("sglang", "0.5.23"),
 ]
-
-
-@pytest.fixture(scope="module", name="shop")
-def workshop() -> Workshop:
-    return open_workshop(os.environ, verbosity=-1)
 
 
 @pytest.fixture(scope="module", name="judge", params=RELEASES, ids=" ".join)

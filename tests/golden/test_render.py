@@ -14,16 +14,8 @@ from gb10.recipe.arch import parse_arch
 from gb10.recipe.fields import Architecture
 from tests.golden.conftest import Golden
 from tests.golden.small import plan_for
-from tests.recipes import SHIPPED
+from tests.recipes import CUTLASS, SHIPPED
 
-CUTLASS = PatchUse(
-    source="cutlass",
-    project="flashinfer-python",
-    name="0001-b",
-    sha256="2" * 64,
-    installable=False,
-    folder="3rdparty/cutlass",
-)
 OWN = PatchUse(source="small", project="small", name="0001-a", sha256="1" * 64, installable=False, compiled=True)
 
 

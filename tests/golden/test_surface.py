@@ -128,6 +128,8 @@ def test_a_shell_completes_verbs_and_values(line: str, values: list[str]) -> Non
         assert not {"gb10.plan.values", "gb10.workshop", "rich", "docker"} & set(run.stderr.split()), (
             "loaded to complete a value"
         )
+    if len(words) == 2:
+        assert not {f"gb10.cli.{verb}" for verb in VERBS} & set(run.stderr.split()), "loaded to complete a verb"
 
 
 def test_help_and_reference_name_every_exit_code() -> None:

@@ -2,14 +2,16 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import pytest
+from xdist.workermanage import WorkerController
 
 from gb10.host.store import Store, open_store
-from tests.integration import own_store
+from gb10.workshop import Workshop, open_workshop
+from tests.integration import longest_first, own_store
 from tests.integration.debian_git import unpack_git
 from tests.integration.machine_tools import install_missing
 from tests.integration.pinned import cuda_prefix
@@ -17,6 +19,7 @@ from tests.integration.pinned import cuda_prefix
 FOR_ALL: Final = "for-all-"
 """Names of folders that several files of tests use."""
 STORE = pytest.StashKey[tuple[dict[str, str], Store]]()
+SECONDS = pytest.StashKey[Mapping[str, float]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,9 +27,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
     The process that only hands tests out to workers runs none.
     """
-    worker = getattr(config, "workerinput", {}).get("workerid")
-    if worker is None and not config.option.collectonly:
-        install_missing()
+    given = getattr(config, "workerinput", {})
+    worker = given.get("workerid")
+    if worker is None:
+        home = own_store.base(os.environ)
+        config.stash[SECONDS] = longest_first.load_seconds(home)
+        if not config.option.collectonly:
+            install_missing()
+            config.pluginmanager.register(longest_first.Stopwatch(home))
+    else:
+        config.stash[SECONDS] = given.get("seconds", {})
     if config.option.collectonly or (config.getoption("numprocesses", None) and worker is None):
         return
     user = dict(os.environ)
@@ -34,6 +44,17 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY"):
         os.environ.pop(name, None)
     os.environ.update(own_store.variables(user, config.stash[STORE][1]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """All workers of a run have one order."""
+    node.workerinput["seconds"] = node.config.stash[SECONDS]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The longest files first, within what tests/conftest.py puts first."""
+    longest_first.sort_by_seconds(items, config.stash[SECONDS])
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -52,6 +73,11 @@ def _folders_go_with_their_file(tmp_path_factory: pytest.TempPathFactory) -> Ite
     subprocess.run(
         ["rm", "-rf", "--one-file-system", "--", *made], check=True
     )  # faster than shutil, and deep trees are no matter
+
+
+@pytest.fixture(scope="session")
+def shop() -> Workshop:
+    return open_workshop(os.environ, verbosity=-1)
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from bootstrap.environment import CHECKOUT
+from bootstrap.environment import CHECKOUT, environment
+from bootstrap.install import make
+from gb10.errors import Gb10Error
 
 pytestmark = pytest.mark.integration
 
@@ -238,3 +240,12 @@ def test_the_real_tool_starts_quickly(env: dict[str, str]) -> None:
     for _ in range(5):
         assert start(CHECKOUT / "build.py", env, "--help").returncode == 0
     assert (cpu_seconds() - before) / 5 < 0.4
+
+
+def test_an_environment_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
+    """As after a full disk: pip fails in the middle."""
+    lock = tmp_path / "a.lock"
+    lock.write_text("no such requirement !", encoding="ascii")
+    with pytest.raises(Gb10Error):
+        make(environment(lock, tmp_path / "store"), os.environ)
+    assert not list((tmp_path / "store" / "environments").iterdir())

@@ -18,7 +18,7 @@ from gb10.moe.release_lookups import SITE, Judge, Said, ask, open_judge
 from gb10.moe.shared_memory import LIMIT, moe_bytes
 from gb10.moe.staged import Sizes
 from gb10.plan.catalog import ROOT
-from gb10.workshop import Workshop, open_workshop
+from gb10.workshop import Workshop
 from tests.integration.moe_mistakes import Laid, mistakes
 
 pytestmark = pytest.mark.integration
@@ -39,11 +39,6 @@ LORA = json.dumps({str(size): {"BLOCK_N": 16, "BLOCK_K": 256, "num_warps": 4} fo
 STATE = json.dumps({"triton_version": "3.8.0", "16": {"BLOCK_SIZE_M": 16, "num_warps": 4}}).encode()
 HELION = json.dumps([{"key": {}, "config": {"block_sizes": [1]}}, {"key": {"n": 2}, "config": {}}]).encode()
 GB10 = "device_name=NVIDIA_GB10"
-
-
-@pytest.fixture(scope="module", name="shop")
-def workshop() -> Workshop:
-    return open_workshop(os.environ, verbosity=-1)
 
 
 @pytest.fixture(scope="module", name="judge", params=RELEASES, ids=" ".join)

@@ -1,7 +1,6 @@
 """``moe seed`` against the engines: each batch size gets the engine's own default, but where that does not fit."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -14,18 +13,13 @@ from gb10.moe.release_lookups import Judge, ask, open_judge
 from gb10.moe.seeding import Model, Seed, about, make_seed
 from gb10.moe.shared_memory import LIMIT
 from gb10.plan.catalog import ROOT
-from gb10.workshop import Workshop, open_workshop
+from gb10.workshop import Workshop
 
 pytestmark = pytest.mark.integration
 
 SHAPES = [(288, 512), (256, 512), (256, 1024), (128, 704), (128, 768), (128, 1024), (512, 512), (512, 2688)]
 SHAPES += [(160, 384), (161, 384)]
 KINDS = [("fp8_w8a8", None), ("fp8_w8a8", "128x128"), ("bf16", None), ("int4_w4a16", None), ("int8_w8a16", None)]
-
-
-@pytest.fixture(scope="module", name="shop")
-def workshop() -> Workshop:
-    return open_workshop(os.environ, verbosity=-1)
 
 
 def seed_of(

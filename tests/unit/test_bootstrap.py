@@ -1,7 +1,6 @@
 """What the tool starts itself with: locks without a host, the vendored pip, its causes, a build.py for old Pythons."""
 
 import ast
-import os
 import re
 import signal
 import subprocess
@@ -12,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bootstrap.environment import CHECKOUT, check_owner, environment, environment_key, is_inside
-from bootstrap.install import PIP, PIP_SHA256, explain, make
-from gb10.errors import Gb10Error, UsageError
+from bootstrap.install import PIP, PIP_SHA256, explain
+from gb10.errors import UsageError
 from gb10.host.store import file_sha256
 
 LOCKS = [CHECKOUT / "requirements.lock", CHECKOUT / "requirements-dev.lock"]
@@ -74,15 +73,6 @@ def test_root_runs_no_environment_of_another_user(tmp_path: Path) -> None:
     check_owner(tmp_path, owner=0, user=1000)
     with pytest.raises(UsageError, match="belongs to user 1000"):
         check_owner(tmp_path, owner=1000, user=0)
-
-
-def test_an_environment_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
-    """As after a full disk: pip fails in the middle."""
-    lock = tmp_path / "a.lock"
-    lock.write_text("no such requirement !", encoding="ascii")
-    with pytest.raises(Gb10Error):
-        make(environment(lock, tmp_path / "store"), os.environ)
-    assert not list((tmp_path / "store" / "environments").iterdir())
 
 
 @pytest.mark.parametrize(

@@ -17,19 +17,11 @@ from gb10.trial.launch_line import Outcome, Result, left_behind, read_launch
 from gb10.trial.replaying import chosen_side, held_against, settings_of_side, text_of_side
 from gb10.trial.saved_result import read_result
 from gb10.workshop import open_workshop
-from tests.served import document
+from tests.served import SETTINGS, document
 
 PLAN: dict[str, Any] = {
-    "prompt": 100,
-    "answer": 50,
-    "depth": 0,
-    "concurrency": [2],
-    "runs": 2,
-    "warm_up": 1,
-    "exact": False,
-    "canary_tokens": 64,
+    **{name: value for name, value in SETTINGS.items() if name not in ("tool_version", "tokenizer", "book")},
     "extra": {"temperature": 0},
-    "tool": "llama-benchy",
 }
 HEAD = {"kind": "compare", "names": ["rate=1", "rate=2"], "unit": "launches", "launch": "serve {port}", "plan": PLAN}
 BOOK = Book(text="Once upon a time.\n", name="a book")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import resource
 import struct
 import subprocess
@@ -15,17 +14,15 @@ import pytest
 
 from gb10.build.contexts import write_tree
 from gb10.build.inspect import check_platform
-from gb10.errors import Gb10Error, UsageError, VerifyError
+from gb10.errors import UsageError, VerifyError
 from gb10.inside.binary import Binary, Unit
 from gb10.inside.scan import Scan
-from gb10.proof.reading import read_manifests, read_markers, read_scan, scan_path
+from gb10.proof.reading import read_markers, read_scan, scan_path
 from gb10.proof.wheel_archive import RATIO, SMALL
 from gb10.proof.wheel_manifest import declares, read_manifest
 
 MADE = Path(__file__).parent / "data" / "scan"
 LIBRARY = (MADE / "libk.so").read_bytes()
-METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
-MUTANTS = 400
 
 
 def wheel_of(path: Path, files: dict[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
@@ -39,30 +36,6 @@ def wheel_of(path: Path, files: dict[str, bytes], method: int = zipfile.ZIP_DEFL
 def manifest(**modules: Mapping[str, object]) -> bytes:
     """A manifest of these modules."""
     return json.dumps({"arch": "12.1f", "modules": modules}).encode()
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_mutated_wheel_is_read_or_refused(method: int, tmp_path: Path) -> None:
-    module = {"file": "k/k.so", "cubins": ["12.1f"]}
-    whole = wheel_of(
-        tmp_path / "k.whl", {"k/k.so": LIBRARY, "k/manifest.json": manifest(k=module)}, method
-    ).read_bytes()
-    chance, refused = random.Random(method), 0  # noqa: S311 - the same mutants every time
-    for _ in range(MUTANTS):
-        mutant = bytearray(whole)
-        for _ in range(chance.randint(1, 6)):
-            near = chance.choice((30, len(mutant) - 1, 300, len(mutant) - 300))
-            at = min(max(0, near + chance.randint(-60, 60)), len(mutant) - 1)
-            mutant[chance.choice((at, chance.randrange(len(mutant))))] = chance.choice(
-                (0, 1, 0xFF, chance.randrange(256))
-            )
-        (tmp_path / "m.whl").write_bytes(mutant[: chance.choice((len(mutant), chance.randrange(len(mutant))))])
-        try:
-            scan_path(tmp_path / "m.whl")
-            read_manifests(tmp_path / "m.whl")
-        except Gb10Error:
-            refused += 1
-    assert refused > MUTANTS / 4
 
 
 @pytest.mark.parametrize(
@@ -95,9 +68,9 @@ def test_a_wheel_that_unpacks_without_end_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_large_library_of_a_wheel_is_not_held_in_memory(tmp_path: Path) -> None:
-    wheel = wheel_of(tmp_path / "k.whl", {"k.so": LIBRARY + bytes(200 << 20)}, zipfile.ZIP_STORED)
+    wheel = wheel_of(tmp_path / "k.whl", {"k.so": LIBRARY + bytes(80 << 20)}, zipfile.ZIP_STORED)
     code = f"from pathlib import Path; from gb10.proof.reading import scan_path; scan_path(Path({str(wheel)!r}))"
-    limit = 160 << 20  # bytes; Python and its modules take 60 MiB
+    limit = 110 << 20  # bytes; Python and its modules take 60 MiB
     subprocess.run(
         [sys.executable, "-c", code],
         check=True,

@@ -23,7 +23,8 @@ from gb10.plan.values import Toolkit
 from gb10.recipe.arch import parse_arch
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
-from gb10.request.planning import with_targets
+from gb10.request.planning import Request, make_plan, with_targets
+from gb10.workshop import open_workshop
 from tests.recipes import SHIPPED
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
@@ -195,4 +196,6 @@ def test_neither_place_nor_time_nor_locale_nor_jobs_nor_order_moves_a_key(tmp_pa
         SOURCE_DATE_EPOCH="1",
         XDG_CACHE_HOME=str(tmp_path / "cache"),
     )
-    assert other == planned(ROOT, PYTHONHASHSEED="1")
+    shop = open_workshop({"HOME": str(tmp_path), "GB10_CACHE_DIR": str(tmp_path)}, verbosity=-1)
+    plan = make_plan(shop, Request(engine="vllm", arch="12.1f"))
+    assert other == {"key": plan.key, "tags": list(plan.tags), "keys": [step.key for step in plan.steps]}

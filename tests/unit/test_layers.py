@@ -5,6 +5,7 @@ import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -93,11 +94,13 @@ PROCESSES = {"subprocess", "multiprocessing", "pty"}
 Import = tuple[str, str]
 
 
-def modules() -> list[Path]:
+@cache
+def modules() -> tuple[Path, ...]:
     """Every module of the package that runs on the host."""
-    return sorted(path for path in PACKAGE.rglob("*.py") if "inside" not in path.relative_to(PACKAGE).parts)
+    return tuple(sorted(path for path in PACKAGE.rglob("*.py") if "inside" not in path.relative_to(PACKAGE).parts))
 
 
+@cache
 def room(path: Path) -> str:
     """The first name under gb10: a package of several files is one room."""
     first = path.relative_to(PACKAGE).parts[0]
@@ -109,18 +112,41 @@ def rank(name: str) -> int:
     return ORDER.index(name)
 
 
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the tests ask of a file."""
+
+    imports: tuple[Import, ...]
+    """Each (module, name), wherever in the file."""
+    functions: tuple[tuple[str, int], ...]
+    """Each (name, lines)."""
+    called: frozenset[str]
+    """Plain names that are called."""
+
+
 @cache
+def read(path: Path) -> Facts:
+    """A file is parsed once for all tests, and its tree is not kept: that makes the collector slow."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    functions = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    calls = (node.func for node in nodes if isinstance(node, ast.Call))
+    return Facts(
+        imports=tuple(pair for node in nodes for pair in imported(node)),
+        functions=tuple((node.name, (node.end_lineno or 0) - node.lineno + 1) for node in functions),
+        called=frozenset(call.id for call in calls if isinstance(call, ast.Name)),
+    )
+
+
 def imports(path: Path) -> tuple[Import, ...]:
-    """Each (module, name) that a file imports, wherever in the file."""
-    return tuple(imported(ast.parse(path.read_text(encoding="utf-8"))))
+    """Each (module, name) that a file imports."""
+    return read(path).imports
 
 
-def imported(tree: ast.Module) -> Iterator[Import]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, "") for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from ((node.module or "", alias.name) for alias in node.names)
+def imported(node: ast.AST) -> Iterator[Import]:
+    if isinstance(node, ast.Import):
+        yield from ((alias.name, "") for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        yield from ((node.module or "", alias.name) for alias in node.names)
 
 
 def rooms_used(path: Path) -> set[str]:
@@ -175,8 +201,7 @@ def test_pure_rooms_touch_nothing(path: Path) -> None:
     assert not packages_used(path) & WORLD
     worldly = {f"gb10.host.{name}" for name in WORLDLY}
     assert not worldly & {name for module, what in imports(path) for name in (module, f"{module}.{what}")}
-    calls = (node.func for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
-    assert "open" not in {call.id for call in calls if isinstance(call, ast.Name)}
+    assert "open" not in read(path).called
 
 
 def users_of(packages: set[str]) -> list[Path]:
@@ -213,13 +238,8 @@ def test_patches_take_values_and_no_workshop() -> None:
 
 
 def test_no_module_and_no_function_is_long() -> None:
-    texts = {path: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
-    assert [path for path, text in texts.items() if text.count("\n") > 250] == []
-    functions = [
-        (path, node.name, (node.end_lineno or 0) - node.lineno + 1)
-        for path, text in texts.items()
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+    files = list(PACKAGE.rglob("*.py"))
+    assert [path for path in files if path.read_text(encoding="utf-8").count("\n") > 250] == []
+    functions = [(path, name, lines) for path in files for name, lines in read(path).functions]
     assert [found for found in functions if found[2] > 40] == []
     assert statistics.median(lines for _, _, lines in functions) <= 8

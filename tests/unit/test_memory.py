@@ -1,6 +1,7 @@
 """``gb10/memory``: weights and caches against published sizes, launches against their published outcome."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ def file_of(name: str) -> Path:
     return FOLDER / file if (FOLDER / file).is_file() else DATA / "configs" / file
 
 
+@cache
 def model_named(name: str) -> Model:
     return read_known(file_of(name))
 

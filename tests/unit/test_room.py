@@ -14,13 +14,11 @@ import pytest
 from gb10.inside import room
 
 PEAKS = {"small": 256, "large": 1024}
-COMPILER = """import pathlib, sys, time
-log, end = open(sys.argv[1], "a", buffering=1), pathlib.Path(sys.argv[1]).with_name("end")
-log.write(f"+{sys.argv[2]}\\n")
-time.sleep(float(sys.argv[3]))
-while sys.argv[2] == "small" and not end.exists():
-    time.sleep(0.01)
-log.write(f"-{sys.argv[2]}\\n")
+COMPILER = """#!/bin/sh
+echo "+$2" >>"$1"
+sleep "$3"
+while [ "$2" = small ] && [ ! -e "${1%/*}/end" ]; do sleep 0.01; done
+echo "-$2" >>"$1"
 """
 
 
@@ -36,12 +34,13 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bin/ccache").write_text('#!/bin/sh\nexec "$@"\n')
     (tmp_path / "bin/ccache").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    (tmp_path / "compiler.py").write_text(COMPILER)
+    (tmp_path / "compiler").write_text(COMPILER)
+    (tmp_path / "compiler").chmod(0o755)
     return tmp_path
 
 
 def start(opened: Path, family: str, seconds: float, stage: str = "room") -> subprocess.Popen[bytes]:
-    compiler = [sys.executable, str(opened / "compiler.py"), str(opened / "log"), family, str(seconds)]
+    compiler = [str(opened / "compiler"), str(opened / "log"), family, str(seconds)]
     return subprocess.Popen(
         [str(opened / stage / "ccache"), *compiler, "-o", f"/build/{family}/unit.o"], start_new_session=True
     )
@@ -53,6 +52,11 @@ def until(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def have_begun(opened: Path, count: int) -> bool:
+    """Whether so many compilers run."""
+    return (opened / "log").exists() and (opened / "log").read_text().count("+") == count
 
 
 def held(path: Path) -> bool:
@@ -87,7 +91,7 @@ def test_together_they_never_need_more_than_there_is(opened: Path) -> None:
 def test_small_ones_run_at_the_same_time(opened: Path) -> None:
     """Each ends only when all of them have started."""
     started = [start(opened, "small", 0) for _ in range(4)]
-    until(lambda: (opened / "log").exists() and (opened / "log").read_text().count("+") == 4)
+    until(lambda: have_begun(opened, 4))
     (opened / "end").touch()
     assert [child.wait() for child in started] == [0] * 4
     assert max(at_once((opened / "log").read_text())) == 1024
@@ -122,8 +126,9 @@ def test_two_stages_share_jobs_and_memory(opened: Path) -> None:
 
 def test_no_more_compilers_run_than_there_are_jobs(opened: Path) -> None:
     room.share_out(opened / "pool", 2)
+    started = [start(opened, "small", 0) for _ in range(5)]
+    until(lambda: have_begun(opened, 2))
     (opened / "end").touch()
-    started = [start(opened, "small", 0.2) for _ in range(5)]
     assert [child.wait() for child in started] == [0] * 5
     assert max(at_once((opened / "log").read_text())) == 2 * PEAKS["small"]
 

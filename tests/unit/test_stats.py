@@ -5,7 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from scipy import special, stats
+import scipy
 
 from benches.guard.collapse import seeded
 from gb10.stats.comparison import Outcome, compare, sentence
@@ -25,9 +25,9 @@ MARGIN = 0.02
 @pytest.mark.parametrize("freedom", [1, 2, 3, 4, 5, 8, 17, 30, 101, 1998])
 def test_students_t_is_scipys(freedom: int) -> None:
     for share in (0.6, 0.8, 0.9, 0.975, 0.9995):
-        assert quantile(share, freedom) == pytest.approx(special.stdtrit(freedom, share), rel=1e-9)
+        assert quantile(share, freedom) == pytest.approx(scipy.special.stdtrit(freedom, share), rel=1e-9)
     for t in (0.0, 0.1, 1.0, 2.5, 40.0):
-        assert within(t, freedom) == pytest.approx(2 * special.stdtr(freedom, t) - 1, abs=1e-12)
+        assert within(t, freedom) == pytest.approx(2 * scipy.special.stdtr(freedom, t) - 1, abs=1e-12)
 
 
 @pytest.mark.parametrize("count", [6, 7, 10, 15])
@@ -35,7 +35,7 @@ def test_signed_ranks_are_scipys(count: int) -> None:
     rng = seeded(count)
     for shift in (-0.5, 0.0, 1.5):
         differences = [rng.gauss(shift, 1) for _ in range(count)]
-        theirs = stats.wilcoxon(differences, method="exact").pvalue
+        theirs = scipy.stats.wilcoxon(differences, method="exact").pvalue
         assert signed_ranks(differences) == pytest.approx(theirs, abs=1e-12)
 
 
@@ -50,7 +50,7 @@ def test_signed_ranks_share_the_ranks_of_equal_differences() -> None:
 )
 def test_fishers_test_is_scipys(right: tuple[int, int], of: tuple[int, int]) -> None:
     table = [[one, all_ - one] for one, all_ in zip(right, of, strict=True)]
-    assert fisher(right, of) == pytest.approx(stats.fisher_exact(table).pvalue, rel=1e-9)
+    assert fisher(right, of) == pytest.approx(scipy.stats.fisher_exact(table).pvalue, rel=1e-9)
 
 
 def launched(rng: Random, count: int, effect: float, boot: float, *, run: float = 0.0, runs: int = 1) -> list[Launch]:
@@ -75,13 +75,13 @@ def test_the_ratio_is_least_squares_over_sides_and_blocks(count: int) -> None:
     ours = ratio(found)
     assert ours.effect == pytest.approx(fitted[0])
     assert ours.freedom == freedom == freedom_of(count)
-    assert ours.half == pytest.approx(float(special.stdtrit(freedom, 0.975)) * error)
+    assert ours.half == pytest.approx(float(scipy.special.stdtrit(freedom, 0.975)) * error)
 
 
 def test_one_block_is_the_t_test_of_two_samples() -> None:
     found = [Launch(side=one.side, block=0, value=one.value) for one in launched(seeded(1), 4, 0.1, 0.05)]
     a, b = ([one.log for one in found if one.side == side] for side in "AB")
-    low, high = stats.ttest_ind(b, a).confidence_interval(0.95)
+    low, high = scipy.stats.ttest_ind(b, a).confidence_interval(0.95)
     ours = ratio(found)
     assert (ours.effect - ours.half, ours.effect + ours.half) == pytest.approx((low, high))
 

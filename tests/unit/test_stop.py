@@ -15,6 +15,16 @@ from gb10.host.stop import Stop, beside, together
 MISSING = FetchError("a layer's wheel is missing")
 
 
+def compile_long(stop: Stop, compiling: Event) -> None:
+    """A compiler that works until it is stopped; the event says that it runs."""
+    stream(
+        [sys.executable, "-uc", "import signal; print(); signal.pause()"],
+        log=Path(os.devnull),
+        on_line=lambda line: compiling.set() if not line else None,
+        stop=stop,
+    )
+
+
 def test_what_fails_in_the_background_stops_a_compiler_at_once() -> None:
     stop, compiling = Stop(), Event()
 
@@ -23,12 +33,7 @@ def test_what_fails_in_the_background_stops_a_compiler_at_once() -> None:
         raise MISSING
 
     with pytest.raises(FetchError, match="layer's wheel"), beside(stop, fetch):
-        stream(
-            [sys.executable, "-uc", "import signal; print(); signal.pause()"],
-            log=Path(os.devnull),
-            on_line=lambda line: compiling.set() if not line else None,
-            stop=stop,
-        )
+        compile_long(stop, compiling)
 
 
 def test_a_failed_compile_stops_the_background_and_its_error_is_raised() -> None:
@@ -64,20 +69,12 @@ def test_both_results_are_kept_when_nothing_fails() -> None:
 def test_the_first_of_several_that_fails_stops_the_others_and_is_raised() -> None:
     stop, compiling = Stop(), Event()
 
-    def compile_long() -> None:
-        stream(
-            [sys.executable, "-uc", "import signal; print(); signal.pause()"],
-            log=Path(os.devnull),
-            on_line=lambda line: compiling.set() if not line else None,
-            stop=stop,
-        )
-
     def fail() -> None:
         compiling.wait()
         raise BuildError("the compiler failed")
 
     with pytest.raises(BuildError, match="compiler failed"):
-        together(stop, (compile_long, fail))
+        together(stop, (lambda: compile_long(stop, compiling), fail))
     with pytest.raises(CancelledError):
         stop.check()
 

@@ -17,20 +17,12 @@ from gb10.recipe.arch import parse_arch
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock, LockedDeb, LockedWheel
 from gb10.request.planning import with_targets
-from tests.recipes import SHIPPED
+from tests.recipes import CUTLASS, SHIPPED
 from tests.unit.test_plan import moved
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 IMAGE = {"graft-vllm", "image", "proof"}
 OURS = PatchUse(source="vllm", project="vllm", name="0001-a", sha256="1" * 64, installable=False, compiled=True)
-CUTLASS = PatchUse(
-    source="cutlass",
-    project="flashinfer-python",
-    name="0001-b",
-    sha256="2" * 64,
-    installable=False,
-    folder="3rdparty/cutlass",
-)
 
 
 @pytest.fixture(scope="module")

@@ -17,31 +17,17 @@ from gb10.host.fetch import redact
 from gb10.host.proc import CommandFailedError, capture
 from gb10.host.store import Store
 from gb10.recipe.locked import LockedDeb
+from gb10.sources.debian.apt_settings import APT_SETTINGS
 from gb10.sources.debian.mirror import SETTING, archive_keyring, mirror_url
 from gb10.sources.debian.stanza import parse
 
 URI_LINE = re.compile(r"^'[^']+' (?P<name>[^_ ]+)_(?P<version>[^_ ]+)_(?P<architecture>[^_ ]+)\.deb ", re.MULTILINE)
-CONFIGURATION = """\
-#clear APT::Architectures;
-#clear APT::Update::Pre-Invoke;
-#clear APT::Update::Post-Invoke;
-#clear APT::Update::Post-Invoke-Success;
+CLOSURE = """\
 APT::Architecture "{architecture}";
 APT::Architectures {{ {architectures} }};
 APT::Install-Recommends "false";
 APT::Cmd::Pattern-Only "true";
-APT::Sandbox::User "root";
-APT::Update::Error-Mode "any";
-Acquire::Languages "none";
-Acquire::Retries "2";
-Acquire::http::Timeout "60";
-Acquire::https::Timeout "60";
 pkgCacheGen::ForceEssential "";
-Dir "{root}";
-Dir::Etc "etc";
-Dir::State "state";
-Dir::State::status "{root}/status";
-Dir::Cache "cache";
 """
 
 
@@ -80,7 +66,8 @@ def _apt(store: Store, env: Mapping[str, str], *, suite: str, architectures: Seq
         (root / "etc/sources.list").write_text(sources, encoding="utf-8")
         configuration = root / "apt.conf"
         quoted = " ".join(f'"{name}";' for name in architectures)
-        text = CONFIGURATION.format(architecture=architectures[0], architectures=quoted, root=root)
+        text = APT_SETTINGS.format(root=root)
+        text += CLOSURE.format(architecture=architectures[0], architectures=quoted)
         configuration.write_text(text, encoding="utf-8")
         _update(env, configuration, suite)
         yield configuration

@@ -1,0 +1,33 @@
+"""Configs of real models with odd values: each gives an estimate of its memory, or one sentence."""
+
+import json
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gb10.errors import UsageError
+from gb10.memory.estimating import estimate
+from gb10.memory.known_models import FOLDER, known_names
+from gb10.memory.model import model_of
+from tests.unit.test_memory_engines import MACHINE, VLLM
+
+ODD: tuple[Any, ...] = (None, True, -1, 0, 1, 10**6, 10**30, 0.5, "", "x", [], [1], [[]], {}, {"a": 1}, [None] * 50)
+
+
+@pytest.mark.parametrize("name", known_names())
+def test_changed_configs_give_a_model_or_one_sentence(name: str) -> None:
+    """40 configs of each model with up to three odd values, in any place."""
+    content = json.loads((FOLDER / f"{name.replace('/', '--', 1)}.json").read_text(encoding="utf-8"))
+    chance = random.Random(name)  # noqa: S311 - cases that can be made again
+    for _ in range(40 if "config" in content else 0):
+        config = json.loads(json.dumps(content["config"]))
+        for _ in range(chance.randint(1, 3)):
+            place = chance.choice([config, *(one for one in config.values() if isinstance(one, dict))])
+            if place:
+                place[chance.choice(sorted(place))] = chance.choice(ODD)
+        try:
+            estimate(model_of(config, name, "its config"), replace(VLLM, cache_type="auto"), MACHINE)
+        except UsageError as error:
+            assert "\n" not in error.message
