@@ -15,10 +15,13 @@ from gb10.patches.places import Layout, harmless, installed, placed
 from gb10.patches.releases import PINS, Releases, load_releases
 from gb10.patches.series import load_series
 from gb10.patches.verdict import variants_for
+from gb10.plan.compiles import kernel_set
 from gb10.plan.inputs import used_sources
 from gb10.plan.options import PatchUse
+from gb10.plan.values import Toolkit
 from gb10.recipe.fields import Architecture
 from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.kernel_sets import entries
 from gb10.recipe.locked import Lock
 
 CODE: Final = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
@@ -36,11 +39,18 @@ class Place:
 
 
 def plan_patches(
-    root: Path, recipe: Recipe, lock: Lock, target: Architecture, by_hand: Sequence[str]
+    root: Path,
+    recipe: Recipe,
+    lock: Lock,
+    target: Architecture,
+    by_hand: Sequence[str],
+    *,
+    toolkit: Toolkit | None = None,
 ) -> tuple[PatchUse, ...]:
     """The patches of a build: of the recipe's series those for the locked releases, then those given by hand.
 
-    A bundled source's series is for wheels that are compiled over it: without one it is not planned.
+    A bundled source's series is for wheels that are compiled over it: without one it is not planned. With ``toolkit``,
+    which has the kernel sets, a patch of modules that this build does not compile is not planned either.
 
     Raises PatchError and UsageError for a series or a diff that is none, or is for nothing in the image.
     """
@@ -48,7 +58,8 @@ def plan_patches(
     locked = locked_releases(lock, target)
     releases = load_releases(root)
     places = {source: find_place(releases, source, lock, locked) for source in recipe.patches}
-    series = [use for source, place in places.items() for use in _from_series(root, source, lock, place)]
+    modules = _modules(recipe, toolkit) if toolkit else None
+    series = [use for source, place in places.items() for use in _from_series(root, source, lock, place, modules)]
     hand = [use for text in by_hand for use in _by_hand(releases, text, lock, locked)]
     over = {recipe.project(wheel.cutlass_source) for wheel in recipe.built.values() if wheel.method != "aot"}
     return (*(use for use in series if not use.folder or use.project in over), *_useful(hand, recipe, over))
@@ -132,10 +143,23 @@ def find_place(releases: Releases, source: str, lock: Lock, locked: Mapping[str,
     )
 
 
-def _from_series(root: Path, source: str, lock: Lock, place: Place | None) -> Iterator[PatchUse]:
+def _modules(recipe: Recipe, toolkit: Toolkit) -> set[str] | None:
+    """The modules of FlashInfer's that a build compiles; None when a group is among them, which can make any."""
+    sets = [kernel_set(wheel, toolkit) or {} for wheel in recipe.built.values() if wheel.method == "aot"]
+    if any(kernels.get("group") for kernels in sets):
+        return None
+    return {entry["name"] for kernels in sets for entry in entries(kernels)}
+
+
+def _from_series(
+    root: Path, source: str, lock: Lock, place: Place | None, modules: Collection[str] | None
+) -> Iterator[PatchUse]:
     """Of a project that is there as a wheel alone, and not compiled, only what a wheel holds."""
     patches = load_series(root, source)
     for patch in variants_for(patches, place.version) if place else ():
+        own = patch.record.modules
+        if own and modules is not None and not set(own) & set(modules):
+            continue
         if place and patch.applies_to(place.version) and (patch.installable or place.project in lock.sdists):
             yield PatchUse(
                 source=source,

@@ -96,8 +96,8 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
     own = own_sources(shop, recipe, lock, options.target, (*request.sources, *commits))
     given, urls = from_web(shop, request.patches)
     by_hand = [*(text for source in own for text in source.by_hand), *given]
-    patches = marked(plan_patches(shop.catalog.patches, recipe, lock, options.target, by_hand), own)
-    options = replace(options, patches=with_urls(patches, urls))
+    planned = plan_patches(shop.catalog.patches, recipe, lock, options.target, by_hand, toolkit=toolkit)
+    options = replace(options, patches=with_urls(marked(planned, own), urls))
     return plan_image(recipe, lock, toolkit, options)
 
 

@@ -11,10 +11,14 @@ from gb10.errors import PatchError, UsageError
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.patches.patched import patched_files
 from gb10.patches.selection import plan_patches
+from gb10.patches.series import load_series
 from gb10.plan.catalog import ROOT
 from gb10.recipe.builds import Source
 from gb10.recipe.image_recipe import Recipe
+from gb10.recipe.kernel_sets import entries
 from gb10.recipe.locked import Lock, LockedCheckout
+from gb10.request.kernel_choice import with_set
+from tests.recipes import SHIPPED
 from tests.unit.test_patches_bundled import BUILDER, REFUSES, version_header
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
@@ -101,3 +105,23 @@ def test_an_archive_that_bundles_another_release_stops(tmp_path: Path, locked: t
         patched_files(PATCHES, path, uses, print)
     with pytest.raises(PatchError, match="changed while it was used"):
         patched_files(PATCHES, path, [replace(uses[0], sha256="0" * 64)], print)
+
+
+@pytest.mark.parametrize(("kernels", "planned"), [("core", False), ("moe", True), ("all", True)])
+def test_a_patch_of_modules_is_for_builds_that_compile_one_of_them(
+    locked: tuple[Recipe, Lock], kernels: str, planned: bool
+) -> None:
+    recipe, lock = locked
+    uses = plan_patches(PATCHES, with_set(recipe, kernels), lock, "arm64", (), toolkit=SHIPPED.toolkit)
+    found = {use.name.partition("-")[0] for use in uses if use.source == "flashinfer"}
+    assert {"0002", "0007"} <= found
+    assert ({"0008", "0009"} <= found) is planned
+    assert planned or not {"0008", "0009"} & found
+
+
+def test_the_modules_that_patches_name_are_of_kernel_sets() -> None:
+    """A name that is none would leave its patch out of every build."""
+    known = {entry["name"] for kernels in SHIPPED.toolkit.kernel_sets.values() for entry in entries(kernels)}
+    named = {name for patch in load_series(PATCHES, "flashinfer") for name in patch.record.modules}
+    assert named
+    assert named <= known
