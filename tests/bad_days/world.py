@@ -154,9 +154,14 @@ def _ballast(root: Path) -> Iterator[None]:
 
 @contextmanager
 def _shrunk(folder: Path, resize: Callable[[str], None]) -> Iterator[None]:
-    """A node's disk that has no more room, while the context lasts."""
-    resize(str(shutil.disk_usage(folder).used + 4096))
+    """A node's disk that has next to no room, while the context lasts. It may fill between a look and the change."""
     try:
+        for room in (4096, 1 << 16, 1 << 20):
+            with suppress(CommandFailedError):
+                resize(str(shutil.disk_usage(folder).used + room))
+                break
+        else:
+            resize(str(shutil.disk_usage(folder).used + (1 << 26)))
         yield
     finally:
         resize("4g")
