@@ -121,9 +121,16 @@ def test_a_mistake_in_building_the_layers_is_not_a_missing_backend(
         refuse(answer, "sglang")
 
 
-@pytest.mark.parametrize("change", [{"num_key_value_heads": 0}, {"num_attention_heads": 30, "num_key_value_heads": 7}])
-def test_sizes_that_no_gpu_can_serve_are_not_a_missing_backend(
-    shop: Workshop, files: Path, facts: EngineFacts, change: dict[str, int]
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_key_value_heads": 0},
+        {"rope_scaling": {"rope_type": "nobody", "factor": 2.0}},
+        {"quantization_config": {"quant_method": "nobody"}},
+    ],
+)
+def test_what_no_gpu_can_serve_is_not_a_missing_backend(
+    shop: Workshop, files: Path, facts: EngineFacts, change: dict[str, object]
 ) -> None:
     answer = ask_engine(shop, facts, files, config_of("dense-bf16") | change, {})
     with pytest.raises(UsageError, match="unknown"):
