@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gb10.errors import LockStaleError, UsageError
+from gb10.errors import FetchError, LockStaleError, UsageError
 from gb10.explain.asked_engine import ready_to_ask
 from gb10.explain.engine_choice import refuse
 from gb10.recipe.image_recipe import Recipe
@@ -19,13 +19,13 @@ def chosen_kernels(
 ) -> frozenset[str] | None:
     """The names of the kernels that serve the model; None where explain cannot answer, with a line that says why.
 
-    Raises VerifyError when the engine has no kernel for a layer, FetchError, PatchError.
+    Raises VerifyError when the engine has no kernel for a layer, PatchError.
     """
     asked = {name: str(value) for name, value in options.items() if name in ASKED}
     try:
         answer = ready_to_ask(shop, recipe, lock).answer(shop, config, asked)
         refuse(answer, f"{recipe.engine} {recipe.version}")
-    except (UsageError, LockStaleError) as error:
+    except (UsageError, LockStaleError, FetchError) as error:  # an index may lack PyTorch's build for the CPU
         shop.talk.say(f"kernels are chosen by the model's config alone: {error.message}")
         return None
     return frozenset(row.chosen for row in answer.rows if row.chosen)
