@@ -152,13 +152,13 @@ def _modules(recipe: Recipe, toolkit: Toolkit) -> set[str] | None:
 
 
 def _from_series(
-    root: Path, source: str, lock: Lock, place: Place | None, modules: Collection[str] | None
+    root: Path, source: str, lock: Lock, place: Place | None, modules: set[str] | None
 ) -> Iterator[PatchUse]:
     """Of a project that is there as a wheel alone, and not compiled, only what a wheel holds."""
     patches = load_series(root, source)
     for patch in variants_for(patches, place.version) if place else ():
         own = patch.record.modules
-        if own and modules is not None and not set(own) & set(modules):
+        if own and modules is not None and modules.isdisjoint(own):
             continue
         if place and patch.applies_to(place.version) and (patch.installable or place.project in lock.sdists):
             yield PatchUse(

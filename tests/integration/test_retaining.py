@@ -1,10 +1,9 @@
 """What goes with an image that is deleted, and what an image that stays keeps: read from the registry's own disk."""
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -20,9 +19,9 @@ from gb10.engine.registry.referrers import Descriptor, write_index
 from gb10.engine.registry.repository import INDEX, MANIFEST
 from gb10.host.proc import capture
 from gb10.ship.publishing import publish
-from gb10.workshop import Workshop, open_workshop
-from tests.integration.hub_server import make_signer
-from tests.integration.nodes import Registry, registry, ssh_keygen
+from gb10.workshop import Workshop
+from tests.integration.nodes import Registry, registry
+from tests.integration.signers import signing_shop
 from tests.integration.test_pipeline import small_plan
 
 pytestmark = pytest.mark.integration
@@ -79,10 +78,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shop(keys: Path) -> Workshop:
-    made = open_workshop(os.environ, verbosity=0)
-    env = {**made.env, "PATH": ssh_keygen(made.store, keys / "ssh")}
-    make_signer(keys, "me", env)
-    return replace(made, env=env)
+    return signing_shop(keys, "me")
 
 
 @pytest.fixture(scope="module")

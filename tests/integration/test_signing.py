@@ -1,11 +1,9 @@
 """Signed images, tags that never move, images that may go: Debian's registry, a real engine, the real ssh-keygen."""
 
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -27,9 +25,9 @@ from gb10.ship.publishing import Published, publish
 from gb10.ship.pulling import pull_from_each
 from gb10.ship.retaining import Held, Rule, retain
 from gb10.ship.signing import KIND, SIGNATURE, require_signer, signed_text
-from gb10.workshop import Workshop, open_workshop
-from tests.integration.hub_server import make_signer
-from tests.integration.nodes import Registry, random_image, registry, ssh_keygen
+from gb10.workshop import Workshop
+from tests.integration.nodes import Registry, random_image, registry
+from tests.integration.signers import signing_shop
 
 pytestmark = pytest.mark.integration
 
@@ -45,11 +43,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def shop(keys: Path) -> Workshop:
-    made = open_workshop(os.environ, verbosity=0)
-    env = {**made.env, "PATH": ssh_keygen(made.store, keys / "ssh")}
-    for name in ("me", "other"):
-        make_signer(keys, name, env)
-    return replace(made, env=env)
+    return signing_shop(keys, "me", "other")
 
 
 @pytest.fixture(scope="module")

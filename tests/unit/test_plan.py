@@ -24,7 +24,7 @@ from gb10.recipe.builds import Source
 from gb10.recipe.image_recipe import NamedIndex, Recipe
 from gb10.recipe.locked import Lock
 from gb10.request.kernel_choice import with_set
-from tests.recipes import SHIPPED
+from tests.recipes import CUTLASS, SHIPPED
 
 WHEEL = "flashinfer-jit-cache"
 COMPILED = {WHEEL, f"layer-{WHEEL}", "image", "proof"}
@@ -432,14 +432,7 @@ def test_a_patch_of_what_is_compiled_moves_the_compiled_wheel(recipe: Recipe, lo
 
 
 def test_a_patch_of_what_an_archive_bundles_moves_the_kernels_of_ours_alone(recipe: Recipe, lock: Lock) -> None:
-    use = PatchUse(
-        source="cutlass",
-        project="flashinfer-python",
-        name="0001-a",
-        sha256="a" * 64,
-        installable=False,
-        folder="3rdparty/cutlass",
-    )
+    use = replace(CUTLASS, name="0001-a", sha256="a" * 64)
     after = patched(recipe, lock, use)
     ours = {"gb10-kernels", "layer-gb10-kernels", "image", "proof"}
     assert moved(make(recipe, lock), after) == ours
