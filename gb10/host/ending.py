@@ -2,8 +2,7 @@
 
 import signal
 import sys
-from _thread import interrupt_main
-from threading import Timer
+from threading import Timer, main_thread
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -22,9 +21,12 @@ def end_as_by_ctrl_c() -> None:
 
 
 def _interrupt_again(dropped: "UnraisableHookArgs") -> None:
-    """Python drops an interrupt that comes while it frees an object; then it comes once more, a moment later."""
+    """Python drops an interrupt that comes while it frees an object; then it comes once more, a moment later.
+
+    As a signal: it ends what the main thread waits for.
+    """
     if dropped.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(dropped)
     elif not sys.is_finalizing():
         heard = (one for one in (signal.SIGINT, *ASKED) if signal.getsignal(one) is signal.default_int_handler)
-        Timer(AGAIN_S, interrupt_main, [next(heard, signal.SIGINT)]).start()
+        Timer(AGAIN_S, signal.pthread_kill, [main_thread().ident, next(heard, signal.SIGINT)]).start()

@@ -26,7 +26,7 @@ except KeyboardInterrupt:
 
 def ended(happens: str, seconds: float) -> tuple[int, str]:
     argv = [sys.executable, "-c", PROGRAM.format(happens=happens, seconds=seconds), str(CHECKOUT)]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=20)
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=10)
     return done.returncode, done.stderr
 
 
