@@ -57,6 +57,13 @@ class FetchError(Gb10Error):
     code = 5
     kind = "fetch"
 
+    def __init__(
+        self, message: str, *, where: str | None = None, hint: str | None = None, absent: bool = False
+    ) -> None:
+        """``absent``: every index answered, and none has the file. Other failures may be gone the next time."""
+        super().__init__(message, where=where, hint=hint)
+        self.absent = absent
+
 
 class PatchError(Gb10Error):
     """A patch does not apply: refresh it or retire it."""

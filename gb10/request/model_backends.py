@@ -19,13 +19,16 @@ def chosen_kernels(
 ) -> frozenset[str] | None:
     """The names of the kernels that serve the model; None where explain cannot answer, with a line that says why.
 
-    Raises VerifyError when the engine has no kernel for a layer, PatchError.
+    An index may lack PyTorch's build for the CPU, which explain runs: that is such a case. Raises VerifyError when the
+    engine has no kernel for a layer, FetchError for every other failed download, PatchError.
     """
     asked = {name: str(value) for name, value in options.items() if name in ASKED}
     try:
         answer = ready_to_ask(shop, recipe, lock).answer(shop, config, asked)
         refuse(answer, f"{recipe.engine} {recipe.version}")
-    except (UsageError, LockStaleError, FetchError) as error:  # an index may lack PyTorch's build for the CPU
+    except (UsageError, LockStaleError, FetchError) as error:
+        if isinstance(error, FetchError) and not error.absent:
+            raise
         shop.talk.say(f"kernels are chosen by the model's config alone: {error.message}")
         return None
     return frozenset(row.chosen for row in answer.rows if row.chosen)

@@ -24,9 +24,9 @@ def hub() -> Iterator[FakeHub]:
         yield found
 
 
-def planned(hub: FakeHub, *arguments: str) -> dict[str, str]:
+def planned(hub: FakeHub, *arguments: str, **settings: str) -> dict[str, str]:
     """What the wheels of the plan are, by name."""
-    env = {**os.environ, "HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "NO_COLOR": "1"}
+    env = {**os.environ, "HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "NO_COLOR": "1", **settings}
     argv = [sys.executable, "-m", "gb10", "plan", "--json", "--engine", "sglang", *arguments]
     steps = json.loads(capture(argv, cwd=ROOT, env=env))["steps"]
     return {step["name"]: step["about"] for step in steps if step["kind"] == "wheel"}
@@ -64,3 +64,29 @@ def test_a_model_without_a_config_is_told(hub: FakeHub) -> None:
         planned(hub, "--for-model", MODEL)
     assert caught.value.returncode == 5
     assert "Org/Model-8B has no config.json" in caught.value.tail
+
+
+def one_index(url: str, store: Path) -> dict[str, str]:
+    """Settings with which only this index can have a file."""
+    return {
+        "GB10_CACHE_DIR": str(store),
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_INDEX_URL": url,
+        "PIP_EXTRA_INDEX_URL": "",
+        "PIP_FIND_LINKS": "",
+    }
+
+
+def test_an_index_without_the_engine_leaves_the_choice_to_the_config(hub: FakeHub, tmp_path: Path) -> None:
+    (tmp_path / "index").mkdir()
+    hub.put(MODEL, {"config.json": json.dumps(CONFIG).encode()})
+    settings = one_index((tmp_path / "index").as_uri(), tmp_path / "store")
+    assert "flashinfer-jit-cache" in planned(hub, "--for-model", MODEL, **settings)
+
+
+def test_an_index_that_does_not_answer_is_an_error(hub: FakeHub, tmp_path: Path) -> None:
+    """The same command would choose other kernels when it answers again."""
+    hub.put(MODEL, {"config.json": json.dumps(CONFIG).encode()})
+    with pytest.raises(CommandFailedError) as caught:
+        planned(hub, "--for-model", MODEL, **one_index("http://127.0.0.1:9/simple", tmp_path / "store"))
+    assert caught.value.returncode == 5

@@ -121,6 +121,7 @@ def locate(places: Iterable[Index | Folder], artifact: Artifact) -> str:
         f"{artifact.filename} is on none of the package indexes",
         where=where,
         hint=f"point PIP_INDEX_URL to an index that has it, or {again}",
+        absent=True,
     )
 
 
