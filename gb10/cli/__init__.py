@@ -10,6 +10,7 @@ from gb10.cli.spelling import respelled
 from gb10.cli.streams import drop_stdout, ready_streams
 from gb10.cli.unchanged import answered
 from gb10.errors import CLOSED_PIPE, INTERRUPTED, Gb10Error, interrupted
+from gb10.host.ending import was_interrupted
 from gb10.host.started import as_started, program
 
 
@@ -36,7 +37,7 @@ def _caught(arguments: Sequence[str], *, as_json: bool) -> int:
     try:
         return 0 if answered(arguments) else _run(arguments)
     except Gb10Error as error:
-        return tell(error, as_json=as_json)
+        return interrupted() if was_interrupted() else tell(error, as_json=as_json)
     except KeyboardInterrupt:
         return interrupted()
     except BrokenPipeError:

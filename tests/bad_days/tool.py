@@ -9,19 +9,24 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gb10.cli import image, main
+from gb10.errors import interrupted
 from gb10.host.ending import end_as_by_ctrl_c
-from gb10.plan.values import Plan
-from gb10.request.planning import Request
-from gb10.workshop import Workshop
-from tests.integration.test_pipeline import small_plan
 
 
-def _planned(shop: Workshop, _: Request) -> Plan:
-    return small_plan(shop, overlay=Path(os.environ["GB10_TEST_OVERLAY"]))
+def run() -> int:
+    """The exit code. What is loaded here may be interrupted, too."""
+    end_as_by_ctrl_c()
+    try:
+        from gb10.cli import image, main  # noqa: PLC0415
+        from tests.integration.test_pipeline import small_plan  # noqa: PLC0415
+
+        setattr(  # noqa: B010 - in place of the recipe's
+            image, "make_plan", lambda shop, _: small_plan(shop, overlay=Path(os.environ["GB10_TEST_OVERLAY"]))
+        )
+        return main(sys.argv[1:])
+    except KeyboardInterrupt:
+        return interrupted()
 
 
 if __name__ == "__main__":
-    end_as_by_ctrl_c()
-    setattr(image, "make_plan", _planned)  # noqa: B010 - in place of the recipe's
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run())

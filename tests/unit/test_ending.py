@@ -42,3 +42,46 @@ def test_other_errors_there_are_reported_as_ever() -> None:
     code, err = ended("raise ValueError(7)", 0)
     assert code == 0
     assert "ValueError: 7" in err
+
+
+SWALLOWED = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[1])
+from gb10.cli import main, unchanged
+import gb10.cli
+from gb10.errors import UsageError
+from gb10.host.ending import end_as_by_ctrl_c
+end_as_by_ctrl_c()
+def reads(arguments):
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        raise UsageError("a value is invalid") from None
+gb10.cli.answered = reads
+sys.exit(main(["plan"]))
+"""
+
+
+def test_an_interrupt_that_a_library_takes_for_an_error_is_told_as_one() -> None:
+    """Pydantic's own engine does so: what it validates then is invalid."""
+    argv = [sys.executable, "-c", SWALLOWED, str(CHECKOUT)]
+    done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (130, "interrupted; run the same command again to continue\n")
+
+
+LOADING = """
+import signal, sys
+sys.path.insert(0, sys.argv[1])
+from gb10.__main__ import run
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "gb10.cli":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+sys.exit(run())
+"""
+
+
+def test_an_interrupt_while_the_command_is_loaded_is_no_traceback() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADING, str(CHECKOUT)], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "interrupted; run the same command again to continue\n")
