@@ -5,7 +5,7 @@ A family is a module of a kernel set, a group of modules, a CMake target, or a p
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -18,6 +18,8 @@ from gb10.recipe.kernel_sets import COSTS, entries
 from gb10.workshop import Workshop, cores, memory
 
 UNMEASURED: Final = {"units": 1, "cpu_s": 60, "peak_mib": 1024}
+NONE: Final = {"units": 0, "cpu_s": 0}
+SMALL: Final = ("names", "peak_mib")
 LAUNCHERS_SINCE: Final = Version("0.7")
 """The first release line of FlashInfer with a launcher in its ninja files; 0.6.7 has none."""
 
@@ -37,17 +39,20 @@ def kernel_cost(catalog: Catalog, plan: Plan, step: Step) -> tuple[Family, ...]:
     """The families that a wheel or a program compiles. A family without a measurement counts as UNMEASURED."""
     costs = measured(catalog)
     found = [costs.get(name, UNMEASURED) for name in _families(plan, step)]
-    return tuple(_family(cost) for cost in found)
+    return tuple(part for cost in found for part in _parts(cost))
 
 
-def _family(cost: Mapping[str, Any]) -> Family:
-    longest = cost.get("longest", {})
+def _parts(cost: Mapping[str, Any]) -> Iterator[Family]:
+    """The small units of a family are one of their own: more of them fit into the memory."""
+    small, longest = cost.get("small", NONE), cost.get("longest", {})
+    if small["units"]:
+        yield Family(small["units"], small["cpu_s"], small["peak_mib"] << 20)
     bounds = longest.get("unit", ""), longest.get("cpu_s", 0.0)
-    return Family(cost["units"], cost["cpu_s"], cost["peak_mib"] << 20, *bounds)
+    yield Family(cost["units"] - small["units"], cost["cpu_s"] - small["cpu_s"], cost["peak_mib"] << 20, *bounds)
 
 
 def measured(catalog: Catalog) -> Mapping[str, Mapping[str, Any]]:
-    """``units``, ``cpu_s``, ``peak_mib`` and ``longest`` by family, from recipes/kernels/costs.toml."""
+    """``units``, ``cpu_s``, ``peak_mib``, ``longest`` and ``small`` by family, from recipes/kernels/costs.toml."""
     return tomllib.loads(catalog.contents[COSTS].decode())
 
 
@@ -70,7 +75,7 @@ def family(entry: Mapping[str, Any]) -> str:
 
 
 def peaks(catalog: Catalog, plan: Plan, step: Step) -> bytes:
-    """The input of inside/room.py: MiB of a family's largest process, by the folder of its objects.
+    """The input of inside/room.py: MiB of a family's largest process, by the folder of its objects, and of small units.
 
     ``other`` is for folders that have no name here: FlashInfer names the modules of a group itself.
     """
@@ -79,7 +84,8 @@ def peaks(catalog: Catalog, plan: Plan, step: Step) -> bytes:
     named |= {entry["name"]: costs.get(family(entry), UNMEASURED)["peak_mib"] for entry in kernels.get("module", ())}
     groups = [costs.get(family(entry), UNMEASURED)["peak_mib"] for entry in kernels.get("group", ())]
     other = max(groups) if groups else max(one.peak for one in kernel_cost(catalog, plan, step)) >> 20
-    return json.dumps({"peaks": named, "other": other}, indent=1).encode()
+    small = {name: {word: cost["small"][word] for word in SMALL} for name, cost in costs.items() if "small" in cost}
+    return json.dumps({"peaks": named, "small": small, "other": other}, indent=1).encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ POOL is a folder of the builder that all its compile stages share, so their comp
 the memory. Both are files that their users hold locked: the kernel gives back what a killed compiler had. Who finds
 nothing in use shares out anew.
 
-PEAKS.json has MiB by family (``peaks``), and for any ``other``. A family is a folder of the object that is compiled: a
-module of FlashInfer's, a target of CMake's. Memory is counted in slots. Beside others a unit also waits until so much
-is available now, for what runs outside these stages; alone it always starts. It changes when a unit is compiled, never
-into what. What launch.py measures as wall time has the wait in it.
+PEAKS.json has MiB by family (``peaks``), for a family's ``small`` units by patterns of their objects, and for any
+``other``. A family is a folder of the object: a module of FlashInfer's or a target of CMake's. Memory is in slots.
+Beside others a unit also waits until so much is available now, for what runs outside these stages; alone it always
+starts. It changes when a unit is compiled, never into what. What launch.py measures as wall time has the wait in it.
 """
 
 import argparse
@@ -23,7 +23,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 SLOT = 256  # MiB
 RESERVE = 1024  # MiB for what drives the compilers
@@ -40,7 +42,7 @@ def main() -> int:
         return 0
     room, pool, argv = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
     costs = json.loads((room / "peaks.json").read_text(encoding="utf-8"))
-    take(pool, wanted(costs["peaks"], costs["other"], argv))
+    take(pool, wanted(costs, argv))
     return subprocess.run(["ccache", *argv], check=False).returncode
 
 
@@ -101,11 +103,15 @@ def available() -> int:
     return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("MemAvailable:"))
 
 
-def wanted(peaks: dict[str, int], other: int, argv: list[str]) -> int:
+def wanted(costs: dict[str, Any], argv: list[str]) -> int:
     """MiB for a compiler's command line: of the first folder of its object that has a name."""
-    made = argv[argv.index("-o") + 1] if "-o" in argv else ""
-    folders = [part.removesuffix(".dir") for part in Path(made).parts[:-1]]
-    return next((peaks[name] for name in folders if name in peaks), other)
+    made = Path(argv[argv.index("-o") + 1] if "-o" in argv else "")
+    folders = [part.removesuffix(".dir") for part in made.parts[:-1]]
+    family = next((name for name in folders if name in costs["peaks"]), "")
+    small = costs["small"].get(family, {"names": (), "peak_mib": 0})
+    if any(fnmatchcase(made.name, name) for name in small["names"]):
+        return int(small["peak_mib"])
+    return int(costs["peaks"].get(family, costs["other"]))
 
 
 def take(pool: Path, mib: int) -> None:

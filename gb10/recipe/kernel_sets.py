@@ -60,7 +60,7 @@ def read_sets(contents: Mapping[str, bytes]) -> dict[str, KernelSet]:
 
 
 def merged(name: str, raw: Mapping[str, KernelSet], above: tuple[str, ...] = ()) -> KernelSet:
-    """A set with the included sets of the same owner; releases are those that all of them support."""
+    """A set with the included sets of the same owner behind its own part; releases are those that all support."""
     own = dict(raw[name])
     for short in own.pop("includes", ()):
         other = f"{name.removesuffix(own['name'])}{short}"
@@ -75,7 +75,7 @@ def merged(name: str, raw: Mapping[str, KernelSet], above: tuple[str, ...] = ())
         own.setdefault("flashinfer", tried)
         own["flashinfer"] = [release for release in own["flashinfer"] if release in tried]
         for part in ("module", "group"):
-            own[part] = [*below.get(part, ()), *own.get(part, ())]
+            own[part] = [*own.get(part, ()), *below.get(part, ())]
         own["without"] = {**below.get("without", {}), **own.get("without", {})}
     return own
 

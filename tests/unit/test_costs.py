@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from gb10.workshop import Workshop, open_workshop
 
 GIB = 1 << 30
 JIT_CACHE = "flashinfer-jit-cache"
+MOE_PEAK = 8939 << 20
 
 
 @pytest.fixture
@@ -75,6 +77,16 @@ def test_a_module_has_the_memory_of_its_own_cost(shop: Workshop) -> None:
     measured = costs.measured(shop.catalog)
     assert found["peaks"]["gemm"] == measured["group_gemm"]["peak_mib"] != measured["gemm"]["peak_mib"]
     assert found["other"] == max(one.peak for one in kernel_cost(shop.catalog, made, made.step(JIT_CACHE))) >> 20
+
+
+def test_small_units_of_a_module_have_their_own_memory_and_time(shop: Workshop) -> None:
+    made = plan(shop, kernels="moe")
+    step, cost = made.step(JIT_CACHE), costs.measured(shop.catalog)["fused_moe_120"]
+    small, large = next(pair for pair in pairwise(kernel_cost(shop.catalog, made, step)) if pair[1].peak == MOE_PEAK)
+    assert (small.units + large.units, small.cpu_seconds + large.cpu_seconds) == (cost["units"], cost["cpu_s"])
+    assert small.peak < large.peak / 4
+    told = json.loads(peaks(shop.catalog, made, step))["small"]["fused_moe_120"]
+    assert told == {"names": cost["small"]["names"], "peak_mib": small.peak >> 20}
 
 
 def test_modules_that_flashinfer_names_itself_have_the_memory_of_their_group(shop: Workshop) -> None:

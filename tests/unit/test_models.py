@@ -88,12 +88,12 @@ def test_a_config_that_is_no_decoders(config: dict[str, Any]) -> None:
 def test_a_set_stands_on_what_it_includes() -> None:
     sets = SHIPPED.toolkit.kernel_sets
     core, moe = ([entry["name"] for entry in entries(sets[f"flashinfer-{name}"])] for name in ("core", "moe"))
-    assert moe[: len(core)] == core
-    assert "fused_moe_120" in moe[len(core) :]
+    assert moe[-len(core) :] == core
+    assert "fused_moe_120" in moe[: -len(core)]
     raw = {**sets, f"flashinfer-{set_name('Org/A_b.1')}": model_set(PLAIN, "Org/A_b.1", ["0.7.2"])}
     whole = merged("flashinfer-for-org-a-b.1", raw)
     assert whole["flashinfer"] == ["0.7.2"]
-    assert [entry["name"] for entry in entries(whole)] == [*core, "cascade", *BOTH]
+    assert [entry["name"] for entry in entries(whole)] == ["cascade", *core, *BOTH]
 
 
 BOTH_OF_LATENT = ["attention-bfloat16-latent-512-64", "attention-bfloat16-bfloat16-192-128"]

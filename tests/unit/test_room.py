@@ -14,6 +14,7 @@ import pytest
 from gb10.inside import room
 
 PEAKS = {"small": 256, "large": 1024}
+COSTS = {"peaks": PEAKS, "small": {"large": {"names": ["binding.*", "*_op.*"], "peak_mib": 300}}, "other": 512}
 COMPILER = """#!/bin/sh
 echo "+$2" >>"$1"
 sleep "$3"
@@ -26,7 +27,7 @@ echo "-$2" >>"$1"
 def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A pool of 1 GiB, four slots, and of six jobs; what stands for ccache runs the compiler that it is given."""
     peaks = tmp_path / "costs.json"
-    peaks.write_text(json.dumps({"peaks": PEAKS, "other": 512}))
+    peaks.write_text(json.dumps(COSTS))
     monkeypatch.setattr(room, "available", lambda: 1024 + room.RESERVE)
     room.share_out(tmp_path / "pool", 6)
     room.furnish(tmp_path / "room", tmp_path / "pool", peaks)
@@ -113,7 +114,7 @@ def test_two_stages_share_jobs_and_memory(opened: Path) -> None:
     """A stage that begins while compilers run takes part in what was shared out; each has its own families."""
     first = start(opened, "large", 60)
     until((opened / "log").exists)
-    (opened / "other.json").write_text(json.dumps({"peaks": {}, "other": 256}))
+    (opened / "other.json").write_text(json.dumps({"peaks": {}, "small": {}, "other": 256}))
     room.share_out(opened / "pool", 64)
     room.furnish(opened / "stage", opened / "pool", opened / "other.json")
     second = start(opened, "large", 0, "stage")
@@ -156,10 +157,13 @@ def test_its_exit_code_is_the_compilers(opened: Path) -> None:
         ("/build/small/large.o", 256),
         ("CMakeFiles/cmTC_1.dir/a.o", 512),
         ("CMakeFiles/large.dir/csrc/small/a.cu.o", 1024),
+        ("/build/cached_ops/large/binding.cuda.o", 300),
+        ("/build/cached_ops/large/fp8_op.cuda.o", 300),
+        ("/build/cached_ops/other/binding.cuda.o", 512),
     ],
 )
-def test_a_family_is_a_folder_of_the_object(made: str, mib: int) -> None:
-    assert room.wanted(PEAKS, 512, ["nvcc", "-c", "a.cu", "-o", made]) == mib
+def test_a_family_is_a_folder_of_the_object_and_may_have_small_units(made: str, mib: int) -> None:
+    assert room.wanted(COSTS, ["nvcc", "-c", "a.cu", "-o", made]) == mib
 
 
 def test_what_runs_elsewhere_counts(opened: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +176,7 @@ def test_what_runs_elsewhere_counts(opened: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_more_than_there_is_runs_alone(opened: Path) -> None:
-    (opened / "room/peaks.json").write_text(json.dumps({"peaks": {"large": 10**6, "small": 256}, "other": 1}))
+    (opened / "room/peaks.json").write_text(json.dumps({**COSTS, "peaks": {"large": 10**6, "small": 256}}))
     (opened / "end").touch()
     started = [start(opened, family, 0.1) for family in ("large", "small", "large")]
     assert [child.wait(timeout=20) for child in started] == [0] * 3
