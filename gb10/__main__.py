@@ -2,19 +2,19 @@
 
 import sys
 
-from gb10.errors import interrupted
-from gb10.host.ending import end_as_by_ctrl_c
-
 
 def run() -> int:
     """The exit code of this process's command line."""
-    end_as_by_ctrl_c()
     try:
-        from gb10.cli import main  # noqa: PLC0415 - Ctrl-C may come while it is loaded
+        from gb10.host.ending import end_as_by_ctrl_c  # noqa: PLC0415 - Ctrl-C may come while it is loaded
+
+        end_as_by_ctrl_c()
+        from gb10.cli import main  # noqa: PLC0415
 
         return main(sys.argv[1:])
-    except KeyboardInterrupt:
-        return interrupted()
+    except KeyboardInterrupt:  # before a verb runs: verbs catch it themselves
+        sys.stderr.write("interrupted; run the same command again to continue\n")
+        return 130
 
 
 if __name__ == "__main__":

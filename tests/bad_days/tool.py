@@ -3,20 +3,19 @@
 ``GB10_TEST_OVERLAY`` names the folder of the image's overlay: another content is another image.
 """
 
-import os
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
-from gb10.errors import interrupted
-from gb10.host.ending import end_as_by_ctrl_c
 
 
 def run() -> int:
-    """The exit code. What is loaded here may be interrupted, too."""
-    end_as_by_ctrl_c()
+    """The exit code. Ctrl-C may come while something is loaded."""
     try:
+        import os  # noqa: PLC0415
+        from pathlib import Path  # noqa: PLC0415
+
+        sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+        from gb10.host.ending import end_as_by_ctrl_c  # noqa: PLC0415
+
+        end_as_by_ctrl_c()
         from gb10.cli import image, main  # noqa: PLC0415
         from tests.integration.test_pipeline import small_plan  # noqa: PLC0415
 
@@ -25,7 +24,8 @@ def run() -> int:
         )
         return main(sys.argv[1:])
     except KeyboardInterrupt:
-        return interrupted()
+        sys.stderr.write("interrupted; run the same command again to continue\n")
+        return 130
 
 
 if __name__ == "__main__":
