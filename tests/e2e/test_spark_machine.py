@@ -65,6 +65,16 @@ def test_the_lock_holds_there(spark: Spark) -> None:
     spark("./build.py", "lock", "--check")
 
 
+def test_patches_apply_there_as_here(spark: Spark) -> None:
+    words = ("patches", "status", "--source", "cutlass", "--json")
+    assert json.loads(spark("./build.py", *words)) == json.loads(build_py(*words, env=dict(os.environ)))
+
+
+def test_gpu_code_is_read_there_as_here(spark: Spark) -> None:
+    words = ("verify", "tests/unit/data/scan/cuda13.sm_121.cubin", "--claim", "--arch", "12.1", "--json")
+    assert json.loads(spark("./build.py", *words)) == json.loads(build_py(*words, env=dict(os.environ)))
+
+
 def test_its_docker_is_found_and_needs_no_root(spark: Spark) -> None:
     found = json.loads(spark("./build.py", "engine", "status", "--json"))
     assert (found["used"]["host"], found["embedded"]["pid"]) == ("unix:///var/run/docker.sock", None)

@@ -63,16 +63,25 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         own_store.release(*config.stash[STORE])
 
 
+@pytest.fixture(scope="session")
+def removals() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """What removes folders while other tests run; one that fails is an error at the end."""
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    assert [child.wait() for child in started] == [0] * len(started)
+
+
 @pytest.fixture(scope="module", autouse=True)
-def _folders_go_with_their_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _folders_go_with_their_file(
+    tmp_path_factory: pytest.TempPathFactory, removals: list[subprocess.Popen[bytes]]
+) -> Iterator[None]:
     """Stores and roots that a file's fixtures made are gigabytes; pytest keeps them to the end of the run."""
     base = tmp_path_factory.getbasetemp()
     before = set(base.iterdir())
     yield
     made = [path for path in set(base.iterdir()) - before if not path.name.startswith(FOR_ALL)]
-    subprocess.run(
-        ["rm", "-rf", "--one-file-system", "--", *made], check=True
-    )  # faster than shutil, and deep trees are no matter
+    # Faster than shutil, and deep trees are no matter. A minute after some files, so nobody waits for it.
+    removals.append(subprocess.Popen(["rm", "-rf", "--one-file-system", "--", *made]))
 
 
 @pytest.fixture(scope="session")
