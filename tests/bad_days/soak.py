@@ -134,7 +134,7 @@ class Soak:
         else:
             self.tally.blows[work.name, blow] += 1
         what = f"{work.name}, {blow} after {moment:.2f} s"
-        if end.code not in MEANT or _broke(end.err):
+        if not _unborn(end.err) and (end.code not in MEANT or "Traceback" in end.err):
             self._keep(self.tally.wrong, f"{what}: exit {end.code}: {end.err[-600:]}")
         if blow == ENGINE and around.engine:
             wake(around.engine)
@@ -177,9 +177,9 @@ class Soak:
             print(f"!! {text}", flush=True)
 
 
-def _broke(err: str) -> bool:
-    """Whether there is a traceback with a line of ours: Python's own start prints one, too, when Ctrl-C comes then."""
-    return "Traceback" in err and f'File "{ROOT}/' in err
+def _unborn(err: str) -> bool:
+    """Whether Ctrl-C fell into Python's own start: its traceback is there, and no line of ours in it."""
+    return "<frozen site>" in err and f'File "{ROOT}/' not in err
 
 
 def soaked(seconds: float, blows: int, seed: str) -> dict[str, object]:
