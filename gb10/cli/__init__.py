@@ -36,17 +36,19 @@ def main(arguments: Sequence[str]) -> int:
 def _caught(arguments: Sequence[str], *, as_json: bool) -> int:
     try:
         return 0 if answered(arguments) else _run(arguments)
-    except Gb10Error as error:
-        return interrupted() if was_interrupted() else tell(error, as_json=as_json)
     except KeyboardInterrupt:
         return interrupted()
     except BrokenPipeError:
         raise
     except Exception as error:  # the only broad catch: an error that no module expects is a bug
-        known = known_cause(error)
-        if known is None:
-            traceback.print_exception(error)
-        return tell(known or bug(error), as_json=as_json)
+        return interrupted() if was_interrupted() else _failed(error, as_json=as_json)
+
+
+def _failed(error: Exception, *, as_json: bool) -> int:
+    known = error if isinstance(error, Gb10Error) else known_cause(error)
+    if known is None:
+        traceback.print_exception(error)
+    return tell(known or bug(error), as_json=as_json)
 
 
 def _run(arguments: Sequence[str]) -> int:

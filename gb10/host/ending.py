@@ -23,7 +23,10 @@ def end_as_by_ctrl_c() -> None:
 
 
 def was_interrupted() -> bool:
-    """Whether an interrupt came. A library may take it for a failure of its own: pydantic calls a value invalid."""
+    """Whether an interrupt came. Others may take it for a failure of their own.
+
+    Pydantic calls a value invalid; Python up to 3.11 makes it a RuntimeError while a class is defined.
+    """
     return bool(_heard)
 
 

@@ -44,6 +44,7 @@ def test_other_errors_there_are_reported_as_ever() -> None:
     assert "ValueError: 7" in err
 
 
+TAKEN_FOR = ("UsageError('a value is invalid')", "RuntimeError('Error calling __set_name__')")
 SWALLOWED = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
@@ -56,15 +57,16 @@ def reads(arguments):
     try:
         signal.raise_signal(signal.SIGINT)
     except KeyboardInterrupt:
-        raise UsageError("a value is invalid") from None
+        raise {error} from None
 gb10.cli.answered = reads
 sys.exit(main(["plan"]))
 """
 
 
-def test_an_interrupt_that_a_library_takes_for_an_error_is_told_as_one() -> None:
-    """Pydantic's own engine does so: what it validates then is invalid."""
-    argv = [sys.executable, "-c", SWALLOWED, str(CHECKOUT)]
+@pytest.mark.parametrize("error", TAKEN_FOR)
+def test_an_interrupt_that_others_take_for_an_error_is_told_as_one(error: str) -> None:
+    """Pydantic's engine does so, and Python while it defines a class."""
+    argv = [sys.executable, "-c", SWALLOWED.format(error=error), str(CHECKOUT)]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=30)
     assert (done.returncode, done.stderr) == (130, "interrupted; run the same command again to continue\n")
 
