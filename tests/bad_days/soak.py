@@ -178,8 +178,9 @@ class Soak:
 
 
 def _unborn(err: str) -> bool:
-    """Whether Ctrl-C fell into Python's own start: its traceback is there, and no line of ours in it."""
-    return "<frozen site>" in err and f'File "{ROOT}/' not in err
+    """Whether Ctrl-C fell into Python's own start: its traceback is there, and no line of ours in it but line 0."""
+    ours = f'File "{ROOT}/'
+    return err.rstrip().endswith("KeyboardInterrupt") and err.count(ours) == err.count("line 0, in <module>")
 
 
 def soaked(seconds: float, blows: int, seed: str) -> dict[str, object]:
