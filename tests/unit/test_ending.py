@@ -48,7 +48,6 @@ TAKEN_FOR = ("UsageError('a value is invalid')", "RuntimeError('Error calling __
 SWALLOWED = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
-from gb10.cli import main, unchanged
 import gb10.cli
 from gb10.errors import UsageError
 from gb10.host.ending import end_as_by_ctrl_c
@@ -59,7 +58,7 @@ def reads(arguments):
     except KeyboardInterrupt:
         raise {error} from None
 gb10.cli.answered = reads
-sys.exit(main(["plan"]))
+sys.exit(gb10.cli.main(["plan"]))
 """
 
 
