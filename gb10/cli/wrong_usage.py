@@ -17,6 +17,7 @@ USUAL = {"start": "up", "stop": "down", "clean": "gc", "prune": "gc", "list": "l
 """What other programs call our verbs of groups."""
 MOST = 4
 """Verbs that a hint names."""
+ARCH = re.compile(r"\d+\.\d+[af]?")
 EXTRA = re.compile(r"Got unexpected extra argument\S* \((.*)\)", re.DOTALL)
 
 
@@ -78,6 +79,8 @@ def _name(param: object) -> str:
 
 
 def _without_argument(context: Context, extra: str, path: str) -> str:
+    if "--arch" in _options(context.command) and ARCH.fullmatch(extra):
+        return f"an arch is named by its option: --arch {extra}"
     if "--engine" in _options(context.command) and " " not in extra:
         return f"an engine is named by its option: {path} --engine {extra}"
     return f"{path} --help shows an example"

@@ -47,6 +47,7 @@ def said(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) ->
         ("help", ["--help"]),
         ("help-as-a-verb", ["help"]),
         ("argument-of-image", ["image", "vllm"]),
+        ("arch-of-verify", ["verify", "a.whl", "--claim", "12.1f"]),
         ("no-argument", ["publish", "gb10/vllm:a"]),
         ("image-help", ["image", "--help"]),
         ("explain-help", ["explain", "--help"]),
