@@ -1,5 +1,6 @@
 """What an image has ready for the first request of its model, and what is left for it: the report of the rehearsal."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -66,8 +67,10 @@ def say_report(talk: Talk, store: Store, plan: Plan) -> None:
     if not plan.of_kind("rehearsal") or not path.exists():
         return
     report = read_report(path.read_bytes())
-    ready = f"{len(report.made)} kernels of Triton, {len(report.flashinfer)} modules of FlashInfer"
-    talk.say(f"ready for the first request: {ready}")
+    counts = Counter(str(row.get("compiler")) for row in report.made)
+    ready = [f"{counts.pop('triton', 0)} kernels of Triton", f"{len(report.flashinfer)} modules of FlashInfer"]
+    own = [f"{count} of the engine's own, by {compiler}" for compiler, count in sorted(counts.items())]
+    talk.say(f"ready for the first request: {', '.join([*ready, *map(printable, own)])}")
     if report.stopped:
         talk.say(f"the rehearsal stopped, so later kernels are not known: {printable(report.stopped)}")
     for left in report.left:

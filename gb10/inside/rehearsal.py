@@ -1,9 +1,9 @@
 """Inside a build stage: the engine's rehearsal becomes a layer with the kernels that it compiled.
 
-    rehearsal.py --image ROOT --scripts DIR --request FILE --site PATH --out DIR --epoch SECONDS
+    rehearsal.py --image ROOT --scripts DIR --request FILE --site PATH --cxx COMPILER --out DIR --epoch SECONDS
 
 ROOT is the image's root file system, which nothing here runs: its Python packages are linked into this stage, beside
-packages of this machine for what is compiled. OUT gets a folder for the layer.
+packages of this machine for what is compiled. OUT gets a folder for each layer.
 """
 
 import argparse
@@ -15,13 +15,16 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from gb10.inside.compiler_text import host_text, toolkit_text
 from gb10.inside.elf import Elf
 from gb10.inside.sealed import FOLDERS, seal
 from gb10.inside.triton_key import image_answers
 
 WORK = Path("/tmp/rehearsal")  # noqa: S108 - of the stage, and dropped with it
 CACHES = Path("/") / FOLDERS
-NAME = "triton"
+TRITON = "triton"
+TOOLKIT = "nvidia/cu13"
+MODULES = "modules"
 MANAGER = "gb10_caches.py"
 REPORT = "report.json"
 Report = dict[str, object]
@@ -32,34 +35,59 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("image", "scripts", "request", "site", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
+    parser.add_argument("--cxx", required=True)
     parser.add_argument("--epoch", type=int, required=True)
     options = parser.parse_args()
     request = json.loads(options.request.read_text(encoding="utf-8"))
     WORK.mkdir(parents=True)
     image, own = options.image / options.site.relative_to("/"), options.site
     link(image, own, request["linked"])
-    libraries = [stubs(own), *map(str, sorted(own.glob("nvidia/cu*/lib")))]
-    environment = {
-        **request["environment"],
-        "PATH": os.environ["PATH"],
-        "HOME": str(WORK),
-        "XDG_CACHE_HOME": str(WORK / "cache"),
-        "TRITON_CACHE_DIR": str(CACHES / NAME),
-        "LD_LIBRARY_PATH": ":".join(libraries),
-        "PYTHONPATH": str(options.scripts),
-        "PYTHONHASHSEED": "0",
-    }
-    request |= {
-        "image": image_answers(image / "triton", own / "triton"),
-        "environment": environment,
-        "model": str(WORK),
-    }
+    environment = settings(request["environment"], own, options.scripts)
+    answers = {**image_answers(image / TRITON, own / TRITON), **toolchain(options, image, request["caches"])}
+    request |= {"image": answers, "environment": environment, "model": str(WORK)}
     (WORK / "config.json").write_text(json.dumps(request["config"]), encoding="utf-8")
     (WORK / "request.json").write_text(json.dumps(request), encoding="utf-8")
     report = rehearsed(options.scripts / "rehearse.py", environment)
-    layer(options.out / f"cache-{NAME}", report, options.scripts / MANAGER, own)
+    for name in request["caches"]:
+        layer(options.out / f"cache-{name}", name)
+    told(options.out / f"cache-{TRITON}", report, options.scripts / MANAGER, own)
     clamp(options.out, options.epoch)
-    told(report)
+
+
+def settings(given: dict[str, str], own: Path, scripts: Path) -> dict[str, str]:
+    """The environment of the rehearsal."""
+    libraries = [stubs(own), *map(str, sorted(own.glob("nvidia/cu*/lib")))]
+    return {
+        **given,
+        "PATH": os.environ["PATH"],
+        "HOME": str(WORK),
+        "XDG_CACHE_HOME": str(WORK / "cache"),
+        "TRITON_CACHE_DIR": str(CACHES / TRITON),
+        "LD_LIBRARY_PATH": ":".join(libraries),
+        "PYTHONPATH": str(scripts),
+        "PYTHONHASHSEED": "0",
+        "GB10_LAUNCH_LOG": str(WORK / "compilers.jsonl"),
+    }
+
+
+def toolchain(options: argparse.Namespace, image: Path, caches: Iterable[str]) -> dict[str, object]:
+    """What compiles an engine's own modules, and what the image's compilers print; nothing if it has no such cache."""
+    if MODULES not in caches:
+        return {}
+    (host,) = (options.image / "usr/bin").glob("*-linux-gnu-g++-*")
+    printed = {
+        "nvcc": toolkit_text(image / TOOLKIT / "bin/nvcc", options.site / TOOLKIT / "bin/nvcc"),
+        "c++": host_text(host, "c++"),
+    }
+    return {
+        "root": str(options.image),
+        "site": str(image),
+        "toolkit": str(image / TOOLKIT),
+        "home": str(options.site / TOOLKIT),
+        "cxx": options.cxx,
+        "launch": str(options.scripts / "launch.py"),
+        "printed": printed,
+    }
 
 
 def link(image: Path, own: Path, names: Iterable[str]) -> None:
@@ -90,21 +118,18 @@ def rehearsed(script: Path, environment: dict[str, str]) -> Report:
     if ended == 0:
         report: Report = json.loads((WORK / REPORT).read_text(encoding="utf-8"))
         return report
-    shutil.rmtree(CACHES / NAME, ignore_errors=True)  # nobody knows what is whole
+    shutil.rmtree(CACHES, ignore_errors=True)  # nobody knows what is whole
     stopped = f"its process ended with {ended}; the log of the build has its last words"
     return {"stopped": stopped, "made": [], "left": [], "flashinfer": [], "zeroed": {}}
 
 
-def layer(out: Path, report: Report, manager: Path, site: Path) -> None:
-    """The folder of the kernels, as it lies in the image, with the report beside it, and Triton's manager of caches."""
-    target = out / FOLDERS / NAME
+def layer(out: Path, name: str) -> None:
+    """The folder of one cache, as it lies in the image."""
+    target = out / FOLDERS / name
     target.mkdir(parents=True)
-    if (CACHES / NAME).is_dir():
-        shutil.copytree(CACHES / NAME, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*lock", "tmp.*"))
+    if (CACHES / name).is_dir():
+        shutil.copytree(CACHES / name, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*lock", "tmp.*"))
     seal(target)
-    (out / FOLDERS / REPORT).write_text(json.dumps(report, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    (out / site.relative_to("/")).mkdir(parents=True)
-    shutil.copy(manager, out / site.relative_to("/") / MANAGER)
 
 
 def clamp(root: Path, epoch: int) -> None:
@@ -115,8 +140,11 @@ def clamp(root: Path, epoch: int) -> None:
     os.utime(root, (epoch, epoch))
 
 
-def told(report: Report) -> None:
-    """A line of the log for whom reads it."""
+def told(out: Path, report: Report, manager: Path, site: Path) -> None:
+    """The report beside Triton's kernels, and Triton's manager of caches; a line of the log."""
+    (out / FOLDERS / REPORT).write_text(json.dumps(report, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    (out / site.relative_to("/")).mkdir(parents=True)
+    shutil.copy(manager, out / site.relative_to("/") / MANAGER)
     counts = {name: len(found) for name, found in report.items() if isinstance(found, list)}
     print(f"kernels compiled: {counts['made']}, left: {counts['left']}", flush=True)
 

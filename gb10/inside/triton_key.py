@@ -9,7 +9,6 @@ import functools
 import hashlib
 import os
 import re
-import subprocess
 import sys
 import sysconfig
 import types
@@ -17,13 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gb10.inside.compiler_text import KeyUnknownError, toolkit_text
+
 PTXAS = Path("backends/nvidia/bin/ptxas-blackwell")
-BUILT = re.compile(rb"\x00([A-Z][a-z]{2}_[A-Z][a-z]{2}_\d{1,2}_\d\d:\d\d:\d\d_[AP]M_[A-Z]{3,4}_\d{4})(?=\x00)")
-"""When a program of the CUDA toolkit was built, as it prints it."""
-
-
-class KeyUnknownError(Exception):
-    """The image's Triton is not of the form that this module knows."""
 
 
 def image_key(triton: Path) -> str:
@@ -50,24 +45,11 @@ def image_key(triton: Path) -> str:
         return key()
 
 
-def ptxas_text(triton: Path, own: str) -> str:
-    """What the image's ptxas prints for ``--version``: as this machine's of that release, but for when it was built.
-
-    Raises KeyUnknownError.
-    """
-    found = set(BUILT.findall((triton / PTXAS).read_bytes()))
-    lines = [line for line in own.splitlines() if line.startswith("Built on ")]
-    if len(found) != 1 or len(lines) != 1:
-        raise KeyUnknownError(f"{triton / PTXAS} does not say when it was built")
-    return own.replace(lines[0], f"Built on {found.pop().decode()}")
-
-
 def image_answers(image: Path, own: Path) -> dict[str, str]:
     """Both, for the Triton in the image and this machine's of the same version. Raises KeyUnknownError."""
-    if _version(image) != _version(own) or _release(image / PTXAS) != _release(own / PTXAS):
+    if _version(image) != _version(own):
         raise KeyUnknownError(f"{image} and {own} are different releases of Triton")
-    text = subprocess.run([own / PTXAS, "--version"], check=True, capture_output=True, text=True).stdout
-    return {"triton": image_key(image), "ptxas": ptxas_text(image, text)}
+    return {"triton": image_key(image), "ptxas": toolkit_text(image / PTXAS, own / PTXAS)}
 
 
 def _version(triton: Path) -> str:
@@ -75,11 +57,6 @@ def _version(triton: Path) -> str:
     if found is None:
         raise KeyUnknownError(f"{triton} does not say its version")
     return found[1]
-
-
-def _release(program: Path) -> set[bytes]:
-    """The release and build of a program of the CUDA toolkit, whatever machine it is for."""
-    return set(re.findall(rb"\x00?(Build cuda_[\w./]+)", program.read_bytes()))
 
 
 @contextmanager

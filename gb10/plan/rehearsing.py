@@ -11,12 +11,10 @@ from gb10.plan.render import environment
 from gb10.plan.values import Plan, Step, Toolkit
 from gb10.recipe.image_recipe import Recipe
 
-PROGRAM: Final = tuple(f"inside/{name}.py" for name in ("elf", "rehearsal", "sealed", "triton_key"))
+PROGRAM: Final = tuple(f"inside/{name}.py" for name in ("compiler_text", "elf", "rehearsal", "sealed", "triton_key"))
 """What runs the rehearsal in its stage."""
-SCRIPTS: Final = ("explain/child", "explain/operators.py", "inside/gb10_caches.py")
-"""What runs over the engine, and Triton's manager of caches in the image."""
-CACHE: Final = "cache-triton"
-"""The layer, as the program writes it."""
+SCRIPTS: Final = ("explain/child", "explain/operators.py", "inside/gb10_caches.py", "inside/launch.py")
+"""What runs over the engine, Triton's manager of caches in the image, and what starts a compiler."""
 CAPABILITY: Final = "12.1"
 
 
@@ -32,11 +30,12 @@ def why_none(recipe: Recipe, toolkit: Toolkit, options: Options) -> str:
 
 
 def rehearsal_steps(draft: Plan, toolkit: Toolkit, tools: Step, below: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The rehearsal and its layer; none without a model. ``below``: the layers under them."""
+    """The rehearsal and its layers; none without a model. ``below``: the layers under them."""
     served, overlay = draft.options.served, draft.options.overlay
     if served is None:
         return ()
-    twins = set(toolkit.rehearsals[draft.recipe.engine].twins)
+    known = toolkit.rehearsals[draft.recipe.engine]
+    twins = set(known.twins)
     wheels = tuple(wheel for wheel in draft.lock.wheels.image[draft.options.build] if wheel.name in twins)
     under = [[step.key for step in below], overlay.digest if overlay else None]
     own = toolkit.of(INSTALLER, *PROGRAM, *SCRIPTS)
@@ -50,14 +49,13 @@ def rehearsal_steps(draft: Plan, toolkit: Toolkit, tools: Step, below: tuple[Ste
         files=artifacts(draft.recipe, wheels),
         about=f"{draft.recipe.engine} serves {served.name} without a GPU; its kernels are compiled",
     )
-    layer = Step(
-        name=CACHE,
-        kind="cache",
-        key=digest(["cache", CACHE, rehearsal.key]),
-        needs=(rehearsal.name,),
-        about="kernels of Triton",
-    )
-    return (rehearsal, layer)
+    return (rehearsal, *(_layer(f"cache-{name}", about, rehearsal) for name, about in known.caches.items()))
+
+
+def _layer(name: str, about: str, rehearsal: Step) -> Step:
+    """One cache, as the program writes it."""
+    key = digest(["cache", name, rehearsal.key])
+    return Step(name=name, kind="cache", key=key, needs=(rehearsal.name,), about=about)
 
 
 def request_text(plan: Plan, toolkit: Toolkit) -> str:

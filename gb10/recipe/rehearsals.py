@@ -12,7 +12,18 @@ from gb10.recipe.fields import Model
 FOLDER: Final = "recipes/rehearsal"
 ANSWERS: Final = "recipes/explain"
 """Where the answers of the device and of compiled modules lie: ``explain`` gives the same."""
-GIVEN: Final = ("script", "linked", "stand_ins", "present", "late", "returns", "deep_gemm", "lengths", "together")
+GIVEN: Final = (
+    "script",
+    "linked",
+    "stand_ins",
+    "present",
+    "late",
+    "returns",
+    "deep_gemm",
+    "lengths",
+    "together",
+    "caches",
+)
 """What the stage gets as it stands."""
 SHARED: Final = ("capability", "cuda", "compiled", "operators", "answers")
 
@@ -23,6 +34,8 @@ class Rehearsal(Model):
     engine: str
     script: str
     """The module beside ``rehearse.py`` that knows this engine."""
+    caches: dict[str, str] = Field(min_length=1)
+    """The folders of caches in the image, each a layer, and what is in them."""
     twins: tuple[str, ...] = Field(min_length=1)
     linked: tuple[str, ...] = Field(min_length=1)
     stand_ins: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""An image for one model: Triton's own look-ups find the kernels of its first request, every compiler forbidden."""
+"""An image for one model: the engine's own look-ups find the kernels of its first request, every compiler forbidden."""
 
 import json
 from pathlib import Path
@@ -10,9 +10,12 @@ from gb10.plan.catalog import ROOT
 from tests.e2e.image import build, run_python
 
 pytestmark = pytest.mark.e2e
-SCRIPT = Path(__file__).parent / "inside/triton_ready.py"
+INSIDE = Path(__file__).parent / "inside"
+SCRIPTS = {INSIDE / name: f"/{name}" for name in ("triton_ready.py", "modules_ready.py")}
 CONFIG = ROOT / "tests/unit/data/explain/dense-bf16.json"
 FEWEST = {"vllm": 20, "sglang": 5}
+MODULES = {"vllm": 0, "sglang": 3}
+"""Modules that the engine itself compiles, at least."""
 
 
 @pytest.mark.parametrize("served", FEWEST)
@@ -22,8 +25,11 @@ def test_every_kernel_of_the_rehearsal_is_found_and_another_is_not(
     (tmp_path / "config.json").write_bytes(CONFIG.read_bytes())
     tags = build("--engine", served, "--for-model", str(tmp_path))["tags"]
     assert isinstance(tags, list)
-    text = run_python(engine, tags[-1], emulator, "/triton_ready.py", files={SCRIPT: "/triton_ready.py"})
+    text = run_python(engine, tags[-1], emulator, "/triton_ready.py", files=SCRIPTS)
     found = json.loads(text.splitlines()[-1])
     assert (found["stopped"], found["wrong"]) == (None, [])
     assert found["found"] == found["kernels"] >= FEWEST[served]
     assert found["refused"] == "Triton compiles"
+    own = found.get("own", {"modules": 0, "loaded": 0, "wrong": [], "refused": "forbids compiling"})
+    assert own["modules"] == own["loaded"] >= MODULES[served]
+    assert (own["wrong"], own["refused"]) == ([], "forbids compiling")

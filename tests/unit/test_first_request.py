@@ -57,6 +57,14 @@ def test_what_is_ready_and_each_thing_that_is_left(tmp_path: Path, capsys: pytes
     ]
 
 
+def test_modules_of_the_engine_itself_are_counted_by_their_compiler(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = [*REPORT["made"], {"compiler": "nvcc", "kernel": "SGLang one"}]
+    line = said(tmp_path, REPORT | {"made": made}, capsys)[0]
+    assert line.endswith("2 kernels of Triton, 1 modules of FlashInfer, 1 of the engine's own, by nvcc")
+
+
 def test_a_rehearsal_that_stopped_says_so_and_no_control_character(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

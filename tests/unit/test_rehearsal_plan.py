@@ -54,6 +54,16 @@ def test_a_model_adds_the_rehearsal_and_the_layer_of_its_kernels() -> None:
     assert scanned(plan())[-2:] == ["settings", "cache-triton"]
 
 
+def test_an_engine_that_compiles_modules_itself_has_a_layer_of_them() -> None:
+    served = plan(engine="sglang")
+    assert scanned(served)[-2:] == ["cache-triton", "cache-modules"]
+    assert served.step("cache-modules").needs == ("rehearsal",)
+    folder = dict(environment(served))["SGLANG_JIT_PREPARED_DIR"]
+    request = json.loads(request_text(served, SHIPPED.toolkit))
+    assert request["environment"]["SGLANG_JIT_CACHE_DIR"] == folder == "/usr/share/gb10/caches/modules"
+    assert "COPY --link --from=cache-modules /out/ /" in dockerfile(served, SHIPPED.templates)
+
+
 @pytest.mark.parametrize("engine", SHIPPED.toolkit.rehearsals)
 def test_what_is_installed_is_the_image_s_lock_for_the_building_machine(engine: str) -> None:
     files = plan(engine=engine).step("rehearsal").files

@@ -49,17 +49,25 @@ def test_a_process_that_dies_leaves_no_kernel_and_a_report_that_says_so(work: Pa
 
 def test_the_layer_has_whole_kernels_their_hashes_the_report_and_the_manager(work: Path) -> None:
     manager = script(work, "# Prepared")
-    rehearsal.layer(work / "out", REPORT, manager, Path("/usr/local/lib/python3.13/dist-packages"))
-    rehearsal.clamp(work / "out", 1_700_000_000)
-    files = sorted(path.relative_to(work / "out").as_posix() for path in (work / "out").rglob("*") if path.is_file())
+    out = work / "out"
+    rehearsal.layer(out, "triton")
+    rehearsal.told(out, REPORT, manager, Path("/usr/local/lib/python3.13/dist-packages"))
+    rehearsal.clamp(out, 1_700_000_000)
+    files = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file())
     assert files == [
         "usr/local/lib/python3.13/dist-packages/gb10_caches.py",
         f"{FOLDERS}/report.json",
         f"{FOLDERS}/triton/{KEY}/one.cubin",
         f"{FOLDERS}/triton/SHA256SUMS",
     ]
+    assert list(broken(out)) == []
+    assert {path.stat().st_mtime for path in out.rglob("*")} == {1_700_000_000}
+
+
+def test_a_cache_in_which_nothing_was_made_is_an_empty_list(work: Path) -> None:
+    rehearsal.layer(work / "out", "modules")
+    assert (work / "out" / FOLDERS / "modules/SHA256SUMS").read_bytes() == b""
     assert list(broken(work / "out")) == []
-    assert {path.stat().st_mtime for path in (work / "out").rglob("*")} == {1_700_000_000}
 
 
 def test_packages_of_the_image_come_where_this_machine_has_none(work: Path) -> None:

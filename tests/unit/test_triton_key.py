@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gb10.inside.triton_key import KeyUnknownError, image_answers, image_key, ptxas_text
+from gb10.inside.compiler_text import KeyUnknownError
+from gb10.inside.triton_key import image_answers, image_key
 
 CACHE = """
 import functools, hashlib, os, sysconfig
@@ -86,14 +87,6 @@ def test_ptxas_says_when_the_image_s_was_built(tmp_path: Path) -> None:
     own, image = triton(tmp_path / "own/triton"), triton(tmp_path / "image/triton", date=OTHER)
     assert image_answers(image, own)["ptxas"] == VERSION.format(date=OTHER)
     assert image_answers(own, own)["ptxas"] == VERSION.format(date=OWN)
-
-
-@pytest.mark.parametrize("dates", [b"", f"\0{OWN}\0{OTHER}\0".encode()])
-def test_a_ptxas_that_does_not_say_so_is_refused(dates: bytes, tmp_path: Path) -> None:
-    folder = triton(tmp_path / "triton")
-    (folder / "backends/nvidia/bin/ptxas-blackwell").write_bytes(dates)
-    with pytest.raises(KeyUnknownError, match="does not say when it was built"):
-        ptxas_text(folder, VERSION.format(date=OWN))
 
 
 def test_two_releases_are_refused(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 The engine is not changed but for the answers of the device, of compiled modules and of packages. Nothing is loaded,
 nothing of the model is executed, and there is no network. What is compiled lies where the image looks it up. The
-request's script knows the engine: it has ``prepare``, ``serve`` and ``left``.
+request's script knows the engine: it has ``prepare``, ``serve``, ``made`` and ``left``.
 """
 
 import importlib
@@ -23,7 +23,8 @@ def main():
     limit(request)
     os.environ.update(request["environment"])
     engine = importlib.import_module(request["script"])
-    report.write_text(json.dumps(told(engine, rehearse(engine, request)), indent=1) + "\n", encoding="utf-8")
+    stopped = rehearse(engine, request)
+    report.write_text(json.dumps(told(engine, stopped, engine.made(request)), indent=1) + "\n", encoding="utf-8")
 
 
 def rehearse(engine, request):
@@ -42,7 +43,7 @@ def rehearse(engine, request):
     return None
 
 
-def told(engine, stopped):
+def told(engine, stopped, made):
     """The report: what was made, what the image does not have ready and why, and where the engine stopped."""
     import cute_asked
     import flashinfer_asked
@@ -62,7 +63,7 @@ def told(engine, stopped):
         )
     return {
         "stopped": stopped,
-        "made": triton_kept.MADE,
+        "made": [*triton_kept.MADE, *made],
         "left": left,
         "flashinfer": sorted(name for name, there in flashinfer_asked.ASKED.items() if there),
         "zeroed": no_memory.ZEROED,

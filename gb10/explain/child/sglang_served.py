@@ -3,6 +3,7 @@
 import array
 
 import kernel_calls
+import sglang_modules
 import sglang_started
 from no_memory import NoMemory
 
@@ -27,15 +28,23 @@ def prepare(request):
     there = psutil.virtual_memory()._replace(total=spark.MEMORY, available=gpu_answers.FREE)
     psutil.virtual_memory = lambda: there  # an integrated GPU has the machine's memory
     stage_answers.listen()
-    sglang_started.listen_to_own_kernels(kernel_calls.note)
+    import sglang.srt.utils.custom_op as custom_op
+
+    custom_op._call_directly_in_eager = kernel_calls.first_itself
+    sglang_modules.listen(request["image"])
     import sglang.srt.models.registry  # every model's module, once
 
 
+def made(request):
+    """The modules that SGLang would compile itself."""
+    sglang_modules.make(request["image"])
+    return sglang_modules.MADE
+
+
 def left():
-    """What only SGLang leaves for the device: the modules that it compiles itself, and operators that did not run."""
-    why = {"SGLang": "compiled by nvcc at its first call", "operator": "it did not run without a GPU"}
-    called = [name for name in kernel_calls.CALLS if name.partition(" ")[0] in why]
-    return [{"what": name, "why": why[name.partition(" ")[0]]} for name in sorted(called)]
+    """What only SGLang leaves for the device: modules that could not be compiled, and operators that did not run."""
+    called = sorted(name for name in kernel_calls.CALLS if name.startswith("operator "))
+    return [*sglang_modules.LEFT, *({"what": name, "why": "it did not run without a GPU"} for name in called)]
 
 
 def serve(request):

@@ -28,11 +28,8 @@ def prepare(request):
     return kept
 
 
-def listen_to_own_kernels(loaded=lambda name: None):
-    """Kernels that SGLang compiles at first use are noted; its operators written in Python run, as they do on a GPU.
-
-    ``loaded``: told of each module when SGLang would compile it.
-    """
+def listen_to_own_kernels():
+    """Kernels that SGLang compiles at first use are noted; its operators written in Python run, as they do on a GPU."""
     import sglang.kernels.jit.utils.compile.loader as loader
     import sglang.srt.utils.custom_op as custom_op
 
@@ -40,7 +37,6 @@ def listen_to_own_kernels(loaded=lambda name: None):
     own = loader.load_jit
 
     def load(name, *_, **__):
-        loaded(f"SGLang {name}")
         return kernel_calls.Noted(f"SGLang {name}")
 
     for module in [*sys.modules.values()]:

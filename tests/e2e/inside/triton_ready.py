@@ -1,12 +1,14 @@
-"""In an image, without a GPU: Triton's own look-ups of the kernels that the image brings, all compilers forbidden.
+"""In an image, without a GPU: the engine's own look-ups of what the image brings, all compilers forbidden.
 
-Arguments: where the kernels and the report lie, if not at their place. Prints how many are found, and what is refused.
+Arguments: where the kernels and the report lie, if not at their place. Prints how many kernels of Triton are found, how
+many modules of the engine itself are loaded, and what is refused.
 """
 
 import functools
 import importlib
 import importlib.util
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,7 +25,7 @@ class ForbiddenError(Exception):
 
 
 def forbid() -> None:
-    """No compiler runs, but ptxas to say its version; and no stage of Triton's compiler."""
+    """No compiler runs, but to say its version; and no stage of Triton's compiler."""
     from triton.backends.nvidia.compiler import CUDABackend
 
     run = subprocess.Popen.__init__
@@ -33,7 +35,7 @@ def forbid() -> None:
         if program.startswith(COMPILERS):
             if argv[1:] != ["--version"]:
                 raise ForbiddenError(f"{program} runs")
-            argv = [EMULATOR, *argv]
+            argv = [EMULATOR, shutil.which(argv[0]) or argv[0], *argv[1:]]
         run(self, argv, *args, **named)
 
     def compiling(*_: object) -> None:
@@ -100,7 +102,8 @@ def main() -> None:
     assert knobs.cache.manager_class is gb10_caches.Prepared
     knobs.compilation.listener = lambda **seen: SEEN.append(seen["metadata_group"][f"{seen['src'].name[:150]}.json"])
     report = json.loads((ROOT / "report.json").read_text())
-    rows = report["made"]
+    rows = [row for row in report["made"] if row["compiler"] == "triton"]
+    own = [row for row in report["made"] if row["compiler"] != "triton"]
     found, wrong = 0, []
     for row in rows:
         if row["lookup"] is None:
@@ -119,6 +122,10 @@ def main() -> None:
     except ForbiddenError as error:
         refused = str(error)
     told = {"stopped": report["stopped"], "kernels": len(rows), "found": found, "wrong": wrong, "refused": refused}
+    if own:
+        import modules_ready
+
+        told["own"] = modules_ready.check(own, ROOT / "modules")
     print(json.dumps(told))
 
 

@@ -1,0 +1,141 @@
+"""Modules that SGLang compiles with nvcc at first use are compiled for the image, under the names that it looks up there.
+
+SGLang finds a module by two keys: one of its build file, sources, compilers and packages, one of each file that the
+compiler read. SGLang's own code computes both, over the image's files below another root. Nothing is loaded.
+"""
+
+import importlib.metadata
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+ASKED = {}
+"""By the folder of the cache: what SGLang would build."""
+MADE = []
+LEFT = []
+MACHINE = "aarch64-linux-gnu"
+
+
+def listen(image):
+    """Note each module when SGLang looks it up. ``image``: where its files lie, and what its compilers print."""
+    import kernel_calls
+    from sglang.kernels.jit.utils.compile import cache, loader, toolchain
+
+    site = Path(image["site"])
+    cache._package_dir = lambda name: site / name if (site / name).is_dir() else None
+    toolchain.toolkit_home = lambda: Path(image["toolkit"])
+    anchors = [(token, _inside(image, path)) for token, path in cache._anchor_roots()]
+    anchors.sort(key=lambda one: len(str(one[1])), reverse=True)
+    cache._anchor_roots = lambda: anchors
+    own_path, own_text = cache._normalize_path, cache._normalize_text
+    cache._normalize_path = lambda path: own_path(_inside(image, path))
+    cache._normalize_text = lambda text: own_text(_outside(image, text))
+    cache.dist_version = lambda name: _version(name, site)
+    cache.subprocess = SimpleNamespace(
+        check_output=lambda argv, **_: image["printed"][Path(argv[0]).name], SubprocessError=OSError
+    )
+    loader._find_prebuilt = _asked
+    loader._load = lambda name: kernel_calls.Noted(f"SGLang {name}")
+
+
+def _inside(image, path):
+    return Path(_outside(image, str(path)))
+
+
+def _outside(image, text):
+    """A text that names the image's files as the image itself does."""
+    return text.replace(f"{image['root']}/usr", "/usr")
+
+
+def _version(name, site):
+    found = next(iter(importlib.metadata.distributions(name=name, path=[str(site)])), None)
+    if found is None:
+        raise importlib.metadata.PackageNotFoundError(name)
+    return found.version
+
+
+def _asked(*, spec, scope):
+    ASKED[scope] = spec
+    return spec.module_name
+
+
+def make(image):
+    """Compile what was looked up, as many at once as there are cores."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for row, why in pool.map(lambda one: _made(image, *one), sorted(ASKED.items())):
+            if why:
+                LEFT.append({"what": row["kernel"], "why": why})
+            else:
+                MADE.append(row)
+
+
+def _made(image, scope, spec):
+    import msgspec
+    from sglang.kernels.jit.utils.compile import cache
+
+    row = {"compiler": "nvcc", "kernel": f"SGLang {spec.module_name}"}
+    try:
+        leaf = _compiled(image, scope, spec)
+    except Exception as error:
+        return row, f"{type(error).__name__}: {str(error).strip()[-300:]}"
+    seen = _outside(image, msgspec.json.encode(spec).decode())
+    return {**row, "folder": str(leaf.relative_to(cache.cache_root())), "lookup": msgspec.json.decode(seen)}, None
+
+
+def _compiled(image, scope, spec):
+    """The folder that SGLang finds: the module and the list of what its compiler read."""
+    from sglang.kernels.jit.utils.compile import cache, ninja
+
+    work = scope / ".work"
+    library = ninja.build(spec=spec, build_dir=work, build_file=crossed(image, ninja.generate(spec)))
+    read = [twin(image, path) for path in ninja.scan_dependencies(work) if path.is_absolute()]
+    for path in work.iterdir():
+        if path != library:
+            path.unlink()
+    found = cache.commit_build(spec, scope=scope, staging=work, dependencies=read)
+    if found is None:
+        raise ValueError("SGLang takes the list of what its compiler read for incomplete")
+    return found.parent
+
+
+def crossed(image, text):
+    """SGLang's build file for the image's machine: this machine's compilers, the image's headers and libraries."""
+    flags = system_flags(Path(image["root"]))
+    launched = f"{sys.executable} -IS {image['launch']} {image['home']}/bin/nvcc -ccbin {image['cxx']}"
+    launched += f" -I{image['toolkit']}/include"  # before the folder beside nvcc
+    replaced = {
+        "cxx": f"cxx = {image['cxx']} {' '.join(flags)}",
+        "nvcc": f"nvcc = {launched} {' '.join(f'-Xcompiler={one}' for one in flags)}",
+    }
+    lines = text.replace("/usr/local/cuda", image["toolkit"]).splitlines()
+    moved = [line.replace("-I/usr/", f"-I{image['root']}/usr/") for line in lines]
+    moved = [line.replace("-L/usr/", f"-L{image['root']}/usr/") for line in moved]
+    return "\n".join(replaced.get(line.partition(" = ")[0], line) for line in moved) + "\n"
+
+
+def system_flags(root):
+    """The image's own headers, in the order in which its compiler searches them."""
+    (release,) = sorted(path.name for path in (root / f"usr/lib/gcc/{MACHINE}").iterdir())
+    folders = (
+        f"include/c++/{release}",
+        f"include/{MACHINE}/c++/{release}",
+        f"include/c++/{release}/backward",
+        f"lib/gcc/{MACHINE}/{release}/include",
+        f"include/{MACHINE}",
+        "include",
+    )
+    own = [f"-isystem{root}/usr/{folder}" for folder in folders]
+    return ["-nostdinc", "-nostdinc++", *own, f"-include{root}/usr/include/stdc-predef.h"]
+
+
+def twin(image, path):
+    """The image's file for one that the compiler read; they have to be equal."""
+    path = path.resolve()
+    if path.is_relative_to(image["root"]):
+        return path
+    other = Path(f"{image['root']}{path}")
+    if not other.is_file() or other.read_bytes() != path.read_bytes():
+        raise ValueError(f"the compiler read {path}, and the image's is another")
+    return other

@@ -1,0 +1,86 @@
+"""SGLang's build file for another machine: this machine's compilers, and files that have to be the image's."""
+
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from gb10.plan.catalog import ROOT
+from tests.unit.test_refusal import loaded
+
+BUILD = """ninja_required_version = 1.3
+cxx = c++
+nvcc = /usr/local/cuda/bin/nvcc
+cxxflags = -fPIC -std=c++20 -I/usr/lib/python3/tvm_ffi/include -I/image/usr/lib/python3/sglang/include
+cudaflags = -Xcompiler -fPIC -gencode=arch=compute_121a,code=sm_121a -I/usr/lib/python3/tvm_ffi/include
+ldflags = -shared -L/usr/lib/python3/tvm_ffi/lib -ltvm_ffi -L/usr/local/cuda/lib64 -lcudart
+
+build cuda_0.o: compile_cuda cuda.cu
+"""
+
+
+@pytest.fixture(scope="module")
+def modules() -> ModuleType:
+    return loaded("sglang_modules", ROOT / "gb10/explain/child/sglang_modules.py")
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> dict[str, str]:
+    root = tmp_path / "image"
+    (root / "usr/lib/gcc/aarch64-linux-gnu/14").mkdir(parents=True)
+    return {
+        "root": str(root),
+        "toolkit": f"{root}/usr/lib/python3/nvidia/cu13",
+        "home": "/tools/cu13",
+        "cxx": "aarch64-linux-gnu-g++",
+        "launch": "/rehearsal/launch.py",
+    }
+
+
+def test_compilers_are_this_machine_s_and_every_other_path_is_the_image_s(
+    modules: ModuleType, image: dict[str, str]
+) -> None:
+    root = image["root"]
+    lines = modules.crossed(image, BUILD.replace("/image", root)).splitlines()
+    given = dict(line.split(" = ", 1) for line in lines if " = " in line)
+    assert given["cxx"].startswith("aarch64-linux-gnu-g++ -nostdinc ")
+    assert f" -IS /rehearsal/launch.py /tools/cu13/bin/nvcc -ccbin aarch64-linux-gnu-g++ -I{root}/usr/" in given["nvcc"]
+    assert "-Xcompiler=-nostdinc++" in given["nvcc"]
+    assert given["cudaflags"].count("sm_121a") == 1
+    paths = [
+        word[2:]
+        for line in ("cxxflags", "cudaflags", "ldflags")
+        for word in given[line].split()
+        if word[:2] in ("-I", "-L")
+    ]
+    assert len(paths) == 5
+    assert all(path.startswith(f"{root}/usr/") for path in paths)
+    assert lines[-1] == "build cuda_0.o: compile_cuda cuda.cu"
+
+
+def test_headers_are_searched_as_the_image_s_compiler_does(modules: ModuleType, image: dict[str, str]) -> None:
+    flags = modules.system_flags(Path(image["root"]))
+    folders = [flag.removeprefix(f"-isystem{image['root']}") for flag in flags if flag.startswith("-isystem")]
+    assert folders[0] == "/usr/include/c++/14"
+    assert folders[-1] == "/usr/include"
+    assert flags[:2] == ["-nostdinc", "-nostdinc++"]
+
+
+def test_two_compilers_in_the_image_are_refused(modules: ModuleType, image: dict[str, str]) -> None:
+    (Path(image["root"]) / "usr/lib/gcc/aarch64-linux-gnu/15").mkdir()
+    with pytest.raises(ValueError, match="too many values"):
+        modules.system_flags(Path(image["root"]))
+
+
+def test_a_file_that_was_read_has_to_be_the_image_s(modules: ModuleType, image: dict[str, str], tmp_path: Path) -> None:
+    own, theirs = tmp_path / "crt.h", Path(f"{image['root']}{tmp_path}/crt.h")
+    theirs.parent.mkdir(parents=True)
+    own.write_text("one")
+    with pytest.raises(ValueError, match="the image's is another"):
+        modules.twin(image, own)
+    theirs.write_text("two")
+    with pytest.raises(ValueError, match="the image's is another"):
+        modules.twin(image, own)
+    theirs.write_text("one")
+    assert modules.twin(image, own) == theirs
+    assert modules.twin(image, theirs) == theirs
