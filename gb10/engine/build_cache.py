@@ -11,6 +11,8 @@ import docker
 from gb10.engine.connection import Engine, asking
 
 HOUR: Final = 3600
+FOLDER: Final = "exec.cachemount"
+"""The type of a folder that builds share. Its description holds the whole command of the stage that made it first."""
 
 
 def build_cache(engine: Engine) -> int:
@@ -33,12 +35,13 @@ def prune(engine: Engine, *, keep: int | None, age: float | None) -> int:
 def forget(engine: Engine, wanted: Callable[[str], bool]) -> int:
     """Drop the results whose description, in BuildKit's words, is ``wanted``; bytes freed. Raises EngineError.
 
-    What a build uses now, or an image shares, stays.
+    What a build uses now, or an image shares, stays; so do folders that builds share, like the compile cache.
     """
     freed = 0
     with asking(engine) as sdk:
         for record in _records(sdk):
-            if wanted(str(record["Description"])) and not record["InUse"] and not record["Shared"]:
+            kept = record["Type"] == FOLDER or record["InUse"] or record["Shared"]
+            if not kept and wanted(str(record["Description"])):
                 chosen: Any = {"id": record["ID"]}  # docker's stubs know fewer filters than Docker
                 freed += int(sdk.api.prune_builds(filters=chosen, all=True).get("SpaceReclaimed") or 0)
     return freed
