@@ -83,11 +83,22 @@ def toolchain(options: argparse.Namespace, image: Path, caches: Iterable[str]) -
         "root": str(options.image),
         "site": str(image),
         "toolkit": str(image / TOOLKIT),
-        "home": str(options.site / TOOLKIT),
+        "home": str(cuda_home(options.site / TOOLKIT, image / TOOLKIT)),
         "cxx": options.cxx,
         "launch": str(options.scripts / "launch.py"),
         "printed": printed,
     }
+
+
+def cuda_home(own: Path, image: Path) -> Path:
+    """This machine's nvcc beside the image's headers, which it finds from its own folder: ``bin/../include``."""
+    home = WORK / "cuda"
+    (home / "bin").mkdir(parents=True)
+    for program in (own / "bin").iterdir():
+        (home / "bin" / program.name).symlink_to(program)
+    (home / "nvvm").symlink_to(own / "nvvm")
+    (home / "include").symlink_to(image / "include")
+    return home
 
 
 def link(image: Path, own: Path, names: Iterable[str]) -> None:

@@ -12,24 +12,24 @@ from tests.e2e.image import build, run_python
 pytestmark = pytest.mark.e2e
 INSIDE = Path(__file__).parent / "inside"
 SCRIPTS = {INSIDE / name: f"/{name}" for name in ("triton_ready.py", "modules_ready.py")}
-CONFIG = ROOT / "tests/unit/data/explain/dense-bf16.json"
-FEWEST = {"vllm": 20, "sglang": 5}
-MODULES = {"vllm": 0, "sglang": 3}
-"""Modules that the engine itself compiles, at least."""
+CONFIGS = ROOT / "tests/unit/data/explain"
+CASES = [("vllm", "dense-bf16", 20, 0), ("sglang", "dense-bf16", 5, 5), ("sglang", "fp8-block", 5, 7)]
+"""An engine, a model's config, the fewest kernels of Triton, the fewest modules that the engine compiles itself."""
 
 
-@pytest.mark.parametrize("served", FEWEST)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}")
 def test_every_kernel_of_the_rehearsal_is_found_and_another_is_not(
-    engine: Engine, emulator: Path, tmp_path: Path, served: str
+    engine: Engine, emulator: Path, tmp_path: Path, case: tuple[str, str, int, int]
 ) -> None:
-    (tmp_path / "config.json").write_bytes(CONFIG.read_bytes())
+    served, config, kernels, modules = case
+    (tmp_path / "config.json").write_bytes((CONFIGS / f"{config}.json").read_bytes())
     tags = build("--engine", served, "--for-model", str(tmp_path))["tags"]
     assert isinstance(tags, list)
     text = run_python(engine, tags[-1], emulator, "/triton_ready.py", files=SCRIPTS)
     found = json.loads(text.splitlines()[-1])
     assert (found["stopped"], found["wrong"]) == (None, [])
-    assert found["found"] == found["kernels"] >= FEWEST[served]
+    assert found["found"] == found["kernels"] >= kernels
     assert found["refused"] == "Triton compiles"
     own = found.get("own", {"modules": 0, "loaded": 0, "wrong": [], "refused": "forbids compiling"})
-    assert own["modules"] == own["loaded"] >= MODULES[served]
+    assert own["modules"] == own["loaded"] >= modules
     assert (own["wrong"], own["refused"]) == ([], "forbids compiling")

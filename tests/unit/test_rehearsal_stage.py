@@ -78,3 +78,14 @@ def test_packages_of_the_image_come_where_this_machine_has_none(work: Path) -> N
     assert (own / "vllm").readlink() == image / "vllm"
     assert (own / "vllm-1.dist-info").is_symlink()
     assert not (own / "torch").is_symlink()
+
+
+def test_nvcc_finds_the_headers_of_the_image_from_its_own_folder(work: Path) -> None:
+    own, image = work / "own", work / "image"
+    for path in (own / "bin", own / "nvvm/bin", own / "include", image / "include/cccl"):
+        path.mkdir(parents=True)
+    (own / "bin/nvcc").touch()
+    home = rehearsal.cuda_home(own, image)
+    assert (home / "bin/nvcc").resolve() == own / "bin/nvcc"
+    assert Path(os.path.realpath(f"{home}/bin/../include/cccl")) == image / "include/cccl"
+    assert Path(os.path.realpath(f"{home}/bin/../nvvm/bin")) == own / "nvvm/bin"

@@ -104,7 +104,6 @@ def crossed(image, text):
     """SGLang's build file for the image's machine: this machine's compilers, the image's headers and libraries."""
     flags = system_flags(Path(image["root"]))
     launched = f"{sys.executable} -IS {image['launch']} {image['home']}/bin/nvcc -ccbin {image['cxx']}"
-    launched += f" -I{image['toolkit']}/include"  # before the folder beside nvcc
     replaced = {
         "cxx": f"cxx = {image['cxx']} {' '.join(flags)}",
         "nvcc": f"nvcc = {launched} {' '.join(f'-Xcompiler={one}' for one in flags)}",
@@ -127,7 +126,8 @@ def system_flags(root):
         "include",
     )
     own = [f"-isystem{root}/usr/{folder}" for folder in folders]
-    return ["-nostdinc", "-nostdinc++", *own, f"-include{root}/usr/include/stdc-predef.h"]
+    named = f"-ffile-prefix-map={root}/usr=/usr"  # in the text of errors
+    return ["-nostdinc", "-nostdinc++", *own, f"-include{root}/usr/include/stdc-predef.h", named]
 
 
 def twin(image, path):
