@@ -98,6 +98,8 @@ class Served:
     name: str
     config: str
     options: tuple[tuple[str, str | int], ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    """Variables of the image, by which the engine finds what was made ahead."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

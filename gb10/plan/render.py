@@ -194,7 +194,7 @@ def environment(plan: Plan) -> list[tuple[str, str]]:
     arch: Arch = plan.options.arch
     derived = {"TORCH_CUDA_ARCH_LIST": arch.torch, "FLASHINFER_CUDA_ARCH_LIST": arch.flashinfer}
     if plan.options.served:
-        derived["TRITON_CACHE_MANAGER"] = "gb10_caches:Prepared"
+        derived |= dict(plan.options.served.environment)
     return sorted({**derived, **plan.recipe.env}.items())
 
 

@@ -49,6 +49,8 @@ class Rehearsal(Model):
     """The engine's arguments for the options that bound its batches."""
     options: dict[str, Any] = Field(default_factory=dict)
     environment: dict[str, str]
+    image: dict[str, str]
+    """Variables of the image, by which the engine finds what was made ahead."""
     answers: dict[str, Any] = Field(default_factory=dict)
     """Those of explain's file that a rehearsal gives, too."""
     arguments: dict[str, str] = Field(default_factory=dict)

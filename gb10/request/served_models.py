@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from gb10.errors import UsageError
@@ -48,7 +49,7 @@ def rehearsed(
     if absent:
         hint = f"it has {', '.join(known)}"
         raise UsageError(f"{recipe.engine} has no option for {absent[0]}", hint=hint)
-    return served
+    return replace(served, environment=tuple(sorted(toolkit.rehearsals[recipe.engine].image.items())))
 
 
 def _option(text: str) -> tuple[str, str | int]:

@@ -39,7 +39,15 @@ def inputs(engine: str = "vllm") -> tuple[Recipe, Lock, Toolkit]:
 
 @cache
 def plan(options: Options = SERVED, engine: str = "vllm") -> Plan:
-    return plan_image(*inputs(engine), options)
+    recipe, lock, toolkit = inputs(engine)
+    if options.served:
+        options = replace(options, served=ready(toolkit, engine, options.served))
+    return plan_image(recipe, lock, toolkit, options)
+
+
+def ready(toolkit: Toolkit, engine: str, served: Served) -> Served:
+    """The model with the variables by which the engine finds what was made ahead."""
+    return replace(served, environment=tuple(sorted(toolkit.rehearsals[engine].image.items())))
 
 
 def moved(before: Plan, after: Plan) -> set[str]:
@@ -103,7 +111,9 @@ def test_an_overlay_moves_the_rehearsal_because_it_may_change_the_engine() -> No
 def test_each_script_moves_it(name: str) -> None:
     recipe, lock, toolkit = inputs()
     other = replace(toolkit, digests={**toolkit.digests, name: "0" * 64})
-    assert moved(plan(), plan_image(recipe, lock, other, SERVED)) == OWN
+    served = replace(OPTIONS, served=ready(toolkit, "vllm", MODEL))
+    assert moved(plan(), plan_image(recipe, lock, toolkit, served)) == set()
+    assert moved(plan(), plan_image(recipe, lock, other, served)) == OWN
 
 
 def test_a_mod_lies_above_the_caches() -> None:
@@ -125,6 +135,7 @@ def test_the_stage_has_no_network_and_reads_the_image() -> None:
 def test_the_image_looks_into_the_caches_and_bake_has_the_context() -> None:
     assert dict(environment(plan()))["TRITON_CACHE_MANAGER"] == "gb10_caches:Prepared"
     assert "TRITON_CACHE_MANAGER" not in dict(environment(plan(OPTIONS)))
+    assert "SGLANG_JIT_PREPARED_DIR" not in dict(environment(plan(OPTIONS, "sglang")))
     assert "rehearsal-wheels" in json.dumps(bake(plan()))
 
 
@@ -186,6 +197,12 @@ def test_options_have_the_engine_s_own_names(engine: str, argument: str) -> None
     served = replace(SERVED, served=replace(MODEL, options=(("kv_cache_dtype", "fp8"), ("max_num_seqs", 8))))
     options = json.loads(request_text(plan(served, engine), SHIPPED.toolkit))["options"]
     assert (options["kv_cache_dtype"], options[argument]) == ("fp8", 8)
+
+
+def test_the_command_s_model_gets_the_variables_of_its_engine(tmp_path: Path) -> None:
+    recipe, _, toolkit = inputs("sglang")
+    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
+    assert rehearsed(shop, recipe, toolkit, OPTIONS, MODEL) == ready(toolkit, "sglang", MODEL)
 
 
 def test_an_option_that_the_engine_has_not_is_an_error(tmp_path: Path) -> None:

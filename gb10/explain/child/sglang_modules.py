@@ -103,7 +103,7 @@ def _compiled(image, scope, spec):
 def crossed(image, text):
     """SGLang's build file for the image's machine: this machine's compilers, the image's headers and libraries."""
     flags = system_flags(Path(image["root"]))
-    launched = f"{sys.executable} -IS {image['launch']} {image['home']}/bin/nvcc -ccbin {image['cxx']}"
+    launched = f"{sys.executable} -IS {image['launch']} {image['home']}/bin/nvcc -objtemp -ccbin {image['cxx']}"
     replaced = {
         "cxx": f"cxx = {image['cxx']} {' '.join(flags)}",
         "nvcc": f"nvcc = {launched} {' '.join(f'-Xcompiler={one}' for one in flags)}",
