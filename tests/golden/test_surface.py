@@ -101,35 +101,57 @@ def test_every_verb_stands_under_a_heading() -> None:
     assert {words.split()[0] for words in ALL} == set(VERBS)
 
 
-@pytest.mark.parametrize(
-    ("line", "values"),
-    [
-        ("build.py ", ["image", "pull", "verify"]),
-        ("build.py image --engine v", ["vllm"]),
-        ("build.py image --arch ", ["12.1f", "12.0"]),
-        ("build.py plan --platform ", ["linux/arm64"]),
-        ("build.py wheels --kernels ", ["core", "moe", "all"]),
-        ("build.py image --mod moe", ["moe-configs"]),
-        ("build.py mods show moe", ["moe-configs"]),
-        ("build.py patches show vllm/0001", ["vllm/0001-"]),
-        ("build.py patches status --source f", ["flashinfer"]),
-    ],
-)
-def test_a_shell_completes_verbs_and_values(line: str, values: list[str]) -> None:
-    words = line.split(" ")
-    env = {"COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1), "_BUILD.PY_COMPLETE": "complete_bash"}
-    script = "import sys; from gb10.cli import main; main([]); print(*sys.modules, file=sys.stderr)"
+LINES = {
+    "build.py ": ["image", "pull", "verify"],
+    "build.py image --engine v": ["vllm"],
+    "build.py image --arch ": ["12.1f", "12.0"],
+    "build.py plan --platform ": ["linux/arm64"],
+    "build.py wheels --kernels ": ["core", "moe", "all"],
+    "build.py image --mod moe": ["moe-configs"],
+    "build.py mods show moe": ["moe-configs"],
+    "build.py patches show vllm/0001": ["vllm/0001-"],
+    "build.py patches status --source f": ["flashinfer"],
+}
+COMPLETING = """
+import importlib, os, sys
+from gb10.cli import main
+importlib.import_module("typer")
+sys.stdout.flush()
+for line in sys.argv[1:]:
+    if not os.fork():
+        os.environ.update({"COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))})
+        code = main([])
+        print("\\0", *sys.modules, flush=True)
+        os._exit(code)
+    assert os.wait()[1] == 0, line
+    print("\\0", flush=True)
+"""
+"""One interpreter, and a fork of it for each line: what a verb imports stays in its fork."""
+
+
+@pytest.fixture(scope="module")
+def completed() -> dict[str, tuple[str, set[str]]]:
+    """What bash gets for each line, and the modules that were loaded for it."""
+    env = {**os.environ, "_BUILD.PY_COMPLETE": "complete_bash"}
     run = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, check=True
+        [sys.executable, "-c", COMPLETING, *LINES], cwd=ROOT, env=env, capture_output=True, text=True, check=True
     )
+    parts = run.stdout.split("\0")
+    return {line: (out, set(loaded.split())) for line, out, loaded in zip(LINES, parts[::2], parts[1::2], strict=False)}
+
+
+@pytest.mark.parametrize(("line", "values"), LINES.items())
+def test_a_shell_completes_verbs_and_values(
+    completed: dict[str, tuple[str, set[str]]], line: str, values: list[str]
+) -> None:
+    out, loaded = completed[line]
+    assert "gb10.cli.app" in loaded
     for value in values:
-        assert value in run.stdout
+        assert value in out
     if "--" in line and "patches" not in line:
-        assert not {"gb10.plan.values", "gb10.workshop", "rich", "docker"} & set(run.stderr.split()), (
-            "loaded to complete a value"
-        )
-    if len(words) == 2:
-        assert not {f"gb10.cli.{verb}" for verb in VERBS} & set(run.stderr.split()), "loaded to complete a verb"
+        assert not {"gb10.plan.values", "gb10.workshop", "rich", "docker"} & loaded, "loaded to complete a value"
+    if line.count(" ") == 1:
+        assert not {f"gb10.cli.{verb}" for verb in VERBS} & loaded, "loaded to complete a verb"
 
 
 def test_help_and_reference_name_every_exit_code() -> None:

@@ -3,10 +3,9 @@
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-import pytest
 import typer
 from typer._click.core import Command, Context
 from typer.core import TyperGroup
@@ -72,13 +71,22 @@ def options(found: Command) -> set[str]:
     return {"-h", "--help"} | {spelling for parameter in found.params for spelling in parameter.opts}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_somewhere(page: Path) -> None:
+def dead_links(page: Path) -> list[str]:
     found = (first or second for first, second in LINK.findall(text_of(page)))
     links = [link.partition("#") for link in found if not link.startswith("https://")]
     targets = [(page.parent / path if path else page, part) for path, _, part in links]
-    assert [name_of(path) for path, _ in targets if not path.exists()] == []
-    assert [(name_of(path), part) for path, part in targets if part and part not in headings(path)] == []
+    gone = [name_of(path) for path, _ in targets if not path.exists()]
+    return gone or [f"{name_of(path)}#{part}" for path, part in targets if part and part not in headings(path)]
+
+
+def of_pages(check: Callable[[Path], list[str]], pages: Iterable[Path] = PAGES) -> dict[str, list[str]]:
+    """What is wrong with each page that has something wrong."""
+    found = {name_of(page): check(page) for page in pages}
+    return {name: wrong for name, wrong in found.items() if wrong}
+
+
+def test_links_lead_somewhere() -> None:
+    assert of_pages(dead_links) == {}
 
 
 def exists(path: str) -> bool:
@@ -86,23 +94,41 @@ def exists(path: str) -> bool:
     return bool([*ROOT.glob(path)]) if "*" in path else (ROOT / path).exists()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_paths_of_this_repository_exist(page: Path) -> None:
+def lost_paths(page: Path) -> list[str]:
     folders = {path.name for path in ROOT.iterdir() if path.is_dir()}
     paths = [span for span in spans(page) if span.partition("/")[0] in folders and "/" in span and " " not in span]
-    gone = [path for path in paths if not PLACEHOLDER.search(path) and not exists(path)]
-    assert gone == []
+    return [path for path in paths if not PLACEHOLDER.search(path) and not exists(path)]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name != GENERATED], ids=name_of)
-def test_commands_are_what_the_tool_takes(page: Path) -> None:
+def test_paths_of_this_repository_exist() -> None:
+    assert of_pages(lost_paths) == {}
+
+
+def wrong_calls(page: Path) -> list[str]:
     wrong = []
     for words in calls(page):
         name, found = command(respelled(words))
         asked = {word.partition("=")[0] for word in respelled(words) if word.startswith("-")}
         if found is None or asked - options(found):
-            wrong.append((name, sorted(asked - options(found) if found else ())))
-    assert wrong == []
+            wrong.append(" ".join([name, *sorted(asked - options(found) if found else ())]))
+    return wrong
+
+
+def test_commands_are_what_the_tool_takes() -> None:
+    assert of_pages(wrong_calls, [page for page in PAGES if page.name != GENERATED]) == {}
+
+
+def test_the_checks_of_pages_name_the_page_and_what_is_wrong(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("[a](gone.md) `tests/gone.py` `./build.py images` `./build.py plan --motor`", encoding="utf-8")
+    found = [of_pages(check, [page]) for check in (dead_links, lost_paths, wrong_calls)]
+    gone = name_of(tmp_path / "gone.md")
+    assert [value for one in found for value in one.values()] == [
+        [gone],
+        ["tests/gone.py"],
+        ["./build.py images", "./build.py plan --motor"],
+    ]
+    assert {name for one in found for name in one} == {name_of(page)}
 
 
 def test_the_check_sees_a_wrong_verb_and_a_wrong_option() -> None:

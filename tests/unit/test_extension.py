@@ -19,7 +19,6 @@ from gb10.host.artifact import Checkout
 from gb10.inside import extension, pack_extension
 from gb10.lock.lockfile import load_recipe
 from gb10.plan.catalog import ROOT
-from gb10.plan.dag import plan_image
 from gb10.plan.options import Options
 from gb10.plan.render import wheel_dockerfile
 from gb10.plan.values import Plan, Toolkit
@@ -27,7 +26,7 @@ from gb10.recipe.arch import parse_arch
 from gb10.recipe.builds import WheelBuild
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
-from tests.recipes import SHIPPED
+from tests.recipes import SHIPPED, plan_of
 from tests.unit.test_patched import from_git
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
@@ -52,7 +51,7 @@ def recipe() -> Recipe:
 def make(recipe: Recipe, lock: Lock, toolkit: Toolkit | None = None, arch: str = "12.1f") -> Plan:
     target = parse_arch(arch)
     options = Options(arch=target, platform=target.platform, build="amd64")
-    return plan_image(recipe, lock, toolkit or SHIPPED.toolkit, options)
+    return plan_of(recipe, lock, toolkit or SHIPPED.toolkit, options)
 
 
 def moved(before: Plan, after: Plan) -> set[str]:

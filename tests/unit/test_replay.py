@@ -1,6 +1,5 @@
 """The record in an image is enough to plan it again: the same keys, the same record; what is not itself is refused."""
 
-import copy
 import json
 import tempfile
 from collections.abc import Callable
@@ -164,6 +163,12 @@ def cut(document: dict[str, Any], *path: str | int) -> None:
     del document[path[-1]]  # type: ignore[arg-type]
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The record of a plan without changes."""
+    return text_of(planned(tmp_path_factory.mktemp("plan")))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -181,9 +186,9 @@ def cut(document: dict[str, Any], *path: str | int) -> None:
     ],
 )
 def test_a_record_that_gb10_did_not_write_is_refused(
-    tmp_path: Path, change: Callable[[dict[str, Any]], None], words: str
+    written: bytes, change: Callable[[dict[str, Any]], None], words: str
 ) -> None:
-    document = copy.deepcopy(json.loads(text_of(planned(tmp_path))))
+    document = json.loads(written)
     change(document)
     with pytest.raises(UsageError, match=words):
         read_record(json.dumps(document).encode(), "plan.json")

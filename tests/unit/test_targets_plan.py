@@ -8,7 +8,6 @@ import pytest
 from gb10.errors import UsageError
 from gb10.lock.lockfile import input_digest, load_recipe
 from gb10.plan.catalog import ROOT
-from gb10.plan.dag import plan_image
 from gb10.plan.inputs import used_sources, wheel_inputs
 from gb10.plan.options import Options, PatchUse
 from gb10.plan.render import wheel_dockerfile
@@ -17,7 +16,7 @@ from gb10.recipe.arch import parse_arch
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock, LockedDeb, LockedWheel
 from gb10.request.planning import with_targets
-from tests.recipes import CUTLASS, SHIPPED
+from tests.recipes import CUTLASS, SHIPPED, plan_of
 from tests.unit.test_plan import moved
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
@@ -32,7 +31,7 @@ def recipe() -> Recipe:
 
 def make(recipe: Recipe, lock: Lock, *patches: PatchUse, targets: tuple[str, ...] = ()) -> Plan:
     options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64", patches=patches, targets=targets)
-    return plan_image(recipe, lock, SHIPPED.toolkit, options)
+    return plan_of(recipe, lock, SHIPPED.toolkit, options)
 
 
 def test_without_targets_the_plan_knows_nothing_of_the_project(lock: Lock) -> None:
