@@ -6,7 +6,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -79,18 +79,25 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.fixture(autouse=True)
-def _no_network(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test without one of the markers above fails as soon as it looks up a name or connects."""
-    if any(request.node.get_closest_marker(name) for name in MAY_CONNECT):
-        return
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test without one of the markers above fails as soon as it looks up a name or connects.
 
-    def refuse(*_: object, **__: object) -> NoReturn:
-        pytest.fail("a unit test must not use the network: mark it `integration`")
+    In tests/fuzz the child that runs an input refuses the network, and notes it.
+    """
+    if item.path.parent.name == "fuzz" or any(item.get_closest_marker(name) for name in MAY_CONNECT):
+        return (yield)
+    known = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
+    socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse  # type: ignore[method-assign]
+    try:
+        return (yield)
+    finally:
+        socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo = known  # type: ignore[method-assign]
 
-    monkeypatch.setattr(socket.socket, "connect", refuse)
-    monkeypatch.setattr(socket.socket, "connect_ex", refuse)
-    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+def refuse(*_: object, **__: object) -> NoReturn:
+    """Take the place of what reaches the network."""
+    pytest.fail("a unit test must not use the network: mark it `integration`")
 
 
 @pytest.fixture

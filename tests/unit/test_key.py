@@ -193,6 +193,7 @@ def test_neither_place_nor_time_nor_locale_nor_jobs_nor_order_moves_a_key(tmp_pa
         LOGNAME="somebody",
         GB10_JOBS="7",
         PYTHONHASHSEED="7",
+        PYTHONDONTWRITEBYTECODE="1",
         SOURCE_DATE_EPOCH="1",
         XDG_CACHE_HOME=str(tmp_path / "cache"),
     )

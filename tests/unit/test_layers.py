@@ -112,6 +112,10 @@ def rank(name: str) -> int:
     return ORDER.index(name)
 
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+IMPORTS = (ast.Import, ast.ImportFrom)
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What the tests ask of a file."""
@@ -128,10 +132,10 @@ class Facts:
 def read(path: Path) -> Facts:
     """A file is parsed once for all tests, and its tree is not kept: that makes the collector slow."""
     nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    functions = (node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    functions = (node for node in nodes if isinstance(node, FUNCTIONS))
     calls = (node.func for node in nodes if isinstance(node, ast.Call))
     return Facts(
-        imports=tuple(pair for node in nodes for pair in imported(node)),
+        imports=tuple(pair for node in nodes if isinstance(node, IMPORTS) for pair in imported(node)),
         functions=tuple((node.name, (node.end_lineno or 0) - node.lineno + 1) for node in functions),
         called=frozenset(call.id for call in calls if isinstance(call, ast.Name)),
     )
@@ -142,10 +146,10 @@ def imports(path: Path) -> tuple[Import, ...]:
     return read(path).imports
 
 
-def imported(node: ast.AST) -> Iterator[Import]:
+def imported(node: ast.Import | ast.ImportFrom) -> Iterator[Import]:
     if isinstance(node, ast.Import):
         yield from ((alias.name, "") for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
+    else:
         yield from ((node.module or "", alias.name) for alias in node.names)
 
 
