@@ -2,7 +2,8 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from threading import Lock
 from typing import Annotated, Final
@@ -12,6 +13,7 @@ from gb10.recipe.fields import accepted
 WILDCARD = "_"
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 PARSING = Lock()
+LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 def check_glob(text: str) -> str:
@@ -65,7 +67,21 @@ def scope_text(text: str, scope: str | None) -> str | None:
         if len(plain) > 1:  # with a decorator it may be an overload, or a property's setter
             raise DefinedTwiceError(f"{name} is defined in line {plain[0].lineno} and again in line {plain[-1].lineno}")
         node = found[0] if found else None
-    return ast.get_source_segment(text, node) if node else None
+    return _segment(text, node) if isinstance(node, Definition) else None
+
+
+def _segment(text: str, node: Definition) -> str:
+    """The source of a definition, as ast.get_source_segment cuts it: that goes through all of the text each time."""
+    lines = list(_lines(text)[node.lineno - 1 : node.end_lineno])
+    lines[-1] = lines[-1].encode()[: node.end_col_offset].decode()  # before the start: it may be the same line
+    lines[0] = lines[0].encode()[node.col_offset :].decode()
+    return "".join(lines)
+
+
+@lru_cache(maxsize=64)
+def _lines(text: str) -> tuple[str, ...]:
+    """Lines as Python counts them: a form feed ends none."""
+    return tuple(LINE.findall(text))
 
 
 class DefinedTwiceError(Exception):
@@ -96,7 +112,18 @@ def count_regex(text: str, regex: str) -> int:
 def count_ast(text: str, pattern: str) -> int:
     """How many nodes look like the pattern; raises SyntaxError."""
     wanted = _pattern(pattern)
-    return sum(_alike(wanted, node) for node in ast.walk(parse(text)))
+    any_expression = isinstance(wanted, ast.Name) and wanted.id == WILDCARD
+    nodes = ast.walk(parse(text)) if any_expression else _nodes(text).get(type(wanted), ())
+    return sum(_alike(wanted, node) for node in nodes)
+
+
+@lru_cache(maxsize=64)
+def _nodes(text: str) -> Mapping[type[ast.AST], Sequence[ast.AST]]:
+    """The nodes of a Python file by their kind: several patterns look at one file."""
+    found: defaultdict[type[ast.AST], list[ast.AST]] = defaultdict(list)
+    for node in ast.walk(parse(text)):
+        found[type(node)].append(node)
+    return found
 
 
 def _alike(wanted: object, found: object) -> bool:

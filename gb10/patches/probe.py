@@ -18,8 +18,9 @@ class Answered:
 
 def ask(record: Record, tree: Tree) -> Answered:
     """The one answer whose conditions hold; ``unknown-shape`` when none or several do, or a file is no Python."""
+    asked = Asked(tree)
     try:
-        held = [case for case in record.probe if all(holds(condition, tree) for condition in case.when)]
+        held = [case for case in record.probe if all(holds(condition, asked) for condition in case.when)]
     except SyntaxError as error:
         return Answered("unknown-shape", f"a file that the probe reads is no Python: {error.msg}")
     except DefinedTwiceError as error:
@@ -32,10 +33,31 @@ def ask(record: Record, tree: Tree) -> Answered:
     return Answered("unknown-shape", f"the probe finds {' and '.join(sorted(answers))} at once")
 
 
-def holds(condition: Condition, tree: Tree) -> bool:
+class Asked:
+    """A tree while it is asked: its files are listed once for all conditions, and found once for each glob."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.paths = tree.paths()
+        self.found: dict[str, tuple[str, ...]] = {}
+
+    def files(self, glob: str) -> tuple[str, ...]:
+        """The tree's files that a glob means."""
+        if glob not in self.found:
+            pattern = glob_regex(glob)
+            self.found[glob] = tuple(path for path in self.paths if pattern.fullmatch(path))
+        return self.found[glob]
+
+    def texts(self, glob: str, scope: str | None) -> list[str]:
+        """The files that a glob means, or the one function or class in each of them that has it."""
+        contents = [content for path in self.files(glob) if (content := self.tree.read(path)) is not None]
+        scoped = (scope_text(content.decode("utf-8", "replace"), scope) for content in contents)
+        return [text for text in scoped if text is not None]
+
+
+def holds(condition: Condition, asked: Asked) -> bool:
     """Whether a condition is true of a tree; raises SyntaxError, DefinedTwiceError."""
-    paths = files(condition.file, tree)
-    texts = [text for path in paths if (text := _scoped(tree, path, condition.scope)) is not None]
+    texts = asked.texts(condition.file, condition.scope)
     if condition.exists is not None:
         return bool(texts) == condition.exists
     if not texts:
@@ -43,14 +65,3 @@ def holds(condition: Condition, tree: Tree) -> bool:
     if condition.regex is not None:
         return condition.holds(sum(count_regex(text, condition.regex) for text in texts))
     return condition.holds(sum(count_ast(text, condition.ast or "") for text in texts))
-
-
-def files(glob: str, tree: Tree) -> tuple[str, ...]:
-    """The tree's files that a glob means."""
-    pattern = glob_regex(glob)
-    return tuple(path for path in tree.paths() if pattern.fullmatch(path))
-
-
-def _scoped(tree: Tree, path: str, scope: str | None) -> str | None:
-    content = tree.read(path)
-    return None if content is None else scope_text(content.decode("utf-8", "replace"), scope)
