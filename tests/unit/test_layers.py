@@ -113,7 +113,8 @@ def rank(name: str) -> int:
 
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-IMPORTS = (ast.Import, ast.ImportFrom)
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Where a statement has others below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,21 +125,48 @@ class Facts:
     """Each (module, name), wherever in the file."""
     functions: tuple[tuple[str, int], ...]
     """Each (name, lines)."""
-    called: frozenset[str]
-    """Plain names that are called."""
+    opens: bool
+    """Whether it calls ``open``."""
 
 
 @cache
 def read(path: Path) -> Facts:
     """A file is parsed once for all tests, and its tree is not kept: that makes the collector slow."""
-    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    nodes = [*statements(tree)]
     functions = (node for node in nodes if isinstance(node, FUNCTIONS))
-    calls = (node.func for node in nodes if isinstance(node, ast.Call))
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call)) if "open" in text else ()
     return Facts(
-        imports=tuple(pair for node in nodes if isinstance(node, IMPORTS) for pair in imported(node)),
+        imports=tuple(pair for node in nodes for pair in imported(node)),
         functions=tuple((node.name, (node.end_lineno or 0) - node.lineno + 1) for node in functions),
-        called=frozenset(call.id for call in calls if isinstance(call, ast.Name)),
+        opens=any(isinstance(call.func, ast.Name) and call.func.id == "open" for call in calls),
     )
+
+
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All statements: an import or a function is nothing else, and expressions are most of a file."""
+    below = [tree]
+    while below:
+        node = below.pop()
+        yield node
+        below += [inner for name in BLOCKS for inner in getattr(node, name, ())]
+
+
+def test_statements_are_found_wherever_they_stand() -> None:
+    inner = (
+        "if a:\n import b\nelse:\n import b",
+        "try: pass\nexcept A: import b\nelse: import b\nfinally: import b",
+        "match a:\n case 1:\n  import b",
+        "with a: import b",
+        "for a in b: import b\nelse: import b",
+        "while a: import b",
+        "async def f():\n async with a:\n  async for c in d: import b",
+        "class A:\n def f(self):\n  import b",
+    )
+    for text in inner:
+        found = [node for node in statements(ast.parse(text)) if isinstance(node, ast.Import)]
+        assert len(found) == text.count("import b"), text
 
 
 def imports(path: Path) -> tuple[Import, ...]:
@@ -146,10 +174,10 @@ def imports(path: Path) -> tuple[Import, ...]:
     return read(path).imports
 
 
-def imported(node: ast.Import | ast.ImportFrom) -> Iterator[Import]:
+def imported(node: ast.AST) -> Iterator[Import]:
     if isinstance(node, ast.Import):
         yield from ((alias.name, "") for alias in node.names)
-    else:
+    elif isinstance(node, ast.ImportFrom):
         yield from ((node.module or "", alias.name) for alias in node.names)
 
 
@@ -204,7 +232,7 @@ def touched(path: Path) -> set[str]:
     """What a module imports or calls that no pure room may."""
     worldly = {f"gb10.host.{name}" for name in WORLDLY}
     own = worldly & {name for module, what in imports(path) for name in (module, f"{module}.{what}")}
-    return own | (packages_used(path) & WORLD) | (read(path).called & {"open"})
+    return own | (packages_used(path) & WORLD) | ({"open"} if read(path).opens else set())
 
 
 def test_pure_rooms_touch_nothing() -> None:

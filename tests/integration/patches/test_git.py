@@ -18,7 +18,6 @@ from gb10.patches.parse import parse_diff
 from gb10.patches.series import load_series
 from gb10.patches.source_tree import Changed
 from gb10.patches.verdict import Verdict, changes_of
-from tests.integration.debian_git import unpack_git
 from tests.integration.patches.releases import opened, rows_of, shop
 from tests.integration.patches.test_matrix import SOURCES
 
@@ -26,8 +25,8 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpack_git(shop().store, tmp_path_factory.mktemp("git"))
+def root(git_root: Path) -> Path:
+    return git_root
 
 
 def git_apply(root: Path, text: bytes, files: dict[str, bytes]) -> dict[str, bytes]:
