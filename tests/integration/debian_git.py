@@ -1,35 +1,22 @@
 """Debian's git in a root of its own: it does not matter what this machine has."""
 
 import os
-import platform
 import shutil
 import stat
 from pathlib import Path
 
 import pytest
 
-from gb10.host.fetch import open_session
-from gb10.host.proc import capture
 from gb10.host.store import Store
-from gb10.rootfs.unpack import write_rootfs
-from gb10.sources.debian.debs import fetch_debs
-from gb10.sources.debian.resolve import resolve_set
-
-HOST = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
+from tests.integration.debian_roots import unpacked_root
 
 
 def unpack_git(store: Store, folder: Path) -> Path:
     """A root with git and all it needs, for chroot."""
-    assert os.geteuid() == 0, "this test calls chroot: run it as root"
-    locked = resolve_set(store, os.environ, suite="trixie", architecture=HOST, packages=("git",))
-    with open_session(os.environ) as session:
-        debs = fetch_debs(session, store, os.environ, locked)
-    write_rootfs(debs, folder / "root.tar", epoch=0)
-    (folder / "root").mkdir()
-    capture(["tar", "-xf", str(folder / "root.tar"), "-C", str(folder / "root")])
+    root = unpacked_root(store, folder, "git")
     for name, minor in (("null", 3), ("urandom", 9)):  # git opens them
-        os.mknod(folder / "root/dev" / name, 0o666 | stat.S_IFCHR, os.makedev(1, minor))
-    return folder / "root"
+        os.mknod(root / "dev" / name, 0o666 | stat.S_IFCHR, os.makedev(1, minor))
+    return root
 
 
 def put_on_path(root: Path, folder: Path) -> str:

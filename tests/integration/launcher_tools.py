@@ -16,8 +16,7 @@ import yaml
 
 from gb10.host.proc import CommandFailedError, capture
 from gb10.host.store import Store
-from gb10.rootfs.unpack import write_rootfs
-from tests.integration.nodes import debs
+from tests.integration.debian_roots import unpacked_root
 from tests.integration.pinned import pinned
 
 HERE: Final = Path(__file__).parent
@@ -161,12 +160,7 @@ def _check_cni(config: object) -> None:
 
 def unpack_tools(store: Store, folder: Path) -> Tools:
     """The tools."""
-    assert os.geteuid() == 0, "these tests call chroot: run them as root"
-    root, tar = folder / "root", folder / "root.tar"
-    write_rootfs(debs(store, *PACKAGES), tar, epoch=1_789_000_000)
-    root.mkdir()
-    capture(["tar", "--extract", "--numeric-owner", f"--file={tar}", f"--directory={root}"])
-    tar.unlink()
+    root = unpacked_root(store, folder, *PACKAGES)
     (root / "etc/systemd/system").mkdir(parents=True, exist_ok=True)
     (root / "etc/systemd/system/docker.service").write_text(DOCKER_UNIT, encoding="utf-8")
     return Tools(root=root, site=pinned("deploy-tools", HERE / "deploy-tools.txt"))

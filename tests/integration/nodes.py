@@ -28,10 +28,8 @@ from gb10.engine.packages import unpack
 from gb10.host.fetch import open_session
 from gb10.host.proc import background, capture
 from gb10.host.store import Store, open_store
-from gb10.rootfs.unpack import write_rootfs
 from gb10.sources.debian.debs import fetch_debs
-from gb10.sources.debian.resolve import resolve_set
-from gb10.workshop import build_architecture
+from tests.integration.debian_roots import resolved, unpacked_root
 
 SEEN = ("/dev", "/proc", "/run", "/tmp")  # noqa: S108 - where engines and ssh have their sockets
 ENV = {name: value for name, value in os.environ.items() if not name.startswith("DOCKER_")}
@@ -103,10 +101,9 @@ def listening(port: int, address: str = "127.0.0.1") -> bool:
 
 @cache
 def debs(store: Store, *packages: str, suite: str = "trixie") -> tuple[Path, ...]:
-    """The packages and all that they need, from the real mirror, which is asked once."""
-    locked = resolve_set(store, os.environ, suite=suite, architecture=build_architecture(), packages=packages)
+    """The packages and all that they need, from the real mirror."""
     with open_session(os.environ) as session:
-        return tuple(fetch_debs(session, store, os.environ, locked))
+        return tuple(fetch_debs(session, store, os.environ, resolved(*packages, suite=suite)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +163,7 @@ class Redis:
 @contextmanager
 def redis(store: Store, folder: Path, password: str) -> Iterator[Redis]:
     """A redis in a root of its own, since it wants a newer glibc than machines have, that asks for a password."""
-    root, tar, port = folder / "root", folder / "root.tar", free_port()
-    write_rootfs(debs(store, "redis-server"), tar, epoch=1_789_000_000)
-    root.mkdir()
-    capture(["tar", "--extract", "--numeric-owner", f"--file={tar}", f"--directory={root}"])
+    root, port = unpacked_root(store, folder, "redis-server"), free_port()
     enter, at = ("chroot", str(root)), ("--port", str(port), "--bind", "127.0.0.1")
     server = [*enter, "redis-server", *at, "--save", "", "--requirepass", password]
     with background(server, log=folder / "redis.log"):
@@ -370,10 +364,7 @@ def ssh_root(store: Store, folder: Path, *more: str) -> Iterator[SshRoot]:
     The client has a key that the server takes, for root and a user ``other``. ``more`` are packages; ``rsync`` is a
     client, too, if it is among them.
     """
-    root, tar = folder / "root", folder / "root.tar"
-    write_rootfs(debs(store, "openssh-server", "openssh-client", "bash", *more), tar, epoch=1_789_000_000)
-    root.mkdir()
-    capture(["tar", "--extract", "--numeric-owner", f"--file={tar}", f"--directory={root}"])
+    root = unpacked_root(store, folder, "openssh-server", "openssh-client", "bash", *more)
     with (root / "etc/passwd").open("a") as users:
         users.write("sshd:x:100:65534::/run/sshd:/usr/sbin/nologin\nother:x:1000:1000::/home/other:/bin/bash\n")
     (root / "home/other").mkdir(parents=True)

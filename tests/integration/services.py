@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import sys
 import tarfile
 from collections.abc import Iterator
@@ -14,8 +15,8 @@ import pytest
 from gb10.engine.connection import Engine, client
 from gb10.host.proc import CommandFailedError, background
 from gb10.host.store import Store
-from gb10.rootfs.unpack import write_rootfs
-from tests.integration.nodes import build_py, debs, free_port
+from tests.integration.debian_roots import packed_root
+from tests.integration.nodes import build_py, free_port
 
 STAND_IN = Path(__file__).with_name("serving_stand_in.py")
 IMAGE = "gb10/stand-in:1"
@@ -33,7 +34,7 @@ CPU = ("--no-gpus", "--keep-free", "0.05")
 
 def stand_in_image(store: Store, folder: Path) -> Path:
     """The tar of a root with bash, setsid and Python, where ``vllm`` is the stand-in."""
-    write_rootfs(debs(store, "bash", "coreutils", "util-linux", "python3"), folder / "root.tar", epoch=0)
+    shutil.copy(packed_root(store, "bash", "coreutils", "util-linux", "python3"), folder)
     with tarfile.open(folder / "root.tar", "a") as tar:
         script = b"#!/usr/bin/python3\n" + STAND_IN.read_bytes()
         member = tarfile.TarInfo("usr/local/bin/vllm")

@@ -10,16 +10,12 @@ from typing import NamedTuple
 
 import pytest
 
-from gb10.host.fetch import open_session
 from gb10.host.proc import capture
 from gb10.host.store import open_store
 from gb10.inside.ld_so import Loader, split, wants
 from gb10.inside.linked import link
 from gb10.inside.scan import scanned_tree
-from gb10.rootfs.unpack import write_rootfs
-from gb10.sources.debian.debs import fetch_debs
-from gb10.sources.debian.resolve import resolve_set
-from gb10.workshop import build_architecture
+from tests.integration.debian_roots import unpacked_root
 
 pytestmark = pytest.mark.integration
 
@@ -41,14 +37,7 @@ class Told(NamedTuple):
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A root with a compiler, Python and numpy, and the cases of `seeds` below /seeded."""
-    assert os.geteuid() == 0, "this test calls chroot: run it as root"
-    folder, store = tmp_path_factory.mktemp("ld-so"), open_store(os.environ)
-    locked = resolve_set(store, os.environ, suite="trixie", architecture=build_architecture(), packages=PACKAGES)
-    with open_session(os.environ) as session:
-        write_rootfs(fetch_debs(session, store, os.environ, locked), folder / "root.tar", epoch=0)
-    made = folder / "root"
-    made.mkdir()
-    capture(["tar", "-xf", str(folder / "root.tar"), "-C", str(made)])
+    made = unpacked_root(open_store(os.environ), tmp_path_factory.mktemp("ld-so"), *PACKAGES)
     os.mknod(made / "dev/null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
     seed(made)
     return made
