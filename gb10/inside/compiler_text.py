@@ -31,17 +31,20 @@ def toolkit_text(program: Path, own: Path) -> str:
     return text.replace(lines[0], f"Built on {found.pop().decode()}")
 
 
-def host_text(program: Path, own: str) -> str:
+def host_text(program: Path, own: str, cross: str) -> str:
     """What the host compiler prints: as this machine's ``own``, which has to be of the same package.
 
+    ``cross``: the compiler that runs in its place. Debian packs it apart, so it has to be of the same version.
     Raises KeyUnknownError.
     """
     text = _version(Path(own))
     found = PACKAGE.search(text)
     if found is None or found[0].encode() not in program.read_bytes():
         raise KeyUnknownError(f"{program} is not of the package of this machine's {own}")
+    if _version(Path(own), "-dumpfullversion") != _version(Path(cross), "-dumpfullversion"):
+        raise KeyUnknownError(f"{cross} and {own} are different versions")
     return text
 
 
-def _version(program: Path) -> str:
-    return subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
+def _version(program: Path, asked: str = "--version") -> str:
+    return subprocess.run([program, asked], check=True, capture_output=True, text=True).stdout

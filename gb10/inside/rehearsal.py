@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from gb10.inside.compiler_text import host_text, toolkit_text
+from gb10.inside.compiler_text import KeyUnknownError, host_text, toolkit_text
 from gb10.inside.elf import Elf
 from gb10.inside.sealed import FOLDERS, seal
 from gb10.inside.triton_key import image_answers
@@ -43,7 +43,8 @@ def main() -> None:
     image, own = options.image / options.site.relative_to("/"), options.site
     link(image, own, request["linked"])
     environment = settings(request["environment"], own, options.scripts)
-    answers = {**image_answers(image / TRITON, own / TRITON), **toolchain(options, image, request["caches"])}
+    compilers = toolchain(options, image) if MODULES in request["caches"] else {}
+    answers = {**image_answers(image / TRITON, own / TRITON), **compilers}
     request |= {"image": answers, "environment": environment, "model": str(WORK)}
     (WORK / "config.json").write_text(json.dumps(request["config"]), encoding="utf-8")
     (WORK / "request.json").write_text(json.dumps(request), encoding="utf-8")
@@ -70,15 +71,16 @@ def settings(given: dict[str, str], own: Path, scripts: Path) -> dict[str, str]:
     }
 
 
-def toolchain(options: argparse.Namespace, image: Path, caches: Iterable[str]) -> dict[str, object]:
-    """What compiles an engine's own modules, and what the image's compilers print; nothing if it has no such cache."""
-    if MODULES not in caches:
-        return {}
-    (host,) = (options.image / "usr/bin").glob("*-linux-gnu-g++-*")
-    printed = {
-        "nvcc": toolkit_text(image / TOOLKIT / "bin/nvcc", options.site / TOOLKIT / "bin/nvcc"),
-        "c++": host_text(host, "c++"),
-    }
+def toolchain(options: argparse.Namespace, image: Path) -> dict[str, object]:
+    """What compiles an engine's own modules, and what the image's compilers print; or why that is ``unknown``."""
+    try:
+        (host,) = (options.image / "usr/bin").glob("*-linux-gnu-g++-*")
+        printed = {
+            "nvcc": toolkit_text(image / TOOLKIT / "bin/nvcc", options.site / TOOLKIT / "bin/nvcc"),
+            "c++": host_text(host, "c++", options.cxx),
+        }
+    except (KeyUnknownError, OSError, ValueError, subprocess.CalledProcessError) as error:
+        return {"unknown": f"what the image's compilers print is not known: {error}"[:300]}
     return {
         "root": str(options.image),
         "site": str(image),
@@ -139,7 +141,9 @@ def layer(out: Path, name: str) -> None:
     target = out / FOLDERS / name
     target.mkdir(parents=True)
     if (CACHES / name).is_dir():
-        shutil.copytree(CACHES / name, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*lock", "tmp.*"))
+        shutil.copytree(
+            CACHES / name, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("lock", "*.lock", "tmp.*")
+        )
     seal(target)
 
 

@@ -48,24 +48,44 @@ def test_one_of_another_release_or_without_one_date_is_refused(content: bytes, w
         toolkit_text(image, nvcc(tmp_path / "own", holds(OWN)))
 
 
-def test_the_host_compiler_of_the_same_package_prints_the_same(tmp_path: Path) -> None:
-    image = tmp_path / "aarch64-linux-gnu-g++-14"
-    image.write_bytes(b"\0(Debian 14.2.0-19) \0")
-    own = program(tmp_path / "c++", GCC)
-    assert host_text(image, str(own)) == f"{GCC}\n"
+def host(path: Path, text: str, version: str = "14.2.0") -> str:
+    """A compiler of this machine: what it prints for ``--version``, and the version alone."""
+    script = f"#!/bin/sh\ncase $1 in --version) echo '{text}' ;; *) echo {version} ;; esac\n"
+    path.write_text(script, encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    path = tmp_path / "aarch64-linux-gnu-g++-14"
+    path.write_bytes(b"\0(Debian 14.2.0-19) \0")
+    return path
+
+
+def test_the_host_compiler_of_the_same_package_prints_the_same(image: Path, tmp_path: Path) -> None:
+    own = host(tmp_path / "c++", GCC)
+    assert host_text(image, own, own) == f"{GCC}\n"
     image.write_bytes(b"\0(Debian 14.2.0-20) \0")
     with pytest.raises(KeyUnknownError, match="not of the package"):
-        host_text(image, str(own))
+        host_text(image, own, own)
+
+
+def test_the_cross_compiler_is_of_the_same_version(image: Path, tmp_path: Path) -> None:
+    own = host(tmp_path / "c++", GCC)
+    assert host_text(image, own, host(tmp_path / "cross", "cross (Debian 14.2.0-19cross1) 14.2.0")) == f"{GCC}\n"
+    with pytest.raises(KeyUnknownError, match="different versions"):
+        host_text(image, own, host(tmp_path / "cross", "cross (Debian 14.3.0-1cross1) 14.3.0", "14.3.0"))
 
 
 @pytest.mark.skipif(not shutil.which("c++"), reason="needs a C++ compiler")
 def test_a_real_compiler_is_of_its_own_package() -> None:
     found = shutil.which("c++")
     assert found is not None
-    assert host_text(Path(found), "c++").startswith("c++ (")
+    assert host_text(Path(found), "c++", "c++").startswith("c++ (")
 
 
-def test_what_names_no_package_is_refused(tmp_path: Path) -> None:
-    own = program(tmp_path / "c++", "c++ of nobody")
+def test_what_names_no_package_is_refused(image: Path, tmp_path: Path) -> None:
+    own = host(tmp_path / "c++", "c++ of nobody")
     with pytest.raises(KeyUnknownError, match="not of the package"):
-        host_text(own, str(own))
+        host_text(image, own, own)

@@ -1,5 +1,6 @@
 """The stage of a rehearsal: the layer that it leaves, and what is left of one whose process dies."""
 
+import argparse
 import json
 import os
 from pathlib import Path
@@ -78,6 +79,12 @@ def test_packages_of_the_image_come_where_this_machine_has_none(work: Path) -> N
     assert (own / "vllm").readlink() == image / "vllm"
     assert (own / "vllm-1.dist-info").is_symlink()
     assert not (own / "torch").is_symlink()
+
+
+def test_an_image_without_a_compiler_is_told_and_the_rehearsal_goes_on(work: Path) -> None:
+    (work / "image/usr/bin").mkdir(parents=True)
+    options = argparse.Namespace(image=work / "image", site=work / "own", scripts=work, cxx="c++")
+    assert "not known" in str(rehearsal.toolchain(options, work / "image")["unknown"])
 
 
 def test_nvcc_finds_the_headers_of_the_image_from_its_own_folder(work: Path) -> None:

@@ -1,12 +1,15 @@
 """SGLang's build file for another machine: this machine's compilers, and files that have to be the image's."""
 
+import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from gb10.plan.catalog import ROOT
 from tests.unit.test_refusal import loaded
+
+PACKAGE = "sglang.kernels.jit.utils.compile"
 
 BUILD = """ninja_required_version = 1.3
 cxx = c++
@@ -55,12 +58,14 @@ def test_compilers_are_this_machine_s_and_every_other_path_is_the_image_s(
     ]
     assert len(paths) == 5
     assert all(path.startswith(f"{root}/usr/") for path in paths)
+    assert given["ldflags"].endswith(" -Wl,--strip-all")
     assert lines[-1] == "build cuda_0.o: compile_cuda cuda.cu"
 
 
 def test_headers_are_searched_as_the_image_s_compiler_does(modules: ModuleType, image: dict[str, str]) -> None:
     flags = modules.system_flags(Path(image["root"]))
     folders = [flag.removeprefix(f"-isystem{image['root']}") for flag in flags if flag.startswith("-isystem")]
+    assert folders.index("/usr/local/include") == len(folders) - 3
     assert folders[0] == "/usr/include/c++/14"
     assert folders[-1] == "/usr/include"
     assert flags[:2] == ["-nostdinc", "-nostdinc++"]
@@ -84,3 +89,26 @@ def test_a_file_that_was_read_has_to_be_the_image_s(modules: ModuleType, image: 
     theirs.write_text("one")
     assert modules.twin(image, own) == theirs
     assert modules.twin(image, theirs) == theirs
+
+
+def test_a_module_that_cannot_be_compiled_leaves_nothing_but_the_reason(
+    modules: ModuleType, image: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*, spec: object, build_dir: Path, build_file: str) -> Path:
+        build_dir.mkdir(parents=True)
+        (build_dir / "cuda.cu").write_text("")
+        raise RuntimeError("Failed to build\ncuda.cu(3): error: no such name\nninja: build stopped")
+
+    engine = ModuleType(PACKAGE)
+    engine.cache = SimpleNamespace()  # type: ignore[attr-defined]
+    engine.ninja = SimpleNamespace(build=build, generate=lambda _: BUILD)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, PACKAGE, engine)
+    monkeypatch.setitem(sys.modules, "msgspec", ModuleType("msgspec"))
+    scope, spec = tmp_path / "modules/sm121a/norm/build-1", SimpleNamespace(module_name="norm")
+    modules.ASKED[scope] = spec
+    modules.make(image)
+    assert modules.LEFT == [{"what": "SGLang norm", "why": "RuntimeError: cuda.cu(3): error: no such name"}]
+    assert (modules.MADE, list(scope.iterdir())) == ([], [])
+    modules.LEFT.clear()
+    modules.make({"unknown": "no g++ in the image"})
+    assert modules.LEFT == [{"what": "SGLang norm", "why": "no g++ in the image"}]

@@ -59,15 +59,18 @@ def compiled_ones(library, schema):
     library.impl(schema.partition("(")[0], called, "Meta")
 
 
-def first_itself(function, registered):
-    """An operator written in Python runs for what it calls; where it cannot, it is noted, and its rule for shapes runs."""
+def first_itself(function, registered, always=False):
+    """An operator written in Python runs for what it calls; where it cannot, its rule for shapes runs.
+
+    It is noted then, if it had called nothing, or ``always``.
+    """
 
     def call(*args, **named):
         before = len(CALLS)
         try:
             return function(*args, **named)
         except (Exception, Reached):
-            if len(CALLS) == before:
+            if always or len(CALLS) == before:
                 note(f"operator {function.__name__}")
             return registered(*args, **named)
 

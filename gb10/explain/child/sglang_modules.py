@@ -6,6 +6,7 @@ compiler read. SGLang's own code computes both, over the image's files below ano
 
 import importlib.metadata
 import os
+import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,32 +20,36 @@ MACHINE = "aarch64-linux-gnu"
 
 
 def listen(image):
-    """Note each module when SGLang looks it up. ``image``: where its files lie, and what its compilers print."""
+    """Note each module when SGLang looks it up. ``image``: where its files lie and what its compilers print, or why not."""
     import kernel_calls
-    from sglang.kernels.jit.utils.compile import cache, loader, toolchain
+    from sglang.kernels.jit.utils.compile import loader
+
+    loader._find_prebuilt = _asked
+    loader._load = lambda name: kernel_calls.Noted(f"SGLang {name}")
+    if "unknown" not in image:
+        _answer_keys(image)
+
+
+def _answer_keys(image):
+    """What keys are made of is the image's, under the names that it has there."""
+    from sglang.kernels.jit.utils.compile import cache, toolchain
 
     site = Path(image["site"])
     cache._package_dir = lambda name: site / name if (site / name).is_dir() else None
     toolchain.toolkit_home = lambda: Path(image["toolkit"])
-    anchors = [(token, _inside(image, path)) for token, path in cache._anchor_roots()]
+    anchors = [(token, Path(as_there(image, str(path)))) for token, path in cache._anchor_roots()]
     anchors.sort(key=lambda one: len(str(one[1])), reverse=True)
     cache._anchor_roots = lambda: anchors
     own_path, own_text = cache._normalize_path, cache._normalize_text
-    cache._normalize_path = lambda path: own_path(_inside(image, path))
-    cache._normalize_text = lambda text: own_text(_outside(image, text))
+    cache._normalize_path = lambda path: own_path(Path(as_there(image, str(path))))
+    cache._normalize_text = lambda text: own_text(as_there(image, text))
     cache.dist_version = lambda name: _version(name, site)
     cache.subprocess = SimpleNamespace(
         check_output=lambda argv, **_: image["printed"][Path(argv[0]).name], SubprocessError=OSError
     )
-    loader._find_prebuilt = _asked
-    loader._load = lambda name: kernel_calls.Noted(f"SGLang {name}")
 
 
-def _inside(image, path):
-    return Path(_outside(image, str(path)))
-
-
-def _outside(image, text):
+def as_there(image, text):
     """A text that names the image's files as the image itself does."""
     return text.replace(f"{image['root']}/usr", "/usr")
 
@@ -72,23 +77,31 @@ def make(image):
 
 
 def _made(image, scope, spec):
-    import msgspec
-    from sglang.kernels.jit.utils.compile import cache
-
+    """The row of the report; why there is no module, else None."""
     row = {"compiler": "nvcc", "kernel": f"SGLang {spec.module_name}"}
+    if "unknown" in image:
+        return row, image["unknown"]
+    work = scope / ".work"
     try:
-        leaf = _compiled(image, scope, spec)
+        leaf = _compiled(image, scope, spec, work)
     except Exception as error:
-        return row, f"{type(error).__name__}: {str(error).strip()[-300:]}"
-    seen = _outside(image, msgspec.json.encode(spec).decode())
-    return {**row, "folder": str(leaf.relative_to(cache.cache_root())), "lookup": msgspec.json.decode(seen)}, None
+        print(f"{row['kernel']}: {error}", flush=True)  # whole, in the log of the stage
+        return row, _first_error(error)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)  # gone when it became the module's folder
+    return {**row, **leaf}, None
 
 
-def _compiled(image, scope, spec):
-    """The folder that SGLang finds: the module and the list of what its compiler read."""
+def _first_error(error):
+    lines = [line.strip() for line in str(error).splitlines() if "error" in line]
+    return f"{type(error).__name__}: {(lines or [str(error).strip()])[0][:300]}"
+
+
+def _compiled(image, scope, spec, work):
+    """The folder that SGLang finds, with the module and the list of what its compiler read; what SGLang looks up."""
+    import msgspec
     from sglang.kernels.jit.utils.compile import cache, ninja
 
-    work = scope / ".work"
     library = ninja.build(spec=spec, build_dir=work, build_file=crossed(image, ninja.generate(spec)))
     read = [twin(image, path) for path in ninja.scan_dependencies(work) if path.is_absolute()]
     for path in work.iterdir():
@@ -97,11 +110,15 @@ def _compiled(image, scope, spec):
     found = cache.commit_build(spec, scope=scope, staging=work, dependencies=read)
     if found is None:
         raise ValueError("SGLang takes the list of what its compiler read for incomplete")
-    return found.parent
+    lookup = msgspec.json.decode(as_there(image, msgspec.json.encode(spec).decode()))
+    return {"folder": str(found.parent.relative_to(cache.cache_root())), "lookup": lookup}
 
 
 def crossed(image, text):
-    """SGLang's build file for the image's machine: this machine's compilers, the image's headers and libraries."""
+    """SGLang's build file for the image's machine: this machine's compilers, the image's headers and its ``-L`` folders.
+
+    Of the library no more is kept than what is loaded.
+    """
     flags = system_flags(Path(image["root"]))
     launched = f"{sys.executable} -IS {image['launch']} {image['home']}/bin/nvcc -objtemp -ccbin {image['cxx']}"
     replaced = {
@@ -111,23 +128,25 @@ def crossed(image, text):
     lines = text.replace("/usr/local/cuda", image["toolkit"]).splitlines()
     moved = [line.replace("-I/usr/", f"-I{image['root']}/usr/") for line in lines]
     moved = [line.replace("-L/usr/", f"-L{image['root']}/usr/") for line in moved]
+    moved = [f"{line} -Wl,--strip-all" if line.startswith("ldflags = ") else line for line in moved]
     return "\n".join(replaced.get(line.partition(" = ")[0], line) for line in moved) + "\n"
 
 
 def system_flags(root):
-    """The image's own headers, in the order in which its compiler searches them."""
+    """The image's own headers, in the order in which its compiler searches them; and no trace of where they lie here."""
     (release,) = sorted(path.name for path in (root / f"usr/lib/gcc/{MACHINE}").iterdir())
     folders = (
         f"include/c++/{release}",
         f"include/{MACHINE}/c++/{release}",
         f"include/c++/{release}/backward",
         f"lib/gcc/{MACHINE}/{release}/include",
+        "local/include",
         f"include/{MACHINE}",
         "include",
     )
     own = [f"-isystem{root}/usr/{folder}" for folder in folders]
-    named = f"-ffile-prefix-map={root}/usr=/usr"  # in the text of errors
-    return ["-nostdinc", "-nostdinc++", *own, f"-include{root}/usr/include/stdc-predef.h", named]
+    traces = [f"-ffile-prefix-map={root}/usr=/usr", "-fno-ident"]
+    return ["-nostdinc", "-nostdinc++", *own, f"-include{root}/usr/include/stdc-predef.h", *traces]
 
 
 def twin(image, path):

@@ -31,7 +31,7 @@ def check(rows: list[dict[str, Any]], root: Path) -> dict[str, object]:
         absent = [name for name, _ in exports if getattr(module, name, None) is None]
         if absent or LOADED[-1].parent != root / row["folder"]:
             wrong.append(f"{row['kernel']}: {LOADED[-1]} lacks {absent}")
-    return {"modules": len(rows), "loaded": len(LOADED), "wrong": wrong, "refused": refused(rows[0]["lookup"])}
+    return {"modules": len(rows), "loaded": len(set(LOADED)), "wrong": wrong, "refused": refused(rows[0]["lookup"])}
 
 
 def load(spec: dict[str, Any], *other: str) -> Any:

@@ -1,6 +1,8 @@
 """0007 of SGLang: a release's own look-up of compiled modules, over the image's folder and the cache's."""
 
+import _ctypes
 import ast
+import ctypes
 import hashlib
 import json
 import logging
@@ -21,6 +23,8 @@ pytestmark = pytest.mark.integration
 VERSIONS = ("0.5.21", "0.5.22", "0.5.23")
 FOLDER = "sglang/kernels/jit/utils/compile"
 MODULE = "sgl_kernel_jit_norm"
+LIBRARY = _ctypes.__file__
+"""A library that loads here."""
 SCOPE = Path("sm121a") / MODULE / "build-1"
 Lookup = Callable[..., Path | None]
 
@@ -34,7 +38,7 @@ class Entry(NamedTuple):
 
 
 def cache_of(version: str, root: Path) -> dict[str, Any]:
-    """The release's cache, whose folder is ``root``; nothing of it is left out but the package that reads JSON."""
+    """The look-up of the release's cache, whose folder is ``root``: its own functions, over absolute paths."""
     text = original("sglang", version, f"{FOLDER}/cache.py")
     wanted = ("_file_digest", "_hash_parts", "_deps_key", "_read_deps", "_refresh", "_resolve_path", "find_prebuilt")
     names = {
@@ -63,9 +67,16 @@ def constants(text: str) -> dict[str, object]:
 
 
 def lookup(text: str, cache: dict[str, Any], forced: bool = False) -> Lookup:
-    """The release's _find_prebuilt for a module."""
+    """The release's _find_prebuilt for a module, which is loaded as a plain library."""
     envs = SimpleNamespace(SGLANG_JIT_FORCE_RECOMPILE=SimpleNamespace(get=lambda: forced))
-    names = {"envs": envs, "cache": SimpleNamespace(**cache), "os": os, "pathlib": pathlib}
+    names = {
+        "envs": envs,
+        "cache": SimpleNamespace(**cache),
+        "os": os,
+        "pathlib": pathlib,
+        "logger": logging.getLogger(__name__),
+        "_load": ctypes.CDLL,
+    }
     found: Lookup = run([find(text, "_find_prebuilt")], names)["_find_prebuilt"]
     spec = SimpleNamespace(module_name=MODULE)
     return lambda: found(spec=spec, scope=cache["cache_root"]() / SCOPE)
@@ -77,7 +88,7 @@ def build(root: Path, cache: dict[str, Any], header: Path) -> Path:
     leaf = root / SCOPE / f"deps-{cache['_deps_key'](entries)}"
     leaf.mkdir(parents=True)
     (leaf / "sgl_deps.json").write_text(json.dumps(entries))
-    (leaf / f"{MODULE}.so").write_bytes(b"")
+    (leaf / f"{MODULE}.so").symlink_to(LIBRARY)
     return leaf / f"{MODULE}.so"
 
 
@@ -109,3 +120,20 @@ def test_a_changed_header_leads_back_to_the_cache(
     assert lookup(after, cache_of(version, tmp_path / "cache"))() is None
     own = build(tmp_path / "cache", cache, header)
     assert lookup(after, cache_of(version, tmp_path / "cache"))() == own
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_module_that_does_not_load_stays_and_the_cache_s_is_taken(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, after = both("sglang", version, "0007-prepared-modules", f"{FOLDER}/loader.py")
+    cache, header = cache_of(version, tmp_path / "cache"), tmp_path / "norm.cuh"
+    monkeypatch.setenv("SGLANG_JIT_PREPARED_DIR", str(tmp_path / "image"))
+    header.write_text("// one")
+    broken = build(tmp_path / "image", cache, header)
+    broken.unlink()
+    broken.write_bytes(b"cut off")
+    assert lookup(after, cache)() is None
+    own = build(tmp_path / "cache", cache, header)
+    assert lookup(after, cache)() == own
+    assert broken.exists()
