@@ -153,7 +153,7 @@ def test_push_and_pull_as_a_user_calls_them(first: Workshop, second: Workshop, h
 def test_a_wheel_that_is_missing_is_taken_before_anything_is_compiled(
     first: Workshop, second: Workshop, hub: FakeHub
 ) -> None:
-    (step,) = make_plan(first, Request(engine="sglang", arch="12.1f")).of_kind("wheel")  # it has no graft, either
+    (step,) = make_plan(first, Request(engine="sglang", arch="12.1f")).of_kind("wheel")
     write_wheel(first, step.key, step.name)
     pushed(first)
     hub.log.clear()
@@ -161,7 +161,7 @@ def test_a_wheel_that_is_missing_is_taken_before_anything_is_compiled(
     assert not hub.log
     out, said = build_py(second, "wheels", "--engine", "sglang")
     path = wheel(second, step.key)
-    assert path and out == f"{path}\n"
+    assert path and str(path) in out.splitlines()  # the other is upstream's with our patch, made here
     assert f"{path.name}: taken from {REPO}, signed by me@example, proven" in said
     assert not (second.store.root / "logs").exists()  # nothing was compiled
 
