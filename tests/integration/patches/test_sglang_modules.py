@@ -92,48 +92,48 @@ def build(root: Path, cache: dict[str, Any], header: Path) -> Path:
     return leaf / f"{MODULE}.so"
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.fixture(name="version", params=VERSIONS)
+def of_version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A release, beside an image's folder of modules and a header that they include."""
+    monkeypatch.setenv("SGLANG_JIT_PREPARED_DIR", str(tmp_path / "image"))
+    (tmp_path / "norm.cuh").write_text("// one")
+    return str(request.param)
+
+
+def loaders(version: str) -> tuple[str, str]:
+    """The release's loader before and after the patch."""
+    return both("sglang", version, "0007-prepared-modules", f"{FOLDER}/loader.py")
+
+
 def test_the_image_s_module_is_found_after_the_patch_alone(
     version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, after = both("sglang", version, "0007-prepared-modules", f"{FOLDER}/loader.py")
-    cache, header = cache_of(version, tmp_path / "cache"), tmp_path / "norm.cuh"
-    header.write_text("// one")
-    prepared = build(tmp_path / "image", cache, header)
-    assert lookup(after, cache)() is None  # the variable is not set
-    monkeypatch.setenv("SGLANG_JIT_PREPARED_DIR", str(tmp_path / "image"))
+    before, after = loaders(version)
+    cache = cache_of(version, tmp_path / "cache")
+    prepared = build(tmp_path / "image", cache, tmp_path / "norm.cuh")
     assert lookup(before, cache)() is None
     assert lookup(after, cache)() == prepared
     assert lookup(after, cache, forced=True)() is None
+    monkeypatch.delenv("SGLANG_JIT_PREPARED_DIR")
+    assert lookup(after, cache)() is None
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_changed_header_leads_back_to_the_cache(
-    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, after = both("sglang", version, "0007-prepared-modules", f"{FOLDER}/loader.py")
+def test_a_changed_header_leads_back_to_the_cache(version: str, tmp_path: Path) -> None:
     cache, header = cache_of(version, tmp_path / "cache"), tmp_path / "norm.cuh"
-    monkeypatch.setenv("SGLANG_JIT_PREPARED_DIR", str(tmp_path / "image"))
-    header.write_text("// one")
     build(tmp_path / "image", cache, header)
     header.write_text("// two")
-    assert lookup(after, cache_of(version, tmp_path / "cache"))() is None
+    assert lookup(loaders(version)[1], cache_of(version, tmp_path / "cache"))() is None
     own = build(tmp_path / "cache", cache, header)
-    assert lookup(after, cache_of(version, tmp_path / "cache"))() == own
+    assert lookup(loaders(version)[1], cache_of(version, tmp_path / "cache"))() == own
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_module_that_does_not_load_stays_and_the_cache_s_is_taken(
-    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, after = both("sglang", version, "0007-prepared-modules", f"{FOLDER}/loader.py")
-    cache, header = cache_of(version, tmp_path / "cache"), tmp_path / "norm.cuh"
-    monkeypatch.setenv("SGLANG_JIT_PREPARED_DIR", str(tmp_path / "image"))
-    header.write_text("// one")
-    broken = build(tmp_path / "image", cache, header)
+def test_a_module_that_does_not_load_stays_and_the_cache_s_is_taken(version: str, tmp_path: Path) -> None:
+    cache = cache_of(version, tmp_path / "cache")
+    look = lookup(loaders(version)[1], cache)
+    broken = build(tmp_path / "image", cache, tmp_path / "norm.cuh")
     broken.unlink()
     broken.write_bytes(b"cut off")
-    assert lookup(after, cache)() is None
-    own = build(tmp_path / "cache", cache, header)
-    assert lookup(after, cache)() == own
+    assert look() is None
+    own = build(tmp_path / "cache", cache, tmp_path / "norm.cuh")
+    assert look() == own
     assert broken.exists()
