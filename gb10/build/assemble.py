@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gb10.build.bases import rootfs_path
 from gb10.build.contexts import BuildContext, Lay, mod_files, overlay_files, tree, wheels
 from gb10.build.grafts import graft_files
 from gb10.build.scanner import archive, scanner_files
@@ -23,8 +22,8 @@ from gb10.sources.locked_files import store_paths
 from gb10.workshop import Workshop
 
 
-def image_files(shop: Workshop, plan: Plan) -> dict[str, Path | bytes]:
-    """The files of the main context. The bases must be in the store."""
+def image_files(shop: Workshop, plan: Plan) -> dict[str, bytes]:
+    """The files of the main context but for the bases."""
     own = shop.catalog.contents
     scripts = [
         "install.py",
@@ -36,7 +35,6 @@ def image_files(shop: Workshop, plan: Plan) -> dict[str, Path | bytes]:
     return {
         "Dockerfile": dockerfile(plan, shop.catalog.templates).encode(),
         "plan.json": (json.dumps(record(plan, diffs_by_hand(plan.options.patches)), indent=1) + "\n").encode(),
-        **{f"{step.name}.tar": rootfs_path(shop.store, step) for step in plan.of_kind("rootfs")},
         **{name: own[f"inside/{name}"] for name in scripts},
         **scanner_files(own, mods=bool(plan.options.mods)),
         **slim_files(own, plan.of_kind("layer")),

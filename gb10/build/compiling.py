@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from gb10.build.bases import make_rootfs
+from gb10.build.base_images import base_files, lay_bases
 from gb10.build.contexts import BuildContext, Lay, build_context, tree, wheels
 from gb10.build.costs import peaks
 from gb10.build.diagnosis import diagnosed
@@ -52,7 +52,10 @@ def compile_step(
 
     Raises FetchError, PatchError, BuildError.
     """
-    laid = _compile_context(shop, plan, step, inputs, files)
+    # the image's base is read in part, and kept as a tar is: the key has this text of the stage
+    bases, lent = lay_bases(shop, plan, engine, [name for name in inputs.bases if name == "base-build"])
+    bases |= base_files(shop, plan, [name for name in inputs.bases if name != "base-build"])
+    laid = _compile_context(shop, plan, step, inputs, {**files, **bases})
     with (
         cache_secret(shop, inputs) as secrets,
         laid as context,
@@ -64,7 +67,7 @@ def compile_step(
             target=target,
             platform=f"linux/{plan.options.build}",
             context=context.folder,
-            contexts=context.contexts,
+            contexts={**context.contexts, **lent},
             secrets=secrets,
             network=lent_network(engine) if secrets else "none",
             out=work,
@@ -78,7 +81,6 @@ def _compile_context(
 ) -> AbstractContextManager[BuildContext]:
     """All inputs of a compile stage: fetched now, laid out when the context is entered."""
     tools, own = plan.step("tools"), shop.catalog.contents
-    bases = {f"{name}.tar": make_rootfs(shop, plan, plan.step(name)) for name in inputs.bases}
     fetch_nested(shop, inputs)
     fetch_files(shop, (tools, step))
     folders = {
@@ -90,7 +92,7 @@ def _compile_context(
     scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared_cache(shop.env, inputs) else ()))
     laid = {"install.py" if name == INSTALLER else name: own[name] for name in scripts}
     laid |= {"inside/peaks.json": peaks(shop.catalog, plan, step)}
-    return build_context(shop.store, {**files, **bases, **laid, **stage_modules(own)}, folders)
+    return build_context(shop.store, {**files, **laid, **stage_modules(own)}, folders)
 
 
 def stage_modules(contents: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gb10.build.bases import make_rootfs
 from gb10.build.reading_stage import read_by_stage
 from gb10.build.scanner import scanner_files
 from gb10.build.stage import engine_with_images
@@ -116,16 +115,15 @@ def _scanned(shop: Workshop, engine: Engine, reference: str, image: ImageInfo) -
     refuse_triggers(engine, image)
     plan = make_plan(shop, Request(engine=DEFAULT_ENGINE, arch="12.1f"))  # for its build base alone
     search = next((one.removeprefix(SEARCH) for one in image.environment if one.startswith(SEARCH)), "")
-    files: dict[str, Path | bytes] = {
+    files: dict[str, bytes] = {
         "Dockerfile": scan_dockerfile(plan, reference, image.platform, shop.catalog.templates).encode(),
-        "base-build.tar": make_rootfs(shop, plan, plan.step("base-build")),
         "search.txt": search.encode(),
         **scanner_files(shop.catalog.contents),
     }
 
     def make(out: Path) -> None:
         with shop.talk.task(f"scan {reference}"):
-            read_by_stage(shop, engine, plan.step("proof"), files, out)
+            read_by_stage(shop, engine, plan, plan.step("proof"), files, out=out)
 
     kept = kept_image(shop, image.diff_ids)
     with shop.store.locked("image-scan", shop.talk.waiting_for("scan")):

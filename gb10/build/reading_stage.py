@@ -3,24 +3,29 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from gb10.build.base_images import lay_bases
 from gb10.build.contexts import build_context
 from gb10.build.stage import run_build
 from gb10.engine.buildx.build import BuildRequest
 from gb10.engine.connection import Engine
-from gb10.plan.values import Step
+from gb10.plan.values import Plan, Step
 from gb10.workshop import Workshop, build_architecture
 
 
-def read_by_stage(shop: Workshop, engine: Engine, step: Step, files: Mapping[str, Path | bytes], out: Path) -> None:
+def read_by_stage(
+    shop: Workshop, engine: Engine, plan: Plan, step: Step, files: Mapping[str, bytes], *, out: Path
+) -> None:
     """Export the stage ``result`` of the Dockerfile among ``files`` to ``out``; the log is the step's.
 
-    Raises BuildError, EngineError.
+    The plan's build base fills the stage ``base-build``. Raises BuildError, EngineError, FetchError.
     """
-    with build_context(shop.store, files, {}) as context:
+    bases, lent = lay_bases(shop, plan, engine, ["base-build"])
+    with build_context(shop.store, {**files, **bases}, {}) as context:
         request = BuildRequest(
             dockerfile=context.folder / "Dockerfile",
             target="result",
             context=context.folder,
+            contexts=lent,
             platform=f"linux/{build_architecture()}",
             out=out,
         )

@@ -8,11 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 from gb10.build.assemble import image_request
-from gb10.build.bases import make_rootfs
 from gb10.build.built import one_by_one
 from gb10.build.difference import Different, described
 from gb10.build.gather import image_context
@@ -149,15 +147,14 @@ def different_files(
 
 
 def _read_files(shop: Workshop, plan: Plan, engine: Engine, before: str, after: str) -> str:
-    files: dict[str, Path | bytes] = {
+    files = {
         "Dockerfile": differ_dockerfile(plan, before, after, shop.catalog.templates).encode(),
-        "base-build.tar": make_rootfs(shop, plan, plan.step("base-build")),
         "differ.py": shop.catalog.contents["inside/differ.py"],
     }
     out = shop.store.scratch("differ")
     try:
         with shop.talk.task("compare files"):
-            read_by_stage(shop, engine, plan.step("image"), files, out)
+            read_by_stage(shop, engine, plan, plan.step("image"), files, out=out)
         return (out / "files.json").read_text(encoding="utf-8")
     finally:
         shutil.rmtree(out)

@@ -4,23 +4,21 @@ The image of each layer is built above the one below it, and is the base of the 
 again, and a change above them costs nothing below.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gb10.build.assemble import slim_files
-from gb10.build.bases import rootfs_path
-from gb10.build.built import engine_room
+from gb10.build.base_images import STAGES, base_tag, lay_bases
 from gb10.build.contexts import build_context, wheels
+from gb10.build.kept_images import note_image, noted_image
 from gb10.build.scanner import scanner_files
 from gb10.build.stage import run_build
 from gb10.engine.build_cache import forget
 from gb10.engine.buildx.build import BuildRequest
 from gb10.engine.connection import Engine
-from gb10.engine.images import ImageInfo, copy_files, drop_image, find_image, require_image, tag_image, tags_of, untag
+from gb10.engine.images import ImageInfo, copy_files, drop_image, require_image, tag_image, untag
 from gb10.host.digest import digest
-from gb10.host.store import Store, note_use
 from gb10.plan.render import build_args, layer_dockerfile
 from gb10.plan.values import Plan, Step
 from gb10.proof.scans import SCAN, SCANS, SYMBOLS, kept_scan, require_scanned
@@ -33,10 +31,7 @@ TARGET = "python3 /install.py --wheels /wheels --out /target "
 """In that of a stage that installs the headers and libraries which compilers read."""
 COMPILE = "tar --extract --file /archives/"
 """In that of a stage that compiled a wheel."""
-BASE = "ADD base-image.tar /out/"
-"""In that of the base which only the scripts of stages read."""
 LAYERED, SCANNED = "layered", "scanned"
-LAYERS = re.compile(r".+:layers-[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,11 +52,11 @@ class Upstream:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Link:
-    """A layer, the tag of the image that ends with it, and the tag of the image below; None: above the base."""
+    """A layer, the tag of the image that ends with it, and the tag of the image below, at first the base's."""
 
     step: Step
     tag: str
-    below: str | None
+    below: str
 
 
 def upstream_image(shop: Workshop, plan: Plan, engine: Engine, anew: str = "") -> Upstream:
@@ -72,12 +67,14 @@ def upstream_image(shop: Workshop, plan: Plan, engine: Engine, anew: str = "") -
     """
     links = _chain(plan, anew)
     there = max((number for number, link in enumerate(links, 1) if _known(shop, engine, link.tag)), default=0)
+    if there < len(links):
+        lay_bases(shop, plan, engine, STAGES, anew)
     with shop.talk.task("upstream's layers", len(links), unit="layers") as task:
         shop.talk.advance(task, there)
         for link in links[there:]:
             _forget_below(engine, plan)
-            _add(shop, plan, engine, link, anew=bool(anew))
-            untag(engine, [link.below] if link.below else [])
+            _add(shop, plan, engine, link, anew)
+            untag(engine, [link.below] if link is not links[0] else [])
             shop.talk.advance(task, 1, link.step.name)
     image = require_image(engine, links[-1].tag)
     kept = zip(links, image.diff_ids[1:], strict=True)
@@ -88,7 +85,7 @@ def upstream_image(shop: Workshop, plan: Plan, engine: Engine, anew: str = "") -
 
 def drop_again(engine: Engine, plan: Plan, anew: str) -> None:
     """Remove the images of the layers that a run made again."""
-    untag(engine, [link.tag for link in _chain(plan, anew)])
+    untag(engine, [*(link.tag for link in _chain(plan, anew)), *(base_tag(plan, name, anew) for name in STAGES)])
 
 
 def upstream_layers(plan: Plan) -> tuple[Step, ...]:
@@ -110,7 +107,7 @@ def forget_sent(engine: Engine, plan: Plan, *, compiled: bool = False) -> None:
     """
     names = {*unread_wheels(plan), "target-wheels", *(["context"] if engine.kind == "embedded" else [])}
     sent = _sent(names | {"tools-wheels", "source"} if compiled else names)
-    forget(engine, lambda about: about in sent or any(words in about for words in (INSTALL, TARGET, COMPILE, BASE)))
+    forget(engine, lambda about: about in sent or any(words in about for words in (INSTALL, TARGET, COMPILE)))
 
 
 def _sent(names: Iterable[str]) -> set[str]:
@@ -118,19 +115,8 @@ def _sent(names: Iterable[str]) -> set[str]:
     return {f"local source for {name}" for name in names}
 
 
-def drop_unknown(store: Store, engine: Engine) -> None:
-    """Remove the images of layers whose note is gone: nothing would use them. Raises EngineError."""
-    with store.tried("image") as free:
-        for tag in tags_of(engine) if free else ():
-            if LAYERS.fullmatch(tag) and not _note(store, engine, tag).exists():
-                untag(engine, [tag])
-
-
 def _forget_below(engine: Engine, plan: Plan) -> None:
-    """Let BuildKit drop the wheels of the layers that are there, and the folder that the last of them was copied from.
-
-    The main context stays: the next layer needs the same bases.
-    """
+    """Let BuildKit drop the wheels of the layers that are there, and the folder that the last one was copied from."""
     sent = _sent(unread_wheels(plan))
     forget(engine, lambda about: about in sent or INSTALL in about)
 
@@ -140,52 +126,44 @@ def _chain(plan: Plan, anew: str = "") -> list[Link]:
     links, keys = list[Link](), [plan.step("base-image").key, plan.options.platform, *([anew] if anew else [])]
     for step in upstream_layers(plan):
         keys.append(step.key)
-        below = links[-1].tag if links else None
+        below = links[-1].tag if links else base_tag(plan, "base-image", anew)
         links.append(Link(step=step, tag=f"{plan.recipe.repository}:layers-{digest(keys)[:12]}", below=below))
     return links
 
 
 def _known(shop: Workshop, engine: Engine, tag: str) -> bool:
     """Whether the engine has this very image, and the store the scan of each layer above the base."""
-    image, note = find_image(engine, tag), _note(shop.store, engine, tag)
-    if image is None or not note.exists() or note.read_text(encoding="utf-8") != "\n".join(image.diff_ids):
-        return False
-    note_use(note)
-    kept = [kept_scan(shop, layer) for layer in image.diff_ids[1:]]
-    return all(scan.exists() and scan.with_name(SYMBOLS).exists() for scan in kept)
+    image = noted_image(shop, engine, tag)
+    kept = [kept_scan(shop, layer) for layer in image.diff_ids[1:]] if image else []
+    return image is not None and all(scan.exists() and scan.with_name(SYMBOLS).exists() for scan in kept)
 
 
-def _note(store: Store, engine: Engine, tag: str) -> Path:
-    return store.entry(engine_room(engine), tag.rpartition(":")[2])
-
-
-def _add(shop: Workshop, plan: Plan, engine: Engine, link: Link, *, anew: bool = False) -> None:
+def _add(shop: Workshop, plan: Plan, engine: Engine, link: Link, anew: str) -> None:
     """Build one layer, tag the image that has it, and scan it."""
     steps = (plan.step("tools"), link.step)
     folders = {f"{step.name}-wheels": wheels(store_paths(shop.store, step.files)) for step in steps}
-    below = {"below": f"docker-image://{link.below}"} if link.below else {}
+    _, lent = lay_bases(shop, plan, engine, ["base-build"], anew)
     with build_context(shop.store, _files(shop, plan, link.step), folders) as context:
         request = BuildRequest(
             dockerfile=context.folder / "Dockerfile",
             target=LAYERED,
             platform=plan.options.platform,
             context=context.folder,
-            contexts={**context.contexts, **below},
+            contexts={**context.contexts, **lent, "below": f"docker-image://{link.below}"},
             build_args=build_args(plan),
             output="type=image",
         )
-        layered = _built(shop, engine, replace(request, anew=anew), link.step)
+        layered = _built(shop, engine, replace(request, anew=bool(anew)), link.step)
         tag_image(engine, layered.id, (link.tag,))
         _scan(shop, engine, replace(request, target=SCANNED), plan.step("proof"), layered)
     if not anew:
-        shop.store.write_text(_note(shop.store, engine, link.tag), "\n".join(layered.diff_ids))
+        note_image(shop, engine, link.tag, layered)
 
 
-def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, Path | bytes]:
+def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
     own = shop.catalog.contents
     return {
         "Dockerfile": layer_dockerfile(plan, step, shop.catalog.templates).encode(),
-        **{f"{base}.tar": rootfs_path(shop.store, plan.step(base)) for base in ("base-build", "base-image")},
         "install.py": own["inside/install.py"],
         **slim_files(own, [step]),
         **scanner_files(own),

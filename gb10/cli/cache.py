@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 from rich.filesize import decimal
 
-from gb10.build.upstream import drop_unknown
+from gb10.build.kept_images import drop_unknown
 from gb10.cli.cache_share import pull, push
 from gb10.cli.cache_show import DAY, age_of, print_kinds
 from gb10.cli.causes import shortened

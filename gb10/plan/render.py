@@ -52,6 +52,11 @@ def layer_dockerfile(plan: Plan, layer: Step, templates: Mapping[str, str]) -> s
     )
 
 
+def base_dockerfile(plan: Plan, base: str, platform: str, templates: Mapping[str, str]) -> str:
+    """The Dockerfile that makes a base an image."""
+    return _render(templates, "base.Dockerfile.j2", plan, base=base, platform=platform)
+
+
 def _slimmed(plan: Plan) -> list[str]:
     return [step.name for step in plan.of_kind("layer") if step.slim]
 

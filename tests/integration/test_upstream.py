@@ -8,7 +8,8 @@ import pytest
 
 from gb10.build import upstream
 from gb10.build.bases import make_rootfs
-from gb10.build.upstream import Upstream, drop_unknown, forget_sent, unread_wheels, upstream_image
+from gb10.build.kept_images import drop_unknown
+from gb10.build.upstream import Upstream, forget_sent, unread_wheels, upstream_image
 from gb10.engine.build_cache import forget
 from gb10.engine.connection import Engine, client
 from gb10.engine.images import find_image, require_image, tag_image, untag
@@ -86,18 +87,18 @@ def test_a_run_that_broke_off_goes_on_above_its_last_layer(
     untag(engine, [built.image])
     add, added = upstream._add, list[str]()
 
-    def broken(shop: Workshop, plan: Plan, engine: Engine, link: upstream.Link, *, anew: bool) -> None:
-        if link.below:
+    def broken(shop: Workshop, plan: Plan, engine: Engine, link: upstream.Link, anew: str) -> None:
+        if link.step.name == "layer-deps":
             raise BuildError("broken off")
-        add(shop, plan, engine, link, anew=anew)
+        add(shop, plan, engine, link, anew)
 
     monkeypatch.setattr(upstream, "_add", broken)
     with pytest.raises(BuildError, match="broken off"):
         upstream_image(shop, plan, engine)
 
-    def counted(shop: Workshop, plan: Plan, engine: Engine, link: upstream.Link, *, anew: bool) -> None:
+    def counted(shop: Workshop, plan: Plan, engine: Engine, link: upstream.Link, anew: str) -> None:
         added.append(link.step.name)
-        add(shop, plan, engine, link, anew=anew)
+        add(shop, plan, engine, link, anew)
 
     monkeypatch.setattr(upstream, "_add", counted)
     again = upstream_image(shop, plan, engine)

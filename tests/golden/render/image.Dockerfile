@@ -28,19 +28,18 @@ RUN --network=none --mount=type=bind,from=graft-small-files,target=/files --moun
     --mount=type=bind,from=layer-rest,source=/out,target=/below \
     PYTHONHASHSEED=0 python3 /grafted.py --below /below --wheel /files --out /out --epoch 1767312000
 
-FROM --platform=linux/amd64 scratch AS base
-ADD base-image.tar /out/
+FROM --platform=linux/arm64 scratch AS base
+ADD --link base-image.tar /
 
 FROM base-build AS settings
-RUN --network=none --mount=type=bind,source=settings.py,target=/settings.py --mount=type=bind,from=base,source=/out,target=/base \
+RUN --network=none --mount=type=bind,source=settings.py,target=/settings.py --mount=type=bind,from=base,target=/base \
     PYTHONHASHSEED=0 python3 /settings.py --base /base --out /out --epoch 1767312000 --cc aarch64-linux-gnu-gcc --workdir /srv
 
 FROM base-build AS overlay
 RUN --network=none --mount=type=bind,from=overlay-files,target=/overlay --mount=type=bind,source=overlay.py,target=/overlay.py \
     PYTHONHASHSEED=0 python3 /overlay.py --overlay /overlay --out /out --epoch 1767312000
 
-FROM --platform=linux/arm64 scratch AS upstream
-ADD --link base-image.tar /
+FROM base AS upstream
 COPY --link --from=layer-torch /out/ /
 COPY --link --from=layer-rest /out/ /
 
@@ -68,7 +67,7 @@ RUN --network=default --mount=type=bind,from=mod-2-files,target=/run/gb10/files 
 
 
 FROM base-build AS scan-base
-RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=base,source=/out,target=/out \
+RUN --network=none --mount=type=bind,source=scan.py,target=/scan.py --mount=type=bind,from=base,source=/,target=/out \
     python3 /scan.py /out --as layer --symbols /symbols.json.gz > /scan.json
 
 FROM base-build AS scan-layer-torch

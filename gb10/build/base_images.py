@@ -1,0 +1,84 @@
+"""Bases as images of the engine: BuildKit is sent a root file system once, and not for each build."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from gb10.build.bases import make_rootfs, rootfs_path
+from gb10.build.built import one_by_one
+from gb10.build.contexts import build_context
+from gb10.build.kept_images import note_image, noted_image
+from gb10.build.stage import run_build
+from gb10.engine.build_cache import forget
+from gb10.engine.buildx.build import BuildRequest
+from gb10.engine.connection import Engine
+from gb10.engine.images import require_image
+from gb10.host.digest import digest
+from gb10.plan.render import base_dockerfile, build_args
+from gb10.plan.values import Plan, Step
+from gb10.workshop import Workshop
+
+STAGES: Final = {"base-build": "base-build", "base-image": "base"}
+"""The stage of our Dockerfiles that each base fills."""
+
+
+def lay_bases(
+    shop: Workshop, plan: Plan, engine: Engine, names: Iterable[str], anew: str = ""
+) -> tuple[dict[str, Path], dict[str, str]]:
+    """What fills the stages of bases: files of the main context, or images of the engine as named contexts.
+
+    An engine whose images BuildKit would have to copy gets files. Raises FetchError, BuildError, EngineError.
+    """
+    if one_by_one(shop, engine):
+        return {}, {STAGES[name]: f"docker-image://{base_image(shop, plan, engine, name, anew)}" for name in names}
+    return base_files(shop, plan, names), {}
+
+
+def base_files(shop: Workshop, plan: Plan, names: Iterable[str]) -> dict[str, Path]:
+    """The root file systems of bases, made when they are missing, as files of a main context."""
+    return {f"{name}.tar": make_rootfs(shop, plan, plan.step(name)) for name in names}
+
+
+def base_image(shop: Workshop, plan: Plan, engine: Engine, name: str, anew: str = "") -> str:
+    """The tag of the engine's image of a base, built when it is missing. Raises FetchError, BuildError, EngineError.
+
+    ``anew`` names a run that makes it again.
+    """
+    tag = base_tag(plan, name, anew)
+    with shop.store.locked(f"base-{tag.rpartition('-')[2]}", shop.talk.waiting_for(name)):
+        if noted_image(shop, engine, tag) is None:
+            make_rootfs(shop, plan, plan.step(name), anew=bool(anew))
+            _build(shop, plan, engine, plan.step(name), tag, anew=bool(anew))
+    return tag
+
+
+def base_tag(plan: Plan, name: str, anew: str = "") -> str:
+    """The tag of a base's image: its key, and the machine it is for."""
+    keys = [plan.step(name).key, _platform(plan, name), *([anew] if anew else [])]
+    return f"gb10/base:layers-{digest(keys)[:12]}"
+
+
+def _platform(plan: Plan, name: str) -> str:
+    return plan.options.platform if name == "base-image" else f"linux/{plan.options.build}"
+
+
+def _build(shop: Workshop, plan: Plan, engine: Engine, step: Step, tag: str, *, anew: bool) -> None:
+    text = base_dockerfile(plan, step.name, _platform(plan, step.name), shop.catalog.templates)
+    files: dict[str, Path | bytes] = {
+        "Dockerfile": text.encode(),
+        f"{step.name}.tar": rootfs_path(shop.store, step),
+    }
+    with build_context(shop.store, files, {}) as context:
+        request = BuildRequest(
+            dockerfile=context.folder / "Dockerfile",
+            target="base",
+            platform=_platform(plan, step.name),
+            context=context.folder,
+            build_args=build_args(plan),
+            output="type=image",
+            anew=anew,
+        )
+        result = run_build(shop, engine, request, step, lambda event: None)
+    note_image(shop, engine, tag, require_image(engine, result.config or ""))
+    if engine.kind == "embedded":  # in your Docker it may be yours
+        forget(engine, lambda about: about == "local source for context")
