@@ -18,6 +18,8 @@ KINDS: Final = {
     "wheels": "compiled wheels",
     "rootfss": "base systems",
     "programs": "benchmark programs",
+    "explain": "engines' Python for explain",
+    "answers": "answers of explain",
     "proofs": "proofs of images",
     "scans": "scans of layers",
     "checkouts": "edits of checkouts",

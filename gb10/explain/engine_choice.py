@@ -11,8 +11,10 @@ from gb10.errors import UsageError, VerifyError
 from gb10.explain.engine_facts import EngineFacts
 from gb10.explain.engine_files import OPERATORS, SITE
 from gb10.explain.layer_rows import Answer, read_answer
+from gb10.host.digest import digest
 from gb10.host.host import Host
 from gb10.host.proc import SILENT, CommandFailedError, capture_while_active
+from gb10.host.store import file_sha256
 
 CHILD: Final = Path(__file__).parent / "child"
 SECONDS: Final = 600
@@ -20,6 +22,7 @@ SECONDS: Final = 600
 LIMITS: Final = {"RLIMIT_CPU": 300, "RLIMIT_FSIZE": 1 << 26, "RLIMIT_AS": 32 << 30, "RLIMIT_CORE": 0}
 OFFLINE: Final = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 CONFIG: Final = "config.json"
+ANSWER: Final = "answer.json"
 LINE: Final = 160
 """Characters of the engine's error: the reasons follow, each on its own line."""
 
@@ -42,20 +45,35 @@ def ask_engine(
 def _asked(
     host: Host, facts: EngineFacts, files: Path, config: Mapping[str, Any], options: Mapping[str, str]
 ) -> Answer:
-    with host.store.folder("explain") as work:
-        (work / CONFIG).write_text(json.dumps(config), encoding="utf-8")
-        request = work / "request.json"
-        request.write_text(json.dumps(_request(facts, files, work, options)), encoding="utf-8")
-        argv = (sys.executable, "-I", "-S", str(CHILD / "choosing.py"), str(request))
-        env = {"HOME": str(work), "PATH": os.defpath, "TMPDIR": str(work), "LANG": "C.UTF-8"}
-        try:
-            return read_answer(capture_while_active(argv, patience=SECONDS, env=env, cwd=work), "this config")
-        except CommandFailedError as error:
-            raise UsageError(
-                "the engine's selection code ended without an answer" + _why(error.returncode),
-                where=error.tail[-2000:],
-                hint="the config may ask for more than a model has; ./build.py explain --help",
-            ) from error
+    """An answer is kept: it follows from the files, the facts, the config, the options and our own scripts."""
+    scripts = sorted((path.name, file_sha256(path)) for path in CHILD.glob("*.py"))
+    asked = [files.name, facts.model_dump(mode="json"), config, named_options(facts, options), scripts]
+
+    def make(out: Path) -> None:
+        with host.store.folder("explain") as work:
+            (out / ANSWER).write_text(_run(facts, files, config, options, work), encoding="utf-8")
+
+    kept = host.store.ensure("answers", digest(["answer", 1, asked]), make) / ANSWER
+    return read_answer(kept.read_text(encoding="utf-8"), "this config")
+
+
+def _run(facts: EngineFacts, files: Path, config: Mapping[str, Any], options: Mapping[str, str], work: Path) -> str:
+    """The child's document. Raises UsageError when it ends without one."""
+    (work / CONFIG).write_text(json.dumps(config), encoding="utf-8")
+    request = work / "request.json"
+    request.write_text(json.dumps(_request(facts, files, work, options)), encoding="utf-8")
+    argv = (sys.executable, "-I", "-S", str(CHILD / "choosing.py"), str(request))
+    env = {"HOME": str(work), "PATH": os.defpath, "TMPDIR": str(work), "LANG": "C.UTF-8"}
+    try:
+        document = capture_while_active(argv, patience=SECONDS, env=env, cwd=work)
+    except CommandFailedError as error:
+        raise UsageError(
+            "the engine's selection code ended without an answer" + _why(error.returncode),
+            where=error.tail[-2000:],
+            hint="the config may ask for more than a model has; ./build.py explain --help",
+        ) from error
+    read_answer(document, "this config")  # only an answer is kept
+    return document
 
 
 def refuse(answer: Answer, engine: str) -> None:

@@ -12,9 +12,11 @@ from gb10.errors import UsageError
 from gb10.host.store import SEAL, Store, file_sha256
 
 ROOMS: Final = {
+    "answers": "answers",
     "checkouts": "checkout",
     "commits": "commit",
     "downloads": "download",
+    "explain": "explain",
     "programs": "program",
     "proofs": "image",
     "resolved": "resolved",

@@ -1,6 +1,7 @@
 """explain without an engine: its data, what it reads from a child, and what it says of a kernel's code."""
 
 import zipfile
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,9 @@ import pytest
 from gb10.cli.explain import engine_of
 from gb10.cli.explain_show import as_document, print_rows
 from gb10.errors import FetchError, UsageError, VerifyError
+from gb10.explain import engine_choice
 from gb10.explain.code_places import check_engine, code_of
-from gb10.explain.engine_choice import named_options, refuse
+from gb10.explain.engine_choice import ask_engine, named_options, refuse
 from gb10.explain.engine_facts import EngineFacts, Packages, read_facts
 from gb10.explain.engine_files import check_interpreter, read_operators, unpack
 from gb10.explain.layer_rows import Answer, read_answer
@@ -65,6 +67,42 @@ def test_operators_are_the_schemas_of_a_module() -> None:
 def test_a_child_that_says_something_else_is_an_error(document: str) -> None:
     with pytest.raises(UsageError, match="no answer"):
         read_answer(document, "m")
+
+
+def test_an_answer_is_kept_until_something_that_it_follows_from_changes(
+    facts: EngineFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = list[Path]()
+
+    def child(*_: object, cwd: Path, **__: object) -> str:
+        runs.append(cwd)
+        return Answer(stopped=None, rows=[], tried=[]).model_dump_json()
+
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/operators.json").write_text("{}")
+    (tmp_path / "others").mkdir()
+    (tmp_path / "others/operators.json").write_text("{}")
+    monkeypatch.setattr(engine_choice, "capture_while_active", child)
+    host = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=-1)
+    plain = partial(ask_engine, host, facts, tmp_path / "files", {"a": 1}, {})
+    assert plain() == plain()
+    assert len(runs) == 1
+    ask_engine(host, facts, tmp_path / "others", {"a": 1}, {})
+    ask_engine(host, facts, tmp_path / "files", {"a": 2}, {})
+    ask_engine(host, facts, tmp_path / "files", {"a": 1}, {"kv_cache_dtype": "fp8"})
+    ask_engine(host, facts.model_copy(update={"cuda": "99.9"}), tmp_path / "files", {"a": 1}, {})
+    monkeypatch.setattr(engine_choice, "CHILD", tmp_path / "files")
+    plain()
+    assert len(runs) == 6
+
+
+def test_what_is_no_answer_is_not_kept(facts: EngineFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "operators.json").write_text("{}")
+    host = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=-1)
+    monkeypatch.setattr(engine_choice, "capture_while_active", lambda *_, **__: "killed")
+    with pytest.raises(UsageError, match="no answer"):
+        ask_engine(host, facts, tmp_path, {}, {})
+    assert not any((host.store.root / "answers").glob("[!.]*"))
 
 
 def test_an_engine_that_refuses_every_kernel_is_no_backend() -> None:

@@ -95,7 +95,7 @@ def test_an_entry_goes_whole_unless_another_run_has_its_lock(store: Store) -> No
 
 def test_the_locks_are_those_that_the_makers_take() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "gb10").rglob("*.py") if path.name != "keep.py")
-    taken = set(re.findall(r'locked\(\s*f?"([a-z]+)', text))
+    taken = set(re.findall(r'(?:locked\(\s*f?|ensure\()"([a-z]+)', text))
     assert set(ROOMS.values()) <= taken
 
 
