@@ -57,10 +57,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     longest_first.sort_by_seconds(items, config.stash[SECONDS])
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """The engine ends, and the store goes."""
-    if STORE in config.stash:
-        own_store.release(*config.stash[STORE])
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The engine ends, and the store goes. xdist waits for this; what unconfigures a worker it kills after 10 s."""
+    if STORE in session.config.stash:
+        own_store.release(*session.config.stash[STORE])
 
 
 @pytest.fixture(scope="session")

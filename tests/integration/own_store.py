@@ -22,7 +22,6 @@ KEPT: Final = (
     "downloads",
     "environments",
     "cuda-tools",
-    "deploy-tools",
     "cmake",
     "trees",
     "emulators",
@@ -30,6 +29,8 @@ KEPT: Final = (
     "programs",
 )
 """Rooms of entries that are whole or absent, and the same for everybody who has the key."""
+READ: Final = ("deploy-tools", "explain")
+"""Such rooms, of tens of thousands of files, whose entries no test changes: all workers read the one that is kept."""
 WHEELS: Final = ("gb10_kernels-*.whl", "vllm-*.whl")
 """Compiled wheels that are kept: minutes of compiling, and what reads them asks only what is in them."""
 PROGRAMS: Final = re.compile(r"[0-9a-f]{16}|packages\.json|skopeo-\w+")
@@ -57,6 +58,9 @@ def claim(env: Mapping[str, str], worker: str) -> Store:
     keep_verified(store_root(env) / "downloads", home / "kept/downloads")
     for entry in _entries(home / "kept"):
         _link(home / "kept" / entry, store.root / entry)
+    for entry in _unpacked(home / "kept"):
+        (store.root / entry).parent.mkdir(exist_ok=True)
+        (store.root / entry).symlink_to(home.absolute() / "kept" / entry)
     return store
 
 
@@ -67,6 +71,11 @@ def release(env: Mapping[str, str], store: Store) -> None:
     for entry in _entries(store.root):
         if entry.parts[0] != "downloads":
             _link(store.root / entry, base(env) / "kept" / entry)
+    for entry in _unpacked(store.root):
+        kept = base(env) / "kept" / entry
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):  # another worker was faster
+            (store.root / entry).rename(kept)
     _clear(store)
 
 
@@ -93,6 +102,12 @@ def _entries(root: Path) -> list[Path]:
     found += [entry for entry in compiled if (entry / "measured.json").exists()]  # a grafted wheel has none
     found += [path for path in (root / "engine").glob("*") if PROGRAMS.fullmatch(path.name)]
     return [path.relative_to(root) for path in sorted(found, key=lambda path: (path.is_symlink(), path.is_file()))]
+
+
+def _unpacked(root: Path) -> list[Path]:
+    """The entries of READ that a store has itself, relative to it."""
+    found = [path for room in READ for path in (root / room).glob("[!.]*")]
+    return [path.relative_to(root) for path in found if path.is_dir() and not path.is_symlink()]
 
 
 def _link(source: Path, target: Path) -> None:
@@ -124,4 +139,4 @@ def _clear(store: Store) -> None:
     for point in sorted(mount_points(), reverse=True):  # a test that was killed leaves what it mounted, deepest first
         if Path(point).is_relative_to(store.root):
             capture(["umount", "--lazy", point])
-    shutil.rmtree(store.root)
+    capture(["rm", "-rf", "--one-file-system", "--", str(store.root)])  # three times as fast as shutil

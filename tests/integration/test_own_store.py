@@ -53,6 +53,18 @@ def test_what_has_a_hash_for_a_name_outlives_the_run_and_all_else_goes(user: dic
     own_store.release(user, later)
 
 
+def test_a_folder_of_many_files_is_kept_once_and_read_by_all(user: dict[str, str]) -> None:
+    store = own_store.claim(user, "gw0")
+    (store.root / "explain/abc/site").mkdir(parents=True)
+    (store.root / "explain/abc/site/a.py").write_text("content")
+    own_store.release(user, store)
+    others = [own_store.claim(user, worker) for worker in ("gw1", "gw2")]
+    found = {(other.root / "explain/abc/site/a.py").resolve() for other in others}
+    for other in others:
+        own_store.release(user, other)
+    assert [path.read_text() for path in found] == ["content"]
+
+
 def test_what_a_killed_run_left_is_cleared(user: dict[str, str]) -> None:
     left = own_store.base(user) / "run-999999999-gw0"
     for inner in (left / "disk", left / "disk/data"):
