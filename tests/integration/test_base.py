@@ -13,7 +13,7 @@ import pytest
 from gb10.errors import FetchError, UsageError
 from gb10.host.fetch import open_session
 from gb10.host.proc import capture
-from gb10.host.store import Store, file_sha256
+from gb10.host.store import Store, file_sha256, open_store
 from gb10.recipe.locked import LockedDeb
 from gb10.rootfs.accounts import User
 from gb10.rootfs.unpack import is_dropped, merged, write_rootfs
@@ -97,11 +97,13 @@ class Base:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return Store(tmp_path_factory.mktemp("store"))
+def store() -> Store:
+    return open_store(os.environ)
 
 
-@pytest.fixture(scope="module", params=SUITES)
+@pytest.fixture(
+    scope="module", params=[SUITE, *(pytest.param(one, marks=pytest.mark.long) for one in SUITES if one != SUITE)]
+)
 def native(store: Store, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Base:
     assert os.geteuid() == 0, "these tests unpack owners and call chroot: run them as root"
     return Base(store, tmp_path_factory.mktemp("native"), HOST, request.param)
