@@ -46,7 +46,10 @@ def ready_to_ask(shop: Workshop, recipe: Recipe, lock: Lock) -> AskedEngine:
 
 
 def image_wheels(recipe: Recipe, lock: Lock, facts: EngineFacts) -> tuple[LockedWheel, ...]:
-    """The locked wheels whose Python is run; raises UsageError when the lock has another release than the facts."""
+    """The locked wheels whose Python is run, but for those that the image leaves out.
+
+    Raises UsageError when the lock has another release than the facts.
+    """
     wheels = {wheel.name: wheel for wheel in lock.wheels.image[TARGET]}
     found = wheels[facts.from_image[0]]
     if found.version != facts.engine:
@@ -54,7 +57,7 @@ def image_wheels(recipe: Recipe, lock: Lock, facts: EngineFacts) -> tuple[Locked
             f"explain knows {recipe.engine} {facts.engine}, the lock has {found.version}",
             hint="recipes/explain has the facts of one release; docs/explain.md says how to renew them",
         )
-    return tuple(wheels[name] for name in facts.from_image)
+    return tuple(wheels[name] for name in facts.from_image if name in wheels)
 
 
 def _files(shop: Workshop, recipe: Recipe, lock: Lock, parts: Parts, packages: Packages) -> Path:

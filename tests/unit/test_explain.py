@@ -10,6 +10,7 @@ from gb10.cli.explain import engine_of
 from gb10.cli.explain_show import as_document, print_rows
 from gb10.errors import FetchError, UsageError, VerifyError
 from gb10.explain import engine_choice
+from gb10.explain.asked_engine import image_wheels
 from gb10.explain.code_places import check_engine, code_of
 from gb10.explain.engine_choice import ask_engine, named_options, refuse
 from gb10.explain.engine_facts import EngineFacts, Packages, read_facts
@@ -19,9 +20,10 @@ from gb10.explain.operators import schemas
 from gb10.inside.binary import Binary
 from gb10.inside.installed import Distribution
 from gb10.inside.loader import Fit
-from gb10.lock.lockfile import load_lock
+from gb10.lock.lockfile import load_lock, load_recipe
 from gb10.plan.catalog import ROOT
 from gb10.proof.fit import Judged
+from gb10.request.left_out import without
 from gb10.workshop import open_workshop
 
 ROW = (
@@ -51,6 +53,14 @@ def test_facts_and_packages_are_of_the_locked_engine(engine: str) -> None:
     assert own | {*facts.twins} >= {"torch", "transformers", "compressed-tensors"}
     assert not own & {*facts.twins}
     assert (ROOT / f"gb10/explain/child/{facts.script}.py").is_file()
+
+
+def test_a_package_that_the_image_leaves_out_is_not_asked(facts: EngineFacts) -> None:
+    path = ROOT / "recipes/images/vllm.yaml"
+    recipe, lock = load_recipe(path), load_lock(ROOT / "recipes/images/vllm.lock.json")
+    assert [wheel.name for wheel in image_wheels(recipe, lock, facts)] == [*facts.from_image]
+    smaller = image_wheels(*without(recipe, lock, ("b12x",)), facts)
+    assert [wheel.name for wheel in smaller] == [name for name in facts.from_image if name != "b12x"]
 
 
 def test_an_engine_without_facts_is_named() -> None:

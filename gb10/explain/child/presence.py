@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import importlib
 import importlib.util
 
 from stand_ins import Anything
@@ -31,7 +32,7 @@ def _bound(tree):
 
 @functools.cache
 def named(module):
-    """A module of FlashInfer by its source; None when the release has none."""
+    """A module by its source; None when the release has none."""
     try:
         found = importlib.util.find_spec(module)
     except ImportError:
@@ -59,3 +60,18 @@ def answer_from(present):
 
     flashinfer.has_flashinfer = lambda: "flashinfer" in names
     flashinfer._get_submodule = lambda name: named(name) if "flashinfer" in names else None
+
+
+def answer_b12x(capability):
+    """b12x's own rule says what it supports, if the image has it. Modules that need CuTe DSL offer their names."""
+    import vllm.utils.b12x as asked
+
+    if not asked.has_b12x():
+        return
+    gating = importlib.import_module("b12x._lib.gating")  # by attribute the package would load CuTe DSL
+    gating.get_compute_capability = lambda device=None: capability
+    for name, module in asked._B12X_SUBMODULES.items():
+        if module is None:
+            asked._B12X_SUBMODULES[name] = named(name)
+        elif hasattr(module, "META"):
+            module.is_supported = functools.partial(gating.default_is_supported, requires=module.META.requires)

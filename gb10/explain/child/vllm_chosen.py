@@ -56,6 +56,7 @@ def prepare(request):
 
     platform = spark.become_spark(tuple(request["capability"]))
     presence.answer_from(request["present"])
+    presence.answer_b12x(tuple(request["capability"]))
     import recorder
     import vllm.model_executor.kernels.linear as linear
     import vllm.model_executor.layers.fused_moe.modular_kernel as experts
