@@ -26,7 +26,10 @@ TRITON = "triton"
 TOOLKIT = "nvidia/cu13"
 MODULES = "modules"
 MANAGER = "gb10_caches.py"
+B12X = "b12x"
+PLUGIN = "gb10_b12x.py"
 REPORT = "report.json"
+RECORDED = ("METADATA", "RECORD", "entry_points.txt")
 Report = dict[str, object]
 
 
@@ -44,13 +47,15 @@ def main() -> None:
     link(image, own, request["linked"])
     environment = settings(request["environment"], own, options.scripts)
     compilers = toolchain(options, image) if MODULES in request["caches"] else {}
-    answers = {**image_answers(image / TRITON, own / TRITON), **compilers}
+    answers = {**image_answers(image / TRITON, own / TRITON), "site": str(image), **compilers}
     request |= {"image": answers, "environment": environment, "model": str(WORK)}
     (WORK / "config.json").write_text(json.dumps(request["config"]), encoding="utf-8")
     (WORK / "request.json").write_text(json.dumps(request), encoding="utf-8")
     report = rehearsed(options.scripts / "rehearse.py", environment)
     for name in request["caches"]:
         layer(options.out / f"cache-{name}", name)
+    if any((CACHES / B12X).glob("*/*.o")):
+        plugin(options.out / f"cache-{B12X}" / own.relative_to("/"), options.scripts / PLUGIN)
     told(options.out / f"cache-{TRITON}", report, options.scripts / MANAGER, own)
     clamp(options.out, options.epoch)
 
@@ -64,6 +69,7 @@ def settings(given: dict[str, str], own: Path, scripts: Path) -> dict[str, str]:
         "HOME": str(WORK),
         "XDG_CACHE_HOME": str(WORK / "cache"),
         "TRITON_CACHE_DIR": str(CACHES / TRITON),
+        "B12X_COMPILE_CACHE_DIR": str(CACHES / B12X),  # in no key of b12x
         "LD_LIBRARY_PATH": ":".join(libraries),
         "PYTHONPATH": str(scripts),
         "PYTHONHASHSEED": "0",
@@ -141,10 +147,24 @@ def layer(out: Path, name: str) -> None:
     target = out / FOLDERS / name
     target.mkdir(parents=True)
     if (CACHES / name).is_dir():
-        shutil.copytree(
-            CACHES / name, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("lock", "*.lock", "tmp.*")
-        )
+        unfinished = shutil.ignore_patterns("lock", "*.lock", "tmp.*", "*.tmp")
+        shutil.copytree(CACHES / name, target, dirs_exist_ok=True, ignore=unfinished)
     seal(target)
+
+
+def plugin(site: Path, module: Path) -> None:
+    """What makes b12x look in the image first, as vLLM finds its plugins: by a distribution that names it."""
+    info = site / f"{module.stem}-1.dist-info"
+    info.mkdir(parents=True)
+    shutil.copy(module, site / module.name)
+    name = module.stem.replace("_", "-")
+    texts = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n",
+        "entry_points.txt": f"[vllm.general_plugins]\n{module.stem} = {module.stem}:register\n",
+        "RECORD": "".join(f"{path},,\n" for path in (module.name, *(f"{info.name}/{one}" for one in RECORDED))),
+    }
+    for file, text in texts.items():
+        (info / file).write_text(text, encoding="utf-8")
 
 
 def clamp(root: Path, epoch: int) -> None:

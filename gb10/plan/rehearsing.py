@@ -13,8 +13,12 @@ from gb10.recipe.image_recipe import Recipe
 
 PROGRAM: Final = tuple(f"inside/{name}.py" for name in ("compiler_text", "elf", "rehearsal", "sealed", "triton_key"))
 """What runs the rehearsal in its stage."""
-SCRIPTS: Final = ("explain/child", "explain/operators.py", "inside/gb10_caches.py", "inside/launch.py")
-"""What runs over the engine, Triton's manager of caches in the image, and what starts a compiler."""
+SCRIPTS: Final = (
+    "explain/child",
+    "explain/operators.py",
+    *(f"inside/{name}.py" for name in ("gb10_b12x", "gb10_caches", "launch")),
+)
+"""What runs over the engine, what looks into the caches of the image, and what starts a compiler."""
 CAPABILITY: Final = "12.1"
 
 

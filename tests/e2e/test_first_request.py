@@ -11,10 +11,13 @@ from tests.e2e.image import build, run_python
 
 pytestmark = pytest.mark.e2e
 INSIDE = Path(__file__).parent / "inside"
-SCRIPTS = {INSIDE / name: f"/{name}" for name in ("triton_ready.py", "modules_ready.py")}
+SCRIPTS = {INSIDE / name: f"/{name}" for name in ("triton_ready.py", "modules_ready.py", "b12x_ready.py")}
 CONFIGS = ROOT / "tests/unit/data/explain"
 CASES = [("vllm", "dense-bf16", 20, 0), ("sglang", "dense-bf16", 5, 5), ("sglang", "fp8-block", 5, 7)]
 """An engine, a model's config, the fewest kernels of Triton, the fewest modules that the engine compiles itself."""
+
+B12X = [("fp8-block", "linear-backend=b12x", 15)]
+"""A model's config, how it is served, the fewest kernels of b12x."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[1]}")
@@ -33,3 +36,19 @@ def test_every_kernel_of_the_rehearsal_is_found_and_another_is_not(
     own = found.get("own", {"modules": 0, "loaded": 0, "wrong": [], "refused": "forbids compiling"})
     assert own["modules"] == own["loaded"] >= modules
     assert (own["wrong"], own["refused"]) == ([], "forbids compiling")
+
+
+@pytest.mark.parametrize("case", B12X, ids=lambda case: f"{case[0]}-{case[1]}")
+def test_b12x_finds_its_kernels_of_cute_dsl_by_its_own_keys(
+    engine: Engine, emulator: Path, tmp_path: Path, case: tuple[str, str, int]
+) -> None:
+    config, option, kernels = case
+    (tmp_path / "config.json").write_bytes((CONFIGS / f"{config}.json").read_bytes())
+    tags = build("--for-model", str(tmp_path), "--served-with", option)["tags"]
+    assert isinstance(tags, list)
+    text = run_python(engine, tags[-1], emulator, "/triton_ready.py", files=SCRIPTS)
+    found = json.loads(text.splitlines()[-1])["b12x"]
+    assert found["wrong"] == []
+    assert found["kernels"] >= kernels
+    assert found["loaded"] >= found["kernels"]
+    assert found["refused"] == "CuTe DSL compiles"

@@ -65,6 +65,11 @@ def test_modules_of_the_engine_itself_are_counted_by_their_compiler(
     assert line.endswith("2 kernels of Triton, 1 modules of FlashInfer, 1 of the engine's own, by nvcc")
 
 
+def test_kernels_of_b12x_are_counted_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = [*REPORT["made"], {"compiler": "cute", "kernel": "b12x gemm.dense"}]
+    assert said(tmp_path, REPORT | {"made": made}, capsys)[0].endswith("1 modules of FlashInfer, 1 kernels of b12x")
+
+
 def test_a_rehearsal_that_stopped_says_so_and_no_control_character(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,7 +28,7 @@ CONFIG = {"architectures": ["Qwen3ForCausalLM"], "hidden_size": 4096}
 MODEL = Served(name="Org/Model", config=json.dumps(CONFIG))
 OPTIONS = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64")
 SERVED = replace(OPTIONS, served=MODEL)
-OWN = {"rehearsal", "cache-triton", "image", "proof"}
+OWN = {"rehearsal", "cache-triton", "cache-b12x", "image", "proof"}
 
 
 @cache
@@ -59,7 +59,7 @@ def test_a_model_adds_the_rehearsal_and_the_layer_of_its_kernels() -> None:
     assert moved(plan(OPTIONS), plan()) == OWN
     assert plan().step("cache-triton").needs == ("rehearsal",)
     assert {"tools", "layer-vllm", "layer-torch", "base-image"} <= set(plan().step("rehearsal").needs)
-    assert scanned(plan())[-2:] == ["settings", "cache-triton"]
+    assert scanned(plan())[-3:] == ["settings", "cache-triton", "cache-b12x"]
 
 
 def test_an_engine_that_compiles_modules_itself_has_a_layer_of_them() -> None:
@@ -107,7 +107,9 @@ def test_an_overlay_moves_the_rehearsal_because_it_may_change_the_engine() -> No
     assert moved(plan(), plan(replace(OPTIONS, served=MODEL, overlay=over))) == OWN
 
 
-@pytest.mark.parametrize("name", ["inside/rehearsal.py", "explain/child/rehearse.py", "inside/gb10_caches.py"])
+@pytest.mark.parametrize(
+    "name", ["inside/rehearsal.py", "explain/child/rehearse.py", "inside/gb10_caches.py", "inside/gb10_b12x.py"]
+)
 def test_each_script_moves_it(name: str) -> None:
     recipe, lock, toolkit = inputs()
     other = replace(toolkit, digests={**toolkit.digests, name: "0" * 64})

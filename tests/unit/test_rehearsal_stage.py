@@ -1,6 +1,7 @@
 """The stage of a rehearsal: the layer that it leaves, and what is left of one whose process dies."""
 
 import argparse
+import importlib.metadata
 import json
 import os
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from gb10.inside import rehearsal
 from gb10.inside.sealed import FOLDERS, broken
+from gb10.plan.catalog import ROOT
 
 KEY = "K" * 52
 REPORT: rehearsal.Report = {"stopped": None, "made": [{"kernel": "a:b"}], "left": [], "flashinfer": [], "zeroed": {}}
@@ -63,6 +65,16 @@ def test_the_layer_has_whole_kernels_their_hashes_the_report_and_the_manager(wor
     ]
     assert list(broken(out)) == []
     assert {path.stat().st_mtime for path in out.rglob("*")} == {1_700_000_000}
+
+
+def test_the_plugin_is_a_distribution_that_vllm_finds(work: Path) -> None:
+    rehearsal.plugin(work / "site", ROOT / "gb10/inside/gb10_b12x.py")
+    (found,) = importlib.metadata.distributions(path=[str(work / "site")])
+    assert (found.name, found.version) == ("gb10-b12x", "1")
+    assert [(one.group, one.value) for one in found.entry_points] == [("vllm.general_plugins", "gb10_b12x:register")]
+    assert found.files is not None
+    assert all(Path(path.locate()).is_file() for path in found.files)
+    assert len(found.files) == 4
 
 
 def test_a_cache_in_which_nothing_was_made_is_an_empty_list(work: Path) -> None:

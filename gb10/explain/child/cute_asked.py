@@ -1,8 +1,7 @@
 """Which CuTe DSL kernels the engine asks for: they are noted, and not compiled."""
 
 STARTS = {}
-"""Kernels that are compiled by ``cute.compile`` itself, and how often: it keeps no file, so each start does so again."""
-LEFT = []
+"""Kernels that are compiled by ``cute.compile`` itself, and how often."""
 
 
 class Compiled:
@@ -30,26 +29,20 @@ class Counting:
         return Compiled()
 
 
+def left():
+    """A row for each kernel; b12x keeps a file of those, too, that it compiles without a declaration."""
+    undeclared = "b12x compiles it at its first call, which no declaration tells before"
+    return [
+        {
+            "what": f"CuTe DSL {name}",
+            "why": undeclared if name.startswith("b12x.") else f"cute.compile keeps no file: {count} at each start",
+        }
+        for name, count in sorted(STARTS.items())
+    ]
+
+
 def listen():
-    """Count compiles of CuTe DSL, and take b12x's preparations."""
+    """Count compiles of CuTe DSL."""
     import cutlass.cute as cute
 
     cute.compile = Counting()
-    try:
-        from b12x.preparation import types
-    except ImportError:
-        return
-    import b12x.preparation.session  # sets the preparer that is replaced
-
-    types._set_lazy_preparer(_prepare)
-
-
-def _prepare(plan):
-    """Note what b12x would compile now."""
-    from shape_ops import Enough
-
-    for part in plan.variants.values() if hasattr(plan, "variants") else (plan,):
-        row = {"what": f"CuTe DSL b12x {part.component_id}", "why": "b12x compiles it at its first call"}
-        if row not in LEFT:
-            LEFT.append(row)
-    raise Enough

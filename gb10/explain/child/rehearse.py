@@ -50,13 +50,11 @@ def told(engine, stopped, made):
     import no_memory
     import triton_kept
 
-    left = [*triton_kept.LEFT, *cute_asked.LEFT]
+    left = [*triton_kept.LEFT]
     for name, there in sorted(flashinfer_asked.ASKED.items()):
         if not there:
             left.append({"what": f"FlashInfer {name}", "why": "not in the image's kernel set"})
-    for name, count in sorted(cute_asked.STARTS.items()):
-        left.append({"what": f"CuTe DSL {name}", "why": f"cute.compile keeps no file: {count} at each start"})
-    left += engine.left()
+    left += [*cute_asked.left(), *engine.left()]
     for name, count in sorted(triton_kept.TUNED.items()):
         left.append(
             {"what": f"choice for {name}", "why": f"{count} configurations are compiled, and timed on the device"}

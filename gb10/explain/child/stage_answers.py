@@ -30,8 +30,10 @@ def _schemas(module):
 
 def listen():
     """Note what compilers other than Triton's are asked for."""
+    import b12x_programs
     import cute_asked
     import flashinfer_asked
 
     flashinfer_asked.listen()
     cute_asked.listen()
+    b12x_programs.listen()

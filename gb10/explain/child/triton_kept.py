@@ -58,21 +58,34 @@ class Launched:
 
 def keep(image):
     """Compile what is launched. ``image``: the triton_key and the text of ptxas in the image, by name."""
-    import triton
-    import triton.backends.nvidia.compiler as nvidia
-    import triton.runtime.cache as cache
     import triton.runtime.jit as jit
     from triton.backends.compiler import GPUTarget
     from triton.runtime.autotuner import Autotuner
     from triton.runtime.driver import driver
 
     driver.set_active(NoLaunch(GPUTarget("cuda", 121, 32)))
-    cache.triton_key = lambda: image["triton"]
-    nvidia.get_ptxas_version = lambda arch=80: image["ptxas"]
-    jit.serialize_specialization_data = _told(jit.serialize_specialization_data)
+    answer_keys(image)
     jit.JITFunction.run = _compiling(jit.JITFunction.run)
     Autotuner._bench = _untimed
     Autotuner.check_disk_cache = _kept_by_nobody
+    listen()
+
+
+def answer_keys(image):
+    """What Triton's keys name is the image's."""
+    import triton.backends.nvidia.compiler as nvidia
+    import triton.runtime.cache as cache
+
+    cache.triton_key = lambda: image["triton"]
+    nvidia.get_ptxas_version = lambda arch=80: image["ptxas"]
+
+
+def listen():
+    """Note each kernel that is compiled."""
+    import triton
+    import triton.runtime.jit as jit
+
+    jit.serialize_specialization_data = _told(jit.serialize_specialization_data)
     compiled = {}
     triton.knobs.compilation.listener = lambda **seen: compiled.update(seen)
     triton.knobs.runtime.jit_post_compile_hook = lambda **seen: _note(seen, compiled)
@@ -119,8 +132,11 @@ def _kept_by_nobody(self, tuning_key, configs, bench):
 
 
 def _note(seen, compiled):
+    """A row for a kernel; none for one that was planned and not compiled."""
     from triton.runtime.cache import _base32
 
+    if not compiled:
+        return
     function = seen["fn"].jit_function
     MADE.append(
         {
@@ -130,3 +146,4 @@ def _note(seen, compiled):
             "lookup": json.loads(seen["compile"]["specialization_data"] or "null"),
         }
     )
+    compiled.clear()

@@ -63,18 +63,23 @@ def _deep_gemm_call(name, numbers):
     return call
 
 
-def made(_):
-    """vLLM compiles nothing itself."""
-    return []
+def made(request):
+    """vLLM compiles nothing itself; b12x keeps what it compiles."""
+    import b12x_programs
+
+    b12x_programs.make(request)
+    return b12x_programs.MADE
 
 
 def left():
     """What only vLLM leaves for the device: operators whose library has PTX alone, and what DeepGEMM compiles."""
+    import b12x_programs
     import shape_ops
 
     late = "its library has PTX alone for 12.x, which the driver compiles"
     rows = [{"what": f"operator {name}", "why": late} for name in sorted(shape_ops.USED)]
     asks = "compiled by its library, which asks the device"
+    rows += b12x_programs.LEFT
     return [*rows, *({"what": f"DeepGEMM {name}", "why": asks} for name in sorted(DEEP_GEMM))]
 
 

@@ -103,7 +103,7 @@ def main() -> None:
     knobs.compilation.listener = lambda **seen: SEEN.append(seen["metadata_group"][f"{seen['src'].name[:150]}.json"])
     report = json.loads((ROOT / "report.json").read_text())
     rows = [row for row in report["made"] if row["compiler"] == "triton"]
-    own = [row for row in report["made"] if row["compiler"] != "triton"]
+    own, cute = ([row for row in report["made"] if row["compiler"] == one] for one in ("nvcc", "cute"))
     found, wrong = 0, []
     for row in rows:
         if row["lookup"] is None:
@@ -126,6 +126,10 @@ def main() -> None:
         import modules_ready
 
         told["own"] = modules_ready.check(own, ROOT / "modules")
+    if cute:
+        import b12x_ready
+
+        told["b12x"] = b12x_ready.check(cute, ROOT / "b12x")
     print(json.dumps(told))
 
 

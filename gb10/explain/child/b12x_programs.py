@@ -1,0 +1,80 @@
+"""b12x's kernels of CuTe DSL are compiled by b12x's own workers, without a device, under the names that it looks up.
+
+b12x declares what a call needs, and keeps each kernel as an object file by a key of its sources, the packages, the
+device and the environment. The declarations are taken when the engine makes them.
+"""
+
+import base64
+import os
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+
+ASKED = {}
+"""Jobs of b12x, pickled; the component that asked."""
+MADE = []
+LEFT = []
+
+
+def listen():
+    """Take what b12x would compile at its first calls, if the image has it."""
+    try:
+        from b12x.preparation import types
+    except ImportError:
+        return
+    import b12x.preparation.session  # sets the preparer that is replaced
+
+    types._set_lazy_preparer(_prepare)
+
+
+def _prepare(plan):
+    """Note the jobs of a plan's default configuration; nothing of it runs."""
+    from shape_ops import Enough
+
+    for part in plan.variants.values() if hasattr(plan, "variants") else (plan,):
+        try:
+            for job in _jobs(part):
+                ASKED.setdefault(pickle.dumps(job, protocol=5), part.component_id)
+        except Exception as error:
+            _leave(part.component_id, error)
+    raise Enough
+
+
+def _jobs(plan):
+    """What b12x compiles for a plan that nobody tuned."""
+    from b12x.preparation.device import detect_device
+
+    device = detect_device("cuda:0")
+    found = plan.contract.configure(plan.query, device=device.identity, override=plan.override)
+    return plan._compile_jobs(found.default if found.pinned is None else found.pinned, device)
+
+
+def _leave(component, error):
+    row = {"what": f"CuTe DSL b12x {component}", "why": f"{type(error).__name__}: {str(error).strip()[:300]}"}
+    if row not in LEFT:
+        LEFT.append(row)
+
+
+def make(request):
+    """Compile what was asked for, as many at once as there are cores."""
+    if not ASKED:
+        return
+    import b12x_worker
+    from b12x._lib.compile_pool import multiprocessing
+
+    given = (request["image"], request["cuda"])
+    context = multiprocessing.get_context("spawn")  # as b12x does
+    many = min(os.cpu_count(), len(ASKED))
+    with ProcessPoolExecutor(many, context, b12x_worker.become, given) as pool:
+        running = {job: pool.submit(b12x_worker.compiled, job) for job in ASKED}
+        for job, future in running.items():
+            _take(job, future)
+
+
+def _take(job, future):
+    """The rows of one job's kernels; a process that died is told, and leaves its kernels for the device."""
+    rows, error = future.result() if future.exception() is None else ([], future.exception())
+    known = {row["folder"] for row in MADE}
+    lookup = base64.b64encode(job).decode()
+    MADE.extend({"lookup": lookup, **row} for row in rows if row["folder"] not in known)
+    if error:
+        _leave(ASKED[job], error)

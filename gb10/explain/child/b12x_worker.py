@@ -1,0 +1,58 @@
+"""A compiler process of b12x, as b12x makes one, that compiles for the image: its key, its machine's object files."""
+
+import importlib
+import importlib.metadata
+import pickle
+
+HOST = "linux-aarch64"
+
+
+def become(image, cuda):
+    """``image``: where its packages lie and what Triton's keys name; ``cuda``: torch's release of CUDA."""
+    import spark
+    import torch
+    import triton_kept
+
+    torch.version.cuda = cuda
+    pool, compiler = (importlib.import_module(f"b12x._lib.{name}") for name in ("compile_pool", "compiler"))
+    compiler._distribution_version = lambda name: _version(name, image["site"])
+    compiler._call_cute_compile = _crossed(compiler._call_cute_compile)
+    triton_kept.answer_keys(image)
+    triton_kept.listen()
+    pool._initialize_worker(
+        0, (12, 1), "GPU-0", spark.NAME, spark.UNITS, spark.SHARED, 102400, pool.multiprocessing.Array("q", (0, 0))
+    )
+
+
+def _version(name, site):
+    """As b12x asks for it: empty for a package that is not there."""
+    found = next(iter(importlib.metadata.distributions(name=name, path=[site])), None)
+    return found.version if found else ""
+
+
+def _crossed(compile_one):
+    """The object file is for the image's machine; the key, which b12x has by now, names no host."""
+    from cutlass.base_dsl.compiler import HostTarget
+
+    return lambda compile_callable, *args, **named: compile_one(compile_callable[HostTarget(HOST)], *args, **named)
+
+
+def compiled(payload):
+    """The rows of one job's kernels; and the error, if it did not end well (not every error can leave a process)."""
+    import triton_kept
+
+    pool, plans = (importlib.import_module(f"b12x._lib.{name}") for name in ("compile_pool", "compile_plan"))
+    try:
+        programs = pool.describe_compilation(pickle.loads(payload)).programs
+        plans.evict_planning_artifacts(programs)
+        pool._run_job(payload, programs)
+        absent = [one.name for one in programs if not plans.compiled_program_available(one)]
+    except Exception as error:
+        return [], RuntimeError(f"{type(error).__name__}: {str(error).strip()[:300]}")
+    rows = [
+        {"compiler": "cute", "kernel": f"b12x {one.name}", "folder": f"{one.key[:2]}/{one.key}"}
+        for one in programs
+        if one.dialect == "cute"
+    ]
+    made, triton_kept.MADE[:] = [*rows, *triton_kept.MADE], []
+    return made, LookupError(f"b12x kept no file of {', '.join(absent)}") if absent else None
