@@ -18,6 +18,13 @@ from xdist.scheduler import LoadScopeScheduling
 Deep = Callable[[int, str, bytes], Path]
 COMPILERS: Final = frozenset({"test_extension", "test_bench", "test_targets"})
 """Files whose compilers need several GB each: two such stages at once are more than a small machine has."""
+IMAGES: Final = {
+    "test_pipeline": "images",
+    "test_upstream": "images",
+    "test_mods": "changed images",
+    "test_patched_build": "changed images",
+}
+"""Files that build the small image. A worker's first one takes a minute of CPU time, the next ones find its layers."""
 MAY_CONNECT = ("integration", "e2e", "gpu")
 GARBAGE: Final = 50_000
 """New objects before the collector looks at them. Python's own 700 costs a twentieth of the unit tests' time."""
@@ -27,14 +34,15 @@ gc.disable()  # until all tests are collected: nothing of what they import is ga
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
-    """A file's tests stay in one worker, and all files of COMPILERS in one.
+    """A file's tests stay in one worker, all files of COMPILERS in one, and those of IMAGES that have one name.
 
     xdist's own groups do nothing with pytest 9.2: they rename tests by an attribute that pytest no longer reads.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "compilers" if Path(file).stem in COMPILERS else file
+        stem = Path(file).stem
+        return "compilers" if stem in COMPILERS else IMAGES.get(stem, file)
 
 
 def pytest_configure(config: pytest.Config) -> None:
