@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gb10.build.contexts import BuildContext, Lay, mod_files, overlay_files, tree, wheels
+from gb10.build.costs import module_peaks
 from gb10.build.grafts import graft_files
 from gb10.build.scanner import archive, scanner_files
 from gb10.build.wheel_store import Wheel
@@ -50,6 +51,8 @@ def rehearsal_files(shop: Workshop, plan: Plan) -> dict[str, bytes]:
         "rehearsal.py": archive("rehearsal", {name: own[name] for name in PROGRAM}),
         **{f"rehearsal/{name}": content for name, content in scripts.items()},
         "rehearsal/request.json": request_text(plan, toolkit).encode(),
+        "rehearsal/room.py": own["inside/room.py"],
+        "rehearsal/peaks.json": module_peaks(shop.catalog),
     }
 
 

@@ -88,6 +88,12 @@ def peaks(catalog: Catalog, plan: Plan, step: Step) -> bytes:
     return json.dumps({"peaks": named, "small": small, "other": other}, indent=1).encode()
 
 
+def module_peaks(catalog: Catalog) -> bytes:
+    """The same for modules that an engine compiles in its rehearsal, where no plan knows which."""
+    named = {name: cost["peak_mib"] for name, cost in measured(catalog).items()}
+    return json.dumps({"peaks": named, "small": {}, "other": UNMEASURED["peak_mib"]}, indent=1).encode()
+
+
 @dataclass(frozen=True, slots=True)
 class Critical:
     """Seconds that a compile takes at least, and what they are: the cores' work, the memory's, or the longest unit."""

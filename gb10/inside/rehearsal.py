@@ -46,8 +46,10 @@ def main() -> None:
     image, own = options.image / options.site.relative_to("/"), options.site
     link(image, own, request["linked"])
     environment = settings(request["environment"], own, options.scripts)
-    compilers = toolchain(options, image) if MODULES in request["caches"] else {}
-    answers = {**image_answers(image / TRITON, own / TRITON), "site": str(image), **compilers}
+    answers: dict[str, object] = {**image_answers(image / TRITON, own / TRITON), "site": str(image)}
+    if MODULES in request["caches"]:
+        answers |= toolchain(options, image)
+        environment |= room(options.scripts)
     request |= {"image": answers, "environment": environment, "model": str(WORK)}
     (WORK / "config.json").write_text(json.dumps(request["config"]), encoding="utf-8")
     (WORK / "request.json").write_text(json.dumps(request), encoding="utf-8")
@@ -96,6 +98,14 @@ def toolchain(options: argparse.Namespace, image: Path) -> dict[str, object]:
         "launch": str(options.scripts / "launch.py"),
         "printed": printed,
     }
+
+
+def room(scripts: Path) -> dict[str, str]:
+    """A compiler starts once there is memory for it, as in each compile stage; what it makes is kept by nobody."""
+    given = {"open": WORK / "room", "pool": WORK / "pool", "peaks": scripts / "peaks.json", "jobs": os.cpu_count()}
+    options = [f"--{name}={value}" for name, value in given.items()]
+    subprocess.run([sys.executable, "-IS", scripts / "room.py", *options], check=True)
+    return {"GB10_CCACHE": str(WORK / "room/ccache"), "CCACHE_DISABLE": "1"}
 
 
 def cuda_home(own: Path, image: Path) -> Path:

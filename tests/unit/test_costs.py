@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gb10.build import costs
-from gb10.build.costs import Critical, Family, asked_jobs, critical_path, kernel_cost, peaks
+from gb10.build.costs import Critical, Family, asked_jobs, critical_path, kernel_cost, module_peaks, peaks
 from gb10.build.estimate import needs
 from gb10.engine.connection import Endpoint, Engine
 from gb10.plan.values import Plan
@@ -94,6 +94,13 @@ def test_modules_that_flashinfer_names_itself_have_the_memory_of_their_group(sho
     found = json.loads(peaks(shop.catalog, made, made.step(JIT_CACHE)))
     assert found["other"] == costs.measured(shop.catalog)["all"]["peak_mib"]
     assert found["other"] < found["peaks"]["cute_sm12x_gemm"]
+
+
+def test_a_module_that_an_engine_compiles_itself_has_its_measured_memory_or_a_usual_one(shop: Workshop) -> None:
+    found = json.loads(module_peaks(shop.catalog))
+    gemm = "sgl_kernel_jit_fp8_blockwise_scaled_mm"
+    assert found["peaks"][gemm] == costs.measured(shop.catalog)[gemm]["peak_mib"] > 8000
+    assert found["other"] == costs.UNMEASURED["peak_mib"]
 
 
 def test_the_stage_knows_its_cores_unless_nothing_can_hold_its_compilers_back(

@@ -4,6 +4,8 @@ import argparse
 import importlib.metadata
 import json
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -97,6 +99,23 @@ def test_an_image_without_a_compiler_is_told_and_the_rehearsal_goes_on(work: Pat
     (work / "image/usr/bin").mkdir(parents=True)
     options = argparse.Namespace(image=work / "image", site=work / "own", scripts=work, cxx="c++")
     assert "not known" in str(rehearsal.toolchain(options, work / "image")["unknown"])
+
+
+def test_compilers_wait_for_the_memory_of_their_module(work: Path) -> None:
+    """The program that stands for ccache has the room's jobs, the pool's slots, and each module's memory."""
+    shutil.copy(ROOT / "gb10/inside/room.py", work)
+    (work / "peaks.json").write_text('{"peaks": {"gemm": 8451}, "small": {}, "other": 1024}')
+    given = rehearsal.room(work)
+    tools = work / "tools"
+    tools.mkdir()
+    (tools / "ccache").write_text("#!/bin/sh\necho compiled $*\n")
+    (tools / "ccache").chmod(0o755)
+    argv = [given["GB10_CCACHE"], "nvcc", "-o", "/modules/gemm/build-1/.work/cuda_0.o"]
+    ended = subprocess.run(argv, env={"PATH": f"{tools}:{os.defpath}"}, check=True, capture_output=True, text=True)
+    assert ended.stdout == f"compiled {' '.join(argv[1:])}\n"
+    assert len([*(work / "work/pool/jobs").iterdir()]) == os.cpu_count()
+    assert [*(work / "work/pool/slots").iterdir()]
+    assert json.loads((work / "work/room/peaks.json").read_text())["peaks"] == {"gemm": 8451}
 
 
 def test_nvcc_finds_the_headers_of_the_image_from_its_own_folder(work: Path) -> None:

@@ -1,11 +1,13 @@
 """SGLang's build file for another machine: this machine's compilers, and files that have to be the image's."""
 
+import shlex
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from gb10.inside.room import wanted
 from gb10.plan.catalog import ROOT
 from tests.unit.test_refusal import loaded
 
@@ -18,8 +20,12 @@ cxxflags = -fPIC -std=c++20 -I/usr/lib/python3/tvm_ffi/include -I/image/usr/lib/
 cudaflags = -Xcompiler -fPIC -gencode=arch=compute_121a,code=sm_121a -I/usr/lib/python3/tvm_ffi/include
 ldflags = -shared -L/usr/lib/python3/tvm_ffi/lib -ltvm_ffi -L/usr/local/cuda/lib64 -lcudart
 
+rule compile_cuda
+  command = $nvcc -MD -MF "$out.d" $cudaflags -c "$in" -o "$out"
+
 build cuda_0.o: compile_cuda cuda.cu
 """
+WORK = Path("/caches/modules/sm121a/gemm/build-1/.work")
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +50,7 @@ def test_compilers_are_this_machine_s_and_every_other_path_is_the_image_s(
     modules: ModuleType, image: dict[str, str]
 ) -> None:
     root = image["root"]
-    lines = modules.crossed(image, BUILD.replace("/image", root)).splitlines()
+    lines = modules.crossed(image, BUILD.replace("/image", root), WORK).splitlines()
     given = dict(line.split(" = ", 1) for line in lines if " = " in line)
     assert given["cxx"].startswith("aarch64-linux-gnu-g++ -nostdinc ")
     assert " -IS /rehearsal/launch.py /tools/cu13/bin/nvcc -objtemp -ccbin aarch64-linux-gnu-g++ -X" in given["nvcc"]
@@ -60,6 +66,17 @@ def test_compilers_are_this_machine_s_and_every_other_path_is_the_image_s(
     assert all(path.startswith(f"{root}/usr/") for path in paths)
     assert given["ldflags"].endswith(" -Wl,--strip-all")
     assert lines[-1] == "build cuda_0.o: compile_cuda cuda.cu"
+
+
+def test_an_object_is_named_by_its_module_so_that_its_memory_is_known(
+    modules: ModuleType, image: dict[str, str]
+) -> None:
+    lines = modules.crossed(image, BUILD, WORK).splitlines()
+    (command,) = (line.partition(" = ")[2] for line in lines if line.startswith("  command = "))
+    argv = shlex.split(command.replace("$out", "cuda_0.o"))
+    costs = {"peaks": {"gemm": 8500}, "small": {}, "other": 1024}
+    assert wanted(costs, argv) == 8500
+    assert wanted({**costs, "peaks": {"rope": 8500}}, argv) == 1024
 
 
 def test_headers_are_searched_as_the_image_s_compiler_does(modules: ModuleType, image: dict[str, str]) -> None:

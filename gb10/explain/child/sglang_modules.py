@@ -22,8 +22,9 @@ MACHINE = "aarch64-linux-gnu"
 def listen(image):
     """Note each module when SGLang looks it up. ``image``: where its files lie and what its compilers print, or why not."""
     import kernel_calls
-    from sglang.kernels.jit.utils.compile import loader
+    from sglang.kernels.jit.utils.compile import loader, ninja
 
+    ninja._NINJA_TIMEOUT_S = None  # it would count the time in which compilers wait for memory
     loader._find_prebuilt = _asked
     loader._load = lambda name: kernel_calls.Noted(f"SGLang {name}")
     if "unknown" not in image:
@@ -67,7 +68,7 @@ def _asked(*, spec, scope):
 
 
 def make(image):
-    """Compile what was looked up, as many at once as there are cores."""
+    """Compile what was looked up, as many at once as there are cores and, by room.py, memory."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for row, why in pool.map(lambda one: _made(image, *one), sorted(ASKED.items())):
             if why:
@@ -102,7 +103,7 @@ def _compiled(image, scope, spec, work):
     import msgspec
     from sglang.kernels.jit.utils.compile import cache, ninja
 
-    library = ninja.build(spec=spec, build_dir=work, build_file=crossed(image, ninja.generate(spec)))
+    library = ninja.build(spec=spec, build_dir=work, build_file=crossed(image, ninja.generate(spec), work))
     read = [twin(image, path) for path in ninja.scan_dependencies(work) if path.is_absolute()]
     for path in work.iterdir():
         if path != library:
@@ -114,10 +115,11 @@ def _compiled(image, scope, spec, work):
     return {"folder": str(found.parent.relative_to(cache.cache_root())), "lookup": lookup}
 
 
-def crossed(image, text):
+def crossed(image, text, work):
     """SGLang's build file for the image's machine: this machine's compilers, the image's headers and its ``-L`` folders.
 
-    Of the library no more is kept than what is loaded.
+    Of the library no more is kept than what is loaded. An object is named below ``work``, a folder of its module: by that
+    its memory is known.
     """
     flags = system_flags(Path(image["root"]))
     launched = f"{sys.executable} -IS {image['launch']} {image['home']}/bin/nvcc -objtemp -ccbin {image['cxx']}"
@@ -129,6 +131,7 @@ def crossed(image, text):
     moved = [line.replace("-I/usr/", f"-I{image['root']}/usr/") for line in lines]
     moved = [line.replace("-L/usr/", f"-L{image['root']}/usr/") for line in moved]
     moved = [f"{line} -Wl,--strip-all" if line.startswith("ldflags = ") else line for line in moved]
+    moved = [line.replace('-o "$out"', f'-o "{work}/$out"') for line in moved]
     return "\n".join(replaced.get(line.partition(" = ")[0], line) for line in moved) + "\n"
 
 

@@ -4,12 +4,10 @@ import array
 from functools import partial
 
 import kernel_calls
+import made_up
 import sglang_modules
 import sglang_started
 from no_memory import NoMemory
-
-TOKENS = 4
-"""What each request makes."""
 
 
 def prepare(request):
@@ -59,29 +57,16 @@ def serve(request):
     given = sglang_started.resolved(request["model"], request["options"])
     with NoMemory():
         scheduler = _scheduler()(given, PortArgs.init_new(given))
-        scheduler.serve(_batches(request, *scheduler.bounds()))
-
-
-def _batches(request, most, many, longest):
-    """Lists of requests that come together; each prompt comes once more, when SGLang has kept it.
-
-    ``most``, ``many`` and ``longest``: SGLang's bounds.
-    """
-    lengths = [one for one in (*request["lengths"], most, most + 1) if one <= longest - TOKENS]
-    alone = [[_request(f"alone-{number}", number, length)] for number, length in enumerate(lengths)]
-    again = [[_request(f"again-{number}", number, length)] for number, length in enumerate(lengths)]
-    counts = [one for one in (*request["together"], many) if one <= many]
-    together = [[_request(f"{count}-{one}", one, 2 + one % 3) for one in range(count)] for count in counts]
-    return [*alone, *again, *together]
+        batches = made_up.batches(request, *scheduler.bounds(), times=2)  # SGLang keeps a prompt
+        scheduler.serve([[_request(*one) for one in batch] for batch in batches])
 
 
 def _request(name, number, length):
-    """One request: every second is greedy. Prompts with different numbers have nothing in common."""
+    """One request. Prompts with different numbers have nothing in common."""
     from sglang.srt.managers.io_struct import TokenizedGenerateReqInput
     from sglang.srt.sampling.sampling_params import SamplingParams
 
-    sampling = {"temperature": 0.0} if number % 2 == 0 else {"temperature": 0.7, "top_p": 0.9, "top_k": 40}
-    params = SamplingParams(max_new_tokens=TOKENS, ignore_eos=True, **sampling)
+    params = SamplingParams(max_new_tokens=made_up.TOKENS, **made_up.sampling(number))
     params.normalize(None)
     return TokenizedGenerateReqInput(
         rid=name,

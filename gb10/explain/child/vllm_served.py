@@ -2,6 +2,7 @@
 
 import types
 
+import made_up
 import torch
 from no_memory import GPU, NoMemory
 
@@ -9,7 +10,6 @@ MEMORY = 64 << 30
 """Bytes that the engine may think it has for its cache."""
 STEPS = 16
 """Steps of the engine for a request at most: it makes four tokens."""
-TOKENS = 4
 DEEP_GEMM = set()
 """Functions of DeepGEMM that were called."""
 
@@ -91,11 +91,9 @@ def serve(request):
     with NoMemory():
         core = start(config)
         most, many = config.scheduler_config.max_num_batched_tokens, config.scheduler_config.max_num_seqs
-        longest = config.model_config.max_model_len - TOKENS
-        for number, length in enumerate([one for one in (*request["lengths"], most, most + 1) if one <= longest]):
-            _run(core, [_request(core, f"alone-{number}", length, greedy=number % 2 == 0)])
-        for count in [one for one in (*request["together"], many) if one <= many]:
-            _run(core, [_request(core, f"{count}-{one}", 2 + one % 3, greedy=one % 2 == 0) for one in range(count)])
+        longest = config.model_config.max_model_len
+        for batch in made_up.batches(request, most, many, longest):
+            _run(core, [_request(core, *one) for one in batch])
 
 
 def start(config):
@@ -141,12 +139,11 @@ def _worker():
     return MadeUp
 
 
-def _request(core, name, length, greedy):
+def _request(core, name, number, length):
     from vllm import SamplingParams
     from vllm.v1.request import Request
 
-    sampling = {"temperature": 0.0} if greedy else {"temperature": 0.7, "top_p": 0.9, "top_k": 40}
-    params = SamplingParams(max_tokens=TOKENS, ignore_eos=True, **sampling)
+    params = SamplingParams(max_tokens=made_up.TOKENS, **made_up.sampling(number))
     params.update_from_generation_config({}, None)
     return Request(name, list(range(1, length + 1)), params, None, block_hasher=core.request_block_hasher)
 
