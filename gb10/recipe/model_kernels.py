@@ -37,19 +37,28 @@ GEMM: Final = {
     },
 }
 """The dense GEMM by scheme; other schemes use none of FlashInfer's."""
+BESIDE_MXFP4: Final[tuple[Entry, ...]] = (
+    {
+        "name": "mxfp8_quantization_sm100",
+        "factory": "flashinfer.jit.fp8_quantization:gen_mxfp8_quantization_sm100_module",
+    },
+    {"name": "tinygemm2", "factory": "flashinfer.jit.tinygemm2:gen_tinygemm2_module"},
+)
+"""What SGLang calls beside experts in MXFP4: their tokens become MXFP8, and GPT-OSS' router is a small GEMM."""
 FUSED: Final = ("nvfp4", "fp8-tensor")
 """Schemes with experts in FlashInfer's fused kernel."""
 OWN_ATTENTION: Final = ("FLASHINFER", "flashinfer")
 """How the names of FlashInfer's attention backends start, in vLLM and in SGLang."""
-BY_KERNEL: Final[dict[str, Entry]] = {
-    "FlashInferCutlassNvFp4LinearKernel": GEMM["nvfp4"],
-    "FlashInferCutlassMxfp8LinearKernel": GEMM["mxfp8"],
-    "FlashInferExperts": FUSED_MOE,
-    "FlashInfer fp4_gemm_cutlass_sm120": GEMM["nvfp4"],
-    "FlashInfer mxfp8_gemm_cutlass_sm120": GEMM["mxfp8"],
-    "experts flashinfer_cutlass": FUSED_MOE,
+BY_KERNEL: Final[dict[str, tuple[Entry, ...]]] = {
+    "FlashInferCutlassNvFp4LinearKernel": (GEMM["nvfp4"],),
+    "FlashInferCutlassMxfp8LinearKernel": (GEMM["mxfp8"],),
+    "FlashInferExperts": (FUSED_MOE,),
+    "FlashInfer fp4_gemm_cutlass_sm120": (GEMM["nvfp4"],),
+    "FlashInfer mxfp8_gemm_cutlass_sm120": (GEMM["mxfp8"],),
+    "experts flashinfer_cutlass": (FUSED_MOE,),
+    "experts flashinfer_mxfp4": (FUSED_MOE, *BESIDE_MXFP4),
 }
-"""The module of a kernel, by the name that `explain` prints: vLLM's kernels first, then SGLang's."""
+"""The modules of a kernel, by the name that `explain` prints: vLLM's kernels first, then SGLang's."""
 
 
 def set_name(model: str) -> str:
@@ -86,7 +95,8 @@ def model_set(config: Config, model: str, releases: Sequence[str], chosen: Colle
 
 def _of_kernels(chosen: Collection[str]) -> list[Entry]:
     """The modules of the engine's own choices."""
-    return [module for kernel, module in BY_KERNEL.items() if kernel in chosen]
+    found = [module for kernel, modules in BY_KERNEL.items() if kernel in chosen for module in modules]
+    return list({module["name"]: module for module in found}.values())
 
 
 def _heads(text: Config, dtype: str) -> Iterator[Entry]:

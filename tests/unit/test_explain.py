@@ -23,6 +23,7 @@ from gb10.inside.loader import Fit
 from gb10.lock.lockfile import load_lock, load_recipe
 from gb10.plan.catalog import ROOT
 from gb10.proof.fit import Judged
+from gb10.recipe.model_kernels import BY_KERNEL, Entry
 from gb10.request.left_out import without
 from gb10.workshop import open_workshop
 
@@ -143,6 +144,14 @@ def test_where_the_code_of_a_kernel_is(
 ) -> None:
     found = None if scan is None else [judged(*one) for one in scan]
     assert code_of(kernel, facts, found) == said
+
+
+@pytest.mark.parametrize(("kernel", "modules"), BY_KERNEL.items())
+def test_a_module_that_a_model_s_set_gets_for_a_kernel_is_where_its_code_is_looked_for(
+    kernel: str, modules: tuple[Entry, ...]
+) -> None:
+    places = [read_facts(ROOT, engine)[0].place_of(kernel) for engine in ("vllm", "sglang")]
+    assert any(modules[0]["name"] in place.library for place in places if place)
 
 
 @pytest.mark.parametrize(

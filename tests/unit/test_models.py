@@ -111,6 +111,7 @@ BOTH_OF_LATENT = ["attention-bfloat16-latent-512-64", "attention-bfloat16-bfloat
             {"FLASHINFER", "FlashInferCutlassNvFp4LinearKernel"},
             ["cascade", "fp4_gemm_cutlass_sm120", *BOTH],
         ),
+        (PLAIN, {"triton", "experts flashinfer_mxfp4"}, ["fused_moe_120", "mxfp8_quantization_sm100", "tinygemm2"]),
         (PLAIN | LATENT | {"index_topk": 8}, {"TRITON_MLA"}, []),
         (
             PLAIN | LATENT | {"index_topk": 8},
