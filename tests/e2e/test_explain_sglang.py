@@ -1,5 +1,6 @@
 """explain against SGLang itself: the kernels that the methods of its built layers call, for sixteen models."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from gb10.errors import UsageError, VerifyError
 from gb10.explain.engine_choice import ask_engine, refuse
 from gb10.explain.engine_facts import EngineFacts, read_facts
 from gb10.explain.layer_rows import Answer
+from gb10.host.proc import capture
 from gb10.plan.catalog import ROOT
 from gb10.workshop import Workshop
 from tests.e2e.explained import config_of, files_of
@@ -35,6 +37,18 @@ CHOSEN: dict[str, set[str | None]] = {
     "w4a16": {"flashinfer", "SGLang gptq_marlin"},
     "w8a8-fp8-token": {"flashinfer", "sgl_kernel fp8_scaled_mm"},
 }
+
+
+COPIED = """
+import sys
+sys.path[:0] = sys.argv[1:]
+import torch
+from no_memory import NoMemory
+host = torch.full((3,), 7)
+with NoMemory():
+    host.copy_(torch.ones(3, dtype=host.dtype, device="cuda"))
+print(host.tolist())
+"""
 
 
 @pytest.fixture(scope="module", name="files")
@@ -146,3 +160,9 @@ def test_a_config_that_the_engine_cannot_read_leaves_it_unknown(
 ) -> None:
     with pytest.raises(UsageError, match="unknown"):
         refuse(ask_engine(shop, facts, files, config, {}), "sglang")
+
+
+def test_what_the_host_copies_from_a_tensor_without_memory_is_zero(files: Path) -> None:
+    """What else lies in the host's memory would be tokens: a rehearsal would end requests by chance."""
+    argv = [sys.executable, "-I", "-S", "-c", COPIED, str(ROOT / "gb10/explain/child"), str(files / "site")]
+    assert capture(argv).splitlines()[-1] == "[0, 0, 0]"

@@ -53,7 +53,7 @@ class NoMemory(TorchFunctionMode):
 
     def _copy_(self, func, tensor, source, *args, **kwargs):
         if _absent(source) and not tensor.is_meta:
-            return tensor
+            return tensor.zero_()
         return func(tensor, source, *args, **kwargs)
 
 
