@@ -12,7 +12,7 @@ from gb10.build.stage import run_build
 from gb10.engine.build_cache import forget
 from gb10.engine.buildx.build import BuildRequest
 from gb10.engine.connection import Engine
-from gb10.engine.images import require_image
+from gb10.engine.images import ImageInfo, find_image, require_image, tag_image
 from gb10.host.digest import digest
 from gb10.plan.render import base_dockerfile, build_args
 from gb10.plan.values import Plan, Step
@@ -20,6 +20,8 @@ from gb10.workshop import Workshop
 
 STAGES: Final = {"base-build": "base-build", "base-image": "base"}
 """The stage of our Dockerfiles that each base fills."""
+REPOSITORY: Final = "gb10.invalid/base"
+"""No registry can have it: an image that somebody removes during a build is an error, and never another one's image."""
 
 
 def lay_bases(
@@ -46,23 +48,29 @@ def base_image(shop: Workshop, plan: Plan, engine: Engine, name: str, anew: str 
     """
     tag = base_tag(plan, name, anew)
     with shop.store.locked(f"base-{tag.rpartition('-')[2]}", shop.talk.waiting_for(name)):
-        if noted_image(shop, engine, tag) is None:
+        there = find_image(engine, tag) if anew else noted_image(shop, engine, tag)
+        if there is None:
             make_rootfs(shop, plan, plan.step(name), anew=bool(anew))
-            _build(shop, plan, engine, plan.step(name), tag, anew=bool(anew))
+            with shop.talk.task(f"{name} into the engine"):
+                image = _build(shop, plan, engine, plan.step(name), anew=bool(anew))
+            if anew:  # it goes when that run ends, so no note keeps it
+                tag_image(engine, image.id, (tag,))
+            else:
+                note_image(shop, engine, tag, image)
     return tag
 
 
 def base_tag(plan: Plan, name: str, anew: str = "") -> str:
     """The tag of a base's image: its key, and the machine it is for."""
     keys = [plan.step(name).key, _platform(plan, name), *([anew] if anew else [])]
-    return f"gb10/base:layers-{digest(keys)[:12]}"
+    return f"{REPOSITORY}:layers-{digest(keys)[:12]}"
 
 
 def _platform(plan: Plan, name: str) -> str:
     return plan.options.platform if name == "base-image" else f"linux/{plan.options.build}"
 
 
-def _build(shop: Workshop, plan: Plan, engine: Engine, step: Step, tag: str, *, anew: bool) -> None:
+def _build(shop: Workshop, plan: Plan, engine: Engine, step: Step, *, anew: bool) -> ImageInfo:
     text = base_dockerfile(plan, step.name, _platform(plan, step.name), shop.catalog.templates)
     files: dict[str, Path | bytes] = {
         "Dockerfile": text.encode(),
@@ -79,6 +87,6 @@ def _build(shop: Workshop, plan: Plan, engine: Engine, step: Step, tag: str, *, 
             anew=anew,
         )
         result = run_build(shop, engine, request, step, lambda event: None)
-    note_image(shop, engine, tag, require_image(engine, result.config or ""))
     if engine.kind == "embedded":  # in your Docker it may be yours
         forget(engine, lambda about: about == "local source for context")
+    return require_image(engine, result.config or "")

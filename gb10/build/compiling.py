@@ -52,7 +52,7 @@ def compile_step(
 
     Raises FetchError, PatchError, BuildError.
     """
-    # the image's base is read in part, and kept as a tar is: the key has this text of the stage
+    # CMake targets read the image's base from its tar: the text of that stage is in their key
     bases, lent = lay_bases(shop, plan, engine, [name for name in inputs.bases if name == "base-build"])
     bases |= base_files(shop, plan, [name for name in inputs.bases if name != "base-build"])
     laid = _compile_context(shop, plan, step, inputs, {**files, **bases})

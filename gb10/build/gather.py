@@ -78,13 +78,11 @@ def _ahead(shop: Workshop, plan: Plan, engine: Engine | None, *, compiling: bool
     compiler runs.
     """
     fetch_files(shop, (plan.step("tools"), *plan.of_kind("layer"), *plan.of_kind("rehearsal")))
+    if engine and one_by_one(shop, engine):  # its bases are images, made when they are missing
+        return upstream_image(shop, plan, engine, anew) if upstream_layers(plan) else None
     for base in plan.of_kind("rootfs"):
         make_rootfs(shop, plan, base, anew=bool(anew))
-    if engine is None or not upstream_layers(plan):
-        return None
-    if one_by_one(shop, engine):
-        return upstream_image(shop, plan, engine, anew)
-    if compiling and not anew:
+    if engine and upstream_layers(plan) and compiling and not anew:
         _build_upstream(shop, plan, engine)
     return None
 

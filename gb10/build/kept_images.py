@@ -1,6 +1,7 @@
 """Images of layers that an engine keeps for later builds, each with a note of its layers in the store."""
 
 import re
+from contextlib import suppress
 
 from gb10.build.built import engine_room
 from gb10.engine.connection import Engine
@@ -14,10 +15,11 @@ LAYERS = re.compile(r".+:layers-[0-9a-f]{12}")
 def noted_image(shop: Workshop, engine: Engine, tag: str) -> ImageInfo | None:
     """The image of a tag, if it is the very image that was noted."""
     image, note = find_image(engine, tag), shop.store.entry(engine_room(engine), tag.rpartition(":")[2])
-    if image is None or not note.exists() or note.read_text(encoding="utf-8") != "\n".join(image.diff_ids):
-        return None
-    note_use(note)
-    return image
+    with suppress(FileNotFoundError):  # there is none, or cache gc removes it just now
+        if image and note.read_text(encoding="utf-8") == "\n".join(image.diff_ids):
+            note_use(note)
+            return image
+    return None
 
 
 def note_image(shop: Workshop, engine: Engine, tag: str, image: ImageInfo) -> None:

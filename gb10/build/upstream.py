@@ -31,6 +31,8 @@ TARGET = "python3 /install.py --wheels /wheels --out /target "
 """In that of a stage that installs the headers and libraries which compilers read."""
 COMPILE = "tar --extract --file /archives/"
 """In that of a stage that compiled a wheel."""
+BASE = "ADD base-image.tar /out/"
+"""In that of the base whose headers CMake targets read."""
 LAYERED, SCANNED = "layered", "scanned"
 
 
@@ -107,7 +109,7 @@ def forget_sent(engine: Engine, plan: Plan, *, compiled: bool = False) -> None:
     """
     names = {*unread_wheels(plan), "target-wheels", *(["context"] if engine.kind == "embedded" else [])}
     sent = _sent(names | {"tools-wheels", "source"} if compiled else names)
-    forget(engine, lambda about: about in sent or any(words in about for words in (INSTALL, TARGET, COMPILE)))
+    forget(engine, lambda about: about in sent or any(words in about for words in (INSTALL, TARGET, COMPILE, BASE)))
 
 
 def _sent(names: Iterable[str]) -> set[str]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from gb10.explain.layer_rows import Answer, read_answer
 from gb10.host.digest import digest
 from gb10.host.host import Host
 from gb10.host.proc import SILENT, CommandFailedError, capture_while_active
-from gb10.host.store import file_sha256
+from gb10.host.store import file_sha256, note_use
 
 CHILD: Final = Path(__file__).parent / "child"
 SECONDS: Final = 600
@@ -45,35 +46,40 @@ def ask_engine(
 def _asked(
     host: Host, facts: EngineFacts, files: Path, config: Mapping[str, Any], options: Mapping[str, str]
 ) -> Answer:
-    """An answer is kept: it follows from the files, the facts, the config, the options and our own scripts."""
+    """An answer with a choice is kept under all that it follows from. An engine that stopped is asked again.
+
+    The order of a config's fields counts: engines take the first group that matches.
+    """
     scripts = sorted((path.name, file_sha256(path)) for path in CHILD.glob("*.py"))
-    asked = [files.name, facts.model_dump(mode="json"), config, named_options(facts, options), scripts]
-
-    def make(out: Path) -> None:
+    request = _request(facts, files, Path("work"), options)
+    key = digest([json.dumps(config), request, scripts, platform.python_version()])
+    kept = host.store.entry("answers", key) / ANSWER
+    with host.store.locked(f"answers-{key}", host.talk.waiting_for("the engine's answer")):
+        if kept.exists():
+            note_use(kept)
+            return read_answer(kept.read_text(encoding="utf-8"), "this config")
         with host.store.folder("explain") as work:
-            (out / ANSWER).write_text(_run(facts, files, config, options, work), encoding="utf-8")
+            answer = _run(facts, files, config, options, work)
+        if answer.stopped is None:
+            host.store.write_text(kept, answer.model_dump_json(by_alias=True))
+        return answer
 
-    kept = host.store.ensure("answers", digest(["answer", 1, asked]), make) / ANSWER
-    return read_answer(kept.read_text(encoding="utf-8"), "this config")
 
-
-def _run(facts: EngineFacts, files: Path, config: Mapping[str, Any], options: Mapping[str, str], work: Path) -> str:
-    """The child's document. Raises UsageError when it ends without one."""
+def _run(facts: EngineFacts, files: Path, config: Mapping[str, Any], options: Mapping[str, str], work: Path) -> Answer:
+    """The child's answer. Raises UsageError when it ends without one."""
     (work / CONFIG).write_text(json.dumps(config), encoding="utf-8")
     request = work / "request.json"
     request.write_text(json.dumps(_request(facts, files, work, options)), encoding="utf-8")
     argv = (sys.executable, "-I", "-S", str(CHILD / "choosing.py"), str(request))
     env = {"HOME": str(work), "PATH": os.defpath, "TMPDIR": str(work), "LANG": "C.UTF-8"}
     try:
-        document = capture_while_active(argv, patience=SECONDS, env=env, cwd=work)
+        return read_answer(capture_while_active(argv, patience=SECONDS, env=env, cwd=work), "this config")
     except CommandFailedError as error:
         raise UsageError(
             "the engine's selection code ended without an answer" + _why(error.returncode),
             where=error.tail[-2000:],
             hint="the config may ask for more than a model has; ./build.py explain --help",
         ) from error
-    read_answer(document, "this config")  # only an answer is kept
-    return document
 
 
 def refuse(answer: Answer, engine: str) -> None:

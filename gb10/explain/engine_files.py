@@ -15,6 +15,7 @@ from gb10.explain.operators import schemas
 from gb10.host.artifact import Artifact
 from gb10.host.digest import digest
 from gb10.host.host import Host
+from gb10.host.store import note_use
 from gb10.recipe.locked import LockedWheel
 from gb10.sources.index.downloads import fetch_all
 
@@ -62,7 +63,9 @@ def engine_files(host: Host, packages: Packages, parts: Parts, patching: Patchin
         operators = read_operators([found[wheel.sha256] for wheel in parts.image], parts.modules)
         (work / OPERATORS).write_text(json.dumps(operators), encoding="utf-8")
 
-    return host.store.ensure("explain", key, make)
+    made = host.store.ensure("explain", key, make)
+    note_use(made / OPERATORS)
+    return made
 
 
 def change(site: Path, changes: Mapping[str, bytes | None]) -> None:

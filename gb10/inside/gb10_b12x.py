@@ -5,6 +5,7 @@ vLLM loads it as a plugin in each of its processes. Nothing is written where the
 
 import importlib
 import importlib.util
+import logging
 from collections.abc import Callable
 from contextvars import ContextVar
 from pathlib import Path
@@ -18,10 +19,13 @@ def register() -> None:
     """Look in the image first; once is enough."""
     if importlib.util.find_spec("b12x") is None:
         return
-    compiler = importlib.import_module("b12x._lib.compiler")
-    if not hasattr(compiler, "gb10_prepared"):
-        compiler.gb10_prepared = str(FOLDER)  # type: ignore[attr-defined]  # a mark of ours
-        look_first(compiler, FOLDER)
+    try:
+        compiler = importlib.import_module("b12x._lib.compiler")
+        if not hasattr(compiler, "gb10_prepared"):
+            look_first(compiler, FOLDER)
+            compiler.gb10_prepared = str(FOLDER)  # type: ignore[attr-defined]  # a mark of ours
+    except (ImportError, AttributeError) as error:  # another b12x than the image's: vLLM starts all the same
+        logging.getLogger(__name__).warning("the image's kernels of b12x are not used: %s", error)
 
 
 def look_first(compiler: ModuleType, folder: Path) -> None:

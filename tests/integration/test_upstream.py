@@ -1,21 +1,25 @@
 """Upstream's layers one by one, on a real engine: what BuildKit keeps, and which images the next run uses."""
 
 import os
+from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
 import pytest
 
-from gb10.build import upstream
-from gb10.build.bases import make_rootfs
-from gb10.build.kept_images import drop_unknown
-from gb10.build.upstream import Upstream, forget_sent, unread_wheels, upstream_image
+from gb10.build import base_images, upstream
+from gb10.build.base_images import STAGES, base_image, base_tag, lay_bases
+from gb10.build.kept_images import drop_unknown, noted_image
+from gb10.build.stage import run_build
+from gb10.build.upstream import Upstream, drop_again, forget_sent, unread_wheels, upstream_image
 from gb10.engine.build_cache import forget
+from gb10.engine.buildx.build import BuildRequest, BuildResult
+from gb10.engine.buildx.progress import Event
 from gb10.engine.connection import Engine, client
 from gb10.engine.images import find_image, require_image, tag_image, untag
 from gb10.engine.reach import find
 from gb10.errors import BuildError
-from gb10.plan.values import Plan
+from gb10.plan.values import Plan, Step
 from gb10.sources.locked_files import fetch_files
 from gb10.workshop import Workshop, open_workshop
 from tests.integration.test_pipeline import small_plan
@@ -32,8 +36,6 @@ def shop() -> Workshop:
 def plan(shop: Workshop) -> Plan:
     made = small_plan(shop)
     fetch_files(shop, (made.step("tools"), *made.of_kind("layer")))
-    for base in made.of_kind("rootfs"):
-        make_rootfs(shop, made, base)
     return made
 
 
@@ -117,6 +119,38 @@ def test_another_image_under_the_same_tag_is_not_used(
     tag_image(engine, foreign, (built.image,))
     again = upstream_image(shop, plan, engine)
     assert require_image(engine, again.image).diff_ids == whole.diff_ids
+
+
+def test_a_base_is_sent_once_and_another_image_under_its_tag_is_not_used(
+    shop: Workshop, plan: Plan, engine: Engine, built: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builds = list[str]()
+
+    def counted(
+        shop: Workshop, engine: Engine, request: BuildRequest, step: Step, on_event: Callable[[Event], None]
+    ) -> BuildResult:
+        builds.append(step.name)
+        return run_build(shop, engine, request, step, on_event)
+
+    monkeypatch.setattr(base_images, "run_build", counted)
+    files, contexts = lay_bases(shop, plan, engine, STAGES)
+    assert (files, builds) == ({}, [])  # the layers had both made
+    assert contexts.keys() == {"base-build", "base"}
+    tag = base_tag(plan, "base-image")
+    before = require_image(engine, tag)
+    tag_image(engine, built.image, (tag,))
+    lay_bases(shop, plan, engine, STAGES)
+    assert builds == ["base-image"]
+    assert require_image(engine, tag).diff_ids == before.diff_ids
+    assert "local source for context" not in records(engine)
+
+
+def test_a_base_made_anew_has_no_note_and_goes(shop: Workshop, plan: Plan, engine: Engine) -> None:
+    tag = base_image(shop, plan, engine, "base-image", "again")
+    assert require_image(engine, tag).diff_ids == require_image(engine, base_tag(plan, "base-image")).diff_ids
+    assert noted_image(shop, engine, tag) is None
+    drop_again(engine, plan, "again")
+    assert find_image(engine, tag) is None
 
 
 def test_layers_whose_note_is_gone_are_removed(shop: Workshop, engine: Engine, built: Upstream) -> None:

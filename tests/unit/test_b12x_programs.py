@@ -4,7 +4,6 @@ import base64
 import pickle
 import sys
 from concurrent.futures import Future
-from concurrent.futures.process import BrokenProcessPool
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -78,7 +77,7 @@ def test_a_kernel_that_two_jobs_share_is_one_row_with_its_job(programs: ModuleTy
 @pytest.mark.parametrize(
     ("future", "why"),
     [
-        (done(error=BrokenProcessPool("died")), "BrokenProcessPool: died"),
+        (done(error=OSError("no room")), "OSError: no room"),
         (done(([], LookupError("no file"))), "LookupError: no file"),
     ],
 )
@@ -87,3 +86,19 @@ def test_a_job_that_did_not_end_well_is_left(programs: ModuleType, future: Futur
     programs._take(b"one", future)
     assert [{"what": "CuTe DSL b12x gemm.mm", "why": why}] == programs.LEFT
     assert programs.MADE == []
+
+
+def test_jobs_whose_process_died_are_tried_again_alone(programs: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = list[tuple[list[bytes], int]]()
+
+    def compile_jobs(request: object, jobs: list[bytes], many: int) -> list[bytes]:
+        runs.append((jobs, many))
+        return [job for job in jobs if job == b"huge" or (len(jobs) > 1 and job == b"unlucky")]
+
+    programs.ASKED.update({b"small": "a", b"unlucky": "b", b"huge": "c"})
+    monkeypatch.setattr(programs, "_compile", compile_jobs)
+    monkeypatch.setattr(programs, "_room", lambda: 2)
+    programs.make({})
+    assert runs[0][1] <= 2
+    assert runs[1:] == [([b"unlucky"], 1), ([b"huge"], 1)]
+    assert [row["what"] for row in programs.LEFT] == ["CuTe DSL b12x c"]

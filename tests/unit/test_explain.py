@@ -100,11 +100,24 @@ def test_an_answer_is_kept_until_something_that_it_follows_from_changes(
     assert len(runs) == 1
     ask_engine(host, facts, tmp_path / "others", {"a": 1}, {})
     ask_engine(host, facts, tmp_path / "files", {"a": 2}, {})
+    ask_engine(host, facts, tmp_path / "files", {"a": 1, "b": 2}, {})
+    ask_engine(host, facts, tmp_path / "files", {"b": 2, "a": 1}, {})  # engines take the first group that fits
     ask_engine(host, facts, tmp_path / "files", {"a": 1}, {"kv_cache_dtype": "fp8"})
     ask_engine(host, facts.model_copy(update={"cuda": "99.9"}), tmp_path / "files", {"a": 1}, {})
     monkeypatch.setattr(engine_choice, "CHILD", tmp_path / "files")
     plain()
-    assert len(runs) == 6
+    assert len(runs) == 8
+
+
+def test_an_engine_that_stopped_is_asked_again(
+    facts: EngineFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "operators.json").write_text("{}")
+    host = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=-1)
+    answers = [Answer(stopped=why, rows=[], tried=[]) for why in ("MemoryError", None)]
+    monkeypatch.setattr(engine_choice, "capture_while_active", lambda *_, **__: answers.pop(0).model_dump_json())
+    asked = [ask_engine(host, facts, tmp_path, {}, {}).stopped for _ in range(3)]
+    assert asked == ["MemoryError", None, None]
 
 
 def test_what_is_no_answer_is_not_kept(facts: EngineFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

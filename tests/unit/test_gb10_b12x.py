@@ -1,11 +1,13 @@
 """b12x's cache asks the image first, and the cache's folder when the image has no kernel that loads."""
 
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from gb10.inside.gb10_b12x import look_first
+from gb10.inside.gb10_b12x import look_first, register
 
 KEY = "ab" + "0" * 62
 
@@ -72,3 +74,12 @@ def test_a_question_that_fails_leaves_the_folder_as_it_was(
     with pytest.raises(TypeError):
         compiler._load_cute_compile_from_disk(KEY)
     assert compiler._cute_compile_cache_dir() == folders[1]
+
+
+def test_another_b12x_stops_nothing(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    for name in ("b12x", "b12x._lib", "b12x._lib.compiler"):
+        module = ModuleType(name)
+        module.__dict__["__spec__"] = ModuleSpec(name, None)
+        monkeypatch.setitem(sys.modules, name, module)
+    register()
+    assert "kernels of b12x are not used" in caplog.text

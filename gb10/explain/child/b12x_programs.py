@@ -7,12 +7,16 @@ device and the environment. The declarations are taken when the engine makes the
 import base64
 import os
 import pickle
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
 
 ASKED = {}
 """Jobs of b12x, pickled; the component that asked."""
 MADE = []
 LEFT = []
+WORKER = 3 << 30
+"""Bytes of memory for one compiler: torch, CuTe DSL and a kernel."""
 
 
 def listen():
@@ -55,23 +59,48 @@ def _leave(component, error):
 
 
 def make(request):
-    """Compile what was asked for, as many at once as there are cores."""
-    if not ASKED:
-        return
+    """Compile what was asked for, as many at once as cores and memory allow; a job whose process died again alone."""
+    for job in _compile(request, [*ASKED], min(os.cpu_count(), len(ASKED), _room())) if ASKED else ():
+        if _compile(request, [job], 1):
+            _leave(ASKED[job], BrokenProcessPool("its compiler's process died twice"))
+
+
+def _room():
+    """How many compilers the memory is enough for that is available now."""
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    available = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    return max(1, available // WORKER)
+
+
+def _compile(request, jobs, many):
+    """Take the rows of these jobs; the jobs whose process died, for want of memory as a rule."""
     import b12x_worker
     from b12x._lib.compile_pool import multiprocessing
 
     given = (request["image"], request["cuda"])
     context = multiprocessing.get_context("spawn")  # as b12x does
-    many = min(os.cpu_count(), len(ASKED))
+    died = []
     with ProcessPoolExecutor(many, context, b12x_worker.become, given) as pool:
-        running = {job: pool.submit(b12x_worker.compiled, job) for job in ASKED}
-        for job, future in running.items():
-            _take(job, future)
+        for job, future in [(job, _submitted(pool, b12x_worker.compiled, job)) for job in jobs]:
+            if isinstance(future.exception(), BrokenProcessPool):
+                died.append(job)
+            else:
+                _take(job, future)
+    return died
+
+
+def _submitted(pool, work, job):
+    """A pool that is broken already says so as those do that ran in it."""
+    try:
+        return pool.submit(work, job)
+    except BrokenProcessPool as error:
+        future = Future()
+        future.set_exception(error)
+        return future
 
 
 def _take(job, future):
-    """The rows of one job's kernels; a process that died is told, and leaves its kernels for the device."""
+    """The rows of one job's kernels; the error of one that did not end well."""
     rows, error = future.result() if future.exception() is None else ([], future.exception())
     known = {row["folder"] for row in MADE}
     lookup = base64.b64encode(job).decode()

@@ -42,17 +42,27 @@ def compiled(payload):
     import triton_kept
 
     pool, plans = (importlib.import_module(f"b12x._lib.{name}") for name in ("compile_pool", "compile_plan"))
+    programs, error = (), None
     try:
         programs = pool.describe_compilation(pickle.loads(payload)).programs
         plans.evict_planning_artifacts(programs)
         pool._run_job(payload, programs)
-        absent = [one.name for one in programs if not plans.compiled_program_available(one)]
-    except Exception as error:
-        return [], RuntimeError(f"{type(error).__name__}: {str(error).strip()[:300]}")
+    except Exception as failed:
+        error = RuntimeError(f"{type(failed).__name__}: {str(failed).strip()[:300]}")
+    absent = [one.name for one in programs if not is_kept(one)]
+    if absent and error is None:
+        error = LookupError(f"b12x kept no file of {', '.join(absent)}")
     rows = [
         {"compiler": "cute", "kernel": f"b12x {one.name}", "folder": f"{one.key[:2]}/{one.key}"}
         for one in programs
-        if one.dialect == "cute"
+        if one.dialect == "cute" and is_kept(one)
     ]
     made, triton_kept.MADE[:] = [*rows, *triton_kept.MADE], []
-    return made, LookupError(f"b12x kept no file of {', '.join(absent)}") if absent else None
+    return made, error
+
+
+def is_kept(program):
+    """Whether there is a file of it: b12x itself also counts what is in memory alone."""
+    if program.dialect == "cute":
+        return bool(importlib.import_module("b12x._lib.compiler")._valid_cute_compile_cache(program.key))
+    return importlib.import_module("b12x._lib.compile_plan").compiled_program_available(program)

@@ -1,6 +1,7 @@
 """Builds a model's layers with SGLang's own code, and says what it chose; each option's value in a process of its own."""
 
 import argparse
+import errno
 import json
 import os
 import re
@@ -14,6 +15,8 @@ UNKNOWN = "unknown:"
 PLACE = re.compile(r" \((?:/[^)]*|unknown location)\)")
 LONGEST = 1000
 """Characters of a reason."""
+SHORTAGES = (errno.ENOMEM, errno.ENOSPC, errno.EAGAIN)
+"""Errors that say something of this machine now, and nothing of the model."""
 
 
 def answer(request):
@@ -115,8 +118,10 @@ def apart(look, model, options):
     os.close(theirs)
     with os.fdopen(ours, encoding="utf-8") as read:
         text = read.read()
-    os.wait()
-    return json.loads(text) if text else {"stopped": "SGLang's process ended without a word"}
+    _, status = os.wait()
+    if not text:  # killed, for want of memory as a rule: that is no answer
+        raise SystemExit(f"SGLang's process ended without a word (status {status})")
+    return json.loads(text)
 
 
 def told(look, model, options):
@@ -128,6 +133,8 @@ def told(look, model, options):
         return {"stopped": f"{UNKNOWN} {said(error)}"}
     except Exception as error:
         traceback.print_exc()
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) in SHORTAGES:
+            os._exit(1)
         return {"stopped": said(error), "refused": is_own(error)}
 
 

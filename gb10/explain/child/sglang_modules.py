@@ -17,6 +17,8 @@ ASKED = {}
 MADE = []
 LEFT = []
 MACHINE = "aarch64-linux-gnu"
+WALL = 4 * 3600
+"""Seconds for one module, waiting included."""
 
 
 def listen(image):
@@ -24,7 +26,7 @@ def listen(image):
     import kernel_calls
     from sglang.kernels.jit.utils.compile import loader, ninja
 
-    ninja._NINJA_TIMEOUT_S = None  # it would count the time in which compilers wait for memory
+    ninja._NINJA_TIMEOUT_S = WALL  # SGLang's own is short for compilers that wait for memory
     loader._find_prebuilt = _asked
     loader._load = lambda name: kernel_calls.Noted(f"SGLang {name}")
     if "unknown" not in image:
