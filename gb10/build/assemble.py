@@ -23,7 +23,7 @@ from gb10.sources.locked_files import store_paths
 from gb10.workshop import Workshop
 
 
-def image_files(shop: Workshop, plan: Plan) -> dict[str, bytes]:
+def image_files(shop: Workshop, plan: Plan) -> dict[str, Path | bytes]:
     """The files of the main context but for the bases."""
     own = shop.catalog.contents
     scripts = [

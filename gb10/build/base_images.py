@@ -7,13 +7,13 @@ from typing import Final
 from gb10.build.bases import make_rootfs, rootfs_path
 from gb10.build.built import one_by_one
 from gb10.build.contexts import build_context
-from gb10.build.kept_images import note_image, noted_image
-from gb10.build.stage import run_build
-from gb10.engine.build_cache import forget
+from gb10.build.kept_images import made_image, note_image, noted_image
+from gb10.engine.build_cache import forget, sent
 from gb10.engine.buildx.build import BuildRequest
 from gb10.engine.connection import Engine
-from gb10.engine.images import ImageInfo, find_image, require_image, tag_image
+from gb10.engine.images import ImageInfo, find_image, tag_image
 from gb10.host.digest import digest
+from gb10.host.store import Store
 from gb10.plan.render import base_dockerfile, build_args
 from gb10.plan.values import Plan, Step
 from gb10.workshop import Workshop
@@ -31,9 +31,20 @@ def lay_bases(
 
     An engine whose images BuildKit would have to copy gets files. Raises FetchError, BuildError, EngineError.
     """
-    if one_by_one(shop, engine):
-        return {}, {STAGES[name]: f"docker-image://{base_image(shop, plan, engine, name, anew)}" for name in names}
-    return base_files(shop, plan, names), {}
+    lent = lent_bases(shop, plan, engine, names, anew)
+    return {} if lent else base_files(shop, plan, names), lent
+
+
+def lent_bases(shop: Workshop, plan: Plan, engine: Engine, names: Iterable[str], anew: str = "") -> dict[str, str]:
+    """The images of bases as named contexts; none for an engine whose images BuildKit would have to copy."""
+    if not one_by_one(shop, engine):
+        return {}
+    return {STAGES[name]: f"docker-image://{base_image(shop, plan, engine, name, anew)}" for name in names}
+
+
+def base_tars(store: Store, plan: Plan) -> dict[str, Path]:
+    """The root file systems of both bases, which the store has, as files of a main context."""
+    return {f"{name}.tar": rootfs_path(store, plan.step(name)) for name in STAGES}
 
 
 def base_files(shop: Workshop, plan: Plan, names: Iterable[str]) -> dict[str, Path]:
@@ -86,7 +97,8 @@ def _build(shop: Workshop, plan: Plan, engine: Engine, step: Step, *, anew: bool
             output="type=image",
             anew=anew,
         )
-        result = run_build(shop, engine, request, step, lambda event: None)
+        image = made_image(shop, engine, request, step)
     if engine.kind == "embedded":  # in your Docker it may be yours
-        forget(engine, lambda about: about == "local source for context")
-    return require_image(engine, result.config or "")
+        done = sent(["context"])
+        forget(engine, lambda about: about in done)
+    return image

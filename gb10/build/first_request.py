@@ -69,7 +69,8 @@ def say_report(talk: Talk, store: Store, plan: Plan) -> None:
     report = read_report(path.read_bytes())
     counts = Counter(str(row.get("compiler")) for row in report.made)
     ready = [f"{counts.pop('triton', 0)} kernels of Triton", f"{len(report.flashinfer)} modules of FlashInfer"]
-    ready += [f"{count} kernels of b12x" for count in [counts.pop("cute", 0)] if count]
+    if count := counts.pop("cute", 0):
+        ready.append(f"{count} kernels of b12x")
     own = [f"{count} of the engine's own, by {compiler}" for compiler, count in sorted(counts.items())]
     talk.say(f"ready for the first request: {', '.join([*ready, *map(printable, own)])}")
     if report.stopped:

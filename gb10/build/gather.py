@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from gb10.build.assemble import image_files, image_folders, upstream_folders, upstream_request
-from gb10.build.base_images import STAGES, base_files, lay_bases
+from gb10.build.base_images import STAGES, base_tars, lent_bases
 from gb10.build.bases import make_rootfs
 from gb10.build.built import one_by_one
 from gb10.build.contexts import BuildContext, build_context, keep_context
@@ -58,8 +58,8 @@ def image_context(
         for wheel in (*wheels, *grafts):
             show_in_checkout(shop, wheel)
         folders = image_folders(shop.store, plan, wheels, unread_wheels(plan) if upstream else ())
-        bases, lent = lay_bases(shop, plan, engine, STAGES, anew) if layers else (base_files(shop, plan, STAGES), {})
-        files: dict[str, Path | bytes] = {**image_files(shop, plan), **bases}
+        lent = lent_bases(shop, plan, engine, STAGES, anew) if layers else {}
+        files = {**image_files(shop, plan), **({} if lent else base_tars(shop.store, plan))}
         with build_context(shop.store, files, folders) as context, mod_secrets(shop, plan) as secrets:
             contexts = {**context.contexts, **lent, **(upstream.contexts if upstream else {})}
             yield replace(context, contexts=contexts, secrets=secrets, network=mod_network(plan, engine))
@@ -88,7 +88,7 @@ def _ahead(shop: Workshop, plan: Plan, engine: Engine | None, *, compiling: bool
 
 
 def _build_upstream(shop: Workshop, plan: Plan, engine: Engine) -> None:
-    files: dict[str, Path | bytes] = {**image_files(shop, plan), **base_files(shop, plan, STAGES)}
+    files = {**image_files(shop, plan), **base_tars(shop.store, plan)}
     with (
         build_context(shop.store, files, upstream_folders(shop.store, plan)) as context,
         shop.talk.task("upstream's layers", unit="steps") as task,

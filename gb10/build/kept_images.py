@@ -2,11 +2,15 @@
 
 import re
 from contextlib import suppress
+from pathlib import Path
 
 from gb10.build.built import engine_room
+from gb10.build.stage import run_build
+from gb10.engine.buildx.build import BuildRequest
 from gb10.engine.connection import Engine
-from gb10.engine.images import ImageInfo, find_image, tag_image, tags_of, untag
+from gb10.engine.images import ImageInfo, find_image, require_image, tag_image, tags_of, untag
 from gb10.host.store import Store, note_use
+from gb10.plan.values import Step
 from gb10.workshop import Workshop
 
 LAYERS = re.compile(r".+:layers-[0-9a-f]{12}")
@@ -14,7 +18,7 @@ LAYERS = re.compile(r".+:layers-[0-9a-f]{12}")
 
 def noted_image(shop: Workshop, engine: Engine, tag: str) -> ImageInfo | None:
     """The image of a tag, if it is the very image that was noted."""
-    image, note = find_image(engine, tag), shop.store.entry(engine_room(engine), tag.rpartition(":")[2])
+    image, note = find_image(engine, tag), _note(shop.store, engine_room(engine), tag)
     with suppress(FileNotFoundError):  # there is none, or cache gc removes it just now
         if image and note.read_text(encoding="utf-8") == "\n".join(image.diff_ids):
             note_use(note)
@@ -24,13 +28,24 @@ def noted_image(shop: Workshop, engine: Engine, tag: str) -> ImageInfo | None:
 
 def note_image(shop: Workshop, engine: Engine, tag: str, image: ImageInfo) -> None:
     """Note the layers of an image and give it the tag."""
-    shop.store.write_text(shop.store.entry(engine_room(engine), tag.rpartition(":")[2]), "\n".join(image.diff_ids))
+    shop.store.write_text(_note(shop.store, engine_room(engine), tag), "\n".join(image.diff_ids))
     tag_image(engine, image.id, (tag,))
+
+
+def made_image(shop: Workshop, engine: Engine, request: BuildRequest, step: Step) -> ImageInfo:
+    """Build an image without a tag; the log is the step's. Raises BuildError, EngineError."""
+    result = run_build(shop, engine, request, step, lambda event: None)
+    return require_image(engine, result.config or "")
 
 
 def drop_unknown(store: Store, engine: Engine) -> None:
     """Remove the images of layers whose note is gone: nothing would use them. Raises EngineError."""
     with store.tried("image") as free:
-        for tag in tags_of(engine) if free else ():
-            if LAYERS.fullmatch(tag) and not store.entry(engine_room(engine), tag.rpartition(":")[2]).exists():
-                untag(engine, [tag])
+        if free:
+            room = engine_room(engine)
+            layers = [tag for tag in tags_of(engine) if LAYERS.fullmatch(tag)]
+            untag(engine, [tag for tag in layers if not _note(store, room, tag).exists()])
+
+
+def _note(store: Store, room: str, tag: str) -> Path:
+    return store.entry(room, tag.rpartition(":")[2])

@@ -4,17 +4,16 @@ The image of each layer is built above the one below it, and is the base of the 
 again, and a change above them costs nothing below.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gb10.build.assemble import slim_files
-from gb10.build.base_images import STAGES, base_tag, lay_bases
+from gb10.build.base_images import STAGES, base_image, base_tag
 from gb10.build.contexts import build_context, wheels
-from gb10.build.kept_images import note_image, noted_image
+from gb10.build.kept_images import made_image, note_image, noted_image
 from gb10.build.scanner import scanner_files
-from gb10.build.stage import run_build
-from gb10.engine.build_cache import forget
+from gb10.engine.build_cache import forget, sent
 from gb10.engine.buildx.build import BuildRequest
 from gb10.engine.connection import Engine
 from gb10.engine.images import ImageInfo, copy_files, drop_image, require_image, tag_image, untag
@@ -69,8 +68,8 @@ def upstream_image(shop: Workshop, plan: Plan, engine: Engine, anew: str = "") -
     """
     links = _chain(plan, anew)
     there = max((number for number, link in enumerate(links, 1) if _known(shop, engine, link.tag)), default=0)
-    if there < len(links):
-        lay_bases(shop, plan, engine, STAGES, anew)
+    for name in STAGES if there < len(links) else ():
+        base_image(shop, plan, engine, name, anew)
     with shop.talk.task("upstream's layers", len(links), unit="layers") as task:
         shop.talk.advance(task, there)
         for link in links[there:]:
@@ -108,19 +107,14 @@ def forget_sent(engine: Engine, plan: Plan, *, compiled: bool = False) -> None:
     are dropped in the embedded engine alone: in your Docker they may be yours.
     """
     names = {*unread_wheels(plan), "target-wheels", *(["context"] if engine.kind == "embedded" else [])}
-    sent = _sent(names | {"tools-wheels", "source"} if compiled else names)
-    forget(engine, lambda about: about in sent or any(words in about for words in (INSTALL, TARGET, COMPILE, BASE)))
-
-
-def _sent(names: Iterable[str]) -> set[str]:
-    """Contexts in the words of BuildKit."""
-    return {f"local source for {name}" for name in names}
+    done = sent(names | {"tools-wheels", "source"} if compiled else names)
+    forget(engine, lambda about: about in done or any(words in about for words in (INSTALL, TARGET, COMPILE, BASE)))
 
 
 def _forget_below(engine: Engine, plan: Plan) -> None:
     """Let BuildKit drop the wheels of the layers that are there, and the folder that the last one was copied from."""
-    sent = _sent(unread_wheels(plan))
-    forget(engine, lambda about: about in sent or INSTALL in about)
+    done = sent(unread_wheels(plan))
+    forget(engine, lambda about: about in done or INSTALL in about)
 
 
 def _chain(plan: Plan, anew: str = "") -> list[Link]:
@@ -144,18 +138,18 @@ def _add(shop: Workshop, plan: Plan, engine: Engine, link: Link, anew: str) -> N
     """Build one layer, tag the image that has it, and scan it."""
     steps = (plan.step("tools"), link.step)
     folders = {f"{step.name}-wheels": wheels(store_paths(shop.store, step.files)) for step in steps}
-    _, lent = lay_bases(shop, plan, engine, ["base-build"], anew)
+    images = {"base-build": base_tag(plan, "base-build", anew), "below": link.below}
     with build_context(shop.store, _files(shop, plan, link.step), folders) as context:
         request = BuildRequest(
             dockerfile=context.folder / "Dockerfile",
             target=LAYERED,
             platform=plan.options.platform,
             context=context.folder,
-            contexts={**context.contexts, **lent, "below": f"docker-image://{link.below}"},
+            contexts={**context.contexts, **{stage: f"docker-image://{tag}" for stage, tag in images.items()}},
             build_args=build_args(plan),
             output="type=image",
         )
-        layered = _built(shop, engine, replace(request, anew=bool(anew)), link.step)
+        layered = made_image(shop, engine, replace(request, anew=bool(anew)), link.step)
         tag_image(engine, layered.id, (link.tag,))
         _scan(shop, engine, replace(request, target=SCANNED), plan.step("proof"), layered)
     if not anew:
@@ -172,17 +166,12 @@ def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
     }
 
 
-def _built(shop: Workshop, engine: Engine, request: BuildRequest, step: Step) -> ImageInfo:
-    result = run_build(shop, engine, request, step, lambda event: None)
-    return require_image(engine, result.config or "")
-
-
 def _scan(shop: Workshop, engine: Engine, request: BuildRequest, step: Step, layered: ImageInfo) -> None:
     """Scan the layer in a solve of its own, and keep the scan under the layer's diffID.
 
     The image that brings the scan has the layer, too: should BuildKit have made it anew, its diffID shows a difference.
     """
-    image = _built(shop, engine, request, step)
+    image = made_image(shop, engine, request, step)
     require_scanned(image.diff_ids[:-1], layered.diff_ids)
     with shop.store.folder("scan") as folder:
         copy_files(engine, shop.store, image, SCANS, folder)

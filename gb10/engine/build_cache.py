@@ -3,7 +3,7 @@
 Of a user's engine, only results of a build that has just run are forgotten; the rest is the user's to prune.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import docker
@@ -45,6 +45,11 @@ def forget(engine: Engine, wanted: Callable[[str], bool]) -> int:
                 chosen: Any = {"id": record["ID"]}  # docker's stubs know fewer filters than Docker
                 freed += int(sdk.api.prune_builds(filters=chosen, all=True).get("SpaceReclaimed") or 0)
     return freed
+
+
+def sent(names: Iterable[str]) -> set[str]:
+    """The descriptions of contexts that were sent, ``context`` for the main one."""
+    return {f"local source for {name}" for name in names}
 
 
 def _records(sdk: docker.DockerClient) -> list[Mapping[str, Any]]:

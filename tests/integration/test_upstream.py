@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gb10.build import base_images, upstream
+from gb10.build import kept_images, upstream
 from gb10.build.base_images import STAGES, base_image, base_tag, lay_bases
 from gb10.build.kept_images import drop_unknown, noted_image
 from gb10.build.stage import run_build
@@ -75,7 +75,7 @@ def test_buildkit_keeps_no_wheels_and_one_folder(shop: Workshop, plan: Plan, eng
 def test_what_is_there_is_not_built_again(
     shop: Workshop, plan: Plan, engine: Engine, built: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upstream, "run_build", refuse)
+    monkeypatch.setattr(kept_images, "run_build", refuse)
     assert upstream_image(shop, plan, engine) == built
     untag(engine, [built.image])
     with pytest.raises(BuildError, match="a layer was built"):
@@ -132,7 +132,7 @@ def test_a_base_is_sent_once_and_another_image_under_its_tag_is_not_used(
         builds.append(step.name)
         return run_build(shop, engine, request, step, on_event)
 
-    monkeypatch.setattr(base_images, "run_build", counted)
+    monkeypatch.setattr(kept_images, "run_build", counted)
     files, contexts = lay_bases(shop, plan, engine, STAGES)
     assert (files, builds) == ({}, [])  # the layers had both made
     assert contexts.keys() == {"base-build", "base"}

@@ -9,14 +9,13 @@ import os
 import pickle
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from pathlib import Path
 
 ASKED = {}
 """Jobs of b12x, pickled; the component that asked."""
 MADE = []
 LEFT = []
-WORKER = 3 << 30
-"""Bytes of memory for one compiler: torch, CuTe DSL and a kernel."""
+WORKER = 3072
+"""MiB of memory for one compiler: torch, CuTe DSL and a kernel."""
 
 
 def listen():
@@ -67,9 +66,9 @@ def make(request):
 
 def _room():
     """How many compilers the memory is enough for that is available now."""
-    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    available = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
-    return max(1, available // WORKER)
+    import room
+
+    return max(1, room.available() // WORKER)
 
 
 def _compile(request, jobs, many):

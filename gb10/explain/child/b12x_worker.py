@@ -49,13 +49,14 @@ def compiled(payload):
         pool._run_job(payload, programs)
     except Exception as failed:
         error = RuntimeError(f"{type(failed).__name__}: {str(failed).strip()[:300]}")
-    absent = [one.name for one in programs if not is_kept(one)]
+    found = [(one, is_kept(one)) for one in programs]
+    absent = [one.name for one, kept in found if not kept]
     if absent and error is None:
         error = LookupError(f"b12x kept no file of {', '.join(absent)}")
     rows = [
         {"compiler": "cute", "kernel": f"b12x {one.name}", "folder": f"{one.key[:2]}/{one.key}"}
-        for one in programs
-        if one.dialect == "cute" and is_kept(one)
+        for one, kept in found
+        if kept and one.dialect == "cute"
     ]
     made, triton_kept.MADE[:] = [*rows, *triton_kept.MADE], []
     return made, error
