@@ -15,7 +15,7 @@ from gb10.build.contexts import BuildContext, build_context, keep_context
 from gb10.build.grafts import early_grafts, late_grafts
 from gb10.build.mod_layers import mod_network, mod_secrets
 from gb10.build.stage import note_steps, run_build
-from gb10.build.upstream import Upstream, forget_sent, unread_wheels, upstream_image, upstream_layers
+from gb10.build.upstream import Upstream, forget_sent, upstream_image, upstream_layers, upstream_wheels
 from gb10.build.wheel_build import build_wheels, check_sources, installable, show_in_checkout
 from gb10.engine.connection import Engine
 from gb10.host.stop import Stop, beside
@@ -57,7 +57,7 @@ def image_context(
         wheels = installable(plan, built)
         for wheel in (*wheels, *grafts):
             show_in_checkout(shop, wheel)
-        folders = image_folders(shop.store, plan, wheels, unread_wheels(plan) if upstream else ())
+        folders = image_folders(shop.store, plan, wheels, upstream_wheels(plan) if upstream else ())
         lent = lent_bases(shop, plan, engine, STAGES, anew) if layers else {}
         files = {**image_files(shop, plan), **({} if lent else base_tars(shop.store, plan))}
         with build_context(shop.store, files, folders) as context, mod_secrets(shop, plan) as secrets:

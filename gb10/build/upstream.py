@@ -94,10 +94,9 @@ def upstream_layers(plan: Plan) -> tuple[Step, ...]:
     return tuple(step for step in plan.of_kind("layer") if step.files)
 
 
-def unread_wheels(plan: Plan) -> set[str]:
-    """The contexts with wheels of upstream's layers that no stage above them reads: a graft reads the layer below."""
-    read = {file for graft in plan.of_kind("graft") for file in graft.files}
-    return {f"{step.name}-wheels" for step in upstream_layers(plan) if not read & set(step.files)}
+def upstream_wheels(plan: Plan) -> set[str]:
+    """The contexts with wheels of upstream's layers; no stage above the layers reads one."""
+    return {f"{step.name}-wheels" for step in upstream_layers(plan)}
 
 
 def forget_sent(engine: Engine, plan: Plan, *, compiled: bool = False) -> None:
@@ -106,14 +105,14 @@ def forget_sent(engine: Engine, plan: Plan, *, compiled: bool = False) -> None:
     The store has the wheels, the image its layers, the compile cache each unit. Contexts without a name of their own
     are dropped in the embedded engine alone: in your Docker they may be yours.
     """
-    names = {*unread_wheels(plan), "target-wheels", *(["context"] if engine.kind == "embedded" else [])}
+    names = {*upstream_wheels(plan), "target-wheels", *(["context"] if engine.kind == "embedded" else [])}
     done = sent(names | {"tools-wheels", "source"} if compiled else names)
     forget(engine, lambda about: about in done or any(words in about for words in (INSTALL, TARGET, COMPILE, BASE)))
 
 
 def _forget_below(engine: Engine, plan: Plan) -> None:
     """Let BuildKit drop the wheels of the layers that are there, and the folder that the last one was copied from."""
-    done = sent(unread_wheels(plan))
+    done = sent(upstream_wheels(plan))
     forget(engine, lambda about: about in done or INSTALL in about)
 
 

@@ -27,7 +27,7 @@ def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
         layers=[step.name for step in plan.of_kind("layer")],
         built=[step.name for step in plan.of_kind("layer") if not step.files],
         slimmed=_slimmed(plan),
-        grafts=[(step.name, _below(plan, step)) for step in plan.of_kind("graft")],
+        grafts=[step.name for step in plan.of_kind("graft")],
         overlay=bool(options.overlay),
         caches=[step.name for step in plan.of_kind("cache")],
         site=f"/usr/local/lib/python{recipe.python}/dist-packages",
@@ -77,11 +77,6 @@ def scanned(plan: Plan) -> list[str]:
 def changed(plan: Plan) -> list[str]:
     """The stages whose files were changed on purpose: patched, or laid over the image."""
     return [*(step.name for step in plan.of_kind("graft")), *(["overlay"] if plan.options.overlay else [])]
-
-
-def _below(plan: Plan, graft: Step) -> str:
-    """The layer that holds upstream's wheel."""
-    return next(step.name for step in plan.of_kind("layer") if graft.files[0] in step.files)
 
 
 def wheel_dockerfile(

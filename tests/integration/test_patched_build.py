@@ -83,6 +83,8 @@ def test_a_patched_wheel_is_one_small_layer_above(
     engine = find(shop.env, shop.store)
     before, after = (require_image(engine, verified.tags[-1]).diff_ids for verified in (below, made))
     assert len(set(after) - set(before)) <= 2  # the patched files and the plan
+    log = log_path(shop.store, plan.step("image")).read_text(encoding="utf-8")
+    assert not [step.name for step in plan.of_kind("layer") if f"[{step.name} " in log]  # nothing is unpacked again
     _, content = read_file(shop, made.tags[-1], f"{SITE}/{FILE}")
     assert b"PATCHED = 1" in content
     bytecode, _ = read_file(shop, made.tags[-1], f"{SITE}/{Path(FILE).parent}/__pycache__/mma.cpython-313.pyc")

@@ -11,7 +11,7 @@ from gb10.build import kept_images, upstream
 from gb10.build.base_images import STAGES, base_image, base_tag, lay_bases
 from gb10.build.kept_images import drop_unknown, noted_image
 from gb10.build.stage import run_build
-from gb10.build.upstream import Upstream, drop_again, forget_sent, unread_wheels, upstream_image
+from gb10.build.upstream import Upstream, drop_again, forget_sent, upstream_image, upstream_wheels
 from gb10.engine.build_cache import forget
 from gb10.engine.buildx.build import BuildRequest, BuildResult
 from gb10.engine.buildx.progress import Event
@@ -66,8 +66,8 @@ def test_buildkit_keeps_no_wheels_and_one_folder(shop: Workshop, plan: Plan, eng
     built = upstream_image(shop, plan, engine)
     forget_sent(engine, plan)
     kept = records(engine)
-    assert len(unread_wheels(plan)) == 2
-    assert not any(f"local source for {name}" in kept for name in unread_wheels(plan))
+    assert len(upstream_wheels(plan)) == 2
+    assert not any(f"local source for {name}" in kept for name in upstream_wheels(plan))
     assert not any(upstream.INSTALL in text for text in kept)
     assert built.scans.keys() == {"layer-cuda", "layer-deps"}
 

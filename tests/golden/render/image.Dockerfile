@@ -23,11 +23,6 @@ RUN --network=none --mount=type=bind,from=layer-kernels-wheels,target=/wheels --
     PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /out --epoch 1767312000 --platform aarch64-manylinux_2_39
 
 
-FROM tools AS graft-small
-RUN --network=none --mount=type=bind,from=graft-small-files,target=/files --mount=type=bind,source=grafted.py,target=/grafted.py \
-    --mount=type=bind,from=layer-rest,source=/out,target=/below \
-    PYTHONHASHSEED=0 python3 /grafted.py --below /below --wheel /files --out /out --epoch 1767312000
-
 FROM --platform=linux/arm64 scratch AS base
 ADD --link base-image.tar /
 
@@ -42,6 +37,11 @@ RUN --network=none --mount=type=bind,from=overlay-files,target=/overlay --mount=
 FROM base AS upstream
 COPY --link --from=layer-torch /out/ /
 COPY --link --from=layer-rest /out/ /
+
+FROM tools AS graft-small
+RUN --network=none --mount=type=bind,from=graft-small-files,target=/files --mount=type=bind,source=grafted.py,target=/grafted.py \
+    --mount=type=bind,from=upstream,target=/below \
+    PYTHONHASHSEED=0 python3 /grafted.py --below /below --wheel /files --out /out --epoch 1767312000
 
 FROM upstream AS assembled
 COPY --link --from=layer-jit-cache /out/ /
