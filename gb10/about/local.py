@@ -10,7 +10,8 @@ from gb10.bill.file_parts import deb_part
 from gb10.build.inspect import check_platform, inspect_image, no_image
 from gb10.build.stage import engine_with_images
 from gb10.engine.connection import Engine
-from gb10.engine.images import ImageInfo, find_image, history, read_folders
+from gb10.engine.image_reading import read_folders
+from gb10.engine.images import ImageInfo, find_image, history
 from gb10.engine.registry.referrers import CREATED
 from gb10.inside.scan import Scan
 from gb10.plan.recorded import RecordedPlan

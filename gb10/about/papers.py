@@ -14,7 +14,8 @@ from gb10.bill.part import Bill
 from gb10.bill.planned_parts import bill_of
 from gb10.bill.spdx import as_bytes
 from gb10.engine.connection import Engine
-from gb10.engine.images import ImageInfo, read_folders
+from gb10.engine.image_reading import read_folders
+from gb10.engine.images import ImageInfo
 from gb10.errors import UsageError
 from gb10.plan.recorded import RecordedPlan
 from gb10.proof.check import Facts, Subject

@@ -7,12 +7,11 @@ from typing import Final
 from gb10.build.bases import make_rootfs, rootfs_path
 from gb10.build.built import one_by_one
 from gb10.build.contexts import build_context
-from gb10.build.kept_images import made_image, note_image, noted_image
+from gb10.build.kept_images import layers_tag, made_image, note_image, noted_image
 from gb10.engine.build_cache import forget, sent
 from gb10.engine.buildx.build import BuildRequest
 from gb10.engine.connection import Engine
 from gb10.engine.images import ImageInfo, find_image, tag_image
-from gb10.host.digest import digest
 from gb10.host.store import Store
 from gb10.plan.render import base_dockerfile, build_args
 from gb10.plan.values import Plan, Step
@@ -20,8 +19,6 @@ from gb10.workshop import Workshop
 
 STAGES: Final = {"base-build": "base-build", "base-image": "base"}
 """The stage of our Dockerfiles that each base fills."""
-REPOSITORY: Final = "gb10.invalid/base"
-"""No registry can have it: an image that somebody removes during a build is an error, and never another one's image."""
 
 
 def lay_bases(
@@ -73,8 +70,7 @@ def base_image(shop: Workshop, plan: Plan, engine: Engine, name: str, anew: str 
 
 def base_tag(plan: Plan, name: str, anew: str = "") -> str:
     """The tag of a base's image: its key, and the machine it is for."""
-    keys = [plan.step(name).key, _platform(plan, name), *([anew] if anew else [])]
-    return f"{REPOSITORY}:layers-{digest(keys)[:12]}"
+    return layers_tag("base", [plan.step(name).key, _platform(plan, name), *([anew] if anew else [])])
 
 
 def _platform(plan: Plan, name: str) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from gb10.engine.connection import Engine
-from gb10.engine.images import ImageInfo, read_folders
+from gb10.engine.image_reading import read_folders
+from gb10.engine.images import ImageInfo
 from gb10.host.host import Host
 from gb10.host.proc import CommandFailedError, capture_while_active
 

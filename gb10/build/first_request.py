@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gb10.engine.connection import Engine
-from gb10.engine.images import ImageInfo, read_folders
+from gb10.engine.image_reading import read_folders
+from gb10.engine.images import ImageInfo
 from gb10.errors import VerifyError
 from gb10.host.store import Store
 from gb10.host.talk import Talk

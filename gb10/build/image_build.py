@@ -19,7 +19,8 @@ from gb10.build.upstream import forget_sent
 from gb10.build.wheel_build import say_left_out
 from gb10.build.wheel_store import wheel_file
 from gb10.engine.connection import Engine
-from gb10.engine.images import ImageInfo, copy_files, passing_tag, require_image, tag_image
+from gb10.engine.image_reading import copy_files
+from gb10.engine.images import ImageInfo, passing_tag, require_image, tag_image
 from gb10.host.digest import digest
 from gb10.host.store import Store
 from gb10.host.talk import Talk

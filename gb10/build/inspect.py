@@ -10,7 +10,8 @@ from gb10.build.scanner import scanner_files
 from gb10.build.stage import engine_with_images
 from gb10.build.tuned_files import tuned_problems
 from gb10.engine.connection import Engine
-from gb10.engine.images import ImageInfo, find_image, read_folders
+from gb10.engine.image_reading import read_folders
+from gb10.engine.images import ImageInfo, find_image
 from gb10.engine.triggers import refuse_triggers
 from gb10.errors import UsageError, VerifyError
 from gb10.moe.image_files import ENGINES

@@ -1,6 +1,7 @@
 """Images of layers that an engine keeps for later builds, each with a note of its layers in the store."""
 
 import re
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,11 +10,19 @@ from gb10.build.stage import run_build
 from gb10.engine.buildx.build import BuildRequest
 from gb10.engine.connection import Engine
 from gb10.engine.images import ImageInfo, find_image, require_image, tag_image, tags_of, untag
+from gb10.host.digest import digest
 from gb10.host.store import Store, note_use
 from gb10.plan.values import Step
 from gb10.workshop import Workshop
 
 LAYERS = re.compile(r".+:layers-[0-9a-f]{12}")
+HOST = "gb10.invalid/"
+"""No registry can have it: an image that somebody removes during a build is an error, and never another one's image."""
+
+
+def layers_tag(name: str, keys: Iterable[str]) -> str:
+    """The tag of an image of layers: the keys of what it holds."""
+    return f"{HOST}{name}:layers-{digest(list(keys))[:12]}"
 
 
 def noted_image(shop: Workshop, engine: Engine, tag: str) -> ImageInfo | None:
@@ -39,12 +48,16 @@ def made_image(shop: Workshop, engine: Engine, request: BuildRequest, step: Step
 
 
 def drop_unknown(store: Store, engine: Engine) -> None:
-    """Remove the images of layers whose note is gone: nothing would use them. Raises EngineError."""
+    """Remove the images of layers that nothing would use: without a note, or tagged as releases before did.
+
+    Raises EngineError.
+    """
     with store.tried("image") as free:
         if free:
             room = engine_room(engine)
             layers = [tag for tag in tags_of(engine) if LAYERS.fullmatch(tag)]
-            untag(engine, [tag for tag in layers if not _note(store, room, tag).exists()])
+            known = [tag for tag in layers if tag.startswith(HOST) and _note(store, room, tag).exists()]
+            untag(engine, sorted({*layers} - {*known}))
 
 
 def _note(store: Store, room: str, tag: str) -> Path:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from gb10.build.inspect import no_image
 from gb10.engine.connection import Engine
-from gb10.engine.images import ImageInfo, find_image, read_folders
+from gb10.engine.image_reading import read_folders
+from gb10.engine.images import ImageInfo, find_image
 from gb10.errors import UsageError
 from gb10.host.plain_file import read_plain_file
 from gb10.host.store import Store

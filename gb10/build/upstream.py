@@ -4,6 +4,7 @@ The image of each layer is built above the one below it, and is the base of the 
 again, and a change above them costs nothing below.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,13 +12,13 @@ from pathlib import Path
 from gb10.build.assemble import slim_files
 from gb10.build.base_images import STAGES, base_image, base_tag
 from gb10.build.contexts import build_context, wheels
-from gb10.build.kept_images import made_image, note_image, noted_image
+from gb10.build.kept_images import layers_tag, made_image, note_image, noted_image
 from gb10.build.scanner import scanner_files
 from gb10.engine.build_cache import forget, sent
 from gb10.engine.buildx.build import BuildRequest
 from gb10.engine.connection import Engine
-from gb10.engine.images import ImageInfo, copy_files, drop_image, require_image, tag_image, untag
-from gb10.host.digest import digest
+from gb10.engine.image_reading import copy_files
+from gb10.engine.images import ImageInfo, drop_image, require_image, tag_image, untag
 from gb10.plan.render import build_args, layer_dockerfile
 from gb10.plan.values import Plan, Step
 from gb10.proof.scans import SCAN, SCANS, SYMBOLS, kept_scan, require_scanned
@@ -26,12 +27,18 @@ from gb10.workshop import Workshop
 
 INSTALL = "python3 /install.py --wheels /wheels --out /out "
 """In the command of a stage that installs a layer, as BuildKit describes its result."""
-TARGET = "python3 /install.py --wheels /wheels --out /target "
-"""In that of a stage that installs the headers and libraries which compilers read."""
-COMPILE = "tar --extract --file /archives/"
-"""In that of a stage that compiled a wheel."""
-BASE = "ADD base-image.tar /out/"
-"""In that of the base whose headers CMake targets read."""
+UNPACKED = re.compile(
+    "|".join(
+        (
+            re.escape(INSTALL),
+            r"python3 /install\.py --wheels /wheels --out /target ",  # headers and libraries that compilers read
+            r"python3 /install\.py --wheels /wheels --out / .* --no-compile$",  # what an engine is rehearsed with
+            "tar --extract --file /archives/",  # a wheel's source that was compiled
+            r"ADD base-image\.tar /out/",  # the base whose headers CMake targets read
+        )
+    )
+)
+"""In the descriptions of results that are made of what the store has, and that no later build of this image reads."""
 LAYERED, SCANNED = "layered", "scanned"
 
 
@@ -105,9 +112,9 @@ def forget_sent(engine: Engine, plan: Plan, *, compiled: bool = False) -> None:
     The store has the wheels, the image its layers, the compile cache each unit. Contexts without a name of their own
     are dropped in the embedded engine alone: in your Docker they may be yours.
     """
-    names = {*upstream_wheels(plan), "target-wheels", *(["context"] if engine.kind == "embedded" else [])}
-    done = sent(names | {"tools-wheels", "source"} if compiled else names)
-    forget(engine, lambda about: about in done or any(words in about for words in (INSTALL, TARGET, COMPILE, BASE)))
+    own = {"target-wheels", "rehearsal-wheels", *(["context"] if engine.kind == "embedded" else [])}
+    done = sent(upstream_wheels(plan) | own | ({"tools-wheels", "source"} if compiled else set()))
+    forget(engine, lambda about: about in done or bool(UNPACKED.search(about)))
 
 
 def _forget_below(engine: Engine, plan: Plan) -> None:
@@ -122,7 +129,7 @@ def _chain(plan: Plan, anew: str = "") -> list[Link]:
     for step in upstream_layers(plan):
         keys.append(step.key)
         below = links[-1].tag if links else base_tag(plan, "base-image", anew)
-        links.append(Link(step=step, tag=f"{plan.recipe.repository}:layers-{digest(keys)[:12]}", below=below))
+        links.append(Link(step=step, tag=layers_tag("upstream", keys), below=below))
     return links
 
 

@@ -11,7 +11,8 @@ from docker.errors import NotFound
 from docker.models.containers import Container
 
 from gb10.engine.connection import Engine, asking
-from gb10.engine.images import ImageInfo, store_mark
+from gb10.engine.image_reading import store_mark
+from gb10.engine.images import ImageInfo
 from gb10.host.store import Store
 
 LABEL: Final = "io.github.gb10.trial"

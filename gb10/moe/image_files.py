@@ -10,7 +10,8 @@ from typing import Final
 from packaging.version import InvalidVersion, Version
 
 from gb10.engine.connection import Engine
-from gb10.engine.images import ImageInfo, read_folders
+from gb10.engine.image_reading import read_folders
+from gb10.engine.images import ImageInfo
 from gb10.errors import UsageError
 from gb10.host.host import Host
 from gb10.moe.engine_table import EngineTable, Home, read_table

@@ -15,7 +15,8 @@ import pytest
 
 from gb10.build.image_build import Verified, build_image
 from gb10.engine.connection import client
-from gb10.engine.images import read_folders, require_image
+from gb10.engine.image_reading import read_folders
+from gb10.engine.images import require_image
 from gb10.engine.reach import find
 from gb10.plan.catalog import ROOT
 from gb10.workshop import Workshop, open_workshop

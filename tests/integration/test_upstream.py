@@ -154,8 +154,11 @@ def test_a_base_made_anew_has_no_note_and_goes(shop: Workshop, plan: Plan, engin
 
 
 def test_layers_whose_note_is_gone_are_removed(shop: Workshop, engine: Engine, built: Upstream) -> None:
+    old = f"gb10/vllm:{built.image.rpartition(':')[2]}"  # as releases before tagged it: a registry could have that
+    tag_image(engine, built.image, (old,))
     drop_unknown(shop.store, engine)
     assert find_image(engine, built.image)
+    assert find_image(engine, old) is None
     for note in shop.store.root.glob("built/*/layers-*"):
         note.unlink()
     drop_unknown(shop.store, engine)
