@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from gb10.inside import compilers
 from gb10.inside.compiler_text import KeyUnknownError, host_text, toolkit_text
 from gb10.inside.elf import Elf
 from gb10.inside.sealed import FOLDERS, seal
@@ -49,7 +50,7 @@ def main() -> None:
     answers: dict[str, object] = {**image_answers(image / TRITON, own / TRITON), "site": str(image)}
     if MODULES in request["caches"]:
         answers |= toolchain(options, image)
-        environment |= room(options.scripts)
+        environment |= {**room(options.scripts), **kept(answers, options.cxx)}
     request |= {"image": answers, "environment": environment, "model": str(WORK)}
     (WORK / "config.json").write_text(json.dumps(request["config"]), encoding="utf-8")
     (WORK / "request.json").write_text(json.dumps(request), encoding="utf-8")
@@ -101,11 +102,23 @@ def toolchain(options: argparse.Namespace, image: Path) -> dict[str, object]:
 
 
 def room(scripts: Path) -> dict[str, str]:
-    """A compiler starts once there is memory for it, as in each compile stage; what it makes is kept by nobody."""
+    """A compiler starts once there is memory for it, as in each compile stage."""
     given = {"open": WORK / "room", "pool": WORK / "pool", "peaks": scripts / "peaks.json", "jobs": os.cpu_count()}
     options = [f"--{name}={value}" for name, value in given.items()]
     subprocess.run([sys.executable, "-IS", scripts / "room.py", *options], check=True)
-    return {"GB10_CCACHE": str(WORK / "room/ccache"), "CCACHE_DISABLE": "1"}
+    return {"GB10_CCACHE": str(WORK / "room/ccache")}
+
+
+def kept(answers: dict[str, object], cxx: str) -> dict[str, str]:
+    """The compile cache of rehearsals: the next model with the same modules takes them from there.
+
+    No path is made relative: SGLang reads the list of what its compiler read.
+    """
+    if "unknown" in answers:
+        return {}
+    own = compilers.cache_settings(WORK, WORK, Path(str(answers["home"])), cxx)
+    del own["CCACHE_BASEDIR"], own["GB10_LAUNCH_LOG"]
+    return {**own, "CCACHE_DIR": "/ccache", "CCACHE_MAXSIZE": "5G"}
 
 
 def cuda_home(own: Path, image: Path) -> Path:

@@ -11,7 +11,9 @@ from gb10.plan.render import environment
 from gb10.plan.values import Plan, Step, Toolkit
 from gb10.recipe.image_recipe import Recipe
 
-PROGRAM: Final = tuple(f"inside/{name}.py" for name in ("compiler_text", "elf", "rehearsal", "sealed", "triton_key"))
+PROGRAM: Final = tuple(
+    f"inside/{name}.py" for name in ("compiler_text", "compilers", "elf", "rehearsal", "sealed", "triton_key")
+)
 """What runs the rehearsal in its stage."""
 SCRIPTS: Final = (
     "explain/child",

@@ -30,6 +30,8 @@ def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
         grafts=[step.name for step in plan.of_kind("graft")],
         overlay=bool(options.overlay),
         caches=[step.name for step in plan.of_kind("cache")],
+        machine=MACHINES[options.target],
+        by_hand=bool(options.overlay or any(use.path for use in options.patches)),
         site=f"/usr/local/lib/python{recipe.python}/dist-packages",
         mods=list(zip((step.name for step in plan.of_kind("mod")), options.mods, strict=True)),
         scanned=scanned(plan),

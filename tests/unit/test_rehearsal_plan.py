@@ -69,7 +69,11 @@ def test_an_engine_that_compiles_modules_itself_has_a_layer_of_them() -> None:
     folder = dict(environment(served))["SGLANG_JIT_PREPARED_DIR"]
     request = json.loads(request_text(served, SHIPPED.toolkit))
     assert request["environment"]["SGLANG_JIT_CACHE_DIR"] == folder == "/usr/share/gb10/caches/modules"
-    assert "COPY --link --from=cache-modules /out/ /" in dockerfile(served, SHIPPED.templates)
+    text = dockerfile(served, SHIPPED.templates)
+    assert "COPY --link --from=cache-modules /out/ /" in text
+    assert "--mount=type=cache,id=gb10-ccache-aarch64-rehearsal,target=/ccache" in text
+    changed = plan(replace(SERVED, overlay=Overlay(path="/o", digest="0" * 64)), engine="sglang")
+    assert "id=gb10-ccache-aarch64-rehearsal-by-hand,target=/ccache" in dockerfile(changed, SHIPPED.templates)
 
 
 @pytest.mark.parametrize("engine", SHIPPED.toolkit.rehearsals)
