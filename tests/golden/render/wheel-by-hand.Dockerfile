@@ -1,0 +1,42 @@
+# jit-cache 12.1f, key <key>: rendered by gb10, do not edit
+FROM --platform=linux/amd64 scratch AS base-build
+ADD base-build.tar /
+
+FROM base-build AS tools
+RUN --network=none --mount=type=bind,from=tools-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out / --epoch 1767312000
+
+FROM tools AS target
+RUN --network=none --mount=type=bind,from=target-wheels,target=/wheels --mount=type=bind,source=install.py,target=/install.py \
+    PYTHONHASHSEED=0 python3 /install.py --wheels /wheels --out /target --epoch 1767312000 --platform aarch64-manylinux_2_39 --no-compile
+
+FROM tools AS compile
+ARG REBUILD=""
+ARG SITE=usr/local/lib/python3.13/dist-packages
+RUN --network=none --mount=type=bind,from=target,source=/target,target=/target \
+    --mount=type=bind,source=inside,target=/inside --mount=type=bind,source=kernels.json,target=/kernels.json \
+    --mount=type=bind,from=source,target=/archives/source \
+    --mount=type=cache,id=gb10-compilers,target=/compilers \
+    --mount=type=cache,id=gb10-ccache-aarch64,target=/reviewed-ccache,readonly \
+    --mount=type=cache,id=gb10-ccache-aarch64-by-hand,target=/ccache <<'COMPILE'
+set -eux
+mkdir /source
+tar --extract --file /archives/source/*.tar* --directory /source --strip-components 1
+python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc aarch64-linux-gnu-gcc
+export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
+printf '%s\n' '#!/bin/sh' 'unset CCACHE_DISABLE CCACHE_PREFIX CCACHE_READONLY CCACHE_NOSTATS CCACHE_TEMPDIR' \
+    'CCACHE_DIR=/ccache exec ccache "$@"' > /own-ccache
+chmod +x /own-ccache
+export CCACHE_DIR=/reviewed-ccache CCACHE_READONLY=1 CCACHE_NOSTATS=1 CCACHE_TEMPDIR=/tmp/ccache CCACHE_PREFIX=/own-ccache
+python3 /inside/room.py --open /room --pool /compilers --peaks /inside/peaks.json --jobs 2
+export GB10_CCACHE=/room/ccache
+[ -z "$REBUILD" ] || export CCACHE_RECACHE=1
+python3 /inside/aot.py --source /source --kernels /kernels.json --arch 12.1f --cuda-home /cuda --cxx aarch64-linux-gnu-g++ \
+    --work /build --out /built --jobs 2
+python3 /inside/pack_wheel.py --built /built --key <key> --machine aarch64 --epoch 315532800 --out /wheel
+cp /built/manifest.json /build/measured.json /wheel/
+CCACHE_DIR=/ccache ccache --show-stats
+COMPILE
+
+FROM scratch AS wheel
+COPY --from=compile /wheel/ /
