@@ -10,7 +10,7 @@ from gb10.build.compiling import compile_step
 from gb10.build.costs import asked_jobs
 from gb10.build.estimate import step_seconds
 from gb10.build.exported import check_exported
-from gb10.build.shared_cache import shared_cache
+from gb10.build.shared_cache import reads_reviewed, shared_cache
 from gb10.engine.connection import Engine
 from gb10.host.store import is_sealed, seal
 from gb10.plan.inputs import program_inputs
@@ -89,6 +89,7 @@ def _files(shop: Workshop, plan: Plan, program: Program, step: Step) -> dict[str
         jobs=asked_jobs(shop, plan, step),
         shared=shared,
         by_hand=inputs.by_hand,
+        reviewed=reads_reviewed(inputs),
     )
     wanted = shop.catalog.toolkit.of(program.units, *program.include, *SCRIPTS)
     return {"Dockerfile": text.encode(), **{name: own[name] for name in wanted}}

@@ -15,7 +15,7 @@ from gb10.host.store import Store, note_use
 from gb10.plan.values import Step
 from gb10.workshop import Workshop
 
-LAYERS = re.compile(r".+:layers-[0-9a-f]{12}")
+LAYERS = re.compile(r"gb10(\.invalid)?/.+:layers-[0-9a-f]{12}")
 HOST = "gb10.invalid/"
 """No registry can have it: an image that somebody removes during a build is an error, and never another one's image."""
 

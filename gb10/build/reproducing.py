@@ -83,7 +83,9 @@ def built_again(shop: Workshop, plan: Plan, engine: Engine, rebuild: Collection[
                 passing_tag(engine, f"{plan.recipe.repository}:again-{run}") as tag,
             ):
                 with shop.talk.task("layers", unit="steps") as task:
-                    request = replace(image_request(plan, context, engine, tag), anew=True)
+                    request = image_request(plan, context, engine, tag)
+                    modules = {"REBUILD": run} if plan.of_kind("rehearsal") else {}  # none from the compile cache
+                    request = replace(request, anew=True, build_args={**request.build_args, **modules})
                     run_build(shop, engine, request, plan.step("image"), partial(note_build, shop.talk, plan, task))
                 yield require_image(engine, tag)
         finally:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 from gb10.build.contexts import secret_file
 from gb10.host.config import variable, without_login
 from gb10.host.host import Host
+from gb10.patches.patched import adds_files
 from gb10.plan.values import Inputs
 
 SCRIPT: Final = "inside/compile_cache.py"
@@ -25,6 +26,15 @@ def shared_cache(env: Mapping[str, str], inputs: Inputs) -> str | None:
     What such a compile writes, and the server's password that it could read, would reach every later build.
     """
     return None if inputs.by_hand else env.get(variable("compile-cache")) or None
+
+
+def reads_reviewed(inputs: Inputs) -> bool:
+    """Whether what is by hand may take results of reviewed builds.
+
+    Not with a new file: it can hide a header of the same name. ccache looks results up by the compiler's list of
+    headers (CCACHE_DEPEND), which does not show that. Raises PatchError when a diff has changed since.
+    """
+    return not adds_files([use for origin in inputs.origins for use in origin.patches])
 
 
 @contextmanager

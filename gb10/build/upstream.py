@@ -4,7 +4,6 @@ The image of each layer is built above the one below it, and is the base of the 
 again, and a change above them costs nothing below.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,18 +26,13 @@ from gb10.workshop import Workshop
 
 INSTALL = "python3 /install.py --wheels /wheels --out /out "
 """In the command of a stage that installs a layer, as BuildKit describes its result."""
-UNPACKED = re.compile(
-    "|".join(
-        (
-            re.escape(INSTALL),
-            r"python3 /install\.py --wheels /wheels --out /target ",  # headers and libraries that compilers read
-            r"python3 /install\.py --wheels /wheels --out / .* --no-compile$",  # what an engine is rehearsed with
-            "tar --extract --file /archives/",  # a wheel's source that was compiled
-            r"ADD base-image\.tar /out/",  # the base whose headers CMake targets read
-        )
-    )
+UNPACKED = (
+    INSTALL,
+    "python3 /install.py --wheels /wheels --out /target ",  # headers and libraries that compilers read
+    "tar --extract --file /archives/",  # a wheel's source that was compiled
+    "ADD base-image.tar /out/",  # the base whose headers CMake targets read
 )
-"""In the descriptions of results that are made of what the store has, and that no later build of this image reads."""
+"""In the commands of stages whose results a later build makes again from the store, if it needs them at all."""
 LAYERED, SCANNED = "layered", "scanned"
 
 
@@ -114,7 +108,7 @@ def forget_sent(engine: Engine, plan: Plan, *, compiled: bool = False) -> None:
     """
     own = {"target-wheels", "rehearsal-wheels", *(["context"] if engine.kind == "embedded" else [])}
     done = sent(upstream_wheels(plan) | own | ({"tools-wheels", "source"} if compiled else set()))
-    forget(engine, lambda about: about in done or bool(UNPACKED.search(about)))
+    forget(engine, lambda about: about in done or any(words in about for words in UNPACKED))
 
 
 def _forget_below(engine: Engine, plan: Plan) -> None:

@@ -12,7 +12,7 @@ from gb10.build.compiling import LEFT_OUT, compile_step, fetch_nested, patched_s
 from gb10.build.costs import asked_jobs, has_launcher
 from gb10.build.estimate import together_seconds
 from gb10.build.exported import check_exported
-from gb10.build.shared_cache import shared_cache
+from gb10.build.shared_cache import reads_reviewed, shared_cache
 from gb10.build.wheel_store import Wheel, found_wheel, made_wheel, wheel_file, wheel_lock
 from gb10.engine.connection import Engine
 from gb10.errors import UsageError
@@ -134,6 +134,7 @@ def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
         jobs=asked_jobs(shop, plan, step),
         shared=shared_cache(shop.env, inputs) is not None,
         by_hand=inputs.by_hand,
+        reviewed=reads_reviewed(inputs),
     )
     return {
         "Dockerfile": text.encode(),

@@ -50,7 +50,9 @@ def main() -> None:
     answers: dict[str, object] = {**image_answers(image / TRITON, own / TRITON), "site": str(image)}
     if MODULES in request["caches"]:
         answers |= toolchain(options, image)
-        environment |= {**room(options.scripts), **kept(answers, options.cxx)}
+        environment |= room(options.scripts)
+        if "home" in answers:
+            environment |= compile_cache(Path(str(answers["home"])), options.cxx)
     request |= {"image": answers, "environment": environment, "model": str(WORK)}
     (WORK / "config.json").write_text(json.dumps(request["config"]), encoding="utf-8")
     (WORK / "request.json").write_text(json.dumps(request), encoding="utf-8")
@@ -109,16 +111,19 @@ def room(scripts: Path) -> dict[str, str]:
     return {"GB10_CCACHE": str(WORK / "room/ccache")}
 
 
-def kept(answers: dict[str, object], cxx: str) -> dict[str, str]:
-    """The compile cache of rehearsals: the next model with the same modules takes them from there.
+def compile_cache(home: Path, cxx: str) -> dict[str, str]:
+    """The cache of rehearsals: the next model with the same modules takes them from there, unless all is made anew.
 
     No path is made relative: SGLang reads the list of what its compiler read.
     """
-    if "unknown" in answers:
-        return {}
-    own = compilers.cache_settings(WORK, WORK, Path(str(answers["home"])), cxx)
-    del own["CCACHE_BASEDIR"], own["GB10_LAUNCH_LOG"]
-    return {**own, "CCACHE_DIR": "/ccache", "CCACHE_MAXSIZE": "5G"}
+    try:
+        settings = compilers.cache_settings(WORK, WORK, home, cxx)
+    except SystemExit as error:
+        print(f"without a compile cache: {error}", flush=True)
+        return {"CCACHE_DISABLE": "1"}
+    own = {name: value for name, value in settings.items() if name.startswith("CCACHE_") and name != "CCACHE_BASEDIR"}
+    anew = {"CCACHE_RECACHE": "1"} if os.environ.get("REBUILD") else {}
+    return {**own, **anew, "CCACHE_DIR": "/ccache", "CCACHE_MAXSIZE": "5G"}
 
 
 def cuda_home(own: Path, image: Path) -> Path:

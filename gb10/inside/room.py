@@ -5,7 +5,7 @@
 
 POOL is a folder of the builder that all its compile stages share, so their compilers together never exceed the jobs and
 the memory. Both are files that their users hold locked: the kernel gives back what a killed compiler had. Who finds
-nothing in use shares out anew.
+nothing in use shares out anew. No link in POOL is followed: stages of unreviewed changes write there, too.
 
 PEAKS.json has MiB by family (``peaks``), for a family's ``small`` units by patterns of their objects, and for any
 ``other``. A family is a folder of the object: a module of FlashInfer's or a target of CMake's. Memory is in slots.
@@ -83,9 +83,12 @@ def furnish(room: Path, pool: Path, peaks: Path) -> None:
 @contextmanager
 def turn(pool: Path) -> Iterator[None]:
     """One at a time waits for room, the others behind it, so that a large unit's turn comes, too."""
-    with (pool / "turn").open("w") as opened:
+    opened = os.open(pool / "turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
         fcntl.flock(opened, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(opened)
 
 
 def in_use(pool: Path) -> bool:
@@ -139,7 +142,7 @@ def enter(slots: list[Path], count: int, mib: int) -> bool:
 
 def locked(slot: Path) -> int | None:
     """The open, locked file of a free slot or job."""
-    opened = os.open(slot, os.O_RDONLY | os.O_CLOEXEC)
+    opened = os.open(slot, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

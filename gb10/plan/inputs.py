@@ -23,7 +23,7 @@ def wheel_inputs(plan: Plan, name: str) -> Inputs:
     origin = Origin(context="source", file=source_archive(build.source, recipe, lock), patches=patches_for(plan, build))
     wheels = {"target-wheels": artifacts(recipe, target_headers(build.headers, lock, options))}
     if build.cutlass is None:
-        return Inputs(origins=(origin,), wheels=wheels)
+        return Inputs(origins=(origin,), wheels=wheels, foreign=options.foreign)
     cutlass = Origin(
         context="cutlass", file=source_archive(build.cutlass_source, recipe, lock), patches=_of_cutlass(plan, build)
     )
@@ -43,6 +43,7 @@ def wheel_inputs(plan: Plan, name: str) -> Inputs:
         wheels=wheels,
         tools=artifacts(recipe, tools),
         bases=("base-build", "base-image"),
+        foreign=options.foreign,
     )
 
 

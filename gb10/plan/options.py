@@ -125,6 +125,14 @@ class Options:
     served: Served | None = None
     """The model that a rehearsal serves; None where there is none, or the release has no rehearsal."""
 
+    foreign: bool = False
+    """Whether the plan was read from an image, which anybody could have made. In no key."""
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether it holds files that nobody reviewed; mods come after all that is compiled."""
+        return self.foreign or self.overlay is not None or any(use.path for use in self.patches)
+
     def patches_of(self, project: str) -> tuple[PatchUse, ...]:
         """The patches for one project's files, in order."""
         return tuple(use for use in self.patches if use.project == project)

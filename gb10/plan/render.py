@@ -31,7 +31,7 @@ def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
         overlay=bool(options.overlay),
         caches=[step.name for step in plan.of_kind("cache")],
         machine=MACHINES[options.target],
-        by_hand=bool(options.overlay or any(use.path for use in options.patches)),
+        by_hand=options.by_hand,
         site=f"/usr/local/lib/python{recipe.python}/dist-packages",
         mods=list(zip((step.name for step in plan.of_kind("mod")), options.mods, strict=True)),
         scanned=scanned(plan),
@@ -82,12 +82,19 @@ def changed(plan: Plan) -> list[str]:
 
 
 def wheel_dockerfile(
-    plan: Plan, step: Step, templates: Mapping[str, str], *, jobs: str = "", shared: bool = False, by_hand: bool = False
+    plan: Plan,
+    step: Step,
+    templates: Mapping[str, str],
+    *,
+    jobs: str = "",
+    shared: bool = False,
+    by_hand: bool = False,
+    reviewed: bool = False,
 ) -> str:
     """The Dockerfile that compiles one wheel.
 
-    ``jobs``, in words of the stage's shell, and the compile cache (``shared``; of its own for a change ``by_hand``) are
-    in no key: it is over the text without.
+    ``jobs``, in words of the stage's shell, and the compile cache are in no key: it is over the text without. The cache
+    is ``shared`` with other builders, or of its own for what is ``by_hand``, which may read the ``reviewed`` one.
     """
     arch, build = plan.options.arch, plan.recipe.wheels[step.name]
     return _render(
@@ -101,6 +108,7 @@ def wheel_dockerfile(
         jobs=jobs,
         shared=shared,
         by_hand=by_hand,
+        reviewed=reviewed,
         arch=arch,
         compiled=parse_arch(arch.kernels),
         machine=MACHINES[plan.options.target],
@@ -124,6 +132,7 @@ def program_dockerfile(
     jobs: str = "",
     shared: bool = False,
     by_hand: bool = False,
+    reviewed: bool = False,
 ) -> str:
     """The Dockerfile that compiles a program, and runs what the build machine can check of it."""
     return _render(
@@ -136,6 +145,7 @@ def program_dockerfile(
         jobs=jobs,
         shared=shared,
         by_hand=by_hand,
+        reviewed=reviewed,
         arch=plan.options.arch,
         compiled=parse_arch(plan.options.arch.kernels),
         machine=MACHINES[plan.options.target],

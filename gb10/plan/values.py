@@ -100,6 +100,8 @@ class Inputs:
     tools: tuple[Artifact, ...] = ()
     """Wheels for the building machine that no other compile stage has."""
     bases: tuple[str, ...] = ("base-build",)
+    foreign: bool = False
+    """As ``Options.foreign``."""
 
     @property
     def files(self) -> tuple[Artifact, ...]:
@@ -108,8 +110,8 @@ class Inputs:
 
     @property
     def by_hand(self) -> bool:
-        """Whether a change of ``--patch`` or ``--source`` is compiled: it is not reviewed, so it shares no cache."""
-        return any(use.path for origin in self.origins for use in origin.patches)
+        """Whether what is compiled is not reviewed: it writes into no cache that others read."""
+        return self.foreign or any(use.path for origin in self.origins for use in origin.patches)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

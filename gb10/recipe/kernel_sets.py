@@ -21,7 +21,7 @@ class Entry(Model):
     """A module or a group of modules, and the function that makes it."""
 
     name: str
-    factory: str | None = None
+    factory: str | None = Field(default=None, pattern=r"^flashinfer(\.\w+)+:\w+$")
     """``package.module:function`` of FlashInfer. Our own modules have none: all units of the set are one module."""
     arguments: tuple[str | int | bool, ...] = ()
     capabilities: tuple[str, ...] = ()

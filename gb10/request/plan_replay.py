@@ -59,6 +59,7 @@ def plan_again(catalog: Catalog, record: Record, given: Given, folder: Path) -> 
         refs=inputs.options.refs,
         without=record.without,
         slim=inputs.options.slim,
+        foreign=True,
     )
     return plan_image(recipe, inputs.lock, with_kernels(catalog.toolkit, recipe, inputs.kernels), options)
 

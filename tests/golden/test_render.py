@@ -49,9 +49,14 @@ def test_a_shared_compile_cache_is_a_network_and_a_secret_of_the_stage(golden: G
 
 def test_a_change_by_hand_reads_the_compile_cache_and_writes_into_one_of_its_own(golden: Golden) -> None:
     plan = plan_for(options("12.1f"))
-    text = wheel_dockerfile(plan, plan.step("jit-cache"), SHIPPED.templates, jobs="2", by_hand=True)
+    text = wheel_dockerfile(plan, plan.step("jit-cache"), SHIPPED.templates, jobs="2", by_hand=True, reviewed=True)
     golden("render/wheel-by-hand.Dockerfile", without_keys(text))
     assert "id=gb10-ccache-aarch64,target=/reviewed-ccache,readonly" in text
+    alone = wheel_dockerfile(plan, plan.step("jit-cache"), SHIPPED.templates, jobs="2", by_hand=True)
+    plain = wheel_dockerfile(plan, plan.step("jit-cache"), SHIPPED.templates, jobs="2")
+    assert alone == plain.replace("id=gb10-ccache-aarch64,", "id=gb10-ccache-aarch64-by-hand,").replace(
+        "\nccache --show-stats", "\nCCACHE_DIR=/ccache ccache --show-stats"
+    )
 
 
 def test_wheel_of_our_own_kernels_for_the_machine_that_builds(golden: Golden) -> None:

@@ -1,10 +1,12 @@
 """The compile cache that machines share: what ccache and a stage are told of it, and what is read out of it."""
 
+import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from gb10.build.shared_cache import SAYS, SCRIPT, cache_secret, configuration, shared_cache
+from gb10.build.shared_cache import SAYS, SCRIPT, cache_secret, configuration, reads_reviewed, shared_cache
 from gb10.host.artifact import Artifact
 from gb10.host.store import Store
 from gb10.host.talk import Talk
@@ -61,7 +63,30 @@ def test_a_change_by_hand_gets_no_server_and_a_folder_of_its_own(tmp_path: Path)
     with cache_secret(shop, inputs("/home/me/fix.diff")) as secrets:
         assert secrets == {}
     for name in ("wheel", "targets", "program"):
-        assert "ccache.mounts(shared, machine, by_hand, jobs)" in shop.catalog.templates[f"{name}.Dockerfile.j2"]
+        text = shop.catalog.templates[f"{name}.Dockerfile.j2"]
+        assert "ccache.mounts(shared, machine, by_hand, reviewed, jobs)" in text
+
+
+@pytest.mark.parametrize(
+    ("diff", "reads"),
+    [
+        ("--- a/b.h\n+++ b/b.h\n@@ -1 +1 @@\n-old\n+new\n", True),
+        ("--- /dev/null\n+++ b/b.h\n@@ -0,0 +1 @@\n+new\n", False),
+    ],
+)
+def test_a_change_by_hand_reads_reviewed_results_unless_it_brings_a_file(
+    tmp_path: Path, diff: str, reads: bool
+) -> None:
+    (tmp_path / "fix.diff").write_text(diff)
+    (origin,) = inputs(str(tmp_path / "fix.diff")).origins
+    use = replace(origin.patches[0], sha256=hashlib.sha256(diff.encode()).hexdigest())
+    given = replace(inputs(), origins=(replace(origin, patches=(use,)),))
+    assert (given.by_hand, reads_reviewed(given)) == (True, reads)
+
+
+def test_what_an_image_says_of_its_plan_is_by_hand() -> None:
+    assert not inputs().by_hand
+    assert replace(inputs(), foreign=True).by_hand
 
 
 def test_the_secret_is_for_this_user_and_gone_afterwards(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -43,6 +43,7 @@ def test_names_are_unique(name: str) -> None:
     [
         ('name = "x"\n[[modul]]\nname = "a"\n', "modul: unknown key 'modul'; did you mean 'module'?"),
         ('name = "x"\n[[module]]\nname = "a"\nfactori = "b:c"\n', "module[0].factori: unknown key 'factori'"),
+        ('name = "x"\n[[module]]\nname = "a"\nfactory = "os:system"\n', "module[0].factory"),
         ('flashinfer = ["1"]\n', "name: the key 'name' is missing"),
         ('name = "x"\nflashinfer = "1"\n', "flashinfer: 'flashinfer' must be a list, found '1'"),
     ],

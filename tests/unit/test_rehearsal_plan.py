@@ -12,7 +12,7 @@ from gb10.errors import UsageError
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.plan.catalog import ROOT
 from gb10.plan.dag import plan_image
-from gb10.plan.options import Mod, Options, Overlay, Served
+from gb10.plan.options import Mod, Options, Overlay, PatchUse, Served
 from gb10.plan.rehearsing import SCRIPTS, request_text, why_none
 from gb10.plan.render import bake, dockerfile, environment, scanned
 from gb10.plan.values import Plan, Toolkit
@@ -74,6 +74,9 @@ def test_an_engine_that_compiles_modules_itself_has_a_layer_of_them() -> None:
     assert "--mount=type=cache,id=gb10-ccache-aarch64-rehearsal,target=/ccache" in text
     changed = plan(replace(SERVED, overlay=Overlay(path="/o", digest="0" * 64)), engine="sglang")
     assert "id=gb10-ccache-aarch64-rehearsal-by-hand,target=/ccache" in dockerfile(changed, SHIPPED.templates)
+    fix = PatchUse(source="sglang", project="sglang", name="fix.diff", sha256="0" * 64, path="/fix.diff")
+    assert replace(SERVED, patches=(fix,)).by_hand
+    assert not replace(SERVED, patches=(replace(fix, path=None),)).by_hand
 
 
 @pytest.mark.parametrize("engine", SHIPPED.toolkit.rehearsals)

@@ -17,6 +17,7 @@ from gb10.mods.lookup import load_mod
 from gb10.patches.selection import plan_patches
 from gb10.plan.catalog import ROOT, tree_digest
 from gb10.plan.dag import plan_image
+from gb10.plan.inputs import wheel_inputs
 from gb10.plan.labels import labels
 from gb10.plan.options import Mod, Options, Overlay, Taken
 from gb10.plan.plan_record import record
@@ -104,6 +105,7 @@ def test_the_record_of_an_image_is_enough_to_plan_it_again(
     assert text_of(replay) == text_of(plan)
     by_hand = [Path(use.path).read_bytes() for use in replay.options.patches if use.path]
     assert by_hand == ([DIFF] if changed else [])
+    assert all(wheel_inputs(replay, step.name).by_hand for step in replay.of_kind("wheel"))  # into no reviewed cache
 
 
 def test_a_record_names_no_path_of_the_builder_and_its_inputs_no_server(tmp_path: Path) -> None:
