@@ -16,15 +16,15 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 Deep = Callable[[int, str, bytes], Path]
-COMPILERS: Final = frozenset({"test_extension", "test_bench", "test_targets"})
-"""Files whose compilers need several GB each: two such stages at once are more than a small machine has."""
-IMAGES: Final = {
-    "test_pipeline": "images",
-    "test_upstream": "images",
-    "test_mods": "changed images",
-    "test_patched_build": "changed images",
+GROUPS: Final = {
+    "image": "bench launchers mods patched_build pipeline publish rebuild retaining upstream",
+    "compilers": "extension targets",
 }
-"""Files that build the small image. A worker's first one takes a minute of CPU time, the next ones find its layers."""
+"""Integration tests whose files share a worker. The first small image in a worker's engine takes a minute of CPU time,
+the next ones find its layers. Compilers need several GB each: two at once are more than a small machine has."""
+GROUP_OF: Final = {
+    f"tests/integration/test_{name}.py": group for group, names in GROUPS.items() for name in names.split()
+}
 MAY_CONNECT = ("integration", "e2e", "gpu")
 GARBAGE: Final = 50_000
 """New objects before the collector looks at them. Python's own 700 costs a twentieth of the unit tests' time."""
@@ -33,16 +33,20 @@ SHORT: Final = 0.005
 gc.disable()  # until all tests are collected: nothing of what they import is garbage
 
 
+def group_of(nodeid: str) -> str:
+    """The group of a test's file; a file of none is one by itself."""
+    file = nodeid.partition("::")[0]
+    return GROUP_OF.get(file, file)
+
+
 class ByFile(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
-    """A file's tests stay in one worker, all files of COMPILERS in one, and those of IMAGES that have one name.
+    """A file's tests stay in one worker, and so do all files of one of GROUPS.
 
     xdist's own groups do nothing with pytest 9.2: they rename tests by an attribute that pytest no longer reads.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        stem = Path(file).stem
-        return "compilers" if stem in COMPILERS else IMAGES.get(stem, file)
+        return group_of(nodeid)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -76,8 +80,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What compiles starts first, then the other integration tests: the longest do not come last."""
-    items.sort(key=lambda item: (item.path.stem not in COMPILERS, item.get_closest_marker("integration") is None))
+    """The groups start first, then the other integration tests: the longest do not come last."""
+    items.sort(key=lambda item: (group_of(item.nodeid) not in GROUPS, item.get_closest_marker("integration") is None))
 
 
 def pytest_collection_finish() -> None:
