@@ -9,15 +9,10 @@ import pytest
 
 from gb10.engine.connection import Engine
 from gb10.engine.reach import find
-from gb10.host.fetch import open_session
-from gb10.host.proc import capture
 from gb10.host.store import Store, open_store
-from gb10.sources.debian.debs import fetch_debs
-from gb10.sources.debian.resolve import resolve_set
-from gb10.workshop import Workshop, build_architecture, open_workshop
+from gb10.workshop import Workshop, open_workshop
 from tests.e2e.image import build, run_python
-
-EMULATOR = {"amd64": "qemu-aarch64", "arm64": "qemu-x86_64"}[build_architecture()]
+from tests.integration.test_base import emulator as foreign_emulator
 
 
 @pytest.fixture(scope="session")
@@ -31,15 +26,9 @@ def shop() -> Workshop:
 
 
 @pytest.fixture(scope="session")
-def emulator(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def emulator(store: Store) -> Path:
     """Debian's static qemu-user, called by its path: nothing is registered with the kernel."""
-    debs = resolve_set(store, os.environ, suite="trixie", architecture=build_architecture(), packages=("qemu-user",))
-    wanted = [deb for deb in debs if deb.name == "qemu-user"]
-    with open_session(os.environ) as session:
-        (deb,) = fetch_debs(session, store, os.environ, wanted)
-    folder = tmp_path_factory.mktemp("qemu")
-    capture(["dpkg-deb", "--extract", str(deb), str(folder)])
-    return folder / "usr/bin" / EMULATOR
+    return foreign_emulator(store)
 
 
 @pytest.fixture(scope="session")

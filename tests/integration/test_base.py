@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gb10.engine.emulation import PROGRAMS, fetch_emulator
 from gb10.errors import FetchError, UsageError
 from gb10.host.fetch import open_session
 from gb10.host.proc import capture
@@ -222,7 +223,7 @@ def test_foreign_base_holds_only_its_own_machine_code(foreign: Base) -> None:
 def test_foreign_base_runs_python_and_compiles_cxx_under_qemu(store: Store, foreign: Base, tmp_path: Path) -> None:
     """qemu-user, called by its path on each program: nothing is registered with the kernel."""
     root = foreign.root
-    qemu = [str(emulator(store, tmp_path)), "-L", str(root)]
+    qemu = [str(emulator(store)), "-L", str(root)]
     assert capture([*qemu, f"{root}/usr/bin/python3.13", "-c", SCRIPT]) == "True\n"
     (tmp_path / "hello.cpp").write_text(PROGRAM)
     for argv in driver_commands(qemu, root, tmp_path):
@@ -231,14 +232,9 @@ def test_foreign_base_runs_python_and_compiles_cxx_under_qemu(store: Store, fore
     assert capture([*qemu, str(tmp_path / "hello")]) == "42\n"
 
 
-def emulator(store: Store, folder: Path) -> Path:
-    """Debian's qemu for the foreign architecture, a static program."""
-    locked = resolve_set(store, os.environ, suite=SUITE, architecture=HOST, packages=("qemu-user",))
-    wanted = [deb for deb in locked if deb.name == "qemu-user"]
-    with open_session(os.environ) as session:
-        (path,) = fetch_debs(session, store, os.environ, wanted)
-    capture(["dpkg-deb", "--extract", str(path), str(folder / "qemu")])
-    return folder / "qemu/usr/bin" / {"arm64": "qemu-aarch64", "amd64": "qemu-x86_64"}[FOREIGN]
+def emulator(store: Store) -> Path:
+    """Debian's qemu for the foreign architecture, a static program that is kept between runs."""
+    return fetch_emulator(store, os.environ, PROGRAMS[FOREIGN][0])
 
 
 def driver_commands(qemu: list[str], root: Path, folder: Path) -> list[list[str]]:

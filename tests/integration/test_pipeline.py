@@ -322,7 +322,7 @@ def test_python_loads_what_the_overlay_holds(shop: Workshop, tmp_path: Path) -> 
     (site / "packaging/tags.py").write_text("this does not parse\n", encoding="utf-8")
     (site / "packaging/utils.py").symlink_to("__init__.py")
     over = build_image(shop, small_plan(shop, overlay=overlay), rebuild=(), tag=None)
-    python = partial(run_python, find(shop.env, shop.store), over.tags[-1], emulator(shop.store, tmp_path), "-c")
+    python = partial(run_python, find(shop.env, shop.store), over.tags[-1], emulator(shop.store), "-c")
     assert python("import packaging; print(packaging.ORIGIN, packaging.__cached__[-4:])") == "overlay .pyc\n"
     assert python("import packaging.utils as u; print(u.ORIGIN)") == "overlay\n"
     loading = "try:\n    import packaging.tags\nexcept SyntaxError as error:\n    print(error.filename[-7:])"

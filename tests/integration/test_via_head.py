@@ -443,7 +443,7 @@ def test_the_registry_for_a_spark_runs_with_the_glibc_that_it_names(shop: Worksh
     with fetch_packages(shop.store, shop.env, ("libc6",), foreign) as (libc,):
         capture(["dpkg-deb", "--extract", str(libc), str(tmp_path / "root")])
     (tmp_path / "root/lib").symlink_to("usr/lib")  # of another package
-    argv = [str(emulator(shop.store, tmp_path)), "-L", str(tmp_path / "root"), str(program), "--version"]
+    argv = [str(emulator(shop.store)), "-L", str(tmp_path / "root"), str(program), "--version"]
     assert " 2.8" in capture(argv)
     with pytest.raises(EngineError, match="no registry is known for a head of riscv64"):
         registry_program(shop.store, shop.env, "riscv64")
