@@ -14,6 +14,7 @@ from tests.integration.hub_server import TOKEN, FakeHub, Repository, fake_hub
 
 pytestmark = pytest.mark.integration
 MODEL = "Org/Model-8B"
+KERNELS = "aot for-org-model-8b for 12.1f"
 CONFIG = {"torch_dtype": "bfloat16", "hidden_size": 4096, "num_attention_heads": 32, "sliding_window": 512}
 
 
@@ -24,6 +25,24 @@ def hub() -> Iterator[FakeHub]:
         yield found
 
 
+def one_index(url: str, store: Path) -> dict[str, str]:
+    """Settings with which only this index can have a file."""
+    return {
+        "GB10_CACHE_DIR": str(store),
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_INDEX_URL": url,
+        "PIP_EXTRA_INDEX_URL": "",
+        "PIP_FIND_LINKS": "",
+    }
+
+
+@pytest.fixture
+def no_engine(tmp_path: Path) -> dict[str, str]:
+    """Settings with which no index has the engine: the config alone decides."""
+    (tmp_path / "index").mkdir()
+    return one_index((tmp_path / "index").as_uri(), tmp_path / "store")
+
+
 def planned(hub: FakeHub, *arguments: str, **settings: str) -> dict[str, str]:
     """What the wheels of the plan are, by name."""
     env = {**os.environ, "HF_ENDPOINT": hub.url, "HF_TOKEN": TOKEN, "NO_COLOR": "1", **settings}
@@ -32,12 +51,13 @@ def planned(hub: FakeHub, *arguments: str, **settings: str) -> dict[str, str]:
     return {step["name"]: step["about"] for step in steps if step["kind"] == "wheel"}
 
 
-def test_the_config_of_a_model_of_the_hub_names_its_kernels(hub: FakeHub) -> None:
+@pytest.mark.long
+def test_the_engine_chooses_for_a_model_of_the_hub(hub: FakeHub) -> None:
     hub.put(MODEL, {"config.json": json.dumps(CONFIG).encode()})
-    assert planned(hub, "--for-model", MODEL)["flashinfer-jit-cache"] == "aot for-org-model-8b for 12.1f"
+    assert planned(hub, "--for-model", MODEL)["flashinfer-jit-cache"] == KERNELS
 
 
-def test_a_commit_is_taken_and_a_quantization_of_its_own_counts(hub: FakeHub) -> None:
+def test_a_commit_is_taken_and_a_quantization_of_its_own_counts(hub: FakeHub, no_engine: dict[str, str]) -> None:
     hub.put(
         MODEL,
         {
@@ -47,9 +67,9 @@ def test_a_commit_is_taken_and_a_quantization_of_its_own_counts(hub: FakeHub) ->
     )
     commit = hub.repositories[MODEL].sha()
     hub.put(MODEL, {"config.json": b"{}"})
-    assert planned(hub, "--for-model", f"{MODEL}@{commit}")["flashinfer-jit-cache"] == "aot for-org-model-8b for 12.1f"
+    assert planned(hub, "--for-model", f"{MODEL}@{commit}", **no_engine)["flashinfer-jit-cache"] == KERNELS
     with pytest.raises(CommandFailedError, match="exited with 2"):
-        planned(hub, "--for-model", MODEL)
+        planned(hub, "--for-model", MODEL, **no_engine)
 
 
 def test_a_folder_without_a_config_is_no_model_of_the_hub(hub: FakeHub, tmp_path: Path) -> None:
@@ -66,22 +86,9 @@ def test_a_model_without_a_config_is_told(hub: FakeHub) -> None:
     assert "Org/Model-8B has no config.json" in caught.value.tail
 
 
-def one_index(url: str, store: Path) -> dict[str, str]:
-    """Settings with which only this index can have a file."""
-    return {
-        "GB10_CACHE_DIR": str(store),
-        "PIP_CONFIG_FILE": os.devnull,
-        "PIP_INDEX_URL": url,
-        "PIP_EXTRA_INDEX_URL": "",
-        "PIP_FIND_LINKS": "",
-    }
-
-
-def test_an_index_without_the_engine_leaves_the_choice_to_the_config(hub: FakeHub, tmp_path: Path) -> None:
-    (tmp_path / "index").mkdir()
+def test_an_index_without_the_engine_leaves_the_choice_to_the_config(hub: FakeHub, no_engine: dict[str, str]) -> None:
     hub.put(MODEL, {"config.json": json.dumps(CONFIG).encode()})
-    settings = one_index((tmp_path / "index").as_uri(), tmp_path / "store")
-    assert "flashinfer-jit-cache" in planned(hub, "--for-model", MODEL, **settings)
+    assert planned(hub, "--for-model", MODEL, **no_engine)["flashinfer-jit-cache"] == KERNELS
 
 
 def test_an_index_that_does_not_answer_is_an_error(hub: FakeHub, tmp_path: Path) -> None:
