@@ -124,7 +124,12 @@ def _loose(folder: Path) -> Iterator[Path]:
 
 def idle(entry: Entry) -> bool:
     """Whether an entry is unused now: another run may use it since it was listed."""
-    return time.time() - _used(_stats(entry.path)) >= IN_USE
+    return time.time() - last_used(entry.path) >= IN_USE
+
+
+def last_used(path: Path) -> float:
+    """The last time (Unix) at which a file below a path was read or written; 0 when there is none."""
+    return _used(_stats(path))
 
 
 def damaged(entry: Entry) -> bool | None:

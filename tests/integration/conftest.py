@@ -34,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[SECONDS] = longest_first.load_seconds(home)
         if not config.option.collectonly:
             install_missing()
+            own_store.prepare(os.environ)
             config.pluginmanager.register(longest_first.Stopwatch(home))
     else:
         config.stash[SECONDS] = given.get("seconds", {})

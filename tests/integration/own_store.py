@@ -8,15 +8,20 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
 from gb10.engine.embedded.daemon import Place, down
 from gb10.engine.embedded.namespace import mount_points
+from gb10.engine.packages import unpack
+from gb10.host.keep import last_used
 from gb10.host.proc import capture
 from gb10.host.store import Store, file_sha256, open_store, store_root
+from gb10.plan.catalog import ROOT
 
 KEPT: Final = (
     "downloads",
@@ -36,6 +41,8 @@ WHEELS: Final = ("gb10_kernels-*.whl", "vllm-*.whl")
 PROGRAMS: Final = re.compile(r"[0-9a-f]{16}|packages\.json|skopeo-\w+")
 """Of the engine's room: the programs, and which they are."""
 DOCKER_SOCKET: Final = Path("/var/run/docker.sock")
+UNUSED: Final = 30 * 86_400.0
+"""Seconds. What no run read or wrote for so long is no longer kept."""
 
 
 def base(env: Mapping[str, str]) -> Path:
@@ -45,22 +52,44 @@ def base(env: Mapping[str, str]) -> Path:
     return Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache") / "gb10-tests"
 
 
+@contextmanager
+def alone(home: Path) -> Iterator[Store]:
+    """The store of what is kept, while no other process links or removes its entries."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "clear.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield open_store({"GB10_CACHE_DIR": str(home.absolute() / "kept")})
+
+
+def prepare(env: Mapping[str, str]) -> None:
+    """Make what every worker needs, once: the environment of ``build.py`` and the engine's programs."""
+    with alone(base(env)) as kept:
+        prune(kept, time.time())
+        capture([sys.executable, str(ROOT / "build.py"), "--version"], env={**env, "GB10_CACHE_DIR": str(kept.root)})
+        unpack(kept, env)
+
+
+def prune(kept: Store, now: float) -> None:
+    """Remove entries that no run used for a month. The links to a file share its times."""
+    for entry in kept.root.glob("*/*"):
+        if now - last_used(entry) > UNUSED:
+            kept.discard(entry)
+
+
 def claim(env: Mapping[str, str], worker: str) -> Store:
     """A fresh store for this worker, with what earlier runs kept; runs that were killed are cleared first."""
     home = base(env)
-    home.mkdir(parents=True, exist_ok=True)
-    with (home / "clear.lock").open("w") as lock:  # two workers start at once: one clears, the other waits
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with alone(home) as kept:
         for left in home.glob("run-*"):
             if not Path("/proc", left.name.split("-")[1]).exists():
                 _clear(Store(left))
-    store = open_store({"GB10_CACHE_DIR": str(home / f"run-{os.getpid()}-{worker}")})
-    keep_verified(store_root(env) / "downloads", home / "kept/downloads")
-    for entry in _entries(home / "kept"):
-        _link(home / "kept" / entry, store.root / entry)
-    for entry in _unpacked(home / "kept"):
-        (store.root / entry).parent.mkdir(exist_ok=True)
-        (store.root / entry).symlink_to(home.absolute() / "kept" / entry)
+        store = open_store({"GB10_CACHE_DIR": str(home / f"run-{os.getpid()}-{worker}")})
+        keep_verified(store_root(env) / "downloads", kept.root / "downloads")
+        for entry in _entries(kept.root):
+            _link(kept.root / entry, store.root / entry)
+        for entry in _unpacked(kept.root):
+            (store.root / entry).parent.mkdir(exist_ok=True)
+            (store.root / entry).symlink_to(kept.root / entry)
     return store
 
 

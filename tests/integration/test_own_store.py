@@ -65,6 +65,20 @@ def test_a_folder_of_many_files_is_kept_once_and_read_by_all(user: dict[str, str
     assert [path.read_text() for path in found] == ["content"]
 
 
+def test_what_no_run_used_for_a_month_is_no_longer_kept(user: dict[str, str]) -> None:
+    now, names = (
+        100 * 86_400.0,
+        ("trees/written/tree.zip", "trees/read/tree.zip", "cmake/old/bin/cmake", "cmake/.half/a"),
+    )
+    with own_store.alone(own_store.base(user)) as kept:
+        for name, times in zip(names, ((0, now), (now, 0), (0, 0), (0, 0)), strict=True):
+            (kept.root / name).parent.mkdir(parents=True)
+            (kept.root / name).write_text("content")
+            os.utime(kept.root / name, times)
+        own_store.prune(kept, now)
+    assert {path.name for path in kept.root.glob("*/*")} == {"written", "read"}
+
+
 def test_what_a_killed_run_left_is_cleared(user: dict[str, str]) -> None:
     left = own_store.base(user) / "run-999999999-gw0"
     for inner in (left / "disk", left / "disk/data"):
