@@ -1,22 +1,23 @@
-"""Services in tests: an image whose ``vllm`` is a stand-in, recipes for it, and the tool as a user calls it."""
+"""Services in tests: an image whose ``vllm`` is a stand-in, recipes for it, and the verbs that run them."""
 
 import io
-import os
 import shutil
 import sys
 import tarfile
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gb10.cli import main
 from gb10.engine.connection import Engine, client
-from gb10.host.proc import CommandFailedError, background
+from gb10.host.proc import background, last_lines
 from gb10.host.store import Store
+from gb10.plan.catalog import ROOT
 from tests.integration.debian_roots import packed_root
-from tests.integration.nodes import build_py, free_port
+from tests.integration.nodes import free_port
 
 STAND_IN = Path(__file__).with_name("serving_stand_in.py")
 IMAGE = "gb10/stand-in:1"
@@ -61,18 +62,26 @@ def recipe(folder: Path, name: str, *, nodes: int = 1, more: str = "", host: str
     return path
 
 
+def called(*arguments: str) -> tuple[int, str, str]:
+    """The exit code of a command line, what it prints, and what it says; in this process, a start takes a second."""
+    out, said, tool = io.StringIO(), io.StringIO(), str(ROOT / "build.py")
+    with redirect_stdout(out), redirect_stderr(said), pytest.MonkeyPatch.context() as started:
+        started.setattr(sys, "argv", [tool, *arguments])
+        code = main(arguments)
+    return code, out.getvalue(), said.getvalue()
+
+
 def ran(*arguments: str) -> str:
     """What the tool prints as its result."""
-    try:
-        return build_py(*arguments, env=dict(os.environ))
-    except CommandFailedError as error:
-        raise AssertionError(error.tail) from error
+    code, out, said = called(*arguments)
+    assert code == 0, said
+    return out
 
 
 def failed(*arguments: str) -> tuple[int, str]:
-    with pytest.raises(CommandFailedError) as caught:
-        build_py(*arguments, env=dict(os.environ))
-    return caught.value.returncode, caught.value.tail
+    code, out, said = called(*arguments)
+    assert code != 0
+    return code, last_lines(said or out)
 
 
 def pid_in(engine: Engine, container: str, word: str) -> int:
@@ -86,6 +95,6 @@ def pid_in(engine: Engine, container: str, word: str) -> int:
 
 @contextmanager
 def foreground(*arguments: str, log: Path) -> Iterator[Any]:
-    command = [sys.executable, str(Path(__file__).parents[2] / "build.py"), *arguments]
+    command = [sys.executable, str(ROOT / "build.py"), *arguments]
     with background(["env", "--default-signal=INT", *command], log=log) as alive:  # a shell's background ignores it
         yield alive

@@ -4,8 +4,6 @@ import hashlib
 import io
 import json
 import os
-import subprocess
-import sys
 import tarfile
 import time
 from collections.abc import Iterator
@@ -37,7 +35,7 @@ from tests.doctor_trees import facts_text, look_text, looked, whole, write_look
 from tests.integration.machines import machines
 from tests.integration.nodes import until
 from tests.integration.openai_server import BATCH, State, serving
-from tests.integration.services import CPU, IMAGE, failed, load, ran, recipe, stand_in_image
+from tests.integration.services import CPU, IMAGE, called, failed, load, ran, recipe, stand_in_image
 from tests.unit.test_doctor import plan
 
 pytestmark = pytest.mark.integration
@@ -129,16 +127,10 @@ def _nothing_left(engine: Engine) -> Iterator[None]:
 
 def doctor(*arguments: str) -> dict[str, Any]:
     """The document, whatever the exit code is."""
-    code, printed = failed_or_ran("doctor", *arguments, "--json")
+    code, printed, _ = called("doctor", *arguments, "--json")
     found: dict[str, Any] = json.loads(printed)
     jsonschema.validate(found, SCHEMA)
     return {**found, "exit": code}
-
-
-def failed_or_ran(*arguments: str) -> tuple[int, str]:
-    argv = [sys.executable, str(ROOT / "build.py"), *arguments]
-    done = subprocess.run(argv, check=False, capture_output=True, text=True)
-    return done.returncode, done.stdout
 
 
 @pytest.mark.usefixtures("_nothing_left")

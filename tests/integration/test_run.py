@@ -18,7 +18,7 @@ from gb10.host.proc import background, capture
 from gb10.host.store import Store, open_store
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.hub_server import Repository, fake_hub
-from tests.integration.nodes import another_engine, debs, free_port, kill, store_of, until, wake
+from tests.integration.nodes import another_engine, build_py, debs, free_port, kill, store_of, until, wake
 from tests.integration.services import (
     CPU,
     IMAGE,
@@ -74,7 +74,7 @@ def nodes_of(*engines: Engine) -> tuple[str, str]:
 
 def test_a_service_from_start_to_stop(engine: Engine, tmp_path: Path) -> None:
     path = str(recipe(tmp_path, "small"))
-    endpoint, curl = ran("run", path, *CPU, "--detach").splitlines()
+    endpoint, curl = build_py("run", path, *CPU, "--detach", env=dict(os.environ)).splitlines()
     assert "message" not in capture(["curl", "--silent", "--fail", f"{endpoint}/health"])
     assert "You wrote: Hello" in capture(["bash", "-c", curl])
     begin = time.monotonic()
@@ -86,7 +86,7 @@ def test_a_service_from_start_to_stop(engine: Engine, tmp_path: Path) -> None:
     found = json.loads(ran("status", "--json"))["services"][0]
     assert (found["name"], found["healthy"], found["ranks"][0]["status"]) == ("small", True, "running")
     assert "loading org/small, rank 0 of 1" in ran("logs", "small")
-    assert ran("stop", "small") == "small localhost gb10-small-0\n"
+    assert build_py("stop", "small", env=dict(os.environ)) == "small localhost gb10-small-0\n"
     assert containers(engine) == []
     assert failed("stop", "small")[0] == 3
 
@@ -101,7 +101,7 @@ def test_weights_that_were_pulled_are_what_the_server_reads(
         for name, value in (("HF_ENDPOINT", hub.url), ("HF_HOME", str(tmp_path / "hf"))):
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-        ran("recipe", "pull", path)
+        build_py("recipe", "pull", path, env=dict(os.environ))  # the Hub's client reads its settings once
     ran("run", path, *CPU, "--detach")
     log = ran("logs", "small")
     assert "offline 1: {}" in log
