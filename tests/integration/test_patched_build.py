@@ -16,7 +16,6 @@ from gb10.build.stage import log_path
 from gb10.engine.images import require_image
 from gb10.engine.reach import find
 from gb10.errors import BuildError, PatchError
-from gb10.lock.lockfile import load_lock, lock_path
 from gb10.patches.selection import plan_patches
 from gb10.patches.source_tree import open_tree
 from gb10.patches.write import file_diff
@@ -26,35 +25,38 @@ from gb10.plan.options import PatchUse
 from gb10.plan.values import Plan
 from gb10.sources.locked_files import fetch_files, store_paths
 from gb10.workshop import Workshop
-from tests.integration.test_pipeline import RECIPE, WHEELS, read_file, small, small_plan, wheels_of
+from tests.integration.test_pipeline import DSL as PATCHABLE
+from tests.integration.test_pipeline import read_file, small, small_plan, wheels_of
 from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
 
 pytestmark = pytest.mark.integration
 
-DSL = "nvidia-cutlass-dsl-libs-core"
-NEEDED = ("cuda-bindings", "cuda-pathfinder", "protobuf")
-"""What the DSL requires, and what that does."""
+DSL = PATCHABLE[0]
 SITE = "/usr/local/lib/python3.13/dist-packages"
 NAME = b"class MmaSM120BlockScaledOp"
 FILE = "nvidia_cutlass_dsl/dsl_packages/cutlass/cute/nvgpu/warp/mma.py"
 
 
 def plan_with(shop: Workshop, *diffs: Path) -> Plan:
-    """The small plan with the DSL's wheel in it, and these diffs applied."""
+    """The small plan with the patches of the DSL's series, and these diffs applied."""
     recipe, lock = small()
-    full = small_plan(shop)
-    image = load_lock(lock_path(RECIPE)).wheels.image
-    wheels = {
-        key: tuple(wheel for wheel in value if wheel.name in (*WHEELS, DSL, *NEEDED)) for key, value in image.items()
-    }
-    lock = lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": wheels})})
     patches = plan_patches(shop.catalog.patches, recipe, lock, "arm64", [str(diff) for diff in diffs])
-    return plan_image(recipe, lock, shop.catalog.toolkit, replace(full.options, patches=patches))
+    return plan_image(recipe, lock, shop.catalog.toolkit, replace(small_plan(shop).options, patches=patches))
+
+
+def build_privately(shop: Workshop, plan: Plan) -> Verified:
+    """The image, built with a umask that gives others no rights: it decides nothing but what BuildKit is sent again."""
+    find(shop.env, shop.store)
+    before = os.umask(0o077)
+    try:
+        return build_image(shop, plan, rebuild=(), tag=None)
+    finally:
+        os.umask(before)
 
 
 @pytest.fixture(scope="module")
 def below(shop: Workshop) -> Verified:
-    return build_image(shop, plan_with(shop), rebuild=(), tag=None)
+    return build_privately(shop, plan_with(shop))
 
 
 def diff_of_wheel(shop: Workshop, target: Path, change: Callable[[bytes], bytes]) -> Path:
@@ -78,15 +80,15 @@ def test_a_patched_wheel_is_one_small_layer_above(
         shop, tmp_path / "pr.diff", lambda text: text + b"\nPATCHED = 1  # " + uuid.uuid4().hex.encode() + b"\n"
     )
     plan = plan_with(shop, diff)
-    made = build_image(shop, plan, rebuild=(), tag=None)
+    made = build_privately(shop, plan)
     assert "pr.diff: 1 files of tests or docs left out: tests/test_mma.py" in capfd.readouterr().err
     engine = find(shop.env, shop.store)
-    before, after = (require_image(engine, verified.tags[-1]).diff_ids for verified in (below, made))
-    assert len(set(after) - set(before)) <= 2  # the patched files and the plan
+    plain, after = (require_image(engine, verified.tags[-1]).diff_ids for verified in (below, made))
+    assert len(set(after) - set(plain)) <= 2  # the patched files and the plan
     log = log_path(shop.store, plan.step("image")).read_text(encoding="utf-8")
     assert not [step.name for step in plan.of_kind("layer") if f"[{step.name} " in log]  # nothing is unpacked again
-    _, content = read_file(shop, made.tags[-1], f"{SITE}/{FILE}")
-    assert b"PATCHED = 1" in content
+    member, content = read_file(shop, made.tags[-1], f"{SITE}/{FILE}")
+    assert (oct(member.mode), b"PATCHED = 1" in content) == ("0o644", True)
     bytecode, _ = read_file(shop, made.tags[-1], f"{SITE}/{Path(FILE).parent}/__pycache__/mma.cpython-313.pyc")
     assert bytecode.size > 0
     info = next(iter(plan.of_kind("graft"))).files[0].filename.split("-")[1]
@@ -124,18 +126,6 @@ def test_what_was_planned_is_what_is_applied(shop: Workshop, tmp_path: Path) -> 
     stale = replace(plan.options, patches=(series,))
     with pytest.raises(PatchError, match="changed while it was used"):
         early_grafts(shop, plan_image(plan.recipe, plan.lock, shop.catalog.toolkit, stale))
-
-
-def test_a_users_umask_decides_nothing(shop: Workshop, tmp_path: Path) -> None:
-    diff = diff_of_wheel(shop, tmp_path / "pr.diff", lambda text: text + b"\nPATCHED = 4\n")
-    plan = plan_with(shop, diff)
-    before = os.umask(0o077)
-    try:
-        made = build_image(shop, plan, rebuild=(), tag=None)
-    finally:
-        os.umask(before)
-    member, _ = read_file(shop, made.tags[-1], f"{SITE}/{FILE}")
-    assert oct(member.mode) == "0o644"
 
 
 def test_a_patch_of_compiled_code_says_whose_it_is(shop: Workshop, tmp_path: Path) -> None:
