@@ -64,6 +64,8 @@ SECOND = """\
 set -eu
 python3 -c 'import jinja2; print(jinja2.MOD)' > /second
 cat /found >> /second
+cp /usr/bin/true /usr/local/bin/added
+rm /usr/bin/tac
 """
 
 
@@ -128,7 +130,7 @@ def test_a_mod_is_one_small_layer_and_moves_no_other(shop: Workshop, image: Veri
     made = require_image(engine, image.tags[-1])
     assert made.diff_ids[: len(plain.diff_ids) - 2] == plain.diff_ids[:-2]  # above: the record, and WORKDIR's
     assert len(made.diff_ids) == len(plain.diff_ids) + 2
-    assert made.size - plain.size < 50_000
+    assert made.size - plain.size < 200_000
 
 
 def test_mods_are_recorded_and_the_user_stays(shop: Workshop, image: Verified, mods: tuple[Path, Path]) -> None:
@@ -158,13 +160,10 @@ def test_a_changed_mod_runs_alone(shop: Workshop, image: Verified, mods: tuple[P
     assert not [line for line in lines if "[mod-1 1/1] RUN" in line]  # a cached step has no line of its own
 
 
-def test_a_library_of_a_mod_is_scanned_and_a_removed_one_is_gone(shop: Workshop, tmp_path: Path) -> None:
-    script = f"cp /usr/bin/true /usr/local/bin/{uuid.uuid4().hex}\nrm /usr/bin/tac\n"
-    made = build_image(shop, plan_with(shop, write_mod(tmp_path / "elf", script)), rebuild=(), tag=None)
-    before = build_image(shop, small_plan(shop), rebuild=(), tag=None)
-    paths = [{judged.binary.path for judged in one.verdict.judged} for one in (before, made)]
-    assert paths[0] - paths[1] == {"usr/bin/tac"}
-    assert [path.rpartition("/")[0] for path in paths[1] - paths[0]] == ["usr/local/bin"]
+def test_a_program_of_a_mod_is_scanned_and_a_removed_one_is_gone(shop: Workshop, image: Verified) -> None:
+    plain = build_image(shop, small_plan(shop), rebuild=(), tag=None)
+    before, after = ({judged.binary.path for judged in one.verdict.judged} for one in (plain, image))
+    assert (before - after, after - before) == ({"usr/bin/tac"}, {"usr/local/bin/added"})
 
 
 DIFFERS = 'name=$(cat /proc/sys/kernel/random/uuid)\ncp /usr/bin/true "/usr/local/bin/$name"\necho "$name" > /name\n'
