@@ -28,9 +28,9 @@ def kept() -> Store:
     return open_store({"GB10_CACHE_DIR": str(own_store.base(os.environ) / "kept")})
 
 
-def resolved(*packages: str, suite: str = "trixie") -> list[LockedDeb]:
-    """These packages and all that they need, as the mirror has them today."""
-    today, machine = datetime.now(UTC).date().isoformat(), build_architecture()
+def resolved(*packages: str, suite: str = "trixie", architecture: str = "") -> list[LockedDeb]:
+    """These packages and all that they need, as the mirror has them today; for this machine, or an architecture."""
+    today, machine = datetime.now(UTC).date().isoformat(), architecture or build_architecture()
 
     def ask(folder: Path) -> None:
         found = resolve_set(kept(), os.environ, suite=suite, architecture=machine, packages=packages)

@@ -20,9 +20,9 @@ from gb10.host.fetch import open_session
 from gb10.lock.lockfile import load_lock, lock_path
 from gb10.rootfs.unpack import write_rootfs
 from gb10.sources.debian.debs import fetch_debs
-from gb10.sources.debian.resolve import resolve_set
 from gb10.sources.index.downloads import fetch_all
 from gb10.workshop import Workshop
+from tests.integration.debian_roots import resolved
 from tests.integration.nodes import load_image, random_image
 from tests.integration.test_pipeline import RECIPE, small_plan
 from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
@@ -75,9 +75,9 @@ def good(shop: Workshop) -> Files:
 def base(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """Debian's C and C++ libraries for the Spark's machine."""
     tar = tmp_path_factory.mktemp("base") / "root.tar"
-    locked = resolve_set(shop.store, os.environ, suite="trixie", architecture="arm64", packages=("libstdc++6",))
     with open_session(os.environ) as session:
-        write_rootfs(fetch_debs(session, shop.store, os.environ, locked), tar, epoch=0)
+        debs = fetch_debs(session, shop.store, os.environ, resolved("libstdc++6", architecture="arm64"))
+        write_rootfs(debs, tar, epoch=0)
     return tar.read_bytes()
 
 
