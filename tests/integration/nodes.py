@@ -174,15 +174,12 @@ def redis(store: Store, folder: Path, password: str) -> Iterator[Redis]:
 
 @contextmanager
 def another_engine(store: Store, folder: Path, namespace: str = "", *, containerd: bool = False) -> Iterator[Engine]:
-    """An engine of a store of its own; the programs are shared by hard links. It may live in a network namespace.
+    """An engine of a store of its own, with the programs of another. It may live in a network namespace.
 
     Its images may lie in containerd's store, as a new Docker's do.
     """
-    programs = unpack(store, ENV)
     other = open_store({"GB10_CACHE_DIR": str(folder)})
-    home = other.root / "engine"
-    shutil.copytree(programs.bin.parent, home / programs.bin.parent.name, copy_function=os.link)
-    shutil.copy(store.root / "engine/packages.json", home)
+    lend_programs(store, other)
     try:
         start_engine(folder, namespace, containerd=containerd)
         found = answering(Place(other))
@@ -190,6 +187,13 @@ def another_engine(store: Store, folder: Path, namespace: str = "", *, container
         yield replace(found, containerd=containerd)
     finally:
         down(other)
+
+
+def lend_programs(store: Store, other: Store) -> None:
+    """The engine's programs of a store in another one, by hard links."""
+    programs, home = unpack(store, ENV), other.root / "engine"
+    shutil.copytree(programs.bin.parent, home / programs.bin.parent.name, copy_function=os.link)
+    shutil.copy(store.root / "engine/packages.json", home)
 
 
 def start_engine(folder: Path, namespace: str = "", *, containerd: bool = False) -> None:

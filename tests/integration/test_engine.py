@@ -24,14 +24,15 @@ from gb10.engine.connection import Engine, asking, client, probe
 from gb10.engine.embedded.daemon import Place, down, status, up
 from gb10.engine.embedded.processes import alive, members
 from gb10.engine.images import require_image, tag_image
-from gb10.engine.packages import unpack
+from gb10.engine.packages import damaged, unpack
 from gb10.engine.reach import find, look
 from gb10.engine.reference import check_reference
 from gb10.errors import BuildError, EngineError
 from gb10.host.proc import capture, spawn
 from gb10.host.store import Store, open_store
 from gb10.workshop import build_architecture
-from tests.integration.nodes import ENV, another_engine
+from tests.integration.nodes import ENV, another_engine, lend_programs
+from tests.integration.own_store import spoil
 
 pytestmark = pytest.mark.integration
 TREE = Path(__file__).parents[2]
@@ -54,6 +55,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """A store at a path that sockets, PATH and overlayfs could not bear by themselves."""
     root = tmp_path_factory.mktemp("a store, with odd") / ("long" * 25)
     found = open_store({"GB10_CACHE_DIR": str(root)})
+    lend_programs(open_store(os.environ), found)
     yield found
     down(found)
 
@@ -221,10 +223,9 @@ def test_an_engine_that_died_is_said_so(engine: Engine, store: Store) -> None:
 def test_a_damaged_program_is_fetched_again(store: Store) -> None:
     down(store)
     runc = unpack(store, ENV).bin / "runc"
-    whole = runc.read_bytes()
-    runc.write_bytes(whole[:-1])
+    spoil(runc, runc.read_bytes()[:-1])
     assert up(store, ENV).notes == ("the embedded engine's programs were damaged and fetched again: runc",)
-    assert runc.read_bytes() == whole
+    assert damaged(unpack(store, ENV)) == ()
 
 
 def test_the_systems_containerd_is_left_alone(store: Store) -> None:
