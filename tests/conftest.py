@@ -25,6 +25,8 @@ the next ones find its layers. Compilers need several GB each: two at once are m
 GROUP_OF: Final = {
     f"tests/integration/test_{name}.py": group for group, names in GROUPS.items() for name in names.split()
 }
+PATCHES: Final = "tests/integration/patches/"
+"""A folder whose files share a worker, too: they read the same releases."""
 MAY_CONNECT = ("integration", "e2e", "gpu")
 GARBAGE: Final = 50_000
 """New objects before the collector looks at them. Python's own 700 costs a twentieth of the unit tests' time."""
@@ -36,7 +38,7 @@ gc.disable()  # until all tests are collected: nothing of what they import is ga
 def group_of(nodeid: str) -> str:
     """The group of a test's file; a file of none is one by itself."""
     file = nodeid.partition("::")[0]
-    return GROUP_OF.get(file, file)
+    return PATCHES if file.startswith(PATCHES) else GROUP_OF.get(file, file)
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
@@ -81,7 +83,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The groups start first, then the other integration tests: the longest do not come last."""
-    items.sort(key=lambda item: (group_of(item.nodeid) not in GROUPS, item.get_closest_marker("integration") is None))
+    items.sort(
+        key=lambda item: (
+            group_of(item.nodeid) not in (*GROUPS, PATCHES),
+            item.get_closest_marker("integration") is None,
+        )
+    )
 
 
 def pytest_collection_finish() -> None:
