@@ -145,6 +145,7 @@ def test_a_base_is_sent_once_and_another_image_under_its_tag_is_not_used(
     assert "local source for context" not in records(engine)
 
 
+@pytest.mark.long
 def test_a_base_made_anew_has_no_note_and_goes(shop: Workshop, plan: Plan, engine: Engine) -> None:
     tag = base_image(shop, plan, engine, "base-image", "again")
     assert require_image(engine, tag).diff_ids == require_image(engine, base_tag(plan, "base-image")).diff_ids

@@ -250,7 +250,9 @@ def test_a_node_with_a_full_disk_is_named_and_has_it_with_more_room(
     assert not passing(head, *nodes)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL]
+)
 def test_ctrl_c_and_kill_end_everything_on_the_head(
     shop: Workshop, head: Engine, nodes: tuple[Engine, ...], hosts: list[str], number: signal.Signals
 ) -> None:
