@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gb10.plan.catalog import ROOT
+from tests.conftest import GROUP_OF
 from tests.integration.longest_first import FILE, load_seconds
 
 pytestmark = pytest.mark.integration
@@ -54,6 +55,11 @@ def test_the_longest_file_of_the_last_run_starts_first(suite: Path) -> None:
     assert files(suite) == "bbaacc"
     (suite / "few/test_d.py").write_text("def test_new():\n    pass\n", encoding="utf-8")
     assert files(suite) == "dbbaacc"
+
+
+def test_every_file_of_a_group_is_there() -> None:
+    """One that is renamed would leave its group in silence, and build the small image once more."""
+    assert [file for file in GROUP_OF if not (ROOT / file).is_file()] == []
 
 
 @pytest.mark.parametrize("some", [["few/test_a.py"], ["-k", "two"]])
