@@ -222,7 +222,6 @@ def test_foreign_base_holds_only_its_own_machine_code(foreign: Base) -> None:
     assert set(machines) == {ELF_MACHINES[FOREIGN]}
 
 
-@pytest.mark.long
 def test_foreign_base_runs_python_and_compiles_cxx_under_qemu(store: Store, foreign: Base, tmp_path: Path) -> None:
     """qemu-user, called by its path on each program: nothing is registered with the kernel."""
     root = foreign.root
