@@ -177,6 +177,8 @@ def layer(out: Path, name: str) -> None:
     if (CACHES / name).is_dir():
         unfinished = shutil.ignore_patterns("lock", "*.lock", "tmp.*", "*.tmp")
         shutil.copytree(CACHES / name, target, dirs_exist_ok=True, ignore=unfinished)
+    for path in target.rglob("*"):  # b12x keeps its files for their owner alone, and the image may run as another user
+        path.chmod(0o755 if path.is_dir() else 0o644)
     seal(target)
 
 

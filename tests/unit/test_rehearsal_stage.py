@@ -26,6 +26,7 @@ def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     kernel = tmp_path / FOLDERS / "triton" / KEY
     kernel.mkdir(parents=True)
     (kernel / "one.cubin").write_bytes(b"cubin")
+    (kernel / "one.cubin").chmod(0o600)
     (kernel / "lock").touch()
     (kernel / "tmp.pid_1_x").mkdir()
     (tmp_path / "work").mkdir()
@@ -66,6 +67,7 @@ def test_the_layer_has_whole_kernels_their_hashes_the_report_and_the_manager(wor
         f"{FOLDERS}/triton/SHA256SUMS",
     ]
     assert list(broken(out)) == []
+    assert all(path.stat().st_mode & 0o044 == 0o044 for path in out.rglob("*") if path.is_file())
     assert {path.stat().st_mtime for path in out.rglob("*")} == {1_700_000_000}
 
 
