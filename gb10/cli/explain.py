@@ -1,7 +1,7 @@
 """``explain``: which kernel the engine takes for each layer of a model on a GB10."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,6 +36,12 @@ Exit 9: the engine has no backend for a layer; the error lists each kernel with 
 """)
 
 
+def _as_for_the_engine(name: str, value: str = "NAME") -> Any:  # noqa: ANN401 - what typer returns
+    """An option that the engine has, too."""
+    least = 1 if value == "TOKENS" else None
+    return typer.Option(name, metavar=value, min=least, help="As for the engine.")
+
+
 @app.command(help=app.info.help)
 @opens
 def explain(
@@ -48,21 +54,17 @@ def explain(
     image: Annotated[
         str | None, typer.Option("--image", metavar="IMAGE", help="Show where the kernels' code is in this image.")
     ] = None,
-    attention_backend: Annotated[
-        str | None, typer.Option("--attention-backend", metavar="NAME", help="As for the engine.")
-    ] = None,
-    moe_backend: Annotated[str | None, typer.Option("--moe-backend", metavar="NAME", help="As for the engine.")] = None,
-    linear_backend: Annotated[
-        str | None, typer.Option("--linear-backend", metavar="NAME", help="As for the engine.")
-    ] = None,
-    kv_cache_dtype: Annotated[
-        str | None, typer.Option("--kv-cache-dtype", metavar="NAME", help="As for the engine.")
-    ] = None,
+    attention_backend: Annotated[str | None, _as_for_the_engine("--attention-backend")] = None,
+    block_size: Annotated[int | None, _as_for_the_engine("--block-size", "TOKENS")] = None,
+    moe_backend: Annotated[str | None, _as_for_the_engine("--moe-backend")] = None,
+    linear_backend: Annotated[str | None, _as_for_the_engine("--linear-backend")] = None,
+    kv_cache_dtype: Annotated[str | None, _as_for_the_engine("--kv-cache-dtype")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show which kernel the engine would take for each layer of a model."""
     options = _words(
         attention_backend=attention_backend,
+        block_size=None if block_size is None else str(block_size),
         moe_backend=moe_backend,
         linear_backend=linear_backend,
         kv_cache_dtype=kv_cache_dtype,

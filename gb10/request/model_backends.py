@@ -10,7 +10,7 @@ from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
 from gb10.workshop import Workshop
 
-ASKED: Final = ("attention_backend", "moe_backend", "linear_backend", "kv_cache_dtype")
+ASKED: Final = ("attention_backend", "moe_backend", "linear_backend", "kv_cache_dtype", "block_size")
 """Options of the engine that decide which kernels it takes."""
 
 

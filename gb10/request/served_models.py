@@ -15,8 +15,8 @@ from gb10.request.kernel_choice import read_config, short_name
 from gb10.request.model_backends import ASKED
 from gb10.workshop import Workshop
 
-NUMBERS: Final = ("max_model_len", "max_num_batched_tokens", "max_num_seqs")
-"""Options of the engine that bound its batches, as whole numbers."""
+NUMBERS: Final = ("block_size", "max_model_len", "max_num_batched_tokens", "max_num_seqs")
+"""Options of the engine that bound its batches and blocks, as whole numbers."""
 LARGEST: Final = 1 << 24
 
 
@@ -55,7 +55,7 @@ def rehearsed(
 def _option(text: str) -> tuple[str, str | int]:
     """``NAME=VALUE`` as an option of the engine. Raises UsageError for one that is not known."""
     name, mark, value = text.replace("-", "_", text.partition("=")[0].count("-")).partition("=")
-    known = (*ASKED, *NUMBERS)
+    known = tuple(dict.fromkeys((*ASKED, *NUMBERS)))
     if not mark or name not in known or not value:
         raise UsageError(
             f"--served-with {text[:80]!r} is no option that changes kernels", hint=f"known: {', '.join(known)}"

@@ -36,6 +36,7 @@ def model(tmp_path: Path) -> str:
         ("attention_backend=FLASHINFER", ("attention_backend", "FLASHINFER")),
         ("moe-backend=flashinfer-cutlass", ("moe_backend", "flashinfer-cutlass")),
         ("max-num-seqs=8", ("max_num_seqs", 8)),
+        ("block-size=128", ("block_size", 128)),
     ],
 )
 def test_an_option_of_the_engine_is_taken_as_it_is_written_there(
@@ -57,6 +58,7 @@ def test_an_option_of_the_engine_is_taken_as_it_is_written_there(
         ("moe-backend=a b", "the value is not a word"),
         (f"moe-backend={'a' * 41}", "the value is not a word"),
         ("max-num-seqs=0", "not a whole number"),
+        ("block-size=large", "not a whole number"),
         ("max-num-seqs=-1", "not a whole number"),
         ("max-num-seqs=²", "not a whole number"),
         ("max-num-seqs=16777217", "not a whole number"),

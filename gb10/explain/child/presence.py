@@ -1,6 +1,7 @@
 """Which optional packages the engine finds: those of the image, not those of this process."""
 
 import ast
+import contextlib
 import functools
 import importlib
 import importlib.util
@@ -75,3 +76,25 @@ def answer_b12x(capability):
             asked._B12X_SUBMODULES[name] = named(name)
         elif hasattr(module, "META"):
             module.is_supported = functools.partial(gating.default_is_supported, requires=module.META.requires)
+    _leave_plans()
+
+
+class Planned(Exception):
+    """b12x's attention would be planned here."""
+
+
+def _leave_plans():
+    """b12x plans its attention with CuTe DSL; what vLLM refuses, it refuses before."""
+    import vllm.v1.attention.backends.b12x as backend
+
+    owner = backend.B12xPagedAttentionImpl
+    complete = owner.__init__
+
+    def init(self, *args, **named):
+        with contextlib.suppress(Planned):
+            complete(self, *args, **named)
+
+    def plans(*_, **__):
+        raise Planned
+
+    owner.__init__, backend._max_page_table_width = init, plans

@@ -57,6 +57,6 @@ def answer_torch(capability: tuple[int, int]) -> None:
     torch.cuda.get_device_properties = properties
     torch.cuda.get_device_name = lambda *_: NAME
     torch.cuda.device_count = lambda: 1
-    torch.cuda.current_device = lambda: 0
+    torch.cuda.current_device = torch.accelerator.current_device_index = lambda: 0
     for name in ("Stream", "Event"):
         setattr(torch.cuda, name, type(name, (), {"__init__": lambda self, *_, **__: None}))
