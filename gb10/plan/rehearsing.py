@@ -18,7 +18,7 @@ PROGRAM: Final = tuple(
 SCRIPTS: Final = (
     "explain/child",
     "explain/operators.py",
-    *(f"inside/{name}.py" for name in ("gb10_b12x", "gb10_caches", "launch")),
+    *(f"inside/{name}.py" for name in ("elf", "gb10_b12x", "gb10_caches", "launch")),
 )
 """What runs over the engine, what looks into the caches of the image, and what starts a compiler."""
 CAPABILITY: Final = "12.1"

@@ -18,15 +18,17 @@ WORKER = 3072
 """MiB of memory for one compiler: torch, CuTe DSL and a kernel."""
 
 
-def listen():
-    """Take what b12x would compile at its first calls, if the image has it."""
+def listen(site):
+    """Take what b12x would compile at its first calls, if the image has it. ``site``: the image's packages."""
     try:
         from b12x.preparation import types
     except ImportError:
         return
     import b12x.preparation.session  # sets the preparer that is replaced
+    import b12x_calls
 
     types._set_lazy_preparer(_prepare)
+    b12x_calls.listen(site)
 
 
 def _prepare(plan):
@@ -35,14 +37,21 @@ def _prepare(plan):
 
     for part in plan.variants.values() if hasattr(plan, "variants") else (plan,):
         try:
-            for job in _jobs(part):
-                ASKED.setdefault(pickle.dumps(job, protocol=5), part.component_id)
+            for job in jobs(part):
+                ask(job, part.component_id)
         except Exception as error:
-            _leave(part.component_id, error)
+            leave(part.component_id, error)
     raise Enough
 
 
-def _jobs(plan):
+def ask(job, component):
+    """One job; returns it as its processes get it."""
+    payload = pickle.dumps(job, protocol=5)
+    ASKED.setdefault(payload, component)
+    return payload
+
+
+def jobs(plan):
     """What b12x compiles for a plan that nobody tuned."""
     from b12x.preparation.device import detect_device
 
@@ -51,7 +60,8 @@ def _jobs(plan):
     return plan._compile_jobs(found.default if found.pinned is None else found.pinned, device)
 
 
-def _leave(component, error):
+def leave(component, error):
+    """A kernel that the image does not have ready."""
     row = {"what": f"CuTe DSL b12x {component}", "why": f"{type(error).__name__}: {str(error).strip()[:300]}"}
     if row not in LEFT:
         LEFT.append(row)
@@ -61,7 +71,7 @@ def make(request):
     """Compile what was asked for, as many at once as cores and memory allow; a job whose process died again alone."""
     for job in _compile(request, [*ASKED], min(os.cpu_count(), len(ASKED), _room())) if ASKED else ():
         if _compile(request, [job], 1):
-            _leave(ASKED[job], BrokenProcessPool("its compiler's process died twice"))
+            leave(ASKED[job], BrokenProcessPool("its compiler's process died twice"))
 
 
 def _room():
@@ -73,6 +83,7 @@ def _room():
 
 def _compile(request, jobs, many):
     """Take the rows of these jobs; the jobs whose process died, for want of memory as a rule."""
+    import b12x_calls
     import b12x_worker
     from b12x._lib.compile_pool import multiprocessing
 
@@ -80,7 +91,8 @@ def _compile(request, jobs, many):
     context = multiprocessing.get_context("spawn")  # as b12x does
     died = []
     with ProcessPoolExecutor(many, context, b12x_worker.become, given) as pool:
-        for job, future in [(job, _submitted(pool, b12x_worker.compiled, job)) for job in jobs]:
+        given = [(job, b12x_calls.wanted(job)) for job in jobs]
+        for job, future in [(one[0], _submitted(pool, b12x_worker.compiled, *one)) for one in given]:
             if isinstance(future.exception(), BrokenProcessPool):
                 died.append(job)
             else:
@@ -88,10 +100,10 @@ def _compile(request, jobs, many):
     return died
 
 
-def _submitted(pool, work, job):
+def _submitted(pool, work, *given):
     """A pool that is broken already says so as those do that ran in it."""
     try:
-        return pool.submit(work, job)
+        return pool.submit(work, *given)
     except BrokenProcessPool as error:
         future = Future()
         future.set_exception(error)
@@ -105,4 +117,4 @@ def _take(job, future):
     lookup = base64.b64encode(job).decode()
     MADE.extend({"lookup": lookup, **row} for row in rows if row["folder"] not in known)
     if error:
-        _leave(ASKED[job], error)
+        leave(ASKED[job], error)

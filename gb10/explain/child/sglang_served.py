@@ -26,7 +26,7 @@ def prepare(request):
     gpu_answers.answer(type("Platform", (), {}))
     there = psutil.virtual_memory()._replace(total=spark.MEMORY, available=gpu_answers.FREE)
     psutil.virtual_memory = lambda: there  # an integrated GPU has the machine's memory
-    stage_answers.listen()
+    stage_answers.listen(request["image"]["site"])
     import sglang.srt.utils.custom_op as custom_op
 
     custom_op._call_directly_in_eager = partial(kernel_calls.first_itself, always=True)

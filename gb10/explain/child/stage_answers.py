@@ -28,12 +28,12 @@ def _schemas(module):
     return operators.schemas(found[0].read_bytes())
 
 
-def listen():
-    """Note what compilers other than Triton's are asked for."""
+def listen(site):
+    """Note what compilers other than Triton's are asked for. ``site``: the image's packages."""
     import b12x_programs
     import cute_asked
     import flashinfer_asked
 
     flashinfer_asked.listen()
     cute_asked.listen()
-    b12x_programs.listen()
+    b12x_programs.listen(site)

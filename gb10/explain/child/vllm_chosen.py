@@ -3,8 +3,8 @@
 import traceback
 
 
-def engine_config(request, platform):
-    """The engine's own configuration of this model, from its command-line options."""
+def engine_config(request, eager=True):
+    """The engine's own configuration of this model, from its command-line options; ``eager``: without CUDA graphs."""
     import vllm.model_executor.models.registry as registry
     from vllm.engine.arg_utils import EngineArgs
 
@@ -16,7 +16,7 @@ def engine_config(request, platform):
         skip_tokenizer_init=True,
         trust_remote_code=False,
         load_format="dummy",
-        enforce_eager=True,
+        enforce_eager=eager,
         **request["options"],
     )
     return given.create_engine_config()
@@ -81,12 +81,12 @@ def oracles():
 
 def answer(request):
     """The document: a row for every kind of layer, and the engine's error when it stopped."""
-    platform, _ = prepare(request)
+    prepare(request)
     import rows
 
     stopped = None
     try:
-        config = engine_config(request, platform)
+        config = engine_config(request)
         built = build(config)
     except Exception as error:
         stopped, built = f"{type(error).__name__}: {error}", None

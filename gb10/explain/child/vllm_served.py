@@ -1,5 +1,6 @@
 """vLLM starts and serves requests that are made up: its own worker, scheduler and model, with tensors of no memory."""
 
+import importlib.util
 import types
 
 import made_up
@@ -32,8 +33,15 @@ def prepare(request):
     shape_ops.python_ones(utils, [f"{space}::{name}" for space in spaces for name in request["returns"]])
     gpu_answers.answer(spark.become_spark(tuple(request["capability"])))
     presence.answer_packages(request["present"])
-    stage_answers.listen()
+    stage_answers.listen(request["image"]["site"])
     _answer_engine(utils, request["deep_gemm"])
+    if importlib.util.find_spec("b12x"):
+        import b12x_attention
+        import known_values
+        from vllm.model_executor.layers.fused_moe.b12x import B12xExperts
+
+        b12x_attention.listen()
+        known_values.known_within(B12xExperts, "_prepare_experts")  # b12x refuses scales that are not one
 
 
 def _answer_engine(utils, numbers):
@@ -84,16 +92,26 @@ def left():
 
 
 def serve(request):
-    """vLLM's life: configuration, start, requests of the asked lengths."""
+    """vLLM's life: configuration, start, requests of the asked lengths; b12x's kernels differ by batch, too."""
+    import b12x_programs
     from vllm_chosen import engine_config
 
-    config = engine_config(request, None)
+    config = engine_config(request)
     with NoMemory():
         core = start(config)
         most, many = config.scheduler_config.max_num_batched_tokens, config.scheduler_config.max_num_seqs
         longest = config.model_config.max_model_len
         for batch in made_up.batches(request, most, many, longest):
             _run(core, [_request(core, *one) for one in batch])
+        if b12x_programs.ASKED:
+            core.model_executor.collective_rpc("run_batches", args=(graph_sizes(request),))
+
+
+def graph_sizes(request):
+    """The batches for which the engine makes CUDA graphs on the device."""
+    from vllm_chosen import engine_config
+
+    return engine_config(request, eager=False).compilation_config.cudagraph_capture_sizes
 
 
 def start(config):
@@ -135,6 +153,12 @@ def _worker():
             with set_current_vllm_config(self.vllm_config):
                 self.model_runner.profile_run()
             return MEMORY
+
+        def run_batches(self, sizes):
+            """Each as the engine runs it before it makes the graph: one token of each request, where there are as many."""
+            with set_current_vllm_config(self.vllm_config):
+                for size in sizes:
+                    self.model_runner._dummy_run(size, uniform_decode=size <= self.scheduler_config.max_num_seqs)
 
     return MadeUp
 

@@ -35,10 +35,13 @@ def check(rows: list[dict[str, Any]], root: Path) -> dict[str, object]:
             wrong.append(f"{row['kernel']}: {error}")
         elif key not in keys:
             wrong.append(f"{row['kernel']}: b12x looks for {keys}, the image has {key}")
+    wrong += [f"{path}: not for every user" for path in root.rglob("*.*") if not path.stat().st_mode & 0o004]
     loaded = compiler.compile_cache_info()["disk_cache_hits"] - hits
     compiler._load_cute_compile_from_disk = lambda _: None
     _, refused = first_call(pool, rows[0]["lookup"])
-    return {"kernels": len(rows), "loaded": loaded, "wrong": wrong, "refused": BAN if BAN in refused else refused}
+    names = sorted({row["kernel"] for row in rows})
+    told = {"kernels": len(rows), "names": names, "loaded": loaded, "wrong": wrong}
+    return {**told, "refused": BAN if BAN in refused else refused}
 
 
 def forbidden(*_: object, **__: object) -> None:

@@ -1,0 +1,62 @@
+"""b12x's attention, which vLLM plans without a declaration: a job is made of b12x's own declaration of the same call."""
+
+import dataclasses
+
+FACTORY = "b12x_planned:compile_planned"
+BOUND = []
+"""What is bound to the calls that run now."""
+OF_SCRATCH = ("page_table", "cache_seqlens", "cu_seqlens_q")
+"""Tensors that the scratch of what is bound has."""
+
+
+def listen():
+    """Run the calls for what they compile. The values that vLLM plans them with are known."""
+    import known_values
+    import vllm.v1.attention.backends.b12x as backend
+    from b12x.attention.paged import _forward, api
+
+    known_values.known_within(backend.B12xPagedAttentionImpl, "__init__", "_select_plan")
+    backend.register_cutedsl_warmup_provider = lambda _: None  # b12x 1.5.1 refuses vLLM's, on the device, too
+    _forward._to_kernel_tensor = lambda *_, **__: None  # the keys have the tensors' shapes
+    _forward._encode_plane_tma_descriptors = lambda cache, **_: cache.new_empty((cache.shape[2], 16))
+    api.run = _bound(api.run)
+
+
+def _bound(function):
+    def call(*, binding, **named):
+        BOUND.append(binding)
+        try:
+            return function(binding=binding, **named)
+        finally:
+            BOUND.pop()
+
+    return call
+
+
+def job():
+    """Of the call that runs now. Raises LookupError when it is no call of b12x's attention."""
+    import b12x_programs
+
+    if not BOUND:
+        raise LookupError("no function of b12x makes it from numbers and names alone")
+    (own,) = b12x_programs.jobs(_declared(BOUND[-1]))
+    return dataclasses.replace(own, factory=FACTORY)
+
+
+def _declared(binding):
+    from b12x.attention.paged import _preparation
+    from b12x.preparation import FrozenMapping
+
+    scratch = binding.scratch
+    caps = scratch._owner_scratch_plan.caps
+    places = {name: scratch if name in OF_SCRATCH else binding for name in _preparation._OPERANDS}
+    tensors = {name: getattr(place, name) for name, place in places.items()}
+    if caps.mode != "decode":  # such a plan is for every length up to this one
+        for name in ("q", "output"):
+            one = tensors[name]
+            tensors[name] = one.new_empty_strided((caps.max_total_q, *one.shape[1:]), one.stride())
+    invocation = {
+        **dict(_preparation.invocation_from_tensors(caps, **tensors)),
+        "window_left": int(scratch.plan.window_left),
+    }
+    return _preparation.plan(caps, invocation=FrozenMapping(invocation))
