@@ -133,15 +133,19 @@ def test_nvcc_finds_the_headers_of_the_image_from_its_own_folder(work: Path) -> 
 
 def test_modules_come_from_a_compile_cache(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part of a compiler is in ccache's key. No path is made relative: SGLang reads the list of files."""
-    assert rehearsal.compile_cache(work / "cuda", "c++") == {"CCACHE_DISABLE": "1"}  # parts of a compiler are missing
+    driver = work / "c++"  # says where its programs lie
+    driver.write_text("#!/bin/sh\necho /bin/sh\n")
+    driver.chmod(0o755)
+    missing = rehearsal.compile_cache(work / "cuda", str(driver))
+    assert missing == {"CCACHE_DISABLE": "1"}
     for name in ("bin/cudafe++", "bin/fatbinary", "bin/nvcc.profile", "bin/ptxas", "nvvm/bin/cicc"):
         (work / "cuda" / name).parent.mkdir(parents=True, exist_ok=True)
         (work / "cuda" / name).touch()
     (work / "cuda/nvvm/libdevice").mkdir()
     (work / "cuda/nvvm/libdevice/libdevice.10.bc").touch()
-    given = rehearsal.compile_cache(work / "cuda", "c++")
+    given = rehearsal.compile_cache(work / "cuda", str(driver))
     assert (given["CCACHE_DIR"], given["CCACHE_COMPILERCHECK"]) == ("/ccache", "content")
     assert str(work / "cuda/nvvm/bin/cicc") in given["CCACHE_EXTRAFILES"]
     assert not {"CCACHE_BASEDIR", "CCACHE_RECACHE", "GB10_LAUNCH_LOG"} & given.keys()
     monkeypatch.setenv("REBUILD", "run")
-    assert rehearsal.compile_cache(work / "cuda", "c++") == {**given, "CCACHE_RECACHE": "1"}
+    assert rehearsal.compile_cache(work / "cuda", str(driver)) == {**given, "CCACHE_RECACHE": "1"}
