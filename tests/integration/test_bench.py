@@ -1,4 +1,7 @@
-"""The benchmark for real, on a small scale: one kernel's checks, compiled across for aarch64 and run here."""
+"""The benchmark for real, on a small scale: one kernel's checks, compiled across for aarch64 and run here.
+
+Part of `make e2e`, where tests/e2e/test_bench.py shows the same of the whole program.
+"""
 
 import os
 import re
@@ -22,7 +25,7 @@ from gb10.recipe.arch import parse_arch
 from gb10.recipe.fields import Architecture
 from gb10.workshop import Workshop, build_architecture, open_workshop
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 KERNEL = "  X(nvfp4_grouped_coop_256x128x128, GroupedNvfp4, Cooperative, 256, 128, 128)\n"
