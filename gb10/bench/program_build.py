@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gb10.build.compiling import compile_step
-from gb10.build.costs import asked_jobs
+from gb10.build.compiling import compile_step, compilers
 from gb10.build.estimate import step_seconds
 from gb10.build.exported import check_exported
-from gb10.build.shared_cache import reads_reviewed, shared_cache
 from gb10.engine.connection import Engine
 from gb10.host.store import is_sealed, seal
 from gb10.plan.inputs import program_inputs
@@ -79,18 +77,8 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, program: Program, work:
 
 
 def _files(shop: Workshop, plan: Plan, program: Program, step: Step) -> dict[str, bytes]:
-    own, inputs = shop.catalog.contents, program_inputs(plan, program)
-    shared = shared_cache(shop.env, inputs) is not None
-    text = program_dockerfile(
-        plan,
-        program,
-        step,
-        shop.catalog.templates,
-        jobs=asked_jobs(shop, plan, step),
-        shared=shared,
-        by_hand=inputs.by_hand,
-        reviewed=reads_reviewed(inputs),
-    )
+    own, how = shop.catalog.contents, compilers(shop, plan, step, program_inputs(plan, program))
+    text = program_dockerfile(plan, program, step, shop.catalog.templates, **how)
     wanted = shop.catalog.toolkit.of(program.units, *program.include, *SCRIPTS)
     return {"Dockerfile": text.encode(), **{name: own[name] for name in wanted}}
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from gb10.build.base_images import base_files, lay_bases
 from gb10.build.contexts import BuildContext, Lay, build_context, tree, wheels
-from gb10.build.costs import peaks
+from gb10.build.costs import asked_jobs, peaks
 from gb10.build.diagnosis import diagnosed
-from gb10.build.shared_cache import SAYS, SCRIPT, cache_secret, shared_cache
+from gb10.build.shared_cache import SAYS, SCRIPT, cache_secret, reads_reviewed, shared_cache
 from gb10.build.stage import log_path, run_build
 from gb10.engine.buildx.build import BuildRequest, lent_network
 from gb10.engine.buildx.progress import Event, LogLine
@@ -22,6 +22,7 @@ from gb10.host.store import Store
 from gb10.host.talk import Talk, Task
 from gb10.patches.patched import patched_files
 from gb10.plan.compiles import INSTALLER
+from gb10.plan.render import Compilers
 from gb10.plan.values import Inputs, Origin, Plan, Step
 from gb10.sources.locked_files import fetch_files, fetch_locked, store_paths
 from gb10.workshop import Workshop
@@ -74,6 +75,16 @@ def compile_step(
             build_args=build_args,
         )
         run_build(shop, engine, request, step, lambda event: _note(shop.talk, task, event))
+
+
+def compilers(shop: Workshop, plan: Plan, step: Step, inputs: Inputs) -> Compilers:
+    """How a stage compiles here. Raises PatchError when a diff given by hand has changed since."""
+    return Compilers(
+        jobs=asked_jobs(shop, plan, step),
+        shared=shared_cache(shop.env, inputs) is not None,
+        by_hand=inputs.by_hand,
+        reviewed=reads_reviewed(inputs),
+    )
 
 
 def _compile_context(

@@ -8,11 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from gb10.build.cmake_names import check_targets
-from gb10.build.compiling import LEFT_OUT, compile_step, fetch_nested, patched_source
-from gb10.build.costs import asked_jobs, has_launcher
+from gb10.build.compiling import LEFT_OUT, compile_step, compilers, fetch_nested, patched_source
+from gb10.build.costs import has_launcher
 from gb10.build.estimate import together_seconds
 from gb10.build.exported import check_exported
-from gb10.build.shared_cache import reads_reviewed, shared_cache
 from gb10.build.wheel_store import Wheel, found_wheel, made_wheel, wheel_file, wheel_lock
 from gb10.engine.connection import Engine
 from gb10.errors import UsageError
@@ -126,16 +125,8 @@ def check_sources(shop: Workshop, plan: Plan) -> None:
 
 def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
     own, build = shop.catalog.contents, plan.recipe.wheels[step.name]
-    inputs = wheel_inputs(plan, step.name)
-    text = wheel_dockerfile(
-        plan,
-        step,
-        shop.catalog.templates,
-        jobs=asked_jobs(shop, plan, step),
-        shared=shared_cache(shop.env, inputs) is not None,
-        by_hand=inputs.by_hand,
-        reviewed=reads_reviewed(inputs),
-    )
+    how = compilers(shop, plan, step, wheel_inputs(plan, step.name))
+    text = wheel_dockerfile(plan, step, shop.catalog.templates, **how)
     return {
         "Dockerfile": text.encode(),
         **({"kernels.json": json.dumps(step.kernels).encode()} if step.kernels else {}),

@@ -2,6 +2,7 @@
 
 import calendar
 from collections.abc import Mapping
+from typing import Final, TypedDict, Unpack
 
 from gb10.plan.inputs import CUTLASS_FOLDER, program_inputs, wheel_inputs
 from gb10.plan.labels import labels
@@ -81,21 +82,24 @@ def changed(plan: Plan) -> list[str]:
     return [*(step.name for step in plan.of_kind("graft")), *(["overlay"] if plan.options.overlay else [])]
 
 
-def wheel_dockerfile(
-    plan: Plan,
-    step: Step,
-    templates: Mapping[str, str],
-    *,
-    jobs: str = "",
-    shared: bool = False,
-    by_hand: bool = False,
-    reviewed: bool = False,
-) -> str:
-    """The Dockerfile that compiles one wheel.
+class Compilers(TypedDict, total=False):
+    """How a stage compiles. In no key: it is over the text without.
 
-    ``jobs``, in words of the stage's shell, and the compile cache are in no key: it is over the text without. The cache
-    is ``shared`` with other builders, or of its own for what is ``by_hand``, which may read the ``reviewed`` one.
+    ``jobs`` in words of the stage's shell. The compile cache is ``shared`` with other builders, or of its own for what
+    is ``by_hand``, which may read the ``reviewed`` one.
     """
+
+    jobs: str
+    shared: bool
+    by_hand: bool
+    reviewed: bool
+
+
+ALONE: Final = Compilers(jobs="", shared=False, by_hand=False, reviewed=False)
+
+
+def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], **compilers: Unpack[Compilers]) -> str:
+    """The Dockerfile that compiles one wheel."""
     arch, build = plan.options.arch, plan.recipe.wheels[step.name]
     return _render(
         templates,
@@ -105,10 +109,7 @@ def wheel_dockerfile(
         wheel=build,
         oldest_zip=OLDEST_ZIP,
         python=plan.recipe.python,
-        jobs=jobs,
-        shared=shared,
-        by_hand=by_hand,
-        reviewed=reviewed,
+        **{**ALONE, **compilers},
         arch=arch,
         compiled=parse_arch(arch.kernels),
         machine=MACHINES[plan.options.target],
@@ -124,15 +125,7 @@ def _cutlass(plan: Plan, build: WheelBuild) -> str:
 
 
 def program_dockerfile(
-    plan: Plan,
-    program: Program,
-    step: Step,
-    templates: Mapping[str, str],
-    *,
-    jobs: str = "",
-    shared: bool = False,
-    by_hand: bool = False,
-    reviewed: bool = False,
+    plan: Plan, program: Program, step: Step, templates: Mapping[str, str], **compilers: Unpack[Compilers]
 ) -> str:
     """The Dockerfile that compiles a program, and runs what the build machine can check of it."""
     return _render(
@@ -142,10 +135,7 @@ def program_dockerfile(
         step=step,
         program=program,
         python=plan.recipe.python,
-        jobs=jobs,
-        shared=shared,
-        by_hand=by_hand,
-        reviewed=reviewed,
+        **{**ALONE, **compilers},
         arch=plan.options.arch,
         compiled=parse_arch(plan.options.arch.kernels),
         machine=MACHINES[plan.options.target],
