@@ -5,11 +5,12 @@ DEV := $(PYTHON) -m bootstrap -m
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help image test check soak e2e bench gpu-test format requirements
+.PHONY: help image test slow check soak e2e bench gpu-test format requirements
 
 help:
 	@echo "make image    the vLLM image for GB10"
-	@echo "make test     everything: lint, types, unit, golden and integration tests"
+	@echo "make test     lint, types, unit, golden and fuzz tests, and what integration tests show in 4 minutes"
+	@echo "make slow     the other integration tests; .ci/run runs both"
 	@echo "make check    the fast gates: no network, no container engine"
 	@echo "make soak     an hour of hostile inputs, then an hour of kills and full disks (SECONDS=60 SEED=x; root)"
 	@echo "make e2e      the whole image, by the command that README names, and its kernels under qemu; other CuTe DSLs"
@@ -31,7 +32,10 @@ test:
 
 .PHONY: suite
 suite:
-	$(PYTEST) --numprocesses $(WORKERS) -m "not long" --durations 10
+	$(PYTEST) --numprocesses $(WORKERS) -m "not long and not slow" --durations 10
+
+slow:
+	$(PYTEST) --numprocesses $(WORKERS) -m "slow and not long" --durations 10 tests/integration
 
 check:
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint fast

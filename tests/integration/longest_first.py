@@ -1,4 +1,4 @@
-"""The order of files in a run of all tests: those that took longest the last time start first, so none ends alone.
+"""The order of files in `make test`: those that took longest the last time start first, so none ends alone.
 
 ``seconds.json`` beside the stores of test runs has the seconds of each file. It decides the order and nothing else.
 """
@@ -17,7 +17,7 @@ FILE: Final = "seconds.json"
 
 
 def load_seconds(home: Path) -> dict[str, float]:
-    """Seconds by file of the last run of all tests; nothing before there was one."""
+    """Seconds by file of the last `make test`; nothing before there was one."""
     path = home / FILE
     found: dict[str, float] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return found

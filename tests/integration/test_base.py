@@ -22,7 +22,7 @@ from gb10.sources.debian.debs import fetch_debs
 from gb10.sources.debian.resolve import resolve_set
 from tests.integration.debian_roots import resolved
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 SUITE = "trixie"
 SUITES = {"trixie": {"python3.13", "g++-14"}, "bookworm": {"python3.11", "g++-12"}}

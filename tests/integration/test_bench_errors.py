@@ -84,6 +84,7 @@ def test_a_key_that_is_missing(tokenizer: str, capsys: pytest.CaptureFixture[str
     assert "OPENAI_API_KEY" in text
 
 
+@pytest.mark.slow
 def test_a_certificate_that_nobody_vouches_for_and_one_that_the_user_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_certificate_that_nobody_vouches_for_and_one_that_the_user_does(
         assert capsys.readouterr().out.startswith("64 of 64 right")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "words"),
     [

@@ -80,6 +80,7 @@ def test_a_good_server_has_figures_that_llama_benchy_confirms(
     assert "6 of 6 right" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_garbage_that_only_batches_show_is_refused_at_that_level(
     server: tuple[str, State], tokenizer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -101,6 +102,7 @@ WANTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", WANTED)
 def test_what_no_throughput_shows_has_its_verdict(
     server: tuple[str, State], tokenizer: Path, tmp_path: Path, model: str
@@ -142,6 +144,7 @@ asyncio.run(main(sys.argv[2], float(sys.argv[3])))
 """As llama-benchy: it keeps connections, and its event loop stands still while it cuts prompts."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("connections", "ending"), [(CONNECTIONS, "200"), ("import aiohttp", "Server disconnected")])
 def test_a_load_that_was_busy_with_its_prompts_meets_no_closed_connection(
     server: tuple[str, State], connections: str, ending: str

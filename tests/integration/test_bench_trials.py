@@ -21,7 +21,7 @@ from gb10.trial.launch_line import BegunLine
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.openai_server import serving
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 SERVER = (
     f"{sys.executable} {ROOT}/tests/integration/openai_server.py --port {{port}} --rate {{rate}} --only '{{model}}'"
 )

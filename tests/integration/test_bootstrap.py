@@ -127,6 +127,7 @@ def test_it_starts_from_a_read_only_checkout(read_only: Path, warm: dict[str, st
     assert not list(read_only.rglob("__pycache__"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [0.3, 1.0])
 def test_killed_at_any_moment_the_next_run_is_right(checkout: Path, env: dict[str, str], seconds: float) -> None:
     with launch(checkout / "build.py", env) as run:
@@ -135,6 +136,7 @@ def test_killed_at_any_moment_the_next_run_is_right(checkout: Path, env: dict[st
     assert start(checkout / "build.py", env).stdout == "idna\n"
 
 
+@pytest.mark.slow
 def test_two_at_once_make_one_environment(checkout: Path, env: dict[str, str]) -> None:
     with launch(checkout / "build.py", env) as one, launch(checkout / "build.py", env) as other:
         outcomes = [one.communicate(), other.communicate()]
@@ -142,6 +144,7 @@ def test_two_at_once_make_one_environment(checkout: Path, env: dict[str, str]) -
     assert sum("creating the environment of" in err for _, err in outcomes) == 1
 
 
+@pytest.mark.slow
 def test_another_lock_is_another_environment(checkout: Path, env: dict[str, str]) -> None:
     start(checkout / "build.py", env)
     (checkout / "requirements.lock").write_text(entry("idna") + entry("mdurl"))
@@ -234,6 +237,7 @@ def cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
+@pytest.mark.slow
 def test_the_real_tool_starts_quickly(env: dict[str, str]) -> None:
     assert start(CHECKOUT / "build.py", env, "--help").returncode == 0
     before = cpu_seconds()

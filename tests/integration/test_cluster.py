@@ -18,7 +18,7 @@ from tests.integration.machines import Pair, machines
 from tests.integration.nodes import kill, until
 from tests.integration.services import CPU, IMAGE, containers, failed, foreground, load, ran, recipe, stand_in_image
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

@@ -59,6 +59,7 @@ def machine_of_folder(root: Path, case: dict[str, Any]) -> Machine:
     return Machine(host="spark-1", facts=facts, look=now)
 
 
+@pytest.mark.slow
 def test_the_script_reads_what_the_rules_judge(tmp_path: Path) -> None:
     """Each machine of the samples as a folder: the real script says of it what the sample says."""
     asked = [(code, kind, HOSTS[code][kind]) for code in HOSTS for kind in ("hit", "miss")]
@@ -185,6 +186,7 @@ def test_a_container_of_others_is_known_by_what_is_installed(engine: Engine) -> 
     assert "speculation-without-extra-buffer" in found["dropped"]
 
 
+@pytest.mark.slow
 def test_another_machine_by_ssh_and_one_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with machines(open_store(os.environ), tmp_path) as two, two.listening():
         monkeypatch.setenv("PATH", two.env["PATH"])

@@ -183,6 +183,7 @@ def test_a_killed_tool_leaves_the_engine_running(store: Store) -> None:
     assert status(store).pid == running.pid
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["dockerd", "containerd"])
 def test_a_killed_engine_comes_back_with_its_images(engine: Engine, store: Store, site: Site, victim: str) -> None:
     site.build("FROM os AS final", tags=("kept:1",), output="type=image")
@@ -199,6 +200,7 @@ def test_a_killed_engine_comes_back_with_its_images(engine: Engine, store: Store
         assert not any(alive(pid) for pid in orphans)
 
 
+@pytest.mark.slow
 def test_a_silent_engine_is_never_ended(engine: Engine, store: Store) -> None:
     assert engine.data == Place(store).data
     pid = status(store).pid or 0
@@ -220,6 +222,7 @@ def test_an_engine_that_died_is_said_so(engine: Engine, store: Store) -> None:
     assert "No such file" in (caught.value.where or "")
 
 
+@pytest.mark.slow
 def test_a_damaged_program_is_fetched_again(store: Store) -> None:
     down(store)
     runc = unpack(store, ENV).bin / "runc"
@@ -245,6 +248,7 @@ def test_an_image_is_tagged_as_docker_would(engine: Engine, site: Site, tag: str
     assert require_image(engine, check_reference(tag)).id == require_image(engine, "some:1").id
 
 
+@pytest.mark.slow
 def test_an_engine_that_cannot_start_shows_its_log(store: Store) -> None:
     down(store)
     broken = Place(store).data / "containerd"

@@ -57,6 +57,7 @@ def test_the_engine_chooses_for_a_model_of_the_hub(hub: FakeHub) -> None:
     assert planned(hub, "--for-model", MODEL)["flashinfer-jit-cache"] == KERNELS
 
 
+@pytest.mark.slow
 def test_a_commit_is_taken_and_a_quantization_of_its_own_counts(hub: FakeHub, no_engine: dict[str, str]) -> None:
     hub.put(
         MODEL,
@@ -91,6 +92,7 @@ def test_an_index_without_the_engine_leaves_the_choice_to_the_config(hub: FakeHu
     assert planned(hub, "--for-model", MODEL, **no_engine)["flashinfer-jit-cache"] == KERNELS
 
 
+@pytest.mark.slow
 def test_an_index_that_does_not_answer_is_an_error(hub: FakeHub, tmp_path: Path) -> None:
     """The same command would choose other kernels when it answers again."""
     hub.put(MODEL, {"config.json": json.dumps(CONFIG).encode()})

@@ -107,6 +107,7 @@ def _failure(tmp_path: Path, wheel: LockedWheel, env: Mapping[str, str]) -> Gb10
     return caught.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "texts"),
     [

@@ -21,7 +21,7 @@ from gb10.plan.catalog import ROOT, Catalog
 from gb10.workshop import Workshop, open_workshop
 from tests.integration.nodes import build_py
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 NEEDED = (
     *("LICENSE", "NOTICE", "README.md", "benches", "docs", "gb10", "kernels", "mods", "patches", "recipes"),
     "templates",

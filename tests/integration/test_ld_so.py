@@ -17,7 +17,7 @@ from gb10.inside.linked import link
 from gb10.inside.scan import scanned_tree
 from tests.integration.debian_roots import unpacked_root
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 PACKAGES = ("g++", "python3-numpy")
 UNDEFINED = re.compile(r"^undefined symbol: (\w[^\s,]*)(?:, version \S+)?\s+\((\S+)\)$", re.MULTILINE)

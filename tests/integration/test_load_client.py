@@ -49,6 +49,7 @@ def test_a_good_stream_is_whole(server: tuple[str, State]) -> None:
     assert verdict(found) is Verdict.OK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [1, 2, 3, 7, 1000])
 def test_a_stream_in_pieces_of_any_size_is_the_same(server: tuple[str, State], pieces: int) -> None:
     wanted = ask(server[0], "garbage: scripts")[0]

@@ -13,7 +13,7 @@ from gb10.lock.relock import lock_recipe
 from gb10.recipe.locked import Lock
 from tests.recipes import small_recipe
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 RECIPE = small_recipe(
     "constraints: [markupsafe<3.0.3]\ntools: [markupsafe]\nsources: {idna: {sdist: idna==3.10}}\n",

@@ -151,6 +151,7 @@ def test_the_same_mods_again_build_nothing(shop: Workshop, image: Verified, mods
     assert (again.hit, again.digest) == (True, image.digest)
 
 
+@pytest.mark.slow
 def test_a_changed_mod_runs_alone(shop: Workshop, image: Verified, mods: tuple[Path, Path], tmp_path: Path) -> None:
     other = write_mod(tmp_path / "other", f"echo {uuid.uuid4().hex} > /other\n")
     plan = plan_with(shop, mods[0], other)
@@ -175,6 +176,7 @@ def losing(lost: tuple[str, ...], plan: Plan, context: BuildContext, engine: Eng
     return replace(request, fresh=(*request.fresh, *lost))
 
 
+@pytest.mark.slow
 def test_what_is_tagged_is_what_was_scanned_also_where_a_mod_differs_on_each_run(
     shop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +242,7 @@ EOF
 """
 
 
+@pytest.mark.slow
 def test_a_declared_network_reaches_the_index_and_leaves_no_secret(shop: Workshop, tmp_path: Path) -> None:
     mod = write_mod(tmp_path / "net", f"{NETWORK}# {uuid.uuid4().hex}\n")
     behind = replace(shop, env={**shop.env, "no_proxy": "nowhere.invalid"})
@@ -351,6 +354,7 @@ def test_autoround_hands_transformers_a_set(release: Callable[..., Path], versio
 SHARED_MEMORY = 101_376
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["0.5.10", "0.5.11", "0.5.12", "0.5.13"])
 def test_moe_configs_are_the_engines_own_defaults_where_those_fit(release: Callable[..., Path], version: str) -> None:
     """The engine's own function, cut out here by the checker of tuned files, for every batch size to 2,048."""

@@ -15,7 +15,7 @@ from gb10.moe.shared_memory import LIMIT
 from gb10.plan.catalog import ROOT
 from gb10.workshop import Workshop
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 SHAPES = [(288, 512), (256, 512), (256, 1024), (128, 704), (128, 768), (128, 1024), (512, 512), (512, 2688)]
 SHAPES += [(160, 384), (161, 384)]

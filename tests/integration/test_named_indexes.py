@@ -222,6 +222,7 @@ def _refused(tmp_path: Path, served: dict[str, Served], recipe: Recipe) -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow
 def test_an_index_that_cannot_be_asked_is_named(tmp_path: Path, served: dict[str, Served]) -> None:
     text = _refused(tmp_path, served, recipe_for(NOWHERE))
     assert "error: the index vendor of the recipe: cannot read the package index at 127.0.0.1" in text

@@ -73,6 +73,7 @@ def diff_of_wheel(shop: Workshop, target: Path, change: Callable[[bytes], bytes]
     return target
 
 
+@pytest.mark.slow
 def test_a_patched_wheel_is_one_small_layer_above(
     shop: Workshop, below: Verified, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -100,6 +101,7 @@ def test_a_patched_wheel_is_one_small_layer_above(
     assert build_image(shop, plan, rebuild=(), tag=None).hit
 
 
+@pytest.mark.slow
 def test_a_patch_that_breaks_python_stops_before_anything_is_tagged(shop: Workshop, tmp_path: Path) -> None:
     diff = diff_of_wheel(shop, tmp_path / "bad.diff", lambda text: text.replace(NAME, b"class " + NAME))
     plan = plan_with(shop, diff)
@@ -136,6 +138,7 @@ def test_a_patch_of_compiled_code_says_whose_it_is(shop: Workshop, tmp_path: Pat
     assert (uses[-1].name, uses[-1].project, uses[-1].installable) == ("pr.diff", "flashinfer-python", True)
 
 
+@pytest.mark.slow
 def test_a_patched_source_is_compiled_and_has_a_wheel_of_its_own(shop: Workshop, tmp_path: Path) -> None:
     plain = small_plan(shop)
     step = plain.of_kind("wheel")[0]

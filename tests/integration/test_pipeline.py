@@ -115,6 +115,7 @@ def archive(shop: Workshop, reference: str, path: str) -> Iterator[tarfile.TarFi
             container.remove()
 
 
+@pytest.mark.slow
 def test_wheels_of_two_arches_live_side_by_side_and_are_compiled_once_each(shop: Workshop, cuda_tools: Path) -> None:
     made = [wheels_of(shop, small_plan(shop, arch))[0] for arch in ("12.1f", "12.1a", "12.1f")]
     assert made[2].hit
@@ -146,6 +147,7 @@ def test_pip_takes_the_wheel_for_the_image_and_for_nothing_else(shop: Workshop) 
         capture([*pip, "--platform", tag.replace("aarch64", "x86_64"), str(wheel)])
 
 
+@pytest.mark.slow
 def test_a_rebuild_really_compiles(shop: Workshop) -> None:
     plan = small_plan(shop)
     before = wheels_of(shop, plan)[0]
@@ -260,6 +262,7 @@ def test_a_receipt_holds_only_while_the_engine_has_that_image_under_every_tag(im
         assert read_receipt(tmp_path / "receipt") == found
 
 
+@pytest.mark.slow
 def test_the_context_that_is_left_builds_the_same_image_by_bake_alone(
     shop: Workshop, image: Verified, tmp_path: Path
 ) -> None:
@@ -279,6 +282,7 @@ def test_an_image_whose_wheel_is_gone_is_no_hit_and_is_made_whole(shop: Workshop
     assert shop.store.entry("wheels", step.key).exists()
 
 
+@pytest.mark.slow
 def test_the_compile_cache_outlives_an_image(shop: Workshop, image: Verified) -> None:
     (step,) = small_plan(shop).of_kind("wheel")
     shop.store.discard(shop.store.entry("wheels", step.key))
@@ -356,6 +360,7 @@ def test_a_damaged_download_is_fetched_again(shop: Workshop, capfd: pytest.Captu
     assert stored.stat().st_size == file.size
 
 
+@pytest.mark.slow
 def test_a_module_that_holds_other_code_than_declared_is_refused(shop: Workshop, tmp_path: Path) -> None:
     wheel = wheels_of(shop, small_plan(shop, "12.1a"))[0].path
     liar = tmp_path / wheel.name
@@ -369,6 +374,7 @@ def test_a_module_that_holds_other_code_than_declared_is_refused(shop: Workshop,
     assert "sm_121a" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_build_that_fails_moves_no_tag(shop: Workshop, image: Verified) -> None:
     plan = small_plan(shop)
     engine = find(shop.env, shop.store)

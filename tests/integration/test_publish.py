@@ -288,6 +288,7 @@ def test_two_nodes_have_the_image_and_one_changed_file_moves_kilobytes(
     assert [node["host"] for node in document["nodes"]] == hosts
 
 
+@pytest.mark.slow
 def test_one_changed_file_is_all_that_is_sent(
     shop: Workshop, place: Registry, published: tuple[Published, ...], tmp_path: Path
 ) -> None:
@@ -379,6 +380,7 @@ def fresh(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         sdk.images.remove(require_image(engine, "gb10/test:fresh").id, force=True)
 
 
+@pytest.mark.slow
 def test_a_push_over_a_bad_line_is_tried_again_by_whoever_can(
     shop: Workshop, line: Line, fresh: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,7 +24,7 @@ from gb10.weights.hub_cache import folder_name
 from tests.integration.hub_server import FakeHub, Repository, fake_hub
 from tests.integration.nodes import ssh_server, until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 REPO = "org/model"
 LARGE = {name: Random(name).randbytes(8 << 20) for name in ("model-1.safetensors", "model-2.safetensors")}  # noqa: S311

@@ -47,6 +47,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Recipe, Lock
     return path, recipe, empty_lock(recipe)
 
 
+@pytest.mark.slow
 def test_another_release_is_resolved_once_and_then_needs_no_network(
     shop: Workshop, locked: tuple[Path, Recipe, Lock], capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -24,7 +24,7 @@ from tests.integration.nodes import Registry, registry
 from tests.integration.signers import signing_shop
 from tests.integration.test_pipeline import small_plan
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 NAME = "gb10/kept"
 

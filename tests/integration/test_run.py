@@ -140,6 +140,7 @@ GUARDED = "the memory guard ended it"
 KILLED = "it ran out of the memory that its container may use"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "limits", "ways"),
     [
@@ -195,6 +196,7 @@ def score_of(process: Path, name: str) -> int:
         return 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dies", [0, 1])
 def test_when_a_rank_dies_all_end(engine: Engine, second: Engine, tmp_path: Path, dies: int) -> None:
     path, log = recipe(tmp_path, "pair", nodes=2), tmp_path / "log"
@@ -210,6 +212,7 @@ def test_when_a_rank_dies_all_end(engine: Engine, second: Engine, tmp_path: Path
     assert containers(engine) + containers(second) == []
 
 
+@pytest.mark.slow
 def test_a_killed_tool_leaves_a_service_that_can_be_stopped(engine: Engine, second: Engine, tmp_path: Path) -> None:
     path, log = recipe(tmp_path, "pair", nodes=2), tmp_path / "log"
     nodes = nodes_of(engine, second)
@@ -251,6 +254,7 @@ def test_mods_run_once_before_the_server(engine: Engine, tmp_path: Path) -> None
     assert containers(engine) == []
 
 
+@pytest.mark.slow
 def test_docker_starts_it_again_after_a_crash_and_after_a_power_cut(second: Engine, tmp_path: Path) -> None:
     nodes = nodes_of(second)
     ran("run", str(recipe(tmp_path, "small")), *CPU, *nodes, "--detach", "--restart")
@@ -293,6 +297,7 @@ def test_what_cannot_start_says_why_and_leaves_nothing(engine: Engine, tmp_path:
     assert containers(engine) == []
 
 
+@pytest.mark.slow
 def test_a_recipe_is_launched_to_be_compared_and_ended(engine: Engine, tmp_path: Path) -> None:
     """`bench compare` and `bench matrix` start recipes as `run` does, each launch anew."""
     path, folder = recipe(tmp_path, "fast"), tmp_path / "out"

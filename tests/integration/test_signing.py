@@ -208,6 +208,7 @@ def test_a_tag_with_a_key_never_moves(
     assert own.config != keyed.config
 
 
+@pytest.mark.slow
 def test_images_that_may_go_are_listed_then_deleted_and_what_is_needed_stays(  # noqa: PLR0917 - fixtures
     shop: Workshop,
     place: Registry,
@@ -283,6 +284,7 @@ def kept(shop: Workshop, engine: Engine, place: Registry, name: str, *, delete: 
     return {one.digest: one.why for one in found}
 
 
+@pytest.mark.slow
 def test_a_registry_that_forbids_deletion_is_told(
     shop: Workshop, engine: Engine, name: str, keys: Path, tmp_path: Path
 ) -> None:

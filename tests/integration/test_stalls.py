@@ -67,6 +67,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert time.monotonic() - start < 120
 
 
+@pytest.mark.slow
 def test_uv(store: Store, silent: str, tmp_path: Path) -> None:
     (tmp_path / "small.yaml").write_text(small_recipe("", requirements="[idna]"), encoding="utf-8")
     env = {**os.environ, "UV_HTTP_TIMEOUT": "1"}

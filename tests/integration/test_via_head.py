@@ -53,7 +53,7 @@ from tests.integration.nodes import (
 )
 from tests.integration.test_base import emulator
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 ARM = "linux/arm64"
 LAYERS = (3_000_000,) * 3

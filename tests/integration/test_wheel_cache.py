@@ -150,6 +150,7 @@ def test_push_and_pull_as_a_user_calls_them(first: Workshop, second: Workshop, h
         assert sorted(path.name for path in theirs.parent.iterdir()) == sorted((theirs.name, "sha256"))
 
 
+@pytest.mark.slow
 def test_a_wheel_that_is_missing_is_taken_before_anything_is_compiled(
     first: Workshop, second: Workshop, hub: FakeHub
 ) -> None:

@@ -22,7 +22,7 @@ from tests.integration.debian_git import put_on_path, unpack_git
 from tests.integration.git_server import git_host
 from tests.integration.patches.releases import opened, shop
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 WHEEL = "vllm-0.33.0-cp38-abi3-manylinux_2_28_aarch64.whl"
 COUNTS = ("vllm/", "csrc/", "cmake/", "CMakeLists.txt", "setup.py", ".gitignore", "docs/README.md")

@@ -107,6 +107,7 @@ def test_layers_are_zstd_the_image_is_the_same_and_travels_once(
     assert Path("/var/lib/containers").exists() == other
 
 
+@pytest.mark.slow
 def test_two_classic_engines_pull_it_and_have_the_same_image(
     shop: Workshop, place: Registry, engine: Engine, tmp_path: Path
 ) -> None:
@@ -167,6 +168,7 @@ def test_what_somebody_else_pushed_meanwhile_is_told_before_the_moving_tag(
     assert not place.received("PUT", f"/manifests/{MOVING} ")
 
 
+@pytest.mark.slow
 def test_a_push_that_broke_off_goes_on_and_an_interrupted_one_leaves_nothing(
     shop: Workshop, place: Registry, engine: Engine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -199,6 +201,7 @@ def test_a_push_that_broke_off_goes_on_and_an_interrupted_one_leaves_nothing(
     assert not saved(shop)
 
 
+@pytest.mark.slow
 def test_credentials_are_those_of_dockers_own_stores(
     shop: Workshop, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,6 +229,7 @@ def test_credentials_are_those_of_dockers_own_stores(
             assert sent.config == image
 
 
+@pytest.mark.slow
 def test_a_damaged_skopeo_is_fetched_again(shop: Workshop) -> None:
     program = Path(open_skopeo(shop.store, shop.env).command[3])
     spoil(program, b"damaged")

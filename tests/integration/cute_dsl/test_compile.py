@@ -16,7 +16,7 @@ from gb10.lock.lockfile import load_lock, lock_path
 from gb10.plan.catalog import ROOT
 from tests.integration.cute_dsl.release import DEPENDENCIES, Release, products, release
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 PINS = Path(__file__).with_name("4.8.0.txt")
 PRODUCTS = {

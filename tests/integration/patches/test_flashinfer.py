@@ -223,6 +223,7 @@ def test_every_module_of_the_set_is_looked_up_where_our_wheel_puts_it(arch: str,
     assert run(tmp_path, FIND, *names, arch=arch) == [library(site, name) for name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["0.7.0", "0.7.0.post1", "0.7.2.post1"])
 @pytest.mark.parametrize("stem", ["cub_topk", "topk"])
 def test_each_type_that_the_entries_dispatch_has_a_unit_and_the_module_compiles_it(version: str, stem: str) -> None:

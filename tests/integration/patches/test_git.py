@@ -55,6 +55,7 @@ def cells() -> Iterator[tuple[str, Verdict, dict[str, bytes]]]:
                     yield str(row.version), verdict, before_of(verdict, str(row.version), earlier)
 
 
+@pytest.mark.slow
 def test_git_makes_the_same_bytes_wherever_a_patch_applies(root: Path) -> None:
     compared = 0
     for version, verdict, before in cells():

@@ -34,6 +34,7 @@ def test_the_variable_brings_upstreams_wait_back() -> None:
     assert waiting(patched("vllm", "0.33.0", PATCH, MODULE), gap=STEP, count=40, window="1").parked < 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_short_wait_alone_loses_notifications(release: str) -> None:
     """A reader that parks at once: with upstream's high water mark it sleeps on until it looks by itself."""

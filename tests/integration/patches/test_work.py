@@ -61,6 +61,7 @@ def test_what_upstream_rewrote_is_a_conflict_with_its_line() -> None:
     assert "warp/mma.py:" in caught.value.where
 
 
+@pytest.mark.slow
 def test_a_new_patch_from_an_edited_tree(tmp_path: Path) -> None:
     for name in ("patches", "kernels"):
         shutil.copytree(ROOT / name, tmp_path / name)
