@@ -1,5 +1,6 @@
 """Nodes: engines of other machines, reached by ssh's own forwarding of their socket, or by an address of Docker's."""
 
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -41,9 +42,9 @@ def reached(host: str) -> Iterator[Engine]:
             hint = "install it: apt-get install openssh-client"
             raise EngineError(f"{host} cannot be reached: ssh does not start", where=error.tail, hint=hint) from error
         deadline = time.monotonic() + PATIENCE
-        while not local.exists() and alive() and time.monotonic() < deadline:
+        while not _listens(local) and alive() and time.monotonic() < deadline:
             time.sleep(0.05)
-        if not local.exists():
+        if not _listens(local):
             raise EngineError(
                 f"{host} cannot be reached",
                 where=log.read_text(encoding="utf-8").strip(),
@@ -55,6 +56,12 @@ def reached(host: str) -> Iterator[Engine]:
 def _argv(found: SshHost, local: Path | str) -> list[str]:
     """OpenSSH that makes the socket of a node's Docker one of this machine."""
     return found.argv("-N", "-o", "ExitOnForwardFailure=yes", "-L", f"{local}:{found.socket or SOCKET}")
+
+
+def _listens(path: Path) -> bool:
+    """Whether connections are taken: ssh makes the file of a socket a moment before."""
+    with socket.socket(socket.AF_UNIX) as asked:
+        return asked.connect_ex(str(path)) == 0
 
 
 def _asked(host: str, endpoint: Endpoint) -> Engine:

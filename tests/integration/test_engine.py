@@ -24,6 +24,7 @@ from gb10.engine.connection import Engine, asking, client, probe
 from gb10.engine.embedded.daemon import Place, down, status, up
 from gb10.engine.embedded.processes import alive, members
 from gb10.engine.images import require_image, tag_image
+from gb10.engine.node import reached
 from gb10.engine.packages import damaged, unpack
 from gb10.engine.reach import find, look
 from gb10.engine.reference import check_reference
@@ -48,6 +49,26 @@ from gb10.host.store import open_store
 store = open_store(os.environ)
 engine = up(store, os.environ)
 """
+
+SLOW_SSH = """\
+#!{python}
+import os, socket, sys, threading, time
+local, _, remote = sys.argv[sys.argv.index("-L") + 1].partition(":")
+def copy(source, target):
+    while part := source.recv(1 << 16):
+        target.sendall(part)
+    target.shutdown(socket.SHUT_WR)
+with socket.socket(socket.AF_UNIX) as server:
+    server.bind(local)
+    time.sleep(1)
+    server.listen()
+    while True:
+        near, far = server.accept()[0], socket.socket(socket.AF_UNIX)
+        far.connect(remote)
+        for ends in ((near, far), (far, near)):
+            threading.Thread(target=copy, args=ends, daemon=True).start()
+"""
+"""Stands for ssh: the file of its socket exists a second before anybody can connect."""
 
 
 @pytest.fixture(scope="module")
@@ -277,6 +298,17 @@ def test_an_unreachable_docker_host_is_an_error(store: Store, tmp_path: Path) ->
     with pytest.raises(EngineError, match="that DOCKER_HOST names cannot be used"):
         find(ENV | {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}, store)
     assert not Place(store).daemons()
+
+
+def test_a_forwarded_socket_is_used_once_it_takes_connections(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "ssh"
+    program.write_text(SLOW_SSH.format(python=sys.executable), encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with reached(f"ssh://root@node{engine.endpoint.host.removeprefix('unix://')}") as found:
+        assert found.version == engine.version
 
 
 def test_the_own_socket_in_docker_host_is_the_embedded_engine(engine: Engine, store: Store) -> None:
