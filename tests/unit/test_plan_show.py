@@ -45,7 +45,7 @@ def test_steps_are_in_plain_words(tmp_path: Path, capsys: pytest.CaptureFixture[
         "FlashInfer kernels, set core, for 12.1f",
         "our kernels, set moe, for 12.1f",
         "vllm's targets _A, _B, for 12.1f",
-        "vllm's wheel with 4 patches and what is compiled here",
+        "vllm's wheel with 5 patches and what is compiled here",
         "scan and check the GPU code",
         "(the largest compiler process)",
         " s on this machine, bound by its ",

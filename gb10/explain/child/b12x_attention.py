@@ -16,7 +16,6 @@ def listen():
     from b12x.attention.paged import _forward, api
 
     known_values.known_within(backend.B12xPagedAttentionImpl, "__init__", "_select_plan")
-    backend.register_cutedsl_warmup_provider = lambda _: None  # b12x 1.5.1 refuses vLLM's, on the device, too
     _forward._to_kernel_tensor = lambda *_, **__: None  # the keys have the tensors' shapes
     _forward._encode_plane_tma_descriptors = lambda cache, **_: cache.new_empty((cache.shape[2], 16))
     api.run = _bound(api.run)
