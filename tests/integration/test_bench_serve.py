@@ -59,6 +59,7 @@ def bench(server: tuple[str, State], model: str, tokenizer: Path, out: Path, *mo
     return code, document
 
 
+@pytest.mark.slow
 def test_a_good_server_has_figures_that_llama_benchy_confirms(
     server: tuple[str, State], tokenizer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,7 +25,7 @@ from gb10.workshop import Workshop, open_workshop
 from scripts.nested_sources import entry
 from tests.integration.pinned import pinned
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 DIGEST = "sha256:" + "12" * 32
 SPDX = """
@@ -106,7 +106,6 @@ def test_in_totos_own_library_takes_the_statements(plan: Plan, validators: Path,
     assert "no field named" in caught.value.tail
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "project"), [("vllm", "vllm"), ("vllm", "flashinfer-python")])
 def test_the_list_of_nested_projects_is_what_the_archives_hold(shop: Workshop, engine: str, project: str) -> None:
     source = load_lock(lock_path(ROOT / f"recipes/images/{engine}.yaml")).sdists[project]

@@ -98,6 +98,7 @@ def test_the_environment_is_made_once_and_handed_over_to(checkout: Path, env: di
     assert "gb10: " not in second.stderr
 
 
+@pytest.mark.slow
 def test_it_starts_through_a_symlink_from_anywhere(checkout: Path, warm: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("a check out/build.py")
     assert start(Path("link"), warm, cwd=tmp_path).returncode == 3
@@ -152,6 +153,7 @@ def test_another_lock_is_another_environment(checkout: Path, env: dict[str, str]
     assert sum(path.is_symlink() for path in Path(env["GB10_CACHE_DIR"], "environments").iterdir()) == 2
 
 
+@pytest.mark.slow
 def test_a_package_that_is_not_the_locked_one_is_refused(tmp_path: Path, env: dict[str, str]) -> None:
     forged = re.sub(r"sha256:[0-9a-f]{64}", f"sha256:{'0' * 64}", entry("idna"))
     done = start(copy_checkout(tmp_path / "forged", lock=forged) / "build.py", env)
@@ -188,6 +190,7 @@ def impostor(tmp_path: Path) -> Iterator[str]:
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_an_index_with_an_unknown_certificate_is_named(checkout: Path, env: dict[str, str], impostor: str) -> None:
     done = start(checkout / "build.py", env | only(impostor))
     assert done.returncode == 5
@@ -201,6 +204,7 @@ def test_a_store_that_cannot_be_written_is_a_usage_error(checkout: Path, env: di
     assert "hint: set GB10_CACHE_DIR" in done.stderr
 
 
+@pytest.mark.slow
 def test_no_room_is_a_usage_error(checkout: Path, env: dict[str, str], tmp_path: Path) -> None:
     store = tmp_path / "the store"
     store.mkdir()
@@ -213,6 +217,7 @@ def test_no_room_is_a_usage_error(checkout: Path, env: dict[str, str], tmp_path:
     assert "set GB10_CACHE_DIR to a directory with free space" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_environment_lies_where_config_toml_says(checkout: Path, env: dict[str, str], tmp_path: Path) -> None:
     del env["GB10_CACHE_DIR"]
     (tmp_path / "gb10").mkdir()

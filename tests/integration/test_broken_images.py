@@ -27,7 +27,7 @@ from tests.integration.nodes import load_image, random_image
 from tests.integration.test_pipeline import RECIPE, small_plan
 from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 SITE = "usr/local/lib/python3.13/dist-packages"
 MADE_BY_NVCC = Path(__file__).parents[1] / "unit" / "data" / "scan"
@@ -128,14 +128,12 @@ def test_an_image_that_is_as_it_should_be(verified: Made, good: Files) -> None:
     assert verified(good) == {}
 
 
-@pytest.mark.slow
 def test_a_torch_without_cuda(verified: Made, good: Files) -> None:
     """As an image that a resolver gave torch 2.10.0+cpu."""
     found = verified({**good, "torch/version.py": b"__version__ = '2.14.0+cpu'\ncuda: Optional[str] = None\n"})
     assert found == {"torch": [("torch-2.14.0.dist-info/METADATA", "torch 2.14.0 without CUDA")]}
 
 
-@pytest.mark.slow
 def test_an_extension_for_another_abi(verified: Made, good: Files) -> None:
     """As a wheel for another CUDA's torch: one symbol has another name."""
     name = b"\0TVMFFITypeRegisterMetadata\0"
@@ -146,7 +144,6 @@ def test_an_extension_for_another_abi(verified: Made, good: Files) -> None:
     assert found["symbols"][0][1].startswith("undefined TVMFFITypeRegisterMetadata")
 
 
-@pytest.mark.slow
 def test_two_sets_of_cubins(verified: Made, good: Files) -> None:
     found = verified({**good, **information("flashinfer-cubin", "0.6.13")})
     assert "0.6.13 (flashinfer_cubin-0.6.13.dist-info)" in found["distributions"][0][1]
@@ -158,7 +155,6 @@ def test_no_flashinfer(verified: Made, good: Files) -> None:
     assert found == {"requirements": [("vllm-0.33.0.dist-info/METADATA", "no flashinfer-python")]}
 
 
-@pytest.mark.slow
 def test_kernels_of_another_release(verified: Made, good: Files) -> None:
     skewed = {name: content for name, content in good.items() if not name.startswith("flashinfer_jit_cache")}
     found = verified({**skewed, **information("flashinfer-jit-cache", "0.7.1+cu130")})

@@ -28,7 +28,7 @@ from tests.integration.test_run import engine as engine  # noqa: PLC0414
 from tests.integration.test_run import image as image  # noqa: PLC0414
 from tests.integration.test_run import store as store  # noqa: PLC0414
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 OPTIONS: Final = Options(memory=1 << 30)
 Files = dict[str, str]
 
@@ -83,7 +83,6 @@ def test_without_its_reservation_a_service_has_no_gpu(tools: Tools, tmp_path: Pa
     assert not gpu_reserved(json.loads(tools.compose(file, "config", "--format", "json"))["services"]["server"])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("hosts", "rdma"), [((), None), (("a", "b"), None), (("a", "b", "c"), "rdma/shared")])
 def test_kubernetes_accepts_every_object(
     tools: Tools, tmp_path: Path, hosts: tuple[str, ...], rdma: str | None
@@ -123,7 +122,6 @@ def test_ansible_accepts_the_playbook(tools: Tools, tmp_path: Path) -> None:
     tools.playbook("--syntax-check", "--inventory", str(inventory), str(playbook))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("hosts", [("one",), ("one", "two")])
 def test_sparkrun_would_serve_what_run_starts(
     tools: Tools, tmp_path: Path, sparkrun: Path, hosts: tuple[str, ...]
@@ -233,7 +231,6 @@ def plain(value: object) -> object:
     return value or None
 
 
-@pytest.mark.slow
 def test_a_script_makes_the_container_that_run_makes(engine: Engine, tmp_path: Path) -> None:
     path = recipe(tmp_path, "small", more=f"env: {json.dumps({'ODD': ODD})}")
     endpoint, _ = ran("run", str(path), *CPU, "--memory", "1", "--detach", "--restart").splitlines()
@@ -258,7 +255,6 @@ def test_a_script_makes_the_container_that_run_makes(engine: Engine, tmp_path: P
     assert ran("stop", "small") == "small localhost gb10-small-0\n"
 
 
-@pytest.mark.slow
 def test_compose_starts_a_healthy_service(tools: Tools, engine: Engine, tmp_path: Path) -> None:
     file = rendered(recipe(tmp_path, "small"), "compose", tmp_path / "files")
     env = docker_env(engine)
@@ -270,7 +266,6 @@ def test_compose_starts_a_healthy_service(tools: Tools, engine: Engine, tmp_path
     assert failed("stop", "small")[0] == 3
 
 
-@pytest.mark.slow
 def test_ansible_starts_it_once(tools: Tools, engine: Engine, tmp_path: Path) -> None:
     path, env = recipe(tmp_path, "small", more=f"env: {json.dumps({'ODD': ODD})}"), docker_env(engine)
     file = rendered(path, "ansible", tmp_path / "files")

@@ -209,7 +209,12 @@ def server() -> Iterator[tuple[str, State]]:
 
 
 @pytest.mark.parametrize(
-    ("model", "code"), [("good", None), (BATCH, "broken-text"), ("garbage: word salad", "broken-text")]
+    ("model", "code"),
+    [
+        ("good", None),
+        (BATCH, "broken-text"),
+        pytest.param("garbage: word salad", "broken-text", marks=pytest.mark.slow),
+    ],
 )
 def test_an_endpoint_is_asked(server: tuple[str, State], model: str, code: str | None) -> None:
     found = doctor("--probe", "--url", server[0], "--model", model)

@@ -187,6 +187,7 @@ def test_a_warm_start_fetches_nothing_and_leaves_no_mount(store: Store) -> None:
     assert Place(store).name not in Path("/proc/self/mounts").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_two_starts_at_once_make_one_engine(store: Store) -> None:
     down(store)
     log = store.root / "two.log"
@@ -195,6 +196,7 @@ def test_two_starts_at_once_make_one_engine(store: Store) -> None:
     assert sorted(Place(store).daemons().values()) == ["containerd", "dockerd"]
 
 
+@pytest.mark.slow
 def test_a_killed_tool_leaves_the_engine_running(store: Store) -> None:
     down(store)
     pid = _python(store, "os.kill(os.getpid(), signal.SIGKILL)", store.root / "killed.log")
@@ -252,6 +254,7 @@ def test_a_damaged_program_is_fetched_again(store: Store) -> None:
     assert damaged(unpack(store, ENV)) == ()
 
 
+@pytest.mark.slow
 def test_the_systems_containerd_is_left_alone(store: Store) -> None:
     down(store)
     code = "import socket; socket.socket(socket.AF_UNIX).bind('/run/containerd/containerd.sock')"

@@ -13,7 +13,7 @@ from gb10.request.planning import Request, make_plan
 from gb10.sources.locked_files import fetch_locked, store_paths
 from gb10.workshop import open_workshop
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])

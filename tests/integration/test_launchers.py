@@ -97,6 +97,7 @@ def test_what_is_compiled_at_run_time_is_kept_on_the_host(
     assert (home / mounted / "kernel").read_text(encoding="ascii") == "kernel\n"
 
 
+@pytest.mark.slow
 def test_a_mod_that_names_python_3_12_changes_our_packages(eugr: tuple[Container, Path]) -> None:
     container, _ = eugr
     said(container, f"echo 'MOD = \"theirs\"' >> {SITE}/jinja2/__init__.py")
@@ -106,6 +107,7 @@ def test_a_mod_that_names_python_3_12_changes_our_packages(eugr: tuple[Container
     ) == ('0\nMOD = "theirs"\n')
 
 
+@pytest.mark.slow
 def test_any_user_starts_without_rights_and_writes_only_caches(shop: Workshop, image: Verified) -> None:
     """sparkrun's way: the host's user, no new rights, HOME in /tmp; here also on a root file system without writing."""
     options: dict[str, Any] = {
@@ -123,6 +125,7 @@ def test_any_user_starts_without_rights_and_writes_only_caches(shop: Workshop, i
         assert said(container, script) == "1234\n/tmp\n"
 
 
+@pytest.mark.slow
 def test_any_user_works_on_the_images_own_directories(shop: Workshop, image: Verified) -> None:
     with started(shop, image, ["sleep", "infinity"], {"user": "4321"}) as container:
         assert (

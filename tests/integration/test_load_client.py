@@ -71,6 +71,7 @@ def test_speculation_is_seen_in_tokens_a_step(server: tuple[str, State]) -> None
     assert found.tokens_per_step == pytest.approx(3, abs=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [name for name in GARBAGE if "salad" not in name and "soup" not in name])
 def test_eight_streams_of_garbage_at_once_are_each_called_garbage(server: tuple[str, State], model: str) -> None:
     found = ask(server[0], model, count=8)
@@ -92,6 +93,7 @@ WANTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_has_its_verdict_and_its_sentence(server: tuple[str, State], fault: str) -> None:
     (found,) = ask(server[0], f"fault: {fault}")

@@ -200,6 +200,7 @@ def test_what_is_tagged_is_what_was_scanned_also_where_a_mod_differs_on_each_run
     assert len(names) == 2  # the mod ran anew
 
 
+@pytest.mark.slow
 def test_a_failing_mod_says_its_own_words_and_stops(shop: Workshop, tmp_path: Path) -> None:
     script = f"seq 1 60\necho the reason {uuid.uuid4().hex} >&2\nexit 7\n"
     plan = plan_with(shop, write_mod(tmp_path / "broken", script))
@@ -215,6 +216,7 @@ def test_a_failing_mod_says_its_own_words_and_stops(shop: Workshop, tmp_path: Pa
         assert not sdk.images.list(name=plan.tags[-1])
 
 
+@pytest.mark.slow
 def test_a_crash_in_a_mod_and_its_progress_are_named(
     shop: Workshop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

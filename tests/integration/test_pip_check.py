@@ -14,7 +14,7 @@ from gb10.inside.scan import scan_tree
 from gb10.proof.check import Facts, Subject
 from gb10.proof.checks.requirements import CHECK
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 MINOR = sys.version_info.minor
 PLATFORM = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}[platform.machine()]

@@ -178,6 +178,7 @@ def test_the_image_is_what_the_plan_says(shop: Workshop, image: Verified) -> Non
 ODD = "a $HOME ${HOME} \"q\" 'p' back\\slash\\\\ `x` ünï 😀 # <<EOF\n line two \\"
 
 
+@pytest.mark.slow
 def test_values_reach_the_image_as_the_recipe_has_them(shop: Workshop) -> None:
     recipe, lock = small()
     workdir = f"/srv/{uuid.uuid4().hex} {ODD}"
@@ -275,6 +276,7 @@ def test_the_context_that_is_left_builds_the_same_image_by_bake_alone(
     assert require_image(engine, image.tags[-1]).id == before.id
 
 
+@pytest.mark.slow
 def test_an_image_whose_wheel_is_gone_is_no_hit_and_is_made_whole(shop: Workshop, image: Verified) -> None:
     (step,) = small_plan(shop).of_kind("wheel")
     shop.store.discard(shop.store.entry("wheels", step.key))
@@ -319,6 +321,7 @@ def test_an_overlay_is_one_more_layer_and_moves_no_other(shop: Workshop, image: 
     assert content == changed.read_bytes()
 
 
+@pytest.mark.slow
 def test_python_loads_what_the_overlay_holds(shop: Workshop, tmp_path: Path) -> None:
     """Every source in the image has bytecode that Python does not check; so must a changed one."""
     overlay = tmp_path / "overlay"

@@ -198,6 +198,7 @@ def test_the_sbom_of_an_image_is_the_one_that_is_attached_to_it(
     assert json.loads(texts[0])["spdxVersion"] == "SPDX-2.3"
 
 
+@pytest.mark.slow
 def test_documents_are_signed_with_the_image_and_others_are_left_out(  # noqa: PLR0917 - fixtures
     shop: Workshop,
     place: Registry,
@@ -263,6 +264,7 @@ def test_what_was_not_proven_is_not_published(shop: Workshop, place: Registry, i
         publish(shop, "gb10/test:none", [f"{place.host}/gb10/test"])
 
 
+@pytest.mark.slow
 def test_two_nodes_have_the_image_and_one_changed_file_moves_kilobytes(
     shop: Workshop, place: Registry, nodes: tuple[Engine, Engine], hosts: list[str]
 ) -> None:
@@ -426,6 +428,7 @@ def test_tags_of_a_failed_push_name_what_they_named_before(shop: Workshop, fresh
     assert find_image(engine, "gb10/test:new") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dies", ["engine", "ssh"])
 def test_a_pull_that_broke_off_is_resumed_by_the_same_command(  # noqa: PLR0917 - fixtures
     shop: Workshop, place: Registry, line: Line, nodes: tuple[Engine, Engine], hosts: list[str], dies: str
@@ -462,6 +465,7 @@ def held(engine: Engine, arriving: str) -> int:
     return len(found.diff_ids) if found else 0
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_leaves_nothing_and_a_pull_with_more_room_succeeds(
     shop: Workshop, place: Registry, nodes: tuple[Engine, Engine], hosts: list[str], disk: Disk
 ) -> None:

@@ -91,6 +91,7 @@ def test_a_service_from_start_to_stop(engine: Engine, tmp_path: Path) -> None:
     assert failed("stop", "small")[0] == 3
 
 
+@pytest.mark.slow
 def test_weights_that_were_pulled_are_what_the_server_reads(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +122,7 @@ def test_a_server_that_dies_is_named_with_the_line_that_tells_why(engine: Engine
     assert containers(engine) == []
 
 
+@pytest.mark.slow
 def test_a_server_that_fails_at_its_first_request_is_stopped_with_the_line_that_tells_why(
     engine: Engine, tmp_path: Path
 ) -> None:

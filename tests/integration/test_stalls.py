@@ -102,6 +102,7 @@ def layout(folder: Path) -> Layout:
     return Layout(path=folder, sizes={str(layer["digest"]): SIZE})
 
 
+@pytest.mark.slow
 def test_skopeo_whose_push_stands_still(store: Store, access: Access, tmp_path: Path) -> None:
     program, image = open_skopeo(store, os.environ), layout(tmp_path / "layout")
     with registry(store, tmp_path) as place, bad_line(place.host) as line:
@@ -113,6 +114,7 @@ def test_skopeo_whose_push_stands_still(store: Store, access: Access, tmp_path: 
         assert "layer.v1.tar+zstd" in program.manifest(f"{line.host}/stall:1", access)
 
 
+@pytest.mark.slow
 def test_skopeo_that_gets_no_answer(store: Store, silent: str, access: Access) -> None:
     with pytest.raises(PublishError, match="the registry moved nothing for 3 s") as caught:
         open_skopeo(store, os.environ).manifest(f"{silent}/a:1", access)

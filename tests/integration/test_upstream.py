@@ -60,6 +60,7 @@ def refuse(*_: object) -> None:
     raise BuildError("a layer was built")
 
 
+@pytest.mark.slow
 def test_buildkit_keeps_no_wheels_and_one_folder(shop: Workshop, plan: Plan, engine: Engine, built: Upstream) -> None:
     untag(engine, [built.image])
     forget(engine, lambda about: upstream.INSTALL in about)  # other tests share this engine
@@ -82,6 +83,7 @@ def test_what_is_there_is_not_built_again(
         upstream_image(shop, plan, engine)
 
 
+@pytest.mark.slow
 def test_a_run_that_broke_off_goes_on_above_its_last_layer(
     shop: Workshop, plan: Plan, engine: Engine, built: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +123,7 @@ def test_another_image_under_the_same_tag_is_not_used(
     assert require_image(engine, again.image).diff_ids == whole.diff_ids
 
 
+@pytest.mark.slow
 def test_a_base_is_sent_once_and_another_image_under_its_tag_is_not_used(
     shop: Workshop, plan: Plan, engine: Engine, built: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -167,6 +167,7 @@ def test_a_wheel_that_is_missing_is_taken_before_anything_is_compiled(
     assert not (second.store.root / "logs").exists()  # nothing was compiled
 
 
+@pytest.mark.slow
 def test_what_is_there_travels_no_more(first: Workshop, second: Workshop, hub: FakeHub, plan: Plan) -> None:
     assert sorted(moved(pushed(first))) == sorted(names(plan))
     commit = hub.repositories[REPO].sha()
@@ -180,6 +181,7 @@ def test_what_is_there_travels_no_more(first: Workshop, second: Workshop, hub: F
     assert not hub.log
 
 
+@pytest.mark.slow
 def test_a_download_that_breaks_off_goes_on_where_it_was(first: Workshop, second: Workshop, hub: FakeHub) -> None:
     made = write_wheel(first, MINE, "large", size=2 * BLOCK + 5000)
     pushed(first)
@@ -305,6 +307,7 @@ def test_a_wheel_that_a_trusted_key_signed_is_proven_all_the_same(first: Worksho
     assert wheel(second, MINE) is None
 
 
+@pytest.mark.slow
 def test_two_pushers_lose_nothing_of_each_other(
     first: Workshop, second: Workshop, hub: FakeHub, plan: Plan, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -147,6 +147,7 @@ def test_another_image_than_the_proven_one_is_not_sent(
     assert not saved(shop)
 
 
+@pytest.mark.slow
 def test_what_somebody_else_pushed_meanwhile_is_told_before_the_moving_tag(
     shop: Workshop, place: Registry, engine: Engine, image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

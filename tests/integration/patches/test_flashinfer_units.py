@@ -16,7 +16,7 @@ import pytest
 
 from tests.integration.patches.releases import after_series, original
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 VERSION = "0.7.2.post1"
 CUTLASS = "flashinfer/jit/gemm/cutlass"

@@ -142,6 +142,7 @@ def ours(case: Case) -> dict[str, bytes] | None:
     return {} if content is None else {PATH: content}
 
 
+@pytest.mark.slow
 def test_what_we_apply_git_applies_to_the_same_bytes(root: Path) -> None:
     accepted = []
 

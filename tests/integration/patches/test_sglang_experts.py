@@ -19,7 +19,7 @@ from tests.integration.patches.cut import both, find, run
 from tests.integration.patches.lists import Tensor
 from tests.integration.patches.releases import original, patched
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 MAPS, SCALES = "0002-moe-maps-of-dropped-tokens", "0003-modelopt-scales-of-local-experts"
 ZEROS = "0004-wna16-zeros-of-local-experts"

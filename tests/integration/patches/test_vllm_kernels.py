@@ -13,7 +13,7 @@ import pytest
 from gb10.plan.catalog import ROOT
 from tests.integration.patches.cut import both, find, run
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 PATCH, PATH = "0003-fp8-moe-by-gb10-kernels", "vllm/_custom_ops.py"
 FUNCTIONS = ("_gb10_grouped_mm", "cutlass_group_gemm_supported", "cutlass_moe_mm")
