@@ -1,8 +1,7 @@
 """Nodes: engines of other machines, reached by ssh's own forwarding of their socket, or by an address of Docker's."""
 
-import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -41,16 +40,14 @@ def reached(host: str) -> Iterator[Engine]:
         except CommandFailedError as error:
             hint = "install it: apt-get install openssh-client"
             raise EngineError(f"{host} cannot be reached: ssh does not start", where=error.tail, hint=hint) from error
-        deadline = time.monotonic() + PATIENCE
-        while not _listens(local) and alive() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        if not _listens(local):
+        engine = _asked_once_forwarded(host, local, alive)
+        if engine is None:
             raise EngineError(
                 f"{host} cannot be reached",
                 where=log.read_text(encoding="utf-8").strip(),
                 hint=KEYS.format(name=found.words) + DOCKER,
             )
-        yield _asked(host, Endpoint(host=f"unix://{local}", origin=f"node {host}", node=host))
+        yield engine
 
 
 def _argv(found: SshHost, local: Path | str) -> list[str]:
@@ -58,18 +55,31 @@ def _argv(found: SshHost, local: Path | str) -> list[str]:
     return found.argv("-N", "-o", "ExitOnForwardFailure=yes", "-L", f"{local}:{found.socket or SOCKET}")
 
 
-def _listens(path: Path) -> bool:
-    """Whether connections are taken: ssh makes the file of a socket a moment before."""
-    with socket.socket(socket.AF_UNIX) as asked:
-        return asked.connect_ex(str(path)) == 0
+def _asked_once_forwarded(host: str, local: Path, alive: Callable[[], bool]) -> Engine | None:
+    """None when ssh ends or takes no connection: it makes the file of its socket a moment before it listens."""
+    endpoint = Endpoint(host=f"unix://{local}", origin=f"node {host}", node=host)
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return probe(endpoint, "user")
+        except UnreachableError as error:
+            if not error.refused:
+                raise _silent(host, error) from error
+        if not alive() or time.monotonic() > deadline:
+            return None
+        time.sleep(0.05)
 
 
 def _asked(host: str, endpoint: Endpoint) -> Engine:
     try:
         return probe(endpoint, "user")
     except UnreachableError as error:
-        raise EngineError(
-            f"the container engine of {host} does not answer",
-            where=str(error),
-            hint="is Docker running there, and may that user use it?",
-        ) from error
+        raise _silent(host, error) from error
+
+
+def _silent(host: str, error: UnreachableError) -> EngineError:
+    return EngineError(
+        f"the container engine of {host} does not answer",
+        where=str(error),
+        hint="is Docker running there, and may that user use it?",
+    )
