@@ -30,6 +30,9 @@ PATCHES: Final = "tests/integration/patches/"
 MAY_CONNECT = ("integration", "e2e", "gpu")
 GARBAGE: Final = 50_000
 """New objects before the collector looks at them. Python's own 700 costs a twentieth of the unit tests' time."""
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 # pytest makes a folder of its own in it
+ROOM: Final = 1 << 30
+"""Bytes that the folder above needs free; the unit tests fill a hundredth of that."""
 SHORT: Final = 0.005
 """Seconds. Less than that is in no list of durations."""
 gc.disable()  # until all tests are collected: nothing of what they import is garbage
@@ -51,13 +54,27 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
         return group_of(nodeid)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--in-memory", action="store_true", help=f"temporary files in {MEMORY}, where it can have them")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Ctrl-C reaches the tests' children also where the suite was started in the background, which ignores it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.option.in_memory and is_fit(MEMORY):
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
     if hasattr(config, "workerinput") and config.option.verbose <= 0:
         for plugin in config.pluginmanager.get_plugins():
             if type(plugin).__name__ == "WorkerInteractor":
                 plugin.sendevent = partial(send_news, plugin.sendevent)
+
+
+def is_fit(folder: Path) -> bool:
+    """Whether tests can have their files there: it exists, has room, and its files may be run."""
+    if not folder.is_dir():
+        return False
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize >= ROOM and not found.f_flag & os.ST_NOEXEC
 
 
 def send_news(send: Callable[..., None], name: str, **values: Mapping[str, Any]) -> None:
