@@ -14,7 +14,7 @@ from typing import Final
 
 from gb10.cluster.fact_reading import read_facts
 from gb10.cluster.node_facts import NodeFacts
-from gb10.cluster.probing import SCRIPT
+from gb10.cluster.probing import SCRIPT, script_text
 
 FUNCTIONS: Final = (
     ("p0", "0000:01:00.0", "enp1s0f0np0", "rocep1s0f0"),
@@ -237,9 +237,7 @@ def probed(root: Path, *shell: str) -> str:
     """What the probe says of the folder."""
     env = {**os.environ, "GB10_PROBE_ROOT": str(root), "PATH": f"{root / 'bin'}:{os.environ['PATH']}"}
     argv = [*shell, "-s", "--", "/"]
-    return subprocess.run(
-        argv, input=SCRIPT.read_text(encoding="utf-8"), env=env, check=True, capture_output=True, text=True
-    ).stdout
+    return subprocess.run(argv, input=script_text(SCRIPT), env=env, check=True, capture_output=True, text=True).stdout
 
 
 def facts_of(*sparks: Spark) -> dict[str, NodeFacts]:

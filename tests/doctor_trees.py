@@ -9,6 +9,7 @@ from typing import Any
 
 from gb10.checkup.looking import SCRIPT
 from gb10.cluster.fact_reading import read_facts
+from gb10.cluster.probing import script_text
 from gb10.doctor.look import Machine
 from gb10.doctor.look_reading import read_look
 from tests.cluster_trees import pair, said
@@ -129,7 +130,7 @@ def looked(root: Path, *shell: str) -> str:
         assert real
         if not link.exists():
             link.symlink_to(real)
-    script = SCRIPT.read_text(encoding="utf-8").replace(":/usr/sbin:/sbin:/usr/bin:/bin", "")
+    script = script_text(SCRIPT).replace(":/usr/sbin:/sbin:/usr/bin:/bin", "")
     env = {"GB10_PROBE_ROOT": str(root), "PATH": str(root / "bin")}
     argv = [*(shell or ("/bin/sh",)), "-s"]
     return subprocess.run(argv, input=script, env=env, check=True, capture_output=True, text=True).stdout

@@ -1,24 +1,8 @@
 #!/bin/sh
-# What a machine shows now, beside what gb10/cluster/probe.sh tells: a line a fact, KEY<TAB>FIELD<TAB>FIELD….
-#   sh look.sh
+# What a machine shows now, beside what gb10/cluster/probe.sh tells, in lines of gb10/cluster/facts.sh.
+#   cat facts.sh look.sh | sh -s
 # It needs no rights, writes nothing, and takes about a second. It runs nvidia-smi, journalctl, getconf, sleep.
-# gb10/doctor/look_reading.py reads it. GB10_PROBE_ROOT stands before /sys, /proc and /etc, for tests.
-set -u
-export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin:/usr/bin:/bin"
-root=${GB10_PROBE_ROOT-}
-
-say() { # KEY FIELD…
-  printf '%s' "$1"
-  shift
-  printf '\t%s' "$@"
-  printf '\n'
-}
-
-get() { # the first line of a file into $line
-  line=
-  if [ -r "$1" ]; then read -r line <"$1"; fi 2>/dev/null
-  line=${line:--}
-}
+# gb10/doctor/look_reading.py reads it.
 
 lines() { # KEY FIRST-FIELD: a text on stdin, a fact a line, at most 200
   head -n 200 | cut -c 1-280 | tr '\t' ' ' | while IFS= read -r line; do say "$1" "$2" "$line"; done

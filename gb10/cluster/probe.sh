@@ -1,25 +1,9 @@
 #!/bin/sh
-# What a machine says of itself: a line a fact, KEY<TAB>FIELD<TAB>FIELD…; "-" is a field that cannot be read.
-#   sh probe.sh [FOLDER…]
+# What a machine says of itself, in lines of facts.sh.
+#   cat facts.sh probe.sh | sh -s [FOLDER…]
 # FOLDER: the free space of its file system is told. It needs no rights, writes nothing, and runs ip, df, date, uname.
-# gb10/cluster/fact_reading.py reads it. GB10_PROBE_ROOT stands before /sys, /proc and /dev, for tests.
-set -u
-export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin:/usr/bin:/bin"
-root=${GB10_PROBE_ROOT-}
+# gb10/cluster/fact_reading.py reads it.
 sys=$root/sys/class
-
-say() { # KEY FIELD…
-  printf '%s' "$1"
-  shift
-  printf '\t%s' "$@"
-  printf '\n'
-}
-
-get() { # the first line of a file into $line
-  line=
-  if [ -r "$1" ]; then read -r line <"$1"; fi 2>/dev/null
-  line=${line:--}
-}
 
 last() { # the last part of where a link leads into $line; cd is a builtin, readlink is not everywhere
   line=$(cd -P "$1" 2>/dev/null && pwd)

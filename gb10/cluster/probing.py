@@ -15,6 +15,7 @@ from gb10.host.ssh import HERE, KEYS, ssh_host
 
 T = TypeVar("T")
 SCRIPT: Final = Path(__file__).with_name("probe.sh")
+SHARED: Final = Path(__file__).with_name("facts.sh")
 SECONDS: Final = 30.0
 MOST: Final = 1 << 20
 """Bytes of an answer; one with eight adapters has 20 KB."""
@@ -40,9 +41,14 @@ def not_whole(host: str, text: str) -> EngineError:
     return EngineError(f"{host} gave no whole answer", where=f"{len(text)} characters", hint=hint)
 
 
+def script_text(path: Path) -> str:
+    """A script that reads a machine, behind what all of them share."""
+    return "".join(one.read_text(encoding="utf-8") for one in (SHARED, path))
+
+
 def said_by(host: str, path: Path, *arguments: str) -> str:
     """What a script says on a machine, by ssh; on this one for ``localhost``. Raises EngineError, UsageError."""
-    script, words = path.read_text(encoding="utf-8"), shlex.join(["sh", "-s", "--", *arguments])
+    script, words = script_text(path), shlex.join(["sh", "-s", "--", *arguments])
     found = ssh_host(host)
     if found is None:
         raise UsageError(f"{host!r} is no node", hint="write user@name, or ssh://user@name:PORT")

@@ -7,9 +7,10 @@ from gb10.errors import UsageError
 from gb10.lint.conditions import Found
 from gb10.lint.engine_source import ENGINES
 from gb10.lint.engine_words import declared, known_words, nearest
+from gb10.lint.option_numbers import json_object
 from gb10.lint.served import Served
 from gb10.lint.served_launch import launch_of_case
-from gb10.lint.sizes import SIZES, json_object
+from gb10.lint.sizes import SIZES
 from gb10.lint.written import WRITTEN
 from gb10.memory.engines.shared import Machine
 from gb10.memory.estimating import estimate

@@ -1,11 +1,11 @@
 """The computed rules about sizes: graphs against batches, GPUs against nodes."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from typing import Final
 
 from gb10.lint.conditions import Found
+from gb10.lint.option_numbers import json_object
 from gb10.lint.served import Served
 
 
@@ -67,15 +67,6 @@ def _drafts(case: Served) -> int:
         if isinstance(found, int) and 0 < found < 1000:
             return found
     return int(case.number("--spec-tokens") or 0)
-
-
-def json_object(text: str) -> Mapping[str, object]:
-    """The mapping that a JSON text holds; an empty one for anything else."""
-    try:
-        found = json.loads(text[:10_000])
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 SIZES: Final[Mapping[str, Callable[[Served], Iterator[Found]]]] = {
