@@ -30,9 +30,9 @@ PATCHES: Final = "tests/integration/patches/"
 MAY_CONNECT = ("integration", "e2e", "gpu")
 GARBAGE: Final = 50_000
 """New objects before the collector looks at them. Python's own 700 costs a twentieth of the unit tests' time."""
-MEMORY: Final = Path("/dev/shm")  # noqa: S108 # pytest makes a folder of its own in it
-ROOM: Final = 1 << 30
-"""Bytes that the folder above needs free; the unit tests fill a hundredth of that."""
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 # what makes files there gives them names of its own
+FREE: Final = 1 << 30
+"""Bytes that MEMORY needs free; unit and golden tests fill a fiftieth of that."""
 SHORT: Final = 0.005
 """Seconds. Less than that is in no list of durations."""
 gc.disable()  # until all tests are collected: nothing of what they import is garbage
@@ -55,13 +55,18 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--in-memory", action="store_true", help=f"temporary files in {MEMORY}, where it can have them")
+    parser.addoption(
+        "--in-memory", action="store_true", help=f"temporary files in {MEMORY} if it is fit for unit tests"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Ctrl-C reaches the tests' children also where the suite was started in the background, which ignores it."""
+    """Signals, the folder of temporary files, and what workers tell.
+
+    Ctrl-C reaches the tests' children also where the suite was started in the background, which ignores it.
+    """
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if config.option.in_memory and is_fit(MEMORY):
+    if config.option.in_memory and "TMPDIR" not in os.environ and is_fit(MEMORY):
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
     if hasattr(config, "workerinput") and config.option.verbose <= 0:
         for plugin in config.pluginmanager.get_plugins():
@@ -70,11 +75,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def is_fit(folder: Path) -> bool:
-    """Whether tests can have their files there: it exists, has room, and its files may be run."""
-    if not folder.is_dir():
+    """Whether tests can have their files there: enough is free, they may be run, and have attributes.
+
+    tmpfs has attributes of users since Linux 6.6.
+    """
+    try:
+        found = os.statvfs(folder)
+        with tempfile.NamedTemporaryFile(dir=folder) as file:
+            os.setxattr(file.name, "user.gb10", b"")
+    except OSError:
         return False
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize >= ROOM and not found.f_flag & os.ST_NOEXEC
+    return found.f_bavail * found.f_frsize >= FREE and not found.f_flag & os.ST_NOEXEC
 
 
 def send_news(send: Callable[..., None], name: str, **values: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What a machine shows now, beside what gb10/cluster/probe.sh tells, in lines of gb10/cluster/facts.sh.
-#   cat facts.sh look.sh | sh -s
+# What a machine shows now, beside what gb10/cluster/probe.sh tells. gb10/cluster/facts.sh has the form of a fact.
+#   cat gb10/cluster/facts.sh gb10/checkup/look.sh | sh -s
 # It needs no rights, writes nothing, and takes about a second. It runs nvidia-smi, journalctl, getconf, sleep.
 # gb10/doctor/look_reading.py reads it.
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# What the scripts share that read a machine: a line a fact, KEY<TAB>FIELD<TAB>FIELD…; "-" is a field that cannot be
-# read. gb10/cluster/probing.py sends it before probe.sh and look.sh. GB10_PROBE_ROOT stands before /sys, /proc, /dev
-# and /etc, for tests.
+# What probe.sh and look.sh share: they print a line for each fact, KEY<TAB>FIELD<TAB>FIELD…; "-" is a field that
+# cannot be read. gb10/cluster/probing.py sends it before them. GB10_PROBE_ROOT stands before each path that they read,
+# for tests.
 set -u
 export LC_ALL=C PATH="$PATH:/usr/sbin:/sbin:/usr/bin:/bin"
 root=${GB10_PROBE_ROOT-}

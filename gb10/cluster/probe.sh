@@ -1,6 +1,6 @@
 #!/bin/sh
-# What a machine says of itself, in lines of facts.sh.
-#   cat facts.sh probe.sh | sh -s [FOLDER…]
+# What a machine says of itself. facts.sh has the form of a fact.
+#   cat gb10/cluster/facts.sh gb10/cluster/probe.sh | sh -s -- [FOLDER…]
 # FOLDER: the free space of its file system is told. It needs no rights, writes nothing, and runs ip, df, date, uname.
 # gb10/cluster/fact_reading.py reads it.
 sys=$root/sys/class

@@ -13,7 +13,6 @@ import pytest
 
 from gb10.inside import room
 
-pytestmark = pytest.mark.integration
 PEAKS = {"small": 256, "large": 1024}
 COSTS = {"peaks": PEAKS, "small": {"large": {"names": ["binding.*", "*_op.*"], "peak_mib": 300}}, "other": 512}
 COMPILER = """#!/bin/sh

@@ -21,7 +21,7 @@ from gb10.proof.reading import read_markers, read_scan, scan_path
 from gb10.proof.wheel_archive import RATIO, SMALL
 from gb10.proof.wheel_manifest import declares, read_manifest
 
-MADE = Path(__file__).parent / "data" / "scan"
+MADE = Path(__file__).parents[1] / "unit/data/scan"
 LIBRARY = (MADE / "libk.so").read_bytes()
 
 
