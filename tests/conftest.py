@@ -27,7 +27,7 @@ GROUP_OF: Final = {
 }
 PATCHES: Final = "tests/integration/patches/"
 """A folder whose files share a worker, too: they read the same releases."""
-MAY_CONNECT = ("integration", "e2e", "gpu")
+MAY_CONNECT = ("integration", "e2e", "gpu", "gauged")
 GARBAGE: Final = 50_000
 """New objects before the collector looks at them. Python's own 700 costs a twentieth of the unit tests' time."""
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 # what makes files there gives them names of its own
@@ -128,11 +128,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """A test without one of the markers above fails as soon as it looks up a name or connects.
-
-    In tests/fuzz the child that runs an input refuses the network, and notes it.
-    """
-    if item.path.parent.name == "fuzz" or any(item.get_closest_marker(name) for name in MAY_CONNECT):
+    """A test without one of the markers above fails as soon as it looks up a name or connects."""
+    if any(item.get_closest_marker(name) for name in MAY_CONNECT):
         return (yield)
     known = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
     socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse  # type: ignore[method-assign]

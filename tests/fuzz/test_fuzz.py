@@ -8,6 +8,8 @@ from tests.fuzz.fuzzers import FUZZERS
 from tests.fuzz.gauge import run
 from tests.fuzz.hunting import hunt, keep, kept
 
+pytestmark = pytest.mark.gauged
+
 SEED = "gb10"
 
 

@@ -13,6 +13,8 @@ from gb10.errors import Gb10Error, UsageError
 from tests.fuzz import gauge
 from tests.fuzz.gauge import run
 
+pytestmark = pytest.mark.gauged
+
 
 def spin() -> None:
     while True:

@@ -11,7 +11,6 @@ import pytest
 
 from gb10.plan.catalog import ROOT
 
-pytestmark = pytest.mark.integration
 ENTRY = str(ROOT / "build.py")
 DELAYS = (0.05, 0.07, 0.1, 0.13, 0.16, 0.2, 0.3)
 
