@@ -27,9 +27,9 @@ from gb10.plan.values import Inputs, Origin, Plan, Step
 from gb10.sources.locked_files import fetch_files, fetch_locked, store_paths
 from gb10.workshop import Workshop
 
-UNKEYED = ("inside/markers.py", "inside/room.py")
+UNKEYED = ("inside/unit_order.py", "inside/markers.py", "inside/room.py")
 MODULES = ("inside/elf.py", "inside/fatbin.py")
-"""They read GPU code back, or delay a compiler until memory is free. They change no byte of a wheel, so no key.
+"""They read GPU code back, or say when a compiler starts. They change no byte of a wheel, so no key.
 A program's key has markers.py, which checks it in its stage."""
 LEFT_OUT = "left out: "
 """Prefix of a stage's log line about a requested unit that it does not compile."""

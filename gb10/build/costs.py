@@ -14,12 +14,10 @@ from packaging.version import Version
 from gb10.plan.catalog import Catalog
 from gb10.plan.values import Plan, Step
 from gb10.recipe.builds import ALL
-from gb10.recipe.kernel_sets import COSTS, entries
+from gb10.recipe.kernel_sets import COSTS, UNITS, entries
 from gb10.workshop import Workshop, cores, memory
 
 UNMEASURED: Final = {"units": 1, "cpu_s": 60, "peak_mib": 1024}
-NONE: Final = {"units": 0, "cpu_s": 0}
-SMALL: Final = ("names", "peak_mib")
 LAUNCHERS_SINCE: Final = Version("0.7")
 """The first release line of FlashInfer with a launcher in its ninja files; 0.6.7 has none."""
 
@@ -38,22 +36,36 @@ class Family:
 def kernel_cost(catalog: Catalog, plan: Plan, step: Step) -> tuple[Family, ...]:
     """The families that a wheel or a program compiles. A family without a measurement counts as UNMEASURED."""
     costs = measured(catalog)
-    found = [costs.get(name, UNMEASURED) for name in _families(plan, step)]
-    return tuple(part for cost in found for part in _parts(cost))
+    return tuple(part for name in _families(plan, step) for part in _parts(name, costs.get(name, UNMEASURED)))
 
 
-def _parts(cost: Mapping[str, Any]) -> Iterator[Family]:
-    """The small units of a family are one of their own: more of them fit into the memory."""
-    small, longest = cost.get("small", NONE), cost.get("longest", {})
-    if small["units"]:
-        yield Family(small["units"], small["cpu_s"], small["peak_mib"] << 20)
-    bounds = longest.get("unit", ""), longest.get("cpu_s", 0.0)
-    yield Family(cost["units"] - small["units"], cost["cpu_s"] - small["cpu_s"], cost["peak_mib"] << 20, *bounds)
+def _parts(module: str, cost: Mapping[str, Any]) -> Iterator[Family]:
+    """Units that were measured one by one are families of their own: more of the small ones fit into the memory."""
+    for name, unit in cost.get("each", {}).items():
+        label = f"{module}/{name.partition('.')[0]}"
+        yield Family(1, unit["cpu_s"], unit["peak_mib"] << 20, label, unit["cpu_s"])
+    if "each" not in cost:
+        label, seconds = cost.get("longest", {}).get("unit", ""), cost.get("longest", {}).get("cpu_s", 0.0)
+        yield Family(cost["units"], cost["cpu_s"], cost["peak_mib"] << 20, label, seconds)
 
 
 def measured(catalog: Catalog) -> Mapping[str, Mapping[str, Any]]:
-    """``units``, ``cpu_s``, ``peak_mib``, ``longest`` and ``small`` by family, from recipes/kernels/costs.toml."""
-    return tomllib.loads(catalog.contents[COSTS].decode())
+    """``units``, ``cpu_s``, ``peak_mib`` and ``longest`` by family, from recipes/kernels/costs.toml.
+
+    Of a family in units.toml, ``each`` has ``cpu_s`` and ``peak_mib`` by object; it has no ``longest``.
+    """
+    families, each = (tomllib.loads(catalog.contents[name].decode()) for name in (COSTS, UNITS))
+    return families | {name: {**families.get(name, {}), **_summed(units)} for name, units in each.items()}
+
+
+def _summed(rows: Mapping[str, tuple[float, int]]) -> dict[str, Any]:
+    each = {name: {"cpu_s": seconds, "peak_mib": mib} for name, (seconds, mib) in rows.items()}
+    return {
+        "each": each,
+        "units": len(each),
+        "cpu_s": sum(unit["cpu_s"] for unit in each.values()),
+        "peak_mib": max(unit["peak_mib"] for unit in each.values()),
+    }
 
 
 def known_targets(catalog: Catalog, source: str) -> list[str]:
@@ -75,23 +87,28 @@ def family(entry: Mapping[str, Any]) -> str:
 
 
 def peaks(catalog: Catalog, plan: Plan, step: Step) -> bytes:
-    """The input of inside/room.py: MiB of a family's largest process, by the folder of its objects, and of small units.
+    """The input of inside/room.py and unit_order.py: MiB of a family's largest process, by the folder of its objects.
 
-    ``other`` is for folders that have no name here: FlashInfer names the modules of a group itself.
+    ``units`` has what was measured of single objects, where a launcher holds compilers back. ``other`` is for folders
+    that have no name here: FlashInfer names the modules of a group itself.
     """
     costs, kernels = measured(catalog), step.kernels or {}
-    named = {name: cost["peak_mib"] for name, cost in costs.items()}
-    named |= {entry["name"]: costs.get(family(entry), UNMEASURED)["peak_mib"] for entry in kernels.get("module", ())}
+    modules = {entry["name"]: costs.get(family(entry), UNMEASURED) for entry in kernels.get("module", ())}
     groups = [costs.get(family(entry), UNMEASURED)["peak_mib"] for entry in kernels.get("group", ())]
     other = max(groups) if groups else max(one.peak for one in kernel_cost(catalog, plan, step)) >> 20
-    small = {name: {word: cost["small"][word] for word in SMALL} for name, cost in costs.items() if "small" in cost}
-    return json.dumps({"peaks": named, "small": small, "other": other}, indent=1).encode()
+    found = _told({**costs, **modules}, other)
+    return json.dumps(found if has_launcher(plan, step) else {**found, "units": {}}, indent=1).encode()
 
 
 def module_peaks(catalog: Catalog) -> bytes:
     """The same for modules that an engine compiles in its rehearsal, where no plan knows which."""
-    named = {name: cost["peak_mib"] for name, cost in measured(catalog).items()}
-    return json.dumps({"peaks": named, "small": {}, "other": UNMEASURED["peak_mib"]}, indent=1).encode()
+    return json.dumps(_told(measured(catalog), UNMEASURED["peak_mib"]), indent=1).encode()
+
+
+def _told(costs: Mapping[str, Mapping[str, Any]], other: int) -> dict[str, Any]:
+    named = {name: cost["peak_mib"] for name, cost in costs.items()}
+    units = {name: cost["each"] for name, cost in costs.items() if "each" in cost}
+    return {"peaks": named, "units": units, "other": other}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +124,7 @@ def critical_path(env: Mapping[str, str], cost: Iterable[Family]) -> Critical:
     families, available = tuple(cost), memory()
     bounds = (
         Critical(sum(one.cpu_seconds for one in families) / jobs(env), "cores"),
-        Critical(sum(one.cpu_seconds / max(1, available // one.peak) for one in families), "memory"),
+        Critical(sum(one.cpu_seconds * min(one.peak, available) for one in families) / available, "memory"),
         Critical(max((one.longest_seconds for one in families), default=0.0), "longest unit"),
     )
     return max(bounds, key=lambda one: one.seconds) if families else Critical()

@@ -56,11 +56,11 @@ def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = 
 
 
 def _bound(needed: Needs) -> str:
-    """What makes a compile no shorter, and the file that bounds it on any number of cores."""
+    """What makes a compile no shorter, and the unit that bounds it on any number of cores."""
     if not needed.longest:
         return f"its {needed.compile_bound}"
     longest = f"{needed.longest}, {needed.longest_seconds:.0f} s on any number of cores"
-    return longest if needed.compile_bound == "longest unit" else f"its {needed.compile_bound}; longest file: {longest}"
+    return longest if needed.compile_bound == "longest unit" else f"its {needed.compile_bound}; longest unit: {longest}"
 
 
 def _print_table(shop: Workshop, plan: Plan, found: Survey) -> None:

@@ -7,8 +7,8 @@ POOL is a folder of the builder that all its compile stages share, so their comp
 the memory. Both are files that their users hold locked: the kernel gives back what a killed compiler had. Who finds
 nothing in use shares out anew. No link in POOL is followed: stages of unreviewed changes write there, too.
 
-PEAKS.json has MiB by family (``peaks``), for a family's ``small`` units by patterns of their objects, and for any
-``other``. A family is a folder of the object: a module of FlashInfer's or a target of CMake's. Memory is in slots.
+PEAKS.json has MiB by family (``peaks``), of single ``units`` of a family by their objects, and for any ``other``. A
+family is a folder of the object: a module of FlashInfer's or a target of CMake's. Memory is in slots.
 Beside others a unit also waits until so much is available now, for what runs outside these stages; alone it always
 starts. It changes when a unit is compiled, never into what. What launch.py measures as wall time has the wait in it.
 """
@@ -23,7 +23,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +36,8 @@ def main() -> int:
     """Open a room, or run a compiler in it; returns the compiler's exit code."""
     if sys.argv[1].startswith("--"):
         options = parse()
-        share_out(options.pool, options.jobs)
-        furnish(options.open, options.pool, options.peaks)
+        shared = share_out(options.pool, options.jobs)
+        furnish(options.open, options.pool, options.peaks, shared)
         return 0
     room, pool, argv = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
     costs = json.loads((room / "peaks.json").read_text(encoding="utf-8"))
@@ -55,24 +54,34 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def share_out(pool: Path, jobs: int) -> None:
-    """Make so many jobs, and slots of the memory that is available now, unless a compiler runs by those that exist."""
+def share_out(pool: Path, jobs: int) -> dict[str, int]:
+    """Make so many jobs, and slots of the memory that is available now, unless a compiler runs by those that exist.
+
+    Returns how many there are, and the MiB of a slot.
+    """
     pool.mkdir(parents=True, exist_ok=True)
     with turn(pool):
-        if in_use(pool):
-            return
-        for kind, count in (("jobs", max(1, jobs)), ("slots", max(1, (available() - RESERVE) // SLOT))):
-            if (pool / kind).exists():
-                shutil.rmtree(pool / kind)
-            (pool / kind).mkdir()
-            for number in range(count):
-                (pool / kind / str(number)).touch()
+        if not in_use(pool):
+            renew(pool / "jobs", max(1, jobs))
+            renew(pool / "slots", max(1, (available() - RESERVE) // SLOT))
+        counts = {kind: len([*(pool / kind).iterdir()]) for kind in ("jobs", "slots")}
+    return {**counts, "mib": SLOT}
 
 
-def furnish(room: Path, pool: Path, peaks: Path) -> None:
-    """The stage's own folder: what its families need, and the program that stands for ccache."""
+def renew(folder: Path, count: int) -> None:
+    """Files that are locked while somebody uses what they stand for."""
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir()
+    for number in range(count):
+        (folder / str(number)).touch()
+
+
+def furnish(room: Path, pool: Path, peaks: Path, shared: dict[str, int]) -> None:
+    """The stage's own folder: what its units need, what is shared out, and the program that stands for ccache."""
     room.mkdir(parents=True)
     (room / "peaks.json").write_bytes(peaks.read_bytes())
+    (room / "pool.json").write_text(json.dumps(shared), encoding="utf-8")
     program = room / "ccache"
     program.write_text(
         f'#!/bin/sh\nexec {sys.executable} -IS {Path(__file__).absolute()} {room} {pool} "$@"\n', encoding="utf-8"
@@ -82,13 +91,24 @@ def furnish(room: Path, pool: Path, peaks: Path) -> None:
 
 @contextmanager
 def turn(pool: Path) -> Iterator[None]:
-    """One at a time waits for room, the others behind it, so that a large unit's turn comes, too."""
-    opened = os.open(pool / "turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW)
+    """One at a time waits for room, the others behind it as they came, so that a large unit's turn comes, too.
+
+    A place in the queue is a locked byte of a file: bytes before it are those of who came earlier.
+    """
+    queue, served = (
+        os.open(pool / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW) for name in ("queue", "turn")
+    )
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX)
+        fcntl.flock(queue, fcntl.LOCK_EX)
+        place = time.monotonic_ns()
+        fcntl.lockf(queue, fcntl.LOCK_EX, 1, place)
+        fcntl.flock(queue, fcntl.LOCK_UN)
+        fcntl.lockf(queue, fcntl.LOCK_SH, place, 0)
+        fcntl.flock(served, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(opened)
+        os.close(queue)
+        os.close(served)
 
 
 def in_use(pool: Path) -> bool:
@@ -111,10 +131,8 @@ def wanted(costs: dict[str, Any], argv: list[str]) -> int:
     made = Path(argv[argv.index("-o") + 1] if "-o" in argv else "")
     folders = [part.removesuffix(".dir") for part in made.parts[:-1]]
     family = next((name for name in folders if name in costs["peaks"]), "")
-    small = costs["small"].get(family, {"names": (), "peak_mib": 0})
-    if any(fnmatchcase(made.name, name) for name in small["names"]):
-        return int(small["peak_mib"])
-    return int(costs["peaks"].get(family, costs["other"]))
+    unit = costs["units"].get(family, {}).get(made.name)
+    return int(unit["peak_mib"] if unit else costs["peaks"].get(family, costs["other"]))
 
 
 def take(pool: Path, mib: int) -> None:
@@ -142,7 +160,7 @@ def enter(slots: list[Path], count: int, mib: int) -> bool:
 
 def locked(slot: Path) -> int | None:
     """The open, locked file of a free slot or job."""
-    opened = os.open(slot, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    opened = os.open(slot, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

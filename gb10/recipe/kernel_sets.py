@@ -12,6 +12,7 @@ from gb10.recipe.fields import Model
 
 ROOM: Final = "kernels/"
 COSTS: Final = f"{ROOM}costs.toml"
+UNITS: Final = f"{ROOM}units.toml"
 
 KernelSet = Mapping[str, Any]
 """A set in its file format (SetFile): ``name``, ``module`` and ``group`` tables; included entries come first."""
@@ -54,7 +55,9 @@ class SetFile(Model):
 
 def read_sets(contents: Mapping[str, bytes]) -> dict[str, KernelSet]:
     """Every set among the catalog's files, by the name of its file; raises UsageError for an invalid set."""
-    files = {name: content for name, content in contents.items() if name.startswith(ROOM) and name != COSTS}
+    files = {
+        name: content for name, content in contents.items() if name.startswith(ROOM) and name not in (COSTS, UNITS)
+    }
     raw = {_name_of(path): _read(path, content) for path, content in files.items()}
     return {name: merged(name, raw) for name in raw}
 

@@ -106,7 +106,7 @@ def test_an_image_without_a_compiler_is_told_and_the_rehearsal_goes_on(work: Pat
 def test_compilers_wait_for_the_memory_of_their_module(work: Path) -> None:
     """The program that stands for ccache has the room's jobs, the pool's slots, and each module's memory."""
     shutil.copy(ROOT / "gb10/inside/room.py", work)
-    (work / "peaks.json").write_text('{"peaks": {"gemm": 8451}, "small": {}, "other": 1024}')
+    (work / "peaks.json").write_text('{"peaks": {"gemm": 8451}, "units": {}, "other": 1024}')
     given = rehearsal.room(work)
     tools = work / "tools"
     tools.mkdir()

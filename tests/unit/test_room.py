@@ -14,7 +14,7 @@ import pytest
 from gb10.inside import room
 
 PEAKS = {"small": 256, "large": 1024}
-COSTS = {"peaks": PEAKS, "small": {"large": {"names": ["binding.*", "*_op.*"], "peak_mib": 300}}, "other": 512}
+COSTS = {"peaks": PEAKS, "units": {"large": {"binding.cuda.o": {"cpu_s": 9, "peak_mib": 300}}}, "other": 512}
 COMPILER = """#!/bin/sh
 echo "+$2" >>"$1"
 sleep "$3"
@@ -29,8 +29,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     peaks = tmp_path / "costs.json"
     peaks.write_text(json.dumps(COSTS))
     monkeypatch.setattr(room, "available", lambda: 1024 + room.RESERVE)
-    room.share_out(tmp_path / "pool", 6)
-    room.furnish(tmp_path / "room", tmp_path / "pool", peaks)
+    room.furnish(tmp_path / "room", tmp_path / "pool", peaks, room.share_out(tmp_path / "pool", 6))
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/ccache").write_text('#!/bin/sh\nexec "$@"\n')
     (tmp_path / "bin/ccache").chmod(0o755)
@@ -60,14 +59,11 @@ def have_begun(opened: Path, count: int) -> bool:
     return (opened / "log").exists() and (opened / "log").read_text().count("+") == count
 
 
-def held(path: Path) -> bool:
-    """Whether somebody holds the lock of a file: the one that waits for memory."""
-    if not path.exists():
-        return False
-    found = room.locked(path)
-    if found is not None:
-        os.close(found)
-    return found is None
+def in_line(opened: Path) -> int:
+    """How many wait, for memory or for their turn: each has locked a byte of the queue."""
+    queue = f":{(opened / 'pool/queue').stat().st_ino} "
+    lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    return sum(queue in line and ": POSIX  ADVISORY  WRITE" in line for line in lines)
 
 
 def at_once(log: str) -> list[int]:
@@ -103,22 +99,43 @@ def test_what_a_killed_compiler_held_is_free_again(opened: Path) -> None:
     (opened / "end").touch()
     until((opened / "log").exists)
     second = start(opened, "small", 0)
-    until(lambda: held(opened / "pool/turn"))
+    until(lambda: in_line(opened) == 1)
     assert second.poll() is None
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     assert second.wait(timeout=10) == 0
 
 
+def start_behind(opened: Path, family: str, place: int) -> subprocess.Popen[bytes]:
+    """A compiler that waits in that place of the queue."""
+    started = start(opened, family, 0)
+    until(lambda: in_line(opened) == place)
+    return started
+
+
+def test_who_waits_first_starts_first(opened: Path) -> None:
+    """Each takes all memory. One is killed while it waits, and those behind it go on."""
+    (opened / "room/peaks.json").write_text(json.dumps({"peaks": {}, "units": {}, "other": 1024}))
+    first = start(opened, "first", 60)
+    until((opened / "log").exists)
+    waiting = [start_behind(opened, name, place) for place, name in enumerate("abcde", 1)]
+    os.killpg(waiting[2].pid, signal.SIGKILL)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    assert [child.wait(timeout=20) for child in waiting] == [0, 0, -signal.SIGKILL, 0, 0]
+    begun = [line for line in (opened / "log").read_text().split() if line[0] == "+"]
+    assert begun == ["+first", "+a", "+b", "+d", "+e"]
+    assert in_line(opened) == 0
+
+
 def test_two_stages_share_jobs_and_memory(opened: Path) -> None:
     """A stage that begins while compilers run takes part in what was shared out; each has its own families."""
     first = start(opened, "large", 60)
     until((opened / "log").exists)
-    (opened / "other.json").write_text(json.dumps({"peaks": {}, "small": {}, "other": 256}))
-    room.share_out(opened / "pool", 64)
-    room.furnish(opened / "stage", opened / "pool", opened / "other.json")
+    (opened / "other.json").write_text(json.dumps({"peaks": {}, "units": {}, "other": 256}))
+    room.furnish(opened / "stage", opened / "pool", opened / "other.json", room.share_out(opened / "pool", 64))
     second = start(opened, "large", 0, "stage")
-    until(lambda: held(opened / "pool/turn"))
+    until(lambda: in_line(opened) == 1)
     assert (second.poll(), len([*(opened / "pool/jobs").iterdir()])) == (None, 6)
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
@@ -140,8 +157,28 @@ def test_what_a_killed_build_left_is_shared_out_anew(opened: Path, monkeypatch: 
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()
     monkeypatch.setattr(room, "available", lambda: 2048 + room.RESERVE)
-    room.share_out(opened / "pool", 3)
+    assert room.share_out(opened / "pool", 3) == {"jobs": 3, "slots": 8, "mib": 256}
     assert [len([*(opened / "pool" / kind).iterdir()]) for kind in ("jobs", "slots")] == [3, 8]
+
+
+def test_stages_that_open_at_the_same_time_are_told_the_same(tmp_path: Path) -> None:
+    (tmp_path / "costs.json").write_text(json.dumps(COSTS))
+    given = [f"--pool={tmp_path / 'pool'}", f"--peaks={tmp_path / 'costs.json'}", "--jobs=3"]
+    argv = [sys.executable, "-IS", room.__file__, *given]
+    started = [subprocess.Popen([*argv, f"--open={tmp_path / str(number)}"]) for number in range(8)]
+    assert [child.wait(timeout=60) for child in started] == [0] * 8
+    told = [json.loads((tmp_path / str(number) / "pool.json").read_text()) for number in range(8)]
+    assert {(each["jobs"], each["mib"]) for each in told} == {(3, 256)}
+    assert all(each["slots"] > 0 for each in told)
+
+
+@pytest.mark.parametrize("name", ["queue", "turn"])
+def test_a_link_in_the_pool_is_not_followed(tmp_path: Path, name: str) -> None:
+    (tmp_path / "pool").mkdir()
+    (tmp_path / "pool" / name).symlink_to(tmp_path / "victim")
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
+        room.share_out(tmp_path / "pool", 2)
+    assert not (tmp_path / "victim").exists()
 
 
 def test_its_exit_code_is_the_compilers(opened: Path) -> None:
@@ -158,11 +195,10 @@ def test_its_exit_code_is_the_compilers(opened: Path) -> None:
         ("CMakeFiles/cmTC_1.dir/a.o", 512),
         ("CMakeFiles/large.dir/csrc/small/a.cu.o", 1024),
         ("/build/cached_ops/large/binding.cuda.o", 300),
-        ("/build/cached_ops/large/fp8_op.cuda.o", 300),
         ("/build/cached_ops/other/binding.cuda.o", 512),
     ],
 )
-def test_a_family_is_a_folder_of_the_object_and_may_have_small_units(made: str, mib: int) -> None:
+def test_a_family_is_a_folder_of_the_object_and_its_units_may_have_memory_of_their_own(made: str, mib: int) -> None:
     assert room.wanted(COSTS, ["nvcc", "-c", "a.cu", "-o", made]) == mib
 
 

@@ -74,7 +74,7 @@ def test_an_object_is_named_by_its_module_so_that_its_memory_is_known(
     lines = modules.crossed(image, BUILD, WORK).splitlines()
     (command,) = (line.partition(" = ")[2] for line in lines if line.startswith("  command = "))
     argv = shlex.split(command.replace("$out", "cuda_0.o"))
-    costs = {"peaks": {"gemm": 8500}, "small": {}, "other": 1024}
+    costs = {"peaks": {"gemm": 8500}, "units": {}, "other": 1024}
     assert wanted(costs, argv) == 8500
     assert wanted({**costs, "peaks": {"rope": 8500}}, argv) == 1024
 

@@ -29,12 +29,14 @@ printf '%s\n' '#!/bin/sh' 'unset CCACHE_DISABLE CCACHE_PREFIX CCACHE_READONLY CC
 chmod +x /own-ccache
 export CCACHE_DIR=/reviewed-ccache CCACHE_READONLY=1 CCACHE_NOSTATS=1 CCACHE_TEMPDIR=/tmp/ccache CCACHE_PREFIX=/own-ccache
 python3 /inside/room.py --open /room --pool /compilers --peaks /inside/peaks.json --jobs 2
-export GB10_CCACHE=/room/ccache
+python3 /inside/unit_order.py --open /room/bin --room /room
+export GB10_CCACHE=/room/ccache PATH=/room/bin:$PATH
 [ -z "$REBUILD" ] || export CCACHE_RECACHE=1
 python3 /inside/aot.py --source /source --kernels /kernels.json --arch 12.1f --cuda-home /cuda --cxx aarch64-linux-gnu-g++ \
     --work /build --out /built --jobs 2
 python3 /inside/pack_wheel.py --built /built --key <key> --machine aarch64 --epoch 315532800 --out /wheel
 cp /built/manifest.json /build/measured.json /wheel/
+[ ! -e /build/launch.jsonl ] || cat /build/launch.jsonl
 CCACHE_DIR=/ccache ccache --show-stats
 COMPILE
 

@@ -25,7 +25,8 @@ tar --extract --file /archives/source/*.tar* --directory /source --strip-compone
 python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc aarch64-linux-gnu-gcc
 export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
 python3 /inside/room.py --open /room --pool /compilers --peaks /inside/peaks.json --jobs 2
-export GB10_CCACHE=/room/ccache
+python3 /inside/unit_order.py --open /room/bin --room /room
+export GB10_CCACHE=/room/ccache PATH=/room/bin:$PATH
 CCACHE_CONFIGPATH=$(python3 /inside/compile_cache.py --config /run/gb10/ccache.conf)
 export CCACHE_CONFIGPATH CCACHE_STATSLOG=/ccache.log
 [ -z "$REBUILD" ] || export CCACHE_RECACHE=1
@@ -33,6 +34,7 @@ python3 /inside/aot.py --source /source --kernels /kernels.json --arch 12.1f --c
     --work /build --out /built --jobs 2
 python3 /inside/pack_wheel.py --built /built --key <key> --machine aarch64 --epoch 315532800 --out /wheel
 cp /built/manifest.json /build/measured.json /wheel/
+[ ! -e /build/launch.jsonl ] || cat /build/launch.jsonl
 ccache --show-stats
 python3 /inside/compile_cache.py --count /ccache.log
 COMPILE

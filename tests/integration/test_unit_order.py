@@ -1,0 +1,88 @@
+"""The locked ninja starts the units of several modules in the order of their time, and runs the same commands."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from gb10.inside import unit_order
+from gb10.request.planning import Request, make_plan
+from gb10.sources.locked_files import fetch_locked, store_paths
+from gb10.workshop import open_workshop
+
+pytestmark = pytest.mark.integration
+
+RULES = """ninja_required_version = 1.3
+rule compile
+  command = echo {name}/$out >>{log} && touch $out
+rule link
+  command = echo {name}/$out $in >>{log} && touch $out
+"""
+UNITS = {
+    "m": {"a.o": {"cpu_s": 3, "peak_mib": 300}, "b.o": {"cpu_s": 9, "peak_mib": 300}},
+    "n": {"b.o": {"cpu_s": 5, "peak_mib": 300}},
+}
+
+
+@pytest.fixture(scope="module")
+def ninja(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program of the tools' locked wheel for this machine."""
+    shop = open_workshop(os.environ, verbosity=0)
+    plan = make_plan(shop, Request(engine="vllm", arch="12.1f"))
+    wheels = [file for file in plan.step("tools").files if file.filename.startswith("ninja-")]
+    (wheel,) = (file for file in wheels if platform.machine() in file.filename)
+    fetch_locked(shop, [wheel])
+    (path,) = store_paths(shop.store, [wheel])
+    folder = tmp_path_factory.mktemp("ninja")
+    with zipfile.ZipFile(path) as opened:
+        (name,) = (name for name in opened.namelist() if name.endswith("/scripts/ninja"))
+        opened.extract(name, folder)
+    program = folder / "ninja"
+    (folder / name).rename(program)
+    program.chmod(0o755)
+    return program
+
+
+def write_modules(folder: Path) -> Path:
+    """Two modules in FlashInfer's form, and the file above them."""
+    top = ["ninja_required_version = 1.3"]
+    for name in UNITS:
+        (folder / name).mkdir(parents=True)
+        (folder / "in").touch()
+        objects = [folder / name / f"{unit}.o" for unit in "abc"]
+        rules = RULES.format(name=name, log=folder / "log")
+        units = "".join(f"build {made}: compile {folder / 'in'}\n" for made in objects)
+        library = folder / name / f"{name}.so"
+        link = f"\nbuild {library}: link {' '.join(map(str, objects))}\ndefault {library}\n"
+        (folder / f"{name}.ninja").write_text(rules + units + link)
+        top.append(f"subninja {folder / name}.ninja")
+    (folder / "top.ninja").write_text("\n".join([*top, ""]))
+    return folder / "top.ninja"
+
+
+def run(folder: Path, program: Path, path: str) -> list[str]:
+    """The commands that ninja ran one after the other, without the folder."""
+    argv = [str(program), "-C", str(folder), "-f", str(write_modules(folder)), "-j", "1"]
+    subprocess.run(argv, check=True, capture_output=True, env={**os.environ, "PATH": path})
+    return (folder / "log").read_text().replace(f"{folder}/", "").splitlines()
+
+
+def test_ninja_runs_the_same_commands_the_longest_first(
+    ninja: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = f"{ninja.parent}:{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", path)
+    (tmp_path / "peaks.json").write_text(json.dumps({"units": UNITS}))
+    (tmp_path / "pool.json").write_text(json.dumps({"jobs": 2, "slots": 4, "mib": 256}))
+    open_it = ["--open", str(tmp_path / "bin"), "--room", str(tmp_path)]
+    subprocess.run([sys.executable, "-IS", unit_order.__file__, *open_it], check=True)
+    plain = run(tmp_path / "plain", ninja, path)
+    ordered = run(tmp_path / "ordered", tmp_path / "bin/ninja", path)
+    assert [line for line in ordered if ".so" not in line][:3] == ["m/m/b.o", "n/n/b.o", "m/m/a.o"]
+    assert sorted(ordered) == sorted(plain)
+    assert "m/m/m.so m/a.o m/b.o m/c.o" in ordered
