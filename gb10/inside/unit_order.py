@@ -80,10 +80,10 @@ def stand_in(options: argparse.Namespace) -> None:
 
 
 def in_order(file: Path, costs: Costs, pool: Mapping[str, int]) -> Path:
-    """The file that ninja is to read instead: FILE itself when it is no absolute path, or names no module's file."""
+    """The file that ninja is to read instead: FILE itself without costs, or when it is relative or names no module."""
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_absolute() else []
     modules = [Path(line.removeprefix(SUB)) for line in lines if line.startswith(SUB)]
-    if not modules:
+    if not modules or not costs:
         return file
     parts = [*chain.from_iterable(split(module, costs, pool["mib"]) for module in modules)]
     rest = [part for part in parts if not part.seconds]

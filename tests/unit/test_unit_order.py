@@ -63,8 +63,15 @@ def test_a_file_without_modules_stays(tmp_path: Path, text: str) -> None:
     assert unit_order.in_order(tmp_path / "build.ninja", costs(m_a=3), POOL) == tmp_path / "build.ninja"
 
 
+def test_without_costs_the_file_stays(tmp_path: Path) -> None:
+    """Compilers that no launcher holds back do not wait for memory: the plan would not be theirs."""
+    top = tmp_path / "top.ninja"
+    top.write_text(f"subninja {module(tmp_path, 'm')}\n")
+    assert unit_order.in_order(top, {}, POOL) == top
+
+
 def test_a_relative_file_stays() -> None:
-    assert unit_order.in_order(Path("build.ninja"), {}, POOL) == Path("build.ninja")
+    assert unit_order.in_order(Path("build.ninja"), costs(m_a=3), POOL) == Path("build.ninja")
 
 
 def test_units_without_a_measured_time_are_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
