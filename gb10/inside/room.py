@@ -18,6 +18,7 @@ import fcntl
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -95,9 +96,7 @@ def turn(pool: Path) -> Iterator[None]:
 
     A place in the queue is a locked byte of a file: bytes before it are those of who came earlier.
     """
-    queue, served = (
-        os.open(pool / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW) for name in ("queue", "turn")
-    )
+    queue, served = (lock_file(pool / name) for name in ("queue", "turn"))
     try:
         fcntl.flock(queue, fcntl.LOCK_EX)
         place = time.monotonic_ns()
@@ -109,6 +108,16 @@ def turn(pool: Path) -> Iterator[None]:
     finally:
         os.close(queue)
         os.close(served)
+
+
+def lock_file(path: Path) -> int:
+    """An open file of the pool. A folder, link or pipe of that name is removed: an unreviewed stage may leave one."""
+    mode = path.lstat().st_mode if os.path.lexists(path) else stat.S_IFREG
+    if stat.S_ISDIR(mode):
+        shutil.rmtree(path)
+    elif not stat.S_ISREG(mode):
+        path.unlink()
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW)
 
 
 def in_use(pool: Path) -> bool:

@@ -173,12 +173,24 @@ def test_stages_that_open_at_the_same_time_are_told_the_same(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["queue", "turn"])
-def test_a_link_in_the_pool_is_not_followed(tmp_path: Path, name: str) -> None:
-    (tmp_path / "pool").mkdir()
-    (tmp_path / "pool" / name).symlink_to(tmp_path / "victim")
-    with pytest.raises(OSError, match="Too many levels of symbolic links"):
-        room.share_out(tmp_path / "pool", 2)
-    assert not (tmp_path / "victim").exists()
+@pytest.mark.parametrize("kind", ["link", "link to a folder", "folder", "pipe"])
+def test_what_is_no_file_in_the_pool_goes(tmp_path: Path, name: str, kind: str) -> None:
+    """An unreviewed stage may leave it. No link is followed."""
+    path, victim = tmp_path / "pool" / name, tmp_path / "victim"
+    path.parent.mkdir()
+    victim.mkdir()
+    (victim / "kept").touch()
+    if kind.startswith("link"):
+        path.symlink_to(victim if "folder" in kind else victim / "kept")
+    elif kind == "folder":
+        path.mkdir()
+        (path / "inner").symlink_to(victim)
+    else:
+        os.mkfifo(path)
+    assert room.share_out(tmp_path / "pool", 2)["jobs"] == 2
+    assert (victim / "kept").read_bytes() == b""
+    assert path.is_file()
+    assert not path.is_symlink()
 
 
 def test_its_exit_code_is_the_compilers(opened: Path) -> None:
