@@ -45,8 +45,8 @@ def _parts(module: str, cost: Mapping[str, Any]) -> Iterator[Family]:
         label = f"{module}/{name.partition('.')[0]}"
         yield Family(1, unit["cpu_s"], unit["peak_mib"] << 20, label, unit["cpu_s"])
     if "each" not in cost:
-        label, seconds = cost.get("longest", {}).get("unit", ""), cost.get("longest", {}).get("cpu_s", 0.0)
-        yield Family(cost["units"], cost["cpu_s"], cost["peak_mib"] << 20, label, seconds)
+        longest = cost.get("longest", {"unit": "", "cpu_s": 0.0})
+        yield Family(cost["units"], cost["cpu_s"], cost["peak_mib"] << 20, longest["unit"], longest["cpu_s"])
 
 
 def measured(catalog: Catalog) -> Mapping[str, Mapping[str, Any]]:

@@ -1,11 +1,14 @@
 """Inside a build stage: a compiler starts once a job is free, and the memory that its family was measured to need.
 
-    room.py --open DIR --pool POOL --peaks PEAKS.json --jobs N     DIR/ccache then stands for ccache
-    room.py DIR POOL COMPILER [ARGUMENTS…]                         what it calls: wait for room, then the real ccache
+    room.py --open DIR --pool POOL --peaks PEAKS.json --jobs N [--ninja]
+                                                DIR/ccache then stands for ccache, and DIR/bin/ninja for ninja
+    room.py DIR POOL COMPILER [ARGUMENTS…]      what the first calls: wait for room, then the real ccache
+    unit_order.py DIR NINJA [ARGUMENTS…]        what the second calls
 
 POOL is a folder of the builder that all its compile stages share, so their compilers together never exceed the jobs and
 the memory. Both are files that their users hold locked: the kernel gives back what a killed compiler had. Who finds
-nothing in use shares out anew. No link in POOL is followed: stages of unreviewed changes write there, too.
+nothing in use shares out anew. No link in POOL is followed: stages of unreviewed changes write there, too. What is of
+another kind than it should be is removed or passed over.
 
 PEAKS.json has MiB by family (``peaks``), of single ``units`` of a family by their objects, and for any ``other``. A
 family is a folder of the object: a module of FlashInfer's or a target of CMake's. Memory is in slots.
@@ -18,7 +21,6 @@ import fcntl
 import json
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import time
@@ -39,6 +41,8 @@ def main() -> int:
         options = parse()
         shared = share_out(options.pool, options.jobs)
         furnish(options.open, options.pool, options.peaks, shared)
+        if options.ninja:
+            order_units(options.open)
         return 0
     room, pool, argv = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
     costs = json.loads((room / "peaks.json").read_text(encoding="utf-8"))
@@ -52,6 +56,9 @@ def parse() -> argparse.Namespace:
     for name in ("open", "pool", "peaks"):
         parser.add_argument(f"--{name}", type=lambda text: Path(text).absolute(), required=True)
     parser.add_argument("--jobs", type=int, required=True)
+    parser.add_argument(
+        "--ninja", action="store_true", help="units start in the order of unit_order.py, which lies beside"
+    )
     return parser.parse_args()
 
 
@@ -65,14 +72,13 @@ def share_out(pool: Path, jobs: int) -> dict[str, int]:
         if not in_use(pool):
             renew(pool / "jobs", max(1, jobs))
             renew(pool / "slots", max(1, (available() - RESERVE) // SLOT))
-        counts = {kind: len([*(pool / kind).iterdir()]) for kind in ("jobs", "slots")}
+        counts = {kind: len(files(pool / kind)) for kind in ("jobs", "slots")}
     return {**counts, "mib": SLOT}
 
 
 def renew(folder: Path, count: int) -> None:
     """Files that are locked while somebody uses what they stand for."""
-    if folder.exists():
-        shutil.rmtree(folder)
+    remove(folder)
     folder.mkdir()
     for number in range(count):
         (folder / str(number)).touch()
@@ -83,10 +89,22 @@ def furnish(room: Path, pool: Path, peaks: Path, shared: dict[str, int]) -> None
     room.mkdir(parents=True)
     (room / "peaks.json").write_bytes(peaks.read_bytes())
     (room / "pool.json").write_text(json.dumps(shared), encoding="utf-8")
-    program = room / "ccache"
-    program.write_text(
-        f'#!/bin/sh\nexec {sys.executable} -IS {Path(__file__).absolute()} {room} {pool} "$@"\n', encoding="utf-8"
-    )
+    stand_in(room / "ccache", Path(__file__).absolute(), room, pool)
+
+
+def order_units(room: Path) -> None:
+    """The program that stands for ninja; raises SystemExit when there is none to stand for."""
+    ninja = shutil.which("ninja")
+    if ninja is None:
+        raise SystemExit("ninja is not on PATH")
+    (room / "bin").mkdir()
+    stand_in(room / "bin/ninja", Path(__file__).absolute().with_name("unit_order.py"), room, Path(ninja))
+
+
+def stand_in(program: Path, *words: Path) -> None:
+    """A program that runs a script of ours with these words before its own."""
+    called = " ".join(map(str, (sys.executable, "-IS", *words)))
+    program.write_text(f'#!/bin/sh\nexec {called} "$@"\n', encoding="utf-8")
     program.chmod(0o755)
 
 
@@ -111,18 +129,34 @@ def turn(pool: Path) -> Iterator[None]:
 
 
 def lock_file(path: Path) -> int:
-    """An open file of the pool. A folder, link or pipe of that name is removed: an unreviewed stage may leave one."""
-    mode = path.lstat().st_mode if os.path.lexists(path) else stat.S_IFREG
-    if stat.S_ISDIR(mode):
-        shutil.rmtree(path)
-    elif not stat.S_ISREG(mode):
-        path.unlink()
+    """An open file of the pool."""
+    if not is_file(path):
+        remove(path)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+
+def is_file(path: Path) -> bool:
+    """Whether it is a file itself, and no link to one."""
+    return path.is_file() and not path.is_symlink()
+
+
+def remove(path: Path) -> None:
+    """Remove a folder with all in it, a file, a link or a pipe, if there is one."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def files(folder: Path) -> list[Path]:
+    """The jobs or slots in their folder; nothing where no folder is."""
+    found = [] if folder.is_symlink() or not folder.is_dir() else folder.iterdir()
+    return sorted(path for path in found if is_file(path))
 
 
 def in_use(pool: Path) -> bool:
     """Whether a compiler holds a job: each that runs has one."""
-    jobs = [*(pool / "jobs").iterdir()] if (pool / "jobs").exists() else []
+    jobs = files(pool / "jobs")
     free = [opened for job in jobs if (opened := locked(job)) is not None]
     for opened in free:
         os.close(opened)
@@ -147,7 +181,7 @@ def wanted(costs: dict[str, Any], argv: list[str]) -> int:
 def take(pool: Path, mib: int) -> None:
     """Hold a job and slots of that much memory, or all slots, until this process ends."""
     with turn(pool):
-        jobs, slots = (sorted((pool / kind).iterdir()) for kind in ("jobs", "slots"))
+        jobs, slots = (files(pool / kind) for kind in ("jobs", "slots"))
         while not any(locked(job) is not None for job in jobs):
             time.sleep(LOOK)
         begin, count = time.monotonic(), min(-(-mib // SLOT), len(slots))

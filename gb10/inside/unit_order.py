@@ -1,7 +1,6 @@
 """Inside a build stage: ninja starts the units in an order that ends early, whatever their module.
 
-    unit_order.py --open DIR --room ROOM          DIR/ninja then stands for the ninja on PATH
-    unit_order.py ROOM NINJA [ARGUMENTS…]         what it calls: put the units in order, then the real ninja
+    unit_order.py ROOM NINJA [ARGUMENTS…]         put the units in order, then run ninja
 
 FlashInfer writes a ninja file for each module, and one above them with a line ``subninja FILE`` for each. Ninja starts
 units as it reads them, so the last long ones would run alone, and large ones would wait for each other's memory while
@@ -12,12 +11,10 @@ ROOM is what room.py made: ``units`` in peaks.json has CPU seconds and MiB by mo
 the memory of the builder, in slots. Ninja files of another form are left as they are.
 """
 
-import argparse
 import heapq
 import json
 import os
 import re
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -42,10 +39,7 @@ class Part:
 
 
 def main() -> None:
-    """Open the folder, or run ninja in place of this process."""
-    if sys.argv[1].startswith("--"):
-        stand_in(parse())
-        return
+    """Run ninja in place of this process."""
     room, ninja, argv = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
     if "-f" in argv[:-1]:
         file = argv.index("-f") + 1
@@ -53,30 +47,10 @@ def main() -> None:
     os.execv(ninja, [ninja, *argv])
 
 
-def parse() -> argparse.Namespace:
-    """The command line that opens a folder."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("open", "room"):
-        parser.add_argument(f"--{name}", type=lambda text: Path(text).absolute(), required=True)
-    return parser.parse_args()
-
-
 def read(path: Path) -> dict[str, Any]:
     """A file of room.py."""
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
-
-
-def stand_in(options: argparse.Namespace) -> None:
-    """Write the program that stands for ninja; raises SystemExit when there is none to stand for."""
-    ninja = shutil.which("ninja")
-    if ninja is None:
-        raise SystemExit("ninja is not on PATH")
-    options.open.mkdir()
-    program = options.open / "ninja"
-    called = f"{sys.executable} -IS {Path(__file__).absolute()} {options.room} {ninja}"
-    program.write_text(f'#!/bin/sh\nexec {called} "$@"\n', encoding="utf-8")
-    program.chmod(0o755)
 
 
 def in_order(file: Path, costs: Costs, pool: Mapping[str, int]) -> Path:
@@ -99,10 +73,10 @@ def write_parts(file: Path, head: list[str], parts: list[Part]) -> Path:
     """A file for each part, and one above them that names them in this order."""
     folder = file.parent / "unit-order"
     folder.mkdir(exist_ok=True)
-    for number, part in enumerate(parts):
-        (folder / f"{number}.ninja").write_text(part.text, encoding="utf-8")
-    names = [f"{SUB}{folder / str(number)}.ninja" for number in range(len(parts))]
-    (folder / file.name).write_text("\n".join([*head, *names, ""]), encoding="utf-8")
+    paths = [folder / f"{number}.ninja" for number in range(len(parts))]
+    for path, part in zip(paths, parts, strict=True):
+        path.write_text(part.text, encoding="utf-8")
+    (folder / file.name).write_text("\n".join([*head, *(f"{SUB}{path}" for path in paths), ""]), encoding="utf-8")
     return folder / file.name
 
 

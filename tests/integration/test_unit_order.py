@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.inside import unit_order
+from gb10.inside import room
 from gb10.request.planning import Request, make_plan
 from gb10.sources.locked_files import fetch_locked, store_paths
 from gb10.workshop import open_workshop
@@ -77,12 +77,11 @@ def test_ninja_runs_the_same_commands_the_longest_first(
 ) -> None:
     path = f"{ninja.parent}:{os.environ['PATH']}"
     monkeypatch.setenv("PATH", path)
-    (tmp_path / "peaks.json").write_text(json.dumps({"units": UNITS}))
-    (tmp_path / "pool.json").write_text(json.dumps({"jobs": 2, "slots": 4, "mib": 256}))
-    open_it = ["--open", str(tmp_path / "bin"), "--room", str(tmp_path)]
-    subprocess.run([sys.executable, "-IS", unit_order.__file__, *open_it], check=True)
+    (tmp_path / "peaks.json").write_text(json.dumps({"peaks": {}, "units": UNITS, "other": 300}))
+    given = [f"--open={tmp_path / 'room'}", f"--pool={tmp_path / 'pool'}", f"--peaks={tmp_path / 'peaks.json'}"]
+    subprocess.run([sys.executable, "-IS", room.__file__, *given, "--jobs=2", "--ninja"], check=True)
     plain = run(tmp_path / "plain", ninja, path)
-    ordered = run(tmp_path / "ordered", tmp_path / "bin/ninja", path)
+    ordered = run(tmp_path / "ordered", tmp_path / "room/bin/ninja", path)
     assert [line for line in ordered if ".so" not in line][:3] == ["m/m/b.o", "n/n/b.o", "m/m/a.o"]
     assert sorted(ordered) == sorted(plain)
     assert "m/m/m.so m/a.o m/b.o m/c.o" in ordered

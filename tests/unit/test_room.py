@@ -172,7 +172,7 @@ def test_stages_that_open_at_the_same_time_are_told_the_same(tmp_path: Path) -> 
     assert all(each["slots"] > 0 for each in told)
 
 
-@pytest.mark.parametrize("name", ["queue", "turn"])
+@pytest.mark.parametrize("name", ["queue", "turn", "jobs", "slots"])
 @pytest.mark.parametrize("kind", ["link", "link to a folder", "folder", "pipe"])
 def test_what_is_no_file_in_the_pool_goes(tmp_path: Path, name: str, kind: str) -> None:
     """An unreviewed stage may leave it. No link is followed."""
@@ -189,8 +189,17 @@ def test_what_is_no_file_in_the_pool_goes(tmp_path: Path, name: str, kind: str) 
         os.mkfifo(path)
     assert room.share_out(tmp_path / "pool", 2)["jobs"] == 2
     assert (victim / "kept").read_bytes() == b""
-    assert path.is_file()
+    assert path.is_file() == (name in ("queue", "turn"))
     assert not path.is_symlink()
+
+
+@pytest.mark.parametrize("kind", ["jobs", "slots"])
+def test_a_link_among_the_jobs_counts_for_nothing(opened: Path, kind: str) -> None:
+    (opened / "pool" / kind / "0").unlink()
+    (opened / "pool" / kind / "0").symlink_to(opened / "victim")
+    (opened / "end").touch()
+    assert start(opened, "small", 0).wait(timeout=20) == 0
+    assert not (opened / "victim").exists()
 
 
 def test_its_exit_code_is_the_compilers(opened: Path) -> None:

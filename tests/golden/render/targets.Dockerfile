@@ -37,8 +37,7 @@ tar --extract --file /archives/cutlass/*.tar* --directory /cutlass --strip-compo
 cp --recursive /archives/cutlass-patched/. /cutlass/
 python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc aarch64-linux-gnu-gcc
 export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
-python3 /inside/room.py --open /room --pool /compilers --peaks /inside/peaks.json --jobs 2
-python3 /inside/unit_order.py --open /room/bin --room /room
+python3 /inside/room.py --open /room --pool /compilers --peaks /inside/peaks.json --jobs 2 --ninja
 export GB10_CCACHE=/room/ccache PATH=/room/bin:$PATH
 [ -z "$REBUILD" ] || export CCACHE_RECACHE=1
 python3 /inside/cmake_targets.py --source /source --targets _C_one,_C_two --wheel small \

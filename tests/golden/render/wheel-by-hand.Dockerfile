@@ -28,8 +28,7 @@ printf '%s\n' '#!/bin/sh' 'unset CCACHE_DISABLE CCACHE_PREFIX CCACHE_READONLY CC
     'CCACHE_DIR=/ccache exec ccache "$@"' > /own-ccache
 chmod +x /own-ccache
 export CCACHE_DIR=/reviewed-ccache CCACHE_READONLY=1 CCACHE_NOSTATS=1 CCACHE_TEMPDIR=/tmp/ccache CCACHE_PREFIX=/own-ccache
-python3 /inside/room.py --open /room --pool /compilers --peaks /inside/peaks.json --jobs 2
-python3 /inside/unit_order.py --open /room/bin --room /room
+python3 /inside/room.py --open /room --pool /compilers --peaks /inside/peaks.json --jobs 2 --ninja
 export GB10_CCACHE=/room/ccache PATH=/room/bin:$PATH
 [ -z "$REBUILD" ] || export CCACHE_RECACHE=1
 python3 /inside/aot.py --source /source --kernels /kernels.json --arch 12.1f --cuda-home /cuda --cxx aarch64-linux-gnu-g++ \

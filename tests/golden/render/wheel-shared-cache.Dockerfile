@@ -24,8 +24,7 @@ mkdir /source
 tar --extract --file /archives/source/*.tar* --directory /source --strip-components 1
 python3 /inside/cuda_home.py --tools /$SITE/nvidia/cu13 --target /target/$SITE/nvidia/cu13 --out /cuda --cc aarch64-linux-gnu-gcc
 export GB10_CCACHE=ccache CCACHE_DIR=/ccache CCACHE_MAXSIZE=20G PYTHONUNBUFFERED=1
-python3 /inside/room.py --open /room --pool /compilers --peaks /inside/peaks.json --jobs 2
-python3 /inside/unit_order.py --open /room/bin --room /room
+python3 /inside/room.py --open /room --pool /compilers --peaks /inside/peaks.json --jobs 2 --ninja
 export GB10_CCACHE=/room/ccache PATH=/room/bin:$PATH
 CCACHE_CONFIGPATH=$(python3 /inside/compile_cache.py --config /run/gb10/ccache.conf)
 export CCACHE_CONFIGPATH CCACHE_STATSLOG=/ccache.log
