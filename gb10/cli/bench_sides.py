@@ -157,7 +157,12 @@ def _by_recipe(shop: Workshop, starting: Starting, recipe: str, parameters: Para
     request = replace(base, overrides=overrides, variant=parameters.get(VARIANT) or base.variant)
     image = parameters.get(IMAGE) or starting.wanted.image
     wanted = replace(starting.wanted, request=request, image=image, name=service, weights=weights_of(path))
-    made, place = service_from(shop, loaded, wanted.given(shlex.split(parameters.get(ARGS, ""))), starting.options)
+    made, placing = service_from(shop, loaded, wanted.given(shlex.split(parameters.get(ARGS, ""))), starting.options)
     require_trust(loaded, path, trust=wanted.trust)
-    wish = Wish(mods=partial(mods_to_run, shop.talk, loaded, path), patience=starting.wait, place=place)
+    wish = Wish(
+        mods=partial(mods_to_run, shop.talk, loaded, path),
+        patience=starting.wait,
+        place=placing.place,
+        meet=placing.meet,
+    )
     return lambda journal, name: by_recipe(shop, made, wish)

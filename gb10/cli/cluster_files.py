@@ -7,6 +7,7 @@ from pathlib import Path
 from gb10.cluster.cluster_file import LARGEST, NAME, Cluster, read_cluster
 from gb10.errors import UsageError
 from gb10.host.config import config_file
+from gb10.serve.members import refuse_numbers
 
 MARK = "@"
 
@@ -50,6 +51,7 @@ def nodes_named(env: Mapping[str, str], text: str | None) -> Cluster | None:
     hosts = tuple(one.strip() for one in text.split(",") if one.strip())
     if not hosts:
         raise UsageError("--nodes names no node", hint="write --nodes HEAD,WORKER, or --nodes @CLUSTER")
+    refuse_numbers(hosts)
     twice = next((host for host in hosts if hosts.count(host) > 1), None)
     if twice:
         raise UsageError(f"the node {twice!r} is named twice", hint="each node runs one rank")

@@ -20,6 +20,7 @@ from gb10.models.issue import errors_of, lines_of
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import PEERS, Peer, RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import with_issues
+from gb10.serve.members import refuse_numbers
 from gb10.serve.service import Options
 
 
@@ -44,10 +45,12 @@ def requested(
     ] = None,
 ) -> RenderRequest:
     """The request of a command line; raises UsageError for an unknown launcher."""
+    named = tuple(node.strip() for node in (nodes or "").split(",") if node.strip())
+    refuse_numbers(named)
     return RenderRequest(
         peer=_peer(peer, lenient),
         lenient=lenient is not None,
-        nodes=tuple(node.strip() for node in (nodes or "").split(",") if node.strip()),
+        nodes=named,
         overrides=tuple(map(override, overrides or ())),
         ray=ray,
         variant=variant,

@@ -21,6 +21,7 @@ from gb10.cli.signature import gives
 from gb10.cli.wanted_service import Wanted
 from gb10.engine.container_options import docker_call
 from gb10.host.proc import spawn
+from gb10.host.started import own_command
 from gb10.host.talk import Talk
 from gb10.serve.fleet import open_fleet
 from gb10.serve.node_launch import container_options
@@ -67,14 +68,14 @@ def run(
     path = find_recipe(recipe)
     loaded = load_file(path)
     wanted = replace(wanted, weights=weights_of(path))
-    service, place = service_from(shop, loaded, wanted.given(arguments or ()), options)
+    service, placing = service_from(shop, loaded, wanted.given(arguments or ()), options)
     if dry_run:
-        _print_plan(shop.talk, place(service), as_json=as_json)
+        _print_plan(shop.talk, placing.place(service), as_json=as_json)
         return
     require_trust(loaded, path, trust=wanted.trust)
     say_undone(shop.talk, loaded)
     mods = partial(mods_to_run, shop.talk, loaded, path)
-    wish = Wish(mods=mods, patience=manner.wait, replace=manner.replace, place=place)
+    wish = Wish(mods=mods, patience=manner.wait, replace=manner.replace, place=placing.place, meet=placing.meet)
     with open_fleet(shop, service.hosts) as fleet, running(shop, fleet, service, wish) as watched:
         if watched is None:
             shop.talk.say(f"{service.name} runs already, unchanged")
@@ -110,9 +111,7 @@ def _watch_beside(shop: Workshop, service: Service) -> None:
     """Start the watch over several ranks as a process of its own; a single rank needs none."""
     if len(service.ranks) == 1:
         return
-    started = sys.argv[0]
-    tool = ["-m", "gb10"] if started.endswith("__main__.py") else [started]
     log = shop.store.root / "logs" / f"watch-{service.name}.log"
-    argv = [sys.executable, *tool, "status", service.name, "--watch", "--nodes", ",".join(service.hosts)]
+    argv = [*own_command(), "status", service.name, "--watch", "--nodes", ",".join(service.hosts)]
     spawn(argv, log=log, env=shop.env)
     shop.talk.say(f"a process watches its {len(service.ranks)} ranks, and ends all when one ends; its log: {log}")

@@ -1,7 +1,7 @@
 """The service of a command line: for `run`, and for benchmarks that launch a recipe."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gb10.cli.cluster_files import alone, nodes_named
 from gb10.cli.run_memory import with_budget
@@ -12,14 +12,21 @@ from gb10.host.ssh import HERE
 from gb10.models.issue import lines_of
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.serve.placing import named, placed
-from gb10.serve.service import Options, Service, shift_of
+from gb10.serve.ports import on_free_ports
+from gb10.serve.service import Options, Service
 from gb10.workshop import Workshop
 
 
-def service_from(
-    shop: Workshop, loaded: ModelRecipe, wanted: Wanted, options: Options
-) -> tuple[Service, Callable[[Service], Service]]:
-    """The service of the command line, and what gives it the addresses of its nodes. Raises UsageError.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placing:
+    """What a service gets from its nodes: ``place`` their addresses, ``meet`` ports that are free there."""
+
+    place: Callable[[Service], Service]
+    meet: Callable[[Service], Service]
+
+
+def service_from(shop: Workshop, loaded: ModelRecipe, wanted: Wanted, options: Options) -> tuple[Service, Placing]:
+    """The service of the command line, and what it gets from its nodes. Raises UsageError.
 
     What a user should know is said. No node is asked yet.
     """
@@ -38,9 +45,15 @@ def service_from(
         return with_weights(shop.talk, service, loaded, wanted.weights)
 
     def place(asked: Service) -> Service:
-        request = replace(wanted.request, shift=shift_of(asked.port))
         nodes = placed(shop.talk, cluster.model_copy(update={"nodes": asked.hosts}))
-        service = described(loaded, replace(wanted, request=request), nodes, options).service
-        return replace(seen(service), asked=asked.digest)
+        return replace(seen(described(loaded, wanted, nodes, options).service), asked=asked.digest)
 
-    return seen(found.service), place
+    def meet(asked: Service) -> Service:
+        def moved(step: int) -> Service:
+            nodes, request = [rank.node for rank in asked.ranks], replace(wanted.request, step=step)
+            service = described(loaded, replace(wanted, request=request), nodes, options).service
+            return replace(seen(service), asked=asked.digest)
+
+        return on_free_ports(shop.talk, asked, moved)
+
+    return seen(found.service), Placing(place=place, meet=meet)

@@ -34,6 +34,8 @@ class SshHost:
 
 
 def ssh_host(text: str) -> SshHost | None:
-    """The parts of a host; None when it is none."""
+    """The parts of a host; None when it is none: ssh would take a plain number for an address."""
     found = PATTERN.fullmatch(text)
+    if found and found["name"].rpartition("@")[2].isdecimal():
+        return None
     return SshHost(name=found["name"], port=found["port"], socket=found["socket"]) if found else None

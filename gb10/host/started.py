@@ -2,19 +2,34 @@
 
 import re
 import sys
+from pathlib import Path
 from typing import Final
 
 CHECKOUT: Final = "./build.py"
 """The name that texts in the source have."""
+MODULE: Final = "/gb10/__main__.py"
 COMMAND: Final = re.compile(r"(?<![\w./-])\./build\.py(?= )")
 
 
 def program(started: str | None = None) -> str:
     """``gb10`` for the installed command, ``python3 -m gb10`` for the package, else ``./build.py``."""
     path = sys.argv[0] if started is None else started
-    if path.endswith("/gb10/__main__.py"):
+    if path.endswith(MODULE):
         return "python3 -m gb10"
     return "gb10" if path.rpartition("/")[2] == "gb10" else CHECKOUT
+
+
+def own_command(started: str | None = None) -> list[str]:
+    """The call by which this tool starts itself: apart from PYTHONPATH, the user's packages and the working directory.
+
+    Python takes no package of a checkout so, but its build.py.
+    """
+    path = Path(sys.argv[0] if started is None else started)
+    script = path.parents[1] / "build.py" if str(path).endswith(MODULE) else path
+    tool = [str(script)] if script.is_file() else ["-m", "gb10"]
+    bytecode = ["-B"] if sys.dont_write_bytecode else []
+    places = ["-X", f"pycache_prefix={sys.pycache_prefix}"] if sys.pycache_prefix else []
+    return [sys.executable, "-I", *bytecode, *places, *tool]
 
 
 def as_started(text: str, started: str | None = None) -> str:

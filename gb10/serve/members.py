@@ -34,12 +34,23 @@ class Node:
 def nodes_of(hosts: Sequence[str]) -> tuple[Node, ...]:
     """The nodes of ``--nodes`` by their names alone, this machine when none is named.
 
-    Raises UsageError for one that is named twice.
+    Raises UsageError for one that is named twice, and for a number.
     """
     twice = next((host for host in hosts if hosts.count(host) > 1), None)
     if twice:
         raise UsageError(f"the node {twice!r} is named twice", hint="each node runs one rank")
+    refuse_numbers(hosts)
     return tuple(Node(host=host, address=address_of(host)) for host in hosts or (HERE,))
+
+
+def refuse_numbers(hosts: Sequence[str]) -> None:
+    """Raise UsageError for a node that is a plain number: whoever writes it means how many."""
+    number = next((host for host in hosts if host.isdecimal()), None)
+    if number:
+        raise UsageError(
+            f"--nodes takes the names of nodes, not their number: {number}",
+            hint="name each of them, the head first: --nodes HEAD,WORKER, or a cluster: --nodes @NAME",
+        )
 
 
 def address_of(host: str) -> str:

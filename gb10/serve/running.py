@@ -41,6 +41,8 @@ class Wish:
     replace: bool = False
     place: Callable[[Service], Service] = lambda service: service
     """Gives a service that must be started what its nodes' network needs."""
+    meet: Callable[[Service], Service] = lambda service: service
+    """Gives it ports that are free for its ranks to meet, once what is left of a former run is gone."""
 
 
 @contextmanager
@@ -58,6 +60,7 @@ def running(shop: Workshop, fleet: Fleet, service: Service, wish: Wish) -> Itera
         return
     service = wish.place(service)
     _clear(shop.talk, fleet, service, own, replace=wish.replace)
+    service = wish.meet(service)
     check_room(service, found, machines)
     check_port(service, [one for one in found if one not in own])
     secrets = {name: shop.env[name] for name in SECRETS if shop.env.get(name)}

@@ -10,13 +10,11 @@ from typing import Final
 from gb10.errors import UsageError
 from gb10.host.digest import digest
 from gb10.models.render.container import NodeContainer, node_container
+from gb10.models.render.meeting import api_port
 from gb10.models.render.rendered import RenderedRecipe
 from gb10.serve.members import Node
 
 NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,60}")
-PORT: Final = re.compile(r"--port[=\s]+[\"']?(\d{1,5})\b")
-PORTS: Final = {"sglang": 30000, "llama-cpp": 8080}
-"""Where an engine listens that is not told; vLLM and the others take 8000."""
 SERVED: Final = re.compile(r"--(?:served-model-name|alias)[=\s]+[\"']?([^\s\"']+)")
 SHARE: Final = re.compile(r"--(?:gpu-memory-utilization|mem-fraction-static)[=\s]+[\"']?(0?\.\d{1,6}|1(?:\.0{1,6})?)\b")
 LEAST: Final = 2 << 30
@@ -56,6 +54,8 @@ class Service:
     ranks: tuple[Rank, ...]
     mods: tuple[str, ...]
     options: Options
+    meeting: tuple[int, ...] = ()
+    """The ports by which the ranks meet."""
     asked: str | None = None
     """The digest of the service as it was asked for, before what was found on its nodes came to it."""
 
@@ -118,7 +118,8 @@ def service_of(
         name=name,
         model=found[1] if found else model or name,
         runtime=rendered.runtime,
-        port=port_of(rendered),
+        port=api_port(rendered.serve or rendered.script or "", rendered.runtime),
+        meeting=rendered.meeting,
         ranks=tuple(
             _rank(number, node, container, options)
             for number, (node, container) in enumerate(zip(nodes, containers, strict=False))
@@ -138,17 +139,6 @@ def _of_scripts(rendered: RenderedRecipe) -> tuple[NodeContainer, ...]:
     """The containers of a recipe of version 1, whose scripts hold the environment."""
     image = rendered.image
     return tuple(node_container(rank.host, image, rank.command, {}) for rank in rendered.ranks) if image else ()
-
-
-def port_of(rendered: RenderedRecipe) -> int:
-    """The port that a serve command names, else its engine's own."""
-    found = PORT.search(rendered.serve or rendered.script or "")
-    return int(found[1]) if found else PORTS.get(rendered.runtime, 8000)
-
-
-def shift_of(port: int) -> int:
-    """What services on the same nodes add to the ports by which their ranks meet: their own ports differ, too."""
-    return (port - 8000) % 1000
 
 
 def curl_line(endpoint: str, model: str) -> str:

@@ -29,11 +29,11 @@ def by_recipe(shop: Workshop, service: Service, wish: Wish) -> Launcher:
                 end_service(fleet, left, service.name)
             placed: list[Service] = []
 
-            def place(asked: Service) -> Service:
-                placed.append(wish.place(asked))
+            def meet(asked: Service) -> Service:
+                placed.append(wish.meet(asked))
                 return placed[-1]
 
-            with running(shop, fleet, service, replace(wish, place=place)) as watched:
+            with running(shop, fleet, service, replace(wish, meet=meet)) as watched:
                 if watched is None:
                     raise AssertionError("the service was ended, and runs")
                 try:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,12 +17,16 @@ from gb10.engine.embedded.daemon import down
 from gb10.engine.reach import find
 from gb10.host.proc import background, capture
 from gb10.host.store import Store, open_store
+from gb10.models.render.meeting import Meeting
+from gb10.models.render.nodes import PORT
+from gb10.serve.ports import ports_of
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.hub_server import Repository, fake_hub
 from tests.integration.nodes import another_engine, build_py, debs, free_port, kill, store_of, until, wake
 from tests.integration.services import (
     CPU,
     IMAGE,
+    called,
     containers,
     failed,
     foreground,
@@ -212,6 +217,34 @@ def test_when_a_rank_dies_all_end(engine: Engine, second: Engine, tmp_path: Path
     assert f"rank {dies} on " in log.read_text()
     assert "ended first: it was ended by SIGKILL; all ranks are stopped" in log.read_text()
     assert containers(engine) + containers(second) == []
+
+
+@pytest.mark.slow
+def test_services_a_thousand_ports_apart_run_on_the_same_nodes_and_pass_over_a_port_that_is_taken(
+    engine: Engine, second: Engine, tmp_path: Path
+) -> None:
+    nodes, first = nodes_of(engine, second), pair_of_ports()
+    for name, port in (("one", first), ("two", first + 1000)):
+        path = str(recipe(tmp_path, name, nodes=2))
+        ran("run", path, *CPU, *nodes, "--detach", "--set", f"port={port}")
+    assert ran("status", *nodes).count("  healthy  ") == 2
+    ran("stop", "two", *nodes)
+    meeting = Meeting(first + 1000).port(PORT)
+    with socket.create_server(("127.0.0.1", meeting)):
+        code, _, said = called("run", path, *CPU, *nodes, "--detach", "--set", f"port={first + 1000}")
+    assert (code, f"port {meeting} is taken on localhost, so the ranks meet at {meeting + 1}" in said) == (0, True), (
+        said
+    )
+    assert ran("stop", "--all", *nodes).count("\n") == 4
+
+
+def pair_of_ports() -> int:
+    """A port that is free, as is the one a thousand above it, and those by which their ranks meet."""
+    for port in range(8100, 9000):
+        used = [port, port + 1000, *(Meeting(one).port(PORT) + more for one in (port, port + 1000) for more in (0, 1))]
+        if not ports_of("localhost") & set(used):
+            return port
+    raise AssertionError("no port is free")
 
 
 @pytest.mark.slow

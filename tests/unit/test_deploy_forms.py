@@ -123,7 +123,7 @@ def test_kubernetes_without_a_device_plugin_is_privileged_on_the_hosts_network()
     assert env["NCCL_IB_HCA"] == "=rocep1s0f0,roceP2p1s0f0"
     assert env["NCCL_SOCKET_IFNAME"] == env["GLOO_SOCKET_IFNAME"] == "enp1s0f0np0"
     assert env["VLLM_HOST_IP"] is None
-    assert "--node-rank 1 --master-addr gb10-odd-0.gb10-odd --master-port 25000 --headless" in container["args"][-1]
+    assert "--node-rank 1 --master-addr gb10-odd-0.gb10-odd --master-port 26000 --headless" in container["args"][-1]
     names = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert names[0]["matchExpressions"][0]["values"] == ["one", "two"]
     netplan = [yaml.safe_load(file.text)["network"]["ethernets"] for file in FORMS["k8s"](made)[1:]]

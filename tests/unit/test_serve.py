@@ -23,7 +23,7 @@ from gb10.serve.existing import Found, check_room, runs_unchanged
 from gb10.serve.labelled import labels_of, read_labels
 from gb10.serve.members import Node, address_of, nodes_of
 from gb10.serve.node_launch import SCRIPT, container_options
-from gb10.serve.service import Options, Service, curl_line, service_of, shift_of
+from gb10.serve.service import Options, Service, curl_line, service_of
 
 RECIPE = """\
 model: org/model
@@ -88,24 +88,16 @@ def test_the_port_is_the_commands_or_the_engines(command: str, port: int) -> Non
     assert service(text, "localhost").port == port
 
 
-def test_two_services_on_the_same_nodes_meet_at_other_ports() -> None:
-    recipe, nodes = load_model_recipe(RECIPE, "x.yaml"), ("a", "b")
-    ports = [
-        render_recipe(recipe, RenderRequest(nodes=nodes, shift=shift_of(port))).ranks[1].command
-        for port in (8000, 8001, 30000)
-    ]
-    assert [f"--master-port {port}" in text for port, text in zip((25000, 25001, 25000), ports, strict=True)] == [
-        True
-    ] * 3
-
-
 def test_ray_starts_on_every_node_and_the_server_when_all_have_joined() -> None:
     text = "runtime: vllm-ray\n" + RECIPE
     rendered = render_recipe(load_model_recipe(text, "x.yaml"), RenderRequest(nodes=("10.0.0.1", "10.0.0.2")))
     head, worker = (rank.command for rank in rendered.ranks)
-    assert "ray start --head --port 46379 --include-dashboard=false --node-ip-address 10.0.0.1 " in head
-    assert "10.0.0.1:46379 2 || exit\nvllm serve org/model --port 9000 -tp 2 --distributed-executor-backend ray" in head
-    assert "exec ray start --block --address 10.0.0.1:46379 --node-ip-address 10.0.0.2 " in worker
+    (port,) = rendered.meeting
+    assert f"ray start --head --port {port} --include-dashboard=false --node-ip-address 10.0.0.1 " in head
+    assert (
+        f"10.0.0.1:{port} 2 || exit\nvllm serve org/model --port 9000 -tp 2 --distributed-executor-backend ray" in head
+    )
+    assert f"exec ray start --block --address 10.0.0.1:{port} --node-ip-address 10.0.0.2 " in worker
     assert "--nnodes" not in head + worker
     assert [one.command for one in rendered.containers] == [head, worker]
 

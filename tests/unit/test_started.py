@@ -1,13 +1,17 @@
 """Hints and help show commands under the name by which the user started gb10."""
 
 import json
+import os
 import sys
+from pathlib import Path
 
 import pytest
 
 from gb10.cli import main, print_error, tell
 from gb10.errors import UsageError
-from gb10.host.started import as_started, program
+from gb10.host.data_root import ROOT
+from gb10.host.proc import capture
+from gb10.host.started import as_started, own_command, program
 from gb10.host.talk import Talk
 
 INSTALLED = "/home/me/.local/bin/gb10"
@@ -65,3 +69,23 @@ def test_help_shows_the_name(
         pages.append(capsys.readouterr().out)
     assert "build.py" not in pages[0]
     assert f"./build.py {' '.join(words)}" in pages[1]
+
+
+def test_the_tool_starts_itself_apart_from_what_python_would_take_by_itself(tmp_path: Path) -> None:
+    (tmp_path / "gb10").mkdir()
+    module, script = tmp_path / "gb10/__main__.py", tmp_path / "build.py"
+    for path in (module, script):
+        path.touch()
+    assert own_command(str(script))[0] == sys.executable
+    assert own_command(str(script))[1] == "-I"
+    assert own_command(str(script))[-1] == str(script)
+    assert own_command(str(module))[-1] == str(script)
+    script.unlink()
+    assert own_command(str(module))[-2:] == ["-m", "gb10"]
+
+
+def test_the_call_by_which_it_starts_itself_takes_no_module_of_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "bootstrap.py").write_text("raise SystemExit('a module of PYTHONPATH')", encoding="utf-8")
+    argv = [*own_command(str(ROOT / "build.py")), "--version"]
+    shown = capture(argv, env={**os.environ, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path)
+    assert "gb10" in shown

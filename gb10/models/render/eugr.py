@@ -11,6 +11,7 @@ from typing import Final
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.findings import Findings, StoppedError
 from gb10.models.render.format_fields import FieldError, fill
+from gb10.models.render.meeting import Meeting, api_port
 from gb10.models.render.rendered import RankCommand, RenderedRecipe, RenderRequest
 
 REQUIRED: Final = ("name", "recipe_version", "container", "command")
@@ -47,14 +48,18 @@ def render_eugr(recipe: ModelRecipe, request: RenderRequest, found: Findings) ->
     parameters = {**recipe.defaults, **overrides}
     serve = _command(recipe, parameters, request, found)
     script = "\n".join([*_head(recipe), "# Run the model", serve, ""])
+    runtime = recipe.text("runtime") or "vllm"
+    meeting = Meeting(None if request.peer else request.api or api_port(serve, runtime), request.step).port(PORT)
+    ranks = _ranks(script, request, found, meeting)
     return RenderedRecipe(
-        runtime=recipe.text("runtime") or "vllm",
+        runtime=runtime,
         image=recipe.container,
         script=script,
         serve=serve,
         parameters=parameters,
-        ranks=_ranks(script, request, found),
+        ranks=ranks,
         launch=(_launch(recipe, request),),
+        meeting=(meeting,) if len(ranks) > 1 else (),
     )
 
 
@@ -166,7 +171,7 @@ def declared_nodes(script: str) -> int | None:
     return sizes.get("tensor", 1) * sizes.get("pipeline", 1) * sizes.get("data", 1)
 
 
-def _ranks(script: str, request: RenderRequest, found: Findings) -> tuple[RankCommand, ...]:
+def _ranks(script: str, request: RenderRequest, found: Findings, meeting: int) -> tuple[RankCommand, ...]:
     nodes = request.nodes
     if len(nodes) <= 1:
         return (RankCommand(host=nodes[0] if nodes else "localhost", command=script),)
@@ -181,7 +186,7 @@ def _ranks(script: str, request: RenderRequest, found: Findings) -> tuple[RankCo
         nodes = nodes[:needed]
     if request.ray:
         return (RankCommand(host=nodes[0], command=script),)
-    commands = (node_script(script, len(nodes), rank, nodes[0], PORT + request.shift) for rank in range(len(nodes)))
+    commands = (node_script(script, len(nodes), rank, nodes[0], meeting) for rank in range(len(nodes)))
     return tuple(RankCommand(host=host, command=command) for host, command in zip(nodes, commands, strict=True))
 
 

@@ -7,6 +7,7 @@ from typing import Final
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.built_command import atlas_command, llama_command, tokenary_base
 from gb10.models.render.findings import Findings
+from gb10.models.render.meeting import Meeting
 from gb10.models.render.parameters import Parameters
 from gb10.models.render.rendered import RankCommand
 from gb10.models.render.serve_line import appended, has_flag
@@ -55,7 +56,20 @@ class Ranks:
     topology: Topology
     hosts: Sequence[str]
     parameters: Parameters
-    shift: int = 0
+    meeting: Meeting
+
+
+def meeting_ports(ranks: Ranks, runtime: str) -> tuple[int, ...]:
+    """The ports by which these ranks meet, without those that a parameter of the recipe sets."""
+    if len(ranks.hosts) < 2 or runtime not in COMMANDS:
+        return ()
+    if runtime == "llama-cpp":
+        return (ranks.meeting.port(LLAMA_PORT),)
+    if runtime != "vllm-distributed":
+        return (ranks.meeting.port(PORT),)
+    topology, given = ranks.topology, ranks.parameters.get("data_parallel_rpc_port")
+    first = [PORT] * (topology.size > 1) + [REPLICA_PORT] * (topology.replicas > 1 and not given)
+    return tuple(map(ranks.meeting.port, first))
 
 
 def rank_commands(ranks: Ranks, runtime: str) -> tuple[RankCommand, ...]:
@@ -75,13 +89,13 @@ def _vllm(ranks: Ranks, rank: int) -> str:
     replica, within = divmod(rank, topology.size)
     if topology.size > 1:
         words += [f"--nnodes {topology.size}", f"--node-rank {within}"]
-        words += [f"--master-addr {ranks.hosts[replica * topology.size]}", f"--master-port {PORT + ranks.shift}"]
+        words += [f"--master-addr {ranks.hosts[replica * topology.size]}", f"--master-port {ranks.meeting.port(PORT)}"]
         words += ["--headless"] * (within > 0)
     if topology.replicas > 1:
         if not has_flag(ranks.serve, "--data-parallel-size"):
             words.append(f"--data-parallel-size {topology.replicas}")
         given = ranks.parameters.get("data_parallel_rpc_port")
-        port = ranks.parameters.size("data_parallel_rpc_port") if given else REPLICA_PORT + ranks.shift
+        port = ranks.parameters.size("data_parallel_rpc_port") if given else ranks.meeting.port(REPLICA_PORT)
         words += [f"--data-parallel-rank {replica}", f"--data-parallel-address {ranks.hosts[0]}"]
         words.append(f"--data-parallel-rpc-port {port}")
     return appended(ranks.serve, *words)
@@ -96,7 +110,7 @@ def _sglang(ranks: Ranks, rank: int) -> str:
     replica, within = divmod(rank, nodes)
     head = ranks.hosts[replica * nodes]
     return appended(
-        ranks.serve, f"--dist-init-addr {head}:{PORT + ranks.shift}", f"--nnodes {nodes}", f"--node-rank {within}"
+        ranks.serve, f"--dist-init-addr {head}:{ranks.meeting.port(PORT)}", f"--nnodes {nodes}", f"--node-rank {within}"
     )
 
 
@@ -114,15 +128,16 @@ def _tokenary(ranks: Ranks, rank: int) -> str:
 
 def _world(ranks: Ranks, rank: int) -> list[str]:
     size = len(ranks.hosts)
-    port = PORT + ranks.shift
+    port = ranks.meeting.port(PORT)
     return [f"--rank {rank}", f"--world-size {size}", f"--master-addr {ranks.hosts[0]}", f"--master-port {port}"]
 
 
 def _llama(ranks: Ranks, rank: int) -> str:
     """The head's server is made of the parameters, whatever the recipe's command is; the others lend their GPUs."""
+    port = ranks.meeting.port(LLAMA_PORT)
     if rank:
-        return f"rpc-server --host 0.0.0.0 --port {LLAMA_PORT}"
-    workers = ",".join(f"{host}:{LLAMA_PORT}" for host in ranks.hosts[1:])
+        return f"rpc-server --host 0.0.0.0 --port {port}"
+    workers = ",".join(f"{host}:{port}" for host in ranks.hosts[1:])
     return appended(llama_command(ranks.parameters, remote=True), f"--rpc {workers}")
 
 

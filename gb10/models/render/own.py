@@ -11,6 +11,7 @@ from typing import Final
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.container import node_container
 from gb10.models.render.findings import Findings
+from gb10.models.render.meeting import Meeting, api_port, port_in
 from gb10.models.render.ray import PORT, ray_ranks
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.serve_line import appended
@@ -23,7 +24,8 @@ SECRETS: Final = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_H
 
 def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> RenderedRecipe:
     """The script and the container of each node. Raises StoppedError when nothing can be rendered."""
-    rendered = render_sparkrun(recipe, replace(request, arguments=()), found)
+    api = request.api or port_in(request.arguments)
+    rendered = render_sparkrun(recipe, replace(request, arguments=(), api=api), found)
     words = [shlex.quote(word) for word in request.arguments]
     env = {**{key: str(value) for key, value in recipe.env.items()}, **_set_env(request)}
     _check_env(env, found)
@@ -38,7 +40,8 @@ def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> 
         serve = with_options_file(serve, rendered.parameters)
         ranks = tuple(replace(rank, command=with_options_file(rank.command, rendered.parameters)) for rank in ranks)
     if rendered.runtime == "vllm-ray" and len(rendered.hosts) > 1:
-        ranks = ray_ranks(serve, rendered.hosts, PORT + request.shift)
+        port = Meeting(api or api_port(serve, rendered.runtime), request.step).port(PORT)
+        ranks, rendered = ray_ranks(serve, rendered.hosts, port), replace(rendered, meeting=(port,))
     image = rendered.image
     containers = tuple(node_container(rank.host, image, rank.command, env) for rank in ranks) if image else ()
     return replace(

@@ -26,8 +26,10 @@ class RenderRequest:
     overrides: tuple[tuple[str, str], ...] = ()
     arguments: tuple[str, ...] = ()
     ray: bool = False
-    shift: int = 0
-    """Added to the ports by which ranks meet, so that two services can share their nodes."""
+    api: int | None = None
+    """The port of the API, where something else than the command decides it."""
+    step: int = 0
+    """How far the ports by which ranks meet are moved on, because others were taken (``Meeting``)."""
     variant: str | None = None
 
 
@@ -58,6 +60,8 @@ class RenderedRecipe:
     launch: tuple[tuple[str, ...], ...] = ()
     containers: tuple[NodeContainer, ...] = ()
     """What each node runs by its Docker; only a rendering of ours has them."""
+    meeting: tuple[int, ...] = ()
+    """The ports by which the ranks meet; none when one node runs all."""
     issues: tuple[Issue, ...] = ()
 
     @property

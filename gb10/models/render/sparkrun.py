@@ -11,7 +11,8 @@ from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.built_command import built_command, split_mode
 from gb10.models.render.findings import Findings
 from gb10.models.render.launch_checks import check_cache_size, check_runtime, check_shape
-from gb10.models.render.nodes import Ranks, check_nodes, rank_commands
+from gb10.models.render.meeting import Meeting, api_port
+from gb10.models.render.nodes import Ranks, check_nodes, meeting_ports, rank_commands
 from gb10.models.render.parameters import Parameters, parameters_of
 from gb10.models.render.placeholders import substitute
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
@@ -101,7 +102,9 @@ def render_sparkrun(recipe: ModelRecipe, request: RenderRequest, found: Findings
     serve = serve_command(recipe, parameters, Launch(runtime=runtime, topology=topology, several=several), found)
     found.refuse()
     built = not (recipe.command or "").strip()
-    ranks = Ranks(serve=serve, built=built, topology=topology, hosts=hosts, parameters=parameters, shift=request.shift)
+    api = None if request.peer else request.api or api_port(serve, runtime)
+    meeting = Meeting(api, request.step)
+    ranks = Ranks(serve=serve, built=built, topology=topology, hosts=hosts, parameters=parameters, meeting=meeting)
     return RenderedRecipe(
         runtime=runtime,
         image=recipe.container or IMAGES.get(runtime),
@@ -110,6 +113,7 @@ def render_sparkrun(recipe: ModelRecipe, request: RenderRequest, found: Findings
         parameters=parameters.values,
         hosts=hosts,
         ranks=rank_commands(ranks, runtime),
+        meeting=meeting_ports(ranks, runtime),
         launch=(_launch(recipe, request),),
     )
 
