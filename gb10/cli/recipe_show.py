@@ -110,6 +110,7 @@ def _throughput(row: Measurement) -> str:
         f"{result} with {row.concurrency} request{'s' * (row.concurrency > 1)}"
         f" on {row.nodes} node{'s' * (row.nodes > 1)}",
         f"{row.engine} {row.release or '(release not stated)'}",
+        *([] if row.first_token_s is None else [f"first token after {row.first_token_s:g} s"]),
         *(f"{count} tokens {way}" for way, count in lengths if count),
         *(text for text in (row.checkpoint, row.image, row.note) if text),
         f"{row.date or 'date not stated'} by {row.measured_by}",

@@ -40,12 +40,17 @@ def _place(rail: str) -> str:
 
 
 def settings_of(fabric: Fabric) -> dict[str, str]:
-    """What NCCL and Gloo of a pod must know: where they meet, and which RDMA devices they take."""
+    """What NCCL and Gloo of a pod must know: where they meet, which RDMA devices they take, and no other network.
+
+    Without NCCL_NET, NCCL takes sockets where RDMA does not work, and says so in a log alone.
+    """
     devices = [f"roce{_place(rail)}{'v0' if fabric.resource else ''}" for rail in fabric.rails]
     meet = "eth0" if fabric.resource else fabric.rails[0]
     return {
         "NCCL_SOCKET_IFNAME": meet,
         "GLOO_SOCKET_IFNAME": meet,
+        "NCCL_NET": "IB",
+        "NCCL_IB_DISABLE": "0",
         "NCCL_IB_HCA": f"={','.join(devices)}",
         "NCCL_IB_MERGE_NICS": "1",
     }

@@ -76,7 +76,7 @@ class DoctorRule(Model):
 
     code: Code
     level: Level
-    engines: tuple[Literal["vllm", "sglang"], ...] = ()
+    engines: tuple[Literal["vllm", "sglang", "trtllm"], ...] = ()
     """Only for images of these engines; empty: for all."""
     releases: Annotated[dict[str, Releases], Field(max_length=6)] = Field(default_factory=dict)
     """By distribution, the releases that have the problem; one of them is enough. Empty: all."""

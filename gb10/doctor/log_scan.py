@@ -4,11 +4,13 @@ A block of a log is in the processor's cache while every text is sought in it, s
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gb10.doctor.doctor_rule import DoctorRule, LogSign
+from packaging.version import InvalidVersion, Version
+
+from gb10.doctor.doctor_rule import DoctorRule, LogSign, specifier
 from gb10.doctor.log_times import BEFORE, Moment, last_moment, moment_of, near
 from gb10.doctor.log_words import is_trouble
 
@@ -19,6 +21,14 @@ MANY: Final = 20_000
 """Lines with the same text that are looked at, each."""
 TROUBLE: Final = (b"rror", b"ERROR", b"xception", b"ailed", b"annot ", b"illed")
 """Parts of words that speak of trouble: a line that has one may be an error that no rule knows."""
+ENGINE_MARKS: Final[Mapping[str, tuple[bytes, ...]]] = {
+    "vllm": (b"vLLM API server version", b"Initializing a V1 LLM engine", b"(EngineCore", b"/vllm/"),
+    "sglang": (b"server_args=ServerArgs(", b"sglang.launch_server", b"/sglang/srt/"),
+    "trtllm": (b"[TRT-LLM]", b"trtllm-serve", b"-packages/tensorrt_llm/"),
+}
+"""Texts that only one engine prints: its banner, its processes, its files in a traceback. FlashInfer's kernels, which
+vLLM and SGLang call, print ``[TensorRT-LLM]``, too."""
+VERSIONS: Final = re.compile(rb"(?:vLLM API server version|Initializing a V1 LLM engine \(v) ?(\d[\w.+]{2,40})")
 ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -91,6 +101,8 @@ class Scanner:
         self._last: Moment | None = None
         self._lines = 0
         self._size = 0
+        self._engines: set[str] = set()
+        self._version: str | None = None
 
     def feed(self, block: bytes) -> None:
         """Look at whole lines."""
@@ -103,6 +115,11 @@ class Scanner:
                 wanted.setdefault((start, end), set()).add(text)
                 self._seen[text] += 1
                 at = block.find(text, end)
+        for engine, marks in ENGINE_MARKS.items():
+            if engine not in self._engines and any(mark in block for mark in marks):
+                self._engines.add(engine)
+        if self._version is None and (banner := VERSIONS.search(block)):
+            self._version = banner[1].decode()
         past = 0
         for (start, end), texts in sorted(wanted.items()):
             self._lines += block.count(b"\n", past, start)
@@ -142,10 +159,36 @@ class Scanner:
         return self._missing(value) if sign.check == "left-out" else value
 
     def scan(self) -> Scan:
-        """What was found."""
+        """What was found, less what rules about another engine or release than the log shows have said of it."""
         cut = tuple(text.decode() for text, count in self._seen.items() if count >= MANY)
-        hits = sorted(self._hits, key=lambda hit: hit.line.number)
-        return Scan(hits=tuple(hits), trouble=tuple(self._trouble), size=self._size, cut=cut)
+        (engine,) = self._engines if len(self._engines) == 1 else (None,)
+        version = self._version if engine == "vllm" else None
+        hits = [hit for hit in self._hits if _can_be_about(hit.rule, engine, version)]
+        explained = {hit.line.number for hit in hits}
+        left = (hit.line for hit in self._hits if hit.line.number not in explained and is_trouble(hit.line.text))
+        trouble = {line.number: line for line in (*self._trouble, *left)}
+        return Scan(
+            hits=tuple(sorted(hits, key=lambda hit: hit.line.number)),
+            trouble=tuple(trouble[number] for number in sorted(trouble)),
+            size=self._size,
+            cut=cut,
+        )
+
+
+def _can_be_about(rule: DoctorRule, engine: str | None, version: str | None) -> bool:
+    """Whether a rule can be about a log of this engine; of a log that shows none, all but TensorRT-LLM's can."""
+    if engine is None:
+        return rule.engines != ("trtllm",)
+    if rule.engines and engine not in rule.engines:
+        return False
+    if not rule.releases or any(name not in ENGINE_MARKS for name in rule.releases):
+        return True  # the log does not show the releases of libraries
+    if engine not in rule.releases:
+        return False
+    try:
+        return version is None or specifier(rule.releases[engine]).contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return True
 
 
 def readable(raw: bytes) -> str:

@@ -1,5 +1,6 @@
 """The rules that are computed: options against those of the release, names against their use."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -10,17 +11,22 @@ from gb10.lint.engine_words import declared, known_words, nearest
 from gb10.lint.option_numbers import json_object
 from gb10.lint.served import Served
 from gb10.lint.served_launch import launch_of_case
+from gb10.lint.sglang_rules import SGLANG
 from gb10.lint.sizes import SIZES
 from gb10.lint.written import WRITTEN
 from gb10.memory.engines.shared import Machine
 from gb10.memory.estimating import estimate
 from gb10.memory.figures import load_figures
-from gb10.memory.known_models import known_model
+from gb10.memory.known_models import known_config, known_model
 from gb10.models.issue import Level
 from gb10.models.render.placeholders import NAMED
+from gb10.models.render.sparkrun import TENSORRT_PATH
 
 Check = Callable[[Served], Iterator[Found]]
 PLAIN: Final = ("-h", "--help")
+EXPERTS: Final = re.compile(r"-a\d+b|moe|mixtral|gpt-oss|deepseek-(v|r)\d", re.IGNORECASE)
+"""Names of models with experts, where no config is known."""
+TENSORRT_FILES: Final = ("--extra-llm-api-options", "--config")
 READ_BY_LAUNCHERS: Final = (
     *("tensor_parallel", "pipeline_parallel", "data_parallel", "port", "host", "served_model_name"),
     *("distributed_executor_backend", "enable_dp_attention", "model"),
@@ -103,7 +109,21 @@ def too_large(case: Served) -> Iterator[Found]:
         )
 
 
+def tensorrt_experts(case: Served) -> Iterator[Found]:
+    """TensorRT-LLM: experts without a backend, whose default (CUTLASS) has tiles that do not fit a GB10."""
+    model = case.recipe.model or ""
+    experts = any("experts" in str(key) for key in known_config(model)) or EXPERTS.search(model) is not None
+    file = next((name for name in TENSORRT_FILES if name in case.options), None)
+    if not experts or case.parameters.get("moe_backend") is not None:
+        return
+    if file is None or case.options[file][-1] == TENSORRT_PATH:
+        yield Found(line=case.recipe.line("command"), value="no parameter sets moe_backend")
+    else:
+        yield Found(line=case.line_of(file), value=f"{case.options[file][-1]} was not looked at", level="note")
+
+
 CHECKS: Final[Mapping[str, Check]] = {
+    **SGLANG,
     **SIZES,
     **WRITTEN,
     "unknown-option": unknown_options,
@@ -113,6 +133,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "unused-default": unused_defaults,
     "other-model-served": other_models,
     "does-not-fit": too_large,
+    "trtllm-moe-backend": tensorrt_experts,
 }
 """By the code of the rule."""
 

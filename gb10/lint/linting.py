@@ -11,7 +11,9 @@ from gb10.lint.image_facts import ImageFacts
 from gb10.lint.rule import Rule
 from gb10.lint.served import Served, served
 from gb10.models.issue import Issue, in_order
+from gb10.models.load.known_keys import OURS
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.load.own_section import Variant, own_section
 
 SUPERSEDED = {
     "unknown-environment": ("moved-linear-backend", "moved-moe-backend", "moved-attention-backend", "trtllm-variable"),
@@ -31,17 +33,47 @@ def lint(
 ) -> tuple[Issue, ...]:
     """The findings in the order of the file. ``release`` and ``image`` are in place of what the recipe names.
 
-    ``added`` are the options that its mods add, when all of them are known.
+    ``added`` are the options that its mods add, when all of them are known. Each variant is looked at, too: what only
+    it has stands at its line.
     """
-    case = served(recipe, own_releases())
+    plain = _judge(_with_image(served(recipe, own_releases()), release, image, added), rules)
+    cases = {
+        name: _with_image(served(_as_variant(recipe, variant), own_releases(), name), release, image, added)
+        for name, variant in own_section(recipe).variants.items()
+    }
+    seen = {(one.code, one.text) for one in plain}
+    of_variants = [
+        replace(one, line=recipe.line(OURS, "variants", name), text=f"variant {name}: {one.text}")
+        for name, case in cases.items()
+        for one in _judge(case, rules)
+        if (one.code, one.text) not in seen
+    ]
+    return in_order((*recipe.issues, *plain, *of_variants))
+
+
+def _as_variant(recipe: ModelRecipe, variant: Variant) -> ModelRecipe:
+    """The recipe with a variant's parameters and variables in place of its own."""
+    env = {key.removeprefix("env."): value for key, value in variant.set.items() if key.startswith("env.")}
+    defaults = {key: value for key, value in variant.set.items() if key in recipe.defaults}
+    values = {**recipe.values, "defaults": {**recipe.defaults, **defaults}, "env": {**recipe.env, **env}}
+    if any(key.endswith("_parallel") for key in variant.set):
+        values.pop("min_nodes", None)  # the variant's own sizes say how many nodes it needs
+    return replace(recipe, values=values)
+
+
+def _with_image(case: Served, release: str | None, image: ImageFacts | None, added: frozenset[str] | None) -> Served:
+    """A case with what is known beside the recipe."""
     case = case if added is None else replace(case, added=added, foreign=False)
     if image:
         case = replace(case, release=image.release or case.release, patches=image.patches)
-    case = replace(case, release=release) if release else case
+    return replace(case, release=release) if release else case
+
+
+def _judge(case: Served, rules: Sequence[Rule]) -> list[Issue]:
+    """The findings of the rules, less those that others say better, and those of rendering."""
     found = [finding for rule in rules for finding in findings(rule, case)]
     better = {(other.line, code) for other in found for code, by in SUPERSEDED.items() if other.code in by}
-    kept = [one for one in found if (one.line, one.code) not in better]
-    return in_order((*recipe.issues, *case.issues, *kept))
+    return [*case.issues, *(one for one in found if (one.line, one.code) not in better)]
 
 
 def own_releases() -> dict[str, str]:

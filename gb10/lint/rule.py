@@ -55,7 +55,7 @@ class Rule(Model):
 
     code: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{2,40}$")]
     level: Level
-    engines: tuple[Literal["vllm", "sglang"], ...] = ()
+    engines: tuple[Literal["vllm", "sglang", "trtllm"], ...] = ()
     """Only for recipes of these engines; empty: for all."""
     releases: Releases = ""
     """Only for these releases of the engine; empty: for all."""

@@ -16,6 +16,7 @@ from gb10.models.render.rendering import render_recipe
 SERVE: Final[Mapping[str, re.Pattern[str]]] = {
     "vllm": re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b"),
     "sglang": re.compile(r"\bsglang\s+serve\b|\bsglang\.launch_server\b"),
+    "trtllm": re.compile(r"\btrtllm-serve\b"),
 }
 RELEASE: Final = re.compile(r"[:/-]v?(\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)(?=[-_]|$)")
 OPTION: Final = re.compile(r"-{1,2}[A-Za-z]")
@@ -77,11 +78,11 @@ class Served:
             return None
 
 
-def served(recipe: ModelRecipe, releases: Mapping[str, str]) -> Served:
-    """What a recipe serves; ``releases`` are those of our images, for a recipe that names none."""
+def served(recipe: ModelRecipe, releases: Mapping[str, str], variant: str | None = None) -> Served:
+    """What a recipe serves, or one of its variants; ``releases`` are those of our images, if it names none."""
     peer: Peer = "eugr" if recipe.format == "v1" else "sparkrun"
     nodes = tuple(f"node-{number}" for number in range(1, min(asked_nodes(recipe), MOST) + 1))
-    rendered = render_recipe(recipe, RenderRequest(peer=peer, nodes=nodes))
+    rendered = render_recipe(recipe, RenderRequest(peer=peer, nodes=nodes, variant=variant))
     command = rendered.serve or recipe.command or ""
     engine = engine_of(command, recipe)
     words = words_of(command, engine)

@@ -74,6 +74,8 @@ def _on(request: RenderRequest, peer: str, nodes: tuple[str, ...]) -> RenderRequ
 
 
 def _engine(engine: str | None, rendered: RenderedRecipe) -> Engine:
+    if engine == "trtllm":
+        return "trtllm"
     if engine == "sglang" or rendered.runtime == "sglang":
         return "sglang"
     if engine is None and rendered.runtime in ("trtllm", "llama-cpp"):

@@ -33,13 +33,6 @@ def graphs_between_steps(case: Served) -> Iterator[Found]:
         yield Found(line=case.line_of("--max-cudagraph-capture-size"), value=f"{size:.0f}", name=f"{step}")
 
 
-def small_graphs_of_sglang(case: Served) -> Iterator[Found]:
-    """SGLang with NVFP4: the largest graph is smaller than the largest batch."""
-    size, batch = case.number("--cuda-graph-max-bs"), case.number("--max-running-requests")
-    if size is not None and batch is not None and size < batch and "nvfp4" in (case.recipe.model or "").lower():
-        yield _sized(case, "--cuda-graph-max-bs", size, batch)
-
-
 def parallel_sizes(case: Served) -> Iterator[Found]:
     """GPUs of the command against the nodes that the recipe allows, one GPU a node."""
     kinds = ("tensor", "pipeline") if "--enable-dp-attention" in case.options else ("tensor", "pipeline", "data")
@@ -73,7 +66,6 @@ SIZES: Final[Mapping[str, Callable[[Served], Iterator[Found]]]] = {
     "graph-smaller-than-batch": small_graphs,
     "graph-without-drafts": graphs_without_drafts,
     "graph-not-a-multiple": graphs_between_steps,
-    "nvfp4-graph-batch": small_graphs_of_sglang,
     "parallel-sizes": parallel_sizes,
 }
 """By the code of the rule."""

@@ -1,6 +1,7 @@
 """Sizes of our recipes' models: excerpts of their config.json, or published figures. ``recipes/models/configs``."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -62,16 +63,26 @@ def known_model(name: str) -> Model | None:
     return read_known(FOLDER / f"{name.replace('/', '--', 1)}.json") if name in known_names() else None
 
 
+@cache
+def known_config(name: str) -> Mapping[str, Any]:
+    """The excerpt of a model's config.json by its name on the Hub; empty when the checkout has none."""
+    return _read(FOLDER / f"{name.replace('/', '--', 1)}.json").config or {} if name in known_names() else {}
+
+
 def read_known(path: Path) -> Model:
     """The model of a file of sizes; raises UsageError for one that is not valid."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        found = KnownModel.model_validate({**content, "source": tuple(content["source"])})
-    except (ValueError, TypeError, KeyError) as error:
-        raise UsageError(f"{path.name} is not a file of a model's sizes", where=str(error)[:400]) from error
+    found = _read(path)
     source = f"the config in {path.name}"
     computed = model_of(found.config, found.model, source) if found.config is not None else Model(name=found.model)
     return published(computed, found.published, "; ".join(found.source))
+
+
+def _read(path: Path) -> KnownModel:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return KnownModel.model_validate({**content, "source": tuple(content["source"])})
+    except (ValueError, TypeError, KeyError) as error:
+        raise UsageError(f"{path.name} is not a file of a model's sizes", where=str(error)[:400]) from error
 
 
 def published(model: Model, sizes: Published | None, source: str) -> Model:

@@ -27,8 +27,13 @@ CASES: dict[str, dict[str, Any]] = yaml.safe_load((DATA / "cases.yaml").read_tex
 COMMANDS = {
     "vllm": "vllm serve {model} --gpu-memory-utilization 0.8",
     "sglang": "python3 -m sglang.launch_server --model-path {model} --mem-fraction-static 0.7",
+    "trtllm": "trtllm-serve {model} --max_batch_size 16",
 }
-IMAGES = {"vllm": "gb10/vllm:0.33.0-cu130-sm121f", "sglang": "gb10/sglang:0.5.23-cu130-sm121f"}
+IMAGES = {
+    "vllm": "gb10/vllm:0.33.0-cu130-sm121f",
+    "sglang": "gb10/sglang:0.5.23-cu130-sm121f",
+    "trtllm": "nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc13",
+}
 
 
 def recipe_text(case: dict[str, Any], engine: str) -> str:
@@ -80,6 +85,74 @@ def test_our_own_recipes_have_no_error() -> None:
         assert errors_of(lint(load_file(RecipeFile(path)), load_rules())) == (), path.name
 
 
+NVFP4 = "--quantization modelopt_fp4"
+MATRIX: list[tuple[str, str, str, set[tuple[str, str]]]] = [
+    # The format counts, however it is said; MXFP4 is another one.
+    ("org/m", f"{NVFP4} --disable-cuda-graph --ep-size 4", "0.5.10", {("nvfp4-graphs-needed", "error")}),
+    ("org/m-FP4", "--disable-cuda-graph --ep-size 4", "0.5.10", {("nvfp4-graphs-needed", "error")}),
+    ("org/m-MXFP4", "--disable-cuda-graph --ep-size 4", "0.5.10", set()),
+    ("org/m-NVFP4", "--quantization fp8 --disable-cuda-graph --ep-size 4", "0.5.10", set()),
+    ("org/m-NVFP4", "--disable-cuda-graph --ep-size 4", "0.5.16", set()),
+    # Either bound may be left at its default.
+    ("org/m-NVFP4", "--cuda-graph-max-bs 32", "0.5.10", {("nvfp4-graph-batch", "note")}),
+    ("org/m-NVFP4", "--cuda-graph-max-bs 32 --ep-size 4", "0.5.10", {("nvfp4-graph-batch", "error")}),
+    ("org/m-NVFP4", "--max-running-requests 300", "0.5.10", {("nvfp4-graph-batch", "note")}),
+    ("org/m-NVFP4", "--max-running-requests 300 --tp-size 4", "0.5.10", set()),
+    ("org/m-NVFP4", "--max-running-requests 200", "0.5.10", set()),
+    # Piecewise graphs are on until something switches them off.
+    ("nvidia/GLM-4.7-NVFP4", "--max-running-requests 8", "0.5.10", {("nvfp4-piecewise", "error")}),
+    ("org/m-NVFP4", "--max-running-requests 8", "0.5.10", {("nvfp4-piecewise", "warning")}),
+    ("org/m-NVFP4", "--max-running-requests 8", "0.5.12", set()),
+    ("nvidia/Qwen3.5-397B-A17B-NVFP4", "--max-running-requests 8", "0.5.10", set()),
+    ("org/m-NVFP4", "--max-running-requests 8 --speculative-algorithm EAGLE", "0.5.10", set()),
+    (
+        "org/m-NVFP4",
+        "--max-running-requests 8 --speculative-algorithm EAGLE",
+        "0.5.11",
+        {("nvfp4-piecewise", "warning")},
+    ),
+    # Models with a recurrent state, by config or by name.
+    ("Qwen/Qwen3-Next-80B-A3B", "--speculative-algorithm NEXTN", "0.5.13", {("qwen35-mamba-settings", "error")}),
+    ("Qwen/Qwen3.6-27B", "--speculative-algorithm NEXTN --disable-radix-cache", "0.5.11", set()),
+    ("Qwen/Qwen3-8B", "--speculative-algorithm EAGLE3", "0.5.10", set()),
+]
+
+
+@pytest.mark.parametrize(("model", "options", "release", "wanted"), MATRIX)
+def test_nvfp4_and_recurrent_models_on_sglang(
+    model: str, options: str, release: str, wanted: set[tuple[str, str]]
+) -> None:
+    quiet = "" if "piecewise" in str(wanted) or "8" in options.split() else " --disable-piecewise-cuda-graph"
+    bound = "" if "max" in options else " --max-running-requests 8"
+    case = {"model": model, "options": options + quiet + bound, "container": f"x/sglang:{release}"}
+    codes = {"nvfp4-graphs-needed", "nvfp4-graph-batch", "nvfp4-piecewise", "qwen35-mamba-settings"}
+    found = {(one.code, one.level) for one in linted(case, "sglang") if one.code in codes}
+    assert found == wanted
+
+
+def test_a_variant_is_looked_at_and_what_it_alone_has_stands_at_its_line() -> None:
+    text = recipe_text(
+        {"defaults": {"attention_backend": "FLASHINFER"}, "options": "--attention-backend {attention_backend}"}, "vllm"
+    )
+    own = """
+gb10:
+  engine: vllm
+  variants:
+    plain: {what: another backend, set: {attention_backend: TRITON_ATTN}}
+    wide: {what: a variable, set: {env.VLLM_USE_V1: "1"}}
+"""
+    found = {one.code: one for one in lint(load_model_recipe(text + own, "x.yaml"), load_rules())}
+    assert set(found) == {"unknown-environment"}
+    assert found["unknown-environment"].text.startswith("variant wide: ")
+    assert found["unknown-environment"].line == len((text + own).splitlines())
+
+
+def test_a_file_of_options_that_was_not_read_is_said() -> None:
+    case = {"model": "org/m-30B-A3B", "options": "--extra_llm_api_options /etc/mine.yml"}
+    (found,) = (one for one in linted(case, "trtllm") if one.code == "trtllm-moe-backend")
+    assert (found.level, "was not looked at" in found.text) == ("note", True)
+
+
 def test_a_patch_in_the_image_mends_what_it_is_for() -> None:
     case = {"container": "theirs:0.5.10", "options": "--kv-cache-dtype fp8_e4m3"}
     recipe = load_model_recipe(recipe_text(case, "sglang"), "x.yaml")
@@ -114,7 +187,7 @@ def test_a_newer_release_silences_and_an_older_one_brings_back() -> None:
 
 
 def test_the_known_releases_are_those_of_our_images() -> None:
-    recipes = {engine: load_recipe(ROOT / f"recipes/images/{engine}.yaml").version for engine in COMMANDS}
+    recipes = {engine: load_recipe(ROOT / f"recipes/images/{engine}.yaml").version for engine in ("vllm", "sglang")}
     assert own_releases() == recipes
     assert all(known_words(engine, release) for engine, release in recipes.items())
     assert releases("vllm")

@@ -46,8 +46,9 @@ class _Part(Model):
 class Measurement(_Part):
     """One throughput in tokens a second, summed over all streams; or ``failure``: how the server ended instead.
 
-    ``input_tokens`` and ``output_tokens`` are lengths of one request. ``checkpoint`` and ``image`` are given where they
-    differ from the recipe's.
+    ``first_token_s`` is the mean time from a request to its first token, in seconds. ``input_tokens`` and
+    ``output_tokens`` are lengths of one request. ``checkpoint`` and ``image`` are given where they differ from the
+    recipe's.
     """
 
     engine: Engine
@@ -57,6 +58,7 @@ class Measurement(_Part):
     concurrency: Count
     tokens_per_s: Annotated[float, Field(gt=0, le=1e6)] | None = None
     failure: Text | None = None
+    first_token_s: Annotated[float, Field(gt=0, le=1e5)] | None = None
     input_tokens: Count | None = None
     output_tokens: Count | None = None
     checkpoint: Text | None = None
