@@ -1,5 +1,6 @@
 """``status``: which services run where, and the watch over one."""
 
+from collections.abc import Mapping
 from itertools import groupby
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from gb10.serve.existing import Found, services_on
 from gb10.serve.fleet import open_fleet
 from gb10.serve.health import is_healthy
 from gb10.serve.stopping import hosts_of, require, watched_service
-from gb10.serve.watching import watch
+from gb10.serve.watching import guard_reports, watch
 from gb10.workshop import Workshop
 
 app = verb_app("""Show the services of this machine or of other nodes: their ranks, and whether the endpoint is healthy.
@@ -49,25 +50,26 @@ def status(
         own = require(found, name, hosts) if name else found
         if watching and name:
             watch(watched_service(fleet, name, own), lambda: False)
-    _show(own, as_json=as_json)
+        reports = guard_reports(fleet, own)
+    _show(own, reports, as_json=as_json)
 
 
-def _show(found: tuple[Found, ...], *, as_json: bool) -> None:
+def _show(found: tuple[Found, ...], reports: Mapping[str, list[str]], *, as_json: bool) -> None:
     services = [list(ranks) for _, ranks in groupby(found, key=lambda one: one.labels.service)]
     healthy = [all(one.state.runs for one in ranks) and is_healthy(ranks[0].labels.endpoint) for ranks in services]
     if as_json:
-        documents = [_document(ranks, well) for ranks, well in zip(services, healthy, strict=True)]
+        documents = [_document(ranks, reports, well) for ranks, well in zip(services, healthy, strict=True)]
         print_json({"schema": "gb10/status/v1", "services": documents})
     else:
         for ranks, well in zip(services, healthy, strict=True):
-            _print(ranks, well)
+            _print(ranks, reports, well)
         if not services:
             print("no services")
     if not all(healthy):
         raise typer.Exit(ServeError.code)
 
 
-def _document(ranks: list[Found], well: bool) -> dict[str, object]:
+def _document(ranks: list[Found], reports: Mapping[str, list[str]], well: bool) -> dict[str, object]:
     labels = ranks[0].labels
     return {
         "name": labels.service,
@@ -75,11 +77,11 @@ def _document(ranks: list[Found], well: bool) -> dict[str, object]:
         "runtime": labels.runtime,
         "endpoint": labels.endpoint,
         "healthy": well,
-        "ranks": [found_document(one) for one in ranks],
+        "ranks": [{**found_document(one), "guard": reports.get(one.state.id, [])} for one in ranks],
     }
 
 
-def _print(ranks: list[Found], well: bool) -> None:
+def _print(ranks: list[Found], reports: Mapping[str, list[str]], well: bool) -> None:
     labels = ranks[0].labels
     print(f"{labels.service}  {labels.endpoint}  {'healthy' if well else 'not healthy'}  {labels.model}")
     for one in ranks:
@@ -90,3 +92,5 @@ def _print(ranks: list[Found], well: bool) -> None:
             else ending_of(state.code, out_of_memory=state.out_of_memory)
         )
         print(f"  rank {one.labels.rank}  {one.host}  {state.name}  {how}")
+        for line in reports.get(state.id, ()):
+            print(f"    {line}")

@@ -1,15 +1,17 @@
 """Watching a service: when a rank ends, it is named with the line of its log that tells why, and all are ended."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from gb10.doctor.explaining import remedy_of
+from gb10.engine.connection import Engine
 from gb10.engine.docker_containers import ContainerState, container_state, tail_of, was_silent
 from gb10.engine.engine_host import seconds_of
 from gb10.errors import Gb10Error, ServeError
-from gb10.serve.cause import GUARDED, cause_of, ending_of
+from gb10.serve.cause import GUARDED, cause_of, ending_of, guard_report
+from gb10.serve.existing import Found
 from gb10.serve.fleet import Fleet, tried_on_each
 from gb10.serve.starting import end_all
 
@@ -41,6 +43,8 @@ class Death:
     lines: tuple[str, ...] = ()
     remedy: str | None = None
     """What to do, when a rule of `doctor` knows the error."""
+    report: tuple[str, ...] = ()
+    """What the memory guard printed, when it ended the rank."""
 
 
 @dataclass(slots=True)
@@ -89,14 +93,30 @@ class Watched:
         )[death.host]
         if isinstance(lines, Gb10Error):
             return death
-        last = tuple(line for line in lines if line.strip())[-SHOWN:]
-        return replace(death, cause=cause_of(lines), lines=last, remedy=remedy_of(lines))
+        report = tuple(guard_report(lines)) if death.code == GUARDED else ()
+        last = tuple(line for line in lines if line.strip() and line.strip() not in report)[-SHOWN:]
+        return replace(death, cause=cause_of(lines), lines=last, remedy=remedy_of(lines), report=report)
 
     def end(self) -> dict[str, Gb10Error]:
         """End every rank; the error of each node where that failed."""
         left = end_all(self.fleet, {host: (one,) for host, one in self.containers.items()}, patience=ENDING)
         self.containers.clear()  # who started them need not wait for a lost node again
         return left
+
+
+def guard_reports(fleet: Fleet, found: Sequence[Found]) -> dict[str, list[str]]:
+    """What the memory guard printed of each container that it ended, by the container's id.
+
+    A node that does not answer is left out: its log cannot be read.
+    """
+    ended = [one for one in found if not one.state.runs and one.state.code == GUARDED]
+    on = {host: [one.state.id for one in ended if one.host == host] for host in fleet}
+
+    def read(host: str, engine: Engine) -> dict[str, list[str]]:
+        return {container: guard_report(tail_of(engine, container, LINES)) for container in on[host]}
+
+    done = tried_on_each(read, {host: engine for host, engine in fleet.items() if on[host]})
+    return {name: lines for part in done.values() if isinstance(part, dict) for name, lines in part.items()}
 
 
 def watch(watched: Watched, until: Callable[[], bool]) -> None:
@@ -111,7 +131,7 @@ def watch(watched: Watched, until: Callable[[], bool]) -> None:
 
 def died(name: str, death: Death, left: Mapping[str, Gb10Error]) -> ServeError:
     """The error of a service whose rank ended, and of nodes where the others could not be ended. Pure."""
-    where = [death.cause] if death.cause else []
+    where = list(death.report) or [death.cause or ""]
     if death.lines and death.cause not in death.lines[-1:]:
         where += ["the last lines of its log:", *(f"  {line[:300]}" for line in death.lines)]
     where += [f"not ended on {host}: {error.message}" for host, error in left.items() if host != death.host]
@@ -123,6 +143,6 @@ def died(name: str, death: Death, left: Mapping[str, Gb10Error]) -> ServeError:
     again = "end what is left: ./build.py stop " + name if left else None
     return ServeError(
         f"{name}: rank {death.rank} on {death.host} ended first: {death.how}; all ranks are stopped",
-        where="\n".join(where) or None,
+        where="\n".join(filter(None, where)) or None,
         hint="\n".join(filter(None, (hint, again))) or None,
     )

@@ -166,7 +166,8 @@ def test_a_server_that_eats_memory_ends_and_the_machine_does_not(
     assert any(f"ended first: {way}" in said for way in ways), said
     if KILLED not in ways:
         assert killed_by_the_kernel() == before
-        assert re.search(r"\d+ MiB of memory are left, less than \d+: the server is ended", said)
+        assert re.search(r"\d+ MiB of memory are left of the container's limit: the memory guard ends the server", said)
+        assert re.search(r"gb10: in \d+ s: left -\d+, .*, this container \+\d+", said)
     assert containers(engine) == []
 
 

@@ -325,9 +325,9 @@ def test_the_first_process_hands_a_signal_on_and_ends_what_is_left(place: Path, 
 
 
 def test_the_first_process_ends_a_server_when_memory_runs_out(place: Path) -> None:
-    out, code = outcome(place, os.sysconf("SC_PHYS_PAGES") * 4 + 1, "sleep 99")
+    out, code = outcome(place, os.sysconf("SC_PHYS_PAGES") * 8 + 2, "sleep 99")
     assert code == 99
-    assert "MiB of memory are left, less than" in out
+    assert "of the node: the memory guard ends the server (rule floor: less than" in out
 
 
 def test_the_first_process_waits_for_its_mods(place: Path) -> None:
