@@ -12,7 +12,6 @@ import typer
 
 from gb10.cli.container_flags import GIB, GpusOption, ImageOption, KeepFreeOption, MemoryOption, options_of
 from gb10.cli.recipe_files import find_recipe, load_file
-from gb10.cli.recipe_trust import require_trust
 from gb10.cli.recipe_weights import weights_of
 from gb10.cli.run_mods import mods_to_run
 from gb10.cli.run_options import SetOption, VariantOption, wanted_of
@@ -156,11 +155,10 @@ def _by_recipe(shop: Workshop, starting: Starting, recipe: str, parameters: Para
     overrides = (*base.overrides, *own.items())
     request = replace(base, overrides=overrides, variant=parameters.get(VARIANT) or base.variant)
     image = parameters.get(IMAGE) or starting.wanted.image
-    wanted = replace(starting.wanted, request=request, image=image, name=service, weights=weights_of(path))
+    wanted = replace(starting.wanted, request=request, image=image, name=service, weights=weights_of(path), file=path)
     made, placing = service_from(shop, loaded, wanted.given(shlex.split(parameters.get(ARGS, ""))), starting.options)
-    require_trust(loaded, path, trust=wanted.trust)
     wish = Wish(
-        mods=partial(mods_to_run, shop.talk, loaded, path),
+        mods=partial(mods_to_run, shop.talk, loaded, path, trust=wanted.trust),
         patience=starting.wait,
         place=placing.place,
         meet=placing.meet,

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from gb10.cli.container_flags import ImageOption, NameOption
+from gb10.cli.recipe_trust import TrustOption, require_trust
 from gb10.cli.run_memory import with_budget
 from gb10.cli.verb import print_json
 from gb10.cli.wanted_service import Described, Wanted, described, require_room
@@ -24,6 +25,7 @@ from gb10.host.talk import Talk
 from gb10.models.issue import lines_of
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import RenderRequest
+from gb10.registries.recipe_file import RecipeFile
 from gb10.serve.members import nodes_of
 from gb10.serve.node_launch import SCRIPT
 from gb10.serve.service import Options
@@ -44,6 +46,8 @@ class FormWish:
     image: str | None = None
     name: str | None = None
     fabric: Fabric = field(default_factory=Fabric)
+    trust: bool = False
+    file: RecipeFile | None = None
     weights: WeightsLock | None = None
 
 
@@ -66,6 +70,7 @@ def form_wish(
     rails: Annotated[
         str, typer.Option("--rails", metavar="A,B", help="With --as k8s: interfaces of the fast link.")
     ] = ",".join(RAILS),
+    trust: TrustOption = False,
 ) -> FormWish:
     """The wish; raises UsageError for an unknown form or an interface that cannot be."""
     if form not in NAMES:
@@ -76,12 +81,13 @@ def form_wish(
         raise UsageError("--rdma and --rails are for Kubernetes", hint="--as k8s")
     if rdma is not None and (rdma.count("/") != 1 or not all(rdma.split("/"))):
         raise UsageError(f"{rdma!r} is no resource of a device plugin", hint="write its name: --rdma rdma/shared")
-    return FormWish(form=form, out=out, image=image, name=name, fabric=Fabric(resource=rdma, rails=named or RAILS))
+    fabric = Fabric(resource=rdma, rails=named or RAILS)
+    return FormWish(form=form, out=out, image=image, name=name, fabric=fabric, trust=trust)
 
 
 def only_of_forms(wish: FormWish, options: Options) -> None:
     """Raise UsageError for an option that the script has no place for."""
-    if replace(wish, form=SCRIPT_FORM) != FormWish() or options != Options():
+    if replace(wish, form=SCRIPT_FORM, trust=False) != FormWish() or options != Options():
         raise UsageError("the script takes no such option", hint=f"choose a form: --as {'|'.join(FORMS)}")
 
 
@@ -96,6 +102,8 @@ def render_form(
         request=replace(request, nodes=()),
         image=wish.image,
         name=wish.name,
+        trust=wish.trust,
+        file=wish.file,
         weights=wish.weights,
     )
     require_room(loaded, wanted)
@@ -114,8 +122,10 @@ def render_form(
 
 
 def deployment_of(loaded: ModelRecipe, wanted: Wanted, wish: FormWish, options: Options) -> Deployment:
-    """What the forms are views of. Raises UsageError for a recipe with a mistake, or without an image."""
+    """What the forms are views of. Raises UsageError for a recipe with a mistake, or without image or trust."""
     found = _described(loaded, wanted, wish, options)
+    if wanted.file is not None:
+        require_trust(loaded, wanted.file, found.powers, trust=wanted.trust)
     return Deployment(
         service=found.service,
         containers=containers_of(found.service, SCRIPT.read_text(encoding="utf-8")),

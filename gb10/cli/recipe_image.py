@@ -9,9 +9,9 @@ from pathlib import Path
 from packaging.version import Version
 
 from gb10.cli.recipe_files import load_file
-from gb10.cli.recipe_mods import mods_of
+from gb10.cli.recipe_mods import Release, foreign_mods, mods_of, surely_foreign
 from gb10.cli.recipe_show import refused
-from gb10.cli.recipe_trust import require_trust
+from gb10.cli.recipe_trust import mods_here, powers_here, require_trust
 from gb10.errors import UsageError
 from gb10.lock.lockfile import load_recipe
 from gb10.models.issue import errors_of
@@ -35,7 +35,7 @@ def with_model_recipe(asked: Request, file: RecipeFile, *, trust: bool = False) 
     recipe = load_file(file)
     if errors_of(recipe.issues):
         raise refused(recipe, recipe.issues)
-    require_trust(recipe, file, trust=trust)
+    require_trust(recipe, file, powers_here(recipe, file, surely_foreign(recipe, file)), trust=trust)
     need = image_need(recipe)
     if asked.engine not in (DEFAULT_ENGINE, need.engine) and load_recipe(_path(asked.engine)).engine != need.engine:
         raise UsageError(
@@ -44,7 +44,9 @@ def with_model_recipe(asked: Request, file: RecipeFile, *, trust: bool = False) 
     engine, refs = _engine(need, asked)
     image = load_recipe(_path(engine))
     version = refs.get(image.engine, image.version)
-    mods, said = _mods(recipe, file, image.engine, version)
+    release = Release(engine=image.engine, version=version)
+    require_trust(recipe, file, mods_here(recipe, file, foreign_mods(recipe, file, release)), trust=trust)
+    mods, said = _mods(recipe, file, release)
     left = tuple(layer.name for layer in image.layers if layer.optional and not _named(layer.name, need.words))
     model = None if asked.kernels or asked.model else need.model
     for line in (*need.said, *said, _summary(engine, version, mods, left, model)):
@@ -78,16 +80,17 @@ def _engine(need: ImageNeed, asked: Request) -> tuple[str, dict[str, str]]:
     return name, refs
 
 
-def _mods(recipe: ModelRecipe, file: RecipeFile, engine: str, version: str) -> tuple[tuple[str, ...], list[str]]:
+def _mods(recipe: ModelRecipe, file: RecipeFile, release: Release) -> tuple[tuple[str, ...], list[str]]:
     """The mods to bake, ours or those beside the recipe, and what is said of the others. Raises UsageError."""
     found: list[str] = []
     said: list[str] = []
     for mod in mods_of(recipe, file):
-        reason = mod.unneeded(engine, version)
+        reason = mod.is_left_out(release)
         if reason:
             said.append(f"the mod {mod.name} is left out: {reason}")
         elif mod.ours:
             found.append(mod.ours)
+            said += [mod.replaced] if mod.replaced else []
         elif mod.beside:
             found.append(str(mod.beside))
             said.append(f"the mod {mod.name} of the recipe is baked: {mod.beside}")

@@ -8,12 +8,13 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from gb10.cli.recipe_registries import registry_mod
+from gb10.errors import UsageError
 from gb10.host.data_root import ROOT
 from gb10.models.issue import Issue
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.mods.community import CommunityMod, community_mods
 from gb10.mods.declaration import unfit
-from gb10.mods.lookup import find_mod, mod_names
+from gb10.mods.lookup import find_mod, mod_names, read_digest
 from gb10.registries.naming import mod_in
 from gb10.registries.recipe_file import RecipeFile
 
@@ -22,14 +23,36 @@ MODELS = ROOT / "recipes/models"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Release:
+    """Engine and release of an image of ours; both are empty for an image of others."""
+
+    engine: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class RecipeMod:
-    """A mod of a recipe. ``ours``: the mod of this checkout; ``beside``: its folder; ``known``: the table's answer."""
+    """A mod of a recipe. ``ours``: the mod of this checkout; ``beside``: its folder; ``known``: the table's answer.
+
+    One of ours is known by its name, and then ours runs, or by its content.
+    """
 
     written: str
     name: str
     ours: str | None
     beside: Path | None
     known: CommunityMod | None
+
+    @property
+    def replaced(self) -> str | None:
+        """What is said where ours runs in place of a folder that holds something else."""
+        if self.ours is None or self.beside is None or _same_as(self.beside) == self.ours:
+            return None
+        return f"the mod {self.name}: ours runs ({self.ours}), not the folder of the recipe, which holds something else"
+
+    def is_left_out(self, release: Release) -> str | None:
+        """Why it does not run in an image of this release; None when it does, as in each image of others."""
+        return self.unneeded(release.engine, release.version) if release.version else None
 
     @property
     def found(self) -> bool:
@@ -62,8 +85,25 @@ def mods_of(recipe: ModelRecipe, file: RecipeFile) -> tuple[RecipeMod, ...]:
 def _mod(written: str, file: RecipeFile) -> RecipeMod:
     name = written.rstrip("/").rpartition("/")[2]
     known = _table().get(name)
+    beside = _beside(written, file)
     ours = known.ours if known else name if name in mod_names(MODS) else None
-    return RecipeMod(written=written, name=name, ours=ours, beside=_beside(written, file), known=known)
+    return RecipeMod(written=written, name=name, ours=ours or _same_as(beside), beside=beside, known=known)
+
+
+def _same_as(folder: Path | None) -> str | None:
+    """The mod of ours that a folder holds, byte for byte; its name and its declaration are nothing that runs."""
+    if folder is None:
+        return None
+    try:
+        digest = read_digest(folder)
+    except UsageError:  # it breaks the contract: whoever runs it says so
+        return None
+    return _digests().get(digest)
+
+
+@cache
+def _digests() -> dict[str, str]:
+    return {find_mod(MODS, name).digest: name for name in mod_names(MODS)}
 
 
 def _beside(written: str, file: RecipeFile) -> Path | None:
@@ -76,8 +116,17 @@ def _beside(written: str, file: RecipeFile) -> Path | None:
     return found
 
 
-def foreign_mods(recipe: ModelRecipe, file: RecipeFile) -> tuple[str, ...]:
-    """The recipe's mods, as written, that are not ours and that the table of known ones does not answer."""
+def foreign_mods(recipe: ModelRecipe, file: RecipeFile, release: Release | None = None) -> tuple[str, ...]:
+    """The recipe's mods, as written, that run from a folder of somebody else in an image of this release.
+
+    Without a release the image is not known: those that run in some image.
+    """
+    known = release or Release()
+    return tuple(mod.written for mod in mods_of(recipe, file) if not mod.ours and not mod.is_left_out(known))
+
+
+def surely_foreign(recipe: ModelRecipe, file: RecipeFile) -> tuple[str, ...]:
+    """Those that run from a folder of somebody else in every image."""
     return tuple(mod.written for mod in mods_of(recipe, file) if not mod.ours and not (mod.known and mod.known.why))
 
 

@@ -10,7 +10,9 @@ from gb10.cli.container_flags import options_of
 from gb10.cli.recipe_files import RecipeArgument, find_recipe, load_file, override
 from gb10.cli.recipe_fit import memory_issues
 from gb10.cli.recipe_forms import SCRIPT_FORM, FormWish, form_wish, only_of_forms, render_form
+from gb10.cli.recipe_mods import foreign_mods
 from gb10.cli.recipe_show import refused
+from gb10.cli.recipe_trust import lines_of_powers, powers_here
 from gb10.cli.recipe_weights import render_locked, weights_of
 from gb10.cli.signature import gives
 from gb10.cli.verb import JsonOption, print_json, talks
@@ -87,16 +89,34 @@ def render(
     loaded, request = load_file(file), replace(request, arguments=tuple(arguments or ()))
     lock = weights_of(file)
     if wish.form != SCRIPT_FORM:
-        render_form(talk, loaded, request, replace(wish, weights=lock), options, as_json=as_json)
+        render_form(talk, loaded, request, replace(wish, file=file, weights=lock), options, as_json=as_json)
         return
     only_of_forms(wish, options)
     rendered = render_locked(loaded, request, lock)
     if not errors_of(rendered.issues):
         rendered = with_issues(rendered, memory_issues(loaded, request))
-    _print_script(talk, loaded, rendered, as_json=as_json)
+    if not wish.trust:
+        for line in lines_of_powers(loaded, powers_here(loaded, file, foreign_mods(loaded, file), rendered)):
+            talk.say(f"read it before you run it, run needs --trust: {line}")
+    _print_script(talk, loaded, rendered, request.peer, as_json=as_json)
 
 
-def _print_script(talk: Talk, loaded: ModelRecipe, rendered: RenderedRecipe, *, as_json: bool) -> None:
+def script_of(rendered: RenderedRecipe, peer: Peer | None) -> str:
+    """The script; of several nodes one that each runs with its number, or the text that a launcher hands to all."""
+    script, ranks = rendered.script or "", rendered.ranks
+    if peer or len(ranks) <= 1:
+        return script
+    head = script.removesuffix(f"{rendered.serve}\n") if rendered.containers else "#!/bin/bash\n"
+    calls = ", ".join(f"{number} on {rank.host}" for number, rank in enumerate(ranks))
+    arms = [f"{number})\n{rank.command.rstrip()}\n;;" for number, rank in enumerate(ranks)]
+    usage = f"# Each node runs it with its number: {calls}."
+    first, _, rest = head.partition("\n")
+    return "\n".join([first, usage, f"{rest}case ${{1:?the number of this node}} in", *arms, "esac", ""])
+
+
+def _print_script(
+    talk: Talk, loaded: ModelRecipe, rendered: RenderedRecipe, peer: Peer | None, *, as_json: bool
+) -> None:
     """Print the script, or all that is rendered as one document; exit 2 with a mistake."""
     errors = errors_of(rendered.issues)
     if errors and not as_json:
@@ -104,7 +124,9 @@ def _print_script(talk: Talk, loaded: ModelRecipe, rendered: RenderedRecipe, *, 
     if as_json:
         print_json(rendered.document)
     else:
-        sys.stdout.write(f"{(rendered.script or '').removesuffix(chr(10))}\n")
+        sys.stdout.write(f"{script_of(rendered, peer).removesuffix(chr(10))}\n")
+        if peer and len(rendered.ranks) > 1:
+            talk.say(f"{peer}'s launcher hands this to {len(rendered.ranks)} nodes; --json has the command of each")
     for line in lines_of([] if errors else rendered.issues):
         talk.say(line)
     if errors:

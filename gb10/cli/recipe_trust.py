@@ -1,15 +1,16 @@
 """Trust: what a recipe of somebody else may do is shown, and the user allows it before anything of it runs."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from gb10.cli.recipe_mods import foreign_mods
 from gb10.cli.recipe_registries import registries
 from gb10.errors import UsageError
 from gb10.host.talk import Talk
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.powers import Power, mod_powers, powers_of
+from gb10.models.render.rendered import RenderedRecipe
 from gb10.registries.recipe_file import RecipeFile
 
 TrustOption = Annotated[
@@ -21,14 +22,31 @@ MOST = 40
 UNUSED = " (not by gb10)"
 
 
-def powers_here(recipe: ModelRecipe, file: RecipeFile) -> tuple[Power, ...]:
-    """What a recipe may do that the user has not allowed: nothing for ours and the user's own."""
-    mods = foreign_mods(recipe, file)
+def mods_here(recipe: ModelRecipe, file: RecipeFile, mods: Sequence[str]) -> tuple[Power, ...]:
+    """What these mods of a recipe may do that the user has not allowed: they are of registries without trust."""
+    if file.trusted:
+        named = [mod for mod in mods if mod.startswith("@")]
+        doubted = {one.name for one in registries() if not one.trusted} if named else set()
+        mods = [mod for mod in named if mod[1:].partition("/")[0] in doubted]
+    return tuple(mod_powers(recipe, mods))
+
+
+def powers_here(
+    recipe: ModelRecipe,
+    file: RecipeFile,
+    mods: Sequence[str],
+    rendered: RenderedRecipe | None = None,
+    *,
+    chosen_image: bool = False,
+) -> tuple[Power, ...]:
+    """What a recipe may do that the user has not allowed: nothing for ours and the user's own.
+
+    ``mods`` are those of its mods that run from a folder of somebody else; ``rendered`` is what runs. ``chosen_image``:
+    the image is the user's choice.
+    """
     if not file.trusted:
-        return powers_of(recipe, mods)
-    named = [mod for mod in mods if mod.startswith("@")]
-    doubted = {one.name for one in registries() if not one.trusted} if named else set()
-    return tuple(mod_powers(recipe, [mod for mod in named if mod[1:].partition("/")[0] in doubted]))
+        return powers_of(recipe, mods, rendered, chosen_image=chosen_image)
+    return mods_here(recipe, file, mods)
 
 
 def lines_of_powers(recipe: ModelRecipe, powers: tuple[Power, ...]) -> list[str]:
@@ -38,9 +56,8 @@ def lines_of_powers(recipe: ModelRecipe, powers: tuple[Power, ...]) -> list[str]
     return [*shown, *more]
 
 
-def require_trust(recipe: ModelRecipe, file: RecipeFile, *, trust: bool) -> None:
+def require_trust(recipe: ModelRecipe, file: RecipeFile, powers: tuple[Power, ...], *, trust: bool) -> None:
     """Raise UsageError for what the user has not allowed, with every part of it."""
-    powers = powers_here(recipe, file)
     if not powers or trust:
         return
     name = f"@{file.registry.name}" if file.registry else file.shown

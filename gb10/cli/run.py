@@ -11,7 +11,7 @@ import typer
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.container_flags import options_of
 from gb10.cli.recipe_files import RecipeArgument, find_recipe, load_file
-from gb10.cli.recipe_trust import require_trust, say_undone
+from gb10.cli.recipe_trust import say_undone
 from gb10.cli.recipe_weights import weights_of
 from gb10.cli.run_mods import mods_to_run
 from gb10.cli.run_options import Manner, manner_of, wanted_of
@@ -67,14 +67,13 @@ def run(
     """Run a model recipe."""
     path = find_recipe(recipe)
     loaded = load_file(path)
-    wanted = replace(wanted, weights=weights_of(path))
-    service, placing = service_from(shop, loaded, wanted.given(arguments or ()), options)
+    wanted = replace(wanted, weights=weights_of(path), file=path)
+    service, placing = service_from(shop, loaded, wanted.given(arguments or ()), options, only_show=dry_run)
     if dry_run:
         _print_plan(shop.talk, placing.place(service), as_json=as_json)
         return
-    require_trust(loaded, path, trust=wanted.trust)
     say_undone(shop.talk, loaded)
-    mods = partial(mods_to_run, shop.talk, loaded, path)
+    mods = partial(mods_to_run, shop.talk, loaded, path, trust=wanted.trust)
     wish = Wish(mods=mods, patience=manner.wait, replace=manner.replace, place=placing.place, meet=placing.meet)
     with open_fleet(shop, service.hosts) as fleet, running(shop, fleet, service, wish) as watched:
         if watched is None:

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gb10.cli.cluster_files import alone, nodes_named
+from gb10.cli.recipe_trust import lines_of_powers, require_trust
 from gb10.cli.run_memory import with_budget
 from gb10.cli.run_weights import with_weights
-from gb10.cli.wanted_service import Wanted, described, require_room
+from gb10.cli.wanted_service import Described, Wanted, described, require_room
 from gb10.errors import UsageError
 from gb10.host.ssh import HERE
 from gb10.models.issue import lines_of
@@ -25,16 +27,22 @@ class Placing:
     meet: Callable[[Service], Service]
 
 
-def service_from(shop: Workshop, loaded: ModelRecipe, wanted: Wanted, options: Options) -> tuple[Service, Placing]:
+def service_from(
+    shop: Workshop, loaded: ModelRecipe, wanted: Wanted, options: Options, *, only_show: bool = False
+) -> tuple[Service, Placing]:
     """The service of the command line, and what it gets from its nodes. Raises UsageError.
 
-    What a user should know is said. No node is asked yet.
+    What a user should know is said. No node is asked yet. A recipe of somebody else that needs trust has none, unless
+    the service is only shown.
     """
     cluster = nodes_named(shop.env, wanted.nodes) or alone(HERE)
     wanted = replace(wanted, hosts=cluster.nodes if wanted.nodes else ())
     require_room(loaded, wanted)
     options = with_budget(shop.talk, loaded, wanted.request, options)
-    found = described(loaded, wanted, named(cluster), options)
+    allowed = partial(_allowed, loaded, wanted, only_show=only_show)
+    found = allowed(described(loaded, wanted, named(cluster), options))
+    for line in lines_of_powers(loaded, found.powers):
+        shop.talk.say(f"needs --trust: {line}")
     for line in lines_of([issue for issue in found.issues if issue.code != "mods-not-applied"]):
         shop.talk.say(line)
     if options.restart and len(found.service.ranks) > 1:
@@ -46,14 +54,21 @@ def service_from(shop: Workshop, loaded: ModelRecipe, wanted: Wanted, options: O
 
     def place(asked: Service) -> Service:
         nodes = placed(shop.talk, cluster.model_copy(update={"nodes": asked.hosts}))
-        return replace(seen(described(loaded, wanted, nodes, options).service), asked=asked.digest)
+        return replace(seen(allowed(described(loaded, wanted, nodes, options)).service), asked=asked.digest)
 
     def meet(asked: Service) -> Service:
         def moved(step: int) -> Service:
             nodes, request = [rank.node for rank in asked.ranks], replace(wanted.request, step=step)
-            service = described(loaded, replace(wanted, request=request), nodes, options).service
+            service = allowed(described(loaded, replace(wanted, request=request), nodes, options)).service
             return replace(seen(service), asked=asked.digest)
 
         return on_free_ports(shop.talk, asked, moved)
 
     return seen(found.service), Placing(place=place, meet=meet)
+
+
+def _allowed(loaded: ModelRecipe, wanted: Wanted, found: Described, *, only_show: bool) -> Described:
+    """What was found; raises UsageError when it may not run, unless it is only shown."""
+    if wanted.file is not None and not only_show:
+        require_trust(loaded, wanted.file, found.powers, trust=wanted.trust)
+    return found

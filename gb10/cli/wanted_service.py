@@ -4,12 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gb10.cli.recipe_fit import memory_issues
+from gb10.cli.recipe_mods import surely_foreign
 from gb10.cli.recipe_show import refused
+from gb10.cli.recipe_trust import powers_here
 from gb10.cli.recipe_weights import render_locked
 from gb10.errors import UsageError
 from gb10.models.issue import Issue, errors_of
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.powers import Power
+from gb10.models.render.by_argv import judged
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
+from gb10.registries.recipe_file import RecipeFile
 from gb10.serve.members import Node
 from gb10.serve.service import Options, Service, service_of
 from gb10.weights.model_lock import WeightsLock
@@ -26,6 +31,8 @@ class Wanted:
     nodes: str | None = None
     """The nodes as typed, if they are not known yet: ``A,B`` or ``@CLUSTER``."""
     trust: bool = False
+    file: RecipeFile | None = None
+    """Where the recipe is from: one of somebody else is started without a shell, or with trust."""
     weights: WeightsLock | None = None
     """The lock of weights that were pulled."""
 
@@ -41,6 +48,8 @@ class Described:
     service: Service
     recipe: ModelRecipe
     rendered: RenderedRecipe
+    powers: tuple[Power, ...] = ()
+    """What it may do that the user has not allowed; then it must not run."""
 
     @property
     def issues(self) -> tuple[Issue, ...]:
@@ -69,6 +78,12 @@ def described(loaded: ModelRecipe, wanted: Wanted, nodes: Sequence[Node], option
         raise refused(loaded, rendered.issues)
     if not rendered.ranks:
         raise UsageError(f"{loaded.name} runs on several nodes", hint="name them: --nodes HEAD,WORKER")
+    powers: tuple[Power, ...] = ()
+    if wanted.file is not None and not wanted.trust:
+        mods = surely_foreign(loaded, wanted.file)
+        powers = powers_here(loaded, wanted.file, mods, rendered, chosen_image=bool(wanted.image))
+        words = () if wanted.file.trusted else judged(loaded, rendered).containers
+        rendered = replace(rendered, containers=words) if words else rendered
     service = service_of(
         name=wanted.name or loaded.stem,
         model=loaded.model,
@@ -77,4 +92,4 @@ def described(loaded: ModelRecipe, wanted: Wanted, nodes: Sequence[Node], option
         mods=loaded.mods,
         options=options,
     )
-    return Described(service=service, recipe=loaded, rendered=rendered)
+    return Described(service=service, recipe=loaded, rendered=rendered, powers=powers)

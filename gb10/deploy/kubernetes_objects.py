@@ -11,6 +11,7 @@ from gb10.deploy.yaml_text import yaml_text
 from gb10.engine.container_options import ContainerOptions
 from gb10.errors import UsageError
 from gb10.serve.labelled import SERVICE
+from gb10.serve.node_launch import LAUNCH, server_line
 from gb10.serve.service import Rank
 
 LONGEST: Final = 50
@@ -106,8 +107,11 @@ def _workers_command(deployment: Deployment) -> tuple[str, ...]:
     _, first, *others = deployment.containers
     if not others:
         return first.command
-    arms = [f"{number})\n{options.command[-1]}\n;;" for number, options in enumerate((first, *others), start=1)]
-    return *first.command[:-1], "\n".join(["case $LWS_WORKER_INDEX in", *arms, "esac"])
+    arms = [
+        f"{number})\n{server_line(options.command)}\n;;" for number, options in enumerate((first, *others), start=1)
+    ]
+    started = first.command[: first.command.index(LAUNCH) + 2]
+    return *started, "\n".join(["case $LWS_WORKER_INDEX in", *arms, "esac"])
 
 
 def _service(deployment: Deployment, name: str) -> dict[str, Any]:

@@ -1,17 +1,20 @@
 """What a recipe may do beside its engine's own command: hooks, mods, host paths, rights, code from elsewhere. Pure.
 
-A recipe of somebody else is shown with these before anything of it runs.
+A recipe of somebody else is shown with these before anything of it runs. Its command and its variables are judged as
+they run: rendered, for every node.
 """
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gb10.models.load.model_recipe import ModelRecipe, Step
 from gb10.models.load.own_section import own_section
 from gb10.models.needs.containers import known_engine
+from gb10.models.render.by_argv import judged
+from gb10.models.render.rendered import RenderedRecipe, RenderRequest
+from gb10.models.render.rendering import render_recipe
 
 HOOKS: Final[Mapping[str, str]] = {
     "pre_exec": "runs as root in each container",
@@ -22,13 +25,10 @@ RIGHTS: Final = ("privileged", "devices", "cap_add", "security_opt", "network", 
 """Keys of executor_config that change what a container may do."""
 FETCHED: Final = re.compile(r"--(?:vllm-repo|apply-[a-z]+-prs?|apply-preset-[a-z-]+)\b")
 """Build arguments that bring code of somebody's into the image."""
-ENGINES: Final = re.compile(
-    r"(?:vllm serve|sglang serve|python3? -m (?:sglang\.launch_server|vllm\.entrypoints\.openai\.api_server)"
-    r"|llama-server|trtllm-serve|spark serve|max serve|tokenary)\b"
-)
-ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
-SUBSTITUTED: Final = re.compile(r"`|\$\(")
-SIGNS: Final = ";&|()<>"
+PLACEHOLDER: Final = re.compile(r"\{[A-Za-z_]\w*\}")
+SERVERLESS: Final = "vllm serve x"
+"""A command in place of none."""
+MOST_NODES: Final = 16
 SHOWN: Final = 100
 """Characters of a value that is quoted."""
 
@@ -42,17 +42,23 @@ class Power:
     used: bool = False
 
 
-def powers_of(recipe: ModelRecipe, mods: Sequence[str]) -> tuple[Power, ...]:
-    """All of them in the order of the file; ``mods`` are those of the recipe that are none of ours, as written."""
+def powers_of(
+    recipe: ModelRecipe, mods: Sequence[str], rendered: RenderedRecipe | None = None, *, chosen_image: bool = False
+) -> tuple[Power, ...]:
+    """All of them in the order of the file; ``mods`` are those of the recipe that are none of ours, as written.
+
+    ``rendered`` is what runs; without it the recipe is judged on as many nodes as it needs. ``chosen_image``: the image
+    is the user's choice.
+    """
     found = (
         *_hooks(recipe),
         *mod_powers(recipe, mods),
         *_paths(recipe),
         *_rights(recipe),
-        *_image(recipe),
-        *_shell(recipe),
+        *_image(recipe, chosen=chosen_image),
+        *_started(recipe, rendered or _on_its_nodes(recipe)),
     )
-    return tuple(sorted(found, key=lambda power: (power.line, power.text)))
+    return tuple(sorted(dict.fromkeys(found), key=lambda power: (power.line, power.text)))
 
 
 def _hooks(recipe: ModelRecipe) -> Iterator[Power]:
@@ -86,9 +92,9 @@ def _rights(recipe: ModelRecipe) -> Iterator[Power]:
             yield _power(recipe, f"its containers run with {key}: {_short(value)}", "executor_config", key)
 
 
-def _image(recipe: ModelRecipe) -> Iterator[Power]:
+def _image(recipe: ModelRecipe, *, chosen: bool) -> Iterator[Power]:
     container = recipe.container
-    if container and known_engine(container) is None:
+    if container and not chosen and known_engine(container) is None:
         yield _power(recipe, f"its containers are of somebody's image: {_short(container)}", "container", used=True)
     arguments = recipe.entries("build_args")
     for index, argument in enumerate(arguments):
@@ -99,37 +105,27 @@ def _image(recipe: ModelRecipe) -> Iterator[Power]:
         yield _power(recipe, f"the image gets a patch: {_short(patch)}", "gb10", "patches", used=True)
 
 
-def _shell(recipe: ModelRecipe) -> Iterator[Power]:
-    more = beyond_engine(recipe.command or "")
-    if more:
-        yield _power(recipe, f"the command runs more than the engine: {_short(more)}", "command", used=True)
-    for name, value in recipe.env.items() if recipe.format == "v1" else ():
-        if SUBSTITUTED.search(str(value)):
-            yield _power(recipe, f"the variable {_short(name)} runs a command: {_short(value)}", "env", name, used=True)
+def _on_its_nodes(recipe: ModelRecipe) -> RenderedRecipe:
+    """The recipe rendered alone, else on the first number of nodes for which it can be."""
+    least = recipe.values.get("min_nodes")
+    counts = [1, *([least] if isinstance(least, int) and 1 < least <= MOST_NODES else ()), *range(2, MOST_NODES + 1)]
+    alone = render_recipe(recipe, RenderRequest())
+    for count in counts:
+        nodes = tuple(f"node-{number}" for number in range(1, count + 1)) if count > 1 else ()
+        found = render_recipe(recipe, RenderRequest(nodes=nodes)) if nodes else alone
+        if found.ranks:
+            return found
+    return alone
 
 
-def beyond_engine(command: str) -> str:
-    """The part of a command that is not an engine's server and its options; empty when there is none."""
-    lines = re.sub(r"\\[ \t]*\n", " ", command).splitlines()
-    kept = [line.strip() for line in lines if line.strip(" \t\\") and not line.strip().startswith("#")]
-    if not kept:
-        return ""
-    if len(kept) > 1:
-        return next((line for line in kept if not ENGINES.match(line)), kept[1])
-    lexer = shlex.shlex(kept[0], posix=True, punctuation_chars=SIGNS)
-    lexer.whitespace_split, lexer.commenters = True, ""
-    try:
-        words = list(lexer)
-    except ValueError:
-        return kept[0]
-    sign = next((index for index, word in enumerate(words) if word and set(word) <= set(SIGNS)), None)
-    if sign is not None:
-        return " ".join(words[sign : sign + 6])
-    while words and ASSIGNMENT.match(words[0]):
-        del words[0]
-    started = ENGINES.match(" ".join(words))
-    substituted = SUBSTITUTED.search(kept[0])
-    return kept[0][substituted.start() :] if substituted else "" if started else " ".join(words)
+def _started(recipe: ModelRecipe, rendered: RenderedRecipe) -> Iterator[Power]:
+    """What the servers of all nodes do beside serving."""
+    if rendered.serve is None:  # it has a mistake, and nothing runs; what it means can be seen all the same
+        template = PLACEHOLDER.sub("x", (recipe.command or "").replace("{{", "{").replace("}}", "}"))
+        environment = {name: str(value) for name, value in recipe.env.items()}
+        rendered = replace(rendered, serve=template or SERVERLESS, environment=environment)
+    for doubt in judged(recipe, rendered).doubts:
+        yield _power(recipe, doubt.text, *doubt.at, used=True)
 
 
 def _power(recipe: ModelRecipe, text: str, *at: Step, used: bool = False) -> Power:

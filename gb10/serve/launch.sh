@@ -1,6 +1,7 @@
 #!/bin/bash
 # The first process of a container that serves a model. It needs bash and setsid, and starts no other program.
-#   launch.sh LEAST_KIB COMMAND
+#   launch.sh LEAST_KIB COMMAND        bash runs it
+#   launch.sh LEAST_KIB -- WORD...     no shell reads these words
 # If there is a file "hold", it waits for the file "go", because mods come first. Each file of /gb10/secrets becomes a
 # variable of the server, since docker inspect shows a container's environment to all. An empty one is left out.
 # It runs the command in a session of its own, and hands SIGTERM on.
@@ -13,7 +14,9 @@
 # Less than LEAST_KIB that stays is no reason. What other programs take ends the server by the last rule alone.
 # Exit code: the server's; 99 when the guard ended it.
 set -u
-least=$1 command=$2 guarded=
+least=$1 guarded=
+shift
+if [ "$1" = -- ]; then shift; else set -- bash -c "$1"; fi
 here=${0%/*}
 pause=0.1 kept=-100 soon=0 stays='' shown='' looks=() seconds=()
 exec 3<> <(:) # a pipe in which nothing comes: a read of it waits without a process
@@ -160,7 +163,7 @@ for secret in "${here%/*}"/secrets/*; do
 done
 server='' ended=''
 trap 'ended=yes; if [ -n "$server" ]; then end TERM; fi' TERM INT
-setsid bash -c "$command" 3>&- & # no job leads a group here, so setsid does not fork, and $! leads its own
+setsid "$@" 3>&- & # no job leads a group here, so setsid does not fork, and $! leads its own
 server=$!
 if [ -n "$ended" ]; then end TERM; fi # the signal came before the server had a number
 exec 4>&2 2>/dev/null                 # bash would print how the server ended, and run does that better

@@ -3,12 +3,13 @@
 ``run`` starts exactly this, and the files of ``recipe render --as`` say exactly this to other launchers.
 """
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from gb10.engine.container_options import ContainerOptions
-from gb10.models.render.container import CACHE
+from gb10.models.render.container import CACHE, NodeContainer
 from gb10.serve.labelled import container_name, labels_of
 from gb10.serve.service import OOM_SCORE, Rank, Service
 
@@ -25,13 +26,24 @@ def launch_files(secrets: Mapping[str, str]) -> dict[str, tuple[bytes, int]]:
     return held | {f"{SECRETS}/{name}": (f"{value}\n".encode(), 0o444) for name, value in secrets.items()}
 
 
+def server_words(container: NodeContainer) -> tuple[str, ...]:
+    """The server as the first process takes it: words that no shell reads, or one text for bash."""
+    return ("--", *container.argv) if container.argv else (container.command,)
+
+
+def server_line(command: Sequence[str]) -> str:
+    """The server of a container's command as one text for bash, which gives it the same words."""
+    _, *server = command[command.index(LAUNCH) + 1 :]
+    return shlex.join(server[1:]) if server[0] == "--" else server[0]
+
+
 def container_options(service: Service, rank: Rank) -> ContainerOptions:
     """How the container of a rank runs. Pure."""
     options, node = service.options, rank.node
     return ContainerOptions(
         image=rank.container.image,
         name=container_name(service, rank),
-        command=("bash", LAUNCH, str(options.least >> 10), rank.container.command),
+        command=("bash", LAUNCH, str(options.least >> 10), *server_words(rank.container)),
         environment=rank.container.environment,
         labels=labels_of(service, rank),
         volumes=dict([CACHE]),

@@ -83,7 +83,7 @@ class Service:
         """
         if self.asked:
             return self.asked
-        ranks = [[rank.node.host, *rank.node.devices, asdict(rank.container)] for rank in self.ranks]
+        ranks = [[rank.node.host, *rank.node.devices, _as_data(rank.container)] for rank in self.ranks]
         options = self.options
         return digest([ranks, list(self.mods), options.restart, options.least])
 
@@ -92,6 +92,12 @@ class Service:
         """``http://HEAD:PORT``."""
         client = self.ranks[0].node.client or self.ranks[0].node.address
         return f"http://{f'[{client}]' if ':' in client else client}:{self.port}"
+
+
+def _as_data(container: NodeContainer) -> dict[str, object]:
+    """A container as it counts into a digest: words only where there are some."""
+    found = asdict(container)
+    return found if container.argv else {name: value for name, value in found.items() if name != "argv"}
 
 
 def service_of(

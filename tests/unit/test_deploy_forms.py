@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,19 @@ def test_more_workers_take_the_command_of_their_own_rank() -> None:
         ours = served(made.service.ranks[rank].container.command)
         assert served(command, LWS_WORKER_INDEX=str(rank)) == ours
         assert f"--node-rank {rank}" in " ".join(ours)
+
+
+def test_workers_of_a_recipe_of_others_take_the_words_of_their_own_rank() -> None:
+    made = deployment("k8s", "one", "two", "three")
+    containers = [
+        replace(one, command=(*one.command[:5], "--", "vllm", str(rank), "$(id) 'x'"))
+        for rank, one in enumerate(made.containers)
+    ]
+    made = replace(made, containers=tuple(containers))
+    assert unescaped(pod(made)["containers"][0]["args"][-1]) == "$(id) 'x'"
+    command = unescaped(pod(made, 1)["containers"][0]["args"][-1])
+    for rank in (1, 2):
+        assert served(command, LWS_WORKER_INDEX=str(rank)) == [str(rank), "$(id) 'x'"]
 
 
 def served(command: str, **env: str) -> list[str]:

@@ -3,22 +3,34 @@
 import io
 import json
 import os
+import shutil
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gb10.cli import main
+from gb10.cli.recipe_files import find_recipe, load_file
+from gb10.cli.recipe_mods import MODS
+from gb10.cli.run_mods import KEY, TITLE, VERSION, mods_to_run
+from gb10.cli.wanted_service import Described, Wanted, described
 from gb10.cli.wishes import with_recipe
+from gb10.engine.images import ImageInfo
 from gb10.errors import UsageError
+from gb10.host.talk import Talk
+from gb10.models.render.rendered import RenderRequest
 from gb10.mods.files import ModFile
 from gb10.registries import content
 from gb10.registries.changes import changes_of
 from gb10.registries.content import Content, content_of_folder, content_of_tar
 from gb10.registries.manifest import parts_of
 from gb10.registries.origin import check_ref, check_registry_name, origin_of
+from gb10.registries.recipe_file import RecipeFile
 from gb10.registries.registry import read_registries
 from gb10.request.planning import Request
+from gb10.serve.members import nodes_of
+from gb10.serve.service import Options
 
 RECIPE = "model: org/m\ncontainer: vllm/vllm-openai:v0.33.0\ncommand: vllm serve org/m --gpu-memory-utilization 0.8\n"
 HOOK = f"{RECIPE}pre_exec: [apt-get install x]\n"
@@ -139,6 +151,109 @@ def test_what_it_does_beside_the_engine_needs_trust(
 def test_a_plain_recipe_of_a_registry_needs_none(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     printed(capsys, "add", str(theirs))
     assert asked("@theirs/plain").mods == ()
+
+
+def service_of_registry(name: str, *, trust: bool = False, **wants: object) -> Described:
+    """What ``run`` and a form would start of ``@theirs/NAME``."""
+    file = find_recipe(f"@theirs/{name}")
+    wanted = Wanted(hosts=(), request=RenderRequest(), image=None, name=None, trust=trust, file=file)
+    return described(load_file(file), replace(wanted, **wants), nodes_of(()), Options())  # type: ignore[arg-type]
+
+
+def test_the_command_is_judged_with_its_values_and_started_without_a_shell(
+    theirs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(theirs, {"recipes/evil.yaml": f"{RECIPE.rstrip()} --x {{x}}\ndefaults: {{x: $(id)}}\n"})
+    write(theirs, {"recipes/good.yaml": f"{RECIPE.rstrip()} --x {{x}}\ndefaults: {{x: 1}}\n"})
+    printed(capsys, "add", str(theirs))
+    for verb in (["run"], ["image", "--dry-run", "--recipe"], ["recipe", "render", "--as", "docker"]):
+        assert main([*verb, "@theirs/evil"]) == 2
+        assert "plain options: a shell reads $: $(id)" in capsys.readouterr().err
+    assert main(["run", "@theirs/evil", "--dry-run"]) == 0
+    assert "needs --trust: @theirs/recipes/evil.yaml:3: the command" in capsys.readouterr().err
+    assert main(["recipe", "render", "@theirs/evil"]) == 0
+    assert "read it before you run it, run needs --trust: @theirs" in capsys.readouterr().err
+    assert "a shell reads $" in printed(capsys, "show", "@theirs/evil")
+    words = ("vllm", "serve", "org/m", "--gpu-memory-utilization", "0.8", "--x", "1", "--served-model-name", "org/m")
+    assert service_of_registry("good").service.ranks[0].container.argv == words
+    assert service_of_registry("good", trust=True).service.ranks[0].container.argv == ()
+    chosen = RenderRequest(overrides=(("x", "$(id)"),))
+    assert "a shell reads $" in service_of_registry("good", request=chosen).powers[0].text
+    script = printed(capsys, "render", "@theirs/good", "--as", "docker")
+    assert " -- vllm serve org/m --gpu-memory-utilization 0.8 --x 1 " in script
+
+
+def test_an_image_that_the_user_names_needs_no_trust(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, image in (("theirs", "a/b:1"), ("like", "example.org/x/dgx-vllm-eugr-nightly:latest")):
+        write(theirs, {f"recipes/{name}.yaml": RECIPE.replace("vllm/vllm-openai:v0.33.0", image)})
+    printed(capsys, "add", str(theirs))
+    for name in ("theirs", "like"):
+        assert "are of somebody's image" in service_of_registry(name).powers[0].text
+        assert service_of_registry(name, image="mine/x:1").powers == ()
+
+
+def image_of(release: str | None) -> ImageInfo:
+    """An image of ours of a release of vLLM, or one of others."""
+    labels = {KEY: "x", TITLE: "vllm for GB10", VERSION: release} if release else {VERSION: "0.33.0"}
+    return ImageInfo(id="sha256:1", size=0, diff_ids=(), platform="linux/arm64", tags=(), labels=labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "release", "runs"),
+    [
+        ("drop-caches", None, True),
+        ("drop-caches", "0.33.0", False),
+        ("exp-b12x", None, True),
+        ("exp-b12x", "0.32.0", True),
+        ("exp-b12x", "0.33.0", False),
+        ("use-ngc-vllm", None, True),
+        ("fix", "0.33.0", True),
+        ("fixed-memory", None, False),
+        ("gpu-mem-util-gb", None, False),
+        ("copy-of-ours", None, False),
+    ],
+)
+def test_a_mod_needs_trust_where_its_own_folder_would_run(
+    name: str, release: str | None, runs: bool, theirs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if name == "copy-of-ours":
+        shutil.copytree(MODS / "fixed-memory", theirs / "mods" / name)
+    else:
+        write(theirs, {f"mods/{name}/run.sh": "#!/bin/bash\nid\n"})
+    write(theirs, {"recipes/one.yaml": f"{RECIPE}mods: [mods/{name}]\n"})
+    printed(capsys, "add", str(theirs))
+    talk, file = Talk({}), find_recipe("@theirs/one")
+
+    def mods(*, trust: bool) -> list[str]:
+        return [str(mod.path) for mod in mods_to_run(talk, load_file(file), file, image_of(release), trust=trust)]
+
+    own = f"/tree/mods/{name}"
+    if runs:
+        with pytest.raises(UsageError) as caught:
+            mods(trust=False)
+        assert f"the mod mods/{name} runs as root" in (caught.value.where or "")
+        assert mods(trust=True)[0].endswith(own)
+    else:
+        assert not any(path.endswith(own) for path in mods(trust=False))
+        assert mods(trust=True) == mods(trust=False)
+    mine = RecipeFile(theirs / "recipes/one.yaml")
+    assert len(mods_to_run(talk, load_file(mine), mine, image_of(release), trust=False)) == len(mods(trust=True))
+
+
+@pytest.mark.parametrize(("release", "needed"), [("0.32.0", True), ("0.33.0", False)])
+def test_a_mod_needs_trust_in_the_image_that_would_be_built(
+    release: str, needed: bool, theirs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(theirs, {"mods/exp-b12x/run.sh": "#!/bin/bash\nid\n"})
+    write(theirs, {"recipes/one.yaml": f"{RECIPE.replace('0.33.0', release)}mods: [mods/exp-b12x]\n"})
+    printed(capsys, "add", str(theirs))
+    if not needed:
+        assert asked("@theirs/one").mods == ()
+        return
+    with pytest.raises(UsageError) as caught:
+        asked("@theirs/one")
+    assert "the mod mods/exp-b12x runs as root" in (caught.value.where or "")
+    assert asked("@theirs/one", trust=True).mods[0].endswith("/mods/exp-b12x")
 
 
 def test_a_mod_never_lies_outside_of_its_registry(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:

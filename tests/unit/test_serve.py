@@ -22,7 +22,7 @@ from gb10.serve.cause import cause_of, ending_of
 from gb10.serve.existing import Found, check_room, runs_unchanged
 from gb10.serve.labelled import labels_of, read_labels
 from gb10.serve.members import Node, address_of, nodes_of
-from gb10.serve.node_launch import SCRIPT, container_options
+from gb10.serve.node_launch import SCRIPT, container_options, server_line
 from gb10.serve.service import Options, Service, curl_line, service_of
 
 RECIPE = """\
@@ -189,6 +189,17 @@ def test_a_container_has_the_limits_of_its_service() -> None:
     assert options.oom_score_adj > 0
 
 
+def test_words_count_into_a_service_only_where_no_shell_reads_its_command() -> None:
+    asked = service()
+    words = tuple(replace(rank, container=replace(rank.container, argv=("a", "b c"))) for rank in asked.ranks)
+    started = replace(asked, ranks=words)
+    assert started.digest != asked.digest
+    command = container_options(started, started.ranks[0]).command
+    assert command[-3:] == ("--", "a", "b c")
+    assert server_line(command) == "a 'b c'"
+    assert server_line(container_options(asked, asked.ranks[0]).command) == asked.ranks[0].container.command
+
+
 def test_an_endpoint_is_what_clients_reach_and_ranks_meet_elsewhere() -> None:
     nodes = [Node(host=host, address=f"10.0.0.{at}", client=f"fd00::{at}") for at, host in enumerate(("a", "b"), 1)]
     rendered = render_recipe(load_model_recipe(RECIPE, "x.yaml"), RenderRequest(nodes=("10.0.0.1", "10.0.0.2")))
@@ -304,6 +315,14 @@ def test_the_first_process_can_be_given_inline(place: Path) -> None:
     argv = ["bash", "-c", place.read_text(encoding="utf-8"), "/nowhere/run/launch.sh", "1", "echo ran; exit 7"]
     done = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=20)
     assert (done.stdout, done.returncode) == ("ran\n", 7)
+
+
+def test_the_first_process_starts_words_that_no_shell_reads(place: Path) -> None:
+    words = ["printf", "%s\\n", "$(id)", "a b", "; exit 3", "--", ""]
+    done = subprocess.run(
+        ["bash", str(place), "1", "--", *words], check=False, capture_output=True, text=True, timeout=20
+    )
+    assert (done.stdout, done.returncode) == ("$(id)\na b\n; exit 3\n--\n\n", 0)
 
 
 def test_the_first_process_hands_a_signal_on_and_ends_what_is_left(place: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ RELEASE: Final = r"v?(?P<release>\d+\.\d+(?:\.\d+)?(?:\.?(?:post|rc)\d+)?)"
 NEWEST: Final = {"vllm": "the newest release of vLLM", "sglang": "the newest release of SGLang"}
 REPOSITORIES: Final[tuple[tuple[str, str], ...]] = (
     ("vllm", r"vllm-node[\w.-]*"),
-    ("vllm", r"(?:.*/)?dgx-vllm-eugr-nightly[\w-]*"),
+    ("vllm", r"(?:ghcr\.io/spark-arena/)?dgx-vllm-eugr-nightly[\w-]*"),
     ("vllm", r"eugr/spark-vllm[\w-]*"),
     ("vllm", r"(?:docker\.io/)?vllm/vllm-openai[\w-]*"),
     ("vllm", r"(?:docker\.io/)?scitrera/dgx-spark-vllm"),
@@ -34,9 +34,11 @@ def known_engine(container: str) -> str | None:
     """The engine of an image that is one of ours or a plain build by its makers; None for anybody else's."""
     name, _, digest = container.partition("@")
     repository = name.partition(":")[0] if "/" not in name.rpartition(":")[2] else name
+    if digest:
+        return None
     if repository in OURS:
         return repository.removeprefix("gb10/")
-    return None if digest else next((kind for kind, known in REPOSITORIES if re.fullmatch(known, repository)), None)
+    return next((kind for kind, known in REPOSITORIES if re.fullmatch(known, repository)), None)
 
 
 def image_of(container: str | None, engine: str, *, built: bool) -> NamedImage:

@@ -20,6 +20,8 @@ class NodeContainer:
     command: str
     """A command line for bash."""
     environment: Mapping[str, str]
+    argv: tuple[str, ...] = ()
+    """The words of the command, which is then started without a shell."""
     gpus: bool = True
     memory: int | None = None
     """The limit of its memory in bytes."""
@@ -27,7 +29,9 @@ class NodeContainer:
     """Folders of the node that it reads, and where it sees them."""
 
 
-def node_container(host: str, image: str, command: str, environment: Mapping[str, str]) -> NodeContainer:
+def node_container(
+    host: str, image: str, command: str, environment: Mapping[str, str], argv: tuple[str, ...] = ()
+) -> NodeContainer:
     """The container of one node. An image of others is told where the shared cache is."""
     told = environment if image.startswith(OUR_IMAGES) else {MODELS[0]: MODELS[1], **environment}
-    return NodeContainer(host=host, image=image, command=command, environment=told)
+    return NodeContainer(host=host, image=image, command=command, environment=told, argv=argv)

@@ -50,13 +50,14 @@ def render_eugr(recipe: ModelRecipe, request: RenderRequest, found: Findings) ->
     script = "\n".join([*_head(recipe), "# Run the model", serve, ""])
     runtime = recipe.text("runtime") or "vllm"
     meeting = Meeting(None if request.peer else request.api or api_port(serve, runtime), request.step).port(PORT)
-    ranks = _ranks(script, request, found, meeting)
+    ranks = _ranks(script, serve, request, found, meeting)
     return RenderedRecipe(
         runtime=runtime,
         image=recipe.container,
         script=script,
         serve=serve,
         parameters=parameters,
+        environment={key: str(value) for key, value in recipe.env.items()},
         ranks=ranks,
         launch=(_launch(recipe, request),),
         meeting=(meeting,) if len(ranks) > 1 else (),
@@ -171,10 +172,10 @@ def declared_nodes(script: str) -> int | None:
     return sizes.get("tensor", 1) * sizes.get("pipeline", 1) * sizes.get("data", 1)
 
 
-def _ranks(script: str, request: RenderRequest, found: Findings, meeting: int) -> tuple[RankCommand, ...]:
+def _ranks(script: str, serve: str, request: RenderRequest, found: Findings, meeting: int) -> tuple[RankCommand, ...]:
     nodes = request.nodes
     if len(nodes) <= 1:
-        return (RankCommand(host=nodes[0] if nodes else "localhost", command=script),)
+        return (RankCommand(host=nodes[0] if nodes else "localhost", command=script, line=serve),)
     needed = declared_nodes(script)
     if needed is not None and needed > len(nodes):
         text = f"the command needs {needed} nodes (tp x pp x dp), and {len(nodes)} are named"
@@ -185,9 +186,14 @@ def _ranks(script: str, request: RenderRequest, found: Findings, meeting: int) -
         found.add("warning", "unused-nodes", text, "name fewer nodes, or set tensor_parallel", "command")
         nodes = nodes[:needed]
     if request.ray:
-        return (RankCommand(host=nodes[0], command=script),)
-    commands = (node_script(script, len(nodes), rank, nodes[0], meeting) for rank in range(len(nodes)))
-    return tuple(RankCommand(host=host, command=command) for host, command in zip(nodes, commands, strict=True))
+        return (RankCommand(host=nodes[0], command=script, line=serve),)
+
+    def of(text: str, rank: int) -> str:
+        return node_script(text, len(nodes), rank, nodes[0], meeting)
+
+    return tuple(
+        RankCommand(host=host, command=of(script, rank), line=of(serve, rank)) for rank, host in enumerate(nodes)
+    )
 
 
 def node_script(script: str, nodes: int, rank: int, head: str, port: int = PORT) -> str:

@@ -16,7 +16,7 @@ from gb10.models.render.ray import PORT, ray_ranks
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.serve_line import appended
 from gb10.models.render.sparkrun import render_sparkrun
-from gb10.models.render.tensorrt import with_options_file
+from gb10.models.render.tensorrt import options_file, with_options_file
 
 NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 SECRETS: Final = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "OPENAI_API_KEY"})
@@ -35,10 +35,12 @@ def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> 
     head = ["#!/bin/bash", f"# Model recipe: {' '.join(recipe.name.split())}"]
     head += [f"export {key}={shlex.quote(value)}" for key, value in env.items()]
     serve = appended(rendered.serve or "", *words) if words else rendered.serve or ""
-    ranks = tuple(replace(rank, command=appended(rank.command, *words)) if words else rank for rank in rendered.ranks)
-    if rendered.runtime == "trtllm":
+    commands = ((rank, appended(rank.command, *words) if words else rank.command) for rank in rendered.ranks)
+    ranks = tuple(replace(rank, command=command, line=command) for rank, command in commands)
+    if rendered.runtime == "trtllm" and options_file(rendered.parameters):
         serve = with_options_file(serve, rendered.parameters)
-        ranks = tuple(replace(rank, command=with_options_file(rank.command, rendered.parameters)) for rank in ranks)
+        filed = ((rank, with_options_file(rank.command, rendered.parameters)) for rank in ranks)
+        ranks = tuple(replace(rank, command=command, line=None) for rank, command in filed)
     if rendered.runtime == "vllm-ray" and len(rendered.hosts) > 1:
         port = Meeting(api or api_port(serve, rendered.runtime), request.step).port(PORT)
         ranks, rendered = ray_ranks(serve, rendered.hosts, port), replace(rendered, meeting=(port,))
@@ -48,6 +50,7 @@ def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> 
         rendered,
         script="\n".join([*head, serve, ""]),
         serve=serve,
+        environment=env,
         ranks=ranks,
         launch=(),
         containers=containers,

@@ -40,9 +40,10 @@ while sum(node["Alive"] for node in ray.nodes()) < int(sys.argv[2]):
 
 def ray_ranks(serve: str, hosts: Sequence[str], port: int) -> tuple[RankCommand, ...]:
     """What each node runs; Ray's head listens at ``port``."""
-    others = ((host, "\n".join(_worker(hosts[0], host, port))) for host in hosts[1:])
-    commands = ((hosts[0], "\n".join([*_head(hosts, port), serve])), *others)
-    return tuple(RankCommand(host=host, command=command) for host, command in commands)
+    start = "\n".join(_head(hosts, port))
+    joins = ((host, "\n".join(_worker(hosts[0], host, port))) for host in hosts[1:])
+    head = RankCommand(host=hosts[0], command=f"{start}\n{serve}", line=serve, before=start)
+    return (head, *(RankCommand(host=host, command=text, before=text) for host, text in joins))
 
 
 def _head(hosts: Sequence[str], port: int) -> list[str]:

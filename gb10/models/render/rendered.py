@@ -39,6 +39,11 @@ class RankCommand:
 
     host: str
     command: str
+    """A text for bash."""
+    line: str | None = None
+    """The engine's command line alone; None where bash must do more with what the recipe says."""
+    before: str = ""
+    """What bash does before ``line``: a text of ours that holds nothing of the recipe. Alone, it is all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +59,8 @@ class RenderedRecipe:
     script: str | None
     serve: str | None = None
     parameters: Mapping[str, object] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The variables that the recipe and the user set."""
     hosts: tuple[str, ...] = ()
     """The nodes that the launch uses; with Ray more than have a command."""
     ranks: tuple[RankCommand, ...] = ()
