@@ -1,5 +1,6 @@
 """Whether a recipe of a known model fits into its nodes' memory: an issue for ``render``, a line for ``show``."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gb10.errors import UsageError
@@ -7,7 +8,7 @@ from gb10.lint.linting import own_releases
 from gb10.lint.served_launch import served_model
 from gb10.memory.engines.budget import Budget, gib
 from gb10.memory.engines.shared import Machine
-from gb10.memory.estimating import Estimate, estimate
+from gb10.memory.estimating import NEARLY_FULL, Estimate, estimate
 from gb10.memory.figures import load_figures
 from gb10.memory.known_models import known_model
 from gb10.models.issue import Issue
@@ -15,13 +16,19 @@ from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import RenderRequest
 
 CODE = "does-not-fit"
+FULL = "memory-nearly-full"
 
 
 def memory_issues(recipe: ModelRecipe, request: RenderRequest) -> tuple[Issue, ...]:
-    """An issue when a model whose sizes are known does not fit; a warning for another launcher's rules."""
+    """An issue when a model whose sizes are known does not fit; a warning for another launcher's rules.
+
+    And a warning when it fits, but leaves the node less than its reserve.
+    """
     found = known_estimate(recipe, request)
-    if found is None or found.fits:
+    if found is None:
         return ()
+    if found.fits:
+        return tuple(_nearly_full(recipe, found))
     text = "; ".join(problem.text for problem in found.tightest.problems if not problem.warning)
     return (
         Issue(
@@ -33,6 +40,20 @@ def memory_issues(recipe: ModelRecipe, request: RenderRequest) -> tuple[Issue, .
             fix=" or ".join(found.remedies),
         ),
     )
+
+
+def _nearly_full(recipe: ModelRecipe, found: Estimate) -> Iterator[Issue]:
+    """The warning of a launch that leaves less than the reserve, and that runs on some Sparks."""
+    for problem in found.tightest.problems:
+        if problem.code in NEARLY_FULL:
+            yield Issue(
+                code=FULL,
+                level="warning",
+                file=recipe.file,
+                line=recipe.line("command"),
+                text=problem.text,
+                fix="end what else runs on the node, or take a smaller share",
+            )
 
 
 def known_estimate(recipe: ModelRecipe, request: RenderRequest) -> Estimate | None:

@@ -154,6 +154,8 @@ def lines(recipe: ModelRecipe, found: Estimate, machine: Machine) -> Iterator[st
         room = budget.total - machine.figures["reserve"].size
         if budget.start > room:
             yield f"note: kernels that are compiled at a first start may take it to {gib(budget.start)}"
+    for note in found.notes:
+        yield f"note: {note}"
     yield from _sources(found.tightest)
 
 
@@ -188,6 +190,7 @@ def document(recipe: ModelRecipe, found: Estimate, machine: Machine) -> dict[str
         "fits": found.fits,
         "stages": [_stage(budget, found, machine) for budget in found.budgets],
         "remedies": list(found.remedies),
+        "notes": list(found.notes),
     }
 
 

@@ -1,10 +1,11 @@
 """The numbers of a serve command that decide its memory: options and parameters become a launch. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gb10.errors import UsageError
+from gb10.lint.engine_words import declared, known_words
 from gb10.lint.option_numbers import Options, json_object, share, size_in_gib, whole, word
 from gb10.lint.served import Served, asked_nodes, engine_of, options_of, release_of, words_of
 from gb10.memory.figures import load_figures
@@ -56,7 +57,9 @@ def served_model(recipe: ModelRecipe, request: RenderRequest, releases: Mapping[
     engine = engine_of(command, recipe)
     words = words_of(command, engine)
     options, _ = options_of(words)
-    launch = launch_of(_engine(engine, rendered), release_of(recipe, engine, releases), options, rendered)
+    release = release_of(recipe, engine, releases)
+    launch = launch_of(_engine(engine, rendered), release, options, rendered)
+    launch = replace(launch, fork=is_fork(engine or "", release, options))
     return ServedModel(
         model=model_name(recipe, options, words if engine == "vllm" else ()), launch=launch, issues=rendered.issues
     )
@@ -98,9 +101,16 @@ def launch_of_case(case: Served) -> Launch | None:
         runtime=case.engine, image=case.recipe.container, script=None, serve=case.command, parameters=case.parameters
     )
     try:
-        return launch_of("sglang" if case.engine == "sglang" else "vllm", case.release, case.options, rendered)
+        launch = launch_of("sglang" if case.engine == "sglang" else "vllm", case.release, case.options, rendered)
+        return replace(launch, fork=is_fork(case.engine, case.release, case.options))
     except UsageError:
         return None
+
+
+def is_fork(engine: str, release: str, options: Options) -> bool:
+    """Whether a command has options that the release lacks; false where the release's options are not known."""
+    words = known_words(engine, release)
+    return words is not None and any(declared(words, name) is None for name in options if name.startswith("--"))
 
 
 def launch_of(engine: Engine, release: str, options: Options, rendered: RenderedRecipe) -> Launch:
@@ -132,8 +142,29 @@ def _vllm(options: Options, release: str, *, own_image: bool) -> Launch:
         graph_batch=whole(options, "--max-cudagraph-capture-size"),
         drafts=_vllm_drafts(options),
         loader=word(options, "--load-format"),
+        loader_limit=_extra(options).get("memory_limit"),
+        mapped=word(options, "--safetensors-load-strategy") != "eager",
+        prefix_caching="--no-enable-prefix-caching" not in options,
+        scheduled_ahead="--no-async-scheduling" not in options,
+        block=whole(options, "--block-size"),
+        shared_pages="--disable-hybrid-kv-cache-manager" not in options,
+        experts=word(options, "--moe-backend"),
+        text_only="--language-model-only" in options,
+        pictures=not _without_pictures(options),
         own_image=own_image,
     )
+
+
+def _extra(options: Options) -> dict[str, int]:
+    """The whole numbers of --model-loader-extra-config."""
+    found = json_object(next(iter(options.get("--model-loader-extra-config", ())), ""))
+    return {name: value for name, value in found.items() if type(value) is int and 0 < value < 1 << 46}
+
+
+def _without_pictures(options: Options) -> bool:
+    """Whether requests may have neither pictures nor videos."""
+    limits = json_object(next(iter(options.get("--limit-mm-per-prompt", ())), ""))
+    return limits.get("image") == 0 and limits.get("video", 0) == 0
 
 
 def _sglang(options: Options, release: str, *, own_image: bool) -> Launch:
@@ -154,6 +185,11 @@ def _sglang(options: Options, release: str, *, own_image: bool) -> Launch:
         states=whole(options, "--max-mamba-cache-size"),
         drafts=_sglang_drafts(options),
         loader=word(options, "--load-format"),
+        loader_limit=_extra(options).get("memory_limit") or _extra(options).get("num_threads"),
+        mapped="--weight-loader-disable-mmap" not in options,
+        experts=word(options, "--moe-runner-backend"),
+        text_only="--language-only" in options,
+        table_in_file=word(options, "--ple-offload-backend") == "file" and "--no-ple-offload-embedding" not in options,
         own_image=own_image,
     )
 

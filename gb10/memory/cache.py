@@ -6,12 +6,13 @@ Sizes are those of vLLM 0.33 (v1/kv_cache_interface.py) and SGLang 0.5.23 (model
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Final
+from typing import Final, Literal
 
 from gb10.errors import UsageError
-from gb10.memory.shapes.attention import head_sizes, ratio_of
+from gb10.memory.shapes.attention import cache_heads, ratio_of
 from gb10.memory.shapes.config_fields import Fields
 from gb10.memory.shapes.layer_plan import Layer
+from gb10.recipe.model_config import mapping_in
 
 NUMBER: Final[Mapping[str, float]] = {
     **dict.fromkeys(("bfloat16", "float16", "bf16", "fp16", "half"), 2.0),
@@ -26,14 +27,33 @@ SMALL_LATENT: Final = 584
 """The same for DeepSeek-V4: 448 in FP8, 64 of two bytes, 8 scales."""
 
 
+Kind = Literal["full", "window", "chunk", "state"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CacheLayer:
+    """One layer: ``size`` is the bytes of a token, or of a state; ``window`` is the tokens that are kept.
+
+    ``step`` is what a state grows by for each token that may be rejected. ``latent``: one head for keys and values.
+    """
+
+    kind: Kind
+    size: float
+    window: int = 0
+    step: float = 0.0
+    latent: bool = False
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cache:
     """Bytes of one rank. ``token``: of each token, in layers that keep all. ``windows``: bytes of a token and tokens
-    kept, for layers with a window. ``state``: of a sequence, whatever its length."""
+    kept, for layers with a window. ``state``: of a sequence, whatever its length. ``layers``: the same one by one,
+    empty where an engine does not keep layers of one size in equal pages (DeepSeek-V4), or where it is published."""
 
     token: float = 0.0
     windows: tuple[tuple[float, int], ...] = ()
     state: float = 0.0
+    layers: tuple[CacheLayer, ...] = ()
 
     def of_request(self, tokens: int, *, ahead: int = 0, copies: int = 1, block: int = 16) -> int:
         """Bytes of one sequence: whole blocks. ``ahead`` tokens of a window are kept while a chunk is computed;
@@ -66,26 +86,39 @@ def cache_of(fields: Fields, layers: Iterable[Layer], tensor: int, number: float
     for part in parts:
         for each, window in part.windows:
             windows[window] = windows.get(window, 0.0) + each
+    alike = all(part.layers or not (part.token or part.windows or part.state) for part in parts)
     return Cache(
         token=sum(part.token for part in parts),
         windows=tuple((each, window) for window, each in windows.items()),
         state=sum(part.state for part in parts),
+        layers=tuple(layer for part in parts for layer in part.layers) if alike else (),
     )
 
 
 def _layer(fields: Fields, layer: Layer, tensor: int, number: float) -> Cache:
     if layer.mixer in ("full", "window"):
-        heads, size = head_sizes(fields, layer)
-        each = 2 * max(1, ceil(heads / tensor)) * size * number + _blocks(fields, layer, number)
-        window = fields.number("sliding_window", default=0)
-        return Cache(windows=((each, window),)) if layer.mixer == "window" and window else Cache(token=each)
+        return _grouped(fields, layer, tensor, number)
     if layer.mixer == "latent":
-        return Cache(token=_latent(fields, number))
+        each = _latent(fields, number)
+        return Cache(token=each, layers=(CacheLayer(kind="full", size=each, latent=True),))
     if layer.mixer == "compressed":
         return _compressed(fields, layer)
-    if layer.mixer in ("delta", "mamba"):
-        return Cache(state=_state(fields, layer, tensor))
+    if layer.mixer in ("delta", "kimi-delta", "mamba"):
+        state, step = _state(fields, layer, tensor)
+        return Cache(state=state, layers=(CacheLayer(kind="state", size=state, step=step),))
     return Cache()
+
+
+def _grouped(fields: Fields, layer: Layer, tensor: int, number: float) -> Cache:
+    """Grouped heads: keys and values of the key heads of a rank. Llama 4's chunks end at their own borders."""
+    heads, key, value = cache_heads(fields, layer)
+    each = max(1, ceil(heads / tensor)) * (key + value) * number + _blocks(fields, layer, number)
+    chunk = fields.number("attention_chunk_size", default=0) if fields.kind == "llama4" else 0
+    window = chunk or fields.number("sliding_window", default=0)
+    if layer.mixer != "window" or not window:
+        return Cache(token=each, layers=(CacheLayer(kind="full", size=each),))
+    one = CacheLayer(kind="chunk" if chunk else "window", size=each, window=window)
+    return Cache(windows=((each, window),), layers=(one,))
 
 
 def _blocks(fields: Fields, layer: Layer, number: float) -> float:
@@ -115,8 +148,11 @@ def _compressed(fields: Fields, layer: Layer) -> Cache:
     return Cache(token=(SMALL_LATENT + index) / ratio, windows=window)
 
 
-def _state(fields: Fields, layer: Layer, tensor: int) -> float:
-    """The last inputs of the convolution in two bytes, and the state in FP32 unless the config says otherwise."""
+def _state(fields: Fields, layer: Layer, tensor: int) -> tuple[float, float]:
+    """The last inputs of the convolution in two bytes, and the state in FP32 unless the config says otherwise.
+
+    And what one more input of the convolution takes: each token that may be rejected keeps one.
+    """
     if layer.mixer == "delta":
         heads, keys = fields.number("linear_num_value_heads"), fields.number("linear_num_key_heads")
         key, value = fields.number("linear_key_head_dim"), fields.number("linear_value_head_dim")
@@ -125,10 +161,14 @@ def _state(fields: Fields, layer: Layer, tensor: int) -> float:
             fields.number("linear_conv_kernel_dim"),
             heads * key * value,
         )
+    elif layer.mixer == "kimi-delta":
+        own = Fields(mapping_in(fields.text, "linear_attn_config"))
+        heads, size = own.number("num_heads", largest=4096), own.number("head_dim")
+        mixed, kernel, state = 3 * heads * size, own.number("short_conv_kernel_size"), heads * size * size
     else:
         inner = fields.number("mamba_num_heads") * fields.number("mamba_head_dim")
         groups = 2 * fields.number("n_groups") * fields.number("ssm_state_size")
         mixed, kernel, state = inner + groups, fields.number("conv_kernel"), inner * fields.number("ssm_state_size")
     words = (fields.text.get("mamba_ssm_dtype"), fields.text.get("mamba_ssm_cache_dtype"))
     width = 2 if any(word in ("bfloat16", "float16") for word in words) else 4
-    return (mixed * (kernel - 1) * 2 + state * width) / tensor
+    return (mixed * (kernel - 1) * 2 + state * width) / tensor, mixed * 2 / tensor

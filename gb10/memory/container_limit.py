@@ -26,6 +26,6 @@ def container_memory(budget: Budget, launch: Launch, machine: Machine) -> Contai
     beside = size_of(budget.items, "system and driver", "other services")
     limit = max(budget.serving, budget.load) - beside
     compiling = machine.figures["first_start" if launch.own_image else "first_start_other"].size
-    counted = size_of(budget.items, "processes of the server") + compiling + machine.figures["load_buffers"].size
+    counted = size_of(budget.items, "processes of the server") + compiling + machine.figures["load_instanttensor"].size
     headroom = budget.total - machine.figures["reserve"].size - beside - limit
     return ContainerMemory(limit=limit, headroom=headroom, counted=counted)

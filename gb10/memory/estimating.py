@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gb10.memory.engines.budget import Budget
+from gb10.memory.engines.budget import Budget, gib
 from gb10.memory.engines.others import other_budget
 from gb10.memory.engines.sglang import sglang_budget
 from gb10.memory.engines.shared import Machine
@@ -17,6 +17,8 @@ STEP: Final = 0.01
 """Of a share of memory."""
 LENGTH_STEP: Final = 1024
 SHORTEST: Final = 1024
+NEARLY_FULL: Final = ("share-too-large", "headroom-too-small")
+"""Codes of a node that keeps less than its reserve."""
 MOST_NODES: Final = 16
 SHARE_NAMES: Final[Mapping[str, str]] = {
     "vllm": "gpu_memory_utilization",
@@ -34,6 +36,8 @@ class Estimate:
     launch: Launch
     budgets: tuple[Budget, ...]
     remedies: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What a reader should know beside the figures."""
 
     @property
     def fits(self) -> bool:
@@ -49,24 +53,53 @@ class Estimate:
 def estimate(model: Model, launch: Launch, machine: Machine) -> Estimate:
     """The budgets, with remedies where one does not fit. Raises UsageError when the cache is not known."""
     budgets = tuple(_budget(model, launch, machine, stage) for stage in range(launch.ranks.stages))
-    found = Estimate(model=model.name, launch=launch, budgets=budgets)
-    return found if found.fits else replace(found, remedies=tuple(remedies(model, launch, machine)))
+    found = Estimate(model=model.name, launch=launch, budgets=budgets, notes=model.notes)
+    if found.fits:
+        return found
+    if launch.fork and model.table and not launch.table_in_file:
+        aside = estimate(model, replace(launch, table_in_file=True), machine)
+        if aside.fits:
+            return replace(aside, notes=(*aside.notes, _of_fork(model)))
+    return replace(found, remedies=tuple(remedies(model, launch, machine)))
+
+
+def _of_fork(model: Model) -> str:
+    """The note of a model with a table, on an engine that is no release."""
+    return (
+        f"the table of {gib(model.table)} is left out: the model fits only with its table in a file. "
+        "The command has options that no release has; where that engine keeps the table was not looked at"
+    )
 
 
 def _budget(model: Model, launch: Launch, machine: Machine, stage: int) -> Budget:
     return BUDGETS.get(launch.engine, other_budget)(model, launch, machine, stage)
 
 
-def _fits(model: Model, launch: Launch, machine: Machine) -> bool:
-    return all(_budget(model, launch, machine, stage).fits for stage in range(launch.ranks.stages))
+def _fits(model: Model, launch: Launch, machine: Machine, *, with_reserve: bool = False) -> bool:
+    """Whether each stage fits; ``with_reserve``: and leaves the node its reserve."""
+    budgets = [_budget(model, launch, machine, stage) for stage in range(launch.ranks.stages)]
+    full = [one for budget in budgets for one in budget.problems if one.code in NEARLY_FULL]
+    return all(budget.fits for budget in budgets) and not (with_reserve and full)
 
 
 def remedies(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
     """The largest value of each parameter that fits with all others as they are; or the nodes that are needed."""
-    found = [*_shares(model, launch, machine), *_lengths(model, launch, machine), *_batches(model, launch, machine)]
+    found = [
+        *_table(model, launch, machine),
+        *_shares(model, launch, machine),
+        *_lengths(model, launch, machine),
+        *_batches(model, launch, machine),
+    ]
     yield from found
     if not found:
         yield from _more_nodes(model, launch, machine)
+
+
+def _table(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
+    if launch.engine == "sglang" and model.table and not launch.table_in_file:
+        aside = replace(launch, table_in_file=True)
+        if _fits(model, aside, machine):
+            yield f"--ple-offload-backend file fits: a table of {gib(model.table)} stays in a file"
 
 
 def _shares(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
@@ -74,6 +107,8 @@ def _shares(model: Model, launch: Launch, machine: Machine) -> Iterator[str]:
         return
     shares = [round(step * STEP, 2) for step in range(95, 4, -1)]
     fitting = [share for share in shares if _fits(model, replace(launch, fraction=share), machine)]
+    roomy = [share for share in fitting if _fits(model, replace(launch, fraction=share), machine, with_reserve=True)]
+    fitting = roomy or fitting
     now = launch.fraction or 1.0
     closest = min(fitting, key=lambda share: abs(share - now), default=None)
     if closest is not None:

@@ -29,10 +29,16 @@ class _Part(Record):
 
 
 class Published(_Part):
-    """Sizes that are not computed: of all weights, and on each node bytes of a token and MiB of a state."""
+    """Sizes that are not computed: of all weights, and on each node bytes of a token and MiB of a state.
+
+    ``table_gib`` and ``repeated_gib`` are parts of ``weights_gib``: a table of embeddings that an engine can leave in
+    a file, and what each rank keeps whole.
+    """
 
     weights_gib: Number | None = None
     draft_gib: Number | None = None
+    table_gib: Number | None = None
+    repeated_gib: Number | None = None
     token_bytes: Number
     state_mib: Number | None = None
 
@@ -94,4 +100,12 @@ def published(model: Model, sizes: Published | None, source: str) -> Model:
     if sizes.weights_gib is None:
         return model
     whole, drafts = round(sizes.weights_gib * GIB), round((sizes.draft_gib or 0) * GIB)
-    return replace(model, whole=whole, whole_drafts=drafts, known="published", source=source)
+    return replace(
+        model,
+        whole=whole,
+        whole_drafts=drafts,
+        whole_repeated=round((sizes.repeated_gib or 0) * GIB),
+        table=round((sizes.table_gib or 0) * GIB),
+        known="published",
+        source=source,
+    )

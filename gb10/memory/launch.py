@@ -44,6 +44,27 @@ class Launch:
     """SGLang: slots for the states of a hybrid model."""
     drafts: Drafts | None = None
     loader: str = "auto"
+    loader_limit: int | None = None
+    """Bytes that a streaming loader may hold; files that are read at a time for others."""
+    mapped: bool = True
+    """Files are mapped, not read whole."""
+    prefix_caching: bool = True
+    scheduled_ahead: bool = True
+    """vLLM: the next step is scheduled while one runs."""
+    block: int | None = None
+    """vLLM: tokens of a page of the cache."""
+    shared_pages: bool = True
+    """vLLM: layers with a window give back what is behind it."""
+    experts: str = "auto"
+    """vLLM: --moe-backend."""
+    text_only: bool = False
+    """The encoder for pictures is not loaded."""
+    pictures: bool = True
+    """Requests may have pictures: the encoder is tried at the start."""
+    table_in_file: bool = False
+    """A table of embeddings stays in a file."""
+    fork: bool = False
+    """The command has options that the release lacks: what else this engine does is not known."""
     own_image: bool = False
     """The image holds compiled kernels."""
 

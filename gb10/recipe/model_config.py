@@ -9,6 +9,8 @@ from typing import Any, Final
 from gb10.errors import UsageError
 
 Config = Mapping[str, Any]
+QUANTIZED: Final = "hf_quant_config.json"
+"""ModelOpt's file for quantization that config.json lacks."""
 LONGEST: Final = 80
 """Characters of a value that an error quotes."""
 WIDEST: Final = 64

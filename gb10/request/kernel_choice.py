@@ -13,12 +13,11 @@ from gb10.plan.options import Served
 from gb10.plan.values import Toolkit
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.kernel_sets import entries, merged
+from gb10.recipe.model_config import QUANTIZED
 from gb10.recipe.model_kernels import model_set, set_name
 
 CONFIG: Final = "config.json"
 LARGEST: Final = 4 << 20  # bytes of a config
-QUANTIZED: Final = "hf_quant_config.json"
-"""ModelOpt's file for quantization that config.json lacks."""
 
 
 def with_set(recipe: Recipe, kernels: str) -> Recipe:

@@ -34,9 +34,12 @@ def local_model(path: Path, name: str) -> Model:
         )
     if len(files) > MOST_FILES:
         raise UsageError(f"{path} has more than {MOST_FILES} files of weights")
-    sizes = dict(pair for file in files for pair in _header(file).items())
+    by_file = [_header(file) for file in files]
+    sizes = dict(pair for found in by_file for pair in found.items())
     _check_index(path / INDEX, sizes)
-    return with_sizes(_config_beside(path), sizes.items(), name, f"headers of {len(files)} files in {path}")
+    largest = max(sum(found.values()) for found in by_file)
+    source = f"headers of {len(files)} files in {path}"
+    return with_sizes(_config_beside(path), sizes.items(), name, source, largest_file=largest)
 
 
 def hub_model(host: Host, name: str) -> Model:
@@ -49,12 +52,15 @@ def hub_model(host: Host, name: str) -> Model:
     config = read_config(host, f"{repo}@{head}")
     with host.talk.task(f"headers of {repo}"):
         headers = hub.headers(head)
-    sizes: dict[str, int] = {}
-    for file, entries in headers.items():
-        sizes.update(entry_sizes(dict(entries), file))
+    by_file = [entry_sizes(dict(entries), file) for file, entries in headers.items()]
+    sizes = dict(pair for found in by_file for pair in found.items())
     if not sizes:
         raise FetchError(f"{repo} has no tensors", hint="name a repository with safetensors files")
-    return with_sizes(config, sizes.items(), repo, f"headers of {len(headers)} files of {repo}@{head[:12]}")
+    largest, source = (
+        max(sum(found.values()) for found in by_file),
+        f"headers of {len(headers)} files of {repo}@{head[:12]}",
+    )
+    return with_sizes(config, sizes.items(), repo, source, largest_file=largest)
 
 
 def _of_index(path: Path, name: str) -> Model:

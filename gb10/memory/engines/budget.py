@@ -6,7 +6,15 @@ from typing import Literal
 
 from gb10.memory.figures import GIB, Known
 
-Code = Literal["weights-too-large", "pool-too-small", "share-too-large", "headroom-too-small", "load-peak"]
+Code = Literal[
+    "weights-too-large",
+    "pool-too-small",
+    "share-too-large",
+    "headroom-too-small",
+    "load-peak",
+    "cache-padding",
+    "table",
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

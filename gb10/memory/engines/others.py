@@ -1,8 +1,9 @@
 """TensorRT-LLM and llama.cpp, as far as their memory is known: weights, and a cache that is asked for. Pure."""
 
+from collections.abc import Sequence
 from typing import Final
 
-from gb10.memory.engines.budget import Budget, Problem, gib, size_of
+from gb10.memory.engines.budget import Budget, Item, Problem, gib, size_of
 from gb10.memory.engines.shared import (
     Machine,
     activations,
@@ -10,6 +11,7 @@ from gb10.memory.engines.shared import (
     load_peak,
     load_problems,
     machine_items,
+    over_reserve,
     start_peak,
     weight_items,
 )
@@ -31,7 +33,7 @@ def other_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> 
     needs = max(cache.of_request(length), 1)
     pool = needs if launch.engine == "llama-cpp" else max(round(free * (launch.fraction or FRACTION)), 0)
     items = (*before, cache_item("KV cache", pool, model))
-    peak = load_peak(model, launch, machine, size_of(own, "weights", "draft layer", "draft model"))
+    weights = size_of(own, "weights", "draft layer", "draft model")
     return Budget(
         stage=stage,
         total=machine.total,
@@ -39,19 +41,15 @@ def other_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> 
         pool=pool,
         tokens=int(pool / needs * length),
         requests=pool / needs if length else None,
-        load=peak,
+        load=load_peak(model, launch, machine, weights),
         start=start_peak(launch, machine, sum(item.size for item in before)),
-        problems=(*_problems(machine, sum(item.size for item in items), pool, needs), *load_problems(peak, machine)),
+        problems=(*_problems(items, machine, pool, needs), *load_problems(model, launch, machine, weights)),
     )
 
 
-def _problems(machine: Machine, used: int, pool: int, needs: int) -> tuple[Problem, ...]:
-    room = machine.total - machine.figures["reserve"].size
+def _problems(items: Sequence[Item], machine: Machine, pool: int, needs: int) -> tuple[Problem, ...]:
     if pool < needs:
         return (
             Problem(code="pool-too-small", text=f"a request of full length needs {gib(needs)}: {gib(pool)} are left"),
         )
-    if used > room:
-        text = f"the node would use {gib(used)} of {gib(machine.total)}; {gib(machine.total - room)} must stay free"
-        return (Problem(code="share-too-large", text=text),)
-    return ()
+    return over_reserve(items, machine, "share-too-large")

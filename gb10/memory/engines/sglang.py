@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gb10.memory.cache import Cache
-from gb10.memory.engines.budget import Budget, Item, Problem, gib, size_of
+from gb10.memory.engines.budget import Budget, Problem, gib, size_of
 from gb10.memory.engines.shared import (
     Machine,
     activations,
@@ -16,6 +16,7 @@ from gb10.memory.engines.shared import (
     load_peak,
     load_problems,
     machine_items,
+    over_reserve,
     start_peak,
     weight_items,
 )
@@ -54,7 +55,6 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
     graphs = [machine.item("CUDA graphs", "sglang_graphs")] if launch.graphs else []
     state = [cache_item("states of sequences", pools.states, model)] if cache.state else []
     items = (*machine_items(machine), *own, work, *graphs, *state, cache_item("KV cache", pools.pool, model))
-    peak = load_peak(model, launch, machine, loaded)
     length = launch.length or 0
     return Budget(
         stage=stage,
@@ -63,12 +63,12 @@ def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) ->
         pool=pools.pool,
         tokens=pools.tokens,
         requests=pools.tokens / length if length else None,
-        load=peak,
+        load=load_peak(model, launch, machine, loaded),
         start=start_peak(launch, machine, sum(item.size for item in items)),
         problems=(
             *_problems(launch, pools, loaded, free),
-            *_headroom(items, machine),
-            *load_problems(peak, machine),
+            *over_reserve(items, machine, "headroom-too-small"),
+            *load_problems(model, launch, machine, loaded),
         ),
     )
 
@@ -100,13 +100,3 @@ def _problems(launch: Launch, pools: _Pools, loaded: int, free: int) -> Sequence
         text = f"the states of sequences have {pools.slots} slots: not one request fits"
         return (Problem(code="pool-too-small", text=text),)
     return ()
-
-
-def _headroom(items: Sequence[Item], machine: Machine) -> Sequence[Problem]:
-    """Steps and graphs live in what the static share leaves: SGLang does not check that."""
-    used, room = sum(item.size for item in items), machine.total - machine.figures["reserve"].size
-    if used <= room:
-        return ()
-    text = f"with steps and graphs the node would use {gib(used)} of {gib(machine.total)}"
-    text = f"{text}; {gib(machine.total - room)} must stay free"
-    return (Problem(code="headroom-too-small", text=text),)

@@ -4,35 +4,77 @@ Rows and columns are those of the model classes of transformers 5.23; indexers a
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from gb10.memory.shapes.config_fields import Fields
 from gb10.memory.shapes.layer_plan import Layer
 from gb10.memory.shapes.tensor import Tensor, linear, plain
+from gb10.recipe.model_config import mapping_in
 
 GATED = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen4_exp")
 """Families whose query projection has a gate of its own size."""
 BIASED = ("gpt_oss", "qwen2", "qwen2_moe")
 
 
-def head_sizes(fields: Fields, layer: Layer) -> tuple[int, int]:
-    """Key heads and columns of a head; Gemma 4 has others in its layers of full attention."""
+HEAD_GATED = ("step3p5", "step3p7")
+"""Families that have a gate of one number for each query head."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Query heads, key heads, and columns of a key and of a value."""
+
+    queries: int
+    keys: int
+    key: int
+    value: int
+
+
+def head_sizes(fields: Fields, layer: Layer) -> Heads:
+    """The heads of a layer; Gemma 4 has others in its layers of full attention, MiMo and Step in those of a window."""
+    heads, keys, key = fields.heads, fields.kv_heads, fields.head_size
     if layer.mixer == "full" and fields.kind.startswith("gemma4"):
-        heads = fields.number("num_global_key_value_heads", default=fields.kv_heads, largest=4096) or fields.kv_heads
-        return heads, fields.number("global_head_dim", default=fields.head_size) or fields.head_size
-    return fields.kv_heads, fields.head_size
+        keys = fields.number("num_global_key_value_heads", default=keys, largest=4096) or keys
+        key = fields.number("global_head_dim", default=key) or key
+        return Heads(heads, keys, key, key)
+    value = fields.number("v_head_dim", default=key)
+    if layer.mixer != "window" or fields.kind not in ("mimo_v2_flash", "step3p5", "step3p7"):
+        return Heads(heads, keys, key, value)
+    other = Fields(mapping_in(fields.text, "attention_other_setting"))
+    heads = fields.number(
+        "swa_num_attention_heads",
+        "num_sliding_attention_heads",
+        default=other.number("num_attention_heads", default=heads, largest=4096),
+        largest=4096,
+    )
+    keys = fields.number(
+        "swa_num_key_value_heads",
+        default=other.number("num_attention_groups", default=keys, largest=4096),
+        largest=4096,
+    )
+    key = fields.number("swa_head_dim", default=key)
+    return Heads(heads, keys, key, fields.number("swa_v_head_dim", default=value))
+
+
+def cache_heads(fields: Fields, layer: Layer) -> tuple[int, int, int]:
+    """Key heads in the cache, and columns of a key and of a value."""
+    heads = head_sizes(fields, layer)
+    return heads.keys, heads.key, heads.value
 
 
 def grouped(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
     """Query, key, value and output projections. Gemma 4 can use its keys as values."""
-    (kv_heads, size), heads, hidden = head_sizes(fields, layer), fields.heads, fields.hidden
+    found, hidden = head_sizes(fields, layer), fields.hidden
     gate = 2 if fields.flag("attn_output_gate", default=fields.kind in GATED) else 1
-    yield linear(f"{at}.q_proj", hidden, heads * size * gate)
-    yield linear(f"{at}.k_proj", hidden, kv_heads * size)
+    yield linear(f"{at}.q_proj", hidden, found.queries * found.key * gate)
+    yield linear(f"{at}.k_proj", hidden, found.keys * found.key)
     if not (fields.flag("attention_k_eq_v") and layer.mixer == "full"):
-        yield linear(f"{at}.v_proj", hidden, kv_heads * size)
-    yield linear(f"{at}.o_proj", heads * size, hidden)
+        yield linear(f"{at}.v_proj", hidden, found.keys * found.value)
+    yield linear(f"{at}.o_proj", found.queries * found.value, hidden)
+    if fields.kind in HEAD_GATED and fields.flag("use_head_wise_attn_gate", default=True):
+        yield linear(f"{at}.g_proj", hidden, found.queries)
     if fields.flag("attention_bias", default=fields.kind in BIASED):
-        yield plain(f"{at}.qkv_bias", (heads + 2 * kv_heads) * size)
+        yield plain(f"{at}.qkv_bias", found.queries * found.key + found.keys * (found.key + found.value))
     if "sparse_attention_config" in fields.text and layer.feed != "dense":
         yield from _block_indexer(fields, at)
 
@@ -56,6 +98,8 @@ def latent(fields: Fields, at: str) -> Iterator[Tensor]:
     yield linear(f"{at}.kv_a_proj_with_mqa", hidden, kept + rope)
     yield linear(f"{at}.kv_b_proj", kept, heads * (rest + value))
     yield linear(f"{at}.o_proj", heads * value, hidden)
+    if fields.flag("mla_use_output_gate"):
+        yield linear(f"{at}.g_proj", hidden, heads * value)
     if fields.text.get("index_topk") is not None and query:
         size, count = fields.number("index_head_dim"), fields.number("index_n_heads")
         yield linear(f"{at}.indexer.wq_b", query, count * size)

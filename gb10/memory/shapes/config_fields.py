@@ -10,6 +10,8 @@ WIDEST: Final = 1 << 20
 """The largest width, of a hidden state or a projection."""
 MOST_LAYERS: Final = 512
 MOST_EXPERTS: Final = 1 << 14
+ALIASES: Final = {"step3p5": "step3p7", "mimo_v2": "mimo_v2_flash"}
+"""Types whose decoders have the same fields and tensors."""
 LARGEST_VOCABULARY: Final = 1 << 24
 
 
@@ -26,7 +28,8 @@ class Fields:
     @property
     def kind(self) -> str:
         """The type of the decoder: ``qwen3_5_moe`` for its text config, too."""
-        return word_in(self.text, "model_type").removesuffix("_text")
+        kind = word_in(self.text, "model_type").removesuffix("_text")
+        return ALIASES.get(kind, kind)
 
     def number(self, *names: str, default: int | None = None, largest: int = WIDEST) -> int:
         """The first of these fields that is there and not null; the default when none is."""
@@ -76,7 +79,8 @@ class Fields:
     @property
     def kv_heads(self) -> int:
         """Key and value heads; without the field as many as query heads."""
-        return self.number("num_key_value_heads", default=self.heads, largest=4096) or self.heads
+        names = ("num_key_value_heads", "num_attention_groups")
+        return self.number(*names, default=self.heads, largest=4096) or self.heads
 
     @property
     def head_size(self) -> int:
@@ -86,7 +90,8 @@ class Fields:
     @property
     def experts(self) -> int:
         """Routed experts of a layer; 0 for a dense model."""
-        return self.number("num_experts", "n_routed_experts", "num_local_experts", default=0, largest=MOST_EXPERTS)
+        names = ("num_experts", "n_routed_experts", "moe_num_experts", "num_local_experts")
+        return self.number(*names, default=0, largest=MOST_EXPERTS)
 
     @property
     def draft_layers(self) -> int:

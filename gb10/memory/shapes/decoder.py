@@ -7,22 +7,26 @@ from gb10.errors import UsageError
 from gb10.memory.shapes.attention import compressed, grouped, latent
 from gb10.memory.shapes.config_fields import LARGEST_VOCABULARY, Fields
 from gb10.memory.shapes.feed_forward import feed_forward
-from gb10.memory.shapes.layer_plan import WAYS_OUT, Layer, layer_plan
-from gb10.memory.shapes.recurrent import delta, mamba
+from gb10.memory.shapes.layer_plan import WAYS_OUT, Feed, Layer, layer_plan
+from gb10.memory.shapes.recurrent import delta, kimi_delta, mamba
 from gb10.memory.shapes.tensor import Tensor, linear, plain
 from gb10.memory.shapes.vision import vision
 from gb10.recipe.model_config import Config
 
 FAMILIES: Final = frozenset(
     {
-        *("llama", "mistral", "ministral3", "mixtral", "gpt_oss", "gemma3", "gemma4", "glm4_moe", "nemotron_h"),
+        *("llama", "llama4", "mistral", "ministral3", "mixtral", "gpt_oss", "glm4_moe", "nemotron_h"),
+        *("gemma3", "gemma4", "gemma4_unified"),
         *("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen3_vl", "qwen3_vl_moe"),
         *("qwen3_next", "qwen3_5", "qwen3_5_moe"),
         *("minimax_m2", "minimax_m3", "minimax_m3_vl"),
         *("deepseek_v3", "deepseek_v32", "kimi_k2", "glm_moe_dsa", "deepseek_v4"),
+        *("kimi_linear", "step3p7", "mimo_v2_flash"),
     }
 )
 """Types of decoders whose tensors are known."""
+DENSE_DRAFTS: Final = ("step3p7", "mimo_v2_flash")
+"""Families with experts whose draft layers have none."""
 
 
 def model_tensors(config: Config, model: str) -> tuple[Tensor, ...]:
@@ -63,6 +67,8 @@ def _layer(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
         yield from _hyper_connections(fields, at)
     elif layer.mixer == "delta":
         yield from delta(fields, f"{at}.linear_attn")
+    elif layer.mixer == "kimi-delta":
+        yield from kimi_delta(fields, mixer)
     elif layer.mixer == "mamba":
         yield from mamba(fields, mixer)
     yield from feed_forward(fields, layer, at)
@@ -81,7 +87,8 @@ def _drafts(fields: Fields, layers: tuple[Layer, ...]) -> Iterator[Tensor]:
     last = next((layer for layer in reversed(layers) if layer.mixer in ("full", "latent", "compressed")), None)
     for number in range(fields.draft_layers if last else 0):
         at = draft_name(fields, number)
-        one = Layer(fields.layers + number, last.mixer if last else "full", "experts" if fields.experts else "dense")
+        feed: Feed = "experts" if fields.experts and fields.kind not in DENSE_DRAFTS else "dense"
+        one = Layer(fields.layers + number, last.mixer if last else "full", feed)
         yield from _layer(fields, one, at)
         yield linear(f"{at}.eh_proj", 2 * fields.hidden, fields.hidden)
 

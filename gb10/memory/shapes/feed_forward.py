@@ -19,7 +19,7 @@ BLOCK_NAMES: Final = ("w1", "w3", "w2")
 def feed_forward(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
     """The tensors of a layer's feed-forward; ``at`` is the layer."""
     if layer.feed in ("dense", "both"):
-        size = fields.number("dense_intermediate_size", "intermediate_size")
+        size = fields.number("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size")
         yield from _matrices(fields, f"{at}.{_below(fields, 'mlp')}", fields.hidden, size)
     if layer.feed in ("experts", "both"):
         yield from _experts(fields, at)
@@ -30,16 +30,21 @@ def expert_size(fields: Fields) -> int:
     return fields.number("moe_intermediate_size", "intermediate_size")
 
 
+def latent_size(fields: Fields) -> int:
+    """Columns that routed experts read, where they are fewer than the hidden state's; else 0."""
+    return fields.number("moe_latent_size", "routed_expert_hidden_size", default=0)
+
+
 def shared_size(fields: Fields) -> int:
     """The inner width of all shared experts of a layer; 0 without any."""
     names = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size")
-    given = fields.number(*names, default=0)
+    given = fields.number(*names, "share_expert_dim", default=expert_size(fields) if fields.kind == "llama4" else 0)
     return given or fields.number("n_shared_experts", "num_shared_experts", default=0, largest=64) * expert_size(fields)
 
 
 def _experts(fields: Fields, at: str) -> Iterator[Tensor]:
     place = _below(fields, "block_sparse_moe" if fields.kind in BLOCK_SPARSE else "mlp")
-    count, size, inner = fields.experts, expert_size(fields), fields.number("moe_latent_size", default=0)
+    count, size, inner = fields.experts, expert_size(fields), latent_size(fields)
     width = inner or fields.hidden
     experts = f"{at}.experts" if fields.kind.startswith("gemma") else f"{at}.{place}.experts"
     names = BLOCK_NAMES if fields.kind in BLOCK_SPARSE else PLAIN_NAMES

@@ -1,9 +1,10 @@
-"""Tensors of mixers with a state: gated delta networks (Qwen3-Next, Qwen3.5) and Mamba 2 (Nemotron-H). Pure."""
+"""Tensors of mixers with a state: gated delta networks (Qwen, Kimi) and Mamba 2 (Nemotron-H). Pure."""
 
 from collections.abc import Iterator
 
 from gb10.memory.shapes.config_fields import Fields
 from gb10.memory.shapes.tensor import Tensor, linear, plain
+from gb10.recipe.model_config import mapping_in
 
 
 def delta(fields: Fields, at: str) -> Iterator[Tensor]:
@@ -23,6 +24,25 @@ def delta(fields: Fields, at: str) -> Iterator[Tensor]:
     yield plain(f"{at}.conv1d", mixed, fields.number("linear_conv_kernel_dim"))
     yield plain(f"{at}.A_log", heads)
     yield plain(f"{at}.dt_bias", heads)
+
+
+def kimi_delta(fields: Fields, at: str) -> Iterator[Tensor]:
+    """Kimi's delta attention: three projections with a convolution each, a decay of low rank, and a gate."""
+    own = Fields(mapping_in(fields.text, "linear_attn_config"))
+    heads, size = own.number("num_heads", largest=4096), own.number("head_dim")
+    inner, hidden = heads * size, fields.hidden
+    for name in ("q_proj", "k_proj", "v_proj"):
+        yield linear(f"{at}.{name}", hidden, inner)
+    yield linear(f"{at}.o_proj", inner, hidden)
+    yield linear(f"{at}.b_proj", hidden, heads)
+    low = ("f",) if own.flag("use_full_rank_gate") else ("f", "g")
+    for name in low:
+        yield linear(f"{at}.{name}_a_proj", hidden, size)
+        yield linear(f"{at}.{name}_b_proj", size, inner)
+    if "g" not in low:
+        yield linear(f"{at}.g_proj", hidden, inner)
+    yield plain(f"{at}.conv1d", 3 * inner, own.number("short_conv_kernel_size"), width=4)
+    yield plain(f"{at}.dt_bias", inner + heads, width=4)
 
 
 def mamba(fields: Fields, at: str) -> Iterator[Tensor]:

@@ -16,6 +16,9 @@ GATED = ("gemma4_vision", "glm5_next_vision", "pixtral")
 def vision(fields: Fields) -> Iterator[Tensor]:
     """The encoder's tensors; none without a ``vision_config``."""
     config = fields.part("vision_config")
+    if config.get("mm_embed_dim"):
+        yield from _without_encoder(fields, Fields(config))
+        return
     if not config.get("hidden_size"):
         return
     own = Fields(config)
@@ -36,3 +39,14 @@ def vision(fields: Fields) -> Iterator[Tensor]:
     positions = own.number("num_position_embeddings", default=0, largest=1 << 20)
     positions += 2 * own.number("position_embedding_size", default=0, largest=1 << 20)
     yield plain("visual.pos_embed", positions, hidden)
+
+
+def _without_encoder(fields: Fields, own: Fields) -> Iterator[Tensor]:
+    """Gemma 4 unified: patches of pictures and frames of sound are projected, and no encoder is between."""
+    size = own.number("mm_embed_dim")
+    patch = own.number("patch_size", default=16, largest=256) * own.number("pooling_kernel_size", default=3, largest=64)
+    yield plain("visual.patch_dense", size, 3 * patch * patch)
+    yield plain("visual.pos_embedding", 2 * own.number("mm_posemb_size", default=1120), size)
+    yield plain("embed_vision.projection", own.number("output_proj_dims", default=fields.hidden), size)
+    sound = Fields(fields.part("audio_config")).number("audio_embed_dim", default=0)
+    yield plain("embed_audio.projection", fields.hidden, sound)

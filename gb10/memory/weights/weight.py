@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Part = Literal["attention", "experts", "dense", "embedding", "head", "vision", "draft", "other"]
+Part = Literal["attention", "experts", "dense", "embedding", "table", "head", "vision", "draft", "other"]
 Split = Literal["tensor", "keys", "none"]
 """``tensor``: in as many parts as ranks; ``keys``: by key heads, which fewer than ranks repeat; ``none``: repeated."""
 LAYER: Final = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
@@ -16,13 +16,16 @@ RULES: Final[Sequence[tuple[re.Pattern[str], Part, Split]]] = (
         "vision",
         "tensor",
     ),
+    (re.compile(r"(^|\.)(engram\.embed|ple\.\w*ngram\w*|\w*ngram_embedding)(\.|$)"), "table", "tensor"),
     (re.compile(r"\.experts\."), "experts", "tensor"),
     (re.compile(r"(embed_tokens|embeddings|word_embeddings|wte|^embed\b)"), "embedding", "tensor"),
     (re.compile(r"(^|\.)(lm_head|shared_head|head)(\.|$)"), "head", "tensor"),
     (re.compile(r"(norm|layernorm)"), "other", "none"),
     (re.compile(r"\.(gate|router|shared_expert_gate)(\.|$)"), "other", "none"),
     (
-        re.compile(r"\.(q_a_proj|kv_a_proj_with_mqa|wq_a|wkv|wgate|indexer|compressor|hc_\w+|fc[12]_latent_proj)"),
+        re.compile(
+            r"\.(q_a_proj|kv_a_proj_with_mqa|wq_a|wkv|wgate|indexer|compressor|hc_\w+|fc[12]_latent_proj|routed_expert_\w+)"
+        ),
         "attention",
         "none",
     ),
@@ -98,7 +101,7 @@ def of_rank(weights: Iterable[Weight], ranks: Ranks, stage: int, layers: int, kv
 def _is_on(one: Weight, stage: int, stages: int, layers: int) -> bool:
     if one.layer is not None:
         return stage_of(one.layer, layers, stages) == stage
-    return stage == (0 if one.part in ("embedding", "vision") else stages - 1)
+    return stage == (0 if one.part in ("embedding", "vision", "table") else stages - 1)
 
 
 def _parts(one: Weight, ranks: Ranks, kv_heads: int) -> int:
