@@ -6,7 +6,7 @@ import io
 import json
 import os
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,15 +30,18 @@ logs/           the end of each log
 """
 
 
-def bundle(files: Mapping[str, bytes | str], *, most: int = MOST, each: int = EACH) -> bytes:
-    """The archive of these files, each masked and cut to its end; the same for the same files. Pure."""
+def bundle(files: Mapping[str, bytes | str], known: Sequence[str] = (), *, most: int = MOST, each: int = EACH) -> bytes:
+    """The archive of these files, each masked and cut to its end; the same for the same files. Pure.
+
+    ``known`` are secrets that are masked wherever they stand.
+    """
     out, left = io.BytesIO(), most
     with (
         gzip.GzipFile(fileobj=out, mode="wb", mtime=0, compresslevel=6) as zipped,
         tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
         for name, content in {"README": README, **files}.items():
-            data = _bounded(content, min(each, left))
+            data = _bounded(content, min(each, left), known)
             left -= len(data)
             member = tarfile.TarInfo(f"gb10-doctor/{name}")
             member.size, member.mode = len(data), 0o644
@@ -46,11 +49,11 @@ def bundle(files: Mapping[str, bytes | str], *, most: int = MOST, each: int = EA
     return out.getvalue()
 
 
-def _bounded(content: bytes | str, most: int) -> bytes:
+def _bounded(content: bytes | str, most: int, known: Sequence[str]) -> bytes:
     """The content without secrets; of a larger one the last whole lines: half a secret could not be known."""
     raw = content.encode() if isinstance(content, str) else content
     part = last_lines_of(raw, max(0, most))
-    data = masked(part.decode("utf-8", "replace")).encode()
+    data = masked(part.decode("utf-8", "replace"), known).encode()
     if part is raw and len(data) <= most:
         return data
     room = most - len(CUT)
@@ -67,9 +70,9 @@ def as_text(document: object) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False, default=str) + "\n"
 
 
-def write_bundle(path: Path, files: Mapping[str, bytes | str]) -> str:
+def write_bundle(path: Path, files: Mapping[str, bytes | str], known: Sequence[str] = ()) -> str:
     """Write the archive whole, readable by its owner alone; returns its sha256. Raises UsageError."""
-    content = bundle(files)
+    content = bundle(files, known)
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:  # noqa: PTH123 - no mode

@@ -15,7 +15,7 @@ from gb10.doctor.container_shown import ContainerShown
 from gb10.doctor.diagnosing import Asked, Shown, diagnose
 from gb10.doctor.log_scan import Scan
 from gb10.doctor.look import Machine
-from gb10.doctor.masking import masked, masked_environment
+from gb10.doctor.masking import masked, masked_environment, secrets_in, secrets_of
 from gb10.doctor.rule_files import load_doctor_rules
 from gb10.doctor.seen import Diagnosis
 from gb10.errors import Gb10Error
@@ -24,6 +24,8 @@ from gb10.load.endpoint import reach
 from gb10.serve.labelled import read_labels
 
 KERNEL: Final = "kernel"
+OWN: Final = ("TOKEN", "API_KEY", "PASSWORD", "SECRET")
+"""How variables of the user end that this tool, or an engine, sends to others."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,6 +47,8 @@ class Checkup:
     diagnosis: Diagnosis
     shown: Shown
     files: Mapping[str, bytes | str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
+    """Of variables and commands of containers, and of the user: masked in a bundle wherever they stand."""
 
 
 def check_up(host: Host, request: Request, seed: str) -> Checkup:
@@ -69,7 +73,16 @@ def check_up(host: Host, request: Request, seed: str) -> Checkup:
     )
     tails = visited.tails | {log.name: log.tail for log in request.logs}
     files = _files(shown, replace(visited, tails=tails))
-    return Checkup(diagnosis=diagnose(load_doctor_rules(), shown), shown=shown, files=files)
+    secrets = _secrets(host.env, containers)
+    return Checkup(diagnosis=diagnose(load_doctor_rules(), shown), shown=shown, files=files, secrets=secrets)
+
+
+def _secrets(env: Mapping[str, str], containers: Sequence[ContainerShown]) -> tuple[str, ...]:
+    own = {name: value for name, value in env.items() if name.endswith(OWN)}
+    found = [*secrets_of(own)]
+    for one in containers:
+        found += [*secrets_of(one.environment), *secrets_in(one.command)]
+    return tuple(dict.fromkeys(found))
 
 
 def _kernel_logs(machines: Mapping[str, Machine]) -> dict[str, Scan]:

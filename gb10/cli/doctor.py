@@ -95,7 +95,8 @@ def doctor(
     with shop.talk.task(f"looking at {', '.join(request.hosts)}") if request.hosts else nullcontext():
         found = check_up(shop, request, uuid.uuid4().hex)
     document = doctor_document(found, load_doctor_rules())
-    written = write_bundle(bundle, {"findings.json": as_text(document), **found.files}) if bundle else None
+    files = {"findings.json": as_text(document), **found.files}
+    written = write_bundle(bundle, files, found.secrets) if bundle else None
     if as_json:
         print_json(document | ({"bundle": {"file": str(bundle), "sha256": written}} if bundle else {}))
     else:

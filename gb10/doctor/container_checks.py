@@ -10,7 +10,8 @@ from packaging.version import InvalidVersion, Version
 from gb10.cluster.adapters import ports_of
 from gb10.cluster.fabric import rails_of
 from gb10.doctor.container_shown import ContainerShown
-from gb10.doctor.doctor_rule import ContainerSign, compiled
+from gb10.doctor.doctor_rule import ContainerSign
+from gb10.host.linear import linear
 from gb10.lint.engine_words import known_words
 
 GIB: Final = 1 << 30
@@ -35,12 +36,12 @@ def sign_of(sign: ContainerSign, container: ContainerShown) -> str | None:
     if sign.check is not None:
         return CONTAINER_CHECKS[sign.check](container)
     if sign.command is not None:
-        found = compiled(sign.command).search(container.command)
+        found = linear(sign.command).search(container.command)
         return found[0] if found else None
     named = [name for name in container.environment if fnmatchcase(name, sign.env or "")]
     if sign.absent:
         return None if named else f"{sign.env} is not set"
-    wanted = compiled(sign.value) if sign.value else None
+    wanted = linear(sign.value) if sign.value else None
     return next((name for name in named if not wanted or wanted.search(container.environment[name])), None)
 
 

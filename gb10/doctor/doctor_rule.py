@@ -11,6 +11,7 @@ from packaging.version import InvalidVersion, Version
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
 from gb10.doctor.image_record import ImageRecord
+from gb10.host.linear import LinearError, LinearPattern, linear
 from gb10.models.issue import Level
 from gb10.recipe.fields import Model, accepted
 
@@ -18,7 +19,7 @@ Text = Annotated[str, StringConstraints(min_length=3, max_length=500)]
 Pattern = Annotated[
     str,
     StringConstraints(min_length=3, max_length=400),
-    accepted(re.compile, re.error, "{text} is not a regular expression: {reason}"),
+    accepted(linear, LinearError, "{text} is no regular expression of bounded time: {reason}"),
 ]
 Releases = Annotated[str, accepted(SpecifierSet, InvalidSpecifier, "{text} names no releases: {reason}")]
 Code = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{2,40}$")]
@@ -48,9 +49,9 @@ class LogSign(Model):
     """Only for a library that a slimming rule left out of the image."""
 
     @property
-    def regex(self) -> re.Pattern[str]:
+    def regex(self) -> LinearPattern:
         """The pattern; without one the text itself."""
-        return compiled(self.match or re.escape(self.has))
+        return linear(self.match or re.escape(self.has))
 
 
 class ContainerSign(Model):
@@ -141,12 +142,6 @@ class RuleFile(Model):
     """A file of ``recipes/doctor``."""
 
     rules: tuple[DoctorRule, ...]
-
-
-@cache
-def compiled(pattern: str) -> re.Pattern[str]:
-    """A regular expression, made once."""
-    return re.compile(pattern)
 
 
 @cache

@@ -7,6 +7,7 @@ from typing import Final
 from gb10.cluster.adapters import JUMBO, LANES, ports_of
 from gb10.doctor.docker_settings import docker_lacks_gpus, toolkit_is_cdi
 from gb10.doctor.look import Machine
+from gb10.host.linear import linear
 
 GIB: Final = 1 << 30
 LARGE_SWAP: Final = 8 * GIB
@@ -22,10 +23,9 @@ SPINS: Final = 0.95
 REFUSING: Final = re.compile(r"7\.0\.0-1019\b")
 ORPHANED: Final = ("systemd", "init", "sleep", "tini", "docker-init", "dumb-init", "containerd-shim", "catatonit")
 """Processes that are left with what lost its own parent."""
-ENDINGS: Final = re.compile(
+ENDINGS: Final = (
     r"Shutting down|Journal stopped|systemd-shutdown|Power(?:ing)? down"
-    r"|Reached target.*(?:Power.?Off|Reboot|Shutdown|Halt)",
-    re.IGNORECASE,
+    r"|Reached target.*(?:Power.?Off|Reboot|Shutdown|Halt)"
 )
 PACKETS: Final = 5e8
 """Bytes a second through the kernel that no management traffic reaches."""
@@ -89,7 +89,7 @@ def _spinning(machine: Machine) -> Iterator[str]:
 
 def _power_lost(machine: Machine) -> Iterator[str]:
     lines = machine.look.last_boot
-    if lines and not any(ENDINGS.search(line) for line in lines):
+    if lines and not any(linear(ENDINGS, ignore_case=True).search(line) for line in lines):
         yield f"its journal ends with: {lines[-1][:120]}"
 
 

@@ -13,6 +13,7 @@ from packaging.version import InvalidVersion, Version
 from gb10.doctor.doctor_rule import DoctorRule, LogSign, specifier
 from gb10.doctor.log_times import BEFORE, Moment, last_moment, moment_of, near
 from gb10.doctor.log_words import is_trouble
+from gb10.host.linear import LinearMatch
 
 BLOCK: Final = 1 << 20
 LONGEST: Final = 4096
@@ -153,7 +154,7 @@ class Scanner:
             run.clear()
         return hit
 
-    def _value(self, sign: LogSign, found: re.Match[str]) -> str | None:
+    def _value(self, sign: LogSign, found: LinearMatch) -> str | None:
         """What a match shows: the group that is named ``value``, else all of it."""
         value = str(found.groupdict().get("value") or found[0])
         return self._missing(value) if sign.check == "left-out" else value
@@ -197,7 +198,7 @@ def readable(raw: bytes) -> str:
     return "".join(one if one.isprintable() or one == "\t" else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
-def numbers_hold(sign: LogSign, found: re.Match[str]) -> bool:
+def numbers_hold(sign: LogSign, found: LinearMatch) -> bool:
     """Whether the numbers of a match are as the sign wants them."""
     for test in sign.where:
         value = _number(found, test.group)
@@ -209,9 +210,9 @@ def numbers_hold(sign: LogSign, found: re.Match[str]) -> bool:
     return True
 
 
-def _number(found: re.Match[str], group: int) -> float | None:
+def _number(found: LinearMatch, group: int) -> float | None:
     try:
-        return float(found[group])
+        return float(found[group] or "")
     except (TypeError, ValueError, IndexError):
         return None
 

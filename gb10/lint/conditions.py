@@ -1,6 +1,5 @@
 """Whether the conditions of a rule hold in a recipe, and where. Pure."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -9,6 +8,7 @@ from functools import cache
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from gb10.host.linear import linear
 from gb10.lint.rule import Condition, Rule
 from gb10.lint.served import Served
 from gb10.models.issue import Issue, Level
@@ -99,17 +99,17 @@ def _matching(condition: Condition, case: Served) -> Iterator[Found]:
     recipe = case.recipe
     for key, pattern in (("model", condition.model), ("container", condition.container), ("command", condition.text)):
         text = recipe.text(key) or ""
-        found = re.search(pattern, text[:100_000], re.IGNORECASE) if pattern else None
+        found = linear(pattern, ignore_case=True).search(text[:100_000]) if pattern else None
         if found:
             line = recipe.text_line((key,), found.start()) if key == "command" else recipe.line(key)
-            yield Found(line=line, value=found[0])
+            yield Found(line=line, value=found[0] or "")
 
 
 def _passes(condition: Condition, value: str) -> bool:
     wanted = {_folded(one) for one in condition.values}
     if wanted and _folded(value) not in wanted:
         return False
-    if condition.holds and not re.search(condition.holds, value[:10_000], re.IGNORECASE):
+    if condition.holds and not linear(condition.holds, ignore_case=True).search(value[:10_000]):
         return False
     if condition.above is None and condition.below is None:
         return True

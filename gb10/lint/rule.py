@@ -8,6 +8,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import Field, StringConstraints, model_validator
 
 from gb10.host.data_root import ROOT
+from gb10.host.linear import LinearError, linear
 from gb10.models.issue import Level
 from gb10.recipe.document import parse_document
 from gb10.recipe.fields import Model, accepted
@@ -16,6 +17,11 @@ RULES: Final = "recipes/lint/rules.yaml"
 Text = Annotated[str, StringConstraints(min_length=3, max_length=400)]
 Releases = Annotated[str, accepted(SpecifierSet, InvalidSpecifier, "{text} names no releases: {reason}")]
 Pattern = Annotated[str, StringConstraints(min_length=1, max_length=400)]
+Expression = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=400),
+    accepted(linear, LinearError, "{text} is no regular expression of bounded time: {reason}"),
+]
 
 
 class Condition(Model):
@@ -25,10 +31,10 @@ class Condition(Model):
     """An option of the serve command, by its long name."""
     env: Pattern | None = None
     """An environment variable, by a pattern (``VLLM_*``)."""
-    model: Pattern | None = None
+    model: Expression | None = None
     """The model's name holds this regular expression."""
-    container: Pattern | None = None
-    text: Pattern | None = None
+    container: Expression | None = None
+    text: Expression | None = None
     """The command as it is written holds this regular expression."""
     key: str | None = None
     """A key of the recipe's top level."""
@@ -39,7 +45,7 @@ class Condition(Model):
     """Its value is one of these, letter case and underscores aside."""
     above: float | None = None
     below: float | None = None
-    holds: Pattern | None = None
+    holds: Expression | None = None
     """Its value holds this regular expression."""
 
     @model_validator(mode="after")

@@ -16,6 +16,7 @@ from gb10.doctor.log_scan import Scan, scan_log
 from gb10.doctor.rule_files import load_doctor_rules, load_slim_rules
 from gb10.doctor.seen import Seen
 from gb10.doctor.slimmed import left_out
+from gb10.errors import UsageError
 from tests.doctor_trees import machine_of
 
 DATA = Path(__file__).parent / "data/doctor"
@@ -23,6 +24,15 @@ CASES: dict[str, Any] = yaml.safe_load((DATA / "cases.yaml").read_text(encoding=
 RULES = load_doctor_rules()
 KINDS = [(rule.code, need) for rule in RULES for need in rule.needs]
 SLIM = [rule.name for rule in load_slim_rules()]
+
+
+def test_a_rule_whose_expression_has_no_bound_is_refused_when_rules_are_read(tmp_path: Path) -> None:
+    text = (DATA.parents[3] / "recipes/doctor/power.yaml").read_text(encoding="utf-8").partition("rules:")[2]
+    rule = yaml.safe_load("rules:" + text)["rules"][0] | {"log": [{"has": "some text", "match": "some (?!text)"}]}
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump({"rules": [rule | {"seen": "2026-11-26"}]}))
+    with pytest.raises(UsageError) as raised:
+        load_doctor_rules(tmp_path)
+    assert "no regular expression of bounded time" in f"{raised.value.message} {raised.value.where}"
 
 
 def record_of(case: dict[str, Any] | None) -> ImageRecord | None:

@@ -1,0 +1,141 @@
+"""Texts made against regular expressions: the time of every rule and mask grows with the text, and no faster.
+
+CPU is counted, of a text and of one four times as long: four times is right, sixteen times is an expression that
+begins anew at each place.
+"""
+
+import importlib
+import pkgutil
+import re
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import gb10.checkup
+import gb10.doctor
+import gb10.guard
+import gb10.lint
+from gb10.checkup.bundle import EACH
+from gb10.doctor.doctor_rule import DoctorRule
+from gb10.doctor.log_scan import LONGEST, scan_log
+from gb10.doctor.masking import masked
+from gb10.doctor.rule_files import load_doctor_rules
+from gb10.host.linear import linear
+from gb10.lint.rule import Rule, load_rules
+
+MOST = 9
+"""A text four times as long takes at most so many times as long."""
+QUICK = 0.01
+"""Seconds of CPU below which a ratio says nothing."""
+PIECES = [
+    "-",
+    '"',
+    "'",
+    "\\",
+    " ",
+    "\n",
+    "a",
+    "1",
+    "aA1",
+    "=",
+    ":",
+    "@",
+    "/",
+    "(",
+    "[",
+    "\N{LATIN SMALL LETTER E WITH ACUTE}",
+]
+NAMES = [
+    "token", "token=", "token='$", "key=", "key ", "key1=", 'key="', "key\n", "api key ", "api_key=[", "api_key=(",
+    "api_key={", "api_keys: a, ", "--api-key ", "--api-key", '\\"api_key', 'password="', "password:", "password: ",
+    "password:\n ", "password:\n  none\n", "password\n", "password |", "<password>", "password>", '"password" : ',
+    "password is ", "PASS=", "PASS=\n\n\n", "${PASSWORD:-", "- name: HF_TOKEN\n", "('HF_TOKEN', ", "cookie: ",
+    "authorization:", "%22token%22", "&quot;token&quot;", "&amp;token=", "_url=", "otp ", "session:'", "session=1",
+]  # fmt: skip
+KINDS = [
+    "Bearer ", "basic ", "sk-", "hf_", "AKIA", "A3T", "sl.", "key-", "eyJ", "eyJa.", "$1$", "12345678:AA", "://",
+    "http://", "http://a@", "http://a:", "user:pw@host.", "a:b@", "x@", "-----BEGIN PRIVATE KEY-----",
+    "-----END PRIVATE KEY-----", "Private-Lines: 1", "-u ", "-u a:", "echo ", "docker login ", "mysql ",
+    "openssl -k", "wandb login ", "identified by ", "AWS4-HMAC-SHA256 ", "discord.com/api/webhooks/", '"d":"',
+    "aA1/", "a.b", "1:",
+]  # fmt: skip
+
+
+def cpu(act: Callable[[str], object], text: str) -> float:
+    begun = time.process_time()
+    act(text)
+    return time.process_time() - begun
+
+
+def grown(act: Callable[[str], object], piece: str, size: int) -> float:
+    """How many times as long a text takes that is four times as long; the least of three tries."""
+    found = []
+    for _ in range(3):
+        large = cpu(act, piece * (4 * size // len(piece)))
+        found.append(large / max(cpu(act, piece * (size // len(piece))), QUICK / 4))
+        if large < QUICK or found[-1] <= MOST:
+            return 0.0
+    return min(found)
+
+
+def literals(pattern: str) -> list[str]:
+    """The parts of an expression that stand in a text as they are."""
+    return [re.sub(r"\\(.)", r"\1", one) for one in re.findall(r"(?:[\w:/ =,'<>-]|\\[.()\[\]]){1,40}", pattern)]
+
+
+@pytest.mark.parametrize("piece", [*PIECES, *NAMES, *KINDS])
+def test_masks_take_time_as_the_text_has_length(piece: str) -> None:
+    assert grown(masked, piece, 20_000) <= MOST
+
+
+@pytest.mark.parametrize("piece", ["-", '"', "api_key-", "x" * 119 + "\n"])
+def test_a_line_of_a_bundle_s_size_is_masked_in_time_as_a_smaller_one(piece: str) -> None:
+    assert grown(masked, piece, EACH // 4) <= MOST
+
+
+@pytest.mark.parametrize("rule", load_doctor_rules(), ids=lambda rule: rule.code)
+def test_rules_of_doctor_take_time_as_the_text_has_length(rule: DoctorRule) -> None:
+    for sign in rule.log:
+        for piece in {sign.has, f"{sign.has} ", *literals(sign.match or ""), *PIECES}:
+            assert grown(sign.regex.search, piece, 40_000) <= MOST, piece
+    for one in rule.container or ():
+        for pattern in filter(None, (one.command, one.value)):
+            for piece in {*literals(pattern), *PIECES}:
+                assert grown(linear(pattern).search, piece, 40_000) <= MOST, piece
+
+
+@pytest.mark.parametrize("rule", load_rules(), ids=lambda rule: rule.code)
+def test_rules_of_lint_take_time_as_the_text_has_length(rule: Rule) -> None:
+    for condition in rule.when:
+        for pattern in filter(None, (condition.model, condition.container, condition.text, condition.holds)):
+            for piece in {*literals(pattern), *PIECES}:
+                assert grown(linear(pattern, ignore_case=True).search, piece, 40_000) <= MOST, piece
+
+
+@pytest.mark.parametrize("rule", [one for one in load_doctor_rules() if one.log], ids=lambda rule: rule.code)
+def test_a_log_of_one_rule_s_words_is_read_in_time_as_a_shorter_one(rule: DoctorRule) -> None:
+    for sign in rule.log:
+        line = (f"{sign.has} " * LONGEST)[:LONGEST] + "\n"
+        assert grown(lambda text: scan_log([text.encode()], load_doctor_rules()), line, 100_000) <= MOST
+
+
+def expressions() -> Iterator[tuple[str, re.Pattern[str]]]:
+    """Python's own expressions of the rooms that read texts of others, in constants."""
+    for package in (gb10.doctor, gb10.checkup, gb10.guard, gb10.lint):
+        for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            for name, value in vars(importlib.import_module(found.name)).items():
+                for one in (
+                    value if isinstance(value, tuple) else value.values() if isinstance(value, dict) else [value]
+                ):
+                    if isinstance(one, re.Pattern) and isinstance(one.pattern, str):
+                        yield f"{found.name}.{name}", one
+
+
+@pytest.mark.parametrize(("name", "pattern"), [pytest.param(*one, id=one[0]) for one in expressions()])
+def test_python_s_own_expressions_take_no_long_on_a_line(name: str, pattern: re.Pattern[str]) -> None:
+    """They are for texts of bounded length: a line of a log, a name. More than its square would be seen there."""
+    for piece in {*literals(pattern.pattern), *PIECES}:
+        text = piece * (LONGEST // len(piece))
+        took = min(cpu(pattern.search, text) + cpu(pattern.match, text) for _ in range(3))
+        assert took < 0.2, (name, piece)
