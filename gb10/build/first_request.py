@@ -10,10 +10,10 @@ from gb10.engine.connection import Engine
 from gb10.engine.image_reading import read_folders
 from gb10.engine.images import ImageInfo
 from gb10.errors import VerifyError
+from gb10.host.printing import printable
 from gb10.host.store import Store
 from gb10.host.talk import Talk
 from gb10.plan.values import Plan
-from gb10.proof.check import printable
 from gb10.proof.scans import proof_path
 
 REPORT: Final = "/usr/share/gb10/caches/report.json"

@@ -20,8 +20,9 @@ from gb10.doctor.rule_files import load_doctor_rules
 from gb10.doctor.seen import Diagnosis
 from gb10.errors import Gb10Error
 from gb10.host.host import Host
-from gb10.load.endpoint import reach
+from gb10.load.endpoint import KEY, reach
 from gb10.serve.labelled import read_labels
+from gb10.serve.service_url import is_this_machine, url_on
 
 KERNEL: Final = "kernel"
 OWN: Final = ("TOKEN", "API_KEY", "PASSWORD", "SECRET")
@@ -117,20 +118,40 @@ def _cut(logs: Mapping[str, Scan]) -> list[str]:
 def _asked(
     host: Host, request: Request, containers: Sequence[ContainerShown], seed: str
 ) -> tuple[tuple[Asked, ...], tuple[str, ...]]:
-    """The endpoints that are named, else those of the services that run."""
-    labels = (read_labels(one.labels) for one in containers if one.runs)
-    urls = request.urls or tuple(dict.fromkeys(one.endpoint for one in labels if one.endpoint and one.rank == 0))
-    if not urls:
-        return (), ("no endpoint is known to ask: name one with --url",)
-    asked, failed = [], []
-    for url in urls:
+    """The endpoints that are named, else those of the services that run.
+
+    A service is asked on the node where its container was found. Only an endpoint that the user named, and one of this
+    machine, gets the user's key.
+    """
+    found, failed = (dict.fromkeys(request.urls), []) if request.urls else _running(containers)
+    if not found:
+        return (), (*failed, "no endpoint is known to ask: name one with --url")
+    asked = []
+    for url in found:
+        keyed = bool(request.urls) or is_this_machine(url)
         try:
-            endpoint = reach(url, request.model, host.env)
+            endpoint = reach(url, request.model, host.env, keyed=keyed, direct=not request.urls)
             with host.talk.task(f"{url}: asking canaries"):
                 asked.append(probe_endpoint(endpoint, host.env, seed))
         except Gb10Error as error:
-            failed.append(sentence(error, url))
+            more = "" if keyed or not host.env.get(KEY) else f"; it got no key: name it with --url {url}"
+            failed.append(sentence(error, url) + more)
     return tuple(asked), tuple(failed)
+
+
+def _running(containers: Sequence[ContainerShown]) -> tuple[dict[str, None], list[str]]:
+    """The URLs of services that run, each once, and a sentence for each that has none."""
+    urls: dict[str, None] = {}
+    failed = []
+    for one in containers:
+        labels = read_labels(one.labels)
+        if one.runs and labels.endpoint and labels.rank == 0:
+            url = url_on(one.host, labels.endpoint)
+            if url:
+                urls[url] = None
+            else:
+                failed.append(f"{one.label}: its label names no endpoint of a service, so it was not asked")
+    return urls, failed
 
 
 def _files(shown: Shown, visited: Visited) -> dict[str, bytes | str]:

@@ -13,6 +13,7 @@ from gb10.cli.streams import drop_stdout, ready_streams
 from gb10.cli.unchanged import answered
 from gb10.errors import CLOSED_PIPE, INTERRUPTED, Gb10Error, interrupted
 from gb10.host.ending import was_interrupted
+from gb10.host.printing import visible
 from gb10.host.started import as_started, program
 
 NEW_OBJECTS: Final = 20_000
@@ -84,7 +85,7 @@ def tell(error: Gb10Error, *, as_json: bool) -> int:
     """Print an error for a person, and with ``--json`` also as a document."""
     if as_json:
         print_error(error)
-    print(as_started(str(error)), file=sys.stderr)
+    print(visible(as_started(str(error))), file=sys.stderr)
     return error.code
 
 

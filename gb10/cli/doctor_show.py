@@ -8,6 +8,7 @@ from gb10.checkup.check_up import Checkup
 from gb10.cli.common import print_json
 from gb10.doctor.doctor_rule import DoctorRule
 from gb10.doctor.seen import Diagnosis, Seen
+from gb10.host.printing import printable, visible
 from gb10.host.talk import VERBOSE, Talk
 
 WIDTH: Final = 116
@@ -24,7 +25,7 @@ def print_checkup(talk: Talk, found: Checkup, rules: Sequence[DoctorRule]) -> No
     """All of it, for people."""
     diagnosis = found.diagnosis
     for line in _looked_at(talk, found, len(rules)):
-        print(line)
+        print(printable(line))
     for place, title in TITLES.items():
         seen = [one for one in diagnosis.seen if one.place == place]
         if seen:
@@ -59,7 +60,11 @@ def _counted(count: int, name: str) -> str:
 def _print_seen(one: Seen, *, first: bool) -> None:
     print(f"  {one.level}: {one.code}{'  (the first error)' if first else ''}")
     for line in (_place(one), *_sentences(one)):
-        print(textwrap.fill(line, WIDTH, initial_indent="    ", subsequent_indent="      ", break_long_words=False))
+        print(
+            textwrap.fill(
+                visible(line), WIDTH, initial_indent="    ", subsequent_indent="      ", break_long_words=False
+            )
+        )
 
 
 def _place(one: Seen) -> str:

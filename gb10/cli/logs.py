@@ -5,12 +5,11 @@ from typing import Annotated
 import typer
 
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
-from gb10.cli.serving import NodesOption, hosts_named
+from gb10.cli.serving import NodesOption, end_with, hosts_named, silence_of
 from gb10.engine.docker_containers import follow, tail_of
 from gb10.errors import EmptySelectionError, UsageError
-from gb10.serve.existing import services_on
-from gb10.serve.fleet import open_fleet
-from gb10.serve.stopping import hosts_of, require
+from gb10.host.printing import visible
+from gb10.serve.overview import look_at, not_looked_at
 from gb10.workshop import Workshop
 
 app = verb_app("""Print the log of a service.
@@ -20,6 +19,9 @@ app = verb_app("""Print the log of a service.
 ./build.py logs qwen3-0.6b
 ./build.py logs deepseek-v4-flash --rank 1 --nodes me@spark-1,me@spark-2
 ./build.py logs qwen3-0.6b --follow
+
+Colours are left out, and other control characters are escaped. Without --nodes it looks at this machine, and at the
+nodes on which you started services; exit 2 when the service has others, by its labels.
 """)
 
 
@@ -38,15 +40,17 @@ def logs(
     """Print the log of a service."""
     if following and as_json:
         raise UsageError("--follow never ends, and --json prints one document", hint="leave one of them out")
-    hosts = hosts_of(shop, hosts_named(shop, nodes), name)
-    with open_fleet(shop, hosts) as fleet:
-        own = require(services_on(fleet), name, hosts)
+    with look_at(shop, hosts_named(shop, nodes), name) as seen:
+        own = seen.require(name)
+        left = not_looked_at("logs", {name: own}, seen)
         found = next((one for one in own if one.labels.rank == rank), None)
         if found is None:
-            raise EmptySelectionError(f"{name} has no rank {rank}", hint=f"it has ranks 0 to {len(own) - 1}")
-        engine = fleet[found.host]
+            none = EmptySelectionError(f"{name} has no rank {rank}", hint=f"it has ranks 0 to {len(own) - 1}")
+            raise silence_of(seen) or left or none
+        engine = seen.fleet[found.host]
         if as_json:
             print_json({"schema": "gb10/logs/v1", "rank": rank, "lines": tail_of(engine, found.state.id, lines)})
-            return
-        for line in follow(engine, found.state.id, lines) if following else tail_of(engine, found.state.id, lines):
-            print(line, flush=following)
+        else:
+            for line in follow(engine, found.state.id, lines) if following else tail_of(engine, found.state.id, lines):
+                print(visible(line), flush=following)
+    end_with(left)

@@ -7,8 +7,8 @@ from typing import Final
 from gb10.build.reproducing import Comparison
 from gb10.cli.common import print_json
 from gb10.errors import VerifyError
+from gb10.host.printing import printable
 from gb10.host.talk import Talk
-from gb10.proof.check import printable
 
 SHOWN: Final = 20
 """Files that are listed for people."""

@@ -1,14 +1,18 @@
 """What the verbs about running services share: the nodes of a command line, and a service as a document."""
 
+import shlex
 from typing import Annotated, Any
 
 import typer
 
+from gb10.cli import tell
 from gb10.cli.cluster_files import nodes_named
 from gb10.engine.container_options import docker_call
+from gb10.errors import EngineError, Gb10Error
 from gb10.serve.existing import Found
 from gb10.serve.labelled import container_name
 from gb10.serve.node_launch import container_options
+from gb10.serve.overview import Overview, why
 from gb10.serve.service import Service, curl_line
 from gb10.workshop import Workshop
 
@@ -61,3 +65,30 @@ def found_document(one: Found) -> dict[str, Any]:
         "image": one.state.image,
         "memory": one.labels.memory,
     }
+
+
+def silent_document(seen: Overview) -> list[dict[str, str]]:
+    """The nodes that did not answer, as data."""
+    return [{"host": node, "error": why(error)} for node, error in seen.silent.items()]
+
+
+def silence_of(seen: Overview) -> EngineError | None:
+    """The error of nodes that did not answer; None when all did."""
+    if not seen.silent:
+        return None
+    notes = [note.path for note in seen.notes.notes if set(note.nodes) & set(seen.silent)] if not seen.named else []
+    hint = next((error.hint for error in seen.silent.values() if error.hint), None)
+    gone = f"a node that is gone for good: rm {shlex.join(map(str, notes))}" if notes else None
+    count = len(seen.silent)
+    return EngineError(
+        f"{count} node{'s do' if count > 1 else ' does'} not answer",
+        where=seen.silence(),
+        hint="\n".join(filter(None, (hint, gone))) or None,
+    )
+
+
+def end_with(*problems: Gb10Error | None, code: int = 0) -> None:
+    """After the result is printed: print each problem, and end with ``code``, else with that of the first one."""
+    codes = [tell(problem, as_json=False) for problem in problems if problem]
+    if code or codes:
+        raise typer.Exit(code or codes[0])

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gb10.about.differences import Differences
 from gb10.about.portrait import PatchStory, Portrait, codes_of
-from gb10.proof.check import printable
+from gb10.host.printing import printable
 from gb10.proof.fit import MEANING
 
 FIRST = ("torch", "triton", "vllm", "sglang", "flashinfer-python", "flashinfer-jit-cache", "transformers")

@@ -1,15 +1,17 @@
 """``stop``: end services on all of their nodes."""
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
 
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
-from gb10.cli.serving import NodesOption, found_document, hosts_named
+from gb10.cli.serving import NodesOption, end_with, found_document, hosts_named, silence_of, silent_document
 from gb10.errors import UsageError
-from gb10.serve.existing import services_on
-from gb10.serve.fleet import open_fleet
-from gb10.serve.stopping import end_service, hosts_of, require
+from gb10.host.printing import printable
+from gb10.serve.existing import Found
+from gb10.serve.overview import Overview, look_at, not_looked_at, why
+from gb10.serve.stopping import end_service
 from gb10.workshop import Workshop
 
 app = verb_app("""Stop a service on all of its nodes.
@@ -17,11 +19,12 @@ app = verb_app("""Stop a service on all of its nodes.
 
 \b
 ./build.py stop qwen3-0.6b
-./build.py stop deepseek-v4-flash --nodes me@spark-1,me@spark-2   # from a machine that is no node
+./build.py stop deepseek-v4-flash --nodes me@spark-1,me@spark-2   # started by another user, or from another machine
 ./build.py stop --all
 
-A server gets SIGTERM, and SIGKILL after 10 seconds. All that gb10 knows of a service stands in the labels of its
-containers: it can be stopped after a crash of the tool, and from another machine.
+A server gets SIGTERM, and SIGKILL after 10 seconds. Without --nodes it looks at this machine, and at the nodes on which
+you started services. A service that its labels place on other nodes, too, is left as it is: exit 2, and the line to
+paste is printed. Exit 7 when a node does not answer.
 """)
 
 
@@ -40,13 +43,26 @@ def stop(
     """Stop a service on all of its nodes."""
     if (name is None) != everything:
         raise UsageError("name a service, or all of them", hint="./build.py stop NAME, or ./build.py stop --all")
-    hosts = hosts_of(shop, hosts_named(shop, nodes), name)
-    with open_fleet(shop, hosts) as fleet, shop.talk.task(f"stop {name or 'all services'}"):
-        found = services_on(fleet)
-        own = require(found, name, hosts) if name else found
-        end_service(fleet, own, name or "every service")
+    with look_at(shop, hosts_named(shop, nodes), name) as seen, shop.talk.task(f"stop {name or 'all services'}"):
+        wanted = {name: seen.require(name)} if name else seen.services
+        left = not_looked_at("stop", wanted, seen)
+        own = [one for ranks in wanted.values() if not seen.unseen(ranks) for one in ranks]
+        end_service(seen.fleet, own, name or "every service")
+        seen.clear_notes(of=name, ended=own)
+    _show(own, wanted, seen, as_json=as_json)
+    end_with(silence_of(seen), left)
+
+
+def _show(own: Sequence[Found], wanted: Mapping[str, Sequence[Found]], seen: Overview, *, as_json: bool) -> None:
+    unseen = {service: nodes for service, ranks in wanted.items() if (nodes := seen.unseen(ranks))}
     if as_json:
-        print_json({"schema": "gb10/stop/v1", "stopped": [found_document(one) for one in own]})
+        document = {"schema": "gb10/stop/v1", "stopped": [found_document(one) for one in own]}
+        print_json({**document, "not_looked_at": unseen, "silent": silent_document(seen)})
         return
     for one in own:
-        print(f"{one.labels.service} {one.host} {one.state.name}")
+        print(printable(f"{one.labels.service} {one.host} {one.state.name}"))
+    for service, ranks in wanted.items():
+        if seen.unseen(ranks):
+            print(printable(f"{service} is left as it is: not looked at {', '.join(seen.unseen(ranks))}"))
+    for node, error in seen.silent.items():
+        print(printable(f"{node} does not answer: {why(error)}"))

@@ -14,6 +14,7 @@ from docker.errors import APIError, DockerException
 from docker.tls import TLSConfig
 from urllib3.exceptions import HTTPError
 
+from gb10.engine.docker_answers import InfoAnswer, VersionAnswer, is_odd, oddity
 from gb10.errors import EngineError
 
 MINIMUM_API = (1, 42)
@@ -97,6 +98,14 @@ def asking(engine: Engine, *, seconds: int = CALL_TIMEOUT) -> Iterator[docker.Do
             where=_reason(error),
             hint="look at ./build.py engine status, then run the command again",
         ) from error
+    except Exception as error:  # the SDK stumbles over odd answers in many ways, and raises Exception itself
+        if not is_odd(error):
+            raise
+        raise EngineError(
+            f"the container engine {engine.endpoint.place} gave an answer that cannot be read",
+            where=oddity(error),
+            hint="is it a Docker, or a program that only speaks like one? look at ./build.py engine status",
+        ) from error
 
 
 def ping(endpoint: Endpoint) -> tuple[str, str]:
@@ -109,10 +118,10 @@ def ping(endpoint: Endpoint) -> tuple[str, str]:
             reply.raise_for_status()
     except (DockerException, requests.RequestException, OSError) as error:
         raise _unreachable(error) from error
-    server = SERVER.match(reply.headers.get("Server", ""))
-    if server is None:
+    server, api = SERVER.match(reply.headers.get("Server", "")), reply.headers.get("Api-Version", "")
+    if server is None or not api:
         raise UnreachableError("it answers, and is no Docker")
-    return server[1], reply.headers["Api-Version"]
+    return server[1], api
 
 
 def probe(endpoint: Endpoint, kind: Literal["user", "embedded"]) -> Engine:
@@ -120,31 +129,37 @@ def probe(endpoint: Endpoint, kind: Literal["user", "embedded"]) -> Engine:
     try:
         _connect(endpoint)
         with closing(_open(endpoint, PING_TIMEOUT)) as sdk:
-            version = sdk.version()
-            info = sdk.info()
+            version = VersionAnswer.model_validate(sdk.version())
+            info = InfoAnswer.model_validate(sdk.info())
             sdk.api.images(name="gb10.invalid/none", quiet=True)  # fails while containerd, behind dockerd, is down
     except (DockerException, requests.RequestException, OSError) as error:
         raise _unreachable(error) from error
-    api = str(version["ApiVersion"])
-    if tuple(int(part) for part in api.split(".")) < MINIMUM_API:
+    except Exception as error:  # the SDK stumbles over odd answers in many ways, and raises Exception itself
+        if not is_odd(error):
+            raise
+        raise UnreachableError(f"it gave an answer that cannot be read: {oddity(error)}") from error
+    if tuple(int(part) for part in version.api.split(".")) < MINIMUM_API:
         wanted = ".".join(map(str, MINIMUM_API))
-        raise UnreachableError(f"its API {api} is older than {wanted} (Docker 23.0 with BuildKit)")
-    if info["OSType"] != "linux":
-        raise UnreachableError(f"it runs {info['OSType']} containers")
-    drivers = dict(info.get("DriverStatus") or ())
+        raise UnreachableError(f"its API {version.api} is older than {wanted} (Docker 23.0 with BuildKit)")
+    if info.system != "linux":
+        raise UnreachableError(f"it runs {info.system} containers")
+    drivers = dict(info.driver)
     return Engine(
         kind=kind,
         endpoint=endpoint,
-        version=str(version["Version"]),
-        api=api,
+        version=version.version,
+        api=version.api,
         containerd=drivers.get("driver-type", "").startswith("io.containerd"),
-        data=_data(endpoint, Path(info["DockerRootDir"])),
+        data=_data(endpoint, Path(info.root)),
     )
 
 
 def _data(endpoint: Endpoint, root: Path) -> Path | None:
     """The engine's data if it is seen from here: with subfolders, else it is a mount point of another namespace."""
-    seen = endpoint.host.startswith("unix://") and root.is_dir() and root.stat().st_nlink != 2
+    try:
+        seen = endpoint.host.startswith("unix://") and root.is_dir() and root.stat().st_nlink != 2
+    except (OSError, ValueError):  # it is a path of that engine's machine, and may be none here
+        return None
     return root if seen else None
 
 

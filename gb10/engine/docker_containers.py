@@ -19,6 +19,7 @@ from docker.types import DeviceRequest, Mount, Ulimit
 
 from gb10.engine.connection import Engine, asking
 from gb10.engine.container_options import ContainerOptions
+from gb10.engine.docker_answers import LISTED, ContainerAnswer, ExecAnswer, IdAnswer
 from gb10.errors import EngineError, Gb10Error
 
 LOOK: Final = 5
@@ -32,7 +33,7 @@ RUNNING: Final = frozenset({"created", "running", "restarting", "paused"})
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContainerState:
-    """A container as its engine has it. ``started`` and ``ended`` are times in RFC 3339, ``code`` its exit code."""
+    """A container as its engine has it; its times are in RFC 3339, ``code`` is its exit code."""
 
     id: str
     name: str
@@ -43,6 +44,7 @@ class ContainerState:
     code: int = 0
     out_of_memory: bool = False
     error: str = ""
+    created: str = ""
     started: str = ""
     ended: str = ""
 
@@ -64,7 +66,7 @@ def create_container(engine: Engine, options: ContainerOptions, files: Mapping[s
         except BaseException:
             made.remove(force=True)
             raise
-        return str(made.id)
+        return IdAnswer.model_validate(made.attrs).id
 
 
 def _arguments(options: ContainerOptions) -> dict[str, Any]:
@@ -131,20 +133,21 @@ def run_inside(
     """Run a program in a container: its exit code, and the end of what it printed. Raises EngineError."""
     with asking(engine) as sdk:
         found = sdk.containers.get(identity)
-        made = sdk.api.exec_create(
-            found.id, list(argv), user=user, workdir=workdir, environment=dict(environment or {})
+        made = IdAnswer.model_validate(
+            sdk.api.exec_create(found.id, list(argv), user=user, workdir=workdir, environment=dict(environment or {}))
         )
         tail = b""
-        for block in sdk.api.exec_start(made["Id"], stream=True):
+        for block in sdk.api.exec_start(made.id, stream=True):
             tail = (tail + block)[-TAIL_BYTES:]
-        return int(sdk.api.exec_inspect(made["Id"])["ExitCode"] or 0), tail.decode(errors="replace")
+        ended = ExecAnswer.model_validate(sdk.api.exec_inspect(made.id))
+        return ended.code, tail.decode(errors="replace")
 
 
 def containers_with(engine: Engine, *labels: str) -> list[ContainerState]:
     """The containers that have these labels (``name`` or ``name=value``), ended ones too. Raises EngineError."""
     with asking(engine) as sdk:
-        listed = sdk.api.containers(all=True, filters={"label": list(labels)})
-        found = (_inspected(sdk, one["Id"]) for one in listed)
+        listed = LISTED.validate_python(sdk.api.containers(all=True, filters={"label": list(labels)}))
+        found = (_inspected(sdk, one.id) for one in listed)
         return sorted((state for state in found if state), key=lambda state: state.name)
 
 
@@ -156,21 +159,22 @@ def container_state(engine: Engine, identity: str) -> ContainerState | None:
 
 def _inspected(sdk: docker.DockerClient, identity: str) -> ContainerState | None:
     try:
-        found = sdk.api.inspect_container(identity)
+        found = ContainerAnswer.model_validate(sdk.api.inspect_container(identity))
     except NotFound:
         return None
-    state = found["State"]
+    state = found.state
     return ContainerState(
-        id=found["Id"],
-        name=found["Name"].lstrip("/"),
-        image=found["Image"],
-        status=state["Status"],
-        labels=(found.get("Config") or {}).get("Labels") or {},
-        code=int(state.get("ExitCode") or 0),
-        out_of_memory=bool(state.get("OOMKilled")),
-        error=str(state.get("Error") or ""),
-        started=str(state.get("StartedAt") or ""),
-        ended=str(state.get("FinishedAt") or ""),
+        id=found.id,
+        name=found.name.lstrip("/"),
+        image=found.image,
+        status=state.status,
+        labels=found.settings.labels,
+        code=state.code,
+        out_of_memory=state.out_of_memory,
+        error=state.error,
+        created=found.created,
+        started=state.started,
+        ended=state.ended,
     )
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from gb10.engine.connection import Engine, asking
+from gb10.engine.docker_answers import MachineAnswer
 
 FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
 
@@ -29,14 +30,14 @@ def engine_host(engine: Engine) -> EngineHost:
     """The machine that an engine runs on; raises EngineError."""
     with asking(engine) as sdk:
         sent = time.time()
-        info = sdk.info()
+        info = MachineAnswer.model_validate(sdk.info())
         middle = (sent + time.time()) / 2
-    clock = seconds_of(str(info.get("SystemTime") or ""))
+    clock = seconds_of(info.clock)
     return EngineHost(
-        machine=str(info["Architecture"]),
-        memory=int(info["MemTotal"]),
+        machine=info.machine,
+        memory=info.memory,
         ahead=clock - middle if clock is not None else 0.0,
-        runtimes=frozenset(map(str, info.get("Runtimes") or ())),
+        runtimes=frozenset(info.runtimes),
     )
 
 
@@ -44,6 +45,6 @@ def seconds_of(moment: str) -> float | None:
     """A time as an engine writes it (RFC 3339, nanoseconds) in seconds since 1970; None for what is none. Pure."""
     try:
         found = datetime.fromisoformat(FRACTION.sub(lambda part: f".{part[1]:0<6}", moment))
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return found.timestamp() if found.tzinfo is not None and found.year > 1 else None

@@ -8,6 +8,7 @@ from typing import Any
 from docker.errors import ImageNotFound
 
 from gb10.engine.connection import Engine, asking
+from gb10.engine.docker_answers import HISTORY, ImageAnswer
 from gb10.engine.reference import split_reference
 from gb10.errors import EngineError
 
@@ -34,41 +35,39 @@ def find_image(engine: Engine, reference: str) -> ImageInfo | None:
     """The image of a reference, or None when the engine has none; raises EngineError."""
     with asking(engine) as sdk:
         try:
-            found = sdk.images.get(reference).attrs
+            found = ImageAnswer.model_validate(sdk.images.get(reference).attrs)
         except ImageNotFound:
             return None
-    layers = tuple(found["RootFS"].get("Layers") or ())
-    platform = "/".join(filter(None, (found["Os"], found["Architecture"], found.get("Variant"))))
-    config = found.get("Config") or {}
+    settings = found.settings
     return ImageInfo(
-        id=found["Id"],
-        size=found["Size"],
-        diff_ids=layers,
-        platform=platform,
-        tags=tuple(found.get("RepoTags") or ()),
-        labels=config.get("Labels") or {},
-        workdir=config.get("WorkingDir") or "/",
-        user=config.get("User") or "",
-        environment=tuple(config.get("Env") or ()),
-        created=found.get("Created") or "",
+        id=found.id,
+        size=found.size,
+        diff_ids=found.root.layers,
+        platform="/".join(filter(None, (found.system, found.machine, found.variant))),
+        tags=found.tags,
+        labels=settings.labels,
+        workdir=settings.workdir or "/",
+        user=settings.user,
+        environment=settings.environment,
+        created=found.created,
     )
 
 
 def history(engine: Engine, image: ImageInfo) -> list[tuple[str, int]]:
     """The commands that made an image, the first one first, each with the bytes of its layer. Raises EngineError."""
     with asking(engine) as sdk:
-        rows: list[Mapping[str, Any]] = sdk.api.history(image.id)  # type: ignore[no-untyped-call]
-    return [(str(row.get("CreatedBy") or ""), int(row.get("Size") or 0)) for row in reversed(rows)]
+        rows = HISTORY.validate_python(sdk.api.history(image.id))  # type: ignore[no-untyped-call]
+    return [(row.command, row.size) for row in reversed(rows)]
 
 
 def image_settings(engine: Engine, reference: str) -> dict[str, Any]:
     """What an image says beside its layers: when it was made, for which machine, how it starts. Raises EngineError."""
     with asking(engine) as sdk:
         image = sdk.images.get(reference)
-        found, lines = image.attrs, image.history()
+        found, lines = image.attrs, HISTORY.validate_python(image.history())
     config = {f"config {name}": value for name, value in (found.get("Config") or {}).items() if value}
     told = {name: found.get(name) for name in ("Created", "Architecture", "Os", "Variant", "Author")}
-    return {**told, **config, "history": [line["CreatedBy"] for line in lines]}
+    return {**told, **config, "history": [line.command for line in lines]}
 
 
 def require_image(engine: Engine, reference: str) -> ImageInfo:

@@ -6,12 +6,13 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import docker
 from docker.errors import NotFound
 
 from gb10.engine.connection import Engine, asking
+from gb10.engine.docker_answers import LISTED, ContainerAnswer, StatAnswer
 from gb10.engine.docker_containers import RUNNING
 
 MOST: Final = 64
@@ -44,8 +45,8 @@ class ServingContainer:
 def serving_containers(engine: Engine) -> list[ServingContainer]:
     """The containers that serve a model, or served one and are still there; the newest first. Raises EngineError."""
     with asking(engine) as sdk:
-        listed = sorted(sdk.api.containers(all=True), key=lambda one: -int(one.get("Created") or 0))
-        found = (_inspected(sdk, one["Id"]) for one in listed[: 4 * MOST])
+        listed = sorted(LISTED.validate_python(sdk.api.containers(all=True)), key=lambda one: -one.created)
+        found = (_inspected(sdk, one.id) for one in listed[: 4 * MOST])
         return list(itertools.islice((one for one in found if one and _serves(one)), MOST))
 
 
@@ -55,34 +56,25 @@ def _serves(one: ServingContainer) -> bool:
 
 def _inspected(sdk: docker.DockerClient, identity: str) -> ServingContainer | None:
     try:
-        found = sdk.api.inspect_container(identity)
+        found = ContainerAnswer.model_validate(sdk.api.inspect_container(identity))
     except NotFound:
         return None
-    config, host = found.get("Config") or {}, found.get("HostConfig") or {}
-    words = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
-    devices = [str(one.get("PathOnHost") or "") for one in host.get("Devices") or ()]
-    requests = host.get("DeviceRequests") or ()
-    named = [str(one) for request in requests for one in request.get("DeviceIDs") or ()]
-    pairs = (str(pair).partition("=") for pair in config.get("Env") or ())
+    settings, host = found.settings, found.host
+    pairs = (pair.partition("=") for pair in settings.environment)
     return ServingContainer(
-        id=found["Id"],
-        name=found["Name"].lstrip("/"),
-        image=str(config.get("Image") or ""),
-        runs=found["State"]["Status"] in RUNNING,
-        command=" ".join(map(str, words)),
+        id=found.id,
+        name=found.name.lstrip("/"),
+        image=settings.image,
+        runs=found.state.status in RUNNING,
+        command=" ".join((*settings.entrypoint, *settings.command)),
         environment={name: value for name, _, value in pairs},
-        labels=config.get("Labels") or {},
-        devices=(*devices, *named),
-        gpus=any("gpu" in map(str, itertools.chain(*(one.get("Capabilities") or ()))) for one in requests),
-        privileged=bool(host.get("Privileged")),
-        runtime=str(host.get("Runtime") or ""),
-        memlock=_memlock(host),
+        labels=settings.labels,
+        devices=(*(one.path for one in host.devices), *(one for asked in host.requests for one in asked.devices)),
+        gpus=any("gpu" in itertools.chain(*one.capabilities) for one in host.requests),
+        privileged=host.privileged,
+        runtime=host.runtime,
+        memlock=next((one.soft for one in host.limits if one.name == "memlock"), None),
     )
-
-
-def _memlock(host: Mapping[str, Any]) -> int | None:
-    limits = [one for one in host.get("Ulimits") or () if one.get("Name") == "memlock"]
-    return int(limits[0].get("Soft") or 0) if limits else None
 
 
 def file_in(engine: Engine, identity: str, path: str, most: int) -> bytes | None:
@@ -92,7 +84,7 @@ def file_in(engine: Engine, identity: str, path: str, most: int) -> bytes | None
             blocks, stat = sdk.containers.get(identity).get_archive(path)
         except NotFound:
             return None
-        if int((stat or {}).get("size") or 0) > most:
+        if StatAnswer.model_validate(stat or {}).size > most:
             return None
         content = b"".join(itertools.islice(_bounded(blocks, most + (1 << 16)), None))
     with suppress(tarfile.TarError, EOFError), tarfile.open(fileobj=io.BytesIO(content)) as tar:

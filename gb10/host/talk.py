@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from gb10.host.printing import visible
 from gb10.host.started import as_started
 
 QUIET, NORMAL, VERBOSE = -1, 0, 1
@@ -121,7 +122,7 @@ class Talk:
     def say(self, text: str) -> None:
         """One line, unless quiet."""
         if self.verbosity >= NORMAL:
-            self.console.print(escape(as_started(text)), soft_wrap=True)
+            self.console.print(escape(visible(as_started(text))), soft_wrap=True)
 
     def say_once(self, text: str) -> None:
         """One line, unless quiet or already printed by this command."""
@@ -132,7 +133,7 @@ class Talk:
     def detail(self, text: str) -> None:
         """One line, only when verbose."""
         if self.verbosity >= VERBOSE:
-            self.console.print(escape(as_started(text)), style="dim", soft_wrap=True)
+            self.console.print(escape(visible(as_started(text))), style="dim", soft_wrap=True)
 
     def waiting_for(self, what: str) -> Callable[[str], AbstractContextManager[None]]:
         """What the store enters while it waits for a lock: a line with its holder; when quiet, only a long wait."""
@@ -140,7 +141,7 @@ class Talk:
 
     @contextmanager
     def _wait(self, what: str, holder: str) -> Iterator[None]:
-        text = escape(f"{what}: waiting for {holder}")
+        text = escape(visible(f"{what}: waiting for {holder}"))
         late = threading.Timer(LONG_WAIT, self.console.print, (text,), {"soft_wrap": True})
         late.daemon = True
         if self.verbosity >= NORMAL:
@@ -186,7 +187,7 @@ class Talk:
 
     def _show(self, task: Task) -> None:
         if self._progress is not None and task.bar is not None:
-            note = escape(joined(task.amount(), task.left(), task.note))
+            note = escape(visible(joined(task.amount(), task.left(), task.note)))
             self._progress.update(task.bar, completed=task.done, total=task.total or None, note=note)
         elif time.monotonic() - task.said >= self.interval:
             task.said = time.monotonic()
@@ -216,7 +217,7 @@ class Talk:
                 self._progress = Progress(*columns, console=self.console, transient=True)
                 self._progress.start()
             self._running += 1
-            task.bar = self._progress.add_task(escape(task.name), total=task.total or None, note="")
+            task.bar = self._progress.add_task(escape(visible(task.name)), total=task.total or None, note="")
 
     def _stop(self, task: Task, how: str = "") -> None:
         with self._lock:

@@ -1,7 +1,8 @@
 """A serving endpoint: its URL, its model, and one sentence for each way in which it does not answer."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
@@ -25,6 +26,8 @@ class Endpoint:
     """With the version of the API: ``http://spark-1:8000/v1``."""
     model: str
     key: str = field(default="", repr=False)
+    direct: bool = False
+    """Whether it is asked without a proxy and without logins of ~/.netrc, and a redirect is not followed."""
 
     @property
     def headers(self) -> dict[str, str]:
@@ -46,27 +49,42 @@ def base_url(text: str) -> str:
     return urlunsplit(parts._replace(path=path or "/v1", query="", fragment=""))
 
 
-def reach(url: str, model: str | None, env: Mapping[str, str]) -> Endpoint:
-    """The endpoint with the model that it serves. Raises EndpointError, and UsageError for a model that it has not."""
-    base, key = base_url(url), env.get(KEY, "")
-    served = models(base, key, env)
+def reach(url: str, model: str | None, env: Mapping[str, str], *, keyed: bool = True, direct: bool = False) -> Endpoint:
+    """The endpoint with the model that it serves. Raises EndpointError, and UsageError for a model that it has not.
+
+    ``keyed``: it may get the user's key, as one that the user named may. ``direct`` is the endpoint's.
+    """
+    base, key = base_url(url), env.get(KEY, "") if keyed else ""
+    served = models(base, key, env, direct=direct)
     if model is None and len(served) == 1:
-        return Endpoint(url=base, model=served[0], key=key)
+        return Endpoint(url=base, model=served[0], key=key, direct=direct)
     if model in served:
-        return Endpoint(url=base, model=str(model), key=key)
+        return Endpoint(url=base, model=str(model), key=key, direct=direct)
     names = ", ".join(served[:8]) or "none"
     what = f"the endpoint does not serve {model!r}" if model else f"the endpoint serves {len(served)} models"
     raise UsageError(what, where=f"{redact(base)}: {names}", hint="choose one: --model NAME")
 
 
-def models(base: str, key: str, env: Mapping[str, str]) -> tuple[str, ...]:
-    """The names of the models that an endpoint serves. Raises EndpointError."""
+@contextmanager
+def page(
+    url: str, headers: Mapping[str, str], env: Mapping[str, str], *, seconds: float, direct: bool
+) -> Iterator[requests.Response]:
+    """The answer to a GET, whose body is not read yet."""
     bundle = ca_bundle(env)
+    with requests.Session() as session:
+        session.trust_env = not direct
+        verify = str(bundle) if bundle else True
+        with session.get(
+            url, headers=headers, timeout=seconds, verify=verify, stream=True, allow_redirects=not direct
+        ) as reply:
+            yield reply
+
+
+def models(base: str, key: str, env: Mapping[str, str], *, direct: bool = False) -> tuple[str, ...]:
+    """The names of the models that an endpoint serves. Raises EndpointError."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        with requests.get(
-            f"{base}/models", headers=headers, timeout=TIMEOUT_S, verify=str(bundle) if bundle else True, stream=True
-        ) as reply:
+        with page(f"{base}/models", headers, env, seconds=TIMEOUT_S, direct=direct) as reply:
             if reply.status_code != 200:
                 raise refused(base, reply.status_code, reply.reason)
             text = reply.raw.read(LARGEST, decode_content=True)

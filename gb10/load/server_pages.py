@@ -10,8 +10,7 @@ import requests
 from prometheus_client.parser import text_string_to_metric_families
 from urllib3.exceptions import HTTPError
 
-from gb10.host.fetch import ca_bundle
-from gb10.load.endpoint import LARGEST, Endpoint
+from gb10.load.endpoint import LARGEST, Endpoint, page
 
 TIMEOUT_S: Final = 10
 PAGES: Final = {"version": "vLLM", "get_server_info": "SGLang", "props": "llama.cpp"}
@@ -30,8 +29,8 @@ Counters = Mapping[tuple[str, str], float]
 def server_facts(endpoint: Endpoint, env: Mapping[str, str]) -> dict[str, object]:
     """The pages that tell the release and the settings, by engine."""
     found: dict[str, object] = {}
-    for page, engine in PAGES.items():
-        text = _page(endpoint, page, env)
+    for name, engine in PAGES.items():
+        text = _page(endpoint, name, env)
         try:
             said = json.loads(text) if len(text) <= LONGEST else None
         except (ValueError, RecursionError):
@@ -54,13 +53,10 @@ def counters(endpoint: Endpoint, env: Mapping[str, str]) -> Counters:
     return found
 
 
-def _page(endpoint: Endpoint, page: str, env: Mapping[str, str]) -> str:
-    bundle = ca_bundle(env)
-    url = f"{endpoint.url.removesuffix('/v1')}/{page}"
+def _page(endpoint: Endpoint, name: str, env: Mapping[str, str]) -> str:
+    url = f"{endpoint.url.removesuffix('/v1')}/{name}"
     try:
-        with requests.get(
-            url, headers=endpoint.headers, timeout=TIMEOUT_S, verify=str(bundle) if bundle else True, stream=True
-        ) as reply:
+        with page(url, endpoint.headers, env, seconds=TIMEOUT_S, direct=endpoint.direct) as reply:
             return reply.raw.read(LARGEST, decode_content=True).decode() if reply.status_code == 200 else ""
     except (requests.RequestException, HTTPError, UnicodeDecodeError):
         return ""

@@ -152,19 +152,20 @@ def ask_all(
     limits = bounds or Bounds()
 
     async def run() -> tuple[Exchange, ...]:
-        async with _client(env, limits, len(requests)) as client:
+        async with _client(env, limits, len(requests), direct=endpoint.direct) as client:
             asked = (_ask(client, endpoint, body, limits, on_text(at)) for at, body in enumerate(requests))
             return tuple(await asyncio.gather(*asked))
 
     return asyncio.run(run())
 
 
-def _client(env: Mapping[str, str], bounds: Bounds, count: int) -> httpx2.AsyncClient:
+def _client(env: Mapping[str, str], bounds: Bounds, count: int, *, direct: bool) -> httpx2.AsyncClient:
     bundle = ca_bundle(env)
     timeout = httpx2.Timeout(bounds.silent, connect=bounds.connect, pool=None)
     return httpx2.AsyncClient(
         verify=ssl.create_default_context(cafile=str(bundle) if bundle else None),
         timeout=timeout,
+        trust_env=not direct,
         limits=httpx2.Limits(max_connections=max(1, count)),
     )
 

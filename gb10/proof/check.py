@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gb10.host.printing import printable
 from gb10.inside.binary import Binary
 from gb10.inside.linked import Linked
 from gb10.inside.scan import Scan
@@ -105,8 +106,3 @@ def counted(codes: Mapping[str, int]) -> str:
 def sass(codes: Mapping[str, int]) -> set[str]:
     """The codes that a GPU runs as they are."""
     return {code for code in codes if code.startswith("sm_")}
-
-
-def printable(text: str) -> str:
-    """Text of a foreign file, safe for a terminal: control characters are escaped."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -9,8 +9,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from gb10.host.printing import printable
 from gb10.inside.loader import Fit
-from gb10.proof.check import counted, printable
+from gb10.proof.check import counted
 from gb10.proof.checking import Finding, of_severity
 from gb10.proof.fit import MEANING, UNIT_FITS, Judged, Verdict
 

@@ -27,11 +27,17 @@ class Found:
 
 def services_on(fleet: Fleet) -> tuple[Found, ...]:
     """Every container of a service, by service and rank. Raises EngineError."""
-    listed = on_each(_on, fleet)
-    return tuple(sorted((one for part in listed.values() for one in part), key=lambda one: _order(one.labels)))
+    listed = on_each(listed_on, fleet)
+    return sorted_by_rank(one for part in listed.values() for one in part)
 
 
-def _on(host: str, engine: Engine) -> list[Found]:
+def sorted_by_rank(found: Iterable[Found]) -> tuple[Found, ...]:
+    """Containers by service and rank."""
+    return tuple(sorted(found, key=lambda one: _order(one.labels)))
+
+
+def listed_on(host: str, engine: Engine) -> list[Found]:
+    """Every container of a service on one node. Raises EngineError."""
     return [
         Found(host=host, state=state, labels=read_labels(state.labels)) for state in containers_with(engine, SERVICE)
     ]

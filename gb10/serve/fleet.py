@@ -20,20 +20,33 @@ Fleet = Mapping[str, Engine]
 @contextmanager
 def open_fleet(host: Host, hosts: Sequence[str]) -> Iterator[Fleet]:
     """The engines of the nodes. Raises EngineError that names the nodes that cannot be reached."""
+    with reach_fleet(host, hosts) as (fleet, silent):
+        if silent:
+            raise unreached(silent)
+        yield fleet
+
+
+@contextmanager
+def reach_fleet(host: Host, hosts: Sequence[str]) -> Iterator[tuple[Fleet, dict[str, Gb10Error]]]:
+    """The engines of the nodes that answer, and the error of each other one."""
     with ExitStack() as stack, ThreadPoolExecutor(len(hosts)) as pool:
         opened = {name: pool.submit(stack.enter_context, _engine(host, name)) for name in hosts}
-        failed = {name: work.exception() for name, work in opened.items() if work.exception()}
-        for error in failed.values():
-            if not isinstance(error, Gb10Error):
-                raise error or AssertionError
-        if failed:
-            raise unreached(failed)
-        yield {name: work.result() for name, work in opened.items()}
+        fleet: dict[str, Engine] = {}
+        silent: dict[str, Gb10Error] = {}
+        for name, work in opened.items():
+            error = work.exception()
+            if isinstance(error, Gb10Error):
+                silent[name] = error
+            elif error:
+                raise error
+            else:
+                fleet[name] = work.result()
+        yield fleet, silent
 
 
-def unreached(failed: Mapping[str, BaseException | None]) -> EngineError:
+def unreached(failed: Mapping[str, Gb10Error]) -> EngineError:
     """One error for nodes that cannot be reached."""
-    errors = [error for error in failed.values() if isinstance(error, Gb10Error)]
+    errors = list(failed.values())
     if len(errors) == 1:
         return EngineError(errors[0].message, where=errors[0].where, hint=errors[0].hint)
     where = "\n".join(": ".join(filter(None, (error.message, error.where))) for error in errors)

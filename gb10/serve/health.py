@@ -5,6 +5,7 @@ from http import HTTPStatus
 from typing import Final
 
 import requests
+from urllib3.exceptions import HTTPError
 
 from gb10.errors import EndpointError
 from gb10.guard.canary import make_canaries
@@ -19,7 +20,6 @@ LOOK: Final = 5.0
 TOKENS: Final = 64
 FIRST: Final = Bounds(connect=15.0, silent=900.0, whole=1200.0)
 """The first request may compile kernels for minutes."""
-PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy")
 
 
 def is_healthy(endpoint: str) -> bool:
@@ -27,8 +27,9 @@ def is_healthy(endpoint: str) -> bool:
     with requests.Session() as session:
         session.trust_env = False  # nodes are near: no proxy leads to them
         try:
-            return session.get(f"{endpoint}/health", timeout=LOOK).status_code == HTTPStatus.OK
-        except requests.RequestException:
+            reply = session.get(f"{endpoint}/health", timeout=LOOK, allow_redirects=False, stream=True)
+            return reply.status_code == HTTPStatus.OK
+        except (requests.RequestException, HTTPError, ValueError):  # the last two: of a URL that is none
             return False
 
 
@@ -37,12 +38,9 @@ def first_answer(endpoint: str, env: Mapping[str, str]) -> Judgement:
 
     Whether the answer is right is no matter of health: small models are wrong about the world.
     """
-    near = {name: value for name, value in env.items() if name.lower() not in PROXIES}
-    served = reach(endpoint, None, near)
+    served = reach(endpoint, None, env, direct=True)
     canaries = make_canaries(1, guard_facts(), seed=endpoint)
-    batch = ask_canaries(
-        served, canaries, near, guard_limits(), max_tokens=TOKENS, extra={}, when="first", bounds=FIRST
-    )
+    batch = ask_canaries(served, canaries, env, guard_limits(), max_tokens=TOKENS, extra={}, when="first", bounds=FIRST)
     judgement = batch.judgements[0]
     if batch.exchanges[0].status == 0:
         raise EndpointError("the server is healthy and does not answer", where=judgement.why)

@@ -9,6 +9,9 @@ from typing import Final
 from gb10.plan.labels import NAMESPACE
 from gb10.serve.service import Rank, Service
 
+MOST_NODES: Final = 64
+LONGEST: Final = 255
+"""Characters of a node's name."""
 SHARE: Final = re.compile(r"[01]\.\d{1,6}")
 SERVICE: Final = f"{NAMESPACE}.service"
 """The label with a service's name; the names of the others begin with it."""
@@ -76,4 +79,6 @@ def _hosts(text: str | None) -> tuple[str, ...]:
         found = json.loads(text or "[]")
     except (ValueError, RecursionError):
         return ()
-    return tuple(found) if isinstance(found, list) and all(isinstance(one, str) for one in found) else ()
+    if not isinstance(found, list) or len(found) > MOST_NODES or not all(isinstance(one, str) for one in found):
+        return ()
+    return tuple(one[:LONGEST] for one in found)

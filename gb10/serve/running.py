@@ -17,6 +17,7 @@ from gb10.serve.cause import cause_of
 from gb10.serve.existing import Found, check_room, of_service, runs_unchanged, services_on
 from gb10.serve.fleet import Fleet, on_each, tried_on_each
 from gb10.serve.health import first_answer, is_healthy
+from gb10.serve.notes import note_nodes
 from gb10.serve.ports import check_port
 from gb10.serve.ready_images import ready_images
 from gb10.serve.service import Service
@@ -65,12 +66,23 @@ def running(shop: Workshop, fleet: Fleet, service: Service, wish: Wish) -> Itera
     check_port(service, [one for one in found if one not in own])
     secrets = {name: shop.env[name] for name in SECRETS if shop.env.get(name)}
     mods = wish.mods(next(iter(images.values())))
+    _note(shop, service)
     with started(service, fleet, images, mods, secrets, talk=shop.talk) as containers:
+        _note(shop, service)  # once more: `status` forgets a service that is on none of its nodes
         ahead = {host: machine.ahead for host, machine in machines.items()}
         watched = Watched(name=service.name, fleet=fleet, containers=containers, ahead=ahead)
         _healthy(shop.talk, service, watched, wish.patience)
         _check_answer(shop, service, watched)
         yield watched
+
+
+def _note(shop: Workshop, service: Service) -> None:
+    """Note the nodes of a service, for `status`, `logs` and `stop`. It runs without, too."""
+    try:
+        note_nodes(shop.env, service.name, service.hosts)
+    except UsageError as error:
+        why = ": ".join(filter(None, (error.message, error.where)))
+        shop.talk.say_once(f"its nodes are not noted, so status, logs and stop need --nodes: {why}")
 
 
 def _clear(talk: Talk, fleet: Fleet, service: Service, own: Sequence[Found], *, replace: bool) -> None:

@@ -112,7 +112,7 @@ def variables(env: Mapping[str, str], store: Store) -> dict[str, str]:
     """What leads the tool to this store, and, where the machine has a Docker, away from that."""
     docker = DOCKER_SOCKET.exists() or any(name in env for name in ("DOCKER_HOST", "DOCKER_CONTEXT"))
     own = {"DOCKER_HOST": Place(store).endpoint.host} if docker else {}
-    return {"GB10_CACHE_DIR": str(store.root), **own}
+    return {"GB10_CACHE_DIR": str(store.root), "XDG_STATE_HOME": str(store.root / "state"), **own}
 
 
 def keep_verified(downloads: Path, kept: Path) -> None:

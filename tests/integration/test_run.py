@@ -65,8 +65,9 @@ def second(store: Store, image: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture(autouse=True)
-def _nothing_left(engine: Engine) -> Iterator[None]:
-    """Each test starts and ends without a container."""
+def _nothing_left(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test starts and ends without a container, and without a note of the nodes of a service."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     yield
     with closing(client(engine)) as sdk:
         for left in sdk.containers.list(all=True):
@@ -246,6 +247,27 @@ def pair_of_ports() -> int:
         if not ports_of("localhost") & set(used):
             return port
     raise AssertionError("no port is free")
+
+
+@pytest.mark.slow
+def test_a_service_of_several_nodes_is_found_by_who_started_it_and_by_who_names_them(
+    engine: Engine, second: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note is in the user's state folder; without it nobody goes where labels lead."""
+    nodes = "--nodes", f"localhost,{second.endpoint.host}"
+    ran("run", str(recipe(tmp_path, "pair", nodes=2)), *CPU, *nodes, "--detach")
+    assert ran("status").count("  rank ") == 2
+    assert "loading org/pair, rank 1 of 2" in ran("logs", "pair", "--rank", "1")
+    kept = tmp_path / "state"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another user's"))
+    for verb in (("status",), ("stop", "pair"), ("stop", "--all"), ("logs", "pair")):
+        code, _, said = called(*verb)
+        assert (code, f"./build.py {verb[0]} pair --nodes localhost,{second.endpoint.host}" in said) == (2, True), said
+    assert containers(engine) + containers(second) == ["gb10-pair-0", "gb10-pair-1"]
+    monkeypatch.setenv("XDG_STATE_HOME", str(kept))
+    assert ran("stop", "pair").count("\n") == 2
+    assert containers(engine) + containers(second) == []
+    assert list((kept / "gb10/services").iterdir()) == []
 
 
 @pytest.mark.slow
