@@ -148,13 +148,19 @@ def said(command: Command, mask: bool) -> str:
             "NO_COLOR": "1",
             "COLUMNS": "100",
         }
-        out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace") for _ in range(2))
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        out, err = io.BytesIO(), io.BytesIO()
+        with contextlib.redirect_stdout(_text(out)), contextlib.redirect_stderr(_text(err)):
             code = main(command)
-        printed = [(stream.flush(), stream.buffer.getvalue().decode())[1] for stream in (out, err)]
+            sys.stdout.flush()
+            sys.stderr.flush()
+            printed = [held.getvalue().decode() for held in (out, err)]
         text = f"$ build.py {' '.join(command)}\n{printed[0]}--- stderr\n{printed[1]}--- exit {code}\n"
         text = text.replace(folder, "<tmp>").replace(str(ROOT), "<checkout>")
         return KEYS.sub("<key>", text) if mask else text
+
+
+def _text(held: io.BytesIO) -> io.TextIOWrapper:
+    return io.TextIOWrapper(held, encoding="utf-8", errors="backslashreplace")
 
 
 def _freeze(one: tuple[int, Command, Path, bool]) -> None:
