@@ -18,6 +18,7 @@ from gb10.lint.image_facts import ImageFacts, facts_of
 from gb10.lint.linting import lint, own_releases
 from gb10.lint.rule import Rule, load_rules
 from gb10.lint.served import served
+from gb10.memory.model import Model
 from gb10.models.issue import LEVELS, Issue, errors_of, in_order, lines_of
 from gb10.registries.recipe_file import SUFFIXES, RecipeFile
 
@@ -34,10 +35,11 @@ def shown_levels(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judged:
-    """The release and the image that recipes are judged for, in place of what they name."""
+    """The release and the image that recipes are judged for, in place of what they name; and the model's files."""
 
     release: str | None
     image: ImageFacts | None
+    weights: Path | None = None
 
 
 def judged_as(
@@ -51,9 +53,15 @@ def judged_as(
             "--image", metavar="FILE", help="`docker image inspect` of the image, for its release and its patches."
         ),
     ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            "--weights", metavar="PATH", help="The model's folder, index or config.json, for the rules about its sizes."
+        ),
+    ] = None,
 ) -> Judged:
     """What a command line names; raises UsageError for a file that is none."""
-    return Judged(release=release, image=_facts(image) if image is not None else None)
+    return Judged(release=release, image=_facts(image) if image is not None else None, weights=weights)
 
 
 @talks
@@ -85,7 +93,7 @@ def lint_recipes(
     if rules:
         _print_rules(known, as_json=as_json)
         return
-    found = {file: linted(file, known, judged.release, judged.image) for file in _files(recipes or [])}
+    found = {file: linted(file, known, judged) for file in _files(recipes or [])}
     shown = {file: [one for one in issues if one.level in levels] for file, issues in found.items()}
     if as_json:
         print_json({"schema": "gb10/recipe-lint/v1", "recipes": [_document(file, shown[file]) for file in shown]})
@@ -108,16 +116,23 @@ def _facts(path: Path) -> ImageFacts:
         raise UsageError(f"{path} is not what docker image inspect prints", hint=hint) from error
 
 
-def linted(
-    file: RecipeFile, rules: Sequence[Rule], release: str | None = None, image: ImageFacts | None = None
-) -> tuple[Issue, ...]:
+def linted(file: RecipeFile, rules: Sequence[Rule], judged: Judged | None = None) -> tuple[Issue, ...]:
     """The findings of a file, those about its mods among them. Raises UsageError when it cannot be read."""
     recipe = load_file(file)
+    release, image = (judged.release, judged.image) if judged else (None, None)
     case = served(recipe, own_releases())
     release_of_image = image.release if image else None
     of_mods = judged_mods(recipe, file, case.engine, release or release_of_image or case.release)
     added = added_options(mods_of(recipe, file))
-    return in_order((*lint(recipe, rules, release=release, image=image, added=added), *of_mods))
+    sizes = _sizes(judged.weights, recipe.model or "") if judged and judged.weights else None
+    return in_order((*lint(recipe, rules, release=release, image=image, added=added, sizes=sizes), *of_mods))
+
+
+def _sizes(path: Path, name: str) -> Model:
+    """The sizes of a model's files; raises UsageError."""
+    from gb10.request.model_sizes import local_model  # noqa: PLC0415 - a sixth of a second for other verbs
+
+    return local_model(path, name)
 
 
 def _files(names: Sequence[str]) -> Iterator[RecipeFile]:

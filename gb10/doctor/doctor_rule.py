@@ -83,6 +83,8 @@ class DoctorRule(Model):
     """By distribution, the releases that have the problem; one of them is enough. Empty: all."""
     mended_by: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+/\d{4}$")] | None = None
     """A patch of ours: an image that has it does not have the problem."""
+    unless: Code | None = None
+    """A rule that says more of the same line of a log: where that one speaks, this one is silent."""
     log: tuple[LogSign, ...] = ()
     host: tuple[Code, ...] = ()
     """Functions of gb10.doctor.host_checks; one that finds something is enough."""

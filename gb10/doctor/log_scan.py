@@ -165,6 +165,8 @@ class Scanner:
         (engine,) = self._engines if len(self._engines) == 1 else (None,)
         version = self._version if engine == "vllm" else None
         hits = [hit for hit in self._hits if _can_be_about(hit.rule, engine, version)]
+        said = {(hit.line.number, hit.rule.code) for hit in hits}
+        hits = [hit for hit in hits if (hit.line.number, hit.rule.unless) not in said]
         explained = {hit.line.number for hit in hits}
         left = (hit.line for hit in self._hits if hit.line.number not in explained and is_trouble(hit.line.text))
         trouble = {line.number: line for line in (*self._trouble, *left)}

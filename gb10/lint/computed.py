@@ -8,6 +8,7 @@ from gb10.errors import UsageError
 from gb10.lint.conditions import Found
 from gb10.lint.engine_source import ENGINES
 from gb10.lint.engine_words import declared, known_words, nearest
+from gb10.lint.fp8_experts import fp8_experts
 from gb10.lint.option_numbers import json_object
 from gb10.lint.served import Served
 from gb10.lint.served_launch import launch_of_case
@@ -94,7 +95,7 @@ def other_models(case: Served) -> Iterator[Found]:
 
 def too_large(case: Served) -> Iterator[Found]:
     """A model whose sizes are known, on nodes that are too small for it."""
-    launch, model = launch_of_case(case), known_model(case.recipe.model or "")
+    launch, model = launch_of_case(case), case.sizes or known_model(case.recipe.model or "")
     if launch is None or model is None:
         return
     try:
@@ -133,6 +134,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "unused-default": unused_defaults,
     "other-model-served": other_models,
     "does-not-fit": too_large,
+    "fp8-moe-shared-memory": fp8_experts,
     "trtllm-moe-backend": tensorrt_experts,
 }
 """By the code of the rule."""

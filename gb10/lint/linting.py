@@ -10,6 +10,7 @@ from gb10.lint.engine_words import releases
 from gb10.lint.image_facts import ImageFacts
 from gb10.lint.rule import Rule
 from gb10.lint.served import Served, served
+from gb10.memory.model import Model
 from gb10.models.issue import Issue, in_order
 from gb10.models.load.known_keys import OURS
 from gb10.models.load.model_recipe import ModelRecipe
@@ -30,15 +31,18 @@ def lint(
     release: str | None = None,
     image: ImageFacts | None = None,
     added: frozenset[str] | None = None,
+    sizes: Model | None = None,
 ) -> tuple[Issue, ...]:
     """The findings in the order of the file. ``release`` and ``image`` are in place of what the recipe names.
 
-    ``added`` are the options that its mods add, when all of them are known. Each variant is looked at, too: what only
-    it has stands at its line.
+    ``added`` are the options that its mods add, when all of them are known; ``sizes`` are the model's, of its files.
+    Each variant is looked at, too: what only it has stands at its line.
     """
-    plain = _judge(_with_image(served(recipe, own_releases()), release, image, added), rules)
+    plain = _judge(_with_image(_sized(served(recipe, own_releases()), sizes), release, image, added), rules)
     cases = {
-        name: _with_image(served(_as_variant(recipe, variant), own_releases(), name), release, image, added)
+        name: _with_image(
+            _sized(served(_as_variant(recipe, variant), own_releases(), name), sizes), release, image, added
+        )
         for name, variant in own_section(recipe).variants.items()
     }
     seen = {(one.code, one.text) for one in plain}
@@ -49,6 +53,10 @@ def lint(
         if (one.code, one.text) not in seen
     ]
     return in_order((*recipe.issues, *plain, *of_variants))
+
+
+def _sized(case: Served, sizes: Model | None) -> Served:
+    return replace(case, sizes=sizes) if sizes is not None else case
 
 
 def _as_variant(recipe: ModelRecipe, variant: Variant) -> ModelRecipe:

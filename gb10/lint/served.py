@@ -8,6 +8,7 @@ from itertools import takewhile
 from typing import Final
 
 from gb10.lint.image_facts import patches_of
+from gb10.memory.model import Model
 from gb10.models.issue import Issue
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import Peer, RenderRequest
@@ -59,6 +60,8 @@ class Served:
     foreign: bool = False
     """A mod may add options that nobody declared."""
     issues: tuple[Issue, ...] = ()
+    sizes: Model | None = None
+    """The model's sizes, where a command line names its files; else those of the checkout count."""
 
     def line_of(self, option: str) -> int:
         """The file's line of an option: in the command, or of its parameter, or of the command."""
