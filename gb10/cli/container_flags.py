@@ -24,6 +24,13 @@ KeepFreeOption = Annotated[
     float,
     typer.Option("--keep-free", metavar="GIB", min=0.01, help="End the server when less memory is left."),
 ]
+CapOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--torch-cap/--no-torch-cap",
+        help="Cap PyTorch's memory. Default: where the image's release can.",
+    ),
+]
 RestartOption = Annotated[bool, typer.Option("--restart", help="Docker starts it again after a crash or a reboot.")]
 
 
@@ -33,7 +40,8 @@ def options_of(
     memory: MemoryOption = None,
     keep_free: KeepFreeOption = LEAST / GIB,
     restart: RestartOption = False,
+    cap: CapOption = None,
 ) -> Options:
     """How containers run."""
     limit = int(memory * GIB) if memory else None
-    return Options(gpus=gpus, restart=restart, memory=limit, least=int(keep_free * GIB))
+    return Options(gpus=gpus, restart=restart, memory=limit, least=int(keep_free * GIB), cap=cap)

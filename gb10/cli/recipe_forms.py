@@ -11,7 +11,7 @@ import typer
 
 from gb10.cli.container_flags import ImageOption, NameOption
 from gb10.cli.recipe_trust import TrustOption, require_trust
-from gb10.cli.run_memory import with_budget
+from gb10.cli.run_memory import cap_lines, with_budget
 from gb10.cli.verb import print_json
 from gb10.cli.wanted_service import Described, Wanted, described, require_room
 from gb10.deploy.deployment import RAILS, Deployment, Fabric, File, containers_of
@@ -87,7 +87,8 @@ def form_wish(
 
 def only_of_forms(wish: FormWish, options: Options) -> None:
     """Raise UsageError for an option that the script has no place for."""
-    if replace(wish, form=SCRIPT_FORM, trust=False) != FormWish() or options != Options():
+    only = replace(wish, form=SCRIPT_FORM, trust=False) == FormWish()
+    if not only or replace(options, cap=None) != Options():
         raise UsageError("the script takes no such option", hint=f"choose a form: --as {'|'.join(FORMS)}")
 
 
@@ -107,7 +108,8 @@ def render_form(
         weights=wish.weights,
     )
     require_room(loaded, wanted)
-    deployment = deployment_of(loaded, wanted, wish, with_budget(talk, loaded, request, options))
+    options = with_budget(talk, loaded, request, options, wish.image or loaded.container or "")
+    deployment = deployment_of(loaded, wanted, wish, options)
     files = FORMS[wish.form](deployment)
     written = write(files, wish.out) if wish.out else None
     if as_json:
@@ -117,7 +119,11 @@ def render_form(
             print(path)
     else:
         sys.stdout.write(only_one(files).text)
-    for line in (*lines_of(deployment.rendered.issues), *image_lines(deployment.service.image)):
+    for line in (
+        *lines_of(deployment.rendered.issues),
+        *image_lines(deployment.service.image),
+        *cap_lines(deployment.service),
+    ):
         talk.say(line)
 
 

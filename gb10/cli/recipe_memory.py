@@ -24,6 +24,7 @@ from gb10.memory.estimating import Estimate, estimate
 from gb10.memory.figures import GIB, load_figures
 from gb10.memory.known_models import known_model
 from gb10.memory.model import Model
+from gb10.memory.torch_cap import KEY, SINCE, fraction_of, torch_bytes
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import RenderRequest
 
@@ -148,7 +149,7 @@ def lines(recipe: ModelRecipe, found: Estimate, machine: Machine) -> Iterator[st
     engine = f"{launch.engine} {launch.release}".strip()
     yield f"{recipe.name}: {found.model}, {engine}, {launch.nodes} node{'s' * (launch.nodes > 1)}"
     for budget in found.budgets:
-        yield from _table(budget, found)
+        yield from _table(budget, found, machine)
         for problem in budget.problems:
             yield f"{'note' if problem.warning else 'problem'}: {problem.text}"
         room = budget.total - machine.figures["reserve"].size
@@ -159,7 +160,7 @@ def lines(recipe: ModelRecipe, found: Estimate, machine: Machine) -> Iterator[st
     yield from _sources(found.tightest)
 
 
-def _table(budget: Budget, found: Estimate) -> Iterator[str]:
+def _table(budget: Budget, found: Estimate, machine: Machine) -> Iterator[str]:
     if len(found.budgets) > 1:
         yield f"stage {budget.stage + 1} of {len(found.budgets)}"
     width = max(len(item.name) for item in budget.items)
@@ -168,6 +169,9 @@ def _table(budget: Budget, found: Estimate) -> Iterator[str]:
         yield f"{item.name:{width}}  {item.size / GIB:5.1f}  {item.known}"
     yield f"{'in use':{width}}  {budget.serving / GIB:5.1f}  of {budget.total / GIB:.1f}"
     yield f"{'while it loads':{width}}  {budget.load / GIB:5.1f}"
+    if found.launch.engine in SINCE and budget.fits:
+        size = torch_bytes(budget, machine)
+        yield f"PyTorch may take {gib(size)} ({KEY}:{fraction_of(size, machine):g}), where its release has such a cap"
     yield f"KV cache: {budget.tokens} tokens{requests_of(budget, found)}"
 
 
@@ -208,6 +212,7 @@ def _stage(budget: Budget, found: Estimate, machine: Machine) -> dict[str, objec
         "first_start_peak": budget.start,
         "cache": {"bytes": budget.pool, "tokens": budget.tokens, "requests": budget.requests},
         "container": {"limit": limits.limit, "headroom": limits.headroom, "counted": limits.counted},
+        "torch_cap": torch_bytes(budget, machine) if found.launch.engine in SINCE else None,
         "problems": _problems(budget),
     }
 

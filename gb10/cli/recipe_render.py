@@ -14,6 +14,7 @@ from gb10.cli.recipe_mods import foreign_mods
 from gb10.cli.recipe_show import refused
 from gb10.cli.recipe_trust import lines_of_powers, powers_here
 from gb10.cli.recipe_weights import render_locked, weights_of
+from gb10.cli.run_memory import with_script_cap
 from gb10.cli.signature import gives
 from gb10.cli.verb import JsonOption, print_json, talks
 from gb10.errors import UsageError
@@ -92,7 +93,7 @@ def render(
         render_form(talk, loaded, request, replace(wish, file=file, weights=lock), options, as_json=as_json)
         return
     only_of_forms(wish, options)
-    rendered = render_locked(loaded, request, lock)
+    rendered = render_locked(loaded, with_script_cap(talk, loaded, request, options), lock)
     if not errors_of(rendered.issues):
         rendered = with_issues(rendered, memory_issues(loaded, request))
     if not wish.trust:

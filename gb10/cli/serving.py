@@ -9,6 +9,7 @@ from gb10.cli import tell
 from gb10.cli.cluster_files import nodes_named
 from gb10.engine.container_options import docker_call
 from gb10.errors import EngineError, Gb10Error
+from gb10.memory.torch_cap import cap_of
 from gb10.serve.existing import Found
 from gb10.serve.labelled import container_name
 from gb10.serve.node_launch import container_options
@@ -40,6 +41,7 @@ def document(service: Service, *, ran: bool) -> dict[str, Any]:
         "image": service.image,
         "endpoint": service.endpoint,
         "curl": curl_line(service.endpoint, service.model),
+        "torch_cap": cap_of(service.ranks[0].container.environment),
         "dry_run": not ran,
         "ranks": [
             {

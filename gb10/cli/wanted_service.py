@@ -8,6 +8,7 @@ from gb10.cli.recipe_mods import surely_foreign
 from gb10.cli.recipe_show import refused
 from gb10.cli.recipe_trust import powers_here
 from gb10.cli.recipe_weights import render_locked
+from gb10.cli.run_memory import in_script
 from gb10.errors import UsageError
 from gb10.models.issue import Issue, errors_of
 from gb10.models.load.model_recipe import ModelRecipe
@@ -66,6 +67,7 @@ def require_room(recipe: ModelRecipe, wanted: Wanted) -> None:
 
 def described(loaded: ModelRecipe, wanted: Wanted, nodes: Sequence[Node], options: Options) -> Described:
     """The service on these nodes. Raises UsageError for a recipe with a mistake, or without an image."""
+    loaded = in_script(loaded, options.torch)
     if wanted.image:
         loaded = replace(loaded, values={**loaded.values, "container": wanted.image})
     if errors_of(loaded.issues):

@@ -9,6 +9,7 @@ from typing import Final
 from gb10.deploy.deployment import Deployment, File
 from gb10.deploy.yaml_text import yaml_text
 from gb10.errors import UsageError
+from gb10.memory.torch_cap import NAMES
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.container import MODELS
@@ -68,7 +69,8 @@ def _environment(recipe: ModelRecipe, told: Mapping[str, str]) -> dict[str, str]
     if expanded:
         hint = f"write its value into {recipe.file}"
         raise UsageError(f"a shell expands the variable {expanded[0]}, and sparkrun does not", hint=hint)
-    return {key: str(value) for key, value in recipe.env.items()}
+    cap = {name: told[name] for name in NAMES if name in told and name not in recipe.env}
+    return {**{key: str(value) for key, value in recipe.env.items()}, **cap}
 
 
 def _filled(deployment: Deployment) -> bool:

@@ -161,6 +161,17 @@ for secret in "${here%/*}"/secrets/*; do
   if [ -r "$secret" ]; then read -r value <"$secret"; fi
   if [ -n "$value" ]; then export "${secret##*/}=$value"; fi
 done
+case ${PYTORCH_ALLOC_CONF-} in # PyTorch reads the older name first, which an image may set: it gets the cap, too
+  *per_process_memory_fraction:*)
+    case ${PYTORCH_CUDA_ALLOC_CONF-per_process_memory_fraction:} in
+      *per_process_memory_fraction:*) ;;
+      *)
+        cap=${PYTORCH_ALLOC_CONF##*per_process_memory_fraction:}
+        PYTORCH_CUDA_ALLOC_CONF=${PYTORCH_CUDA_ALLOC_CONF:+$PYTORCH_CUDA_ALLOC_CONF,}per_process_memory_fraction:${cap%%,*}
+        ;;
+    esac
+    ;;
+esac
 server='' ended=''
 trap 'ended=yes; if [ -n "$server" ]; then end TERM; fi' TERM INT
 setsid "$@" 3>&- & # no job leads a group here, so setsid does not fork, and $! leads its own

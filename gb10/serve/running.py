@@ -1,7 +1,7 @@
 """One service from its recipe to a healthy endpoint; what was started is ended when that fails."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -12,6 +12,7 @@ from gb10.engine.images import ImageInfo
 from gb10.errors import EndpointError, Gb10Error, ServeError, UsageError
 from gb10.guard.finding import Verdict
 from gb10.host.talk import Talk, clock
+from gb10.memory.torch_cap import NAMES
 from gb10.mods.lookup import FoundMod
 from gb10.serve.cause import cause_of
 from gb10.serve.existing import Found, check_room, of_service, runs_unchanged, services_on
@@ -59,6 +60,7 @@ def running(shop: Workshop, fleet: Fleet, service: Service, wish: Wish) -> Itera
     if runs_unchanged(service, own, images):
         yield None
         return
+    _say_replaced(shop.talk, service, images)
     service = wish.place(service)
     _clear(shop.talk, fleet, service, own, replace=wish.replace)
     service = wish.meet(service)
@@ -83,6 +85,15 @@ def _note(shop: Workshop, service: Service) -> None:
     except UsageError as error:
         why = ": ".join(filter(None, (error.message, error.where)))
         shop.talk.say_once(f"its nodes are not noted, so status, logs and stop need --nodes: {why}")
+
+
+def _say_replaced(talk: Talk, service: Service, images: Mapping[str, ImageInfo]) -> None:
+    """Say which variables of PyTorch's allocator the image sets, and this service sets otherwise."""
+    for one in dict.fromkeys(text for image in images.values() for text in image.environment):
+        name, _, value = one.partition("=")
+        given = service.ranks[0].container.environment.get(name, value)
+        if name in NAMES and value not in given:
+            talk.say(f"the image's {name}={value} does not count: this service sets {given}; write it into the recipe")
 
 
 def _clear(talk: Talk, fleet: Fleet, service: Service, own: Sequence[Found], *, replace: bool) -> None:

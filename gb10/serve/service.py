@@ -9,6 +9,7 @@ from typing import Final
 
 from gb10.errors import UsageError
 from gb10.host.digest import digest
+from gb10.memory.torch_cap import capped
 from gb10.models.render.container import NodeContainer, node_container
 from gb10.models.render.meeting import api_port
 from gb10.models.render.rendered import RenderedRecipe
@@ -31,6 +32,10 @@ class Options:
     memory: int | None = None
     """Limit of each container in bytes."""
     least: int = LEAST
+    cap: bool | None = None
+    """Whether PyTorch's memory is capped; None where its release is known to take a cap."""
+    torch: float | None = None
+    """The cap: the part of a node's memory that PyTorch may take."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,7 +141,7 @@ def service_of(
 
 
 def _rank(number: int, node: Node, container: NodeContainer, options: Options) -> Rank:
-    environment = {**node.environment, **container.environment, **node.own}
+    environment = capped({**node.environment, **container.environment, **node.own}, options.torch)
     changed = replace(container, environment=environment, gpus=options.gpus, memory=options.memory)
     return Rank(number=number, node=node, container=changed)
 
