@@ -76,6 +76,9 @@ def memory(
     talk: Talk,
     question: Question,
     recipe: RecipeArgument,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGS", help="After --: more arguments of the engine.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Print what a recipe takes of each node's memory.
@@ -86,10 +89,12 @@ def memory(
     \b
     ./build.py recipe memory qwen3.5-122b-nvfp4
     ./build.py recipe memory gpt-oss-120b --set max_num_seqs=64 --services 8
+    ./build.py recipe memory qwen3-0.6b -- --max-num-seqs 4
     ./build.py recipe memory theirs.yaml --nodes 2 --weights models/mine --json
     """
     loaded = load_file(find_recipe(recipe))
-    served = _on_nodes(loaded, question.request, question.nodes)
+    request = replace(question.request, arguments=tuple(arguments or ()))
+    served = _on_nodes(loaded, request, question.nodes)
     machine = Machine(figures=load_figures(), services=question.services)
     found = estimate(_sizes(served.model, question, talk), served.launch, machine)
     if as_json:

@@ -74,8 +74,8 @@ def _environment(recipe: ModelRecipe, told: Mapping[str, str]) -> dict[str, str]
 
 
 def _filled(deployment: Deployment) -> bool:
-    """Whether the command stands there with its values: in version 1, and where arguments were added."""
-    return deployment.recipe.format == "v1" or bool(deployment.arguments)
+    """Whether the command stands there with its values: in version 1, and where the user's own are quoted in it."""
+    return deployment.recipe.format == "v1" or bool(deployment.arguments) or deployment.rendered.user.any
 
 
 def _parameters(deployment: Deployment) -> dict[str, object]:

@@ -20,6 +20,7 @@ from gb10.memory.estimating import estimate
 from gb10.memory.figures import load_figures
 from gb10.memory.known_models import known_config, known_model
 from gb10.models.issue import Level
+from gb10.models.load.own_section import own_section
 from gb10.models.render.placeholders import NAMED
 from gb10.models.render.sparkrun import TENSORRT_PATH
 
@@ -77,7 +78,8 @@ def unknown_environment(case: Served) -> Iterator[Found]:
 
 def unused_defaults(case: Served) -> Iterator[Found]:
     """Defaults that the command does not name; sparkrun reads some itself, and needs no command."""
-    texts = [case.recipe.command or "", *(str(value) for value in case.recipe.defaults.values())]
+    variants = (value for one in own_section(case.recipe).variants.values() for _, value in one.overrides)
+    texts = [case.recipe.command or "", *map(str, case.recipe.defaults.values()), *map(str, variants)]
     used = {name for text in texts for name in NAMED.findall(text)}
     for name in case.recipe.defaults if case.recipe.command and case.engine else ():
         if name not in used and name not in READ_BY_LAUNCHERS:

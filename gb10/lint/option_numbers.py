@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import floor
 from typing import Final
 
@@ -30,6 +31,39 @@ def json_object(text: str) -> Mapping[str, object]:
 
 def _last(options: Options, *names: str) -> str:
     return next((options[name][-1] for name in names if options.get(name)), "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AskedDrafts:
+    """Speculative tokens of a step, and how they are made."""
+
+    tokens: int
+    method: str
+    model: str
+
+
+def vllm_drafts(options: Options) -> AskedDrafts | None:
+    """vLLM's drafts, in each of its spellings: JSON, its fields as options, or the short options."""
+    fields: dict[str, object] = {}
+    for name in ("--speculative-config", "-sc"):
+        for text in options.get(name, ()):
+            fields |= json_object(text)
+        fields |= {
+            option.partition(".")[2].replace("-", "_"): values[-1]
+            for option, values in options.items()
+            if option.startswith(f"{name}.")
+        }
+    for field, name in (
+        ("method", "--spec-method"),
+        ("model", "--spec-model"),
+        ("num_speculative_tokens", "--spec-tokens"),
+    ):
+        if options.get(name):
+            fields[field] = options[name][-1]
+    text = str(fields.get("num_speculative_tokens") or "")
+    tokens = int(text) if text.isascii() and text.isdecimal() and len(text) < 4 else 0
+    method, model = (str(fields.get(name) or "") for name in ("method", "model"))
+    return AskedDrafts(tokens=tokens, method=method, model=model) if tokens else None
 
 
 def word(options: Options, name: str) -> str:

@@ -133,6 +133,7 @@ def release_of(recipe: ModelRecipe, engine: str | None, releases: Mapping[str, s
 
 def words_of(command: str, engine: str | None) -> list[str]:
     """The words of the serve command; those behind ``&&``, ``|`` or ``;`` are another's. A broken quote ends them."""
+    command = command.replace("\\\n", "")  # a shell joins such lines before it reads words
     start = SERVE[engine].search(command) if engine else None
     lexer = shlex.shlex(command[start.end() if start else 0 :], posix=True, punctuation_chars=";&|")
     lexer.whitespace_split, lexer.commenters = True, ""

@@ -6,7 +6,7 @@ from typing import Final
 
 from gb10.errors import UsageError
 from gb10.lint.engine_words import declared, known_words
-from gb10.lint.option_numbers import Options, json_object, share, size_in_gib, whole, word
+from gb10.lint.option_numbers import Options, json_object, share, size_in_gib, vllm_drafts, whole, word
 from gb10.lint.served import Served, asked_nodes, engine_of, options_of, release_of, words_of
 from gb10.memory.figures import load_figures
 from gb10.memory.known_models import known_model
@@ -50,7 +50,9 @@ def served_model(recipe: ModelRecipe, request: RenderRequest, releases: Mapping[
     enough = most if isinstance(most, int) and 0 < most < MOST_RANKS else MOST_RANKS  # sparkrun takes what it needs
     asked = min(asked_nodes(recipe), MOST_RANKS) if peer == "eugr" else enough
     nodes = request.nodes or tuple(f"node-{number}" for number in range(1, asked + 1))
-    rendered = render_recipe(recipe, _on(request, peer, nodes))
+    rendered = render_recipe(recipe, replace(request, nodes=nodes))
+    if rendered.serve is None:  # a mistake that its own launcher does not mind does not change what it takes
+        rendered = render_recipe(recipe, replace(request, nodes=nodes, peer="eugr" if peer == "eugr" else "sparkrun"))
     if errors_of(rendered.issues) and rendered.serve is None:
         return ServedModel(model=recipe.model or "", launch=Launch(engine="vllm"), issues=rendered.issues)
     command = rendered.serve or recipe.command or ""
@@ -62,17 +64,6 @@ def served_model(recipe: ModelRecipe, request: RenderRequest, releases: Mapping[
     launch = replace(launch, fork=is_fork(engine or "", release, options))
     return ServedModel(
         model=model_name(recipe, options, words if engine == "vllm" else ()), launch=launch, issues=rendered.issues
-    )
-
-
-def _on(request: RenderRequest, peer: str, nodes: tuple[str, ...]) -> RenderRequest:
-    """The request on named nodes, by the peer whose rules the format has."""
-    return RenderRequest(
-        peer="eugr" if peer == "eugr" else "sparkrun",
-        lenient=request.lenient,
-        nodes=nodes,
-        overrides=request.overrides,
-        variant=request.variant,
     )
 
 
@@ -222,12 +213,8 @@ def _ranks(options: Options, *, experts: bool) -> Ranks:
 
 
 def _vllm_drafts(options: Options) -> Drafts | None:
-    for text in options.get("--speculative-config", ()):
-        found = json_object(text)
-        tokens, method = found.get("num_speculative_tokens"), str(found.get("method") or "")
-        if isinstance(tokens, int) and 0 < tokens < 1000:
-            return _drafts(tokens, method, str(found.get("model") or ""))
-    return None
+    found = vllm_drafts(options)
+    return None if found is None else _drafts(found.tokens, found.method, found.model)
 
 
 def _sglang_drafts(options: Options) -> Drafts | None:

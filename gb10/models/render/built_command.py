@@ -2,11 +2,13 @@
 
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.engine_flags import SGLANG, VLLM, FlagTable, is_on
 from gb10.models.render.parameters import Parameters
+from gb10.models.render.placeholders import substitute
 from gb10.models.render.server_flags import ATLAS, ATLAS_TRUTHS, LLAMA, MAX, TENSORRT, TOKENARY
 
 Build = Callable[[ModelRecipe, Parameters], str]
@@ -25,8 +27,16 @@ def _vllm(recipe: ModelRecipe, parameters: Parameters) -> str:
 
 
 def _sglang(_: ModelRecipe, parameters: Parameters) -> str:
+    """sparkrun fills the recipe's commit into this one parameter, and takes a second name of the draft model's."""
     words = ["sglang", "serve", "--model-path", shlex.quote(parameters.model)]
-    return _with_flags(words, "--tp-size", SGLANG, parameters, frozenset({"tensor_parallel", "data_parallel"}))
+    values = dict(parameters.values)
+    revision = values.get("revision")
+    if isinstance(revision, str) and "{model_revision}" in revision:
+        values["revision"] = substitute(revision, parameters.get)[0]
+    if not values.get("speculative_draft_model_path") and values.get("speculative_draft_model"):
+        values["speculative_draft_model_path"] = values["speculative_draft_model"]
+    skipped = frozenset({"tensor_parallel", "data_parallel"})
+    return _with_flags(words, "--tp-size", SGLANG, replace(parameters, values=values), skipped)
 
 
 def _llama(_: ModelRecipe, parameters: Parameters) -> str:

@@ -96,7 +96,7 @@ def _overrides(request: RenderRequest, found: Findings) -> dict[str, object]:
             found.stop("unknown-override", f"eugr's launcher cannot set '{key}'", f"set one of {known}")
             continue
         try:
-            values[key] = OVERRIDES[key](text)
+            values[key] = OVERRIDES[key](text if request.peer else shlex.quote(text))
         except ValueError:
             found.stop("wrong-override", f"'{text}' is no number for '{key}'", f"write --set {key}=NUMBER")
     return values

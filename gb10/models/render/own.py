@@ -25,7 +25,7 @@ SECRETS: Final = frozenset({"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_H
 def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> RenderedRecipe:
     """The script and the container of each node. Raises StoppedError when nothing can be rendered."""
     api = request.api or port_in(request.arguments)
-    rendered = render_sparkrun(recipe, replace(request, arguments=(), api=api), found)
+    rendered = _quoted(render_sparkrun(recipe, replace(request, arguments=(), api=api), found))
     words = [shlex.quote(word) for word in request.arguments]
     env = {**{key: str(value) for key, value in recipe.env.items()}, **_set_env(request)}
     _check_env(env, found)
@@ -54,6 +54,17 @@ def render_own(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> 
         ranks=ranks,
         launch=(),
         containers=containers,
+    )
+
+
+def _quoted(rendered: RenderedRecipe) -> RenderedRecipe:
+    """The rendering with the user's values in their places, each in the quotation marks that it needs there."""
+    user = rendered.user
+    return replace(
+        rendered,
+        serve=user.quoted(rendered.serve or ""),
+        ranks=tuple(replace(rank, command=user.quoted(rank.command)) for rank in rendered.ranks),
+        parameters={name: user.plain(value) for name, value in rendered.parameters.items()},
     )
 
 

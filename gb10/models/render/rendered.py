@@ -6,6 +6,7 @@ from typing import Final, Literal
 
 from gb10.models.issue import Issue
 from gb10.models.render.container import NodeContainer
+from gb10.models.render.user_values import UserValues
 
 Peer = Literal["eugr", "sparkrun"]
 PEERS: Final[tuple[Peer, ...]] = ("eugr", "sparkrun")
@@ -31,6 +32,8 @@ class RenderRequest:
     step: int = 0
     """How far the ports by which ranks meet are moved on, because others were taken (``Meeting``)."""
     variant: str | None = None
+    given: tuple[str, ...] = ()
+    """Parameters whose values the user gives and our rules quote; others fill them in as they are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +68,8 @@ class RenderedRecipe:
     """The nodes that the launch uses; with Ray more than have a command."""
     ranks: tuple[RankCommand, ...] = ()
     launch: tuple[tuple[str, ...], ...] = ()
+    user: UserValues = field(default_factory=UserValues)
+    """The user's values that have quotation marks in the command."""
     containers: tuple[NodeContainer, ...] = ()
     """What each node runs by its Docker; only a rendering of ours has them."""
     meeting: tuple[int, ...] = ()

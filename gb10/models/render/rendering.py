@@ -10,6 +10,7 @@ from gb10.models.render.findings import Findings, StoppedError
 from gb10.models.render.own import render_own
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.sparkrun import render_sparkrun, runtime_of
+from gb10.models.render.topology import SIZES
 
 
 def render_recipe(recipe: ModelRecipe, request: RenderRequest) -> RenderedRecipe:
@@ -19,6 +20,8 @@ def render_recipe(recipe: ModelRecipe, request: RenderRequest) -> RenderedRecipe
     """
     found = Findings(recipe)
     try:
+        if request.peer is None:
+            request = replace(request, given=tuple(key.strip() for key, _ in request.overrides))
         request = _with_variant(recipe, request, found)
         if request.peer == "sparkrun":
             rendered = render_sparkrun(recipe, request, found)
@@ -28,8 +31,37 @@ def render_recipe(recipe: ModelRecipe, request: RenderRequest) -> RenderedRecipe
             rendered = render_own(recipe, request, found)
     except StoppedError:
         return _refused(recipe, request, found.result(lenient=request.lenient))
+    if request.peer is None:
+        _check_effect(recipe, request, rendered, found)
     issues = found.result(lenient=request.lenient)
     return _refused(recipe, request, issues) if errors_of(issues) else replace(rendered, issues=issues)
+
+
+def _check_effect(recipe: ModelRecipe, request: RenderRequest, rendered: RenderedRecipe, found: Findings) -> None:
+    """Warn of a parameter that the user sets and that changes nothing, as where its variant is not chosen."""
+    for key in request.given:
+        plain = key.partition(".")[0]
+        same = [value for name, value in request.overrides if name.strip() == key][-1:] == [
+            str(recipe.defaults.get(key))
+        ]
+        if plain in ("env", *SIZES) or same:
+            continue
+        others = tuple(pair for pair in request.overrides if pair[0].strip() != key)
+        without = _rendered(recipe, replace(request, overrides=others), Findings(recipe))
+        if without is not None and _runs(without) == _runs(rendered):
+            fix = "correct its name, or choose the variant that uses it: recipe show lists them"
+            found.add("warning", "set-without-effect", f"--set {key[:80]} changes nothing of what runs", fix)
+
+
+def _rendered(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> RenderedRecipe | None:
+    try:
+        return render_eugr(recipe, request, found) if recipe.format == "v1" else render_own(recipe, request, found)
+    except StoppedError:
+        return None
+
+
+def _runs(rendered: RenderedRecipe) -> object:
+    return rendered.script, rendered.ranks, rendered.runtime
 
 
 def _with_variant(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> RenderRequest:

@@ -4,10 +4,11 @@ Facts of its behaviour are from reading and running it. Pure.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.load.own_section import own_section
 from gb10.models.render.built_command import built_command, split_mode
 from gb10.models.render.findings import Findings
 from gb10.models.render.launch_checks import check_cache_size, check_runtime, check_shape
@@ -18,6 +19,7 @@ from gb10.models.render.placeholders import substitute
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.serve_line import appended, mended, with_flag
 from gb10.models.render.topology import Topology, topology_of
+from gb10.models.render.user_values import marked
 
 RUNTIMES: Final = (
     "vllm-distributed",
@@ -97,6 +99,8 @@ def render_sparkrun(recipe: ModelRecipe, request: RenderRequest, found: Findings
         text = "sparkrun drops what stands after -- in silence"
         found.add("warning", "dropped-arguments", text, "write it into the command, or use --set")
     found.refuse()
+    values, user = marked(parameters.values, request.given, _written(recipe))
+    parameters = replace(parameters, values=values)
     hosts = check_nodes(recipe, request.nodes, topology, found)
     several = len(hosts) > 1 or (not hosts and topology.world > 1)
     serve = serve_command(recipe, parameters, Launch(runtime=runtime, topology=topology, several=several), found)
@@ -111,11 +115,19 @@ def render_sparkrun(recipe: ModelRecipe, request: RenderRequest, found: Findings
         script=serve,
         serve=serve,
         parameters=parameters.values,
+        user=user,
         hosts=hosts,
         ranks=rank_commands(ranks, runtime),
         meeting=meeting_ports(ranks, runtime),
         launch=(_launch(recipe, request),),
     )
+
+
+def _written(recipe: ModelRecipe) -> dict[str, tuple[object, ...]]:
+    """The values that a recipe has for each parameter: its default, and those of its variants."""
+    sets: list[dict[str, object]] = [dict(recipe.defaults)]
+    sets += [dict(one.overrides) for one in own_section(recipe).variants.values()]
+    return {name: tuple(one[name] for one in sets if name in one) for name in {name for one in sets for name in one}}
 
 
 def runtime_of(recipe: ModelRecipe, overrides: tuple[tuple[str, str], ...] = ()) -> str:
@@ -137,7 +149,11 @@ def serve_command(recipe: ModelRecipe, parameters: Parameters, launch: Launch, f
     """The engine's command without what only several nodes need."""
     template = (recipe.command or "").strip()
     if not template:
-        return _completed(built_command(recipe, parameters, launch.runtime), recipe, parameters, launch)
+        built = built_command(recipe, parameters, launch.runtime)
+        if "{model_revision}" in built:
+            text, fix = "the recipe has {model_revision}, and no model_revision", "add `model_revision: COMMIT`"
+            found.add("error", "missing-placeholder", text, fix, "defaults")
+        return _completed(built, recipe, parameters, launch)
     text, left = substitute(template, parameters.get)
     for name, offset in left:
         shift = offset + len(recipe.command or "") - len((recipe.command or "").lstrip())
