@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from gb10.cli.container_flags import ImageOption, NameOption
-from gb10.cli.recipe_trust import TrustOption, require_trust
+from gb10.cli.recipe_mods import foreign_mods
+from gb10.cli.recipe_trust import TrustOption, mods_here, require_trust
 from gb10.cli.run_memory import cap_lines, with_budget
 from gb10.cli.verb import print_json
 from gb10.cli.wanted_service import Described, Wanted, described, require_room
@@ -34,6 +35,7 @@ from gb10.weights.model_lock import WeightsLock
 SCRIPT_FORM = "script"
 NAMES = (SCRIPT_FORM, *FORMS)
 KUBERNETES = "k8s"
+SPARKRUN = "sparkrun"
 TEMPLATES = ("docker.sh.j2", "unit.service.j2")
 
 
@@ -131,7 +133,9 @@ def deployment_of(loaded: ModelRecipe, wanted: Wanted, wish: FormWish, options: 
     """What the forms are views of. Raises UsageError for a recipe with a mistake, or without image or trust."""
     found = _described(loaded, wanted, wish, options)
     if wanted.file is not None:
-        require_trust(loaded, wanted.file, found.powers, trust=wanted.trust)
+        passed = foreign_mods(loaded, wanted.file) if wish.form == SPARKRUN else ()  # sparkrun runs what it names
+        powers = dict.fromkeys((*found.powers, *mods_here(loaded, wanted.file, passed)))
+        require_trust(loaded, wanted.file, tuple(powers), trust=wanted.trust)
     return Deployment(
         service=found.service,
         containers=containers_of(found.service, SCRIPT.read_text(encoding="utf-8")),

@@ -11,6 +11,7 @@ from typing import Final
 
 from gb10.models.load.model_recipe import ModelRecipe, Step
 from gb10.models.load.own_section import own_section
+from gb10.models.needs.build_arguments import read_arguments
 from gb10.models.needs.containers import known_engine
 from gb10.models.render.by_argv import judged
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
@@ -96,13 +97,25 @@ def _image(recipe: ModelRecipe, *, chosen: bool) -> Iterator[Power]:
     container = recipe.container
     if container and not chosen and known_engine(container) is None:
         yield _power(recipe, f"its containers are of somebody's image: {_short(container)}", "container", used=True)
-    arguments = recipe.entries("build_args")
-    for index, argument in enumerate(arguments):
-        if FETCHED.search(argument):
-            text = f"the image gets code from elsewhere: {_short(' '.join(arguments[index : index + 2]))}"
-            yield _power(recipe, text, "build_args", index, used=True)
+    yield from _code_from_elsewhere(recipe)
     for patch in own_section(recipe).patches:
         yield _power(recipe, f"the image gets a patch: {_short(patch)}", "gb10", "patches", used=True)
+
+
+def _code_from_elsewhere(recipe: ModelRecipe) -> Iterator[Power]:
+    """Repositories, commits and pull requests of an image: as they are written, and as the image's build reads them."""
+    arguments = recipe.entries("build_args")
+    written = [index for index, argument in enumerate(arguments) if FETCHED.search(argument)]
+    for index in written:
+        text = f"the image gets code from elsewhere: {_short(' '.join(arguments[index : index + 2]))}"
+        yield _power(recipe, text, "build_args", index, used=True)
+    try:
+        read = read_arguments(arguments)
+    except ValueError:  # no image is built of them, and the reason is said
+        return
+    pulls = (f"pull request {number} of {source}" for source, number in read.pulls)
+    for what in () if written else (*read.sources, *pulls):
+        yield _power(recipe, f"the image gets code from elsewhere: {_short(what)}", "build_args", used=True)
 
 
 def _on_its_nodes(recipe: ModelRecipe) -> RenderedRecipe:
@@ -133,5 +146,6 @@ def _power(recipe: ModelRecipe, text: str, *at: Step, used: bool = False) -> Pow
 
 
 def _short(value: object) -> str:
-    text = " ".join(str(value).split())
+    text = "".join(char if char.isprintable() else " " for char in str(value))
+    text = " ".join(text.split())
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

@@ -60,6 +60,7 @@ def running(shop: Workshop, fleet: Fleet, service: Service, wish: Wish) -> Itera
     if runs_unchanged(service, own, images):
         yield None
         return
+    mods = wish.mods(next(iter(images.values())))  # first: a mod that needs trust must end no running service
     _say_replaced(shop.talk, service, images)
     service = wish.place(service)
     _clear(shop.talk, fleet, service, own, replace=wish.replace)
@@ -67,7 +68,6 @@ def running(shop: Workshop, fleet: Fleet, service: Service, wish: Wish) -> Itera
     check_room(service, found, machines)
     check_port(service, [one for one in found if one not in own])
     secrets = {name: shop.env[name] for name in SECRETS if shop.env.get(name)}
-    mods = wish.mods(next(iter(images.values())))
     _note(shop, service)
     with started(service, fleet, images, mods, secrets, talk=shop.talk) as containers:
         _note(shop, service)  # once more: `status` forgets a service that is on none of its nodes

@@ -4,6 +4,7 @@ The programs only make a file PWN. With trust a shell reads the recipe: there mo
 that they are what they seem. Without trust a variant is refused, or it makes no file.
 """
 
+import random
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from gb10.cli.wanted_service import Described, Wanted, described
 from gb10.deploy.deployment import inline
 from gb10.errors import UsageError
 from gb10.models.load.loading import load_model_recipe
+from gb10.models.render.plain_command import NotPlainError, plain_command
 from gb10.models.render.rendered import RenderRequest
 from gb10.registries.recipe_file import RecipeFile
 from gb10.registries.registry import Registry
@@ -387,3 +389,91 @@ def test_a_plain_recipe_starts_the_same_with_trust_and_without(
     seen = ran(found, tools, tmp_path / "argv")
     assert seen == ran(trusted, tools, tmp_path / "shell")
     assert seen == [list(rank.container.argv) for rank in found.service.ranks]
+
+
+PIECES: Final = (
+    *(
+        "vllm serve ",
+        "--x",
+        "--y=",
+        "a",
+        "B_9",
+        "é",
+        "1.5",
+        ":",
+        ",",
+        "/",
+        "@",
+        "%",
+        "+",
+        "=",
+        "-",
+        "~",
+        "!",
+        "^",
+        "*",
+        "?",
+    ),
+    *(
+        "[1,2]",
+        "{a,b}",
+        "{}",
+        "'",
+        '"',
+        "''",
+        "' '",
+        '"b c"',
+        "'{\"a\": [1]}'",
+        " ",
+        "  ",
+        "\t",
+        "\n",
+        "\r",
+        "\x85",
+        "\u2028",
+    ),
+    *(
+        "\\\n",
+        "\\",
+        "\\ ",
+        "$",
+        "$x",
+        "$(pwn)",
+        "`pwn`",
+        "#",
+        " # x",
+        ";",
+        "&",
+        "|",
+        "<",
+        ">",
+        "(",
+        ")",
+        "A=1 ",
+        "A='b c' ",
+    ),
+)
+
+
+def test_what_is_plain_is_read_alike_by_a_shell(tools: Path, tmp_path: Path) -> None:
+    """Made-up commands: each that is accepted has the words that bash gives a program."""
+    chance = random.Random(1)  # noqa: S311 - a draw that can be repeated
+    env = {"PATH": f"{tools}/bin:/usr/bin:/bin", "SEEN": str(tmp_path / "seen"), "LC_ALL": "C.UTF-8"}
+    accepted = 0
+    for number in range(60_000):
+        pieces = chance.choices(PIECES, k=chance.randrange(1, 7))
+        text = f"{'A=1 ' * (number % 7 == 0)}vllm serve {''.join(pieces)}"
+        try:
+            found = plain_command(text)
+        except NotPlainError:
+            continue
+        if text.endswith("\\"):  # a launcher may have cut the end of the line; bash would pass the backslash on
+            continue
+        accepted += 1
+        if accepted % 20 == 0:  # bash takes milliseconds
+            argv = ["bash", "-c", text]
+            done = subprocess.run(argv, env=env, cwd=tmp_path, check=False, capture_output=True, timeout=20)
+            assert (done.returncode, done.stderr) == (0, b""), text
+            assert tuple((tmp_path / "seen").read_text(encoding="utf-8").split("\0")[:-1]) == found.words, text
+    assert accepted > 2000
+    assert not (tmp_path / "PWN").exists()

@@ -312,6 +312,36 @@ def test_mods_run_once_before_the_server(engine: Engine, tmp_path: Path) -> None
     assert containers(engine) == []
 
 
+def test_a_recipe_of_others_starts_without_a_shell_and_its_mods_need_trust(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    theirs = tmp_path / "theirs"
+    (theirs / "mods/drop-caches").mkdir(parents=True)
+    (theirs / "mods/drop-caches/run.sh").write_text("#!/bin/bash\necho theirs >/PWN\n", encoding="utf-8")
+    (theirs / "mods/drop-caches/run.sh").chmod(0o755)
+    for name, more in (("plain", ""), ("mod", "mods: [mods/drop-caches]"), ("evil", "env: {BASH_ENV: $(touch /PWN)}")):
+        path = recipe(theirs, name, more=more)
+        text = path.read_text(encoding="utf-8").replace(IMAGE, "vllm/vllm-openai:v0.33.0")
+        path.write_text(text, encoding="utf-8")
+    ran("recipe", "add", str(theirs))
+    how = (*CPU, "--image", IMAGE, "--detach")
+    ran("run", "@theirs/plain", *how)
+    with closing(client(engine)) as sdk:
+        command = sdk.containers.get("gb10-plain-0").attrs["Config"]["Entrypoint"]
+    assert command[3:7] == ["--", "vllm", "serve", "org/plain"]
+    assert json.loads(ran("status", "--json"))["services"][0]["healthy"] is True
+    ran("stop", "plain")
+    for name, why in (("mod", "the mod mods/drop-caches runs as root"), ("evil", "it sets the variable BASH_ENV")):
+        code, words = failed("run", f"@theirs/{name}", *how)
+        assert (code, why in words, "add --trust" in words) == (2, True, True)
+        assert containers(engine) == []
+    ran("run", "@theirs/mod", *how, "--trust")
+    with closing(client(engine)) as sdk:
+        assert sdk.containers.get("gb10-mod-0").exec_run("cat /PWN").output == b"theirs\n"
+    ran("stop", "mod")
+
+
 @pytest.mark.slow
 def test_docker_starts_it_again_after_a_crash_and_after_a_power_cut(second: Engine, tmp_path: Path) -> None:
     nodes = nodes_of(second)

@@ -13,6 +13,7 @@ from gb10.models.powers import Power, powers_of
 from gb10.models.render.plain_command import NotPlainError, plain_command
 from gb10.registries.recipe_file import RecipeFile
 
+VLLM = "https://github.com/vllm-project/vllm"
 MORE = "the command is more than an engine and plain options: "
 REFUSED = """
 BASH_ENV BASH_FUNC_x ENV PS4 SHELLOPTS BASHOPTS IFS PATH CDPATH HOME TMPDIR LD_PRELOAD LD_LIBRARY_PATH
@@ -50,6 +51,14 @@ def powers(**keys: object) -> tuple[Power, ...]:
         ({"executor_config": {"cap_add": ["SYS_ADMIN"]}}, "its containers run with cap_add", False),
         ({"container": "ghcr.io/somebody/theirs:1"}, "its containers are of somebody's image", True),
         ({"build_args": ["--vllm-repo", "https://x/y"]}, "the image gets code from elsewhere: --vllm-repo https", True),
+        ({"build_args": ["--vllm-ref", "a" * 40]}, f"the image gets code from elsewhere: vllm=git:{VLLM}", True),
+        ({"build_args": [f"--vllm-ref={'a' * 40}"]}, f"the image gets code from elsewhere: vllm=git:{VLLM}", True),
+        (
+            {"build_args": ["--vllm-ref refs/pull/1/head"]},
+            "the image gets code from elsewhere: pull request 1 of",
+            True,
+        ),
+        ({"volumes": ["/x:/\x1b]0;y\x07"]}, "mounts a path of the host: /x:/ ]0;y", False),
         ({"gb10": {"patches": ["vllm=https://x/y.diff"]}}, "the image gets a patch: vllm=https://x/y.diff", True),
         ({"command": "/entry vllm serve org/m"}, f"{MORE}it starts something else: /entry vllm", True),
         ({"command": "vllm serve org/m && id"}, f"{MORE}a shell reads &: && id", True),

@@ -240,6 +240,15 @@ def test_a_mod_needs_trust_where_its_own_folder_would_run(
     assert len(mods_to_run(talk, load_file(mine), mine, image_of(release), trust=False)) == len(mods(trust=True))
 
 
+def test_a_form_that_passes_mods_on_needs_trust_for_each(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(theirs, {"mods/drop-caches/run.sh": "#!/bin/bash\nid\n"})
+    write(theirs, {"recipes/one.yaml": f"{RECIPE}mods: [mods/drop-caches]\n"})
+    printed(capsys, "add", str(theirs))
+    assert "drop-caches runs as root" in printed(capsys, "render", "@theirs/one", "--as", "sparkrun", code=2)
+    assert "- mods/drop-caches" in printed(capsys, "render", "@theirs/one", "--as", "sparkrun", "--trust")
+    assert "drop-caches" not in printed(capsys, "render", "@theirs/one", "--as", "compose")
+
+
 @pytest.mark.parametrize(("release", "needed"), [("0.32.0", True), ("0.33.0", False)])
 def test_a_mod_needs_trust_in_the_image_that_would_be_built(
     release: str, needed: bool, theirs: Path, capsys: pytest.CaptureFixture[str]

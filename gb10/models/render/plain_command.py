@@ -48,7 +48,7 @@ def plain_command(text: str) -> PlainCommand:
     """The words of a command line; raises NotPlainError for anything but an engine's server and plain words."""
     environment: dict[str, str] = {}
     words: list[str] = []
-    for word, name in _words(text.strip(" \n")):
+    for word, name in _words(text.lstrip(" \n")):
         if name and not words:
             environment[name] = word[len(name) + 1 :]
         else:
@@ -69,7 +69,7 @@ def _words(text: str) -> Sequence[tuple[str, str]]:
         if gap:
             position, begun = gap.end(), -1
             continue
-        if text[position:] == "\\":  # a line that goes on, and nothing comes
+        if text[position:] == "\\" or not text[position:].strip("\n "):  # a line that goes on, and nothing comes
             break
         piece, end = _piece(text, position)
         if begun < 0:
