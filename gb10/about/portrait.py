@@ -104,6 +104,7 @@ def document(one: Portrait) -> dict[str, Any]:
         "packages": dict(sorted(one.packages.items())),
         "debs": dict(sorted(one.debs.items())),
         "patches": [_story(patch) for patch in one.patches],
+        **({"without_patches": list(plan.unpatched)} if plan and plan.unpatched else {}),
         "mods": [_story(mod) for mod in one.mods],
         "slim": [rule.model_dump() for rule in plan.slim] if plan else [],
         "gpu_code": {str(fit): count for fit, count in one.verdict.counts.items()} if one.verdict else {},

@@ -25,7 +25,7 @@ from gb10.plan.render import wheel_dockerfile
 from gb10.plan.values import Plan, Step
 from gb10.proof.scans import prove_wheel
 from gb10.proof.wheel_manifest import read_manifest
-from gb10.sources.locked_files import fetch_files
+from gb10.sources.locked_files import fetch_files, store_paths
 from gb10.workshop import Workshop
 
 EXPORTED = ("*.whl", "manifest.json", "measured.json")
@@ -121,6 +121,22 @@ def check_sources(shop: Workshop, plan: Plan) -> None:
             fetch_files(shop, (step,))
             for origin in patched:
                 patched_source(shop, origin)
+
+
+def try_sources(shop: Workshop, plan: Plan) -> None:
+    """Try patches from the command line on the source archives in the store. Raises PatchError."""
+    tried = set()
+    for step in plan.of_kind("wheel"):
+        for origin in wheel_inputs(plan, step.name).origins:
+            by_hand = tuple(use.sha256 for use in origin.patches if use.path)
+            if not by_hand or (origin.file, by_hand) in tried:
+                continue
+            tried.add((origin.file, by_hand))
+            (archive,) = store_paths(shop.store, [origin.file])
+            if archive.exists():
+                patched_source(shop, origin)
+            else:
+                shop.talk.say(f"not checked yet: patches of what {step.name} compiles (no {archive.name} in the store)")
 
 
 def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:

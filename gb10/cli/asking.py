@@ -16,6 +16,7 @@ from gb10.cli.values import (
     ModOption,
     PlatformOption,
     WithoutOption,
+    WithoutPatchOption,
     completer,
     model_recipes,
 )
@@ -140,6 +141,7 @@ def of_wheels(
     arch: ArchOption = "12.1f",
     platform: PlatformOption = None,
     patch: PatchOption = None,
+    without_patch: WithoutPatchOption = None,
     source: SourceOption = None,
     ref: RefOption = None,
     targets: TargetsOption = None,
@@ -154,6 +156,7 @@ def of_wheels(
         arch=arch,
         platform=platform,
         patches=tuple(patch or ()),
+        without_patches=tuple(without_patch or ()),
         sources=tuple(source or ()),
         refs=releases(ref or ()),
         targets=named,

@@ -26,6 +26,7 @@ KINDS: Final = {
     "resolved": "other releases",
     "commits": "commits of git",
     "urls": "diffs of URLs",
+    "diffs": "parts of diffs",
     "environments": "unfinished environments",
     "built": "notes of builds",
     "builds": "times of builds",

@@ -17,7 +17,7 @@ from gb10.build.grafts import try_patches
 from gb10.build.image_build import Verified, build_image, require_torch
 from gb10.build.stage import check_named_builder, ready_engine, wake_engine
 from gb10.build.survey import survey
-from gb10.build.wheel_build import selected
+from gb10.build.wheel_build import selected, try_sources
 from gb10.cli.asking import asks_for, of_image
 from gb10.cli.common import (
     BuilderOption,
@@ -113,6 +113,7 @@ def _only_show(shop: Workshop, plan: Plan, again: Collection[str], names: tuple[
     """What ``--dry-run`` does: patches and CMake targets are tried, and the plan is printed."""
     found = survey(shop, plan, again)
     try_patches(shop, plan)
+    try_sources(shop, plan)
     try_targets(shop, plan)
     print_plan(shop, plan, found, names, as_json=as_json)
 

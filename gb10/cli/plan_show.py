@@ -42,6 +42,8 @@ def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = 
     )
     if needed.compile_bound:
         print(f"to compile: about {needed.compile_seconds:.0f} s on this machine, bound by {_bound(needed)}")
+    for name in plan.options.unpatched:
+        print(f"without our patch {name}")
     for rule in plan.slim:
         print(f"slim {rule.name}: {rule.saved:,.1f} MB less{'' if rule.publish else ', own use only'}")
     if plan.slim:

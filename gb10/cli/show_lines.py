@@ -59,6 +59,9 @@ def _patches(one: Portrait) -> Iterator[str]:
     for patch in one.patches:
         yield f"  {patch.source}/{patch.name}  {patch.sha256[:12]}"
         yield from _why(patch)
+    if one.plan and one.plan.unpatched:
+        yield ""
+        yield f"without our patches {', '.join(one.plan.unpatched)}"
 
 
 def _why(patch: PatchStory) -> Iterator[str]:

@@ -73,6 +73,11 @@ def patches() -> list[str]:
     return sorted(f"{path.parent.name}/{path.name}" for path in found)
 
 
+def series_patches() -> list[str]:
+    """SOURCE/NNNN-slug of every patch, its variants as one."""
+    return sorted({name.partition("@")[0] for name in patches()})
+
+
 def platform_option(words: str) -> Any:  # noqa: ANN401 - as typer.Option
     """``--platform`` with its help."""
     return typer.Option("--platform", metavar="OS/ARCH", autocompletion=completer(platforms), help=words)
@@ -137,5 +142,14 @@ WithoutOption = Annotated[
         metavar="LAYER",
         autocompletion=completer(optional_layers),
         help="Leave out an optional layer of the recipe. Repeatable.",
+    ),
+]
+WithoutPatchOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without-patch",
+        metavar="SOURCE/NNNN",
+        autocompletion=completer(series_patches),
+        help="Leave out a patch of ours, and those that need it. Repeatable.",
     ),
 ]

@@ -5,7 +5,7 @@ from gb10.build.estimate import check_room
 from gb10.build.grafts import early_grafts, late_grafts, try_patches
 from gb10.build.stage import check_builder, check_named_builder, ready_engine
 from gb10.build.survey import survey
-from gb10.build.wheel_build import build_wheels, check_sources, installable, selected, show_in_checkout
+from gb10.build.wheel_build import build_wheels, check_sources, installable, selected, show_in_checkout, try_sources
 from gb10.cli.asking import asks_for, of_wheels
 from gb10.cli.common import (
     BuilderOption,
@@ -58,6 +58,7 @@ def wheels(
     found = survey(shop, plan, again)
     if dry_run:
         try_patches(shop, plan)
+        try_sources(shop, plan)
         try_targets(shop, plan)
         print_plan(shop, plan, found, as_json=as_json)
         return

@@ -15,6 +15,7 @@ ROOMS: Final = {
     "answers": "answers",
     "checkouts": "checkout",
     "commits": "commit",
+    "diffs": "diff",
     "downloads": "download",
     "explain": "explain",
     "programs": "program",

@@ -1,7 +1,7 @@
 """What the planned patches change in a wheel or a source archive: applied strictly when the build runs."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,7 @@ from packaging.version import Version
 from gb10.errors import PatchError
 from gb10.patches.foreign import Applied, Foreign, apply_foreign, load_foreign
 from gb10.patches.parse import parse_diff
+from gb10.patches.places import placed
 from gb10.patches.releases import PINS, load_releases, told_version
 from gb10.patches.series import Patch, load_series
 from gb10.patches.source_tree import Below, Changed, Tree, open_tree
@@ -60,33 +61,79 @@ def _part(root: Path, tree: Tree, file: str, use: PatchUse) -> _Part:
 
 def _changes(root: Path, part: _Part, uses: Sequence[PatchUse], tell: Callable[[str], None]) -> dict[str, bytes | None]:
     """The changed files of one part, by their paths in it."""
-    verdicts = judge_series(_planned(root, uses), part.version, part.tree)
+    planned = _planned(root, uses)
+    verdicts = judge_series(planned, part.version, part.tree)
     refuse(verdicts, part.version)
     for verdict in verdicts:
         tell(f"{verdict.patch.place}: applied to {part.label}{_moved(verdict.offsets)}")
     changes = changes_of(verdicts)
     for use in uses:
         if use.path is not None:
-            applied = _apply(use, Changed(part.tree, changes))
-            for line in (f"{use.taken.path if use.taken else use.path}: applied to {part.label}", *applied.notes):
+            applied = _apply(use, Changed(part.tree, changes), part, planned)
+            for line in (f"{use.taken.path if use.taken else use.name}: applied to {part.label}", *applied.notes):
                 tell(line)
             changes |= applied.changes
     return changes
 
 
-def _apply(use: PatchUse, tree: Tree) -> Applied:
-    """One diff by hand on what the patches before it left. Raises PatchError."""
+def _apply(use: PatchUse, tree: Tree, part: _Part, planned: Sequence[Patch]) -> Applied:
+    """One diff by hand on what the patches before it left. Raises PatchError, which names those of ours it meets."""
+    patch = _unchanged(use)
     try:
-        return apply_foreign(_unchanged(use), tree, halved=use.compiled)
+        return apply_foreign(patch, tree, halved=use.compiled)
     except PatchError as error:
-        if use.taken is None:
+        met = _met(patch, part, planned, halved=use.compiled)
+        if not met and use.taken is None:
             raise
-        raise PatchError(
-            f"{use.taken.path} changes what patches of this build change, too",
-            where=error.where,
-            hint=f"the series of {use.source} is applied first: take back in the checkout what it does\n"
-            f"./build.py patches status --source {use.source} lists it",
-        ) from error
+        raise _meeting(use, error, met) from error
+
+
+def _met(patch: Foreign, part: _Part, planned: Sequence[Patch], *, halved: bool) -> tuple[Patch, ...]:
+    """Our patches without which a diff applies: one where one is enough, else all that change its files.
+
+    None when it does not apply to the release as it is either: then ours are not the reason.
+    """
+    paths = {placed(diff.path, patch.layout, wheel=part.tree.installed) for diff in patch.diffs}
+    near = [
+        ours
+        for ours in planned
+        if paths & {placed(path, ours.layout, wheel=part.tree.installed) for path in ours.paths}
+    ]
+
+    def applies_without(gone: Collection[Patch]) -> bool:
+        left = [ours for ours in planned if ours not in gone]
+        try:
+            apply_foreign(
+                patch, Changed(part.tree, changes_of(judge_series(left, part.version, part.tree))), halved=halved
+            )
+        except PatchError:
+            return False
+        return True
+
+    if not near or not applies_without(near):
+        return ()
+    return next(((ours,) for ours in near if applies_without(_with_needing(ours, planned))), tuple(near))
+
+
+def _with_needing(ours: Patch, planned: Sequence[Patch]) -> list[Patch]:
+    """A patch, and those that need it."""
+    return [ours, *(other for other in planned if f"{ours.source}/{ours.id}" in other.record.needs)]
+
+
+def _meeting(use: PatchUse, error: PatchError, met: Sequence[Patch]) -> PatchError:
+    what = use.taken.path if use.taken else use.name
+    names = [f"{patch.source}/{patch.id}" for patch in met]
+    there = f"\nours: {chr(10).join(f'{patch.place}: {patch.header.subject}' for patch in met)}" if met else ""
+    own = f"changes lines that our patch {names[0]} changes, too" if len(names) == 1 else "meets patches of ours"
+    without = "build without it: " + " ".join(f"--without-patch {name}" for name in names) if met else ""
+    again = f"the series of {use.source} is applied first: take back in the checkout what it does" if use.taken else ""
+    again = again or f"or change the diff so that it fits what ours leaves: ./build.py patches show {names[0]}"
+    hints = (without, again, f"./build.py patches status --source {use.source} lists them" if use.taken else "")
+    return PatchError(
+        f"{what} {own if met else 'changes what patches of this build change, too'}",
+        where=f"{error.where}{there}",
+        hint="\n".join(filter(None, hints)),
+    )
 
 
 def _planned(root: Path, uses: Sequence[PatchUse]) -> list[Patch]:

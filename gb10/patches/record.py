@@ -68,6 +68,7 @@ class Record(Model):
 
     ``adds``: a folder of the source -> files of our kernels that the patch lays there.
     ``left``: releases that have the defect and get no patch on purpose, and why.
+    ``needs``: other patches of ours, as SOURCE/NNNN-slug, without which it is not applied, or makes no sense.
     ``modules``: those of a kernel set that alone are compiled from what it changes; a build of others does not get it.
     """
 
@@ -79,6 +80,7 @@ class Record(Model):
     proven: Sentence
     adds: dict[Place, Annotated[tuple[OurFile, ...], Field(min_length=1)]] = Field(default_factory=dict)
     left: dict[Releases, Sentence] = Field(default_factory=dict)
+    needs: tuple[Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+/\d{4}-[a-z0-9-]+$")], ...] = ()
     modules: tuple[Annotated[str, StringConstraints(pattern=r"^\w+$")], ...] = ()
     probe: Annotated[tuple[Case, ...], Field(min_length=1)]
 

@@ -12,7 +12,7 @@ from gb10.errors import PatchError, UsageError
 from gb10.host.artifact import Artifact
 from gb10.patches.condition import Regex, check_glob
 from gb10.patches.source_tree import Tree
-from gb10.recipe.fields import Filename, Model, Name, Sha256, Size
+from gb10.recipe.fields import Filename, Folder, Model, Name, Sha256, Size
 from gb10.recipe.layout import Layout
 
 PINS = "releases.lock.json"
@@ -48,11 +48,13 @@ class SourceReleases(Model):
     """A source's projects on the package index in the order of lookup, its layout and its pinned releases.
 
     A source that is on no index has no projects; its releases are folders of others' archives, and ``told`` is how
-    any tree of it is held against the release that it stands for.
+    any tree of it is held against the release that it stands for. ``owns``: folders that no other source has, by
+    which a diff shows that it changes this one, beside the packages of its layout.
     """
 
     projects: tuple[Name, ...]
     layout: Layout = Layout()
+    owns: tuple[Folder, ...] = ()
     told: Told | None = None
     releases: Annotated[dict[str, Release], Field(min_length=1)]
 

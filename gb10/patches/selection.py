@@ -46,11 +46,13 @@ def plan_patches(
     by_hand: Sequence[str],
     *,
     toolkit: Toolkit | None = None,
+    without: Collection[str] = (),
 ) -> tuple[PatchUse, ...]:
     """The patches of a build: of the recipe's series those for the locked releases, then those given by hand.
 
     A bundled source's series is for wheels that are compiled over it: without one it is not planned. With ``toolkit``,
-    which has the kernel sets, a patch of modules that this build does not compile is not planned either.
+    which has the kernel sets, a patch of modules that this build does not compile is not planned either. ``without``:
+    patches of a series that are left out, as SOURCE/NNNN-slug.
 
     Raises PatchError and UsageError for a series or a diff that is none, or is for nothing in the image.
     """
@@ -60,6 +62,7 @@ def plan_patches(
     places = {source: find_place(releases, source, lock, locked) for source in recipe.patches}
     modules = _modules(recipe, toolkit) if toolkit else None
     series = [use for source, place in places.items() for use in _from_series(root, source, lock, place, modules)]
+    series = [use for use in series if use.patch not in without]
     hand = [use for text in by_hand for use in _by_hand(releases, text, lock, locked)]
     over = {recipe.project(wheel.cutlass_source) for wheel in recipe.built.values() if wheel.method != "aot"}
     return (*(use for use in series if not use.folder or use.project in over), *_useful(hand, recipe, over))

@@ -106,6 +106,7 @@ def _tags(recipe: Recipe, options: Options, key: str) -> tuple[str, ...]:
     moving = image_tag(recipe, options)
     unmoving = f"{moving}-{key[:12]}"
     chosen = options.overlay or options.mods or options.targets or options.kernels or options.refs or options.without
+    chosen = chosen or options.unpatched
     own = chosen or options.slim != RECIPES_OWN or any(use.path for use in options.patches)
     return (unmoving,) if own else (moving, unmoving)
 

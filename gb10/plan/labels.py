@@ -27,6 +27,7 @@ def labels(plan: Plan) -> dict[str, str]:
         **_patch_labels(options.patches),
         **_url_labels(options.patches),
         **({f"{NAMESPACE}.without": " ".join(options.without)} if options.without else {}),
+        **({f"{NAMESPACE}.without-patches": " ".join(options.unpatched)} if options.unpatched else {}),
         **_slim_labels(plan),
         **{f"{NAMESPACE}.source.{use.source}": use.taken.label for use in options.patches if use.taken},
         **({f"{NAMESPACE}.overlay": options.overlay.digest} if options.overlay else {}),
@@ -45,7 +46,7 @@ def _slim_labels(plan: Plan) -> dict[str, str]:
 
 def _url_labels(patches: tuple[PatchUse, ...]) -> dict[str, str]:
     """Where diffs were fetched from, each as ``--patch`` takes it again."""
-    urls = dict.fromkeys(f"{use.url}#sha256={use.sha256}" for use in patches if use.url)
+    urls = dict.fromkeys(f"{use.url}#sha256={use.whole or use.sha256}" for use in patches if use.url)
     return {f"{NAMESPACE}.patch-url.{number}": url for number, url in enumerate(urls, 1)}
 
 

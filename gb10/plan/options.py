@@ -64,11 +64,18 @@ class PatchUse:
     """The checkout that it was made from, where it is no file of the user's."""
     url: str = ""
     """Where a diff was fetched from, without login and query. For labels and records only."""
+    whole: str = ""
+    """The sha256 of the diff that was given, where this is a part of it. For labels and records only."""
 
     @property
     def label(self) -> str:
         """As labels name it."""
         return short_label(self.name, self.sha256)
+
+    @property
+    def patch(self) -> str:
+        """Of a series: the patch without its variant, as SOURCE/NNNN-slug."""
+        return f"{self.source}/{self.name.removesuffix('.patch').partition('@')[0]}"
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -120,6 +127,8 @@ class Options:
     """Sources of which the command line names another release than the recipe."""
     without: tuple[str, ...] = ()
     """Optional layers of the recipe that the image does not have."""
+    unpatched: tuple[str, ...] = ()
+    """Patches of the recipe's series that the image does not have, as SOURCE/NNNN-slug."""
     slim: Extent = "publishable"
     """Which rules of recipes/slim.yaml the image applies."""
     served: Served | None = None
@@ -140,7 +149,7 @@ class Options:
     @property
     def nameless(self) -> "Options":
         """The options without the origin of patches, as keys cover them."""
-        return replace(self, patches=tuple(replace(use, taken=None, url="") for use in self.patches))
+        return replace(self, patches=tuple(replace(use, taken=None, url="", whole="") for use in self.patches))
 
     @property
     def target(self) -> Architecture:

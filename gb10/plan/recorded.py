@@ -64,6 +64,7 @@ class RecordedPatch(Recorded):
     folder: Text = ""
     checkout: RecordedChange | None = None
     url: Text = ""
+    whole: Text = ""
 
 
 class RecordedMod(Recorded):
@@ -148,6 +149,7 @@ class RecordedPlan(Recorded):
     patches: Annotated[tuple[RecordedPatch, ...], Field(max_length=MOST)] = ()
     mods: Annotated[tuple[RecordedMod, ...], Field(max_length=MOST)] = ()
     without: Annotated[tuple[Text, ...], Field(max_length=MOST)] = ()
+    unpatched: Annotated[tuple[Text, ...], Field(max_length=MOST, alias="without-patches")] = ()
     slim: Annotated[tuple[RecordedRule, ...], Field(max_length=MOST)] = ()
     overrides: Annotated[tuple[RecordedOverride, ...], Field(max_length=MOST)] = ()
     steps: Annotated[tuple[RecordedStep, ...], Field(max_length=MOST)] = ()

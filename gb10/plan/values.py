@@ -196,10 +196,12 @@ class Plan:
                 | ({"folder": use.folder} if use.folder else {})
                 | ({"checkout": {"commit": use.taken.commit, "dirty": use.taken.dirty}} if use.taken else {})
                 | ({"url": use.url} if use.url else {})
+                | ({"whole": use.whole} if use.whole else {})
                 for use in self.options.patches
             ],
             "mods": [{"name": mod.name, "sha256": mod.digest, "network": mod.network} for mod in self.options.mods],
             **({"without": list(self.options.without)} if self.options.without else {}),
+            **({"without-patches": list(self.options.unpatched)} if self.options.unpatched else {}),
             **({"slim": [_rule_document(rule) for rule in self.slim]} if self.slim else {}),
             **(
                 {"overrides": [_override_document(one) for one in self.recipe.overrides]}

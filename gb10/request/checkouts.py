@@ -59,10 +59,10 @@ def own_sources(
     return tuple(_own(shop, recipe, released[source], given) for source in given)
 
 
-def marked(uses: Iterable[PatchUse], own: Iterable[OwnSource]) -> tuple[PatchUse, ...]:
-    """The patches; those from a checkout carry its name."""
+def marked(uses: Iterable[PatchUse], own: Iterable[OwnSource], origins: Mapping[str, str]) -> tuple[PatchUse, ...]:
+    """The patches; those from a checkout carry its name. ``origins``: the diff that each part was made from."""
     taken = {str(path): one.taken for one in own for path in one.diffs}
-    return tuple(replace(use, taken=taken.get(use.path or "")) for use in uses)
+    return tuple(replace(use, taken=taken.get(origins.get(use.path or "", use.path or ""))) for use in uses)
 
 
 def _given(named: Sequence[str]) -> dict[str, Place]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from gb10.errors import UsageError
 from gb10.plan.steps import class_of
+from gb10.recipe.fields import requirement_name
 from gb10.recipe.image_recipe import Recipe
 from gb10.recipe.locked import Lock
 
@@ -22,6 +23,17 @@ def without(recipe: Recipe, lock: Lock, names: Sequence[str]) -> tuple[Recipe, L
     }
     wheels = lock.wheels.model_copy(update={"image": image})
     return recipe.model_copy(update={"layers": kept}), lock.model_copy(update={"wheels": wheels})
+
+
+def asking_less(recipe: Recipe, names: Sequence[str]) -> Recipe:
+    """The recipe without the requirements of these layers, for resolving: they bind no other release then.
+
+    Its layers stay. Raises UsageError for a layer that is not optional.
+    """
+    for name in names:
+        _require_optional(recipe, name)
+    kept = tuple(text for text in recipe.requirements if class_of(requirement_name(text), recipe.layers) not in names)
+    return recipe.model_copy(update={"requirements": kept}) if names else recipe
 
 
 def _require_optional(recipe: Recipe, name: str) -> None:

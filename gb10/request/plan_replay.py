@@ -58,6 +58,7 @@ def plan_again(catalog: Catalog, record: Record, given: Given, folder: Path) -> 
         kernels="recorded" if inputs.options.kernels else None,
         refs=inputs.options.refs,
         without=record.without,
+        unpatched=record.unpatched,
         slim=inputs.options.slim,
         foreign=True,
     )
@@ -122,6 +123,7 @@ def _patch(patch: PatchEntry, more: PatchInput, path: Path | None) -> PatchUse:
         layout=more.layout or PLAIN,
         taken=taken,
         url=patch.url,
+        whole=patch.whole,
     )
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -12,6 +13,7 @@ from gb10.lock.lockfile import check_lock, load_lock, load_recipe, lock_path
 from gb10.mods.declaration import RECORD, require_fit
 from gb10.mods.lookup import FoundMod, find_mod
 from gb10.patches.selection import plan_patches
+from gb10.patches.unpatched import left_out, require_stand_in
 from gb10.plan.catalog import Catalog, tree_digest
 from gb10.plan.dag import plan_image
 from gb10.plan.options import Mod, Options, Overlay, Served
@@ -23,8 +25,9 @@ from gb10.recipe.locked import Lock
 from gb10.recipe.slim_rules import Extent
 from gb10.request.checkouts import marked, own_sources
 from gb10.request.commits import split_refs
+from gb10.request.given_diffs import by_source, with_wholes
 from gb10.request.kernel_choice import with_model, with_set
-from gb10.request.left_out import without
+from gb10.request.left_out import asking_less, without
 from gb10.request.model_backends import chosen_kernels
 from gb10.request.refs import lock_refs, with_refs
 from gb10.request.served_models import rehearsed, served_model
@@ -41,6 +44,8 @@ class Request:
     platform: str | None = None
     overlay: Path | None = None
     patches: tuple[str, ...] = ()
+    without_patches: tuple[str, ...] = ()
+    """Patches of ours that the build does not get, as SOURCE/NNNN."""
     sources: tuple[str, ...] = ()
     """``NAME=DIR`` or ``NAME=git:URL@COMMIT``: checkouts with changes to build."""
     refs: Mapping[str, str] = field(default_factory=dict)
@@ -74,7 +79,7 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
     check_lock(recipe, lock, path)
     refs, commits = split_refs(request.refs)
     if refs:
-        recipe = with_refs(recipe, refs)
+        recipe = with_refs(asking_less(recipe, request.without), refs)
         lock = lock_refs(shop, recipe, lock, refs)
     recipe, lock = without(recipe, lock, request.without)
     recipe = with_targets(recipe, request.targets)
@@ -93,12 +98,26 @@ def make_plan(shop: Workshop, request: Request) -> Plan:
         slim=request.slim,
     )
     options = replace(options, served=rehearsed(shop, recipe, toolkit, options, served))
-    own = own_sources(shop, recipe, lock, options.target, (*request.sources, *commits))
-    given, urls = from_web(shop, request.patches)
-    by_hand = [*(text for source in own for text in source.by_hand), *given]
-    planned = plan_patches(shop.catalog.patches, recipe, lock, options.target, by_hand, toolkit=toolkit)
-    options = replace(options, patches=with_urls(marked(planned, own), urls))
+    given = replace(request, sources=(*request.sources, *commits))
+    options = _with_patches(shop, given, recipe, lock, toolkit=toolkit, options=options)
     return plan_image(recipe, lock, toolkit, options)
+
+
+def _with_patches(
+    shop: Workshop, request: Request, recipe: Recipe, lock: Lock, *, toolkit: Toolkit, options: Options
+) -> Options:
+    """The options with the patches of ours and of the request, in the order in which they are applied."""
+    own = own_sources(shop, recipe, lock, options.target, request.sources)
+    given, urls = from_web(shop, request.patches)
+    diffs = by_source(
+        shop, recipe, lock, options.target, [*(text for source in own for text in source.by_hand), *given]
+    )
+    planning = partial(plan_patches, shop.catalog.patches, recipe, lock, options.target, toolkit=toolkit)
+    gone = left_out(shop.catalog.patches, request.without_patches, planning(())) if request.without_patches else ()
+    planned = planning(diffs.texts, without=gone)
+    require_stand_in(recipe, gone, planned)
+    patches = with_wholes(with_urls(marked(planned, own, diffs.origins), urls, diffs.origins), diffs)
+    return replace(options, patches=patches, unpatched=gone)
 
 
 def _with_kernels(

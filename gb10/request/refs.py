@@ -16,6 +16,7 @@ from gb10.lock.lockfile import check_lock, input_digest, load_lock, write_lock
 from gb10.lock.relock import main_index, own_index, resolve_lock
 from gb10.lock.resolver import MISFIT
 from gb10.patches.release_files import version_of
+from gb10.plan.steps import class_of
 from gb10.recipe.builds import Source
 from gb10.recipe.fields import requirement_name
 from gb10.recipe.image_recipe import Recipe
@@ -145,7 +146,16 @@ def _way_out(recipe: Recipe, first: UsageError, tried: Mapping[str, str], last: 
     if last is None:
         return f"these releases fit together:{options}"
     own = OWN.format(engine=recipe.engine)
+    for layer in _optional(recipe, last.message):
+        own = f"leave out {layer}, which is optional: --without {layer}\n{own}"
     return own if last is first else f"no releases were found that fit. Also tried:{options}\n{last.message}\n{own}"
+
+
+def _optional(recipe: Recipe, message: str) -> list[str]:
+    """The optional layers with a requirement that the resolver names."""
+    required = {requirement_name(text): class_of(requirement_name(text), recipe.layers) for text in recipe.requirements}
+    named = {layer for name, layer in required.items() if re.search(rf"(?<![\w.-]){re.escape(name)}[<>=!~]", message)}
+    return [layer.name for layer in recipe.layers if layer.optional and layer.name in named]
 
 
 def _completed(

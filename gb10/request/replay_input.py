@@ -18,6 +18,8 @@ LARGEST: Final = 16 << 20
 """Bytes of a record; vLLM's has half a megabyte."""
 PatchName = Annotated[str, StringConstraints(pattern=r"^([^/\x00-\x1f.]|\.{1,2}[^/\x00-\x1f.])[^/\x00-\x1f]{0,198}/?$")]
 """A file name, as its author chose it, or a folder of a series."""
+PatchId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,64}/\d{4}-[a-z0-9-]{1,100}$")]
+"""A patch of a series, as SOURCE/NNNN-slug."""
 NEWER: Final = "it may be of another release of gb10: use the checkout that made the image"
 
 
@@ -44,6 +46,7 @@ class PatchEntry(Part):
     folder: str = ""
     checkout: CheckoutEntry | None = None
     url: str = ""
+    whole: Sha256 | Literal[""] = ""
 
 
 class PatchInput(Part):
@@ -100,6 +103,7 @@ class Record(Part):
     patches: tuple[PatchEntry, ...]
     mods: tuple[ModEntry, ...]
     without: tuple[Name, ...] = ()
+    unpatched: tuple[PatchId, ...] = Field(default=(), alias="without-patches")
     steps: tuple[StepEntry, ...]
     inputs: Inputs
 

@@ -57,9 +57,9 @@ def from_web(host: Host, texts: Sequence[str]) -> tuple[tuple[str, ...], dict[st
     return tuple(found), urls
 
 
-def with_urls(uses: Iterable[PatchUse], urls: Mapping[str, str]) -> tuple[PatchUse, ...]:
-    """The patches; those from the web carry their URL."""
-    return tuple(replace(use, url=urls.get(use.path or "", "")) for use in uses)
+def with_urls(uses: Iterable[PatchUse], urls: Mapping[str, str], origins: Mapping[str, str]) -> tuple[PatchUse, ...]:
+    """The patches; those from the web carry their URL. ``origins``: the diff that each part was made from."""
+    return tuple(replace(use, url=urls.get(origins.get(use.path or "", use.path or ""), "")) for use in uses)
 
 
 def _named(source: str, text: str) -> Named:

@@ -20,7 +20,18 @@ from gb10.host.config import SETTINGS, variable
 from gb10.plan.catalog import ROOT
 
 ORDER = (
-    *("--engine", "--arch", "--platform", "--patch", "--source", "--ref", "--targets", "--kernels", "--for-model"),
+    *(
+        "--engine",
+        "--arch",
+        "--platform",
+        "--patch",
+        "--without-patch",
+        "--source",
+        "--ref",
+        "--targets",
+        "--kernels",
+        "--for-model",
+    ),
     "--served-with",
     *("--overlay", "--mod", "--mod-network", "--without", "--slim", "--recipe"),
     "of the verb",

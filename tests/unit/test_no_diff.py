@@ -106,9 +106,9 @@ def test_a_pin_is_a_sha256(tmp_path: Path) -> None:
 
 def test_the_url_is_in_record_and_label_and_in_no_key() -> None:
     use = PatchUse(source="vllm", project="vllm", name="12.diff", sha256="d" * 64, path="/x/12.diff")
-    (named,) = with_urls([use], {"/x/12.diff": "https://h.invalid/pull/12.diff"})
+    (named,) = with_urls([use], {"/x/12.diff": "https://h.invalid/pull/12.diff"}, {})
     other = PatchUse(source="vllm", project="vllm", name="o.diff", sha256="e" * 64, path="/x/o.diff")
-    assert with_urls([other], {"/x/12.diff": "https://h.invalid"}) == (other,)
+    assert with_urls([other], {"/x/12.diff": "https://h.invalid"}, {}) == (other,)
     plans = [plan_image(*inputs(), replace(plan().options, patches=(one,))) for one in (use, named)]
     assert plans[0].key == plans[1].key
     assert plans[1].document()["patches"][0]["url"] == named.url  # type: ignore[index]

@@ -13,6 +13,7 @@ from gb10.lock.resolver import explained
 from gb10.plan.catalog import ROOT
 from gb10.plan.dag import image_tag, plan_image
 from gb10.recipe.image_recipe import Recipe
+from gb10.request.left_out import asking_less
 from gb10.request.refs import _demands, _way_out, require_release, with_refs
 from gb10.sources.index.page import Link
 from tests.unit.test_mods_plan import inputs, plan
@@ -168,3 +169,14 @@ def test_the_way_out_names_what_fits_or_what_was_tried() -> None:
     assert "Also tried: --ref vllm=0.32.0 --ref torch=2.13.0\nthe last\n" in found
     assert "cp recipes/images/vllm.yaml" in found
     assert _way_out(recipe, first, tried, first).startswith("choose other releases")
+
+
+def test_a_layer_that_stands_in_the_way_is_named_when_it_is_optional() -> None:
+    recipe = load_recipe(ROOT / "recipes/images/vllm.yaml")
+    found = UsageError(
+        "b12x>=1.5.1 depends on torch>=2.12.0 and you require torch==2.10.0; and you require b12x==1.5.1"
+    )
+    assert _way_out(recipe, found, {}, found).startswith("leave out b12x, which is optional: --without b12x\n")
+    assert "--without" not in _way_out(asking_less(recipe, ["b12x"]), found, {}, found)
+    other = UsageError("vllm==0.17.1 depends on flashinfer-python==0.6.4; no-b12x-here is none")
+    assert "--without" not in _way_out(recipe, other, {}, other)

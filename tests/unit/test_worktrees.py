@@ -248,4 +248,8 @@ def test_only_what_a_checkout_brought_bears_its_name() -> None:
     own = OwnSource(source="vllm", diffs=(Path("/store/checkout.patch"),), taken=Taken(path="/a"))
     assert own.by_hand == ("vllm=/store/checkout.patch",)
     other = replace(USE, path="/mine.patch")
-    assert [use.taken for use in marked((USE, other), (own,))] == [own.taken, None]
+    assert [use.taken for use in marked((USE, other), (own,), {})]
+    part = replace(USE, path="/store/diffs/checkout.patch")
+    (named,) = marked((part,), (own,), {"/store/diffs/checkout.patch": "/store/checkout.patch"})
+    assert named.taken == own.taken
+    assert [use.taken for use in marked((USE, other), (own,), {})] == [own.taken, None]
