@@ -17,6 +17,7 @@ from gb10.models.render.rendered import RenderRequest
 
 CODE = "does-not-fit"
 FULL = "memory-nearly-full"
+NOTED = "memory-note"
 
 
 def memory_issues(recipe: ModelRecipe, request: RenderRequest) -> tuple[Issue, ...]:
@@ -43,17 +44,14 @@ def memory_issues(recipe: ModelRecipe, request: RenderRequest) -> tuple[Issue, .
 
 
 def _nearly_full(recipe: ModelRecipe, found: Estimate) -> Iterator[Issue]:
-    """The warning of a launch that leaves less than the reserve, and that runs on some Sparks."""
+    """The warning of a launch that leaves less than the reserve but runs on some Sparks; and what was left out."""
+    line = recipe.line("command")
+    fix = "end what else runs on the node, or take a smaller share"
     for problem in found.tightest.problems:
         if problem.code in NEARLY_FULL:
-            yield Issue(
-                code=FULL,
-                level="warning",
-                file=recipe.file,
-                line=recipe.line("command"),
-                text=problem.text,
-                fix="end what else runs on the node, or take a smaller share",
-            )
+            yield Issue(code=FULL, level="warning", file=recipe.file, line=line, text=problem.text, fix=fix)
+    for note in found.notes:
+        yield Issue(code=NOTED, level="note", file=recipe.file, line=line, text=note, fix="")
 
 
 def known_estimate(recipe: ModelRecipe, request: RenderRequest) -> Estimate | None:
@@ -73,7 +71,7 @@ def one_line(recipe: ModelRecipe) -> str | None:
         return None
     budget = found.tightest
     if not found.fits:
-        return f"does not fit: {budget.problems[0].text}"
+        return f"does not fit: {next(problem.text for problem in budget.problems if not problem.warning)}"
     return f"{gib(budget.serving)} of {gib(budget.total)} a node{requests_of(budget, found)} (recipe memory)"
 
 

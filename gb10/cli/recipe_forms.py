@@ -109,7 +109,7 @@ def render_form(
         file=wish.file,
         weights=wish.weights,
     )
-    require_room(loaded, wanted)
+    require_room(talk, loaded, wanted)
     options = with_budget(talk, loaded, request, options, wish.image or loaded.container or "")
     deployment = deployment_of(loaded, wanted, wish, options)
     files = FORMS[wish.form](deployment)

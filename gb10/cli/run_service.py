@@ -37,7 +37,7 @@ def service_from(
     """
     cluster = nodes_named(shop.env, wanted.nodes) or alone(HERE)
     wanted = replace(wanted, hosts=cluster.nodes if wanted.nodes else ())
-    require_room(loaded, wanted)
+    require_room(shop.talk, loaded, wanted)
     options = with_budget(shop.talk, loaded, wanted.request, options, wanted.image or loaded.container or "")
     allowed = partial(_allowed, loaded, wanted, only_show=only_show)
     found = allowed(described(loaded, wanted, named(cluster), options))

@@ -10,7 +10,8 @@ from gb10.cli.recipe_trust import powers_here
 from gb10.cli.recipe_weights import render_locked
 from gb10.cli.run_memory import in_script
 from gb10.errors import UsageError
-from gb10.models.issue import Issue, errors_of
+from gb10.host.talk import Talk
+from gb10.models.issue import Issue, errors_of, lines_of
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.powers import Power
 from gb10.models.render.by_argv import judged
@@ -58,11 +59,13 @@ class Described:
         return self.rendered.issues
 
 
-def require_room(recipe: ModelRecipe, wanted: Wanted) -> None:
-    """Raise UsageError when the model is known not to fit into the nodes' memory."""
+def require_room(talk: Talk, recipe: ModelRecipe, wanted: Wanted) -> None:
+    """Raise UsageError when the model is known not to fit into the nodes' memory; say what else is known of it."""
     issues = memory_issues(recipe, wanted.request)
     if errors_of(issues):
         raise refused(recipe, issues)
+    for line in lines_of(issues):
+        talk.say(line)
 
 
 def described(loaded: ModelRecipe, wanted: Wanted, nodes: Sequence[Node], options: Options) -> Described:

@@ -25,6 +25,8 @@ def container_memory(budget: Budget, launch: Launch, machine: Machine) -> Contai
     """The memory of a server's container on a node of this budget."""
     beside = size_of(budget.items, "system and driver", "other services")
     limit = max(budget.serving, budget.load) - beside
+    if budget.fits:  # an assumed peak, or a share that leaves no reserve, may be more than the node has
+        limit = min(limit, budget.total - beside)
     compiling = machine.figures["first_start" if launch.own_image else "first_start_other"].size
     counted = size_of(budget.items, "processes of the server") + compiling + machine.figures["load_instanttensor"].size
     headroom = budget.total - machine.figures["reserve"].size - beside - limit

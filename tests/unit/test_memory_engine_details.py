@@ -248,3 +248,18 @@ def test_an_unknown_family_is_told_what_its_files_can_and_cannot_say(
     assert "the tensors of model type 'mystery' are not known" in err
     assert "the folder with its .safetensors files" in err
     assert "docs/models.md lists the families" in err
+
+
+def test_run_says_that_a_node_will_be_nearly_full(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "gpt-oss-120b", "--set", "gpu_memory_utilization=0.95", "--dry-run"]) == 0
+    assert "warning: the node would use" in capsys.readouterr().err
+
+
+def test_what_was_left_out_for_a_fork_is_a_note_of_render(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "x.yaml"
+    command = "vllm serve {model} --gpu-memory-utilization 0.72 --max-model-len 32768 --gdn-decode-kernel b12x"
+    path.write_text(json.dumps({"model": FLASH, "container": "a/fork", "command": command}), encoding="utf-8")
+    main(["recipe", "render", str(path), "--json"])
+    issues = json.loads(capsys.readouterr().out)["issues"]
+    assert [one["level"] for one in issues if one["code"] == "memory-note"] == ["note"]
+    assert "does-not-fit" not in {one["code"] for one in issues}

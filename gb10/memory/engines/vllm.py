@@ -36,6 +36,8 @@ GRAPHS_COUNTED: Final = Version("0.19.2rc1")
 LARGEST_GRAPH: Final = 512
 LAYERS: Final = 48
 """Of a model whose layers are not known."""
+ENCODER_TOKENS: Final = 4096
+"""As many tokens of pictures are tried at most: logs with 32,768 and 65,536 batched tokens show no more."""
 UNIFORM_DRAFTS: Final = Version("0.24")
 """Before, FlashInfer's attention had no whole graphs for steps with drafts."""
 
@@ -87,8 +89,8 @@ def _workspaces(model: Model, launch: Launch, machine: Machine, batched: int) ->
     """What the engine takes beside weights, steps and graphs."""
     items = [machine.item("context and workspaces", "vllm_share")]
     if launch.pictures and not launch.text_only and model.sees:
-        each = machine.figures["vllm_encoder_mib"].value
-        items.append(machine.item("trial of the encoder", "vllm_encoder_mib", round(batched * each * (1 << 20))))
+        tried = min(batched, ENCODER_TOKENS) * machine.figures["vllm_encoder_mib"].value
+        items.append(machine.item("trial of the encoder", "vllm_encoder_mib", round(tried * (1 << 20))))
     if launch.drafts:
         items.append(machine.item("workspaces of the drafts", "vllm_drafts"))
     if launch.nodes > 1:

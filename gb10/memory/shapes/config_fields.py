@@ -10,7 +10,7 @@ WIDEST: Final = 1 << 20
 """The largest width, of a hidden state or a projection."""
 MOST_LAYERS: Final = 512
 MOST_EXPERTS: Final = 1 << 14
-ALIASES: Final = {"step3p5": "step3p7", "mimo_v2": "mimo_v2_flash"}
+ALIASES: Final = {"step3p5": "step3p7", "mimo_v2": "mimo_v2_flash", "deepseek_ref": "deepseek_v4"}
 """Types whose decoders have the same fields and tensors."""
 LARGEST_VOCABULARY: Final = 1 << 24
 
