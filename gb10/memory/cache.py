@@ -35,6 +35,7 @@ class CacheLayer:
     """One layer: ``size`` is the bytes of a token, or of a state; ``window`` is the tokens that are kept.
 
     ``step`` is what a state grows by for each token that may be rejected. ``latent``: one head for keys and values.
+    ``checkpoint``: a state may be kept inside a prefill, at a multiple of as many tokens.
     """
 
     kind: Kind
@@ -42,6 +43,7 @@ class CacheLayer:
     window: int = 0
     step: float = 0.0
     latent: bool = False
+    checkpoint: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,8 +107,16 @@ def _layer(fields: Fields, layer: Layer, tensor: int, number: float) -> Cache:
         return _compressed(fields, layer)
     if layer.mixer in ("delta", "kimi-delta", "mamba"):
         state, step = _state(fields, layer, tensor)
-        return Cache(state=state, layers=(CacheLayer(kind="state", size=state, step=step),))
+        one = CacheLayer(kind="state", size=state, step=step, checkpoint=_checkpoint(fields, layer))
+        return Cache(state=state, layers=(one,))
     return Cache()
+
+
+def _checkpoint(fields: Fields, layer: Layer) -> int:
+    """Mamba 2 keeps a state at any token; FlashInfer's prefill of delta networks, for heads of 128, at each 64th."""
+    if layer.mixer == "mamba":
+        return 1
+    return 64 if layer.mixer == "delta" and fields.number("linear_key_head_dim") == 128 else 0
 
 
 def _grouped(fields: Fields, layer: Layer, tensor: int, number: float) -> Cache:

@@ -103,6 +103,10 @@ def test_a_page_holds_as_many_layers_as_the_rarest_kind() -> None:
     alone = replace(VLLM, prefix_caching=False)
     assert request_bytes(cache, alone, 49152, 2048) == (26 + 6) * 4 * page
     assert request_bytes(cache, VLLM, 49152, 2048) == (26 + 2 * 6) * 4 * page
+    kept = replace(state, checkpoint=1)
+    with_checkpoints = replace(cache, layers=(*(kept,) * 21, *(heads,) * 4))
+    assert request_bytes(with_checkpoints, VLLM, 49152, 2048) == (26 + 3 * 6) * 4 * page
+    assert request_bytes(with_checkpoints, replace(VLLM, release="0.27.1"), 49152, 2048) == (26 + 2 * 6) * 4 * page
     drafting = replace(alone, drafts=Drafts(tokens=2, own=True))
     assert request_bytes(cache, drafting, 49152, 2048) == (26 + 3 * 6) * 4 * page
 

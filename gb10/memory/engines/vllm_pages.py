@@ -6,7 +6,7 @@ a group of as many layers as the rarest kind has; other kinds get several groups
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, lcm
 from typing import Final
 
 from packaging.version import InvalidVersion, Version
@@ -20,6 +20,8 @@ LATENT_BLOCK: Final = 128
 """What a page of latent heads beside states is a multiple of."""
 CLOSE: Final = 1.5
 """Kinds whose numbers of layers are closer than this share groups of the larger number."""
+CHECKPOINTS: Final = Version("0.33")
+"""From here on a prefill with prefix caching keeps a third state; which release was the first was not looked at."""
 TWO_STEPS: Final = Version("0.26")
 """From here on a window keeps the tokens of each step in flight: two, since steps are scheduled ahead."""
 
@@ -66,6 +68,7 @@ def _kinds(cache: Cache, launch: Launch) -> tuple[_Kind, ...]:
     if states and heads:
         each = max(layer.size for layer in heads)
         least = max(block, LATENT_BLOCK) if any(layer.latent for layer in heads) else block
+        least = lcm(least, *(layer.checkpoint for layer in counted if _keeps_checkpoint(layer, launch)))
         block = max(block, least * ceil(max(states) / (least * each)))
     return tuple(
         _Kind(layer=layer, count=count, block=0, page=layer.size + drafts * layer.step)
@@ -90,7 +93,8 @@ def _pages(kind: _Kind, launch: Launch, length: int, batched: int) -> int:
     """Pages of one layer for one request."""
     layer = kind.layer
     if layer.kind == "state":
-        return (2 if launch.prefix_caching else 1) + (launch.drafts.tokens if launch.drafts else 0)
+        kept = 2 + _keeps_checkpoint(layer, launch) if launch.prefix_caching else 1
+        return kept + (launch.drafts.tokens if launch.drafts else 0)
     flying = batched * _steps(launch)
     if layer.kind == "window":
         return ceil(min(layer.window - 1 + flying, length) / kind.block) + 1
@@ -98,12 +102,19 @@ def _pages(kind: _Kind, launch: Launch, length: int, batched: int) -> int:
     return ceil(kept / kind.block)
 
 
+def _keeps_checkpoint(layer: CacheLayer, launch: Launch) -> bool:
+    return bool(layer.checkpoint) and launch.prefix_caching and _is_from(launch.release, CHECKPOINTS)
+
+
+def _is_from(release: str, first: Version) -> bool:
+    try:
+        return not release or Version(release) >= first
+    except InvalidVersion:
+        return True
+
+
 def _steps(launch: Launch) -> int:
     """Steps that are scheduled and not yet settled."""
-    try:
-        counted = Version(launch.release) >= TWO_STEPS if launch.release else True
-    except InvalidVersion:
-        counted = True
-    if not counted:
+    if not _is_from(launch.release, TWO_STEPS):
         return 1
     return launch.ranks.stages if launch.ranks.stages > 1 else 1 + launch.scheduled_ahead
