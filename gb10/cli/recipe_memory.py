@@ -25,8 +25,10 @@ from gb10.memory.figures import GIB, load_figures
 from gb10.memory.known_models import known_model
 from gb10.memory.model import Model
 from gb10.memory.torch_cap import KEY, SINCE, fraction_of, torch_bytes
+from gb10.models.issue import lines_of
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import RenderRequest
+from gb10.models.render.rendering import WITHOUT_EFFECT
 
 SCHEMA = "gb10/recipe-memory/v1"
 
@@ -95,6 +97,8 @@ def memory(
     loaded = load_file(find_recipe(recipe))
     request = replace(question.request, arguments=tuple(arguments or ()))
     served = _on_nodes(loaded, request, question.nodes)
+    for line in lines_of([issue for issue in served.issues if issue.code == WITHOUT_EFFECT]):
+        talk.say(line)
     machine = Machine(figures=load_figures(), services=question.services)
     found = estimate(_sizes(served.model, question, talk), served.launch, machine)
     if as_json:

@@ -2,7 +2,7 @@
 
 import sys
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -102,6 +102,9 @@ def render(
     _print_script(talk, loaded, rendered, request.peer, as_json=as_json)
 
 
+OTHERS: Final = '*) echo "there is no node $1" >&2; exit 2 ;;'
+
+
 def script_of(rendered: RenderedRecipe, peer: Peer | None) -> str:
     """The script; of several nodes one that each runs with its number, or the text that a launcher hands to all."""
     script, ranks = rendered.script or "", rendered.ranks
@@ -112,7 +115,7 @@ def script_of(rendered: RenderedRecipe, peer: Peer | None) -> str:
     arms = [f"{number})\n{rank.command.rstrip()}\n;;" for number, rank in enumerate(ranks)]
     usage = f"# Each node runs it with its number: {calls}."
     first, _, rest = head.partition("\n")
-    return "\n".join([first, usage, f"{rest}case ${{1:?the number of this node}} in", *arms, "esac", ""])
+    return "\n".join([first, usage, f"{rest}case ${{1:?the number of this node}} in", *arms, OTHERS, "esac", ""])
 
 
 def _print_script(

@@ -113,6 +113,8 @@ def test_memory_takes_what_run_takes_after_the_dashes(capsys: pytest.CaptureFixt
         return int(json.loads(capsys.readouterr().out)["stages"][0]["cache"]["tokens"])
 
     assert tokens("--", "--gpu-memory-utilization", "0.5") > tokens()
+    assert main(["recipe", "memory", "qwen3.5-122b-nvfp4", "--set", "draft_tokens=3"]) == 0
+    assert "--set draft_tokens changes nothing of what runs" in capsys.readouterr().err
     assert tokens("--", "--gpu-memory-utilization=0.5") == tokens("--set", "gpu_memory_utilization=0.5")
 
 
@@ -126,8 +128,9 @@ def test_the_script_of_several_nodes_has_the_command_of_each(tmp_path: Path) -> 
         for rank, ours in enumerate(found.ranks):
             assert words(script, argument=str(rank)) == words(ours.command)
     assert script_of(render_recipe(one, RenderRequest(nodes=nodes, peer="sparkrun")), "sparkrun").startswith("vllm")
-    with pytest.raises(subprocess.CalledProcessError):
-        words(script_of(render_recipe(one, RenderRequest(nodes=nodes)), None), argument="")
+    for wrong in ("", "2", "x"):
+        with pytest.raises(subprocess.CalledProcessError):
+            words(script_of(render_recipe(one, RenderRequest(nodes=nodes)), None), argument=wrong)
 
 
 def test_continued_lines_need_no_indentation() -> None:

@@ -1,6 +1,7 @@
 """One way in: a recipe and a request become what runs, as the peer does it or as the recipe's own format says. Pure."""
 
 from dataclasses import replace
+from typing import Final
 
 from gb10.models.issue import Issue, errors_of, in_order
 from gb10.models.load.model_recipe import ModelRecipe
@@ -11,6 +12,9 @@ from gb10.models.render.own import render_own
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.sparkrun import render_sparkrun, runtime_of
 from gb10.models.render.topology import SIZES
+
+WITHOUT_EFFECT: Final = "set-without-effect"
+"""The code of the issue of a parameter that changes nothing."""
 
 
 def render_recipe(recipe: ModelRecipe, request: RenderRequest) -> RenderedRecipe:
@@ -50,7 +54,7 @@ def _check_effect(recipe: ModelRecipe, request: RenderRequest, rendered: Rendere
         without = _rendered(recipe, replace(request, overrides=others), Findings(recipe))
         if without is not None and _runs(without) == _runs(rendered):
             fix = "correct its name, or choose the variant that uses it: recipe show lists them"
-            found.add("warning", "set-without-effect", f"--set {key[:80]} changes nothing of what runs", fix)
+            found.add("warning", WITHOUT_EFFECT, f"--set {key[:80]} changes nothing of what runs", fix)
 
 
 def _rendered(recipe: ModelRecipe, request: RenderRequest, found: Findings) -> RenderedRecipe | None:
