@@ -104,18 +104,18 @@ def _image(recipe: ModelRecipe, *, chosen: bool) -> Iterator[Power]:
 
 def _code_from_elsewhere(recipe: ModelRecipe) -> Iterator[Power]:
     """Repositories, commits and pull requests of an image: as they are written, and as the image's build reads them."""
-    arguments = recipe.entries("build_args")
+    places, arguments = tuple(recipe.build_args), tuple(recipe.build_args.values())
     written = [index for index, argument in enumerate(arguments) if FETCHED.search(argument)]
     for index in written:
         text = f"the image gets code from elsewhere: {_short(' '.join(arguments[index : index + 2]))}"
-        yield _power(recipe, text, "build_args", index, used=True)
+        yield _power(recipe, text, *places[index], used=True)
     try:
         read = read_arguments(arguments)
     except ValueError:  # no image is built of them, and the reason is said
         return
     pulls = (f"pull request {number} of {source}" for source, number in read.pulls)
     for what in () if written else (*read.sources, *pulls):
-        yield _power(recipe, f"the image gets code from elsewhere: {_short(what)}", "build_args", used=True)
+        yield _power(recipe, f"the image gets code from elsewhere: {_short(what)}", *places[0][:-1], used=True)
 
 
 def _on_its_nodes(recipe: ModelRecipe) -> RenderedRecipe:

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
+from packaging.version import InvalidVersion, Version
+
 from gb10.models.issue import Issue, Level
-from gb10.models.load.known_keys import EXECUTOR, KNOWN, NOT_SUPPORTED, closest
+from gb10.models.load.known_keys import EXECUTOR, KNOWN, NOT_SUPPORTED, SPARKRUN_READ, closest
 from gb10.models.load.model_recipe import ModelRecipe, Step
 from gb10.models.load.own_section import check_own_section
 
@@ -16,6 +18,7 @@ COUNTS = ("min_nodes", "max_nodes")
 def check_recipe(recipe: ModelRecipe) -> Iterator[Issue]:
     """All findings of a loaded recipe."""
     yield from _keys(recipe)
+    yield from _least_sparkrun(recipe)
     yield from _types(recipe)
     yield from _node_counts(recipe)
     yield from check_own_section(recipe)
@@ -40,6 +43,21 @@ def _keys(recipe: ModelRecipe) -> Iterator[Issue]:
             yield _unknown(recipe, key, closest(key, EXECUTOR), "executor_config", key)
 
 
+def _least_sparkrun(recipe: ModelRecipe) -> Iterator[Issue]:
+    """A recipe for a newer sparkrun than the one that is followed may have what is not read: it still runs."""
+    key = "min_sparkrun_version"
+    least = recipe.text(key)
+    if least is None:
+        return
+    try:
+        newer = Version(least) > Version(SPARKRUN_READ)
+        text = f"it is for sparkrun {least} and newer; recipes are read here as {SPARKRUN_READ} reads them"
+    except InvalidVersion:
+        newer, text = True, f"{key} is no version: {least[:80]!r}"
+    if newer:
+        yield _issue(recipe, "warning", "sparkrun-version", text, "compare what starts: recipe render", key)
+
+
 def _unknown(recipe: ModelRecipe, key: str, meant: str | None, *at: Step) -> Issue:
     name = repr(key[:80])
     if meant:
@@ -59,14 +77,19 @@ def _types(recipe: ModelRecipe) -> Iterator[Issue]:
             level: Level = "error" if value else "warning"  # the launchers take an empty list for an empty mapping
             yield _issue(recipe, level, "wrong-type", text, fix, key)
     for key in LISTS:
-        value = recipe.values.get(key)
-        if value is not None and not isinstance(value, list):
-            text, fix = f"'{key}' must be a list", f"write `{key}:` and `- …` below"
-            yield _issue(recipe, "error", "wrong-type", text, fix, key)
-        for index, one in enumerate(value if isinstance(value, list) else ()):
-            if not isinstance(one, str):
-                text, fix = f"entry {index + 1} of '{key}' is no text", "put it in quotes"
-                yield _issue(recipe, "error", "wrong-type", text, fix, key, index)
+        yield from _list(recipe, recipe.values.get(key), key)
+    yield from _list(recipe, recipe.section("runtime_config").get("build_args"), "runtime_config", "build_args")
+
+
+def _list(recipe: ModelRecipe, value: object, *at: Step) -> Iterator[Issue]:
+    key = ".".join(map(str, at))
+    if value is not None and not isinstance(value, list):
+        text, fix = f"'{key}' must be a list", f"write `{at[-1]}:` and `- …` below"
+        yield _issue(recipe, "error", "wrong-type", text, fix, *at)
+    for index, one in enumerate(value if isinstance(value, list) else ()):
+        if not isinstance(one, str):
+            text, fix = f"entry {index + 1} of '{key}' is no text", "put it in quotes"
+            yield _issue(recipe, "error", "wrong-type", text, fix, *at, index)
 
 
 def _node_counts(recipe: ModelRecipe) -> Iterator[Issue]:

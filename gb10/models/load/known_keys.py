@@ -13,12 +13,14 @@ SHARED: Final = (
     "env",
     "mods",
     "build_args",
+    "pull_image",
     "cluster_only",
     "solo_only",
 )
 """Keys of version 1, which version 2 has, too."""
 SPARKRUN: Final = (
     "sparkrun_version",
+    "min_sparkrun_version",
     "model_revision",
     "runtime",
     "runtime_version",
@@ -52,9 +54,10 @@ NOT_SUPPORTED: Final = (
     "unsupported_capabilities",
     "runtime_cache",
     "scheduler",
-    "min_sparkrun_version",
 )
 """Keys of sparkrun 0.3 and newer that no recipe of the community uses; rendering without them would be wrong."""
+SPARKRUN_READ: Final = "0.4.2"
+"""The release of sparkrun whose reading of recipes is followed."""
 EXECUTOR: Final = (
     "auto_remove",
     "restart_policy",

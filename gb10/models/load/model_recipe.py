@@ -78,6 +78,19 @@ class ModelRecipe:
         """Mods as written, in order."""
         return self.entries("mods")
 
+    @property
+    def build_args(self) -> Mapping[At, str]:
+        """Arguments of eugr's image build, by where they stand: at the top, or in sparkrun's section of the runtime."""
+        own = self.values.get("build_args")
+        runtime = self.section("runtime_config").get("build_args")
+        found: list[tuple[At, object]] = [
+            ((*at, index), one)
+            for at, value in ((("build_args",), own), (("runtime_config", "build_args"), runtime))
+            if isinstance(value, list | tuple)
+            for index, one in enumerate(value)
+        ]
+        return {at: str(one) for at, one in found}
+
     def text(self, key: str) -> str | None:
         """A value of the top level as text; None when it is absent or null."""
         value = self.values.get(key)

@@ -56,7 +56,7 @@ def image_need(recipe: ModelRecipe) -> ImageNeed:
         raise refusal(recipe, OTHER_ENGINES.get(name, f"its runtime is {runtime[:80]!r}; gb10 builds vLLM and SGLang"))
     engine = "sglang" if runtime == "sglang" else "vllm"
     try:
-        arguments = read_arguments(recipe.entries("build_args"))
+        arguments = read_arguments(tuple(recipe.build_args.values()))
         taken = image_of(recipe.container, engine, built=recipe.format == "v1" or recipe.text("builder") == "eugr")
     except ValueError as error:
         raise refusal(recipe, str(error)) from error
