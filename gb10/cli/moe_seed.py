@@ -24,7 +24,7 @@ from gb10.cli.moe_judge import (
 from gb10.cli.values import EngineOption
 from gb10.errors import UsageError
 from gb10.moe.release_lookups import Judge
-from gb10.moe.seeding import ABOUT, MOST, Model, Seed, about, make_seed
+from gb10.moe.seeding import ABOUT, MOST, Model, Seed, about, check_read, folder_of, make_seed
 from gb10.plan.catalog import DEFAULT_ENGINE
 from gb10.workshop import Workshop
 
@@ -70,6 +70,8 @@ def seed(
     judge, later = the_judge(shop, engine, release, triton), the_judge(shop, engine, None, None)
     with shop.talk.task("the engine's own defaults"), shop.store.folder("moe") as work:
         made = make_seed(judge, later, model, work)
+        if made.needed or always:
+            check_read(judge, model, made, work / "written")
     written = _write(judge, later, model, made, out, down=down) if made.needed or always else []
     print_json(_document(judge, made, written)) if as_json else _print(judge, made, written)
 
@@ -77,7 +79,7 @@ def seed(
 def _write(judge: Judge, later: Judge, model: Model, made: Seed, out: Path, *, down: bool) -> list[str]:
     if down and judge.engine != "sglang":
         raise UsageError("--down is for SGLang: vLLM has one file for both GEMMs")
-    folder = out / "configs" / f"triton_{judge.triton.replace('.', '_')}" if judge.engine == "sglang" else out
+    folder = folder_of(judge, out)
     names = [made.name, made.name.replace(".json", "_down.json")] if down else [made.name]
     there = [name for name in names if (folder / name).exists() and (folder / name).read_text() != made.text]
     if there:
@@ -96,6 +98,8 @@ def _document(judge: Judge, made: Seed, written: list[str]) -> dict[str, Any]:
         "version": judge.version,
         "name": made.name,
         "needed": made.needed,
+        "triton": judge.triton,
+        "triton_compiles": judge.compiles,
         "differing": made.differing,
         "rows": {str(size): dict(row) for size, row in made.rows.items()},
         "replaced": [[span.first, span.last, span.shared] for span in made.spans if not span.kept],
@@ -111,5 +115,7 @@ def _print(judge: Judge, made: Seed, written: list[str]) -> None:
     print(f"  differs from the defaults in {made.differing} rows that fit (batch 1 to {MOST:,})")
     if not made.needed:
         print(f"  every default of {judge.engine} {judge.version} fits: no file is needed")
+    if not judge.compiles:
+        print(f"  note: Triton {judge.triton}, which it requires, does not compile for a GB10: name yours by --triton")
     for path in written:
         print(f"  wrote {path}: safe, not measured")

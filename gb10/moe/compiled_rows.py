@@ -84,7 +84,7 @@ def compile_rows(
 
     Raises UsageError when a release's launch code is not known or the compiler ends.
     """
-    if Version(judge.triton or "0") < Version("3.5"):
+    if not judge.triton or not judge.compiles:
         raise UsageError(f"Triton {judge.triton or 'of an unknown version'} does not compile for capability 12.1")
     site = triton_site(judge.host, root, judge.triton)
     shapes = {given.path: given.meant.shape for given in batch.files if given.meant}

@@ -25,6 +25,8 @@ from gb10.patches.releases import load_releases
 from gb10.patches.source_tree import Tree
 
 SITE: Final = "site"
+COMPILES_121: Final = Version("3.5")
+"""The first Triton that compiles for capability 12.1."""
 SECONDS: Final = 120
 LIMITS: Final = {"RLIMIT_CPU": 110, "RLIMIT_FSIZE": 64 << 20, "RLIMIT_AS": 2 << 30, "RLIMIT_CORE": 0}
 PACKED_KERNEL: Final = "fused_moe_kernel_gptq_awq"
@@ -73,6 +75,11 @@ class Judge:
     def module(self, family: Family) -> str | None:
         """The path of a family's module in this release; None when the release has none."""
         return _present(self.files, self.table.families[family].modules)
+
+    @property
+    def compiles(self) -> bool:
+        """Whether the release's Triton compiles for a GB10; True where no Triton is known."""
+        return not self.triton or Version(self.triton) >= COMPILES_121
 
     def kernel(self, family: Family) -> str | None:
         """The path of the module with a family's kernel."""
@@ -142,7 +149,7 @@ def ask(judge: Judge, questions: Sequence[Question], work: Path) -> Answers:
     try:
         return Answers.model_validate_json(capture_while_active(argv, patience=SECONDS, env=env, cwd=work))
     except CommandFailedError as error:
-        why = f"it ran for more than {SECONDS} s" if error.returncode == SILENT else error.tail[-1500:]
+        why = f"it ran for more than {SECONDS} s" if error.returncode == SILENT else _last_line(error.tail)
         raise UsageError(
             f"the look-up of {judge.engine} {judge.version} ended without an answer",
             where=why,
@@ -152,6 +159,12 @@ def ask(judge: Judge, questions: Sequence[Question], work: Path) -> Answers:
         raise UsageError(
             f"the look-up of {judge.engine} {judge.version} gave no readable answer", where=str(error)[:400]
         ) from error
+
+
+def _last_line(text: str) -> str:
+    """The reason at the end of a traceback."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][-400:] if lines else "it printed nothing"
 
 
 def _request(judge: Judge, questions: Sequence[Question]) -> Mapping[str, Any]:

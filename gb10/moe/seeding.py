@@ -16,6 +16,7 @@ from gb10.moe.tuned_name import SPELLED, Meant, spelled
 MOST: Final = 131_072
 """Batch sizes for which the default is asked: vLLM's changes last beyond 128 tokens for each expert."""
 ABOUT: Final = ".about"
+OTHER: Final = "docs/moe.md lists the releases that gb10 can ask: name another with --release"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,29 +88,78 @@ class _Defaults:
 
 
 def _defaults(judge: Judge, model: Model, work: Path) -> _Defaults:
-    """What the engine's own function returns for each batch size, where no file is."""
+    """What the engine's own function returns for each batch size, where no file is. Raises UsageError."""
+    if judge.module("moe") is None:
+        looked = ", ".join(judge.table.families["moe"].modules)
+        raise UsageError(
+            f"{judge.engine} {judge.version} has no look-up of tuned files that gb10 knows", where=looked, hint=OTHER
+        )
     (work / "empty/configs").mkdir(parents=True)
-    shape = dict(model.meant.shape)
-    question = Question(
-        engine=judge.engine,
-        family="moe",
-        module=str(work / "none" / (judge.module("moe") or "")),
-        user=str(work / "empty"),
-        shape={**shape, "down": False, "block": None if shape["dtype"] in PACKED else shape["block"]},
-        most=MOST,
-        topk=model.topk,
-        hidden=model.hidden,
-        group=model.group,
-        triton=judge.triton,
-    )
-    answers = ask(judge, [question], work)
+    shape = model.meant.shape
+    answers = ask(judge, [_question(judge, model, work, user=work / "empty", most=MOST)], work)
     (said,) = answers.answers
     if said.raised or said.keys is not None or shape["dtype"] not in (None, *answers.dtypes):
         raise UsageError(
             f"{judge.engine} {judge.version} has no default for dtype={shape['dtype']}", where=said.raised or said.name
         )
     kernel = "packed" if shape["dtype"] in PACKED else "moe"
-    return _Defaults(said, answers.parameters.get(kernel, []))
+    found = _Defaults(said, answers.parameters.get(kernel, []))
+    _check_answered(judge, found)
+    return found
+
+
+def _question(judge: Judge, model: Model, work: Path, *, user: Path, most: int) -> Question:
+    """The engine's look-up for the experts, with no files but those of ``user``."""
+    shape = dict(model.meant.shape)
+    return Question(
+        engine=judge.engine,
+        family="moe",
+        module=str(work / "none" / (judge.module("moe") or "")),
+        user=str(user),
+        shape={**shape, "down": False, "block": None if shape["dtype"] in PACKED else shape["block"]},
+        most=most,
+        topk=model.topk,
+        hidden=model.hidden,
+        group=model.group,
+        triton=judge.triton,
+    )
+
+
+def folder_of(judge: Judge, out: Path) -> Path:
+    """Where a file for the experts lies below the folder that the engine's variable names."""
+    home = judge.table.families["moe"]
+    return out / home.folder / f"triton_{judge.triton.replace('.', '_')}" if home.versioned else out
+
+
+def check_read(judge: Judge, model: Model, made: Seed, work: Path) -> None:
+    """Raise UsageError when the engine would not read the file at its place: another name, folder or variable."""
+    folder_of(judge, work).mkdir(parents=True)
+    (folder_of(judge, work) / made.name).write_text(made.text, encoding="ascii")
+    (said,) = ask(judge, [_question(judge, model, work, user=work, most=1)], work).answers
+    if said.keys != [*made.rows]:
+        raise UsageError(
+            f"{judge.engine} {judge.version} would not read {made.name}",
+            where=said.raised or f"it looks for {said.name}, and opened {said.opened or 'no file'}",
+            hint=OTHER,
+        )
+
+
+def _check_answered(judge: Judge, found: _Defaults) -> None:
+    """Raise UsageError for a batch size without an answer, or a kernel that was not found: then nothing is known."""
+    failed = next(
+        ((first, last, error) for first, last, _, taken, error in found.said.spans if taken == "raises"), None
+    )
+    if failed:
+        first, last, error = failed
+        raise UsageError(
+            f"the default of {judge.engine} {judge.version} for batch {first} to {last} is not known: it failed",
+            where=str(error),
+            hint=OTHER,
+        )
+    if not found.parameters or not found.said.spans:
+        raise UsageError(
+            f"no kernel of {judge.engine} {judge.version} was found for these rows, so none was judged", hint=OTHER
+        )
 
 
 def _spans(judge: Judge, model: Model, own: _Defaults, others: _Defaults) -> Iterator[Span]:
@@ -177,7 +227,7 @@ def about(judge: Judge, later: Judge, model: Model, seed: Seed) -> str:
         f"file: {seed.name}",
         f"made by: moe seed, from the defaults of {judge.engine} {judge.version}",
         f"device: {SPELLED}, nothing was measured",
-        f"triton: {judge.triton or 'any'}",
+        f"triton: {judge.triton or 'any'}{'' if judge.compiles else ', which does not compile for a GB10'}",
         f"hidden: {model.hidden}, experts for each token: {model.topk}",
         f"rows that are the engine's own: all but {len(replaced)}",
         *(f"replaced for batches {span.first} to {span.last}: {span.shared:,} bytes do not fit" for span in replaced),

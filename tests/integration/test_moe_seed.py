@@ -10,7 +10,7 @@ from gb10.errors import UsageError
 from gb10.moe.child.asked import Question
 from gb10.moe.expected_rows import nearest
 from gb10.moe.release_lookups import Judge, ask, open_judge
-from gb10.moe.seeding import Model, Seed, about, make_seed
+from gb10.moe.seeding import Model, Seed, about, check_read, make_seed
 from gb10.moe.shared_memory import LIMIT
 from gb10.plan.catalog import ROOT
 from gb10.workshop import Workshop
@@ -106,3 +106,36 @@ def test_rows_of_seeds_fit(shop: Workshop, tmp_path: Path) -> None:
     for number, kind in enumerate(KINDS[:2]):
         _, made = seed_of(judge, later, tmp_path / str(number), (128, 768), kind)
         assert all((span.shared or 0) <= LIMIT for span in made.spans if span.kept)
+
+
+@pytest.mark.parametrize("version", ["0.5.3.post3", "0.5.4.post2", "0.5.9"])
+def test_old_releases_of_sglang_are_asked_and_read_the_seed(shop: Workshop, tmp_path: Path, version: str) -> None:
+    judge, later = open_judge(shop, ROOT, "sglang", version, None), open_judge(shop, ROOT, "sglang", "0.5.23", None)
+    model, made = seed_of(judge, later, tmp_path, (160, 384), KINDS[0])
+    assert [(span.first, span.last, span.shared) for span in made.spans if not span.kept] == [(161, 131_072, 147_456)]
+    check_read(judge, model, made, tmp_path / "read")
+
+
+@pytest.mark.parametrize("version", ["0.10.2", "0.11.2", "0.17.1"])
+def test_old_releases_of_vllm_are_asked_and_read_the_seed(shop: Workshop, tmp_path: Path, version: str) -> None:
+    judge = open_judge(shop, ROOT, "vllm", version, "3.8.0")
+    model, made = seed_of(judge, judge, tmp_path, (160, 384), KINDS[0])
+    assert not made.needed
+    check_read(judge, model, made, tmp_path / "read")
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "why"),
+    [
+        ("sglang", "0.5.2", "would not read"),
+        ("vllm", "0.9.2", "would not read"),
+        ("sglang", "0.4.10.post2", "has no look-up of tuned files that gb10 knows"),
+    ],
+)
+def test_older_ones_are_refused_with_the_reason(
+    shop: Workshop, tmp_path: Path, engine: str, version: str, why: str
+) -> None:
+    judge = open_judge(shop, ROOT, engine, version, "3.4.0")
+    with pytest.raises(UsageError, match=why):
+        model, made = seed_of(judge, judge, tmp_path, (160, 384), KINDS[1])
+        check_read(judge, model, made, tmp_path / "read")

@@ -1,5 +1,6 @@
 """One function per family of tuned files: it calls the engine's own look-up, and asks for the row of each size."""
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -31,10 +32,20 @@ def fused_moe(space: Space, asked: Question, answer: Answer) -> None:
     block = shape["block"] or [0, 0]
     more = {} if asked.engine == "vllm" else {"per_channel_quant": shape["per_channel"], "down_moe": shape["down"]}
     named = (shape["E"], shape["N"], shape["dtype"])
-    answer.name = space["get_config_file_name"](*named, shape["block"], **more)
-    found = space["get_moe_configs"](*named, *block, **more)
+    answer.name = taking(space["get_config_file_name"], more)(*named, shape["block"])
+    found = taking(space["get_moe_configs"], more)(*named, *block)
     answer.keys = None if found is None else list(found)
     answer.spans = spans(range(1, asked.most + 1), _moe_row(space, asked))
+
+
+def taking(function: Callable[..., Any], named: dict[str, Any]) -> Callable[..., Any]:
+    """The function with what it takes of these: older releases know fewer. Raises LookupError for one that decides."""
+    takes = inspect.signature(function).parameters
+    lost = [name for name, value in named.items() if name not in takes and value]
+    if lost:
+        raise LookupError(f"{function.__name__} of this release takes no {lost[0]}")
+    given = {name: value for name, value in named.items() if name in takes}
+    return lambda *values: function(*values, **given)
 
 
 def _moe_row(space: Space, asked: Question) -> Callable[[int], list[Any]]:
@@ -48,9 +59,11 @@ def _moe_row(space: Space, asked: Question) -> Callable[[int], list[Any]]:
     if not vllm:
         named |= {"per_channel_quant": shape["per_channel"], "return_down_config": down}
 
+    optimal = taking(space["try_get_optimal_moe_config"], named)
+
     def row_at(size: int) -> list[Any]:
         try:
-            row = space["try_get_optimal_moe_config"](*weights, asked.topk, shape["dtype"], size, **named)
+            row = optimal(*weights, asked.topk, shape["dtype"], size)
             row = row[1][0] if down else row
             return _wna16(space, asked, size, row) if grouped and vllm else [row, TRITON, row]
         except Exception as error:

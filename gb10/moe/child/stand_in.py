@@ -77,6 +77,7 @@ def machine(device: str, shared: int, triton: str, user: str | None) -> dict[str
         "on_gfx1250": lambda: False,
         "is_hip": lambda: False,
         "is_cuda": lambda: True,
+        "vllm_is_batch_invariant": lambda: False,
         "logger": Silent(),
         "log_info_on_rank0": lambda *_: None,
     }
