@@ -59,9 +59,8 @@ def _failed(error: Exception, *, as_json: bool) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    from typer._click.exceptions import ClickException, NoArgsIsHelpError  # noqa: PLC0415 - loaded with the verbs
-
     from gb10.cli.app import app  # noqa: PLC0415 - the loader of verbs, the one import that waits for its use
+    from gb10.cli.typer_click import ClickException, NoArgsIsHelpError  # noqa: PLC0415 - loaded with the verbs
     from gb10.cli.wrong_usage import usage_error  # noqa: PLC0415 - loaded with the verbs
 
     try:

@@ -7,17 +7,16 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from typer._click.shell_completion import CompletionItem
 from typer.core import TyperGroup
 
 from gb10 import __version__
+from gb10.cli.typer_click import CompletionItem
 from gb10.cli.values import VALUED, stub
 from gb10.errors import UsageError, exit_codes
 from gb10.host.started import as_started
 
 if TYPE_CHECKING:
-    from typer._click.core import Command, Context
-    from typer._click.formatting import HelpFormatter
+    from gb10.cli.typer_click import Command, Context, HelpFormatter
 
 SECTIONS: Final = {
     "Build": {

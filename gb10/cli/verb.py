@@ -14,7 +14,7 @@ from gb10.host.config import unknown_variables, with_settings
 from gb10.host.talk import Talk
 
 if TYPE_CHECKING:
-    from typer._click.core import Command, Context
+    from gb10.cli.typer_click import Command, Context
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]

@@ -4,11 +4,10 @@ import difflib
 import re
 from collections.abc import Iterator
 
-from typer._click.core import Command, Context
-from typer._click.exceptions import ClickException, MissingParameter, NoSuchOption
-from typer._click.exceptions import UsageError as TyperUsageError
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
+from gb10.cli.typer_click import ClickException, Command, Context, MissingParameter, NoSuchOption
+from gb10.cli.typer_click import UsageError as TyperUsageError
 from gb10.errors import UsageError
 from gb10.host.started import CHECKOUT
 
@@ -24,7 +23,8 @@ EXTRA = re.compile(r"Got unexpected extra argument\S* \((.*)\)", re.DOTALL)
 def usage_error(error: ClickException) -> UsageError:
     """Our error for one of Typer's."""
     context = error.ctx if isinstance(error, TyperUsageError) else None
-    path = " ".join((CHECKOUT, *(context.command_path.split()[1:] if context else ())))
+    typed = context.command_path.removeprefix(context.find_root().command_path) if context else ""
+    path = f"{CHECKOUT}{typed}"  # the program's own name may be several words
     listing = f"{path} --help lists the options"
     if isinstance(error, NoSuchOption) and context:
         return UsageError(f"no option {error.option_name}", hint=f"{_close(context, error.option_name)}{listing}")

@@ -1,6 +1,7 @@
 """The files of advisory locks: taken, and signed by the run that holds them."""
 
 import fcntl
+import hashlib
 import os
 import re
 import shlex
@@ -24,20 +25,34 @@ def silently(_: str) -> AbstractContextManager[None]:
 
 
 def holder(handle: TextIO) -> str:
-    """Who holds a lock, by its file: its process, since when and its command."""
+    """Who holds a lock, by its file: another step of this command, else the process, since when and its command."""
     handle.seek(0)
-    return " ".join(handle.read(LONGEST_HOLDER).split()) or "another run"
+    run, _, shown = handle.read(LONGEST_HOLDER).partition("\n")
+    if run == _this_run():
+        return "another step of this command"
+    return " ".join((shown or run).split()) or "another run"
 
 
 @contextmanager
 def signed(handle: TextIO) -> Iterator[None]:
     """While we hold a lock, its file records it."""
     started = time.strftime("%Y-%m-%d %H:%M:%S")
-    _rewrite(handle, f"process {os.getpid()}, since {started}: {_command(sys.argv)}\n")
+    _rewrite(handle, f"{_this_run()}\nprocess {os.getpid()}, since {started}: {_command(sys.argv)}\n")
     try:
         yield
     finally:
         _rewrite(handle, "")
+
+
+def _this_run() -> str:
+    """What no other process has at the same time, on no machine and in no container that shares the store."""
+    return f"{this_place()}-{os.getpid()}"
+
+
+def this_place() -> str:
+    """Eight hex digits for the machine and the container where our process numbers mean something."""
+    place = f"{os.uname().nodename} {Path('/proc/self/ns/pid').stat().st_ino}"
+    return hashlib.sha256(place.encode()).hexdigest()[:8]
 
 
 def _rewrite(handle: TextIO, text: str) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TextIO
 
 from gb10.errors import UsageError
-from gb10.host.locks import Waiting, holder, is_current, lock_now, signed, silently
+from gb10.host.locks import Waiting, holder, is_current, lock_now, signed, silently, this_place
 
 SCRATCH = re.compile(r".+-(\d+)-([0-9a-f]{8})[0-9a-f]{8}")
 FOREIGN_AGE = 7 * 86400  # seconds after which scratch of another machine or container counts as left behind
@@ -54,7 +54,7 @@ class Store:
             shutil.rmtree(path)
 
     def _aside(self, name: str) -> Path:
-        return self.root / "tmp" / f"{name}-{os.getpid()}-{_place()}{uuid.uuid4().hex[:8]}"
+        return self.root / "tmp" / f"{name}-{os.getpid()}-{this_place()}{uuid.uuid4().hex[:8]}"
 
     def ensure(self, room: str, key: str, make: Callable[[Path], None]) -> Path:
         """The entry; if absent, ``make`` fills a directory aside that is renamed when it is whole."""
@@ -134,12 +134,6 @@ class Store:
         path.unlink()
 
 
-def _place() -> str:
-    """Eight hex digits for the machine and the container where our process numbers mean something."""
-    place = f"{os.uname().nodename} {Path('/proc/self/ns/pid').stat().st_ino}"
-    return hashlib.sha256(place.encode()).hexdigest()[:8]
-
-
 def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
@@ -149,7 +143,7 @@ def _remove(path: Path) -> None:
 
 def _is_left(path: Path, pid: int, place: str) -> bool:
     try:
-        if place != _place():
+        if place != this_place():
             return time.time() - path.stat().st_mtime > FOREIGN_AGE
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

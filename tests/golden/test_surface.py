@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import typer
-from typer._click.core import Context
 from typer.cli import get_docs_for_click
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from gb10.cli import main
 from gb10.cli.app import HELP, SECTIONS, VERBS, app
+from gb10.cli.typer_click import Context
 from gb10.errors import ERRORS, exit_codes
 from gb10.host.config import SETTINGS, variable
 from gb10.plan.catalog import ROOT

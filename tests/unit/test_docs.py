@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import typer
-from typer._click.core import Command, Context
 from typer.core import TyperGroup
 
 from gb10.cli.app import VERBS, app
 from gb10.cli.spelling import respelled
+from gb10.cli.typer_click import Command, Context
 from tests.unit.test_layers import ORDER
 
 ROOT = Path(__file__).resolve().parents[2]

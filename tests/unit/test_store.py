@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -137,6 +138,30 @@ def another_run(store: Store) -> Iterator[int]:
         assert child.stdout.readline() == "held\n"
         yield child.pid
         child.kill()
+
+
+def test_a_wait_for_another_thread_of_this_command_says_so(store: Store) -> None:
+    found = list[str]()
+    held, end = threading.Event(), threading.Event()
+
+    @contextmanager
+    def waiting(holder: str) -> Iterator[None]:
+        found.append(holder)
+        end.set()
+        yield
+
+    def hold() -> None:
+        with store.locked("image"):
+            held.set()
+            end.wait(10)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(10)
+    with store.locked("image", waiting):
+        pass
+    thread.join()
+    assert found == ["another step of this command"]
 
 
 def test_a_wait_names_its_holder(tmp_path: Path) -> None:
