@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from gb10.errors import UsageError
 from gb10.host.config import unknown_variables, with_settings
+from gb10.host.forecast import Forecast
 from gb10.host.host import Host
 from gb10.host.stop import Stop
 from gb10.host.store import open_store
@@ -28,6 +29,8 @@ class Workshop(Host):
     """External build caches of an image, as buildx takes them."""
     stop: Stop = field(default_factory=Stop)
     """Set when work in another thread has failed: builds and downloads of this workshop end."""
+    forecast: Forecast = field(default_factory=Forecast)
+    """What is expected of the command's build; it knows no part where none was made."""
 
 
 def open_workshop(env: Mapping[str, str], *, verbosity: int) -> Workshop:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gb10.build.compiling import compile_step, compilers
-from gb10.build.estimate import step_seconds
 from gb10.build.exported import check_exported
+from gb10.build.outlook import with_forecast
 from gb10.engine.connection import Engine
 from gb10.host.store import is_sealed, seal
 from gb10.plan.inputs import program_inputs
@@ -61,6 +61,8 @@ def read_lines(text: str) -> tuple[Line, ...]:
 
 def _compile(shop: Workshop, engine: Engine, plan: Plan, program: Program, work: Path) -> None:
     step = plan.step(program.name)
+    there = {one.name: one is not step for one in plan.steps}
+    shop = with_forecast(shop, plan, there, engine)
     compile_step(
         shop,
         engine,
@@ -71,7 +73,6 @@ def _compile(shop: Workshop, engine: Engine, plan: Plan, program: Program, work:
         inputs=program_inputs(plan, program),
         files=_files(shop, plan, program, step),
         build_args={},
-        expected=step_seconds(shop, plan, step),
     )
     _prove(work, plan, step)
 

@@ -6,20 +6,23 @@ It has no network, unless this machine shares a compile cache with others.
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 from gb10.build.base_images import base_files, lay_bases
 from gb10.build.contexts import BuildContext, Lay, build_context, tree, wheels
 from gb10.build.costs import asked_jobs, peaks
 from gb10.build.diagnosis import diagnosed
+from gb10.build.outlook import TOOLS, outlook
 from gb10.build.shared_cache import SAYS, SCRIPT, cache_secret, reads_reviewed, shared_cache
 from gb10.build.stage import log_path, run_build
 from gb10.engine.buildx.build import BuildRequest, lent_network
-from gb10.engine.buildx.progress import Event, LogLine
+from gb10.engine.buildx.progress import Event, LogLine, StepStarted
 from gb10.engine.connection import Engine
 from gb10.errors import BuildError, FetchError, PatchError
+from gb10.host.compilers_seen import object_name
 from gb10.host.store import Store
-from gb10.host.talk import Talk, Task
+from gb10.host.talk import Task
 from gb10.patches.patched import patched_files
 from gb10.plan.compiles import INSTALLER
 from gb10.plan.render import Compilers
@@ -33,6 +36,8 @@ MODULES = ("inside/elf.py", "inside/fatbin.py")
 A program's key has markers.py, which checks it in its stage."""
 LEFT_OUT = "left out: "
 """Prefix of a stage's log line about a requested unit that it does not compile."""
+COMPILING = "[compile "
+"""How BuildKit names the steps of a compile stage."""
 UNITS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 
 
@@ -47,12 +52,9 @@ def compile_step(
     inputs: Inputs,
     files: Mapping[str, Path | bytes],
     build_args: Mapping[str, str],
-    expected: float,
 ) -> None:
-    """Build ``target`` of the Dockerfile among ``files`` into ``work``, in ``expected`` seconds.
-
-    Raises FetchError, PatchError, BuildError.
-    """
+    """Build ``target`` of the Dockerfile among ``files`` into ``work``. Raises FetchError, PatchError, BuildError."""
+    shop.forecast.begin(TOOLS)
     # CMake targets read the image's base from its tar: the text of that stage is in their key
     bases, lent = lay_bases(shop, plan, engine, [name for name in inputs.bases if name == "base-build"])
     bases |= base_files(shop, plan, [name for name in inputs.bases if name != "base-build"])
@@ -60,7 +62,7 @@ def compile_step(
     with (
         cache_secret(shop, inputs) as secrets,
         laid as context,
-        shop.talk.task(step.name, unit="files", expected=expected) as task,
+        shop.talk.task(step.name, unit="files", outlook=outlook(shop, step.name)) as task,
         explained(shop.store, step),
     ):
         request = BuildRequest(
@@ -74,7 +76,8 @@ def compile_step(
             out=work,
             build_args=build_args,
         )
-        run_build(shop, engine, request, step, lambda event: _note(shop.talk, task, event))
+        run_build(shop, engine, request, step, lambda event: _note(shop, step, task, event))
+    shop.forecast.end(step.name)
 
 
 def compilers(shop: Workshop, plan: Plan, step: Step, inputs: Inputs) -> Compilers:
@@ -159,11 +162,25 @@ def patched_source(shop: Workshop, origin: Origin) -> Mapping[str, Path | bytes]
     return kept
 
 
-def _note(talk: Talk, task: Task, event: Event) -> None:
+def _note(shop: Workshop, step: Step, task: Task, event: Event) -> None:
     """ninja's ``[n/m] …`` lines drive the progress of a compile. Messages for the user are passed on."""
+    if isinstance(event, StepStarted) and event.step.startswith(COMPILING):
+        shop.forecast.end(TOOLS)
+        shop.forecast.begin(step.name)
     text = event.text if isinstance(event, LogLine) else ""
     if text.startswith((SAYS, LEFT_OUT)):
-        talk.say(text)
+        shop.talk.say(text)
     found = UNITS.match(text)
     if found:
-        talk.update(task, int(found[1]), int(found[2]), Path(found[3].split(" ")[-1]).name)
+        shop.forecast.begin(step.name)
+        made = made_object(found[3])
+        if made:
+            shop.forecast.done(step.name, made)
+        shop.talk.update(task, int(found[1]), int(found[2]), Path(made or found[3].split(" ")[-1]).name)
+
+
+def made_object(text: str) -> str:
+    """The end of the path of the object that a line of ninja's names; empty for a link and other work."""
+    words = text.split()
+    named = next((after for word, after in pairwise(words) if word == "-o"), words[-1] if words else "")
+    return object_name(named)

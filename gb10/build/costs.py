@@ -74,11 +74,15 @@ def known_targets(catalog: Catalog, source: str) -> list[str]:
 
 
 def _families(plan: Plan, step: Step) -> list[str]:
+    return [*target_families(plan, step), *map(family, entries(step.kernels or {}))]
+
+
+def target_families(plan: Plan, step: Step) -> list[str]:
+    """The families that no kernel set names: a program, or CMake targets."""
     if step.kind != "wheel":
         return [step.name]
     build = plan.recipe.wheels[step.name]
-    targets = [f"{build.source}_all"] if ALL in build.targets else build.targets
-    return [*targets, *map(family, entries(step.kernels or {}))]
+    return [f"{build.source}_all"] if ALL in build.targets else list(build.targets)
 
 
 def family(entry: Mapping[str, Any]) -> str:

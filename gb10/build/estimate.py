@@ -8,6 +8,7 @@ from typing import Final
 
 from gb10.build.built import one_by_one
 from gb10.build.costs import critical_path, kernel_cost
+from gb10.build.rates import REFERENCE, known_speed
 from gb10.engine.connection import Engine
 from gb10.errors import BuildError
 from gb10.host.fetch import stored
@@ -32,7 +33,8 @@ class Needs:
     """Needs of the missing steps: bytes to download, peak bytes of disk, memory for the largest unit, seconds.
 
     ``longest`` names the unit that takes most CPU time of those that were measured, and ``longest_seconds`` how much.
-    ``compile_seconds`` are those of all compiles together, ``compile_bound`` is what makes them no fewer.
+    ``compile_seconds`` are those of all compiles together, ``compile_bound`` is what makes them no fewer. ``rates`` is
+    the machine on which the seconds were measured.
     """
 
     download: int
@@ -43,10 +45,21 @@ class Needs:
     longest_seconds: float = 0.0
     compile_seconds: float = 0.0
     compile_bound: str = ""
+    rates: str = ""
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the seconds are another machine's."""
+        return self.rates == REFERENCE
 
 
 def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
-    """Seconds that a step takes alone, without downloads."""
+    """Seconds that a step takes alone here, without downloads."""
+    return known_speed(shop)[0].whole * _reference_seconds(shop, plan, step)
+
+
+def _reference_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
+    """The same on a machine as fast as that of the measurements, with this one's cores."""
     if step.kind == "rootfs":
         return ROOTFS_SECONDS
     if step.kind in COMPILED:
@@ -60,7 +73,7 @@ def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
 
 
 def together_seconds(shop: Workshop, plan: Plan, steps: Iterable[Step]) -> float:
-    """Seconds of these compiles at the same time."""
+    """Seconds of these compiles at the same time, on such a machine."""
     costs = (kernel_cost(shop.catalog, plan, step) for step in steps)
     return critical_path(shop.env, (family for cost in costs for family in cost)).seconds
 
@@ -73,16 +86,18 @@ def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine 
     families = [family for step in absent if step.kind in COMPILED for family in kernel_cost(shop.catalog, plan, step)]
     critical = critical_path(shop.env, families)
     long = max(families, key=lambda one: one.longest_seconds, default=None)
-    others = (step_seconds(shop, plan, step) for step in absent if step.kind not in COMPILED)
+    speed, rates = known_speed(shop)
+    others = (_reference_seconds(shop, plan, step) for step in absent if step.kind not in COMPILED)
     return Needs(
         download=download,
         disk=int(download + _build_disk(shop, plan, absent, engine)),
         memory=max([LEAST_MEMORY, *(family.peak for family in families)]),
-        seconds=download / DOWNLOAD_RATE + critical.seconds + sum(others),
+        seconds=download / DOWNLOAD_RATE + speed.whole * (critical.seconds + sum(others)),
         longest=long.longest if long else "",
-        longest_seconds=long.longest_seconds if long else 0.0,
-        compile_seconds=critical.seconds,
+        longest_seconds=speed.whole * long.longest_seconds if long else 0.0,
+        compile_seconds=speed.whole * critical.seconds,
         compile_bound=critical.bound,
+        rates=rates,
     )
 
 
@@ -119,6 +134,7 @@ def check_room(shop: Workshop, needed: Needs, engine: Engine | None) -> None:
     shop.talk.say(
         f"needs {needed.disk / 1e9:.1f} GB of disk ({free / 1e9:.1f} GB free), "
         f"{needed.download / 1e9:.1f} GB to download, about {needed.seconds / 60:.0f} min"
+        f"{' at the speed of another machine' if needed.foreign else ''}"
     )
     for folder, wanted in _disks(shop.store.root, engine.data if engine else None, needed).items():
         if wanted > shutil.disk_usage(folder).free:

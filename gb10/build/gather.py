@@ -14,6 +14,7 @@ from gb10.build.built import one_by_one
 from gb10.build.contexts import BuildContext, build_context, keep_context
 from gb10.build.grafts import early_grafts, late_grafts
 from gb10.build.mod_layers import mod_network, mod_secrets
+from gb10.build.outlook import DOWNLOAD, UPSTREAM, outlook
 from gb10.build.stage import note_steps, run_build
 from gb10.build.upstream import Upstream, forget_sent, upstream_image, upstream_layers, upstream_wheels
 from gb10.build.wheel_build import build_wheels, check_sources, installable, show_in_checkout
@@ -77,7 +78,9 @@ def _ahead(shop: Workshop, plan: Plan, engine: Engine | None, *, compiling: bool
     An engine that does not share layers with BuildKit makes them in the image's own solve, and before it only while a
     compiler runs.
     """
+    shop.forecast.begin(DOWNLOAD)
     fetch_files(shop, (plan.step("tools"), *plan.of_kind("layer"), *plan.of_kind("rehearsal")))
+    shop.forecast.end(DOWNLOAD)
     if engine and one_by_one(shop, engine):  # its bases are images, made when they are missing
         return upstream_image(shop, plan, engine, anew) if upstream_layers(plan) else None
     for base in plan.of_kind("rootfs"):
@@ -89,9 +92,11 @@ def _ahead(shop: Workshop, plan: Plan, engine: Engine | None, *, compiling: bool
 
 def _build_upstream(shop: Workshop, plan: Plan, engine: Engine) -> None:
     files = {**image_files(shop, plan), **base_tars(shop.store, plan)}
+    shop.forecast.begin(UPSTREAM)
     with (
         build_context(shop.store, files, upstream_folders(shop.store, plan)) as context,
-        shop.talk.task("upstream's layers", unit="steps") as task,
+        shop.talk.task(UPSTREAM, unit="steps", outlook=outlook(shop, UPSTREAM)) as task,
     ):
         request = upstream_request(plan, context)
         run_build(shop, engine, request, plan.step("image"), lambda event: note_steps(shop.talk, task, event))
+    shop.forecast.end(UPSTREAM)

@@ -13,6 +13,7 @@ from gb10.build.contexts import BuildContext
 from gb10.build.first_request import keep_report, say_report
 from gb10.build.gather import image_context
 from gb10.build.mod_layers import naming_mods, note_build, ready_emulation
+from gb10.build.outlook import ASSEMBLY, outlook
 from gb10.build.stage import check_builder, check_caches, ready_engine, run_build
 from gb10.build.tuned_files import Wrong, tuned_problems
 from gb10.build.upstream import forget_sent
@@ -159,7 +160,8 @@ def unproven_tag(store: Store, plan: Plan) -> str:
 
 def _export(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext, tag: str) -> str | None:
     """Build and scan the layers, and hand them to the engine's image store; the config's digest if buildx names it."""
-    with shop.talk.task("layers and proof", unit="steps") as task:
+    shop.forecast.begin(ASSEMBLY)
+    with shop.talk.task(ASSEMBLY, unit="steps", outlook=outlook(shop, ASSEMBLY)) as task:
         request = replace(image_request(plan, context, engine, tag), cache_to=shop.cache_to)
         note = partial(note_build, shop.talk, plan, task)
         return run_build(shop, engine, request, plan.step("image"), note).config

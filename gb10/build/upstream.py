@@ -12,6 +12,7 @@ from gb10.build.assemble import slim_files
 from gb10.build.base_images import STAGES, base_image, base_tag
 from gb10.build.contexts import build_context, wheels
 from gb10.build.kept_images import layers_tag, made_image, note_image, noted_image
+from gb10.build.outlook import UPSTREAM, outlook
 from gb10.build.scanner import scanner_files
 from gb10.engine.build_cache import forget, sent
 from gb10.engine.buildx.build import BuildRequest
@@ -69,15 +70,19 @@ def upstream_image(shop: Workshop, plan: Plan, engine: Engine, anew: str = "") -
     """
     links = _chain(plan, anew)
     there = max((number for number, link in enumerate(links, 1) if _known(shop, engine, link.tag)), default=0)
+    shop.forecast.begin(UPSTREAM)
     for name in STAGES if there < len(links) else ():
         base_image(shop, plan, engine, name, anew)
-    with shop.talk.task("upstream's layers", len(links), unit="layers") as task:
+        shop.forecast.done(UPSTREAM, name)
+    with shop.talk.task(UPSTREAM, len(links), unit="layers", outlook=outlook(shop, UPSTREAM)) as task:
         shop.talk.advance(task, there)
         for link in links[there:]:
             _forget_below(engine, plan)
             _add(shop, plan, engine, link, anew)
             untag(engine, [link.below] if link is not links[0] else [])
+            shop.forecast.done(UPSTREAM, link.step.name)
             shop.talk.advance(task, 1, link.step.name)
+    shop.forecast.end(UPSTREAM)
     image = require_image(engine, links[-1].tag)
     kept = zip(links, image.diff_ids[1:], strict=True)
     return Upstream(

@@ -10,7 +10,6 @@ from pathlib import Path
 from gb10.build.cmake_names import check_targets
 from gb10.build.compiling import LEFT_OUT, compile_step, compilers, fetch_nested, patched_source
 from gb10.build.costs import has_launcher
-from gb10.build.estimate import together_seconds
 from gb10.build.exported import check_exported
 from gb10.build.wheel_store import Wheel, found_wheel, made_wheel, wheel_file, wheel_lock
 from gb10.engine.connection import Engine
@@ -66,13 +65,12 @@ def _compile_all(
     """
     compiler = partial(_compile, shop, engine(), plan)
 
-    def work(step: Step, beside: Sequence[Step]) -> Wheel:
-        expected = together_seconds(shop, plan, beside)
-        return made_wheel(shop.store, step, partial(compiler, step, rebuild=step.name in rebuild, expected=expected))
+    def work(step: Step) -> Wheel:
+        return made_wheel(shop.store, step, partial(compiler, step, rebuild=step.name in rebuild))
 
     if all(has_launcher(plan, step) for step in steps):
-        return together(shop.stop, [partial(work, step, steps) for step in steps])
-    return tuple(work(step, (step,)) for step in steps)
+        return together(shop.stop, [partial(work, step) for step in steps])
+    return tuple(work(step) for step in steps)
 
 
 def say_left_out(talk: Talk, wheel: Path) -> None:
@@ -86,9 +84,7 @@ def installable(plan: Plan, built: Iterable[Wheel]) -> tuple[Wheel, ...]:
     return tuple(wheel for wheel in built if plan.recipe.wheels[wheel.name].method != "source")
 
 
-def _compile(
-    shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path, *, rebuild: bool, expected: float
-) -> None:
+def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path, *, rebuild: bool) -> None:
     build_args = {"REBUILD": uuid.uuid4().hex} if rebuild else {}
     compile_step(
         shop,
@@ -100,7 +96,6 @@ def _compile(
         inputs=wheel_inputs(plan, step.name),
         files=_files(shop, plan, step),
         build_args=build_args,
-        expected=expected,
     )
     _seal(work)
 

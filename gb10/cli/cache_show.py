@@ -30,6 +30,7 @@ KINDS: Final = {
     "environments": "unfinished environments",
     "built": "notes of builds",
     "builds": "times of builds",
+    "rates": "speed of earlier builds",
     "receipts": "receipts of builds",
     "logs": "logs",
     "locks": "locks",

@@ -15,6 +15,8 @@ from gb10.build.estimate import check_room
 from gb10.build.gather import leave_context
 from gb10.build.grafts import try_patches
 from gb10.build.image_build import Verified, build_image, require_torch
+from gb10.build.outlook import with_forecast
+from gb10.build.rates import keep_speed
 from gb10.build.stage import check_named_builder, ready_engine, wake_engine
 from gb10.build.survey import survey
 from gb10.build.wheel_build import selected, try_sources
@@ -91,10 +93,11 @@ def image(
     if dry_run:
         _only_show(shop, plan, again, names, as_json=as_json)
         return
-    there = _prepare(shop, plan, again)
+    shop, there = _prepare(shop, plan, again)
     verified = build_image(shop, plan, rebuild=again, tag=extra)
     if not verified.hit:
         keep_build(shop.store, _log(shop, plan, verified, there))
+        keep_speed(shop)
     if context:
         leave_context(shop, plan, ready_engine(shop), context)
     if receipt and receipt == own_receipt(sys.argv[1:]):
@@ -133,12 +136,15 @@ def _log(shop: Workshop, plan: Plan, verified: Verified, there: Mapping[str, boo
     )
 
 
-def _prepare(shop: Workshop, plan: Plan, again: Collection[str]) -> Mapping[str, bool]:
-    """Everything that can stop an image before it starts: builder, engine, disk and memory; which steps are cached."""
+def _prepare(shop: Workshop, plan: Plan, again: Collection[str]) -> tuple[Workshop, Mapping[str, bool]]:
+    """Everything that can stop an image before it starts: builder, engine, disk and memory; which steps are cached.
+
+    The workshop returns with a forecast of the others.
+    """
     check_named_builder(shop)
     wake_engine(shop)
     take_missing(shop, plan, again)  # first: a wheel from the cache needs no compiler, nor its memory
     found = survey(shop, plan, again)
     if not found.there["image"]:
         check_room(shop, found.needs, found.engine)
-    return found.there
+    return with_forecast(shop, plan, found.there, found.engine), found.there

@@ -27,7 +27,7 @@ app = verb_app("""Show every build step, its key, and whether its result is cach
 \b
 hit      the result is in the store
 miss     the result will be made
-about s  estimated seconds on this machine, without downloads
+about s  estimated seconds, without downloads; below stands on which machine they were measured
 MB       size of the step's files; those in the store are not downloaded again
 """)
 

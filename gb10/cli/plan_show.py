@@ -21,6 +21,7 @@ NAMES: Final = 3
 """Wheels of a layer that the plan names."""
 COLUMNS: Final = ("step", "key", "", "files", "MB", "about s", "what")
 NUMBERS: Final = ("files", "MB", "about s")
+NOT_OURS: Final = "; this one's own are kept from its first build on"
 WRAPPED: Final = 24
 """Columns that are left for the last one before others are left out."""
 
@@ -41,7 +42,9 @@ def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = 
         f"memory {needed.memory / 1e9:.1f} GB (the largest compiler process); about {needed.seconds / 60:.0f} min"
     )
     if needed.compile_bound:
-        print(f"to compile: about {needed.compile_seconds:.0f} s on this machine, bound by {_bound(needed)}")
+        print(f"to compile: about {needed.compile_seconds:.0f} s, bound by {_bound(needed)}")
+    if len(plan.steps) > hits:
+        print(f"seconds as on {needed.rates}{NOT_OURS if needed.foreign else ''}")
     for name in plan.options.unpatched:
         print(f"without our patch {name}")
     for rule in plan.slim:

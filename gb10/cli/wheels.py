@@ -3,6 +3,8 @@
 from gb10.build.cmake_names import try_targets
 from gb10.build.estimate import check_room
 from gb10.build.grafts import early_grafts, late_grafts, try_patches
+from gb10.build.outlook import with_forecast
+from gb10.build.rates import keep_speed
 from gb10.build.stage import check_builder, check_named_builder, ready_engine
 from gb10.build.survey import survey
 from gb10.build.wheel_build import build_wheels, check_sources, installable, selected, show_in_checkout, try_sources
@@ -64,9 +66,11 @@ def wheels(
         return
     if not all(found.there[step.name] for step in plan.of_kind("wheel")):
         check_room(shop, found.needs, found.engine)
+    shop = with_forecast(shop, plan, found.there, found.engine)
     grafts = early_grafts(shop, plan)  # first: a patch that does not fit stops before anything is compiled
     check_sources(shop, plan)
     compiled = build_wheels(shop, plan, lambda: check_builder(shop, ready_engine(shop)), rebuild=again)
+    keep_speed(shop)
     built = (*installable(plan, compiled), *grafts, *late_grafts(shop, plan))
     for wheel in built:
         show_in_checkout(shop, wheel)

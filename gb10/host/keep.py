@@ -29,7 +29,7 @@ ROOMS: Final = {
 }
 """The rooms whose entries can be made or fetched again, and the word that begins the name of an entry's lock; ``image``
 is the lock itself: a build holds it from its first step to its last."""
-LOOSE: Final = ("builds", "built", "environments", "locks", "logs", "receipts", "tmp")
+LOOSE: Final = ("builds", "built", "environments", "locks", "logs", "rates", "receipts", "tmp")
 """The rooms of small or unfinished files, collected by age: of ``environments`` only what was never finished, of
 ``tmp`` only what a download left."""
 BUILDS: Final = "image"

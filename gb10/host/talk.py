@@ -8,6 +8,7 @@ from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from rich.console import Console
 from rich.markup import escape
@@ -47,6 +48,16 @@ class Timing:
     start: float = 0.0
 
 
+class Outlook(Protocol):
+    """What is expected of all work beside a task, and of the task's own."""
+
+    def share(self) -> str:
+        """``31 % of the work``."""
+
+    def left(self) -> str:
+        """``about 3:10 left in all``; empty while nothing is known."""
+
+
 @dataclass(slots=True)
 class Task:
     """One piece of running work; safe to advance from several threads."""
@@ -54,8 +65,8 @@ class Task:
     name: str
     unit: str
     total: float
-    expected: float | None = None
-    """Seconds that the whole was measured to take; units of very different size say little about the rest."""
+    outlook: Outlook | None = None
+    """Knows what its units were measured to take: their count says little about the rest."""
     done: float = 0
     note: str = ""
     started: float = field(default_factory=time.monotonic)
@@ -73,13 +84,16 @@ class Task:
 
     def left(self) -> str:
         """``about 3:10 left``, from measured times, else from the speed so far; empty while there is no estimate."""
+        if self.outlook is not None:
+            return self.outlook.left()
         seconds = remaining(self.elapsed(), self.done, self.total)
-        if self.expected is not None:
-            seconds = max(0.0, self.expected - self.elapsed()) or None
         return f"about {clock(seconds)} left" if seconds is not None else ""
 
     def amount(self) -> str:
-        """Done of total, with the unit."""
+        """The share of the work where it is known, and done of total, with the unit."""
+        return joined(self.outlook.share() if self.outlook else "", self._counted())
+
+    def _counted(self) -> str:
         if self.unit == "B":
             return f"{self.done / 1e6:,.0f} of {self.total / 1e6:,.0f} MB" if self.total else ""
         return f"{self.done:,.0f} of {self.total:,.0f} {self.unit}" if self.total else ""
@@ -160,9 +174,9 @@ class Talk:
         self.detail(f"{name}: already in the store")
 
     @contextmanager
-    def task(self, name: str, total: float = 0, unit: str = "B", expected: float | None = None) -> Iterator[Task]:
+    def task(self, name: str, total: float = 0, unit: str = "B", outlook: Outlook | None = None) -> Iterator[Task]:
         """Work with progress; its duration is kept for the summary when it does not fail."""
-        task = Task(name, unit, total, expected)
+        task = Task(name, unit, total, outlook)
         self._start(task)
         try:
             yield task

@@ -117,6 +117,7 @@ def test_what_a_full_disk_and_old_runs_left_is_listed_and_collected(store: Store
     sha256, half, whole = "0" * 64, "a" * 64 + ".0123abcd", "b" * 64 + ".0123abcd"
     left = {
         f"tmp/{sha256}.part": ("tmp", f"download-{sha256}"),
+        "rates/1.json": ("rates", "rates"),
         "receipts/1": ("receipts", "receipts"),
         "logs/vllm.log": ("logs", "logs"),
         "built/engine-1/key": ("built", "built"),

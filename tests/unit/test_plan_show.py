@@ -48,7 +48,8 @@ def test_steps_are_in_plain_words(tmp_path: Path, capsys: pytest.CaptureFixture[
         "vllm's wheel with 5 patches and what is compiled here",
         "scan and check the GPU code",
         "(the largest compiler process)",
-        " s on this machine, bound by its ",
+        " s, bound by its ",
+        "seconds as on another machine: two x86-64 cores, idle; this one's own are kept from its first build on",
         "s on any number of cores",
     ):
         assert words in text

@@ -69,11 +69,17 @@ def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-def test_what_was_measured_beats_the_speed_so_far() -> None:
-    task = Task("compile", "files", 40, expected=600.0, done=4)
-    assert task.left() in ("about 9:59 left", "about 10:00 left")
-    task.started -= 700
-    assert task.left() == ""
+class Known:
+    def share(self) -> str:
+        return "31 % of all work"
+
+    def left(self) -> str:
+        return "about 10:00 left in all"
+
+
+def test_what_was_measured_beats_the_count_of_files() -> None:
+    task = Task("compile", "files", 46, outlook=Known(), done=2)
+    assert (task.amount(), task.left()) == ("31 % of all work  2 of 46 files", "about 10:00 left in all")
 
 
 def test_a_note_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
