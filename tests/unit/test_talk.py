@@ -45,7 +45,8 @@ def test_a_task_that_ended_and_one_that_failed_differ(capsys: pytest.CaptureFixt
     with pytest.raises(KeyboardInterrupt), talk.task("three"):
         raise KeyboardInterrupt
     lines = capsys.readouterr().err.splitlines()
-    assert lines[1::2] == ["one  0.0 s", "two  failed after 0.0 s", "three  interrupted after 0.0 s"]
+    ends = [re.sub(r"\d+\.\d s$", "N s", line) for line in lines[1::2]]  # a busy machine takes a while
+    assert ends == ["one  N s", "two  failed after N s", "three  interrupted after N s"]
     assert [timing.name for timing in talk.timings] == ["one"]
 
 
