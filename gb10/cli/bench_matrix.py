@@ -24,7 +24,7 @@ from gb10.host.data_root import ROOT
 from gb10.host.plain_file import read_plain_file
 from gb10.load.load_plan import Plan
 from gb10.models.load.own_section import own_section
-from gb10.trial.axes import MatrixFile, MatrixRow, read_matrix, rows_of
+from gb10.trial.axes import DRAFTS, MatrixFile, MatrixRow, drafting, read_matrix, rows_of
 from gb10.trial.keeping import MakeLauncher, open_journal
 from gb10.trial.matrix_run import run_rows
 from gb10.workshop import Workshop
@@ -73,7 +73,7 @@ def matrix(
     file has axes of your own (docs/bench.md). A row is STABLE, FAIL or GARBAGE, with the line of the server's log that
     tells why. After an interruption run the same command with the same --out. Exit 9 when no row is stable.
     """
-    asked = _asked(what)
+    asked = _asked(shop, what, starting.wanted.request.variant)
     if asked.recipe or asked.launch:
         starting = replace(starting, recipe=asked.recipe or starting.recipe, launch=asked.launch or starting.launch)
     found = _judged(shop, starting, rows_of(asked), skip=skip_refused)
@@ -94,8 +94,8 @@ def _launcher(shop: Workshop, starting: Starting, folder: Path, row: MatrixRow) 
     return launcher_of(shop, starting, row.settings, "bench-row", folder / "logs")
 
 
-def _asked(what: str) -> MatrixFile:
-    """The matrix of a file, or the one of a recipe's engine. Raises UsageError."""
+def _asked(shop: Workshop, what: str, variant: str | None) -> MatrixFile:
+    """The matrix of a file, or the one of a recipe's engine, with its own way to draft. Raises UsageError."""
     path = Path(what)
     if path.is_file():
         text = read_plain_file(path, LARGEST).decode("utf-8", "replace")
@@ -110,7 +110,10 @@ def _asked(what: str) -> MatrixFile:
             f"no axes for the engine {engine}", hint=f"there are some for {names}; or write a file of axes"
         )
     asked = read_matrix(own.read_text(encoding="utf-8"), str(own.relative_to(ROOT)))
-    return asked.model_copy(update={"recipe": what})
+    if variant and variant.split("-")[-1] == DRAFTS:
+        shop.talk.say(f"every row drafts, by the variant {variant}: no row of its own for that")
+    axes = drafting(asked.axes, tuple(own_section(recipe).variants), variant)
+    return asked.model_copy(update={"recipe": what, "axes": axes})
 
 
 def _judged(shop: Workshop, starting: Starting, rows: Sequence[MatrixRow], *, skip: bool) -> tuple[MatrixRow, ...]:

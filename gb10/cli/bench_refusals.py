@@ -8,9 +8,11 @@ from gb10.cli.recipe_files import find_recipe, load_file
 from gb10.lint.linting import lint
 from gb10.lint.rule import load_rules
 from gb10.models.issue import errors_of
+from gb10.models.load.known_keys import OURS
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.load.own_section import own_section
 from gb10.trial.axes import MatrixRow
+from gb10.trial.template import ENV
 
 
 def refusals(starting: Starting, rows: Sequence[MatrixRow]) -> dict[str, str]:
@@ -31,5 +33,15 @@ def as_changed(recipe: ModelRecipe, starting: Starting, settings: Mapping[str, s
     changes = {**dict(chosen), **dict(starting.wanted.request.overrides), **own}
     image = settings.get(IMAGE) or starting.wanted.image or recipe.container
     command = f"{(recipe.command or '').rstrip()} {settings.get(ARGS, '')}".rstrip()
-    values = {**recipe.values, "defaults": {**recipe.defaults, **changes}, "command": command, "container": image}
+    env = {key.removeprefix(ENV): value for key, value in changes.items() if key.startswith(ENV)}
+    section = recipe.values.get(OURS)
+    defaults = {key: value for key, value in changes.items() if not key.startswith(ENV)}
+    values = {
+        **recipe.values,
+        "defaults": {**recipe.defaults, **defaults},
+        "env": {**recipe.env, **env},
+        OURS: {**(section if isinstance(section, dict) else {}), "variants": {}},  # no row runs those that it names
+        "command": command,
+        "container": image,
+    }
     return replace(recipe, values=values)

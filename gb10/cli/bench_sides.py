@@ -126,7 +126,7 @@ def parameters_of(text: str) -> dict[str, str]:
 def launcher_of(shop: Workshop, starting: Starting, parameters: Parameters, service: str, logs: Path) -> MakeLauncher:
     """The launcher of a side or a row. Raises UsageError for parameters that cannot be."""
     if starting.recipe is not None:
-        return _by_recipe(shop, starting, starting.recipe, parameters, service)
+        return _by_recipe(shop, starting, starting.recipe, parameters, service=service, logs=logs)
     if starting.launch is None:
         raise UsageError("nothing says how servers are started", hint="--recipe NAME, or --launch COMMAND")
     command = Command(
@@ -143,7 +143,9 @@ def launcher_of(shop: Workshop, starting: Starting, parameters: Parameters, serv
     return make
 
 
-def _by_recipe(shop: Workshop, starting: Starting, recipe: str, parameters: Parameters, service: str) -> MakeLauncher:
+def _by_recipe(
+    shop: Workshop, starting: Starting, recipe: str, parameters: Parameters, *, service: str, logs: Path
+) -> MakeLauncher:
     path = find_recipe(recipe)
     loaded = load_file(path)
     own = {name: value for name, value in parameters.items() if name not in (IMAGE, VARIANT, ARGS)}
@@ -163,4 +165,4 @@ def _by_recipe(shop: Workshop, starting: Starting, recipe: str, parameters: Para
         place=placing.place,
         meet=placing.meet,
     )
-    return lambda journal, name: by_recipe(shop, made, wish)
+    return lambda journal, name: by_recipe(shop, made, wish, logs / name)

@@ -47,9 +47,9 @@ def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = 
         print(f"seconds as on {needed.rates}{NOT_OURS if needed.foreign else ''}")
     for name in plan.options.unpatched:
         print(f"without our patch {name}")
-    for rule in plan.slim:
+    for rule in plan.slim if plan.of_kind("image") else ():  # a program has no layers to slim
         print(f"slim {rule.name}: {rule.saved:,.1f} MB less{'' if rule.publish else ', own use only'}")
-    if plan.slim:
+    if plan.slim and plan.of_kind("image"):
         print(f"slim: {sum(rule.saved for rule in plan.slim):,.0f} MB less in the image, {len(plan.slim)} rules")
     for name in push:
         print(f"to push {name}")

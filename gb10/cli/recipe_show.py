@@ -6,7 +6,7 @@ from itertools import groupby
 from gb10.errors import UsageError
 from gb10.models.issue import Issue, errors_of, lines_of
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.load.own_section import Measurement, OwnSection, own_section
+from gb10.models.load.own_section import US, Measurement, OwnSection, own_section
 from gb10.models.render.sparkrun import runtime_of
 
 
@@ -87,19 +87,27 @@ def lines(recipe: ModelRecipe) -> Iterable[str]:
 
 def own_lines(own: OwnSection) -> Iterable[str]:
     """Status, notes, variants, measured rows and sources of our section, as lines to print."""
-    yield f"{'throughput':28} {own.status}"
+    yield f"{'throughput':28} {_status(own.status, own, None)}"
     for note in own.notes:
         yield f"{'note':28} {note}"
     for name, variant in own.variants.items():
         values = " ".join(f"{key}={value}" for key, value in variant.overrides)
         yield f"{f'variant {name}':28} {variant.what}"
-        yield f"{'':28} {own.status_of(name)}; sets {values}"
+        yield f"{'':28} {_status(own.status_of(name), own, name)}; sets {values}"
     for source, rows in groupby(own.measured, key=lambda row: row.source):
         for row in rows:
-            yield f"{f'variant {row.variant}' if row.variant else 'measured':28} {_throughput(row)}"
+            way = "measured" if row.measured_by == US else "reported"
+            yield f"{f'variant {row.variant}' if row.variant else way:28} {_throughput(row)}"
         yield f"{'':28} source: {source}"
     for source in own.sources:
         yield f"{'source':28} {source}"
+
+
+def _status(status: str, own: OwnSection, variant: str | None) -> str:
+    """The status in words that the rows below do not contradict: others may report what we have not measured."""
+    if status == "not measured" and any(row.variant == variant for row in own.measured):
+        return "not measured by gb10; what others report is of another release or files, or does not say of which"
+    return status
 
 
 def _throughput(row: Measurement) -> str:

@@ -43,6 +43,8 @@ class Wish:
     replace: bool = False
     place: Callable[[Service], Service] = lambda service: service
     """Gives a service that must be started what its nodes' network needs."""
+    keep: Callable[[Mapping[str, Sequence[str]]], object] | None = None
+    """Gets the logs of all ranks before they are ended."""
     meet: Callable[[Service], Service] = lambda service: service
     """Gives it ports that are free for its ranks to meet, once what is left of a former run is gone."""
 
@@ -72,9 +74,13 @@ def running(shop: Workshop, fleet: Fleet, service: Service, wish: Wish) -> Itera
     with started(service, fleet, images, mods, secrets, talk=shop.talk) as containers:
         _note(shop, service)  # once more: `status` forgets a service that is on none of its nodes
         ahead = {host: machine.ahead for host, machine in machines.items()}
-        watched = Watched(name=service.name, fleet=fleet, containers=containers, ahead=ahead)
-        _healthy(shop.talk, service, watched, wish.patience)
-        _check_answer(shop, service, watched)
+        watched = Watched(name=service.name, fleet=fleet, containers=containers, ahead=ahead, keep=wish.keep)
+        try:
+            _healthy(shop.talk, service, watched, wish.patience)
+            _check_answer(shop, service, watched)
+        except BaseException:
+            watched.keep_logs()
+            raise
         yield watched
 
 

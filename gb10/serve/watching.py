@@ -60,6 +60,8 @@ class Watched:
     containers: dict[str, str]
     ahead: Mapping[str, float] = field(default_factory=dict)
     heard: dict[str, float] = field(default_factory=dict)
+    keep: Callable[[Mapping[str, Sequence[str]]], object] | None = None
+    """Gets the logs of all ranks before they are gone, if it is to have them."""
 
     def look(self) -> Death | None:
         """The rank that ended first, if one has."""
@@ -97,8 +99,24 @@ class Watched:
         last = tuple(line for line in lines if line.strip() and line.strip() not in report)[-SHOWN:]
         return replace(death, cause=cause_of(lines), lines=last, remedy=remedy_of(lines), report=report)
 
+    def logs(self) -> dict[str, Sequence[str]]:
+        """The last lines of each rank's log, by ``rank N on HOST``; of a node that does not answer, why."""
+        read = {host: engine for host, engine in self.fleet.items() if host in self.containers}
+        found = tried_on_each(lambda host, engine: tail_of(engine, self.containers[host], LINES), read)
+        return {
+            f"rank {rank} on {host}": [lines.message] if isinstance(lines, Gb10Error) else lines
+            for rank, host in enumerate(self.fleet)
+            if (lines := found.get(host)) is not None
+        }
+
+    def keep_logs(self) -> None:
+        """Hand the logs of all ranks out, while there are some."""
+        if self.keep and self.containers:
+            self.keep(self.logs())
+
     def end(self) -> dict[str, Gb10Error]:
         """End every rank; the error of each node where that failed."""
+        self.keep_logs()
         left = end_all(self.fleet, {host: (one,) for host, one in self.containers.items()}, patience=ENDING)
         self.containers.clear()  # who started them need not wait for a lost node again
         return left

@@ -1,6 +1,6 @@
 """A matrix file: axes of settings, whose product are the rows that are launched and measured. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -16,6 +16,11 @@ MOST: Final = 500
 """Rows of a matrix."""
 ARGS: Final = "args"
 """More arguments of the server: those of all axes stand one after the other."""
+VARIANT: Final = "variant"
+DRAFTS: Final = "mtp"
+"""How our recipes name the variant that drafts, alone or behind another one's name: ``ep4-mtp``."""
+DRAFTING: Final = ("mtp3", "nextn3")
+"""Values of our own axes that draft."""
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,60}$")]
 Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.]{0,80}$")]
 Value = Annotated[str, StringConstraints(max_length=2000)] | int | float | bool
@@ -72,6 +77,24 @@ class MatrixRow:
 def read_matrix(text: str, where: str) -> MatrixFile:
     """The matrix of a file. Raises UsageError."""
     return parse_document(text, MatrixFile, where=where, what="matrix")
+
+
+def drafting(axes: Mapping[str, Axis], variants: Collection[str], chosen: str | None) -> dict[str, Axis]:
+    """The axes with the recipe's own variant where a value drafts by the engine's usual arguments.
+
+    A model may need more: those with Gated DeltaNet layers want settings of Mamba, each release other ones. Where the
+    ``chosen`` variant drafts there is no such value; another one has its like that drafts, if the recipe has one. Pure.
+    """
+    if chosen and chosen.split("-")[-1] == DRAFTS:
+        kept = {name: {key: one for key, one in axis.items() if key not in DRAFTING} for name, axis in axes.items()}
+        return {name: axis for name, axis in kept.items() if axis}
+    own = f"{chosen}-{DRAFTS}" if chosen else DRAFTS
+    if own not in variants:
+        return dict(axes)
+    return {
+        name: {key: {VARIANT: own} if key in DRAFTING else one for key, one in axis.items()}
+        for name, axis in axes.items()
+    }
 
 
 def rows_of(matrix: MatrixFile) -> tuple[MatrixRow, ...]:

@@ -15,6 +15,7 @@ from gb10.trial.measuring import Measure, measured
 from gb10.workshop import Workshop
 
 JOURNAL: Final = "launches.jsonl"
+LOGS: Final = "logs"
 MakeLauncher = Callable[[Journal, str], Launcher]
 """The launcher of a side or a row; the journal takes what a later run must end, the text names the launch's log."""
 
@@ -61,6 +62,7 @@ def kept(
     except UsageError as error:
         where = (error.where or error.hint or "").splitlines()
         outcome = Outcome(result=Result.FAIL, why=error.message, cause=where[0] if where else "", facts={})
+    keep_texts(journal.path.parent / LOGS, f"{number}", outcome)
     line = outcome.line(name, 0, number)
     journal.append(line)
     found = read_launch(line)
@@ -70,3 +72,12 @@ def kept(
     figures = ", ".join(f"{value:.4g} tok/s at {one.concurrency}" for one in levels if (value := one.figure("tok_s")))
     shop.talk.say(f"{found.result}: {figures or found.why}" + (f"\n  {found.cause}" if found.cause else ""))
     return found
+
+
+def keep_texts(folder: Path, name: str, outcome: Outcome) -> None:
+    """Keep beside the logs how the answers began, and the whole error."""
+    texts = {"answers.txt": "\n".join(outcome.answers), "error.txt": outcome.error}
+    for kind, text in texts.items():
+        if text:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{name}-{kind}").write_text(f"{masked(text)}\n", encoding="utf-8")

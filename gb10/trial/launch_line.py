@@ -103,6 +103,10 @@ class Outcome:
     facts: Mapping[str, object]
     serve: Mapping[str, object] | None = None
     quality: Quality | None = None
+    answers: tuple[str, ...] = ()
+    """How each canary's answer began."""
+    error: str = ""
+    """The whole error of a launch that failed."""
 
     def line(self, name: str, block: int, number: int) -> str:
         """The line of a journal."""

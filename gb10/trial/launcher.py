@@ -15,7 +15,9 @@ class Launched:
     facts: Mapping[str, object] = field(default_factory=dict)
     """What ran: the command, the image and its digest, the settings."""
     log: Callable[[], Sequence[str]] = tuple
-    """The lines of its log so far."""
+    """The lines of its log so far; of several ranks, the head's."""
+    logs: Callable[[], Mapping[str, Sequence[str]]] = dict
+    """The lines of each rank, by ``rank N on HOST``; empty where there is one log."""
     ended: Callable[[], str] = str
     """How it ended; empty while it runs."""
 

@@ -1,8 +1,10 @@
 """One launch: the server is started, measured as ``bench serve`` does, and ended; whatever happens has its outcome."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from gb10.errors import EndpointError, EngineError, Gb10Error, PublishError, ServeError, VerifyError
 from gb10.host.store import file_sha256
@@ -19,6 +21,10 @@ from gb10.workshop import Workshop
 
 FAILURES = (ServeError, EndpointError, VerifyError, EngineError, PublishError)
 """What is an outcome of a launch; other errors are of the command line, and end the whole."""
+
+
+START: Final = 300
+"""Characters of an answer that are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +65,7 @@ def measured(shop: Workshop, launcher: Launcher, measure: Measure, boot: str) ->
 
 def _failed(error: Gb10Error) -> Outcome:
     cause = (error.where or "").splitlines()
-    return Outcome(result=Result.FAIL, why=error.message, cause=cause[0] if cause else "", facts={})
+    return Outcome(result=Result.FAIL, why=error.message, cause=cause[0] if cause else "", facts={}, error=str(error))
 
 
 def _outcome(shop: Workshop, launched: Launched, measure: Measure, boot: str) -> Outcome:
@@ -72,18 +78,38 @@ def _outcome(shop: Workshop, launched: Launched, measure: Measure, boot: str) ->
     except FAILURES as error:
         failed = _failed(error)
         ended = launched.ended()
-        cause = error_line(launched.log()) or failed.cause
+        cause = cause_in(launched, ended) or failed.cause
         return replace(failed, why=f"{failed.why}: {ended}" if ended else failed.why, cause=cause, facts=launched.facts)
     ended = launched.ended()
     result = result_of(served.verdict, ended)
     return Outcome(
         result=result,
         why=f"the server ended: {ended}" if ended else "" if result is Result.STABLE else served.why,
-        cause=(error_line(launched.log()) or "") if result is not Result.STABLE else "",
+        cause=cause_in(launched, ended) if result is not Result.STABLE else "",
         facts=launched.facts,
         serve=served.document(),
         quality=quality,
+        answers=tuple(_answers(served)),
     )
+
+
+def cause_in(launched: Launched, ended: str) -> str:
+    """The line that tells of an error: of the rank that ended, else of the first rank that has one; empty without."""
+    ranks = launched.logs() or {"": launched.log()}
+    order = sorted(ranks, key=lambda rank: not (rank and ended.startswith(f"{rank}:")))
+    found = ((rank, error_line(ranks[rank])) for rank in order)
+    rank, line = next(((rank, line) for rank, line in found if line), ("", ""))
+    return f"{rank}: {line}" if rank and len(ranks) > 1 else line or ""
+
+
+def _answers(served: Served) -> Iterator[str]:
+    """How each canary's answer begins, with what was found of it."""
+    batches = [("alone", served.alone)]
+    batches += [(f"{level.concurrency} at once", batch) for level in served.levels for batch in level.canaries]
+    for name, batch in batches:
+        for answer, exchange in zip(batch.answers, batch.exchanges, strict=True):
+            text = " ".join((exchange.content or exchange.reasoning).split())[:START]
+            yield f"{name}, {batch.when}: {answer.answered}: {text or exchange.error or '(no text)'}"
 
 
 def _quality(shop: Workshop, bench: Bench, measure: Measure, served: Served) -> Quality:

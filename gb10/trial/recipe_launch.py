@@ -1,8 +1,11 @@
 """A model recipe launched as ``run`` does it, to be measured, and ended afterwards on all of its nodes."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 from gb10.doctor.masking import masked, masked_environment
 from gb10.engine.docker_containers import tail_of
@@ -18,8 +21,11 @@ from gb10.trial.launcher import Launched, Launcher
 from gb10.workshop import Workshop
 
 
-def by_recipe(shop: Workshop, service: Service, wish: Wish) -> Launcher:
-    """The launcher of a service. A container of its name, which a killed run left behind, is ended first."""
+def by_recipe(shop: Workshop, service: Service, wish: Wish, logs: Path) -> Launcher:
+    """The launcher of a service. A container of its name, which a killed run left behind, is ended first.
+
+    What each rank printed is kept in files whose names begin as ``logs``.
+    """
 
     @contextmanager
     def launch() -> Iterator[Launched]:
@@ -33,7 +39,8 @@ def by_recipe(shop: Workshop, service: Service, wish: Wish) -> Launcher:
                 placed.append(wish.meet(asked))
                 return placed[-1]
 
-            with running(shop, fleet, service, replace(wish, meet=meet)) as watched:
+            asked = replace(wish, meet=meet, keep=partial(keep_ranks, logs))
+            with running(shop, fleet, service, asked) as watched:
                 if watched is None:
                     raise AssertionError("the service was ended, and runs")
                 try:
@@ -42,6 +49,15 @@ def by_recipe(shop: Workshop, service: Service, wish: Wish) -> Launcher:
                     watched.end()
 
     return launch
+
+
+def keep_ranks(logs: Path, found: Mapping[str, Sequence[str]]) -> None:
+    """A file for each rank, without secrets."""
+    logs.parent.mkdir(parents=True, exist_ok=True)
+    for rank, lines in found.items():
+        name = re.sub(r"[^A-Za-z0-9.-]+", "-", rank)
+        text = masked("\n".join(lines))
+        logs.with_name(f"{logs.name}-{name}.log").write_text(f"{text}\n", encoding="utf-8")
 
 
 def _launched(service: Service, fleet: Fleet, watched: Watched) -> Launched:
@@ -67,5 +83,6 @@ def _launched(service: Service, fleet: Fleet, watched: Watched) -> Launched:
             "environment": {rank.node.host: masked_environment(rank.container.environment) for rank in service.ranks},
         },
         log=log,
+        logs=watched.logs,
         ended=ended,
     )

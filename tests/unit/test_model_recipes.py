@@ -8,6 +8,7 @@ from time import process_time
 import pytest
 
 from gb10.cli.recipe_files import find_recipe, load_file
+from gb10.cli.recipe_show import own_lines
 from gb10.errors import UsageError
 from gb10.models.issue import errors_of
 from gb10.models.load.known_keys import closest, edits
@@ -311,3 +312,12 @@ def test_sglang_without_a_command_takes_the_commit_of_the_recipe(peer: Peer | No
     assert f"--revision {'ab' * 20}" in (found.serve or "")
     found = render_recipe(load_model_recipe(head, "x.yaml"), RenderRequest(peer=peer))
     assert [issue.code for issue in found.issues] == ["missing-placeholder"]
+
+
+def test_a_figure_of_others_is_not_called_measured_and_not_measured() -> None:
+    """TensorRT-LLM's rows say neither their release nor their date, so the recipe's throughput is not measured."""
+    lines = list(own_lines(own_section(load_file(find_recipe("qwen3-30b-a3b-nvfp4-trtllm")))))
+    assert any(line.startswith("throughput") and "not measured by gb10; what others report" in line for line in lines)
+    figures = [line for line in lines if "tokens/s" in line]
+    assert len(figures) == 3
+    assert not any(line.startswith("measured") for line in figures)

@@ -11,6 +11,7 @@ from gb10.cli.mods import fit, listed
 from gb10.cli.plan_show import print_plan
 from gb10.mods.lookup import find_mod
 from gb10.plan.catalog import ROOT
+from gb10.plan.programs import GEMM, plan_program
 from gb10.request.planning import Request, make_plan
 from gb10.workshop import open_workshop
 from tests.recipes import SHIPPED
@@ -64,3 +65,11 @@ def test_a_listed_mod_is_whole_at_any_width(width: int) -> None:
     assert text.startswith("qwen3.5-autoround: Makes vLLM's own Qwen3.5 configs")
     assert "vllm 0.33.0: not needed, already upstream" in text
     assert "no, it is for vllm >=0.17,<0.19" in text
+
+
+def test_a_program_has_no_layers_to_slim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
+    plan = plan_program(GEMM, make_plan(shop, Request(engine="vllm", arch="12.1f")), shop.catalog.toolkit)
+    there = {step.name: False for step in plan.steps}
+    print_plan(shop, plan, Survey(engine=None, there=there, needs=needs(shop, plan, there, None)), as_json=False)
+    assert "slim" not in capsys.readouterr().out

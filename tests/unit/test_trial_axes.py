@@ -1,14 +1,24 @@
 """Axes and commands: rows in order, settings that cannot be, and our own axes against the engines' options."""
 
 import shlex
+from pathlib import Path
 
 import pytest
 
+from gb10.cli.bench_refusals import as_changed, refusals
+from gb10.cli.bench_sides import Starting, starting_of
+from gb10.cli.recipe_files import find_recipe, load_file
 from gb10.doctor.masking import masked_environment
 from gb10.errors import UsageError
 from gb10.lint.engine_words import declared, known_words, releases
+from gb10.models.load.own_section import own_section
 from gb10.plan.catalog import ROOT
-from gb10.trial.axes import read_matrix, rows_of
+from gb10.trial.axes import drafting, read_matrix, rows_of
+from gb10.trial.keeping import keep_texts
+from gb10.trial.launch_line import Outcome, Result
+from gb10.trial.launcher import Launched
+from gb10.trial.measuring import cause_in
+from gb10.trial.recipe_launch import keep_ranks
 from gb10.trial.template import fill
 
 TEXT = """\
@@ -97,3 +107,94 @@ def test_a_command_that_cannot_be_is_refused(template: str, values: dict[str, st
 def test_what_sounds_secret_is_in_no_result() -> None:
     environment = {"HF_TOKEN": "hf_x", "OPENAI_API_KEY": "sk-x", "MODE": "fast"}
     assert masked_environment(environment) == {"HF_TOKEN": "***", "OPENAI_API_KEY": "***", "MODE": "fast"}
+
+
+SGLANG = read_matrix((ROOT / "recipes/bench/axes/sglang.yaml").read_text(encoding="utf-8"), "sglang.yaml")
+
+
+def starting(variant: str | None = None) -> Starting:
+    return starting_of(recipe="qwen3.5-397b-nvfp4-sglang-0.5.10", variant=variant)
+
+
+@pytest.mark.parametrize(
+    ("variants", "chosen", "expected"),
+    [
+        (("mtp", "ep4", "ep4-mtp"), None, {"variant": "mtp"}),
+        (("mtp", "ep4", "ep4-mtp"), "ep4", {"variant": "ep4-mtp"}),
+        (("mtp", "ep4"), "ep4", SGLANG.axes["mode"]["nextn3"]),
+        ((), None, SGLANG.axes["mode"]["nextn3"]),
+        (("mtp",), "mtp", None),
+        (("ep4-mtp",), "ep4-mtp", None),
+    ],
+)
+def test_a_row_that_drafts_takes_the_recipes_own_way(
+    variants: tuple[str, ...], chosen: str | None, expected: dict[str, str] | None
+) -> None:
+    found = drafting(SGLANG.axes, variants, chosen)
+    assert found["mode"].get("nextn3") == expected
+    assert found["mode"]["eager"] == SGLANG.axes["mode"]["eager"]
+    assert found["moe"] == SGLANG.axes["moe"]
+
+
+def test_no_row_is_refused_for_settings_of_drafts_that_its_recipe_has() -> None:
+    """Qwen3.5 wants settings of Mamba beside drafts, and a variable."""
+    recipe = load_file(find_recipe("qwen3.5-397b-nvfp4-sglang-0.5.10"))
+    axes = drafting(SGLANG.axes, tuple(own_section(recipe).variants), None)
+    rows = rows_of(SGLANG.model_copy(update={"axes": axes}))
+    refused = refusals(starting(), rows)
+    drafts = [row.name for row in rows if row.values["mode"] == "nextn3"]
+    assert len(drafts) == 12
+    assert not [name for name in drafts if "mamba" in refused.get(name, "")]
+    assert {why.partition(": ")[2].partition(":")[0] for why in refused.values()} == {"cutlass-experts-attention"}
+
+
+def test_a_variable_of_a_variant_is_a_variable_of_the_row() -> None:
+    recipe = load_file(find_recipe("qwen3-30b-a3b-nvfp4-trtllm"))
+    changed = as_changed(recipe, starting_of(recipe=recipe.name, variant="moe-cutlass"), {})
+    assert changed.env["TRTLLM_MOE_BACKEND"] == changed.defaults["moe_backend"] == "CUTLASS"
+    assert not [name for name in changed.defaults if name.startswith("env.")]
+
+
+def test_axes_of_trtllm_set_what_its_recipes_have() -> None:
+    recipe = load_file(find_recipe("qwen3-30b-a3b-nvfp4-trtllm"))
+    rows = rows_of(read_matrix((ROOT / "recipes/bench/axes/trtllm.yaml").read_text(encoding="utf-8"), "trtllm.yaml"))
+    assert len(rows) == 8
+    names = {name for row in rows for name in row.settings}
+    assert {name for name in names if not name.startswith("env.")} <= set(recipe.defaults)
+    assert refusals(starting_of(recipe=recipe.name), rows) == {}
+
+
+HEAD, WORKER = ["all is well"], ["starting", "RuntimeError: CUDA error: an illegal instruction was encountered"]
+
+
+@pytest.mark.parametrize(
+    ("logs", "ended", "cause"),
+    [
+        ({"rank 0 on a": HEAD, "rank 1 on b": WORKER}, "", f"rank 1 on b: {WORKER[1]}"),
+        (
+            {"rank 0 on a": ["ValueError: of the head"], "rank 1 on b": WORKER},
+            "rank 1 on b: it ended with code 1",
+            f"rank 1 on b: {WORKER[1]}",
+        ),
+        ({"rank 0 on a": ["ValueError: of the head"], "rank 1 on b": HEAD}, "", "rank 0 on a: ValueError: of the head"),
+        ({"rank 0 on a": WORKER}, "", WORKER[1]),
+        ({"rank 0 on a": HEAD}, "", ""),
+        ({}, "", "KeyError: of a command"),
+    ],
+)
+def test_the_cause_is_looked_for_in_every_ranks_log(logs: dict[str, list[str]], ended: str, cause: str) -> None:
+    launched = Launched(url="http://x", log=lambda: ["KeyError: of a command"], logs=lambda: logs)
+    assert cause_in(launched, ended) == cause
+
+
+def test_logs_answers_and_errors_of_a_row_are_kept_without_secrets(tmp_path: Path) -> None:
+    line = "HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"
+    keep_ranks(tmp_path / "logs/3", {"rank 0 on a": ["one", "two"], "rank 1 on user@b": [line]})
+    answers = ("alone: right: Paris", "alone: wrong: !!!!")
+    outcome = Outcome(result=Result.FAIL, facts={}, answers=answers, error="error: x")
+    keep_texts(tmp_path / "logs", "3", outcome)
+    found = {path.name: path.read_text(encoding="utf-8") for path in (tmp_path / "logs").iterdir()}
+    assert found["3-rank-0-on-a.log"] == "one\ntwo\n"
+    assert "hf_abc" not in found["3-rank-1-on-user-b.log"]
+    assert found["3-answers.txt"] == "alone: right: Paris\nalone: wrong: !!!!\n"
+    assert found["3-error.txt"] == "error: x\n"
