@@ -1,9 +1,9 @@
 """Layers in an engine: how they come there, and which it has: a mark per layer key, under the engine's identity."""
 
-from contextlib import closing
 from typing import Final
 
-from gb10.engine.connection import Engine, client
+from gb10.engine.connection import Engine
+from gb10.engine.engine_host import engine_id
 from gb10.host.store import Store
 from gb10.plan.values import Kind, Plan, Step
 from gb10.workshop import Workshop
@@ -25,8 +25,7 @@ def engine_room(engine: Engine) -> str:
     """The store's folder for the marks of an engine or a builder. An engine gets a new id when its data are wiped."""
     if engine.builder:
         return f"built/builder-{engine.builder}"
-    with closing(client(engine)) as sdk:
-        return f"built/{sdk.info()['ID']}"
+    return f"built/{engine_id(engine)}"
 
 
 def is_built(store: Store, room: str | None, step: Step) -> bool:

@@ -3,12 +3,13 @@
 Of a user's engine, only results of a build that has just run are forgotten; the rest is the user's to prune.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import docker
 
 from gb10.engine.connection import Engine, asking
+from gb10.engine.docker_answers import CacheAnswer, FreedAnswer, UsageAnswer
 
 HOUR: Final = 3600
 FOLDER: Final = "exec.cachemount"
@@ -19,17 +20,15 @@ def build_cache(engine: Engine) -> int:
     """Bytes of BuildKit's cache, layers of images that it shares left out. Raises EngineError."""
     with asking(engine) as sdk:
         records = _records(sdk)
-    return sum(int(record["Size"]) for record in records if not record.get("Shared"))
+    return sum(record.size for record in records if not record.shared)
 
 
 def prune(engine: Engine, *, keep: int | None, age: float | None) -> int:
     """Let go of what was unused for ``age`` seconds, or of the longest unused down to ``keep`` bytes; bytes freed."""
     hours = None if age is None else f"{max(int(age) // HOUR, 1)}h"
     with asking(engine) as sdk:
-        freed: Mapping[str, Any] = sdk.api.prune_builds(
-            filters={"until": hours} if hours else {}, keep_storage=keep, all=True
-        )
-    return int(freed.get("SpaceReclaimed") or 0)
+        answer = sdk.api.prune_builds(filters={"until": hours} if hours else {}, keep_storage=keep, all=True)
+        return FreedAnswer.model_validate(answer).freed
 
 
 def forget(engine: Engine, wanted: Callable[[str], bool]) -> int:
@@ -40,10 +39,10 @@ def forget(engine: Engine, wanted: Callable[[str], bool]) -> int:
     freed = 0
     with asking(engine) as sdk:
         for record in _records(sdk):
-            kept = record["Type"] == FOLDER or record["InUse"] or record["Shared"]
-            if not kept and wanted(str(record["Description"])):
-                chosen: Any = {"id": record["ID"]}  # docker's stubs know fewer filters than Docker
-                freed += int(sdk.api.prune_builds(filters=chosen, all=True).get("SpaceReclaimed") or 0)
+            kept = record.kind == FOLDER or record.used or record.shared
+            if not kept and wanted(record.description):
+                chosen: Any = {"id": record.id}  # docker's stubs know fewer filters than Docker
+                freed += FreedAnswer.model_validate(sdk.api.prune_builds(filters=chosen, all=True)).freed
     return freed
 
 
@@ -52,5 +51,5 @@ def sent(names: Iterable[str]) -> set[str]:
     return {f"local source for {name}" for name in names}
 
 
-def _records(sdk: docker.DockerClient) -> list[Mapping[str, Any]]:
-    return sdk.api.df().get("BuildCache") or []
+def _records(sdk: docker.DockerClient) -> tuple[CacheAnswer, ...]:
+    return UsageAnswer.model_validate(sdk.api.df()).cache

@@ -158,6 +158,91 @@ class ExecAnswer(Answer):
     code: Annotated[int, Field(alias="ExitCode")] = 0
 
 
+class EndAnswer(Answer):
+    """How a container ended."""
+
+    code: Annotated[int, Field(alias="StatusCode")]
+
+
+class EngineIdAnswer(Answer):
+    """``/info``: the engine itself, as long as its data live."""
+
+    id: Annotated[str, Field(alias="ID", min_length=1)]
+
+
+class CacheAnswer(Answer):
+    """A result in BuildKit's cache."""
+
+    id: Annotated[str, Field(alias="ID")] = ""
+    kind: Annotated[str, Field(alias="Type")] = ""
+    size: Annotated[int, Field(alias="Size", ge=0)] = 0
+    used: Annotated[bool, Field(alias="InUse")] = False
+    shared: Annotated[bool, Field(alias="Shared")] = False
+    description: Annotated[str, Field(alias="Description")] = ""
+
+
+class UsageAnswer(Answer):
+    """``/system/df``."""
+
+    cache: Annotated[tuple[CacheAnswer, ...], Field(alias="BuildCache")] = ()
+
+
+class FreedAnswer(Answer):
+    """``/build/prune``."""
+
+    freed: Annotated[int, Field(alias="SpaceReclaimed", ge=0)] = 0
+
+
+class PlatformAnswer(Answer):
+    """What an image is for."""
+
+    os: str
+    architecture: str
+
+
+class DescriptorAnswer(Answer):
+    """What a reference stands for."""
+
+    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+
+
+class DistributionAnswer(Answer):
+    """``/distribution/NAME/json``: what a registry told the engine."""
+
+    descriptor: Annotated[DescriptorAnswer, Field(alias="Descriptor")]
+    platforms: Annotated[tuple[PlatformAnswer, ...], Field(alias="Platforms")] = ()
+
+
+class FailureAnswer(Answer):
+    """Why a transfer failed."""
+
+    message: str = ""
+
+
+class MoveAnswer(Answer):
+    """How far a layer is, in bytes."""
+
+    current: int = 0
+    total: int = 0
+
+
+class PushedAnswer(Answer):
+    """What was pushed."""
+
+    digest: Annotated[str, Field(alias="Digest")] = ""
+
+
+class EventAnswer(Answer):
+    """An event of a transfer."""
+
+    id: str = ""
+    status: str = ""
+    error: str = ""
+    failure: Annotated[FailureAnswer, Field(alias="errorDetail")] = FailureAnswer()
+    move: Annotated[MoveAnswer, Field(alias="progressDetail")] = MoveAnswer()
+    pushed: Annotated[PushedAnswer, Field(alias="aux")] = PushedAnswer()
+
+
 class StatAnswer(Answer):
     """A file of a container."""
 

@@ -93,12 +93,12 @@ def _arguments(options: ContainerOptions) -> dict[str, Any]:
     }
 
 
-def _packed(files: Mapping[str, tuple[bytes, int]]) -> bytes:
+def _packed(files: Mapping[str, tuple[bytes, int]], owner: int = 0) -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         for path, (content, mode) in files.items():
             member = tarfile.TarInfo(path.lstrip("/"))
-            member.size, member.mode = len(content), mode
+            member.size, member.mode, member.uid = len(content), mode, owner
             tar.addfile(member, io.BytesIO(content))
     return out.getvalue()
 
@@ -109,10 +109,10 @@ def start_container(engine: Engine, identity: str) -> None:
         sdk.containers.get(identity).start()
 
 
-def put_files(engine: Engine, identity: str, files: Mapping[str, tuple[bytes, int]]) -> None:
-    """Write files into a container; folders above them are made. Raises EngineError."""
+def put_files(engine: Engine, identity: str, files: Mapping[str, tuple[bytes, int]], *, owner: int = 0) -> None:
+    """Write files of a user, by its number, into a container; folders above them are made. Raises EngineError."""
     with asking(engine) as sdk:
-        sdk.containers.get(identity).put_archive("/", _packed(files))
+        sdk.containers.get(identity).put_archive("/", _packed(files, owner))
 
 
 def put_archive(engine: Engine, identity: str, folder: str, archive: bytes) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from gb10.engine.connection import Engine, asking
-from gb10.engine.docker_answers import MachineAnswer
+from gb10.engine.docker_answers import EngineIdAnswer, MachineAnswer
 
 FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
 
@@ -39,6 +39,12 @@ def engine_host(engine: Engine) -> EngineHost:
         ahead=clock - middle if clock is not None else 0.0,
         runtimes=frozenset(info.runtimes),
     )
+
+
+def engine_id(engine: Engine) -> str:
+    """An engine's name for itself; it gets a new one when its data are wiped. Raises EngineError."""
+    with asking(engine) as sdk:
+        return EngineIdAnswer.model_validate(sdk.info()).id
 
 
 def seconds_of(moment: str) -> float | None:

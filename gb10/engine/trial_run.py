@@ -11,6 +11,7 @@ from docker.errors import NotFound
 from docker.models.containers import Container
 
 from gb10.engine.connection import Engine, asking
+from gb10.engine.docker_answers import EndAnswer
 from gb10.engine.image_reading import store_mark
 from gb10.engine.images import ImageInfo
 from gb10.host.store import Store
@@ -29,7 +30,7 @@ def run_once(
     with asking(engine) as sdk, _container(sdk, store, image, argv, emulator) as container:
         container.start()
         try:
-            code = int(container.wait(timeout=seconds)["StatusCode"])
+            code = EndAnswer.model_validate(container.wait(timeout=seconds)).code
         except requests.RequestException:  # urllib3's timeout, as requests names it in either of two ways
             container.reload()
             if container.status != "running":

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from docker.types import DeviceRequest
 
 from gb10.engine.connection import Engine, asking
+from gb10.engine.docker_answers import EndAnswer
 from gb10.engine.images import ImageInfo
 
 GPUS = [DeviceRequest(count=-1, capabilities=[["gpu"]])]
@@ -43,7 +44,7 @@ def run_worker(
                     on_line(line)
             if left:
                 on_line(left)
-            return int(container.wait()["StatusCode"])
+            return EndAnswer.model_validate(container.wait()).code
         finally:
             container.remove(force=True)
 

@@ -1,4 +1,4 @@
-"""Services as the labels of their containers tell of them: the only place where a running service is recorded. Pure."""
+"""Services as the labels of their containers tell of them. Anybody may have written a label. Pure."""
 
 import json
 import re

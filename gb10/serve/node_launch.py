@@ -20,10 +20,14 @@ SECRETS: Final = "/gb10/secrets"
 SCRIPT: Final = Path(__file__).with_name("launch.sh")
 
 
-def launch_files(secrets: Mapping[str, str]) -> dict[str, tuple[bytes, int]]:
+def launch_files() -> dict[str, tuple[bytes, int]]:
     """The files of a container whose server waits for its mods: content and mode by path."""
-    held = {LAUNCH: (SCRIPT.read_bytes(), 0o755), f"{FOLDER}/hold": (b"", 0o444)}
-    return held | {f"{SECRETS}/{name}": (f"{value}\n".encode(), 0o444) for name, value in secrets.items()}
+    return {LAUNCH: (SCRIPT.read_bytes(), 0o755), f"{FOLDER}/hold": (b"", 0o444)}
+
+
+def secret_files(secrets: Mapping[str, str]) -> dict[str, tuple[bytes, int]]:
+    """The files of variables that only the server sees: its user alone may read them."""
+    return {f"{SECRETS}/{name}": (f"{value}\n".encode(), 0o400) for name, value in secrets.items()}
 
 
 def server_words(container: NodeContainer) -> tuple[str, ...]:

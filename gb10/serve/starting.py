@@ -1,6 +1,7 @@
 """Starting a service: a container on every node, mods, the same driver everywhere, then the servers at once."""
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -8,6 +9,7 @@ from typing import Final
 from gb10.doctor.explaining import remedy_of
 from gb10.engine.connection import Engine
 from gb10.engine.docker_containers import (
+    container_state,
     create_container,
     end_container,
     name_is_taken,
@@ -17,13 +19,17 @@ from gb10.engine.docker_containers import (
 )
 from gb10.engine.images import ImageInfo
 from gb10.errors import EngineError, Gb10Error, ServeError
+from gb10.host.proc import last_lines
 from gb10.host.talk import Talk
 from gb10.mods.lookup import FoundMod
 from gb10.serve.fleet import Fleet, on_each, tried_on_each
+from gb10.serve.labelled import read_labels
 from gb10.serve.mods import apply_mods, not_baked
-from gb10.serve.node_launch import FOLDER, container_options, launch_files
+from gb10.serve.node_launch import FOLDER, container_options, launch_files, secret_files
 from gb10.serve.service import Service
 
+USER: Final = ("bash", "-c", "echo $EUID")
+"""Prints the number of the server's user; the first process needs bash, too."""
 DRIVER: Final = ("cat", "/proc/driver/nvidia/version")
 RELEASE: Final = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 PATIENCE: Final = 10
@@ -50,20 +56,20 @@ def started(
 ) -> Iterator[Started]:
     """The containers of a service, whose servers run. If the context fails, all of them are ended.
 
-    ``secrets`` are variables that only the server sees. Raises ServeError, EngineError.
+    ``secrets`` are variables that only the server sees: they come into the container with its start, after the mods.
+    Raises ServeError, EngineError.
     """
     made: Started = {}
 
     def apply(engine: Engine, host: str, image: ImageInfo) -> None:
         apply_mods(engine, made[host], host, image.workdir, not_baked(mods, image.labels), talk=talk)
 
-    files = launch_files(secrets)
     try:
-        _create(service, fleet, files, made)
+        _create(service, fleet, launch_files(), made)
         on_each(lambda host, engine: _start(engine, host, made[host]), fleet)
         _check_drivers(service, fleet, made)
         on_each(lambda host, engine: apply(engine, host, images[host]), fleet)
-        on_each(lambda host, engine: put_files(engine, made[host], {f"{FOLDER}/go": (b"", 0o444)}), fleet)
+        on_each(lambda host, engine: _release(engine, host, made[host], secrets), fleet)
         yield made
     except BaseException:
         tried_on_each(lambda host, engine: end_container(engine, made[host], patience=PATIENCE), _having(fleet, made))
@@ -83,11 +89,41 @@ def _create(service: Service, fleet: Fleet, files: Mapping[str, tuple[bytes, int
             made[host] = create_container(engine, options, files)
         except EngineError as error:
             if name_is_taken(error):
-                hint = f"remove it there, when it is not needed: docker rm --force {options.name}"
-                raise ServeError(f"{host} has a container {options.name} that gb10 did not make", hint=hint) from error
+                raise _taken(engine, host, options.name) from error
             raise _refused(error, f"the container cannot be made on {host}") from error
 
     on_each(create, fleet)
+
+
+def _taken(engine: Engine, host: str, name: str) -> ServeError:
+    """Why a container's name is taken: by another run, which came first, or by somebody else."""
+    holder = container_state(engine, name)
+    if holder is None:
+        return ServeError(f"{host} had a container {name} a moment ago, and has none now", hint="run the command again")
+    labels = read_labels(holder.labels)
+    if not labels.service:
+        hint = f"remove it there, when it is not needed: docker rm --force {name}"
+        return ServeError(f"{host} has a container {name} that gb10 did not make", hint=hint)
+    return ServeError(
+        f"another run of {labels.service} was first: it made the container {name} on {host}",
+        where=f"made at {holder.created[:19] or 'a time that is not known'}, now {holder.status}",
+        hint=f"./build.py status {labels.service} shows it; to start it anew: --replace",
+    )
+
+
+def _release(engine: Engine, host: str, container: str, secrets: Mapping[str, str]) -> None:
+    """Let the server of a container start, with its secrets: the mods have run, and did not see them."""
+    if secrets:
+        code, printed = run_inside(engine, container, USER)
+        number = "".join(printed.split()[-1:])  # a shell may print warnings before it
+        if code or not number.isdecimal():
+            raise ServeError(
+                f"the user of the server is not known on {host}, so it got no token",
+                where=last_lines(printed, 3) or f"{shlex.join(USER)} exited with {code}",
+                hint=f"run it without: unset {' '.join(secrets)}",
+            )
+        put_files(engine, container, secret_files(secrets), owner=int(number))
+    put_files(engine, container, {f"{FOLDER}/go": (b"", 0o444)})
 
 
 def _start(engine: Engine, host: str, container: str) -> None:

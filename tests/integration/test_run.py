@@ -5,21 +5,37 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from docker.models.containers import Container
 
 from gb10.engine.connection import Engine, client
+from gb10.engine.docker_containers import container_state, create_container, end_container
 from gb10.engine.embedded.daemon import down
+from gb10.engine.images import require_image
 from gb10.engine.reach import find
+from gb10.errors import ServeError
 from gb10.host.proc import background, capture
 from gb10.host.store import Store, open_store
+from gb10.host.talk import Talk
+from gb10.models.load.loading import load_model_recipe
 from gb10.models.render.meeting import Meeting
 from gb10.models.render.nodes import PORT
+from gb10.models.render.rendered import RenderRequest
+from gb10.models.render.rendering import render_recipe
+from gb10.plan.catalog import ROOT
+from gb10.serve.members import nodes_of as nodes_by_name
+from gb10.serve.node_launch import container_options
 from gb10.serve.ports import ports_of
+from gb10.serve.service import Options, service_of
+from gb10.serve.starting import started
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.hub_server import Repository, fake_hub
 from tests.integration.nodes import another_engine, build_py, debs, free_port, kill, store_of, until, wake
@@ -340,6 +356,95 @@ def test_a_recipe_of_others_starts_without_a_shell_and_its_mods_need_trust(
     with closing(client(engine)) as sdk:
         assert sdk.containers.get("gb10-mod-0").exec_run("cat /PWN").output == b"theirs\n"
     ran("stop", "mod")
+
+
+NOBODY = 65534
+
+
+@pytest.mark.parametrize("user", [0, NOBODY])
+def test_a_token_is_the_servers_alone_and_comes_after_the_mods(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    mod = tmp_path / "mods/look"
+    mod.mkdir(parents=True)
+    text = "#!/bin/sh\n(ls -R /gb10; env; cat /gb10/secrets/* /proc/1/environ) > /seen 2>&1\ntrue\n"
+    (mod / "run.sh").write_text(text, encoding="utf-8")
+    path = recipe(tmp_path, "small", more="mods: [mods/look]")
+    if user:
+        with closing(client(engine)) as sdk:
+            made = sdk.containers.create(IMAGE, ["true"])
+            made.commit("gb10/other-user", "1", changes=f"USER {user}")
+    image = ("--image", "gb10/other-user:1") if user else ()
+    ran("run", str(path), *CPU, *image, "--detach")
+    with closing(client(engine)) as sdk:
+        found = sdk.containers.get("gb10-small-0")
+        seen = found.exec_run(["cat", "/seen"], user="0").output
+        assert b"hf_secret" not in seen
+        assert b"/gb10/run:" in seen
+        assert b"/gb10/secrets:" not in seen
+        stat = found.exec_run(["stat", "-c", "%u %a", "/gb10/secrets/HF_TOKEN"], user="0").output
+        assert stat == f"{user} 400\n".encode()
+        assert found.exec_run(["cat", "/gb10/secrets/HF_TOKEN"], user="1234").exit_code == 1
+        assert "hf_secret" not in str(found.attrs)
+        environment = found.exec_run(["cat", f"/proc/{server_in(found)}/environ"]).output
+        assert b"HF_TOKEN=hf_secret" in environment
+    ran("stop", "--all")
+
+
+def server_in(found: Container) -> str:
+    """The number of the server's process, inside of its container."""
+    script = "for f in /proc/[0-9]*; do echo ${f#/proc/} $(tr '\\0' ' ' <$f/cmdline); done"
+    output = found.exec_run(["sh", "-c", script]).output
+    assert isinstance(output, bytes)
+    rows = [line.split() for line in output.decode().splitlines()]
+    return next(row[0] for row in rows if len(row) > 2 and row[1].endswith("python3") and "vllm" in row[2])
+
+
+def test_the_loser_of_two_runs_reads_who_was_first(engine: Engine, tmp_path: Path) -> None:
+    path = str(recipe(tmp_path, "slow"))
+    loaded = load_model_recipe(Path(path).read_text(encoding="utf-8"), path)
+    nodes = nodes_by_name(())
+    service = service_of(
+        name="slow",
+        model="m",
+        rendered=render_recipe(loaded, RenderRequest()),
+        nodes=nodes,
+        mods=(),
+        options=Options(gpus=False),
+    )
+    options = container_options(service, service.ranks[0])
+    kept = create_container(engine, options, {})
+    images = {"localhost": require_image(engine, IMAGE)}
+    with (
+        pytest.raises(
+            ServeError, match="another run of slow was first: it made the container gb10-slow-0 on localhost"
+        ),
+        started(service, {"localhost": engine}, images, (), {}, talk=Talk({})),
+    ):
+        pass
+    assert container_state(engine, kept) is not None
+    end_container(engine, kept, patience=0)
+    create_container(engine, replace(options, labels={}), {})
+    with (
+        pytest.raises(ServeError, match="that gb10 did not make"),
+        started(service, {"localhost": engine}, images, (), {}, talk=Talk({})),
+    ):
+        pass
+
+
+@pytest.mark.slow
+def test_two_runs_at_once_give_one_service_and_the_truth(engine: Engine, tmp_path: Path) -> None:
+    call = [sys.executable, "-I", str(ROOT / "build.py"), "run", str(recipe(tmp_path, "slow")), *CPU, "--detach"]
+    children = [
+        subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ))
+        for _ in range(3)
+    ]
+    ends = [(child.communicate(timeout=120), child.returncode) for child in children]
+    said = "\n".join(texts[1] for texts, _ in ends)
+    assert [code for _, code in ends].count(0) >= 1, said
+    assert "did not make" not in said
+    assert containers(engine) == ["gb10-slow-0"]
 
 
 @pytest.mark.slow

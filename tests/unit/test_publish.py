@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gb10.engine.connection import Endpoint, Engine
+from gb10.engine.docker_answers import EventAnswer
 from gb10.engine.node import _argv, reached
 from gb10.engine.reference import split_digest
 from gb10.engine.registry import skopeo
@@ -132,7 +133,7 @@ def test_bytes_are_those_that_travelled() -> None:
         {"status": "Pull complete", "id": "a", "progressDetail": {}},
         {"aux": {"Tag": "t", "Digest": "sha256:1", "Size": 3}},
     ):
-        moves.note(event)
+        moves.note(EventAnswer.model_validate(event))
     assert (moves.bytes, moves.moved, moves.there, moves.digest) == (10, {"a"}, {"b"}, "sha256:1")
 
 
@@ -141,10 +142,12 @@ def test_a_pause_of_the_engines_is_told_once() -> None:
     moves = Moves(on_pause=said.append)
     for pause in (5, 10):
         for seconds in range(pause, 0, -1):
-            moves.note({"status": f"Retrying in {seconds} second{'s' * (seconds != 1)}", "id": "a"})
+            moves.note(
+                EventAnswer.model_validate({"status": f"Retrying in {seconds} second{'s' * (seconds != 1)}", "id": "a"})
+            )
     assert said == [f"layer a broke off: Docker tries it again in {pause} s" for pause in (5, 10)]
     assert moves.retried == {"a"}
-    moves.note({"status": "Pushed", "id": "a"})
+    moves.note(EventAnswer.model_validate({"status": "Pushed", "id": "a"}))
     assert not moves.retried
 
 
@@ -152,7 +155,7 @@ def test_layers_are_whole_from_the_lowest_on() -> None:
     told: list[int] = []
     moves = Moves(on_whole=told.append)
     for layer, status in (("a", "Already exists"), ("c", "Download complete"), ("b", "Pull complete")):
-        moves.note({"status": status, "id": layer})
+        moves.note(EventAnswer.model_validate({"status": status, "id": layer}))
     assert told == [1, 2]
 
 

@@ -22,7 +22,7 @@ from gb10.serve.cause import cause_of, ending_of
 from gb10.serve.existing import Found, check_room, runs_unchanged
 from gb10.serve.labelled import labels_of, read_labels
 from gb10.serve.members import Node, address_of, nodes_of
-from gb10.serve.node_launch import SCRIPT, container_options, server_line
+from gb10.serve.node_launch import SCRIPT, container_options, launch_files, secret_files, server_line
 from gb10.serve.service import Options, Service, curl_line, service_of
 
 RECIPE = """\
@@ -357,3 +357,8 @@ def test_the_first_process_waits_for_its_mods(place: Path) -> None:
         (place.parent / "go").touch()
         out, _ = child.communicate(timeout=20)
     assert out == "ran\n"
+
+
+def test_a_secret_is_no_file_before_the_server_starts_and_then_its_users_alone() -> None:
+    assert not any("secret" in path for path in launch_files())
+    assert secret_files({"HF_TOKEN": "x"}) == {"/gb10/secrets/HF_TOKEN": (b"x\n", 0o400)}

@@ -10,6 +10,7 @@ import docker
 from docker.errors import APIError
 
 from gb10.engine.connection import Engine, asking
+from gb10.engine.docker_answers import DistributionAnswer, EventAnswer, MoveAnswer
 from gb10.engine.reference import registry_of, split_reference
 from gb10.errors import PublishError
 
@@ -87,33 +88,34 @@ class Moves:
         """Read all events of an engine; raises PublishError with its text when it reports a failure."""
         failed = ""
         for event in events:
-            failed = failed or str(event.get("errorDetail", {}).get("message") or event.get("error", ""))
-            self.note(event)
+            one = EventAnswer.model_validate(event)
+            failed = failed or one.failure.message or one.error
+            self.note(one)
             done = len(self.moved | self.there)
             self.on_move(self.bytes, sum(self.sizes.values()), f"{done} of {len(self.layers)} layers")
         if failed:
             raise PublishError(failed, hint=hint_of(failed))
 
-    def note(self, event: Mapping[str, Any]) -> None:
+    def note(self, event: EventAnswer) -> None:
         """One event."""
-        layer, status = str(event.get("id", "")), str(event.get("status", ""))
-        self.digest = event.get("aux", {}).get("Digest", self.digest)
+        layer, status = event.id, event.status
+        self.digest = event.pushed.digest or self.digest
         pause = RETRY.match(status)
         if pause:
             self._pause(layer, int(pause[1]))
             return
         self.pausing.pop(layer, None)
-        self._place(layer, status, event.get("progressDetail") or {})
+        self._place(layer, status, event.move)
         if status in (WHOLE, EXISTS):
             self.whole.add(layer)
             self.on_whole(len(self.whole))
 
-    def _place(self, layer: str, status: str, detail: Mapping[str, Any]) -> None:
+    def _place(self, layer: str, status: str, detail: MoveAnswer) -> None:
         if status in (*ANNOUNCED, *MOVING, *MOVED, *THERE) or status.startswith(MOUNTED):
             self.layers.add(layer)
-        if status in MOVING and detail.get("total"):
-            self.sizes[layer] = int(detail["total"])
-            self.done[layer] = min(int(detail.get("current", 0)), self.sizes[layer])  # Docker leaves a 0 out
+        if status in MOVING and detail.total:
+            self.sizes[layer] = detail.total
+            self.done[layer] = min(detail.current, self.sizes[layer])
         elif status in MOVED:
             self.done[layer] = self.sizes.get(layer, 0)
             self.moved.add(layer)
@@ -132,9 +134,10 @@ class Moves:
 def resolve(engine: Engine, reference: str) -> Remote:
     """What a reference stands for, as the registry reports it to this engine; raises PublishError, EngineError."""
     with _registry(engine, reference) as api:
-        found: dict[str, Any] = api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
-    platforms = tuple(sorted({f"{one['os']}/{one['architecture']}" for one in found["Platforms"] or ()}))
-    return Remote(digest=found["Descriptor"]["digest"], platforms=platforms)
+        answer = api.inspect_distribution(reference)  # type: ignore[no-untyped-call]
+        found = DistributionAnswer.model_validate(answer)
+    platforms = tuple(sorted({f"{one.os}/{one.architecture}" for one in found.platforms}))
+    return Remote(digest=found.descriptor.digest, platforms=platforms)
 
 
 def push(engine: Engine, reference: str, moves: Moves) -> None:
