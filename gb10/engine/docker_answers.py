@@ -1,13 +1,15 @@
 """What a container engine answers, as values: a tunnel may lead to any program. Pure."""
 
-from typing import Annotated, Any, Final, TypeVar
+import struct
+from traceback import walk_tb
+from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-T = TypeVar("T", bound="Answer")
-SDK: Final = frozenset({"docker", "json", "pydantic"})
+OURS: Final = __name__.partition(".")[0]
+SDK: Final = frozenset({"docker", "pydantic"})
 """Packages in which a program stumbles over an answer of another form."""
-ODD: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError)
+ODD: Final = (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError, struct.error)
 """The errors that this gives; a bug of ours gives the same, in a module of ours."""
 Words = tuple[str, ...]
 
@@ -257,10 +259,9 @@ def is_odd(error: BaseException) -> bool:
     """Whether an error comes of an answer of another form, and not of a bug of ours."""
     if not (isinstance(error, ODD) or type(error) is Exception) or error.__traceback__ is None:
         return False
-    trace = error.__traceback__
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    return str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0] in SDK
+    packages = [frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in walk_tb(error.__traceback__)]
+    ours = len(packages) - packages[::-1].index(OURS) if OURS in packages else 0
+    return bool(SDK & set(packages[ours : ours + 1]))
 
 
 def oddity(error: BaseException) -> str:

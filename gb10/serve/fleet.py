@@ -13,6 +13,8 @@ from gb10.host.host import Host
 from gb10.host.ssh import HERE
 
 T = TypeVar("T")
+AT_ONCE = 64
+"""Nodes that are asked at the same time: as many as a service may have."""
 Fleet = Mapping[str, Engine]
 """The engine of each node, by how the node is reached; the head first."""
 
@@ -29,7 +31,7 @@ def open_fleet(host: Host, hosts: Sequence[str]) -> Iterator[Fleet]:
 @contextmanager
 def reach_fleet(host: Host, hosts: Sequence[str]) -> Iterator[tuple[Fleet, dict[str, Gb10Error]]]:
     """The engines of the nodes that answer, and the error of each other one."""
-    with ExitStack() as stack, ThreadPoolExecutor(len(hosts)) as pool:
+    with ExitStack() as stack, ThreadPoolExecutor(min(AT_ONCE, len(hosts))) as pool:
         opened = {name: pool.submit(stack.enter_context, _engine(host, name)) for name in hosts}
         fleet: dict[str, Engine] = {}
         silent: dict[str, Gb10Error] = {}
@@ -80,5 +82,5 @@ def tried_on_each(work: Callable[[str, Engine], T], fleet: Fleet) -> dict[str, T
         except Gb10Error as error:
             return error
 
-    with ThreadPoolExecutor(max(1, len(fleet))) as pool:
+    with ThreadPoolExecutor(min(AT_ONCE, max(1, len(fleet)))) as pool:
         return dict(zip(fleet, pool.map(one, fleet), strict=True))

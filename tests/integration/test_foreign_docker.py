@@ -11,6 +11,8 @@ from threading import Thread
 
 import pytest
 
+from gb10.engine.connection import asking, probe
+from gb10.engine.user_choice import chosen_endpoint
 from gb10.serve.notes import note_nodes, read_notes
 from tests.integration.docker_server import IMAGE, INFO, VERSION, FakeDocker, container, fake_docker
 from tests.integration.services import called
@@ -267,9 +269,7 @@ ODD = [
 def test_an_odd_answer_is_an_error_of_the_engine(docker: FakeDocker, end: str, body: bytes) -> None:
     docker.containers = [GOOD]
     docker.odd = {f"/{GOOD['Id']}/json" if end == "/json" else end: body}
-    for verb in (*VERBS, ("doctor",), ("engine", "status"), ("status", "x", "--watch")):
-        if verb[-1] == "--watch" and called("status", "x")[0] in (0, 12):
-            continue  # it would watch on
+    for verb in (("status",), ("stop", "x"), ("logs", "x"), ("doctor",), ("engine", "status")):
         code, out, said = called(*verb)
         assert "Traceback" not in out + said, said
         assert code in (7, *((0, 12, 3) if verb[0] in ("doctor", "engine") else ())), (verb, out, said)
@@ -339,3 +339,20 @@ def test_an_odd_answer_of_a_cache_or_a_registry_is_no_traceback(
     assert code in (0, 7, 10), said
     if code == 0:
         assert verb == ("cache", "ls")
+
+
+@pytest.mark.parametrize("frames", [b"abc", b"\x01\0\0\0\xff\xff\xff\xff", b"\0" * 7, b"\x01\0\0\0\0\0\0\x05ab"])
+@pytest.mark.parametrize("more", [(), ("--follow",)])
+def test_a_log_in_broken_frames_is_no_traceback(docker: FakeDocker, frames: bytes, more: tuple[str, ...]) -> None:
+    docker.containers = [GOOD]
+    docker.odd = {"/logs": frames}
+    code, out, said = called("logs", "x", *more)
+    assert "Traceback" not in out + said, said
+    assert code in (0, 7), said
+
+
+def test_a_bug_of_ours_is_no_odd_answer(docker: FakeDocker) -> None:
+    engine = probe(chosen_endpoint(os.environ), "user")
+    with pytest.raises(KeyError), asking(engine) as sdk:
+        sdk.api.containers(all=True)
+        {}["a bug"]  # type: ignore[index]
