@@ -190,7 +190,7 @@ def reference() -> str:
         "## Environment variables\n\nEach one wins over its setting in `config.toml` (`./build.py config show`).\n\n"
         "| variable | setting | meaning |\n|---|---|---|\n" + "\n".join(settings),
         "Also read: `DOCKER_HOST`, `DOCKER_CONTEXT`, `DOCKER_CONFIG`, `XDG_CACHE_HOME`, `XDG_CONFIG_HOME`,\n"
-        "`NO_COLOR`, `FORCE_COLOR`, `COLUMNS`, `HF_TOKEN`, and the proxy and index variables of pip.",
+        "`XDG_STATE_HOME`, `NO_COLOR`, `FORCE_COLOR`, `COLUMNS`, `HF_TOKEN`, and the proxy and index variables of pip.",
     ]
     return "<!-- Made from the command line: pytest tests/golden --update-golden -->\n" + "\n\n".join(parts) + "\n"
 
