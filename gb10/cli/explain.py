@@ -1,6 +1,7 @@
 """``explain``: which kernel the engine takes for each layer of a model on a GB10."""
 
 import re
+from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -10,13 +11,13 @@ from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
 from gb10.cli.explain_show import as_document, print_rows
 from gb10.cli.values import EngineOption
 from gb10.errors import UsageError
-from gb10.explain.asked_engine import AskedEngine, ready_to_ask
+from gb10.explain.asked_engine import OWN, AskedEngine, ready_to_ask
 from gb10.explain.code_places import check_engine
 from gb10.explain.engine_choice import refuse
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.proof.fit import judge
 from gb10.recipe.arch import parse_arch
-from gb10.request.kernel_choice import read_config
+from gb10.request.kernel_choice import check_model, read_files
 from gb10.workshop import Workshop
 
 WORD = re.compile(r"[A-Za-z0-9_]{1,40}")
@@ -28,9 +29,11 @@ app = verb_app("""Show which kernel the engine would take for each layer of a mo
 ./build.py explain models/mine                         # a folder, or a config.json
 ./build.py explain models/mine --image gb10/vllm:0.33.0-cu130-sm121f   # and where the kernel's code is
 ./build.py explain models/mine --moe-backend marlin    # with an option of the engine
+./build.py explain models/mine --upstream              # the release as its project ships it, without our patches
 
 The engine's own selection code runs, of the wheel in the lock, on the CPU. The device answers capability 12.1. It
 builds the layers without weights, and no code of the model runs. Whatever it cannot know is printed as unknown.
+Where a patch of ours makes the choice, the line "upstream" has the stock release's.
 
 Exit 9: the engine has no backend for a layer; the error lists each kernel with the engine's own reason.
 """)
@@ -54,6 +57,9 @@ def explain(
     image: Annotated[
         str | None, typer.Option("--image", metavar="IMAGE", help="Show where the kernels' code is in this image.")
     ] = None,
+    upstream: Annotated[
+        bool, typer.Option("--upstream", help="Ask the release as its project ships it: no patch, no package of ours.")
+    ] = False,
     attention_backend: Annotated[str | None, _as_for_the_engine("--attention-backend")] = None,
     block_size: Annotated[int | None, _as_for_the_engine("--block-size", "TOKENS")] = None,
     moe_backend: Annotated[str | None, _as_for_the_engine("--moe-backend")] = None,
@@ -70,15 +76,18 @@ def explain(
         kv_cache_dtype=kv_cache_dtype,
     )
     scan = inspect_image(shop, image).found.scan if image else None
-    config = read_config(shop, model)
+    config = check_model(read_files(shop, model), model)
     asked = engine_of(shop, engine)
+    held = replace(asked.held, stock=upstream, beside=not upstream)
     if image and scan:
         check_engine(image, scan.distributions, asked.facts)
+        held = held if any(one.name == OWN for one in scan.distributions) else replace(held, kernels="")
+    asked = replace(asked, held=replace(held, kernels="") if upstream else held)
     judged = judge(scan, parse_arch("12.1f")).judged if scan else None
     answer = asked.answer(shop, config, options)
     print_json(as_document(answer, asked.facts, judged)) if as_json else print_rows(answer, asked.facts, judged)
     with reported(as_json):
-        refuse(answer, f"{engine} {asked.facts.engine}")
+        refuse(answer, f"{engine} {asked.facts.engine}{' as upstream ships it' if upstream else ''}")
 
 
 def _words(**options: str | None) -> dict[str, str]:

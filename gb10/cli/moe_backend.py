@@ -3,7 +3,7 @@
 from gb10.cli.explain import engine_of
 from gb10.errors import VerifyError
 from gb10.explain.engine_choice import refuse
-from gb10.request.kernel_choice import read_config
+from gb10.request.kernel_choice import check_model, read_files
 from gb10.workshop import Workshop
 
 EXPERTS = "experts"
@@ -13,7 +13,7 @@ def expert_kernel(shop: Workshop, engine: str, model: str, backend: str | None) 
     """The kernel of a model's experts. Raises VerifyError when it is not Triton's, or when there are no experts."""
     asked = engine_of(shop, engine)
     facts, options = asked.facts, {"moe_backend": backend} if backend else {}
-    answer = asked.answer(shop, read_config(shop, model), options)
+    answer = asked.answer(shop, check_model(read_files(shop, model), model), options)
     refuse(answer, f"{engine} {facts.engine}")
     rows = [row for row in answer.rows if row.kind == EXPERTS]
     if not rows:
@@ -25,4 +25,6 @@ def expert_kernel(shop: Workshop, engine: str, model: str, backend: str | None) 
             where="a tuned file would never be read",
             hint="with --moe-backend triton the engine reads it; measure both before you choose",
         )
+    if chosen in facts.about:
+        shop.talk.say(f"{engine} {facts.engine} takes {chosen}: {facts.about[chosen]}")
     return chosen

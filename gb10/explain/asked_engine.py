@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gb10.errors import UsageError
-from gb10.explain.engine_choice import ask_engine
+from gb10.explain.engine_choice import Held, ask_engine
 from gb10.explain.engine_facts import EngineFacts, Packages, read_facts
 from gb10.explain.engine_files import Parts, Patching, engine_files
 from gb10.explain.layer_rows import Answer
@@ -19,6 +19,10 @@ from gb10.recipe.locked import Lock, LockedWheel
 from gb10.workshop import Workshop
 
 TARGET: Final = "arm64"
+OWN: Final = "gb10-kernels"
+"""The package of kernels of our own: a patched engine asks for it."""
+ARCH: Final = "12.1f"
+"""What it is compiled for where no image says it."""
 TWINS: Final[Mapping[str, Architecture]] = {"x86_64": "amd64", "aarch64": "arm64"}
 """The platform of the packages of this machine, by its name in the lock of packages."""
 
@@ -29,11 +33,12 @@ class AskedEngine:
 
     facts: EngineFacts
     files: Path
+    held: Held
 
     def answer(self, shop: Workshop, config: Mapping[str, Any], options: Mapping[str, str]) -> Answer:
-        """The engine's choice for every layer of a config. Raises UsageError when there is no answer."""
+        """The engine's choice for every layer of a config. Raises UsageError, Gb10Error when there is no answer."""
         with shop.talk.task(f"the engine's release {self.facts.engine} chooses"):
-            return ask_engine(shop, self.facts, self.files, config, options)
+            return ask_engine(shop, self.facts, self.files, config, options, held=self.held)
 
 
 def ready_to_ask(shop: Workshop, recipe: Recipe, lock: Lock) -> AskedEngine:
@@ -41,8 +46,11 @@ def ready_to_ask(shop: Workshop, recipe: Recipe, lock: Lock) -> AskedEngine:
     facts, packages = read_facts(shop.catalog.root, recipe.engine)
     wheels = image_wheels(recipe, lock, facts)
     twins = tuple(wheel for wheel in lock.wheels.image[TWINS[packages.machine]] if wheel.name in facts.twins)
-    parts = Parts(whole=(*packages.wheels, *twins), image=wheels, sources=facts.sources, modules=tuple(facts.operators))
-    return AskedEngine(facts=facts, files=_files(shop, recipe, lock, parts, packages))
+    parts = Parts(
+        whole=(*packages.wheels, *twins), image=wheels, sources=facts.sources, modules=tuple(facts.registered)
+    )
+    held = Held(kernels=ARCH if OWN in recipe.wheels else "")
+    return AskedEngine(facts=facts, files=_files(shop, recipe, lock, parts, packages), held=held)
 
 
 def image_wheels(recipe: Recipe, lock: Lock, facts: EngineFacts) -> tuple[LockedWheel, ...]:

@@ -54,17 +54,32 @@ class EngineFacts(Model):
     """Compiled modules that the engine imports."""
     operators: dict[str, tuple[str, ...]]
     """Compiled modules that register operators, by path without ending; the operators' namespaces."""
+    operators_here: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """The same, for explain alone: a rehearsal has none of them."""
     stand_ins: tuple[str, ...]
+    late: tuple[str, ...] = ()
+    """Stand-ins that FlashInfer is not to meet: it would take them for the package."""
     versions: dict[str, str] = Field(default_factory=dict)
     """Stand-ins that have a version."""
     present: tuple[str, ...]
-    answers: dict[str, bool]
+    answers: dict[str, bool | int]
     environment: dict[str, str]
     options: dict[str, str]
     """The engine's argument for an option of explain."""
     flags: dict[str, tuple[str, ...]]
     """The engine's options that choose among the kernels of a kind of layer."""
+    without_code: dict[str, str] = Field(default_factory=dict)
+    """Options, with a value, that the engine takes and that no 12.x can run in the image; and why."""
+    patches: dict[str, str] = Field(default_factory=dict)
+    """The patch of ours that decides, by the kind of layer."""
+    about: dict[str, str] = Field(default_factory=dict)
+    """What a reader has to know of a kernel's name."""
     place: tuple[CodePlace, ...]
+
+    @property
+    def registered(self) -> dict[str, tuple[str, ...]]:
+        """Every module that registers operators, with the operators' namespaces."""
+        return {**self.operators, **self.operators_here}
 
     def place_of(self, kernel: str) -> CodePlace | None:
         """The first place whose pattern fits a kernel's name; None when nobody wrote one down."""

@@ -2,6 +2,7 @@
 
 import json
 import platform
+import shutil
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from gb10.sources.index.downloads import fetch_all
 
 SITE: Final = "site"
 OPERATORS: Final = "operators.json"
+ORIGINALS: Final = "upstream"
+"""The files that patches change, as upstream has them."""
 SOURCES: Final = ("*.py", "*.json", "*METADATA", "*RECORD", "*entry_points.txt")
 """Patterns of what is taken from a wheel of the image: no library, no kernel source."""
 LEFT: Final = ("torch/include/", "torch/test/")
@@ -46,10 +49,13 @@ class Patching:
 
 
 def engine_files(host: Host, packages: Packages, parts: Parts, patching: Patching | None = None) -> Path:
-    """The folder with ``site`` and ``operators.json``; made once. Raises UsageError, FetchError, PatchError."""
+    """The folder with ``site``, ``operators.json``, and the originals of what patches change; made once.
+
+    Raises UsageError, FetchError, PatchError.
+    """
     check_interpreter(packages)
     files = {wheel.sha256: _artifact(wheel) for wheel in (*parts.image, *parts.whole)}
-    key = digest(["explain", 3, sorted(files), parts.sources, parts.modules, patching.key if patching else None])
+    key = digest(["explain", 4, sorted(files), parts.sources, parts.modules, patching.key if patching else None])
 
     def make(work: Path) -> None:
         host.talk.say(f"unpacking {len(files)} packages for explain, once ({_size(files) >> 20} MiB to download)")
@@ -59,13 +65,23 @@ def engine_files(host: Host, packages: Packages, parts: Parts, patching: Patchin
         for wheel in parts.image:
             unpack(found[wheel.sha256], work / SITE, (*SOURCES, *parts.sources))
         if patching:
-            change(work / SITE, patching.files(found[parts.image[0].sha256]))
+            changes = patching.files(found[parts.image[0].sha256])
+            keep_originals(work / SITE, changes, work / ORIGINALS)
+            change(work / SITE, changes)
         operators = read_operators([found[wheel.sha256] for wheel in parts.image], parts.modules)
         (work / OPERATORS).write_text(json.dumps(operators), encoding="utf-8")
 
     made = host.store.ensure("explain", key, make)
     note_use(made / OPERATORS)
     return made
+
+
+def keep_originals(site: Path, changes: Iterable[str], to: Path) -> None:
+    """Copy the files that patches are to change; what they add has none."""
+    for name in changes:
+        if (site / name).is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(site / name, to / name)
 
 
 def change(site: Path, changes: Mapping[str, bytes | None]) -> None:

@@ -1,10 +1,10 @@
 """What the engine chose: rows of layers, read strictly from the document of the child. Pure."""
 
-from typing import Annotated
+from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from gb10.errors import UsageError
+from gb10.errors import Gb10Error
 
 LONGEST = 4096
 Text = Annotated[str, Field(max_length=LONGEST)]
@@ -15,7 +15,7 @@ class LayerRow(BaseModel):
     """Layers that are equal: ``name`` has ``*`` for their numbers. ``refused``: kernel to the engine's reason.
 
     ``options``: the option's values that have a kernel, with it. ``before``: kernels that make its input. ``held`` is
-    the kernel that the built layer keeps.
+    the kernel that the built layer keeps. ``upstream``: what the stock release chooses, where that is another one.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
@@ -29,24 +29,48 @@ class LayerRow(BaseModel):
     chosen: Text | None
     before: list[Text] = []
     held: Text | None = None
+    upstream: Text | None = None
     refused: dict[Text, Text]
     fits: list[Text]
     options: dict[Text, Text]
 
 
 class Answer(BaseModel):
-    """The rows, or what the engine said when it stopped, with the kernels that it had tried for that layer."""
+    """The rows, or what the engine said when it stopped, with the kernels that it had tried for that layer.
+
+    ``whose`` is the error: the ``engine``'s own words, the ``config``'s, as its readers say, or ``explain``'s, where
+    something is missing that the image has, as the module ``missing``. ``lacks``: what the release's registries have
+    not of this model. ``own_code``: its configuration is a class of the model's own code. ``notes``: what a reader has
+    to know of the rows.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     stopped: str | None
     rows: list[LayerRow] = Field(max_length=MANY)
     tried: list[tuple[Text, Text | None]]
+    whose: Literal["engine", "config", "explain", "unknown"] = "unknown"
+    missing: Text | None = None
+    lacks: list[Text] = []
+    own_code: bool = False
+    notes: list[Text] = []
+    upstream_stopped: Text | None = None
+
+
+ANSWERS: Final = TypeAdapter(list[Answer])
 
 
 def read_answer(document: str, model: str) -> Answer:
-    """The child's document; raises UsageError for one that is not of this form."""
+    """One answer that was kept; raises Gb10Error for a document that is not of this form."""
     try:
         return Answer.model_validate_json(document)
     except ValidationError as error:
-        raise UsageError(f"explain has no answer for {model}", where=str(error)[:400]) from error
+        raise Gb10Error(f"explain has no answer for {model}", where=str(error)[:400]) from error
+
+
+def read_answers(documents: str, models: str) -> list[Answer]:
+    """The child's answers, one for each model; raises Gb10Error for what is not of this form."""
+    try:
+        return ANSWERS.validate_json(documents)
+    except ValidationError as error:
+        raise Gb10Error(f"explain has no answer for {models}", where=str(error)[:400]) from error

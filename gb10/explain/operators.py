@@ -3,8 +3,8 @@
 import re
 from typing import Final
 
-SCHEMA: Final = re.compile(rb"\x00([A-Za-z_]\w{0,99}(?:\.\w{1,40})?\([^\x00]{0,3000}?\)\s*->\s*[^\x00]{1,200})\x00")
-"""``name(arguments) -> results`` between two zero bytes."""
+SCHEMA: Final = re.compile(rb"\x00([A-Za-z_]\w{0,99}(?:\.\w{1,40})?\([^\x00]{0,3000}?\)\s*->\s*[^\x00]{1,200})(?=\x00)")
+"""``name(arguments) -> results`` between two zero bytes; the second is also the first of the next text."""
 FOREIGN: Final = (b"std", b"::")
 """What a C++ name has, and a schema has not."""
 

@@ -18,6 +18,9 @@ from gb10.recipe.model_kernels import model_set, set_name
 
 CONFIG: Final = "config.json"
 LARGEST: Final = 4 << 20  # bytes of a config
+NAMES: Final = ("architectures", "model_type")
+"""What says of which kind a model is: a config has one of them at least."""
+WRAPPED: Final = "config"
 
 
 def with_set(recipe: Recipe, kernels: str) -> Recipe:
@@ -68,6 +71,37 @@ def read_config(host: Host, model: str) -> Mapping[str, Any]:
     return parsed_config(_of_folder(Path(model)) if Path(model).exists() else _of_hub(host, model), model)
 
 
+def check_model(config: Mapping[str, Any], model: str) -> Mapping[str, Any]:
+    """The config, if it says of which kind the model is. Raises UsageError with what the file has instead."""
+    if any(name in config for name in NAMES):
+        return config
+    has = ", ".join(sorted(config)[:8]) or "nothing"
+    raise UsageError(
+        f"{model} is not the config of a model: it has neither {' nor '.join(NAMES)}",
+        where=f"it has {has}",
+        hint="give the config.json as it is on the hub",
+    )
+
+
+def read_files(host: Host, model: str) -> Mapping[str, Any]:
+    """The same for an engine: ModelOpt's file, where there is one, is also under its own name.
+
+    SGLang reads some of it from there although config.json has its quantization, too.
+    """
+    texts = _of_folder(Path(model)) if Path(model).exists() else _of_hub(host, model)
+    return _with_file(texts, model)
+
+
+def local_files(path: Path) -> Mapping[str, Any]:
+    """``read_files`` of a folder, or of a file. Raises UsageError."""
+    return _with_file(_of_folder(path), str(path))
+
+
+def _with_file(texts: tuple[str, str | None], model: str) -> Mapping[str, Any]:
+    config = parsed_config(texts, model)
+    return config if texts[1] is None else {**config, QUANTIZED: json.loads(texts[1])}
+
+
 def local_config(path: Path) -> Mapping[str, Any]:
     """The config.json of a folder, or of a file, with its quantization. Raises UsageError."""
     return parsed_config(_of_folder(path), str(path))
@@ -81,7 +115,16 @@ def parsed_config(texts: tuple[str, str | None], model: str) -> Mapping[str, Any
         raise UsageError(f"the config of {model} is not JSON", where=str(error)) from error
     if not isinstance(config, dict) or not isinstance(quantized, dict):
         raise UsageError(f"the config of {model} is not a JSON object")
-    return {"quantization_config": quantized, **config} if quantized else config
+    own = _unwrapped(config)
+    return {"quantization_config": quantized, **own} if quantized else own
+
+
+def _unwrapped(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The config itself, of a file that keeps it beside where it is from, as recipes/models/configs do."""
+    inner = config.get(WRAPPED)
+    if isinstance(inner, dict) and not any(name in config for name in NAMES) and any(name in inner for name in NAMES):
+        return inner
+    return config
 
 
 def _of_folder(path: Path) -> tuple[str, str | None]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gb10.errors import FetchError, LockStaleError, UsageError
+from gb10.errors import FetchError, Gb10Error, LockStaleError, UsageError
 from gb10.explain.asked_engine import ready_to_ask
 from gb10.explain.engine_choice import refuse
 from gb10.recipe.image_recipe import Recipe
@@ -12,6 +12,10 @@ from gb10.workshop import Workshop
 
 ASKED: Final = ("attention_backend", "moe_backend", "linear_backend", "kv_cache_dtype", "block_size")
 """Options of the engine that decide which kernels it takes."""
+WITHOUT_ANSWER: Final = (UsageError, LockStaleError, FetchError, Gb10Error)
+"""Errors after which a plan goes on: explain, or the engine in it, gave no answer."""
+MOST: Final = 300
+"""Characters of an engine's words in a line."""
 
 
 def chosen_kernels(
@@ -26,9 +30,15 @@ def chosen_kernels(
     try:
         answer = ready_to_ask(shop, recipe, lock).answer(shop, config, asked)
         refuse(answer, f"{recipe.engine} {recipe.version}")
-    except (UsageError, LockStaleError, FetchError) as error:
-        if isinstance(error, FetchError) and not error.absent:
+    except Gb10Error as error:
+        if type(error) not in WITHOUT_ANSWER or (isinstance(error, FetchError) and not error.absent):
             raise
-        shop.talk.say(f"kernels are chosen by the model's config alone: {error.message}")
+        shop.talk.say(f"kernels are chosen by the model's config alone: {error.message}{_reason(error)}")
         return None
     return frozenset(row.chosen for row in answer.rows if row.chosen)
+
+
+def _reason(error: Gb10Error) -> str:
+    """The first line of what the engine said."""
+    said = (error.where or "").strip().splitlines()
+    return f" ({said[0][:MOST]})" if said else ""

@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import UsageError, VerifyError
-from gb10.explain.engine_choice import ask_engine, refuse
+from gb10.explain.engine_choice import Held, Question, ask_engine, ask_models, refuse
 from gb10.explain.engine_facts import EngineFacts, read_facts
 from gb10.explain.layer_rows import Answer
 from gb10.plan.catalog import ROOT
+from gb10.request.kernel_choice import local_files
 from gb10.workshop import Workshop
-from tests.e2e.explained import config_of, files_of
+from tests.e2e.explained import MODELS, config_of, files_of
 
 pytestmark = pytest.mark.e2e
 CHOSEN = {
@@ -38,6 +39,18 @@ CHOSEN = {
 }
 
 
+PUBLIC = {
+    "qwen3.6-27b-fp8": {"CutlassFp8BlockScaledMMKernel", "TRITON_ATTN", "GDN_ATTN", "FLASH_ATTN"},
+    "google--gemma-4-26B-A4B": {"FlashInferExperts", "TRITON_ATTN", "default_unquantized_gemm"},
+    "Qwen--Qwen3-VL-8B-Instruct": {"TRITON_ATTN", "FLASH_ATTN", "default_unquantized_gemm"},
+    "deepseek-ai--DeepSeek-V4-Flash": {"FLASHINFER_MLA_SPARSE_DSV4", "DeepGemmFP4Experts"},
+    "moonshotai--Kimi-K2.5": {"TRITON_MLA", "MarlinExperts", "FLASH_ATTN"},
+    "nvidia--NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4": {"MarlinExperts", "FLASHINFER", "MAMBA2_ATTN"},
+    "unsloth--Qwen3.6-35B-A3B-NVFP4": {"FlashInferExperts", "CutlassFP8ScaledMMLinearKernel"},
+}
+"""Models with vision, states in place of a cache, tables of FlashInfer, a quantization file of their own."""
+
+
 @pytest.fixture(scope="module", name="files")
 def unpacked(shop: Workshop) -> Path:
     return files_of(shop, "vllm")
@@ -54,6 +67,33 @@ def test_explain_says_what_the_built_layers_hold(shop: Workshop, files: Path, na
     assert {row.chosen for row in answer.rows if row.kind != "embedding"} == CHOSEN[name]
     for row in answer.rows:
         assert row.held is None or row.held == row.chosen, row.name
+
+
+def test_models_with_vision_states_and_own_quantization_files_are_answered(shop: Workshop, files: Path) -> None:
+    question = Question(facts=read_facts(ROOT, "vllm")[0], files=files, options={}, held=Held())
+    configs = [local_files(MODELS / "public" / name) for name in PUBLIC]
+    for name, answer in zip(PUBLIC, ask_models(shop, question, configs), strict=True):
+        assert answer.stopped is None, name
+        assert {row.chosen for row in answer.rows} >= PUBLIC[name], name
+
+
+def test_the_choice_of_a_patch_is_told_with_that_of_the_stock_release(shop: Workshop, files: Path) -> None:
+    facts, held = read_facts(ROOT, "vllm")[0], Held(kernels="12.1f", beside=True)
+    rows = ask_engine(shop, facts, files, config_of("moe-fp8-token"), {}, held=held).rows
+    told = {row.kind: (row.chosen, row.upstream) for row in rows if row.upstream}
+    assert told == {"attention": ("TRITON_ATTN", "FLASH_ATTN"), "experts": ("TritonOrCutlassExperts", "TritonExperts")}
+    stock = ask_engine(shop, facts, files, config_of("moe-fp8-token"), {}, held=Held(stock=True)).rows
+    assert {"FLASH_ATTN", "TritonExperts"} <= {row.chosen for row in stock}
+
+
+def test_experts_per_channel_without_our_package_are_triton_s(shop: Workshop, files: Path) -> None:
+    assert "TritonExperts" in {row.chosen for row in ask(shop, files, config_of("moe-fp8-token")).rows}
+
+
+def test_a_model_that_the_release_does_not_know_is_named(shop: Workshop, files: Path) -> None:
+    answer = ask(shop, files, {"architectures": ["NobodyForCausalLM"], "model_type": "nobody"})
+    with pytest.raises(UsageError, match="its registry has no NobodyForCausalLM, model_type nobody"):
+        refuse(answer, "vllm")
 
 
 def test_upstream_s_first_choice_of_attention_stays_a_choice(shop: Workshop, files: Path) -> None:
@@ -77,10 +117,7 @@ def test_no_backend_is_an_error_with_each_reason(shop: Workshop, files: Path) ->
     assert "TRITON_ATTN: kv_cache_dtype not supported" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "config",
-    [{}, {"model_type": "nobody", "architectures": ["NobodyForCausalLM"]}, {"model_type": "qwen3", "hidden_size": "x"}],
-)
+@pytest.mark.parametrize("config", [{}, {"model_type": "qwen3", "hidden_size": "x"}])
 def test_a_config_that_the_engine_cannot_read_leaves_it_unknown(
     shop: Workshop, files: Path, config: dict[str, object]
 ) -> None:

@@ -1,5 +1,6 @@
 """explain without an engine: its data, what it reads from a child, and what it says of a kernel's code."""
 
+import json
 import zipfile
 from functools import partial
 from pathlib import Path
@@ -8,11 +9,20 @@ import pytest
 
 from gb10.cli.explain import engine_of
 from gb10.cli.explain_show import as_document, print_rows
-from gb10.errors import FetchError, UsageError, VerifyError
+from gb10.errors import FetchError, Gb10Error, UsageError, VerifyError
 from gb10.explain import engine_choice
 from gb10.explain.asked_engine import image_wheels
 from gb10.explain.code_places import check_engine, code_of
-from gb10.explain.engine_choice import ask_engine, named_options, refuse
+from gb10.explain.engine_choice import (
+    Held,
+    Question,
+    ask_engine,
+    ask_models,
+    named_options,
+    refuse,
+    write_model,
+    write_own_package,
+)
 from gb10.explain.engine_facts import EngineFacts, Packages, read_facts
 from gb10.explain.engine_files import check_interpreter, read_operators, unpack
 from gb10.explain.layer_rows import Answer, read_answer
@@ -24,6 +34,7 @@ from gb10.lock.lockfile import load_lock, load_recipe
 from gb10.plan.catalog import ROOT
 from gb10.proof.fit import Judged
 from gb10.recipe.model_kernels import BY_KERNEL, Entry
+from gb10.request.kernel_choice import check_model, local_files
 from gb10.request.left_out import without
 from gb10.workshop import open_workshop
 
@@ -74,9 +85,15 @@ def test_operators_are_the_schemas_of_a_module() -> None:
     assert schemas(module.replace(b"\x00", b"\x00\x00")) == ("awq_gemm(Tensor a, int b) -> Tensor", "f(int) -> bool")
 
 
+def test_texts_side_by_side_share_a_zero_byte() -> None:
+    assert schemas(b"\x00a(int x) -> int\x00b(int x) -> int\x00c(int x) -> int\x00") == tuple(
+        f"{name}(int x) -> int" for name in "abc"
+    )
+
+
 @pytest.mark.parametrize("document", ["", "[]", "{}", '{"stopped":null,"rows":[{}],"tried":[]}', '{"rows":1}'])
 def test_a_child_that_says_something_else_is_an_error(document: str) -> None:
-    with pytest.raises(UsageError, match="no answer"):
+    with pytest.raises(Gb10Error, match="no answer"):
         read_answer(document, "m")
 
 
@@ -87,7 +104,7 @@ def test_an_answer_is_kept_until_something_that_it_follows_from_changes(
 
     def child(*_: object, cwd: Path, **__: object) -> str:
         runs.append(cwd)
-        return Answer(stopped=None, rows=[], tried=[]).model_dump_json()
+        return document(Answer(stopped=None, rows=[], tried=[]))
 
     (tmp_path / "files").mkdir()
     (tmp_path / "files/operators.json").write_text("{}")
@@ -115,16 +132,39 @@ def test_an_engine_that_stopped_is_asked_again(
     (tmp_path / "operators.json").write_text("{}")
     host = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=-1)
     answers = [Answer(stopped=why, rows=[], tried=[]) for why in ("MemoryError", None)]
-    monkeypatch.setattr(engine_choice, "capture_while_active", lambda *_, **__: answers.pop(0).model_dump_json())
+    monkeypatch.setattr(engine_choice, "capture_while_active", lambda *_, **__: document(answers.pop(0)))
     asked = [ask_engine(host, facts, tmp_path, {}, {}).stopped for _ in range(3)]
     assert asked == ["MemoryError", None, None]
+
+
+def document(*answers: Answer) -> str:
+    """What the child prints."""
+    return f"[{','.join(answer.model_dump_json(by_alias=True) for answer in answers)}]"
+
+
+def test_several_models_are_asked_at_once_and_only_those_without_an_answer(
+    facts: EngineFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[int]()
+
+    def child(*_: object, cwd: Path, **__: object) -> str:
+        asked.append(len(json.loads((cwd / "request.json").read_text())["models"]))
+        return document(*[Answer(stopped=None, rows=[], tried=[])] * asked[-1])
+
+    (tmp_path / "operators.json").write_text("{}")
+    monkeypatch.setattr(engine_choice, "capture_while_active", child)
+    host = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=-1)
+    question = Question(facts=facts, files=tmp_path, options={}, held=Held())
+    for configs in ([{"a": 1}, {"a": 2}], [{"a": 2}, {"a": 3}, {"a": 1}]):
+        assert len(ask_models(host, question, configs)) == len(configs)
+    assert asked == [2, 1]
 
 
 def test_what_is_no_answer_is_not_kept(facts: EngineFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "operators.json").write_text("{}")
     host = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=-1)
     monkeypatch.setattr(engine_choice, "capture_while_active", lambda *_, **__: "killed")
-    with pytest.raises(UsageError, match="no answer"):
+    with pytest.raises(Gb10Error, match="no answer"):
         ask_engine(host, facts, tmp_path, {}, {})
     assert not any((host.store.root / "answers").glob("[!.]*"))
 
@@ -139,6 +179,83 @@ def test_an_engine_that_refuses_every_kernel_is_no_backend() -> None:
 def test_an_engine_that_stops_elsewhere_leaves_it_unknown() -> None:
     with pytest.raises(UsageError, match="unknown"):
         refuse(Answer(stopped="KeyError: 'hidden_size'", rows=[], tried=[]), "vllm")
+
+
+@pytest.mark.parametrize(
+    ("about", "code", "said"),
+    [
+        ({"missing": "torchvision"}, 1, "explain has no module torchvision"),
+        ({"whose": "explain"}, 1, "not the config's fault"),
+        ({"missing": "cutlass", "lacks": ["NewForCausalLM"]}, 1, "no module cutlass"),
+        ({"lacks": ["NewForCausalLM"]}, 2, "does not know this model: its registry has no NewForCausalLM"),
+        ({"own_code": True}, 2, "code of the model itself"),
+        ({"whose": "engine"}, 2, "refuses the model or an option itself"),
+        ({"whose": "config"}, 2, "not what its readers expect"),
+        ({}, 2, "nobody knows whether the config or explain"),
+    ],
+)
+def test_whose_a_stop_is_decides_what_is_said(about: dict[str, object], code: int, said: str) -> None:
+    answer = Answer.model_validate({"stopped": "ValueError: words", "rows": [], "tried": [], **about})
+    with pytest.raises(Gb10Error, match=said) as caught:
+        refuse(answer, "vllm 0.33.0")
+    assert caught.value.code == code
+    assert "ValueError: words" in (caught.value.where or "")
+    assert ("does not know" in str(caught.value)) == (about.get("lacks") is not None and "missing" not in about)
+
+
+def test_a_row_that_a_patch_of_ours_decides_says_so(facts: EngineFacts, capsys: pytest.CaptureFixture[str]) -> None:
+    row = ROW.replace('"kind":"linear"', '"kind":"attention"').replace('"held":null', '"upstream":"FLASH_ATTN"')
+    print_rows(read_answer(f'{{"stopped":null,"rows":[{row}],"tried":[]}}', "m"), facts, None)
+    assert "    upstream FLASH_ATTN: our patch vllm/0007 makes the choice above\n" in capsys.readouterr().out
+
+
+def test_the_patches_that_decide_are_in_the_series(facts: EngineFacts) -> None:
+    for patch in facts.patches.values():
+        project, number = patch.split("/")
+        assert [*(ROOT / "patches" / project).glob(f"{number}-*.patch")], patch
+
+
+def test_modelopt_s_own_file_reaches_the_engine_as_a_file(tmp_path: Path) -> None:
+    quantized = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "MIXED_PRECISION"}}
+    write_model({"model_type": "a", "quantization_config": quantized}, tmp_path / "file")
+    assert json.loads((tmp_path / "file/config.json").read_text()) == {"model_type": "a"}
+    assert json.loads((tmp_path / "file/hf_quant_config.json").read_text()) == quantized
+    write_model({"model_type": "a", "hf_quant_config.json": quantized}, tmp_path / "beside")
+    assert json.loads((tmp_path / "beside/config.json").read_text()) == {"model_type": "a"}
+    assert json.loads((tmp_path / "beside/hf_quant_config.json").read_text()) == quantized
+    own = {"model_type": "a", "quantization_config": {"quant_method": "modelopt", "quantization": {}}}
+    write_model(own, tmp_path / "own")
+    assert json.loads((tmp_path / "own/config.json").read_text()) == own
+    assert not (tmp_path / "own/hf_quant_config.json").exists()
+
+
+def test_the_default_image_s_kernels_are_asked_by_their_own_code(tmp_path: Path) -> None:
+    write_own_package("12.1f", tmp_path)
+    assert (tmp_path / "gb10_kernels/__init__.py").read_text() == (ROOT / "gb10/inside/gb10_kernels.py").read_text()
+    assert json.loads((tmp_path / "gb10_kernels/manifest.json").read_text()) == {"arch": "12.1f"}
+
+
+def test_a_config_beside_its_source_is_read_and_another_file_is_named(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    kept.write_text(json.dumps({"model": "a/b", "source": [], "config": {"model_type": "a"}}))
+    assert local_files(kept) == {"model_type": "a"}
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps({"quantization": {}}))
+    assert local_files(kept)["hf_quant_config.json"] == {"quantization": {}}
+    with pytest.raises(UsageError, match="neither architectures nor model_type") as caught:
+        check_model({"weights": 1, "source": "x"}, "mine.json")
+    assert caught.value.where == "it has source, weights"
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_a_first_run_downloads_700_mb_at_most(engine: str) -> None:
+    facts, packages = read_facts(ROOT, engine)
+    image = load_lock(ROOT / f"recipes/images/{engine}.lock.json").wheels.image
+    wheels = [
+        *packages.wheels,
+        *(wheel for wheel in image["amd64"] if wheel.name in facts.twins),
+        *(wheel for wheel in image["arm64"] if wheel.name in facts.from_image),
+    ]
+    assert sum(wheel.size for wheel in wheels) < 700_000_000
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
-"""Asks the engine which kernels it takes, by the engine's own script here, and prints the answer. The argument: a request.
+"""Asks the engine which kernels it takes, by the engine's own script here, and prints the answers. The argument: a request.
 
 The engine is not changed but for the answers of the device, of compiled modules and of packages. Nothing is loaded,
 nothing of the model is executed, and there is no network.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -19,6 +20,7 @@ def limit(request):
 
 def main():
     """Read the request, answer it on the stdout that there was: what the engine prints goes to stderr."""
+    gc.disable()  # nothing that is imported goes away again
     out = os.dup(1)
     os.dup2(2, 1)
     with open(sys.argv[1], encoding="utf-8") as asked:

@@ -46,7 +46,26 @@ def _row(layer):
         return _weights(layer, choice, kind)
     if hasattr(layer, "quant_method") and hasattr(layer, "moe_config"):
         return _weights(layer, choice, "experts")
-    return None
+    return _encoder(layer)
+
+
+def _encoder(layer):
+    """Attention of an encoder of images or sound: it has no cache."""
+    from vllm.model_executor.layers.attention import MMEncoderAttention
+
+    if not isinstance(layer, MMEncoderAttention):
+        return None
+    sizes = ("num_heads", "num_kv_heads", "head_size")
+    return {
+        "kind": "encoder",
+        "class": type(layer).__name__,
+        "format": str(layer.dtype)[6:] if hasattr(layer, "dtype") else "",
+        "shape": ", ".join(f"{name} {getattr(layer, name)}" for name in sizes if hasattr(layer, name)),
+        "chosen": layer.attn_backend.name,
+        "refused": {},
+        "fits": [],
+        "options": {},
+    }
 
 
 def _attention(layer, choice):

@@ -1,6 +1,10 @@
 """Which class of attention SGLang would build for a model, and for its layers of state: its constructor does not run."""
 
+import signal
 import types
+
+from no_memory import NoMemory
+from refusal import is_own
 
 
 def backends(given, config):
@@ -14,6 +18,8 @@ def backends(given, config):
     with _Unconstructed():
         full = [ATTENTION_BACKENDS[name](runner) for name in dict.fromkeys((prompts, decoding))]
         wrapped = attn_backend_wrapper(runner, full[0])
+    for one in full:
+        check(one)
     names = prompts if prompts == decoding else f"{prompts}, decoding {decoding}"
     state = next((one for one in wrapped.given if isinstance(one, Unbuilt) and one is not full[0]), None)
     return {
@@ -23,11 +29,100 @@ def backends(given, config):
     }
 
 
+SECONDS = 5
+"""CPU time of a constructor."""
+
+
+class Absent(Exception):
+    """A backend needs a package, or an operator, that the image has not."""
+
+
+def check(unbuilt):
+    """Raise for a class whose constructor takes what the image has not, or that it refuses for this model itself.
+
+    The constructor runs over a stand-in of SGLang's runner, as far as it comes: where that decided, nothing is known.
+    """
+    Number.compared = False
+    signal.signal(signal.SIGVTALRM, _too_long)
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+    first, *others = unbuilt.arguments
+    given = Runner(first) if isinstance(first, types.SimpleNamespace) else first
+    try:
+        with NoMemory():
+            unbuilt.kind.__init__(object.__new__(unbuilt.kind), given, *others, **unbuilt.named)
+    except (ImportError, NameError) as error:  # a name is absent where its import has failed
+        raise Absent(f"{unbuilt.kind.__name__} needs what the image has not: {error}") from error
+    except AttributeError as error:
+        if "_OpNamespace" in str(error):
+            raise Absent(f"{unbuilt.kind.__name__} needs an operator that the image has not: {error}") from error
+    except Exception as error:
+        if is_own(error) and not Number.compared:
+            raise
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+
+def _too_long(*_):
+    raise TimeoutError("a constructor waits for a value that nobody gives")
+
+
+class Number(int):
+    """A value of the runner, which nobody knows: a number, and what it is asked for."""
+
+    compared = False
+    """Whether a constructor went by such a value."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Number(1)
+
+    def __call__(self, *_, **__):
+        return Number(1)
+
+    __getitem__ = __call__
+
+    def __iter__(self):
+        return iter(())
+
+    def __len__(self):
+        return 0
+
+    def __bool__(self):
+        Number.compared = True
+        return True
+
+    def __eq__(self, other):
+        Number.compared = True
+        return int.__eq__(self, other)
+
+    def __lt__(self, other):
+        Number.compared = True
+        return int.__lt__(self, other)
+
+    def __gt__(self, other):
+        Number.compared = True
+        return int.__gt__(self, other)
+
+    __hash__ = int.__hash__
+
+
+class Runner:
+    """SGLang's model runner, by what the choice reads of it; all else of it is unknown."""
+
+    def __init__(self, known):
+        self._known = known
+
+    def __getattr__(self, name):
+        return getattr(self._known, name, Number(1))
+
+
 class Unbuilt:
     """An attention backend whose constructor did not run: its class, and what it was given."""
 
-    def __init__(self, kind, given):
-        self.kind, self.given = kind, given
+    def __init__(self, kind, arguments, named):
+        self.kind, self.arguments, self.named = kind, arguments, named
+        self.given = (*arguments, *named.values())
 
 
 class _Unconstructed:
@@ -36,7 +131,7 @@ class _Unconstructed:
     def __enter__(self):
         from sglang.srt.layers.attention.base_attn_backend import AttentionBackend
 
-        AttentionBackend.__new__ = lambda kind, *args, **named: Unbuilt(kind, (*args, *named.values()))
+        AttentionBackend.__new__ = lambda kind, *args, **named: Unbuilt(kind, args, named)
 
     def __exit__(self, *_):
         from sglang.srt.layers.attention.base_attn_backend import AttentionBackend

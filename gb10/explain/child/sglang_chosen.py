@@ -4,11 +4,17 @@ import argparse
 import errno
 import json
 import os
+import pkgutil
 import re
+import sys
 import traceback
+from pathlib import Path
 
+from forked import Forked
 from refusal import is_own
+from sglang_attention import Absent
 from sglang_started import built, configured, prepare, resolved
+from told import known, stopped
 
 UNKNOWN = "unknown:"
 """How a reason begins that is not SGLang's: a package of the image is not here."""
@@ -20,22 +26,56 @@ SHORTAGES = (errno.ENOMEM, errno.ENOSPC, errno.EAGAIN)
 
 
 def answer(request):
-    """The document: a row for every kind of layer, what other options choose, and SGLang's error when it stopped."""
+    """The documents of the models. SGLang as its project ships it is asked without our patches alone."""
+    if request["upstream"] and request["originals"]:
+        import stand_ins
+
+        sys.meta_path.insert(0, stand_ins.Originals(request["originals"]))
     kept = prepare(request)
+    found = [document({**request, "model": model}) for model in request["models"]]
+    del kept
+    return found
+
+
+def document(request):
+    """A row for every kind of layer, what other options choose, and SGLang's error when it stopped."""
     model, options, flags = request["model"], request["options"], request["flags"]
-    first = apart(chosen, model, options)
+    first = Forked(told, chosen, model, options).document()
     rows = first.get("rows", [])
     kinds = {row["kind"] for row in rows} or set(flags)
     acting = [
         (flag, attention if kind == "attention" else chosen) for kind in flags if kind in kinds for flag in flags[kind]
     ]
-    others = {
-        name: apart(look, model, {**options, argument: value}) for name, argument, value, look in variants(acting)
+    calls = {
+        name: (told, look, model, {**options, argument: value})
+        for name, argument, value, look in (variants(acting) if ours_is_not(first) else ())
     }
+    without = request["without_code"]
+    others = side_by_side({name: call for name, call in calls.items() if name not in without})
+    others |= {name: {"stopped": without[name], "refused": True} for name in calls if name in without}
     for row in rows:
         add(row, flags.get(row["kind"], ()), others)
-    del kept
-    return {"stopped": first.get("stopped"), "rows": rows, "tried": without_kernel(first, others)}
+    failed = {name: first[name] for name in ("missing", "whose", "lacks", "own_code") if name in first}
+    return {"stopped": first.get("stopped"), **failed, "rows": rows, "tried": without_kernel(first, others)}
+
+
+def ours_is_not(first):
+    """Whether other options can say more: an error that is not SGLang's own says nothing about kernels."""
+    return "stopped" not in first or bool(first.get("refused"))
+
+
+def side_by_side(calls):
+    """The documents of these calls by name, as many at a time as this process may use cores."""
+    found, waiting = {}, [*calls.items()]
+    many = len(os.sched_getaffinity(0))
+    running = []
+    while waiting or running:
+        while waiting and len(running) < many:
+            name, call = waiting.pop(0)
+            running.append((name, Forked(*call)))
+        name, first = running.pop(0)
+        found[name] = first.document()
+    return {name: found[name] for name in calls}
 
 
 def without_kernel(first, others):
@@ -107,35 +147,49 @@ def same(row, other):
     return next((one["chosen"] for one in other["rows"] if all(one[part] == row[part] for part in key)), None)
 
 
-def apart(look, model, options):
-    """The answer of a forked process: what it configures ends with it."""
-    ours, theirs = os.pipe()
-    if os.fork() == 0:
-        os.close(ours)
-        with os.fdopen(theirs, "w", encoding="utf-8") as out:
-            json.dump(told(look, model, options), out)
-        os._exit(0)
-    os.close(theirs)
-    with os.fdopen(ours, encoding="utf-8") as read:
-        text = read.read()
-    _, status = os.wait()
-    if not text:  # killed, for want of memory as a rule: that is no answer
-        raise SystemExit(f"SGLang's process ended without a word (status {status})")
-    return json.loads(text)
-
-
 def told(look, model, options):
     """What was found, or SGLang's own error."""
     try:
         return look(model, options)
-    except ImportError as error:
-        traceback.print_exc()
-        return {"stopped": f"{UNKNOWN} {said(error)}"}
+    except Absent as error:
+        return {"stopped": str(error), "refused": True}
     except Exception as error:
         traceback.print_exc()
         if isinstance(error, MemoryError) or getattr(error, "errno", None) in SHORTAGES:
             os._exit(1)
-        return {"stopped": said(error), "refused": is_own(error)}
+        why = stopped(error, "sglang", model)
+        if why["missing"]:
+            return {**why, "stopped": f"{UNKNOWN} {said(error)}", **of_release(model)}
+        return {**why, "stopped": said(error), "refused": is_own(error), **of_release(model)}
+
+
+def of_release(model):
+    """What the release's registries know of a model."""
+    from sglang.srt.models.registry import ModelRegistry
+    from sglang.srt.utils.hf_transformers.common import _CONFIG_REGISTRY
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    config = json.loads(Path(model, "config.json").read_text(encoding="utf-8"))
+    left = unimported(config.get("architectures"))
+    if left:
+        return {"missing": left, "whose": "explain"}
+    return known(config, {*ModelRegistry.get_supported_archs()}, {*CONFIG_MAPPING, *_CONFIG_REGISTRY})
+
+
+def unimported(architectures):
+    """The module of SGLang that has one of these architectures and could not be imported here; None as a rule.
+
+    SGLang leaves such a module out of its registry.
+    """
+    import sglang.srt.models as package
+
+    for found in pkgutil.iter_modules(package.__path__):
+        name, path = f"{package.__name__}.{found.name}", Path(found.module_finder.path, f"{found.name}.py")
+        if name not in sys.modules and path.is_file():
+            source = path.read_text(encoding="utf-8")
+            if any(str(one) in source for one in architectures or ()):
+                return name
+    return None
 
 
 def said(error):

@@ -2,12 +2,17 @@
 
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 import torch
 from torch.overrides import TorchFunctionMode
+
+
+UNKNOWN = "the answer of a package that explain does not have"
 
 
 class Nothing(type):
@@ -30,6 +35,9 @@ class Nothing(type):
     def __iter__(cls):
         return iter(())
 
+    def __contains__(cls, _):
+        raise RuntimeError(UNKNOWN)
+
 
 class Anything(metaclass=Nothing):
     """A class, function, decorator or value of a package that is not there. Asked for its truth, it refuses."""
@@ -51,14 +59,29 @@ class Anything(metaclass=Nothing):
     def __exit__(self, *_):
         return None
 
-    def __bool__(self):
-        raise RuntimeError("the answer of a package that explain does not have")
+    def __bool__(self, *_):
+        raise RuntimeError(UNKNOWN)
+
+    __contains__ = __bool__
 
     @classmethod
     def __get_pydantic_core_schema__(cls, *_):
         from pydantic_core import core_schema
 
         return core_schema.any_schema()
+
+
+def _calculate(kind):
+    """What is calculated with a value that nobody knows is such a value, too; compared, it refuses."""
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "lshift", "rshift", "and", "xor"):
+        for side in ("", "r"):
+            setattr(kind, f"__{side}{name}__", lambda *_: Anything)
+    for name in ("neg", "invert", "setitem"):
+        setattr(kind, f"__{name}__", lambda *_: Anything)
+
+
+_calculate(Nothing)
+_calculate(Anything)
 
 
 class Constant(Anything):
@@ -116,15 +139,57 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             module.constexpr = Constant
 
 
+class Originals(importlib.abc.MetaPathFinder):
+    """Finds the modules whose files lie in a folder, by their path below it: others are found as ever."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+
+    def find_spec(self, name, path=None, target=None):
+        """A spec for a module whose file is there. A package keeps the folders that it has."""
+        base = self.folder.joinpath(*name.split("."))
+        if base.with_suffix(".py").is_file():
+            return importlib.util.spec_from_file_location(name, base.with_suffix(".py"))
+        if not (base / "__init__.py").is_file():
+            return None
+        found = importlib.machinery.PathFinder.find_spec(name, path)
+        places = list(found.submodule_search_locations or ()) if found else []
+        return importlib.util.spec_from_file_location(name, base / "__init__.py", submodule_search_locations=places)
+
+
 class OnMeta(TorchFunctionMode):
-    """Tensors that the engine would make on the GPU have a shape and no memory."""
+    """Tensors that the engine would make on the GPU have a shape and no memory.
+
+    The GPU has several names: a word, a ``torch.device``, and its number.
+    """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
-        if "device" in kwargs and "cuda" in str(kwargs["device"]):
+        name = getattr(func, "__name__", "")
+        if func is torch.device:
+            return (
+                func("cuda", args[0])
+                if len(args) == 1 and _is_number(args[0]) and not kwargs
+                else func(*args, **kwargs)
+            )
+        if _is_gpu(kwargs.get("device")):
             kwargs["device"] = "meta"
-        args = tuple("meta" if isinstance(one, torch.device) and one.type == "cuda" else one for one in args)
+        if name == "cuda" and args and isinstance(args[0], torch.Tensor):
+            return args[0].to("meta")
+        placing = name in ("to", "_parse_to")
+        args = tuple("meta" if _is_gpu(one) and (placing or isinstance(one, torch.device)) else one for one in args)
         return func(*args, **kwargs)
+
+
+def _is_number(place):
+    return isinstance(place, int) and not isinstance(place, bool)
+
+
+def _is_gpu(place):
+    """Whether this names the GPU: its number does where a device is asked for, and only there."""
+    if isinstance(place, str | torch.device):
+        return str(place).partition(":")[0] == "cuda"
+    return _is_number(place)
 
 
 def register(

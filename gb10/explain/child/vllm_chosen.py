@@ -1,6 +1,15 @@
 """Builds a model's layers on the meta device with vLLM's own code, and says what it chose."""
 
+import importlib
+import json
+import sys
 import traceback
+from pathlib import Path
+
+ENGINE = "vllm"
+SHARED = ("torch._inductor.config", "torch._dynamo", "torch.distributed.tensor", "transformers", "aiohttp")
+"""What the patched release and the stock one import alike, and what takes longest of it."""
+SELDOM_READ = ("quantization_config", "compression_config")
 
 
 def engine_config(request, eager=True):
@@ -9,6 +18,7 @@ def engine_config(request, eager=True):
     from vllm.engine.arg_utils import EngineArgs
 
     registry._run_in_subprocess = lambda inspect: inspect()
+    _tell_what_inspection_meets(registry)
     registry._LazyRegisteredModel._load_modelinfo_from_cache = lambda *_: None
     registry._LazyRegisteredModel._save_modelinfo_to_cache = lambda *_: None
     given = EngineArgs(
@@ -57,6 +67,8 @@ def prepare(request):
     platform = spark.become_spark(tuple(request["capability"]))
     presence.answer_from(request["present"])
     presence.answer_b12x(tuple(request["capability"]))
+    importlib.import_module("flashinfer")  # it takes a stand-in of these for the package
+    stand_ins.install(dict.fromkeys(request["late"], "9999"), ())
     import recorder
     import vllm.model_executor.kernels.linear as linear
     import vllm.model_executor.layers.fused_moe.modular_kernel as experts
@@ -79,17 +91,108 @@ def oracles():
     return [importlib.import_module(f"{package.__name__}.{name}") for name in names]
 
 
-def answer(request):
-    """The document: a row for every kind of layer, and the engine's error when it stopped."""
-    prepare(request)
-    import rows
+def _tell_what_inspection_meets(registry):
+    """The engine logs why a model's class cannot be imported, and raises that it cannot: the former is the reason."""
+    inspect, refuse = registry._LazyRegisteredModel.inspect_model_cls, registry._ModelRegistry._raise_for_unsupported
+    met = []
 
-    stopped = None
+    def noting(self):
+        try:
+            return inspect(self)
+        except Exception as error:
+            met.append(error)
+            raise
+
+    def refusing(self, architectures):
+        if met:
+            raise met[-1]
+        refuse(self, architectures)
+
+    registry._LazyRegisteredModel.inspect_model_cls = noting
+    registry._ModelRegistry._raise_for_unsupported = refusing
+
+
+def registries():
+    """The architectures and the types of configurations that the release knows."""
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+
+    import vllm.transformers_utils.config as configs
+    from vllm.model_executor.models.registry import ModelRegistry
+
+    return {*ModelRegistry.get_supported_archs()}, {*CONFIG_MAPPING, *configs._CONFIG_REGISTRY}
+
+
+def given(request):
+    """The model's config.json."""
+    return json.loads(Path(request["model"], "config.json").read_text(encoding="utf-8"))
+
+
+def unread(config, request):
+    """Words for a config that says how it is quantized, of which the engine reads nothing."""
+    own = given(request)
+    places = (own, own.get("text_config") if isinstance(own.get("text_config"), dict) else {})
+    named = [name for place in places for name in SELDOM_READ if place.get(name)]
+    if not named or config.model_config.quantization is not None:
+        return []
+    return [f"vLLM reads no quantization from the config's {named[0]}: every layer is as if it had none"]
+
+
+def asked(request):
+    """The documents of one release for the models."""
+    from forked import Forked
+
+    kept = prepare(request)
+    found = [Forked(document, {**request, "model": model}).document() for model in request["models"]]
+    del kept
+    return found
+
+
+def document(request):
+    """A row for every kind of layer of one model, and the engine's error when it stopped."""
+    import rows
+    import told
+
+    failed, built = {"stopped": None}, None
     try:
         config = engine_config(request)
         built = build(config)
     except Exception as error:
-        stopped, built = f"{type(error).__name__}: {error}", None
         traceback.print_exc()
+        failed = {**told.stopped(error, ENGINE, request["model"]), **told.known(given(request), *registries())}
     found = rows.rows(built, config) if built is not None else []
-    return {"stopped": stopped, "rows": found, "tried": rows.unfinished() if stopped else []}
+    notes = unread(config, request) if built is not None else []
+    return {**failed, "rows": found, "tried": rows.unfinished() if built is None else [], "notes": notes}
+
+
+def stock(request):
+    """The documents of upstream's release: the files that patches change are upstream's, and no package is ours."""
+    import stand_ins
+
+    sys.meta_path.insert(0, stand_ins.Originals(request["originals"]))
+    sys.path[:] = [path for path in sys.path if path not in request["own"]]
+    return asked(request)
+
+
+def answer(request):
+    """The documents; where the patched release is asked, each row with what the stock one chooses instead."""
+    if not request["originals"]:
+        return asked(request)
+    from forked import Forked
+
+    for name in SHARED:
+        importlib.import_module(name)
+    if request["upstream"]:
+        return stock(request)
+    others = Forked(stock, request)
+    found = asked(request)
+    return [{**one, **beside(one["rows"], other)} for one, other in zip(found, others.document(), strict=True)]
+
+
+def beside(rows, stock):
+    """The rows with upstream's kernel, where it is another one; and upstream's error, if it stopped."""
+    kernels = {(row["name"], row["class"], row["count"]): row["chosen"] for row in stock["rows"]}
+    told = []
+    for row in rows:
+        other = kernels.get((row["name"], row["class"], row["count"]), row["chosen"])
+        told.append({**row, "upstream": other} if other not in (None, row["chosen"]) else row)
+    return {"rows": told, "upstream_stopped": stock["stopped"]}
