@@ -1,6 +1,7 @@
 """``explain``: which kernel the engine takes for each layer of a model on a GB10."""
 
 import re
+from collections.abc import Set
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ from gb10.cli.values import EngineOption
 from gb10.errors import UsageError
 from gb10.explain.asked_engine import OWN, AskedEngine, ready_to_ask
 from gb10.explain.code_places import check_engine
-from gb10.explain.engine_choice import refuse
+from gb10.explain.engine_choice import Held, refuse
 from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.proof.fit import judge
 from gb10.recipe.arch import parse_arch
@@ -78,16 +79,21 @@ def explain(
     scan = inspect_image(shop, image).found.scan if image else None
     config = check_model(read_files(shop, model), model)
     asked = engine_of(shop, engine)
-    held = replace(asked.held, stock=upstream, beside=not upstream)
     if image and scan:
         check_engine(image, scan.distributions, asked.facts)
-        held = held if any(one.name == OWN for one in scan.distributions) else replace(held, kernels="")
-    asked = replace(asked, held=replace(held, kernels="") if upstream else held)
+    asked = _of_image(asked, None if scan is None else {one.name for one in scan.distributions}, upstream=upstream)
     judged = judge(scan, parse_arch("12.1f")).judged if scan else None
     answer = asked.answer(shop, config, options)
     print_json(as_document(answer, asked.facts, judged)) if as_json else print_rows(answer, asked.facts, judged)
     with reported(as_json):
         refuse(answer, f"{engine} {asked.facts.engine}{' as upstream ships it' if upstream else ''}")
+
+
+def _of_image(asked: AskedEngine, packages: Set[str] | None, *, upstream: bool) -> AskedEngine:
+    """The engine with what the image holds, ``packages``; None without an image: what ours holds."""
+    without = upstream or (packages is not None and OWN not in packages)
+    held = Held(kernels="" if without else asked.held.kernels, stock=upstream, beside=not upstream)
+    return replace(asked, held=held)
 
 
 def _words(**options: str | None) -> dict[str, str]:

@@ -196,31 +196,36 @@ def refuse(answer: Answer, engine: str) -> None:
             where="\n".join([said.splitlines()[0][:LINE], *(f"{name}: {reason}" for name, reason in answer.tried)]),
             hint="another format of the model may have one; options change what is asked (docs/explain.md)",
         )
+    raise _without_choice(answer, engine, said)
+
+
+def _without_choice(answer: Answer, engine: str, said: str) -> Gb10Error:
+    """The error for an engine that stopped before it had a kernel to refuse."""
     if answer.missing:
-        raise Gb10Error(
+        return Gb10Error(
             f"explain has no module {answer.missing}, so what {engine} would take is unknown: not the config's fault",
             where=said,
             hint=REPORT,
         )
     if answer.lacks:
-        raise UsageError(
+        return UsageError(
             f"{engine} does not know this model: its registry has no {', '.join(answer.lacks)}",
             where=said.splitlines()[0][:LINE],
             hint="another release, or the other engine (--engine), may know it",
         )
     if answer.own_code:
-        raise UsageError(
+        return UsageError(
             f"the config is read by code of the model itself, which explain never runs: what {engine} takes is unknown",
             where=said.splitlines()[0][:LINE],
             hint="the engine serves it with --trust-remote-code alone",
         )
     if answer.whose == "explain":
-        raise Gb10Error(
+        return Gb10Error(
             f"explain has nothing in place of what {engine} asks for here: not the config's fault",
             where=said,
             hint=REPORT,
         )
-    raise UsageError(
+    return UsageError(
         f"{engine} stopped before it had chosen, so which kernels it would take is unknown: {WHOSE[answer.whose]}",
         where=said,
         hint=HINTS[answer.whose],
