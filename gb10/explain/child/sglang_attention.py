@@ -124,6 +124,11 @@ class Unbuilt:
         self.kind, self.arguments, self.named = kind, arguments, named
         self.given = (*arguments, *named.values())
 
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Number(1)
+
 
 class _Unconstructed:
     """While active, a class of attention gives what it was called with, and no object of itself."""

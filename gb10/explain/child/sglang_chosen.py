@@ -159,8 +159,8 @@ def told(look, model, options):
             os._exit(1)
         why = stopped(error, "sglang", model)
         if why["missing"]:
-            return {**why, "stopped": f"{UNKNOWN} {said(error)}", **of_release(model)}
-        return {**why, "stopped": said(error), "refused": is_own(error), **of_release(model)}
+            return {**why, "stopped": f"{UNKNOWN} {said(error, model)}", **of_release(model)}
+        return {**why, "stopped": said(error, model), "refused": is_own(error), **of_release(model)}
 
 
 def of_release(model):
@@ -192,6 +192,6 @@ def unimported(architectures):
     return None
 
 
-def said(error):
+def said(error, model):
     """An error without the paths of this machine."""
-    return f"{type(error).__name__}: {PLACE.sub('', str(error)).strip()[:LONGEST]}"
+    return f"{type(error).__name__}: {PLACE.sub('', str(error)).strip()[:LONGEST]}".replace(model, "MODEL")

@@ -87,11 +87,10 @@ def _owner(error, engine):
     last = _frame(error)
     if last is None:
         return "unknown"
+    if last.tb_frame.f_code.co_code[last.tb_lasti] != RAISES:
+        return "unknown"
     package = last.tb_frame.f_globals.get("__name__", "").partition(".")[0]
-    if package in READERS:
-        return "config"
-    raised = last.tb_frame.f_code.co_code[last.tb_lasti] == RAISES
-    return "engine" if package == engine and raised else "unknown"
+    return "config" if package in READERS else "engine" if package == engine else "unknown"
 
 
 def known(config, architectures, types):
