@@ -41,6 +41,7 @@ from gb10.cli.unchanged import own_receipt
 from gb10.engine.reference import check_reference
 from gb10.plan.values import Plan
 from gb10.request.planning import Request, make_plan
+from gb10.serve.made_images import note_image
 from gb10.ship.publishing import names_in, publish, require_publishable
 from gb10.ship.sharing import take_missing
 from gb10.workshop import Workshop
@@ -95,9 +96,7 @@ def image(
         return
     shop, there = _prepare(shop, plan, again)
     verified = build_image(shop, plan, rebuild=again, tag=extra)
-    if not verified.hit:
-        keep_build(shop.store, _log(shop, plan, verified, there))
-        keep_speed(shop)
+    _keep(shop, plan, asked, verified, there)
     if context:
         leave_context(shop, plan, ready_engine(shop), context)
     if receipt and receipt == own_receipt(sys.argv[1:]):
@@ -119,6 +118,15 @@ def _only_show(shop: Workshop, plan: Plan, again: Collection[str], names: tuple[
     try_sources(shop, plan)
     try_targets(shop, plan)
     print_plan(shop, plan, found, names, as_json=as_json)
+
+
+def _keep(shop: Workshop, plan: Plan, asked: Request, verified: Verified, there: Mapping[str, bool]) -> None:
+    """Keep what `report` shows of a build, and which image `run` takes for a model recipe."""
+    if not verified.hit:
+        keep_build(shop.store, _log(shop, plan, verified, there))
+        keep_speed(shop)
+    if asked.serves:
+        note_image(shop.env, asked.serves, plan.tags[-1])
 
 
 def _log(shop: Workshop, plan: Plan, verified: Verified, there: Mapping[str, bool]) -> Build:

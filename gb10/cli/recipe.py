@@ -17,6 +17,9 @@ from gb10.models.issue import lines_of
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.mending import mended_text
 from gb10.models.powers import powers_of
+from gb10.models.render.rendered import RenderRequest
+from gb10.models.render.rendering import render_recipe
+from gb10.models.undone import undone_by_run
 
 app = verb_app(
     """Model recipes: how a model is served: the command, its parameters, mods, nodes.
@@ -61,11 +64,14 @@ def show(*, talk: Talk, recipe: RecipeArgument, as_json: JsonOption = False) -> 
     file = find_recipe(recipe)
     loaded = load_file(file)
     powers = powers_of(loaded, foreign_mods(loaded, file))
+    undone = undone_by_run(loaded, render_recipe(loaded, RenderRequest()).serve)
     if as_json:
-        print_json({"schema": "gb10/recipe/v1", **document(loaded), "powers": [power.text for power in powers]})
+        told = {"powers": [power.text for power in powers], "undone": [one.text for one in undone]}
+        print_json({"schema": "gb10/recipe/v1", **document(loaded), **told})
         return
     fit = one_line(loaded)
     also = [f"{'also':28} {power.text}" for power in powers]
+    also += [f"{'not done by run':28} {one.text}" for one in undone]
     for line in (*lines(loaded), *([f"{'memory':28} {fit}"] if fit else ()), *also, *lines_of(loaded.issues)):
         print(line)
 

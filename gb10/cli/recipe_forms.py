@@ -26,6 +26,7 @@ from gb10.host.talk import Talk
 from gb10.models.issue import lines_of
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import RenderRequest
+from gb10.models.undone import undone_by_run
 from gb10.registries.recipe_file import RecipeFile
 from gb10.serve.members import nodes_of
 from gb10.serve.node_launch import SCRIPT
@@ -121,7 +122,9 @@ def render_form(
             print(path)
     else:
         sys.stdout.write(only_one(files).text)
+    undone = undone_by_run(deployment.recipe, deployment.service.ranks[0].container.command)
     for line in (
+        *(f"{loaded.file}:{one.line}: no form does this: {one.text}" for one in undone),
         *lines_of(deployment.rendered.issues),
         *image_lines(deployment.service.image),
         *cap_lines(deployment.service),

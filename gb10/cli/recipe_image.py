@@ -20,6 +20,7 @@ from gb10.models.needs.image_need import ImageNeed, image_need
 from gb10.plan.catalog import DEFAULT_ENGINE, ROOT, Catalog
 from gb10.registries.recipe_file import RecipeFile
 from gb10.request.planning import Request
+from gb10.serve.made_images import key_of
 
 FOREIGN = "patches/foreign"
 PULL = "https://github.com/{repository}/pull/{number}.diff"
@@ -60,6 +61,7 @@ def with_model_recipe(asked: Request, file: RecipeFile, *, trust: bool = False) 
         sources=(*need.sources, *asked.sources),
         without=left,
         model=asked.model or model,
+        serves=key_of(need),
     )
 
 

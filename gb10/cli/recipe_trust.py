@@ -7,7 +7,6 @@ import typer
 
 from gb10.cli.recipe_registries import registries
 from gb10.errors import UsageError
-from gb10.host.talk import Talk
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.powers import Power, mod_powers, powers_of
 from gb10.models.render.rendered import RenderedRecipe
@@ -66,10 +65,3 @@ def require_trust(recipe: ModelRecipe, file: RecipeFile, powers: tuple[Power, ..
         where="\n".join(lines_of_powers(recipe, powers)),
         hint="read it, then add --trust; ./build.py recipe add --trust allows it for a registry's present pin",
     )
-
-
-def say_undone(talk: Talk, recipe: ModelRecipe) -> None:
-    """Say what a recipe asks of a launcher and `run` does not do."""
-    for power in powers_of(recipe, ()):
-        if not power.used:
-            talk.say(f"{recipe.file}:{power.line}: run does not do this: {power.text}")

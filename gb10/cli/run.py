@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Annotated
@@ -11,7 +12,6 @@ import typer
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.container_flags import options_of
 from gb10.cli.recipe_files import RecipeArgument, find_recipe, load_file
-from gb10.cli.recipe_trust import say_undone
 from gb10.cli.recipe_weights import weights_of
 from gb10.cli.run_mods import mods_to_run
 from gb10.cli.run_options import Manner, manner_of, wanted_of
@@ -23,6 +23,7 @@ from gb10.engine.container_options import docker_call
 from gb10.host.proc import spawn
 from gb10.host.started import own_command
 from gb10.host.talk import Talk
+from gb10.models.undone import lines_of_undone, undone_by_run
 from gb10.serve.fleet import open_fleet
 from gb10.serve.node_launch import container_options
 from gb10.serve.running import Wish, running
@@ -69,16 +70,19 @@ def run(
     loaded = load_file(path)
     wanted = replace(wanted, weights=weights_of(path), file=path)
     service, placing = service_from(shop, loaded, wanted.given(arguments or ()), options, only_show=dry_run)
+    undone = undone_by_run(loaded, service.ranks[0].container.command)
+    for line in lines_of_undone(loaded, undone):
+        shop.talk.say(line)
+    more = {"undone": [one.text for one in undone]}
     if dry_run:
-        _print_plan(shop.talk, placing.place(service), as_json=as_json)
+        _print_plan(shop.talk, placing.place(service), more if as_json else None)
         return
-    say_undone(shop.talk, loaded)
     mods = partial(mods_to_run, shop.talk, loaded, path, trust=wanted.trust)
     wish = Wish(mods=mods, patience=manner.wait, replace=manner.replace, place=placing.place, meet=placing.meet)
     with open_fleet(shop, service.hosts) as fleet, running(shop, fleet, service, wish) as watched:
         if watched is None:
             shop.talk.say(f"{service.name} runs already, unchanged")
-        _print_endpoint(service, unchanged=watched is None, as_json=as_json)
+        _print_endpoint(service, {**more, "unchanged": watched is None} if as_json else None)
         if watched is None:
             return
         if manner.detach:
@@ -89,18 +93,18 @@ def run(
         watch(watched, lambda: False)
 
 
-def _print_plan(talk: Talk, service: Service, *, as_json: bool) -> None:
-    if as_json:
-        print_json(document(service, ran=False))
+def _print_plan(talk: Talk, service: Service, more: Mapping[str, object] | None) -> None:
+    if more is not None:
+        print_json({**document(service, ran=False), **more})
         return
     for rank in service.ranks:
         print(f"# {rank.node.host}\n{shlex.join(docker_call(container_options(service, rank)))}")
     talk.say("gb10 puts launch.sh into the container; for a call by hand: ./build.py recipe render NAME --as docker")
 
 
-def _print_endpoint(service: Service, *, unchanged: bool, as_json: bool) -> None:
-    if as_json:
-        print_json({**document(service, ran=True), "unchanged": unchanged})
+def _print_endpoint(service: Service, more: Mapping[str, object] | None) -> None:
+    if more is not None:
+        print_json({**document(service, ran=True), **more})
         return
     print(service.endpoint)
     print(curl_line(service.endpoint, service.model))

@@ -6,6 +6,7 @@ from functools import partial
 
 from gb10.cli.cluster_files import alone, nodes_named
 from gb10.cli.recipe_trust import lines_of_powers, require_trust
+from gb10.cli.run_image import image_made
 from gb10.cli.run_memory import cap_lines, with_budget
 from gb10.cli.run_weights import with_weights
 from gb10.cli.wanted_service import Described, Wanted, described, require_room
@@ -38,14 +39,14 @@ def service_from(
     cluster = nodes_named(shop.env, wanted.nodes) or alone(HERE)
     wanted = replace(wanted, hosts=cluster.nodes if wanted.nodes else ())
     require_room(shop.talk, loaded, wanted)
+    wanted = replace(wanted, image=image_made(shop, loaded, wanted.image))
     options = with_budget(shop.talk, loaded, wanted.request, options, wanted.image or loaded.container or "")
     allowed = partial(_allowed, loaded, wanted, only_show=only_show)
     found = allowed(described(loaded, wanted, named(cluster), options))
     for line in lines_of_powers(loaded, found.powers):
         shop.talk.say(f"needs --trust: {line}")
-    for line in lines_of([issue for issue in found.issues if issue.code != "mods-not-applied"]):
-        shop.talk.say(line)
-    for line in cap_lines(found.service):
+    told = lines_of([issue for issue in found.issues if issue.code != "mods-not-applied"])
+    for line in (*told, *cap_lines(found.service)):
         shop.talk.say(line)
     if options.restart and len(found.service.ranks) > 1:
         hint = "let systemd start all of them again: docs/run.md"

@@ -65,6 +65,8 @@ class Request:
     """Whether mods from outside the checkout get the network, if they declare it or have no mod.yaml."""
     slim: Extent = "publishable"
     """Which rules of recipes/slim.yaml the image applies."""
+    serves: str | None = None
+    """The need of a model recipe for which the image is made. It is in no key."""
 
 
 def make_plan(shop: Workshop, request: Request) -> Plan:
