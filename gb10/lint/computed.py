@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from gb10.errors import UsageError
 from gb10.lint.conditions import Found
-from gb10.lint.engine_source import ENGINES
+from gb10.lint.engine_source import ENGINES, EngineWords
 from gb10.lint.engine_words import declared, known_words, nearest
 from gb10.lint.fp8_experts import fp8_experts
 from gb10.lint.option_numbers import json_object
@@ -26,6 +27,8 @@ from gb10.models.render.sparkrun import TENSORRT_PATH
 
 Check = Callable[[Served], Iterator[Found]]
 PLAIN: Final = ("-h", "--help")
+SHOWN: Final = 2
+"""Names in one finding."""
 EXPERTS: Final = re.compile(r"-a\d+b|moe|mixtral|gpt-oss|deepseek-(v|r)\d", re.IGNORECASE)
 """Names of models with experts, where no config is known."""
 TENSORRT_FILES: Final = ("--extra-llm-api-options", "--config")
@@ -35,9 +38,14 @@ READ_BY_LAUNCHERS: Final = (
 )
 
 
+def _words(case: Served) -> EngineWords | None:
+    """The words of the release; None where none is known."""
+    return None if case.unknown else known_words(case.engine or "", case.release)
+
+
 def unknown_options(case: Served) -> Iterator[Found]:
     """Options that neither the release nor a mod of ours has. A mod of others may add one: then it is a warning."""
-    words = known_words(case.engine or "", case.release)
+    words = _words(case)
     for name in case.options if words else ():
         written = case.spelled[name]
         known = {*PLAIN, *case.added}
@@ -50,7 +58,7 @@ def unknown_options(case: Served) -> Iterator[Found]:
 
 def wrong_choices(case: Served) -> Iterator[Found]:
     """Values that an option of the release does not take."""
-    words = known_words(case.engine or "", case.release)
+    words = _words(case)
     for name, values in case.options.items() if words else ():
         choices = {_folded(one) for one in words.options.get(declared(words, name) or "", ())} if words else set()
         for value in values if choices else ():
@@ -60,7 +68,7 @@ def wrong_choices(case: Served) -> Iterator[Found]:
 
 def unknown_json_keys(case: Served) -> Iterator[Found]:
     """Keys of a JSON value that the release's config class does not have."""
-    words = known_words(case.engine or "", case.release)
+    words = _words(case)
     for name, values in case.options.items() if words else ():
         known = words.keys.get(name, ()) if words else ()
         for key in (key for value in values for key in _json_keys(value)) if known else ():
@@ -70,7 +78,7 @@ def unknown_json_keys(case: Served) -> Iterator[Found]:
 
 def unknown_environment(case: Served) -> Iterator[Found]:
     """Variables of the engine's name that the release does not read."""
-    words = known_words(case.engine or "", case.release)
+    words = _words(case)
     for name in case.recipe.env if words else ():
         if words and name.startswith(ENGINES[case.engine or ""]) and name not in words.environment:
             yield Found(line=case.recipe.line("env", name), value=str(case.recipe.env[name]), name=name)
@@ -125,7 +133,27 @@ def tensorrt_experts(case: Served) -> Iterator[Found]:
         yield Found(line=case.line_of(file), value=f"{case.options[file][-1]} was not looked at", level="note")
 
 
+def unknown_release(case: Served) -> Iterator[Found]:
+    """An image of which no release is known, where it would decide something: the others say nothing of it then."""
+    if case.unknown:
+        guessed = replace(case, unknown="")
+        words = (form.format(one) for check, form in OF_THE_RELEASE.items() for one in check(guessed))
+        lost = [*dict.fromkeys(words)]
+        if lost:
+            more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
+            said = f"{case.release} lacks {', '.join(lost[:SHOWN])}{more}"
+            yield Found(line=case.recipe.line("container"), value=case.unknown, name=said)
+
+
+OF_THE_RELEASE: Final[Mapping[Check, str]] = {
+    unknown_options: "{0.value}",
+    wrong_choices: "{0.name} {0.value}",
+    unknown_json_keys: "{0.name} {0.value}",
+    unknown_environment: "{0.name}",
+}
+"""What is compared with the words of a release, and how a finding is named."""
 CHECKS: Final[Mapping[str, Check]] = {
+    "unknown-release": unknown_release,
     **SGLANG,
     **SIZES,
     **WRITTEN,

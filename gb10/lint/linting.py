@@ -73,8 +73,8 @@ def _with_image(case: Served, release: str | None, image: ImageFacts | None, add
     """A case with what is known beside the recipe."""
     case = case if added is None else replace(case, added=added, foreign=False)
     if image:
-        case = replace(case, release=image.release or case.release, patches=image.patches)
-    return replace(case, release=release) if release else case
+        case = replace(case, release=image.release or case.release, patches=image.patches, unknown="")
+    return replace(case, release=release, unknown="") if release else case
 
 
 def _judge(case: Served, rules: Sequence[Rule]) -> list[Issue]:

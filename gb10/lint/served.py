@@ -11,6 +11,7 @@ from gb10.lint.image_facts import patches_of
 from gb10.memory.model import Model
 from gb10.models.issue import Issue
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.needs.containers import known_engine
 from gb10.models.render.rendered import Peer, RenderRequest
 from gb10.models.render.rendering import render_recipe
 
@@ -20,6 +21,12 @@ SERVE: Final[Mapping[str, re.Pattern[str]]] = {
     "trtllm": re.compile(r"\btrtllm-serve\b"),
 }
 RELEASE: Final = re.compile(r"[:/-]v?(\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)(?=[-_]|$)")
+EUGR: Final = "vllm-node"
+PLAIN_BUILDS: Final = (EUGR, f"{EUGR}-tf5")
+"""What eugr's launcher builds of vLLM itself; its other names are forks."""
+FORKED: Final = re.compile(r"--exp-\w+")
+"""The options of that build that take a fork."""
+MOVING: Final = re.compile(r"(latest|nightly|stable|main|dev)([-_.].*)?")
 OPTION: Final = re.compile(r"-{1,2}[A-Za-z]")
 SHORT: Final[Mapping[str, str]] = {
     "-tp": "--tensor-parallel-size",
@@ -53,6 +60,8 @@ class Served:
     spelled: Mapping[str, str] = field(default_factory=dict)
     """The options as the command writes them, by long name."""
     parameters: Mapping[str, object] = field(default_factory=dict)
+    unknown: str = ""
+    """The image, where no release is known of it: somebody's build, or a fork. Then ``release`` is a guess."""
     patches: frozenset[str] = frozenset()
     """Patches of ours in the image, as ``sglang/0005``."""
     added: frozenset[str] = frozenset()
@@ -100,6 +109,7 @@ def served(recipe: ModelRecipe, releases: Mapping[str, str], variant: str | None
         first=tuple(takewhile(lambda word: not OPTION.match(word), words)) if engine else (),
         spelled=spelled,
         parameters=rendered.parameters,
+        unknown=unknown_image(recipe),
         patches=patches_of(recipe.container),
         foreign=bool(recipe.mods),
         issues=rendered.issues,
@@ -123,6 +133,23 @@ def engine_of(command: str, recipe: ModelRecipe) -> str | None:
     found = next((name for name, pattern in SERVE.items() if pattern.search(command)), None)
     runtime = recipe.text("runtime") or ""
     return found or next((name for name in SERVE if name in runtime), None)
+
+
+def unknown_image(recipe: ModelRecipe) -> str:
+    """The image that a recipe names, where nothing tells its engine's release; empty for one that is known.
+
+    A plain build by an engine's makers or by eugr's launcher is of the newest release. A digest, a branch and
+    somebody's repository are not.
+    """
+    container = recipe.container or ""
+    if not container or RELEASE.search(container):
+        return ""
+    name, _, digest = container.partition("@")
+    repository, _, tag = name.partition(":") if "/" not in name.rpartition(":")[2] else (name, "", "")
+    fork = any(FORKED.fullmatch(one) for one in recipe.build_args.values())
+    own = repository.startswith(EUGR) and repository not in PLAIN_BUILDS
+    plain = known_engine(container) is not None and not own and (not tag or MOVING.fullmatch(tag) is not None)
+    return "" if plain and not digest and not fork else container
 
 
 def release_of(recipe: ModelRecipe, engine: str | None, releases: Mapping[str, str]) -> str:
