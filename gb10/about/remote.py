@@ -24,9 +24,9 @@ from gb10.bill.statements import PREDICATE, PROVENANCE, VERIFICATION
 from gb10.engine.connection import Engine
 from gb10.engine.reference import split_digest, split_reference
 from gb10.engine.registry.access import login_for
-from gb10.engine.registry.beside import attached, document_of
+from gb10.engine.registry.beside import SIGNATURES, attached, document_of
 from gb10.engine.registry.referrers import CREATED, Descriptor
-from gb10.engine.registry.repository import Manifest, Repository, open_repository
+from gb10.engine.registry.repository import Manifest, Repository, TooLargeError, open_repository
 from gb10.errors import PublishError, VerifyError
 from gb10.plan.recorded import RecordedPlan, recorded_plan
 from gb10.proof.verdict_document import read_verdict
@@ -53,6 +53,8 @@ class Remote:
     attached: tuple[Descriptor, ...]
     untrusted: int = 0
     """How many documents were left out, since no signature of them is trusted."""
+    unseen: int = 0
+    """How many were not looked at, since the registry lists too many."""
 
 
 def remote_image(
@@ -69,7 +71,7 @@ def remote_image(
     if entries is not None:
         found = _manifest(repository, _for_platform(entries, platform, reference))
     manifest = sent(found.content, SentManifest, reference)
-    beside = attached(repository, found.digest)
+    beside, unseen = attached(repository, found.digest)
     if trust:
         trust(f"{repository.name}@{found.digest}", found.digest, beside)
     documents = trusted(repository, beside, trust) if trust else beside
@@ -81,18 +83,23 @@ def remote_image(
         config=sent(repository.blob(manifest.config.digest), SentConfig, reference),
         attached=documents,
         untrusted=len(beside) - len(documents),
+        unseen=unseen,
     )
 
 
 def trusted(repository: Repository, beside: Sequence[Descriptor], trust: Trust) -> tuple[Descriptor, ...]:
     """The documents beside an image whose signatures are trusted, and the signatures of the image."""
-    return tuple(one for one in beside if one.artifactType not in DOCUMENTS or _passes(repository, one, trust))
+    passes: dict[str, bool] = {}
+    for one in beside:
+        if one.artifactType in DOCUMENTS and one.digest not in passes:
+            passes[one.digest] = _passes(repository, one, trust)
+    return tuple(one for one in beside if passes.get(one.digest, True) or one.artifactType not in DOCUMENTS)
 
 
 def _passes(repository: Repository, one: Descriptor, trust: Trust) -> bool:
     try:
-        trust(f"{repository.name}@{one.digest}", one.digest, attached(repository, one.digest))
-    except VerifyError:
+        trust(f"{repository.name}@{one.digest}", one.digest, attached(repository, one.digest, SIGNATURES)[0])
+    except (VerifyError, TooLargeError):  # more signatures than anybody gives a document
         return False
     return True
 
@@ -109,6 +116,7 @@ def remote_portrait(
     missing = "nothing is attached to it: what it holds is told by pulling it" if not one.attached else ""
     words = "1 document beside it has" if one.untrusted == 1 else f"{one.untrusted} documents beside it have"
     left_out = f"{words} no trusted signature: left out" if one.untrusted else ""
+    unseen = f"{one.unseen} more documents beside it were not looked at" if one.unseen else ""
     return Portrait(
         reference=reference,
         place=one.repository.base,
@@ -127,7 +135,7 @@ def remote_portrait(
         verdict=verdict,
         patches=patch_stories(shop.catalog, plan) if plan else (),
         mods=mod_stories(shop.catalog, plan) if plan else (),
-        remarks=tuple(filter(None, (missing, left_out))),
+        remarks=tuple(filter(None, (missing, left_out, unseen))),
     )
 
 

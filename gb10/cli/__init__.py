@@ -64,7 +64,12 @@ def _run(arguments: Sequence[str]) -> int:
     from gb10.cli.wrong_usage import usage_error  # noqa: PLC0415 - loaded with the verbs
 
     try:
-        outcome = app(args=respelled(arguments), prog_name=program().removeprefix("./"), standalone_mode=False)
+        outcome = app(
+            args=respelled(arguments),
+            prog_name=program().removeprefix("./"),
+            standalone_mode=False,
+            obj=tuple(arguments),
+        )
         sys.stdout.flush()
     except NoArgsIsHelpError as error:
         error.show()

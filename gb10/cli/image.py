@@ -1,8 +1,7 @@
 """``image``: build an image and prove what it holds."""
 
 import os
-import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -36,13 +35,14 @@ from gb10.cli.common import (
     zstd_level,
 )
 from gb10.cli.plan_show import print_plan
-from gb10.cli.results import keep_receipt, print_image
+from gb10.cli.results import keep_receipt, print_image, say_image
 from gb10.cli.unchanged import own_receipt
 from gb10.engine.reference import check_reference
+from gb10.errors import Gb10Error
 from gb10.plan.values import Plan
 from gb10.request.planning import Request, make_plan
 from gb10.serve.made_images import note_image
-from gb10.ship.publishing import names_in, publish, require_publishable
+from gb10.ship.publishing import Published, names_in, publish, require_publishable
 from gb10.ship.sharing import take_missing
 from gb10.workshop import Workshop
 
@@ -66,6 +66,7 @@ No tag is set before every compiled module is proven to hold the GPU code that i
 @opens
 def image(
     *,
+    ctx: typer.Context,
     shop: Workshop,
     asked: Request,
     tag: Annotated[str | None, typer.Option("--tag", metavar="REF", help="Add this tag to the image.")] = None,
@@ -83,7 +84,7 @@ def image(
     as_json: JsonOption = False,
 ) -> None:
     """Build an image and prove it."""
-    receipt = own_receipt(sys.argv[1:])
+    receipt = own_receipt(ctx.obj or ())
     shop = building(shop, builder, cache_from, cache_to)
     zstd = zstd_level(compression, pushed=bool(push))
     extra = check_reference(tag) if tag else None
@@ -99,9 +100,23 @@ def image(
     _keep(shop, plan, asked, verified, there)
     if context:
         leave_context(shop, plan, ready_engine(shop), context)
-    if receipt and receipt == own_receipt(sys.argv[1:]):
+    if receipt and receipt == own_receipt(ctx.obj or ()):
         keep_receipt(shop.talk, receipt, verified)
-    print_image(shop.talk, verified, publish(shop, plan.tags[-1], names, zstd) if names else (), as_json=as_json)
+    print_image(shop.talk, verified, _published(shop, plan, verified, names, zstd, as_json=as_json), as_json=as_json)
+
+
+def _published(
+    shop: Workshop, plan: Plan, verified: Verified, names: tuple[str, ...], zstd: int | None, *, as_json: bool
+) -> Sequence[Published]:
+    """What was pushed. When a push fails, the image is shown nevertheless: it is built and tagged."""
+    try:
+        return publish(shop, plan.tags[-1], names, zstd) if names else ()
+    except Gb10Error:
+        if as_json:  # stdout gets the error's document
+            say_image(shop.talk, verified)
+        else:
+            print_image(shop.talk, verified, (), as_json=False)
+        raise
 
 
 def _names(plan: Plan, push: Collection[str]) -> tuple[str, ...]:

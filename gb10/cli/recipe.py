@@ -87,12 +87,11 @@ def fix(
 ) -> None:
     """Mend what has one way only.
 
-        That is braces, `{model}`, blanks after a backslash, misspelt keys.
+    That is braces, `{model}`, blanks after a backslash, misspelt keys.
 
-        \b
-        ./build.py recipe fix theirs.yaml          # print the mended recipe
-        ./build.py recipe fix theirs.yaml --write
-    ./build.py recipe add https://github.com/spark-arena/recipe-registry
+    \b
+    ./build.py recipe fix theirs.yaml          # print the mended recipe
+    ./build.py recipe fix theirs.yaml --write
     """
     file = find_recipe(recipe)
     if write and file.registry is not None:

@@ -73,6 +73,8 @@ def override(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise UsageError(f"--set {text!r} has no value", hint="write --set KEY=VALUE")
+    if any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise UsageError(f"--set {text!a} is not UTF-8 text", hint="write the value in the terminal's UTF-8")
     return key, value
 
 

@@ -41,6 +41,12 @@ def print_image(talk: Talk, verified: Verified, published: Sequence[Published], 
     print_published(talk, published)
 
 
+def say_image(talk: Talk, verified: Verified) -> None:
+    """The summary and the digest on stderr."""
+    for line in (*summary(verified), verified.digest):
+        talk.say(line)
+
+
 def print_published(talk: Talk, published: Sequence[Published]) -> None:
     """Layers and bytes on stderr, each reference with its manifest's digest on stdout."""
     for one in published:

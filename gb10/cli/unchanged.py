@@ -12,8 +12,8 @@ from gb10.host.store import store_root
 
 
 def own_receipt(arguments: Sequence[str]) -> Path | None:
-    """The path of this command line's receipt in this environment; None for a verb without receipts."""
-    if arguments[:1] != ["image"]:
+    """The path of a command line's receipt in this environment; None for a verb without receipts."""
+    if list(arguments[:1]) != ["image"]:
         return None
     docker = Path(os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker")) / "config.json"  # noqa: PTH111
     files = (config_file(os.environ), docker)

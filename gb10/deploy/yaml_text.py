@@ -1,6 +1,7 @@
 """YAML that every reader takes for the same values: YAML 1.1 and 1.2, of Python, Go and C. Pure.
 
-A text is plain only when no reader can take it for anything else; one of several lines is a block.
+A text is plain only when no reader can take it for anything else; one of several lines of printable ASCII is a block.
+In a block readers take other characters, such as U+0085, for line breaks.
 """
 
 import re
@@ -10,6 +11,7 @@ from typing import Any, Final
 import yaml
 
 PLAIN: Final = re.compile(r"[A-Za-z_/][A-Za-z0-9_./@-]*")
+BLOCK: Final = re.compile(r"[ -~\n]*")
 WORDS: Final = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"})
 """What some reader takes for a boolean, a number or nothing."""
 
@@ -36,7 +38,7 @@ def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
 
 
 def _style(value: str) -> str:
-    if "\n" in value:
+    if "\n" in value and BLOCK.fullmatch(value):
         return "|"
     plain = PLAIN.fullmatch(value) and value.lower() not in WORDS and not isinstance(value, Unsafe)
     return "" if plain else '"'

@@ -1,5 +1,7 @@
 """Downloads by content: resumed when broken off, hashed while written, renamed only when the sha256 is right."""
 
+import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3.response import BaseHTTPResponse
 from urllib3.util.retry import Retry
 
 from gb10.errors import FetchError, UsageError
@@ -15,6 +18,10 @@ from gb10.host.artifact import Artifact
 from gb10.host.store import Store, file_sha256, note_use
 
 CHUNK = 1 << 20
+MOST_WAIT: Final = 10.0
+"""Seconds before the next try, whatever a server asks for: four tries then wait 40 s."""
+LONG_WAIT: Final = 2.0
+"""Seconds of a wait that is told."""
 SYSTEM_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 CA_VARIABLES = ("GB10_CA_BUNDLE", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE")
 # The first match wins: requests derives its proxy, certificate and connect-timeout errors from its connection error.
@@ -52,10 +59,31 @@ def ca_bundle(env: Mapping[str, str]) -> Path | None:
     return SYSTEM_CA if SYSTEM_CA.exists() else None
 
 
+class PatientRetry(Retry):
+    """Tries again after a bounded wait, and says so."""
+
+    def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
+        """The seconds that the server asks for, of many the most; its date may be of another century."""
+        wanted = super().get_retry_after(response)
+        return None if wanted is None else min(wanted, MOST_WAIT)
+
+    def sleep_for_retry(self, response: BaseHTTPResponse) -> bool:
+        """Wait as long as the server asks for, or MOST_WAIT."""
+        seconds = self.get_retry_after(response)
+        if not seconds:
+            return False
+        asked = response.headers.get("Retry-After", "")[:40]
+        if seconds >= LONG_WAIT:
+            line = f"the server answers {response.status} (Retry-After: {asked}): trying again in {seconds:.0f} s"
+            print(ascii(line)[1:-1], file=sys.stderr, flush=True)
+        time.sleep(seconds)
+        return True
+
+
 def open_session(env: Mapping[str, str]) -> requests.Session:
     """An HTTP session with the user's proxies, netrc and CA, retrying what is worth retrying."""
     session = requests.Session()
-    retry = Retry(total=4, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504))
+    retry = PatientRetry(total=4, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504))
     for scheme in ("https://", "http://"):
         session.mount(scheme, HTTPAdapter(max_retries=retry, pool_maxsize=16))
     bundle = ca_bundle(env)

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -33,6 +33,8 @@ LOOSE: Final = ("builds", "built", "environments", "locks", "logs", "rates", "re
 """The rooms of small or unfinished files, collected by age: of ``environments`` only what was never finished, of
 ``tmp`` only what a download left."""
 BUILDS: Final = "image"
+ALSO: Final = {"scans": ("image-scan",)}
+"""Further locks under which entries of a room are made: `verify` scans an image that no build here made."""
 IN_USE: Final = 3600.0
 """Seconds: what was read or written so lately may be part of a build that runs now."""
 
@@ -92,11 +94,17 @@ def check_clock(store: Store, found: Iterable[Entry], now: float) -> None:
 
 def drop(store: Store, entry: Entry, still: Callable[[Entry], bool] = lambda entry: True) -> bool:
     """Remove an entry, whole, if ``still`` is true once its lock is held; False when it stays."""
-    with store.tried(_lock_of(entry)) as free:
+    with ExitStack() as held:
+        free = all(held.enter_context(store.tried(name)) for name in locks_of(entry))
         gone = free and still(entry)
         if gone:
             store.discard(entry.path)
     return gone
+
+
+def locks_of(entry: Entry) -> tuple[str, ...]:
+    """The locks under which an entry is made."""
+    return (_lock_of(entry), *ALSO.get(entry.room, ()))
 
 
 def _lock_of(entry: Entry) -> str:

@@ -1,7 +1,6 @@
 """One small file by its URL: https, or http of this machine; bounded in bytes, time and redirects."""
 
 import re
-import time
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urljoin, urlsplit
@@ -10,6 +9,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from gb10.errors import FetchError, UsageError
+from gb10.host.deadline import LateError, within
 from gb10.host.fetch import network_error, open_session, redact
 from gb10.host.proc import without_logins
 
@@ -18,7 +18,7 @@ MOST_REDIRECTS: Final = 5
 PATIENCE: Final = 60
 """Seconds without a byte."""
 DEADLINE: Final = 300.0
-"""Seconds for the whole file."""
+"""Seconds for the whole file: requests, waits between them, redirects."""
 BLOCK: Final = 1 << 16
 LONGEST: Final = 2000
 """Characters of a URL."""
@@ -69,13 +69,21 @@ def name_of(url: str, otherwise: str) -> str:
 def fetch_small(env: Mapping[str, str], url: str, most: int) -> bytes:
     """The file, of at most ``most`` bytes. Raises UsageError for a URL that is not fetched, FetchError."""
     check_url(url)
-    started, at = time.monotonic(), url
+    try:
+        return within(DEADLINE, lambda: _followed(env, url, most))
+    except LateError as error:
+        raise FetchError(f"cannot fetch {public(url)}: not done in {DEADLINE:.0f} s", hint="try again later") from error
+
+
+def _followed(env: Mapping[str, str], url: str, most: int) -> bytes:
+    """The file at the end of the redirects."""
+    at = url
     with open_session(env) as session:
         for _ in range(MOST_REDIRECTS + 1):
             try:
                 with _ask(session, at) as reply:
                     if not reply.is_redirect:
-                        return _body(reply, url, most, started)
+                        return _body(reply, url, most)
                     at = _next(at, reply.headers.get("location", ""), url)
             except (requests.RequestException, HTTPError, OSError, ValueError) as error:  # the last: a damaged redirect
                 raise _failed(error, url) from error
@@ -101,8 +109,8 @@ def _next(at: str, location: str, url: str) -> str:
     return found
 
 
-def _body(reply: requests.Response, url: str, most: int, started: float) -> bytes:
-    """The bytes of a reply as they come, unpacked. Raises FetchError for a bad status, too many bytes, no end."""
+def _body(reply: requests.Response, url: str, most: int) -> bytes:
+    """The bytes of a reply as they come, unpacked. Raises FetchError for a bad status, too many bytes."""
     if reply.status_code != OK:
         raise FetchError(
             f"cannot fetch {public(url)}: the server answered {reply.status_code} {reply.reason}",
@@ -113,8 +121,6 @@ def _body(reply: requests.Response, url: str, most: int, started: float) -> byte
         whole += block
         if len(whole) > most:
             raise FetchError(f"{public(url)} has more than {most >> 20} MiB", hint="check the URL")
-        if time.monotonic() - started > DEADLINE:
-            raise FetchError(f"cannot fetch {public(url)}: not done in {DEADLINE:.0f} s", hint="try again later")
     return bytes(whole)
 
 

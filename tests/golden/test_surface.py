@@ -178,6 +178,31 @@ def test_the_reference_is_what_the_command_line_has(request: pytest.FixtureReque
     assert path.read_text(encoding="utf-8") == text, "run pytest tests/golden --update-golden and read the diff"
 
 
+def damage(text: str) -> list[str]:
+    """Lines of help pages that an edit damaged: indented as no text is, or examples of another verb.
+
+    Pages of groups (`mods`) may show the verbs that use what they make.
+    """
+    found = []
+    pages = re.findall(r"^#+ `\./build\.py ?([^`]*)`\n(.*?)(?=^\*\*Usage|\Z)", text, re.MULTILINE | re.DOTALL)
+    groups = {name.rpartition(" ")[0] for name, _ in pages}
+    for name, page in pages:
+        code = False
+        for line in page.splitlines():
+            code ^= line.lstrip().startswith("```")
+            other = code and line.startswith("./build.py ") and not f"{line} ".startswith(f"./build.py {name} ")
+            if line[:1].isspace() or (other and name not in groups):
+                found.append(f"{name}: {line}")
+    return found
+
+
+def test_no_help_page_is_damaged() -> None:
+    assert damage((ROOT / "docs/reference.md").read_text(encoding="utf-8")) == []
+    lines = ["### `./build.py recipe fix`", "Mend.", "    That is.", "```console", "./build.py recipe add x", "```"]
+    page = "\n".join([*lines, "**Usage**:"])
+    assert damage(page) == ["recipe fix:     That is.", "recipe fix: ./build.py recipe add x"]
+
+
 def reference() -> str:
     """docs/reference.md: Typer's own document of the command line, then exit codes and settings."""
     group = root()

@@ -2,8 +2,9 @@
 
 import base64
 import json
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -23,6 +24,10 @@ class Registry:
     blobs: dict[str, bytes] = field(default_factory=dict)
     manifests: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    listed: dict[str, bytes] = field(default_factory=dict)
+    """What it lists of a manifest in place of the truth."""
+    pause: float = 0.0
+    """Seconds between two bytes of a manifest."""
 
 
 def handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
@@ -70,6 +75,9 @@ def handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
             if not registry.referrers:
                 self.reply(404)
                 return
+            if digest in registry.listed:
+                self.reply(200, registry.listed[digest], Content_Type=INDEX)
+                return
             rows = []
             for name, (kind, content) in registry.manifests.items():
                 document = json.loads(content)
@@ -83,7 +91,20 @@ def handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
         def manifest(self, name: str) -> None:
             """A manifest."""
             kind, stored = registry.manifests.get(name, ("", b""))
+            if registry.pause:
+                self.drip(stored)
+                return
             self.reply(200, stored, Content_Type=kind) if kind else self.reply(404)
+
+        def drip(self, body: bytes) -> None:
+            """A body, byte by byte."""
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            with suppress(ConnectionError):  # the client had enough
+                for place in range(len(body)):
+                    self.wfile.write(body[place : place + 1])
+                    time.sleep(registry.pause)
 
         def blob(self, digest: str) -> None:
             """A blob."""
@@ -97,6 +118,7 @@ def handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
 def oci_server(registry: Registry) -> Iterator[Registry]:
     """The registry, listening."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler(registry))
+    server.daemon_threads = True
     registry.host = f"127.0.0.1:{server.server_port}"
     thread = Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -369,6 +369,11 @@ def test_image_publishes_what_it_built_or_found(
     assert document["hit"]
     assert [one["reference"] for one in document["published"]] == names
     assert {one["config"] for one in document["published"]} == {image.digest}
+    for words in ([], ["--json"]):  # a push that fails: the image is shown all the same
+        assert main(["image", "--push", "127.0.0.1:9/by/image", *words]) == PublishError.code
+        shown = capsys.readouterr()
+        assert image.digest in (shown.err if words else shown.out)
+        assert all(tag in shown.err for tag in image.tags)
 
 
 @pytest.fixture

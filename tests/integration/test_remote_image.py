@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +12,9 @@ import pytest
 from gb10.about.remote import remote_image, remote_portrait
 from gb10.bill.statements import MEDIA_TYPE as IN_TOTO
 from gb10.bill.statements import PREDICATE, PROVENANCE, statement
+from gb10.engine.registry import repository
 from gb10.engine.registry.access import Login
-from gb10.engine.registry.beside import attached, document_of
+from gb10.engine.registry.beside import SIGNATURES, attached, document_of
 from gb10.engine.registry.referrers import Artifact, Content, Descriptor, manifest_of, tag_of, write_index
 from gb10.engine.registry.repository import INDEX, LARGEST, MANIFEST, Repository, open_repository, path_of
 from gb10.errors import PublishError
@@ -71,7 +73,8 @@ def test_what_is_attached_is_found_by_the_api_or_by_the_tag(registry: Registry, 
     registry.referrers = lists
     subject = put(registry, b'{"schemaVersion": 2}', "1")
     made = attach(registry, subject, SBOM, NOTE)
-    found = attached(opened(registry), subject)
+    found, left = attached(opened(registry), subject)
+    assert left == 0
     assert {one.digest for one in found} == set(made)
     texts = {one.artifactType: document_of(opened(registry), one) for one in found}
     assert texts == {one.kind: one.contents[0].content for one in (SBOM, NOTE)}
@@ -188,10 +191,42 @@ def test_a_statement_is_believed_about_its_own_image_alone(registry: Registry, s
 def test_an_artifact_without_a_document_is_told(registry: Registry) -> None:
     subject = put(registry, b"{}", "1")
     attach(registry, subject, SBOM)
-    (one,) = attached(opened(registry), subject)
+    ((one,), _) = attached(opened(registry), subject)
     registry.manifests[one.digest] = (MANIFEST, json.dumps({"layers": []}).encode())
     with pytest.raises(PublishError):
         document_of(opened(registry), one)
+
+
+def test_a_registry_that_sends_a_byte_now_and_then_is_left(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = put(registry, b'{"schemaVersion": 2}' * 100, "1")
+    registry.pause = 0.05
+    monkeypatch.setattr(repository, "ANSWER", 0.5)
+    begun = time.monotonic()
+    with pytest.raises(PublishError, match="one answer took more than"):
+        opened(registry).manifest(subject)
+    slow = opened(registry)
+    slow.until = time.monotonic() + 0.3
+    with pytest.raises(PublishError, match="all that was read of it"):
+        slow.manifest(subject)
+    assert time.monotonic() - begun < 3
+
+
+def test_of_many_documents_the_first_are_looked_at_each_once(registry: Registry, shop: Workshop) -> None:
+    subject = pushed(registry, CONFIG, [LAYER])
+    (one,) = attach(registry, subject, SBOM)
+    row = {"mediaType": MANIFEST, "digest": one, "size": 1, "artifactType": SBOM.kind}
+    registry.listed[subject] = json.dumps({"manifests": [row] * 30_000}).encode()
+    name, looks = f"{registry.host}/gb10/test:1", []
+    begun = time.process_time()
+    found = remote_image(shop, None, name, "linux/arm64", lambda what, digest, beside: looks.append(digest))
+    assert time.process_time() - begun < 3
+    assert looks == [subject, one]
+    assert (found.unseen, len(found.attached)) == (29_900, 100)
+    registry.listed[one] = b" " * (SIGNATURES + 1)
+    found = remote_image(shop, None, name, "linux/arm64", lambda what, digest, beside: None)
+    assert (found.untrusted, found.attached) == (100, ())
+    remarks = remote_portrait(shop, None, name, "linux/arm64").remarks
+    assert "29900 more documents beside it were not looked at" in remarks
 
 
 @pytest.mark.parametrize(

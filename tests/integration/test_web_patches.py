@@ -15,6 +15,7 @@ import pytest
 import requests
 
 from gb10.errors import FetchError, PatchError
+from gb10.host import fetch
 from gb10.plan.labels import labels
 from gb10.plan.values import Plan
 from gb10.request.planning import Request, make_plan
@@ -166,7 +167,33 @@ def test_a_server_that_answers_otherwise(site: Site, shop: Workshop, monkeypatch
     monkeypatch.setattr(web, "open_session", lambda env: requests.Session())  # tries once
     with pytest.raises(FetchError, match="the server cannot be reached"):
         planned(shop, "http://localhost:9/1.diff")
+    monkeypatch.undo()
     monkeypatch.setattr(web, "DEADLINE", 0.5)
     site.pause = 0.1
     with pytest.raises(FetchError, match="not done in"):
         planned(shop, f"{site.address}/pull/7.diff")
+
+
+@pytest.mark.parametrize("asked", ["3600", "Fri, 01 Jan 2100 00:00:00 GMT"])
+def test_a_server_that_asks_for_an_hour_is_asked_again_soon(
+    site: Site, shop: Workshop, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], asked: str
+) -> None:
+    monkeypatch.setattr(fetch, "MOST_WAIT", 0.1)
+    monkeypatch.setattr(fetch, "LONG_WAIT", 0.1)
+    site.pages["/busy"] = (503, {"Retry-After": asked}, b"")
+    begun = time.monotonic()
+    with pytest.raises(FetchError):
+        planned(shop, f"{site.address}/busy")
+    assert time.monotonic() - begun < 20
+    assert f"the server answers 503 (Retry-After: {asked}): trying again in" in capfd.readouterr().err
+
+
+def test_the_deadline_counts_the_waits_between_tries(
+    site: Site, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "DEADLINE", 0.5)
+    site.pages["/busy"] = (503, {"Retry-After": "3600"}, b"")
+    begun = time.monotonic()
+    with pytest.raises(FetchError, match="not done in"):
+        planned(shop, f"{site.address}/busy")
+    assert time.monotonic() - begun < 8

@@ -83,6 +83,16 @@ def test_what_one_reader_takes_for_a_number_is_quoted(text: str) -> None:
     assert yaml_text({"a": text}) == f'a: "{text}"\n'
 
 
+@pytest.mark.parametrize(
+    "sign", ["\x85", "\u2028", "\u2029", "\x0b", "\x0c", "\r", "\t", "\x1b", "\xa0", "\N{BOM}", "\xe9"]
+)
+def test_a_block_has_printable_ascii_alone(sign: str) -> None:
+    text = yaml_text({"a": f"b{sign}c\nd"})
+    assert "|" not in text
+    assert yaml.safe_load(text) == {"a": f"b{sign}c\nd"}
+    assert not any(one in text for one in "\x85\u2028\u2029\x0b\x0c\x1b")
+
+
 def test_yaml_is_laid_out_for_people() -> None:
     text = yaml_text(
         {"a": ["b", {"c": "d\ne\n"}], "f": Unsafe("{{ g }}")}, {"h": True}, head=["two", "lines\nof: a comment"]

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 import requests
-from requests.adapters import BaseAdapter
+from requests.adapters import BaseAdapter, HTTPAdapter
+from urllib3 import HTTPResponse
 
 from gb10.errors import FetchError
 from gb10.host.artifact import Artifact
-from gb10.host.fetch import download, intact, stored
+from gb10.host.deadline import LateError, within
+from gb10.host.fetch import MOST_WAIT, download, intact, open_session, stored
 from gb10.host.store import Store
 
 GOOD = b"what was locked"
@@ -108,6 +110,27 @@ def test_a_file_that_is_not_the_locked_one_is_refused(store: Store) -> None:
         download(session(Server(b"something else!")), store, ARTIFACT, lambda: "https://server.invalid/a.whl")
     assert not stored(store, ARTIFACT).exists()
     assert not list((store.root / "tmp").iterdir())
+
+
+@pytest.mark.parametrize("asked", ["3600", "Fri, 01 Jan 2100 00:00:00 GMT", "86400000000"])
+def test_a_server_may_not_ask_for_a_long_wait(asked: str) -> None:
+    adapter = open_session({}).get_adapter("https://server.invalid")
+    assert isinstance(adapter, HTTPAdapter)
+    retry = adapter.max_retries
+    reply = HTTPResponse(status=503, headers={"Retry-After": asked})
+    for _ in range(3):
+        retry = retry.increment("GET", "/", response=reply)
+        assert retry.get_retry_after(reply) == MOST_WAIT
+    assert retry.get_retry_after(HTTPResponse(status=503, headers={"Retry-After": "1"})) == 1
+    assert retry.get_retry_after(HTTPResponse(status=503)) is None
+
+
+def test_work_that_is_late_is_left_and_other_ends_are_its_own() -> None:
+    assert within(5, lambda: 7) == 7
+    with pytest.raises(LateError):
+        within(0.02, threading.Event().wait)
+    with pytest.raises(TimeoutError, match="its own"):
+        within(5, lambda: (_ for _ in ()).throw(TimeoutError("its own")))
 
 
 class Endless(io.RawIOBase):

@@ -4,17 +4,32 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from gb10.cli.cache_show import KINDS
 from gb10.errors import UsageError
-from gb10.host.keep import LOOSE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries
+from gb10.host.keep import ALSO, LOOSE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries
 from gb10.host.store import Store, file_sha256, is_sealed, seal
 from gb10.plan.catalog import ROOT
 
 DAY = 86_400.0
+OTHERS = {
+    "base",
+    "emulators",
+    "engine",
+    "engine-packages",
+    "load",
+    "lock",
+    "moe",
+    "skopeo",
+    "trial",
+    "triton",
+    "weights",
+}
+"""Locks under which no entry is made that `cache gc` removes: a new lock belongs here, or in ROOMS or ALSO."""
 
 
 def entry(used: float, size: int = 10) -> Entry:
@@ -95,8 +110,18 @@ def test_an_entry_goes_whole_unless_another_run_has_its_lock(store: Store) -> No
 
 def test_the_locks_are_those_that_the_makers_take() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "gb10").rglob("*.py") if path.name != "keep.py")
-    taken = set(re.findall(r'(?:locked\(\s*f?|ensure\()"([a-z]+)', text))
-    assert set(ROOMS.values()) <= taken
+    taken = set(re.findall(r'(?:locked\(\s*f?|ensure\()"([a-z0-9-]*[a-z0-9])-?(?=["{])', text))
+    known = set(ROOMS.values()) | set(chain.from_iterable(ALSO.values()))
+    assert known <= taken
+    assert taken - known <= OTHERS
+
+
+@pytest.mark.parametrize("lock", ["image", "image-scan"])
+def test_a_scan_stays_while_a_build_or_verify_makes_scans(store: Store, lock: str) -> None:
+    (scan,) = (one for one in entries(store, {}) if one.room == "scans")
+    with store.locked(lock):
+        assert not drop(store, scan)
+    assert drop(store, scan)
 
 
 def test_a_file_that_was_used_is_noted_and_keeps_its_time_of_change(store: Store) -> None:

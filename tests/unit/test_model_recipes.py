@@ -235,6 +235,10 @@ HOSTILE: dict[str, str] = {
     "a long text": "a: " + "x" * LARGEST,
     "a character that is none": "a: \x00",
     "two documents": "a: 1\n---\nb: 2",
+    "half of a character": r'container: "\udcff"',
+    "half of a character in a key": r'env: {"A\ud800": 1}',
+    "half of a character in a list": r'mods: [x, "\uDBFF"]',
+    "half of a character in its own text": "a: \udcff",
 }
 
 

@@ -7,6 +7,7 @@ import typer
 
 from gb10.cli import image, receipt
 from gb10.cli.receipt import read_receipt, receipt_path
+from gb10.plan.catalog import ROOT
 
 BASE = ("image", "--engine", "vllm")
 
@@ -43,6 +44,17 @@ def test_other_work_has_no_receipt(arguments: tuple[str, ...], tmp_path: Path) -
 )
 def test_options_that_only_choose_have_a_receipt(more: tuple[str, ...], tmp_path: Path) -> None:
     assert receipt_path(tmp_path, (*BASE, *more), {}, ())
+
+
+def test_a_receipt_is_of_the_arguments_that_main_was_given() -> None:
+    """Nothing of the command line reads the arguments of the process, which may be another program's."""
+    readers = [path.name for path in (ROOT / "gb10/cli").glob("*.py") if "sys.argv" in path.read_text(encoding="utf-8")]
+    assert readers == []
+    seen = []
+    app = typer.Typer()
+    app.command()(lambda ctx: seen.append(ctx.obj)).__annotations__["ctx"] = typer.Context
+    app(args=[], standalone_mode=False, obj=("image", "--engine", "vllm"))
+    assert seen == [("image", "--engine", "vllm")]
 
 
 def test_options_that_choose_are_options_of_the_verb() -> None:

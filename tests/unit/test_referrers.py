@@ -14,6 +14,7 @@ from gb10.engine.registry.referrers import (
     Descriptor,
     digest_of,
     manifest_of,
+    read_first,
     read_index,
     tag_of,
     write_index,
@@ -36,6 +37,16 @@ def test_an_artifact_is_a_manifest_of_oci_1_1() -> None:
     bare = json.loads(manifest_of(Artifact(kind="a/b", annotations={}), {}))
     assert [layer["digest"] for layer in bare["layers"]] == [EMPTY]
     assert tag_of(DIGEST) == f"sha256-{'1' * 64}"
+
+
+def test_a_long_list_is_cut_before_it_is_read() -> None:
+    one = {"mediaType": "m", "digest": DIGEST, "size": 3}
+    text = json.dumps({"manifests": [one] * 100 + ["nonsense"] * 30_000})
+    found, left = read_first(text, 100)
+    assert (len(found), left) == (100, 30_000)
+    assert read_first(json.dumps({"manifests": [one]}), 100)[1] == 0
+    with pytest.raises(PublishError):
+        read_first("[]", 100)
 
 
 def test_an_index_is_read_as_it_is_written() -> None:

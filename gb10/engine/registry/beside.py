@@ -2,21 +2,25 @@
 
 import json
 
-from gb10.engine.registry.referrers import Descriptor, read_index, tag_of
-from gb10.engine.registry.repository import Repository
+from gb10.engine.registry.referrers import Descriptor, read_first, tag_of
+from gb10.engine.registry.repository import LARGEST, Repository, TooLargeError
 from gb10.errors import PublishError
 
 MOST = 100
-"""Artifacts of one image that are looked at."""
+"""Artifacts of one image that are looked at: those that stand first."""
+SIGNATURES = 1 << 20
+"""Bytes of the list of what is attached to one of them."""
 
 
-def attached(repository: Repository, digest: str) -> tuple[Descriptor, ...]:
-    """What is attached to the image of a manifest. Raises PublishError."""
-    text = repository.referrers(digest)
+def attached(repository: Repository, digest: str, limit: int = LARGEST) -> tuple[tuple[Descriptor, ...], int]:
+    """What is attached to the image of a manifest, and how much more that is not looked at. Raises PublishError."""
+    text = repository.referrers(digest, limit)
     if text is None:
         found = repository.manifest(tag_of(digest))
         text = found.content if found else None
-    return () if text is None else read_index(text.decode(errors="replace"))[:MOST]
+    if text is not None and len(text) > limit:
+        raise TooLargeError(f"{repository.name} has a list of more than {limit >> 10} KiB", where=digest)
+    return ((), 0) if text is None else read_first(text.decode(errors="replace"), MOST)
 
 
 def document_of(repository: Repository, one: Descriptor) -> bytes:

@@ -168,6 +168,21 @@ def read_index(text: str) -> tuple[Descriptor, ...]:
         ) from error
 
 
+def read_first(text: str, most: int) -> tuple[tuple[Descriptor, ...], int]:
+    """The first entries of an index, and how many follow: a list of 30,000 is cut before it is read. Pure.
+
+    Raises PublishError.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    rows = document.get("manifests") if isinstance(document, dict) else None
+    if not isinstance(rows, list):
+        return read_index(text), 0
+    return read_index(json.dumps({"manifests": rows[:most]})), max(0, len(rows) - most)
+
+
 def write_index(entries: tuple[Descriptor, ...]) -> str:
     """The text of an index. Pure."""
     manifests = [one.model_dump(exclude_defaults=True) for one in entries]

@@ -6,11 +6,12 @@ A machine without an engine and without skopeo can look at an image this way, be
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import requests
@@ -20,6 +21,7 @@ from gb10.engine.reference import DIGEST, split_reference
 from gb10.engine.registry.access import Login
 from gb10.engine.registry.transfer import registry_error
 from gb10.errors import PublishError
+from gb10.host.deadline import LateError, within
 from gb10.host.fetch import open_session
 
 OCI: Final = "application/vnd.oci.image"
@@ -31,9 +33,20 @@ LARGEST: Final = 8 << 20
 SMALL: Final = 64 << 10
 """Bytes of an answer with a token."""
 TIMEOUT: Final = 60.0
+ANSWER: Final = 120.0
+"""Seconds for one manifest or blob, with its login and its tries."""
+WHOLE: Final = 300.0
+"""Seconds for all that is read of a repository."""
+MOST: Final = 64 << 20
+"""Bytes of all that is read of a repository."""
 HUB: Final = ("docker.io", "registry-1.docker.io")
 CERTIFICATES: Final = Path("/etc/docker/certs.d")
 TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]+")
+T = TypeVar("T")
+
+
+class TooLargeError(PublishError):
+    """The registry sends more than is read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,13 +66,15 @@ class Repository:
     name: str
     login: Login
     token: str = field(default="", repr=False)
+    until: float = field(default_factory=lambda: time.monotonic() + WHOLE)
+    taken: int = 0
+    """Bytes that were read."""
 
     def manifest(self, reference: str) -> Manifest | None:
         """The manifest of a tag or a digest; None when there is none. Raises PublishError."""
-        with self._asked(f"manifests/{reference}", ACCEPTED) as reply:
-            if reply.status_code == requests.codes.not_found:
-                return None
-            content = self._read(reply, LARGEST)
+        content = self._content(f"manifests/{reference}", LARGEST, ACCEPTED)
+        if content is None:
+            return None
         found = Manifest(content=content, digest=_digest(content))
         if DIGEST.fullmatch(reference) and found.digest != reference:
             raise PublishError(f"{self.base} sent another manifest than the one that was asked for", where=reference)
@@ -69,19 +84,44 @@ class Repository:
         """A blob, whose bytes are checked. Raises PublishError, also when it is larger than the limit."""
         if not DIGEST.fullmatch(digest):
             raise self._error(f"{digest} is no digest")
-        with self._asked(f"blobs/{digest}") as reply:
-            if reply.status_code == requests.codes.not_found:
-                raise self._error(f"it has no blob {digest}")
-            content = self._read(reply, limit)
+        content = self._content(f"blobs/{digest}", limit)
+        if content is None:
+            raise self._error(f"it has no blob {digest}")
         if _digest(content) != digest:
             raise self._error(f"the bytes of the blob {digest} are not its own")
         return content
 
-    def referrers(self, digest: str) -> bytes | None:
-        """The index of what refers to a manifest, by the registry's own API; None when it has none."""
-        with self._asked(f"referrers/{digest}", INDEX) as reply:
-            kind = reply.headers.get("Content-Type", "").partition(";")[0]
-            return self._read(reply, LARGEST) if reply.status_code == requests.codes.ok and kind == INDEX else None
+    def referrers(self, digest: str, limit: int = LARGEST) -> bytes | None:
+        """The index of what refers to a manifest, by the registry's own API; None when it has none.
+
+        Raises PublishError, TooLargeError.
+        """
+
+        def read() -> bytes | None:
+            with self._asked(f"referrers/{digest}", INDEX) as reply:
+                kind = reply.headers.get("Content-Type", "").partition(";")[0]
+                return self._read(reply, limit) if reply.status_code == requests.codes.ok and kind == INDEX else None
+
+        return self._in_time(read)
+
+    def _content(self, path: str, limit: int, accept: str = "*/*") -> bytes | None:
+        """The body of an answer; None when the registry has no such thing."""
+
+        def read() -> bytes | None:
+            with self._asked(path, accept) as reply:
+                return None if reply.status_code == requests.codes.not_found else self._read(reply, limit)
+
+        return self._in_time(read)
+
+    def _in_time(self, read: Callable[[], T]) -> T:
+        """An answer, unless it or all of them together take too long: each byte may come just in time."""
+        seconds = min(ANSWER, self.until - time.monotonic())
+        try:
+            return within(seconds, read)
+        except LateError as error:
+            limit = f"one answer took more than {ANSWER:.0f} s"
+            reason = limit if seconds == ANSWER else f"all that was read of it took more than {WHOLE:.0f} s"
+            raise self._error(f"it is too slow: {reason}") from error
 
     @contextmanager
     def _asked(self, path: str, accept: str = "*/*") -> Iterator[requests.Response]:
@@ -133,8 +173,11 @@ class Repository:
         content = b""
         for block in reply.iter_content(1 << 16):
             content += block
-            if len(content) > limit:
-                raise self._error(f"it sends more than {limit >> 20} MiB for {urlsplit(reply.url).path}")
+            self.taken += len(block)
+            if len(content) > limit or self.taken > MOST:
+                one = f"{limit >> 20} MiB for {urlsplit(reply.url).path}"
+                error = self._error(f"it sends more than {one if len(content) > limit else f'{MOST >> 20} MiB'}")
+                raise TooLargeError(error.message, where=error.where, hint=error.hint)
         return content
 
     def _error(self, reason: str) -> PublishError:

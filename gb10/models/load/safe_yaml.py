@@ -3,6 +3,7 @@
 Unlike image recipes, model recipes may have aliases, merge keys and the tags that the safe loader knows.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -23,6 +24,8 @@ DEEPEST: Final = 32
 """Levels of nesting."""
 LONGEST: Final = 256
 """Characters of a value that is not text: a number, a date."""
+HALF: Final = re.compile("[\ud800-\udfff]")
+"""Halves of characters beyond U+FFFF: nothing can write them into a file."""
 TEXT: Final = "tag:yaml.org,2002:str"
 MERGE: Final = "tag:yaml.org,2002:merge"
 BROKEN: Final = (yaml.YAMLError, ValueError, OverflowError, TypeError, AttributeError, LookupError)
@@ -187,7 +190,11 @@ def _children(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def _check_scalar(node: yaml.Node) -> None:
-    if isinstance(node, yaml.ScalarNode) and node.tag != TEXT and len(node.value) > LONGEST:
+    if not isinstance(node, yaml.ScalarNode):
+        return
+    if half := HALF.search(node.value):
+        raise UnreadableError(node.start_mark.line + 1, f"U+{ord(half[0]):04X} is half of a character, and no text")
+    if node.tag != TEXT and len(node.value) > LONGEST:
         raise UnreadableError(node.start_mark.line + 1, "a number or date is too long; for text, put it in quotes")
 
 
