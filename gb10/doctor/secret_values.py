@@ -69,13 +69,15 @@ NOTHING: Final = re.compile(
 )
 """A value that is none."""
 REFERENCE: Final = re.compile(
-    r"\$\{?[A-Z_][A-Z0-9_]*\}?|\$\{\{.{0,200}\}\}|\$\([^)]{0,200}\)?|\{\{.{0,200}\}\}|%[A-Z_]+%|%\(?\w{0,40}\)?s|\{\w{0,40}\}"
+    r"\$\{?[A-Z_][A-Z0-9_]*\}?|\$\{\{.{0,200}\}\}|\$\([^)]{0,200}\)?|\{\{.{0,200}\}\}|%[A-Z_]+%|%\(?\w{0,40}\)?s|\{\}"
     r"|<[^<>]{0,20}(?:your|token|key|password|secret|placeholder|name)[^<>]{0,20}>|(?:secrets|vault|var|local|data|module)\.[\w.]+"
     r"|(?:self|args|os|config|settings|cls|this|kwargs|opts|options|params|envs?|process|server_args|request|req)[.\[][\w.\[\]'\"]*"
     r"|(?:\w+\.)*(?:getenv|environ|get\w*|read\w*|open|load\w*|input|prompt\w*|generate\w*|Field|make\w*|create\w*)\(.*"
     r"|(?:arn:aws:|projects/)\S*|vault:\S*"
 )
 """A value that only names where the secret is."""
+PLACE: Final = re.compile(r"\{(\w{1,40})\}")
+"""A place of a template, which has the name of a secret."""
 DULL: Final = re.compile(
     r"[-+]?[\d.,:%/ x]+[a-z%]{0,4}|</?[^<>\s]{1,60}>|<\|[^|]{1,60}\|>|\[[A-Z_]{1,20}\]|/\S{0,120}|\.{1,2}/\S*|[\W_]+"
     r"|[\[({][-\d.,\s]*[\])}]|(?:basic|bearer|digest|oauth2?|token|required|enabled|disabled|optional|auto|default|on|off"
@@ -144,6 +146,8 @@ def is_secret(value: str, level: Level) -> bool:
     value = value.strip()
     if not value or NOTHING.fullmatch(value) or REFERENCE.fullmatch(value):
         return False
+    if (place := PLACE.fullmatch(value)) and level_of(place[1]) is not Level.NONE:
+        return False
     if level is Level.WEAK:
         return not DULL.fullmatch(value) and len(value) > 3
     return level is not Level.RANDOM or is_random(value)
@@ -189,7 +193,7 @@ def _values(text: str, start: int, end: int, level: Level) -> Iterator[Span]:
         yield from _assigned(text, start, between, level, "" if closing else opened)
     elif closing and (found := re.compile(r"\s{0,40},\s{0,40}").match(text, at)):
         pair = PAIR.match(text, at)
-        if pair and level > Level.RANDOM:
+        if pair:
             yield from _read(text, pair.end(), level, "", bare=END)
         else:
             yield from _listed(text, found.end(), level, option)
@@ -222,9 +226,9 @@ def _other(text: str, start: int, at: int, level: Level, *, closed: bool) -> Ite
         for span in _read(text, says.end(), level, "", bare=END):
             if strong or any(map(str.isdigit, text[span[0] : span[0] + NEAR])):
                 yield span
-    elif strong and text[at : at + 1] == " ":
+    elif text[at : at + 1] == " ":
         before = text[max(0, start - 120) : start]
-        quote = QUOTE.match(text, at + 1)
+        quote = QUOTE.match(text, at + 1) if strong else None
         setting = name in SETTINGS and _begins(text, start)
         if quote or SETS.search(before) or (setting and not ENGLISH.match(text, at + 1)):
             yield from _read(text, at + 1, level, "", bare=WORDS)
@@ -313,6 +317,8 @@ def _read(text: str, at: int, level: Level, opened: str, *, bare: re.Pattern[str
     at = prefix.end() if prefix else at
     if quote := QUOTE.match(text, at):
         yield from _quoted(text, at, quote, level)
+    elif (place := PLACE.match(text, at)) and level_of(place[1]) is not Level.NONE:
+        pass
     elif text[at : at + 1] in BRACKETS and not REFERENCE.match(text, at, at + NEAR):
         yield from _bracket(text, at, level)
     elif call := CALL.match(text, at, at + 60):
@@ -360,8 +366,8 @@ def _listed(text: str, at: int, level: Level, option: bool) -> Iterator[Span]:
         if end is None or text[quote.end() : quote.end() + 1] == "-":
             return
         after = end + len(quote[0])
-        if not option and (BETWEEN.match(text, after) or level < Level.WEAK):
-            return  # a dict's next key, or names in a list
+        if not option and BETWEEN.match(text, after):
+            return  # a dict's next key
         yield from _accepted(text, quote.end(), end, level)
         more = re.compile(r"\s{0,40},\s{0,40}").match(text, after)
         if not option or not more:

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from gb10.engine.registry.access import Login
 from gb10.engine.registry.beside import SIGNATURES, attached, document_of
 from gb10.engine.registry.referrers import Artifact, Content, Descriptor, manifest_of, tag_of, write_index
 from gb10.engine.registry.repository import INDEX, LARGEST, MANIFEST, Repository, open_repository, path_of
-from gb10.errors import PublishError
+from gb10.errors import PublishError, VerifyError
 from gb10.workshop import Workshop, open_workshop
 from tests.integration.oci_server import Registry, oci_server
 from tests.unit.made_up_images import PLAN, plan_of
@@ -223,7 +223,12 @@ def test_of_many_documents_the_first_are_looked_at_each_once(registry: Registry,
     assert looks == [subject, one]
     assert (found.unseen, len(found.attached)) == (29_900, 100)
     registry.listed[one] = b" " * (SIGNATURES + 1)
-    found = remote_image(shop, None, name, "linux/arm64", lambda what, digest, beside: None)
+
+    def signed(what: str, digest: str, beside: Sequence[Descriptor]) -> None:
+        if not beside:
+            raise VerifyError(f"{what} has no signature")
+
+    found = remote_image(shop, None, name, "linux/arm64", signed)
     assert (found.untrusted, found.attached) == (100, ())
     remarks = remote_portrait(shop, None, name, "linux/arm64").remarks
     assert "29900 more documents beside it were not looked at" in remarks

@@ -282,6 +282,11 @@ FORMS = {
     "postgres role": ("ALTER ROLE me WITH PASSWORD '{}'", "red fox"),
     "aws configure": ("aws configure set aws_secret_access_key {}", PLAIN),
     "build argument": ("docker build --build-arg HF_TOKEN={} .", PLAIN),
+    "braces": ('DB_PASS="{}"', "{curly}"),
+    "cookie in a dockerfile": ("ENV MY_COOKIE {}", PLAIN),
+    "signature in a tuple": ("('SIGNATURE', '{}')", "abc123def456ghi7"),
+    "old vault": ("got s.{}", BODY[:24]),
+    "braintree": ("got access_token$production${}", HEX[:16]),
     "redis settings": ("requirepass {}", "hunter2"),
 }
 

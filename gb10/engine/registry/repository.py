@@ -45,10 +45,6 @@ TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]+")
 T = TypeVar("T")
 
 
-class TooLargeError(PublishError):
-    """The registry sends more than is read."""
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Manifest:
     """A manifest's bytes, and their digest."""
@@ -94,13 +90,14 @@ class Repository:
     def referrers(self, digest: str, limit: int = LARGEST) -> bytes | None:
         """The index of what refers to a manifest, by the registry's own API; None when it has none.
 
-        Raises PublishError, TooLargeError.
+        With a smaller limit than LARGEST it is cut behind the limit's next byte. Raises PublishError.
         """
 
         def read() -> bytes | None:
             with self._asked(f"referrers/{digest}", INDEX) as reply:
                 kind = reply.headers.get("Content-Type", "").partition(";")[0]
-                return self._read(reply, limit) if reply.status_code == requests.codes.ok and kind == INDEX else None
+                listed = reply.status_code == requests.codes.ok and kind == INDEX
+                return self._read(reply, limit, cut=limit < LARGEST) if listed else None
 
         return self._in_time(read)
 
@@ -169,15 +166,16 @@ class Repository:
         auth = (self.login.user, self.login.password) if self.login.user else None
         return self.session.get(realm, params=dict(wanted), auth=auth, timeout=TIMEOUT, stream=True)
 
-    def _read(self, reply: requests.Response, limit: int) -> bytes:
+    def _read(self, reply: requests.Response, limit: int, *, cut: bool = False) -> bytes:
         content = b""
         for block in reply.iter_content(1 << 16):
             content += block
             self.taken += len(block)
+            if len(content) > limit and cut:
+                return bytes(content[: limit + 1])
             if len(content) > limit or self.taken > MOST:
                 one = f"{limit >> 20} MiB for {urlsplit(reply.url).path}"
-                error = self._error(f"it sends more than {one if len(content) > limit else f'{MOST >> 20} MiB'}")
-                raise TooLargeError(error.message, where=error.where, hint=error.hint)
+                raise self._error(f"it sends more than {one if len(content) > limit else f'{MOST >> 20} MiB'}")
         return content
 
     def _error(self, reason: str) -> PublishError:
