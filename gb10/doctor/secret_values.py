@@ -46,7 +46,7 @@ SAYS: Final = re.compile(
     re.I,
 )
 PAIR: Final = re.compile(
-    r"[,;\]]?\s{0,200}(?:-\s{1,40})?(?:[\w.\[\]-]{1,60}\.)?\\{0,15}[\"'`]?"
+    r"[,;\]]?\s{0,80}(?:-\s{1,40})?(?:[\w.\[\]-]{1,60}\.)?\\{0,15}[\"'`]?"
     r"(?:(?:default|secret|env|string)?_?value|val|data|content|v)\\{0,15}[\"'`]?"
     r"\s{0,20}[:=]\s{0,20}",
     re.I,

@@ -138,4 +138,4 @@ def test_python_s_own_expressions_take_no_long_on_a_line(name: str, pattern: re.
     for piece in {*literals(pattern.pattern), *PIECES}:
         text = piece * (LONGEST // len(piece))
         took = min(cpu(pattern.search, text) + cpu(pattern.match, text) for _ in range(3))
-        assert took < 0.2, (name, piece)
+        assert took < 1, (name, piece)
