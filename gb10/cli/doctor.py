@@ -96,7 +96,8 @@ def doctor(
         found = check_up(shop, request, uuid.uuid4().hex)
     document = doctor_document(found, load_doctor_rules())
     files = {"findings.json": as_text(document), **found.files}
-    written = write_bundle(bundle, files, found.secrets) if bundle else None
+    with shop.talk.task(f"mask secrets, write {bundle}") if bundle else nullcontext():
+        written = write_bundle(bundle, files, found.secrets) if bundle else None
     if as_json:
         print_json(document | ({"bundle": {"file": str(bundle), "sha256": written}} if bundle else {}))
     else:
