@@ -95,9 +95,7 @@ def doctor(
     with shop.talk.task(f"looking at {', '.join(request.hosts)}") if request.hosts else nullcontext():
         found = check_up(shop, request, uuid.uuid4().hex)
     document = doctor_document(found, load_doctor_rules())
-    files = {"findings.json": as_text(document), **found.files}
-    with shop.talk.task(f"mask secrets, write {bundle}") if bundle else nullcontext():
-        written = write_bundle(bundle, files, found.secrets) if bundle else None
+    written = _written(shop, bundle, found, document) if bundle else None
     if as_json:
         print_json(document | ({"bundle": {"file": str(bundle), "sha256": written}} if bundle else {}))
     else:
@@ -105,6 +103,12 @@ def doctor(
         if written:
             print(f"{bundle}  sha256:{written}")
     _end(request, named, found)
+
+
+def _written(shop: Workshop, bundle: Path, found: Checkup, document: object) -> str:
+    """The bundle's sha256."""
+    with shop.talk.task(f"mask secrets, write {bundle}"):
+        return write_bundle(bundle, {"findings.json": as_text(document), **found.files}, found.secrets)
 
 
 def _hosts(shop: Workshop, given: list[str] | tuple[()]) -> tuple[str, ...]:
