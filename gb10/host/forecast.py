@@ -22,6 +22,8 @@ TRUSTED = 0.01
 """How much of all work an estimate of another machine counts for against what is seen here; of this machine, twice."""
 TOLERANCE = 0.1
 """Of what is left: an end that moves by less is said as before."""
+LEAST_TRUSTED = 15.0
+"""CPU seconds for which it counts at least: one small unit says little about the others."""
 SLOWER = 1.15
 """A factor against the estimate's from which on it is named."""
 FRESH = 1.0
@@ -80,6 +82,7 @@ class Forecast:
         self._look = look
         self._looked = float("-inf")
         self._reads = False
+        self._others = dict[str, str]()
         self._clocked = self._used = 0.0
         self._done = self._took = self._cached = self._shared = 0.0
         self._end: float | None = None
@@ -101,7 +104,7 @@ class Forecast:
         """A unit of a part has ended."""
         with self._lock:
             self._pass()
-            found = self._taken(part, unit) if part in self._state.begun else None
+            found = self._taken(part, self._others.get(unit) or unit) if part in self._state.begun else None
             if found is None:
                 return
             self._state.running.remove(found)
@@ -205,7 +208,7 @@ class Forecast:
 
     def _factor(self) -> float:
         """From the estimate's factor, what has ended, and what runs for longer than that says."""
-        trust = TRUSTED * self._total * (2 if self._prior.own else 1)
+        trust = max(LEAST_TRUSTED, TRUSTED * self._total) * (2 if self._prior.own else 1)
         prior, held = self._prior.factor if self._reads else self._prior.whole, self._held()
         took, done = trust * prior + self._took, trust + self._done
         late = [one for one in self._state.running if self._state.parts[one.part].pooled]
@@ -238,7 +241,8 @@ class Forecast:
         """CPU seconds of the compilers that run, by unit: what runs is known now, and how fast."""
         state, pooled = self._state, {name for name in self._state.begun if self._state.parts[name].pooled}
         where = {one.name: name for name in pooled for one in state.parts[name].units}
-        live = {name: cpu for name, cpu in found.items() if name in where}
+        named = {self._unit_of(name, where): cpu for name, cpu in found.items()}
+        live = {name: cpu for name, cpu in named.items() if name in where}
         if not live:
             return
         self._reads = True
@@ -258,6 +262,17 @@ class Forecast:
             if one.missed > 1:  # it waits for its turn, or its end is still to be told
                 state.running.remove(one)
                 state.queue.append((one.part, one.unit))
+
+    def _unit_of(self, name: str, where: Mapping[str, str]) -> str:
+        """The unit of an object: its own, or where units were not measured one by one, any of its folder's."""
+        if name not in where and name not in self._others:
+            taken, folder = set(self._others.values()), name.rpartition("/")[0]
+            runs = [one.unit.name for one in self._state.running]
+            free = (one for one in (*runs, *where) if one not in taken and one.rpartition("/")[0] == folder)
+            free = (one for one in free if one.rpartition("/")[2].isdecimal())
+            if unit := next(free, ""):
+                self._others[name] = unit
+        return self._others.get(name, name)
 
     def _clock(self, clocked: float, used: float) -> None:
         fading = math.exp(-used / HELD_FOR)

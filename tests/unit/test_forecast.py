@@ -164,6 +164,22 @@ def test_what_comes_from_a_compile_cache_is_no_sign_of_a_fast_machine() -> None:
     assert left < 90
 
 
+def test_units_that_were_not_measured_one_by_one_are_seen_by_their_folder() -> None:
+    """Three of a family, told by other names: with half of the cores they take twice as long."""
+    now, seen = [0.0], dict[str, float]()
+    part = Part(name="kernels", units=tuple(Unit(f"moe/{number}", 60) for number in range(3)), pooled=True)
+    made = Forecast([part], cores=2, jobs=2, now=lambda: now[0], look=lambda: seen)
+    made.begin("kernels")
+    for second in range(4, 124, 4):
+        now[0] = float(second)
+        seen.update({"moe/pingpong.cu.o": second / 2, "moe/cooperative.cu.o": second / 2})
+        left = made.left()
+    assert left == pytest.approx(120, rel=0.15)
+    made.done("kernels", "moe/pingpong.cu.o")
+    assert made.speed().factor == pytest.approx(1.0, abs=0.1)
+    assert made.speed().held == pytest.approx(2.0, abs=0.2)
+
+
 def test_units_that_nobody_expected_and_parts_that_nobody_planned_change_nothing() -> None:
     now = [0.0]
     made = image(now)
