@@ -23,7 +23,7 @@ from gb10.memory.known_models import known_config, known_model
 from gb10.models.issue import Level
 from gb10.models.load.own_section import own_section
 from gb10.models.render.placeholders import NAMED
-from gb10.models.render.sparkrun import TENSORRT_PATH
+from gb10.models.render.sparkrun import TENSORRT_FILE, TENSORRT_PATH
 
 Check = Callable[[Served], Iterator[Found]]
 PLAIN: Final = ("-h", "--help")
@@ -89,6 +89,7 @@ def unused_defaults(case: Served) -> Iterator[Found]:
     variants = (value for one in own_section(case.recipe).variants.values() for _, value in one.overrides)
     texts = [case.recipe.command or "", *map(str, case.recipe.defaults.values()), *map(str, variants)]
     used = {name for text in texts for name in NAMED.findall(text)}
+    used |= {*TENSORRT_FILE} if case.engine == "trtllm" else set()  # our script writes them into its options file
     for name in case.recipe.defaults if case.recipe.command and case.engine else ():
         if name not in used and name not in READ_BY_LAUNCHERS:
             yield Found(line=case.recipe.line("defaults", name), value=name)

@@ -214,10 +214,30 @@ def reference() -> str:
         "## Exit codes\n\n| code | kind | meaning |\n|---|---|---|\n" + "\n".join(codes),
         "## Environment variables\n\nEach one wins over its setting in `config.toml` (`./build.py config show`).\n\n"
         "| variable | setting | meaning |\n|---|---|---|\n" + "\n".join(settings),
+        "In a container of our images, read by our patches:\n\n| variable | default | meaning |\n|---|---|---|\n"
+        + "\n".join(f"| `{name}` | {default} | {meaning} |" for name, (default, meaning) in OF_IMAGES.items()),
         "Also read: `DOCKER_HOST`, `DOCKER_CONTEXT`, `DOCKER_CONFIG`, `XDG_CACHE_HOME`, `XDG_CONFIG_HOME`,\n"
         "`XDG_STATE_HOME`, `NO_COLOR`, `FORCE_COLOR`, `COLUMNS`, `HF_TOKEN`, and the proxy and index variables of pip.",
     ]
     return "<!-- Made from the command line: pytest tests/golden --update-golden -->\n" + "\n\n".join(parts) + "\n"
+
+
+OF_IMAGES = {
+    "GB10_CUTLASS_MOE": ("1", "0 leaves FP8 experts to upstream's choice, Triton (vllm/0003)"),
+    "GB10_CUTLASS_MOE_SMALL_BATCH": ("0", "1 sends batches of up to 8 tokens to the CUTLASS kernel, too (vllm/0001)"),
+    "GB10_SHM_BUSY_LOOP_S": ("0.002", "seconds that a reader spins before it sleeps; 1 is upstream's (vllm/0006)"),
+}
+
+
+def test_the_reference_names_every_variable_that_a_patch_reads() -> None:
+    added = [
+        line
+        for path in (ROOT / "patches").rglob("*.patch")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.startswith("+")
+    ]
+    read = {name for line in added for name in re.findall(r"environ(?:\.get\(|\[)\"(GB10_\w+)", line)}
+    assert read == set(OF_IMAGES)
 
 
 def fenced(text: str) -> str:

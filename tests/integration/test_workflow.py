@@ -54,8 +54,11 @@ SHELL = ("bash", "--noprofile", "--norc", "-eo", "pipefail")
 """What GitHub runs a step with whose shell is bash."""
 
 
-def workflow() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
+WORKFLOWS = sorted(WORKFLOW.parent.glob("*.yml"))
+
+
+def workflow(path: Path = WORKFLOW) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return found
 
 
@@ -64,17 +67,30 @@ def steps(job: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_actions_are_pinned_by_commit_and_no_host_is_named() -> None:
-    text = WORKFLOW.read_text(encoding="utf-8")
-    used = [step["uses"] for job in workflow()["jobs"] for step in steps(job) if "uses" in step]
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_actions_are_pinned_by_commit_and_no_host_is_named(path: Path) -> None:
+    used = [step["uses"] for job in workflow(path)["jobs"].values() for step in job["steps"] if "uses" in step]
     assert used
     assert all(PINNED.fullmatch(one) for one in used), used
-    assert not HOST.findall(text)
+    assert not HOST.findall(path.read_text(encoding="utf-8"))
 
 
-def test_no_step_puts_an_expression_into_a_script() -> None:
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_no_step_puts_an_expression_into_a_script(path: Path) -> None:
     """An expression in a script is text that becomes code; in the environment it stays a value."""
-    assert [step["run"] for job in workflow()["jobs"] for step in steps(job) if "${{" in step.get("run", "")] == []
+    found = [step.get("run", "") for job in workflow(path)["jobs"].values() for step in job["steps"]]
+    assert [script for script in found if "${{" in script] == []
+
+
+def test_a_pull_request_gets_no_secret_and_runs_what_contributors_run() -> None:
+    path = WORKFLOW.with_name("check.yml")
+    found = workflow(path)
+    assert found["permissions"] == {}
+    assert {str(job["permissions"]) for job in found["jobs"].values()} == {"{'contents': 'read'}"}
+    assert "secrets." not in path.read_text(encoding="utf-8")
+    scripts = [step["run"] for job in found["jobs"].values() for step in job["steps"] if "run" in step]
+    assert "make check" in scripts
+    assert any(script.endswith(".ci/run") for script in scripts)
 
 
 def test_rights_are_given_job_by_job() -> None:
@@ -89,10 +105,11 @@ def test_rights_are_given_job_by_job() -> None:
     assert {name for name in named if name not in head} == set()
 
 
-def test_it_is_what_the_published_schema_wants() -> None:
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_it_is_what_the_published_schema_wants(path: Path) -> None:
     folder = pinned("check-jsonschema", Path(__file__).with_name("check-jsonschema.txt"))
     schema = json.loads(next(folder.rglob("vendor/github-workflows.json")).read_text(encoding="utf-8"))
-    document: dict[Any, Any] = workflow()
+    document: dict[Any, Any] = workflow(path)
     document["on"] = document.pop(True)  # YAML 1.1 reads the word as a truth value
     jsonschema.validate(document, schema)
 

@@ -82,7 +82,9 @@ def test_a_clean_recipe_has_no_finding(engine: str) -> None:
 
 def test_our_own_recipes_have_no_error() -> None:
     for path in sorted(models_folder().glob("*.yaml")):
-        assert errors_of(lint(load_file(RecipeFile(path)), load_rules())) == (), path.name
+        found = lint(load_file(RecipeFile(path)), load_rules())
+        assert errors_of(found) == (), path.name
+        assert {one.code for one in found if one.level == "warning"} <= {"fp8-cache-graphs"}, path.name
 
 
 NVFP4 = "--quantization modelopt_fp4"
