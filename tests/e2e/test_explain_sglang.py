@@ -84,6 +84,9 @@ def test_other_options_are_asked_one_by_one(shop: Workshop, files: Path, facts: 
     assert not any("--fp4-gemm-backend" in option for option in linear.options)
     attention = next(row for row in answer.rows if row.kind == "attention")
     assert "requires SM>=80 and SM<=90" in attention.refused["--attention-backend fa3"]
+    for nowhere in ("aiter", "intel_amx", "wave", "hpc_ops", "flashmla"):
+        assert f"--attention-backend {nowhere}" in attention.refused
+        assert f"--attention-backend {nowhere}" not in attention.options
 
 
 @pytest.mark.parametrize(
@@ -158,7 +161,7 @@ def test_what_no_gpu_can_serve_is_not_a_missing_backend(
 def test_a_config_that_the_engine_cannot_read_leaves_it_unknown(
     shop: Workshop, files: Path, facts: EngineFacts, config: dict[str, object]
 ) -> None:
-    with pytest.raises(UsageError, match="unknown"):
+    with pytest.raises(UsageError, match=r"unknown|does not know this model"):
         refuse(ask_engine(shop, facts, files, config, {}), "sglang")
 
 
