@@ -38,6 +38,7 @@ LEFT_OUT = "left out: "
 """Prefix of a stage's log line about a requested unit that it does not compile."""
 COMPILING = "[compile "
 """How BuildKit names the steps of a compile stage."""
+SOURCES = (".cu", ".cpp", ".cc")
 UNITS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 
 
@@ -180,7 +181,10 @@ def _note(shop: Workshop, step: Step, task: Task, event: Event) -> None:
 
 
 def made_object(text: str) -> str:
-    """The end of the path of the object that a line of ninja's names; empty for a link and other work."""
+    """The end of the path of the object that a line of ninja's names; empty for a link and other work.
+
+    A line that names a source alone gives the name of its object, without a folder.
+    """
     words = text.split()
     named = next((after for word, after in pairwise(words) if word == "-o"), words[-1] if words else "")
-    return object_name(named)
+    return f"{Path(named).name}.o" if named.endswith(SOURCES) else object_name(named)

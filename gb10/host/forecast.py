@@ -101,9 +101,11 @@ class Forecast:
                 self._state.begin(part)
 
     def done(self, part: str, unit: str) -> None:
-        """A unit of a part has ended."""
+        """A unit of a part has ended; its name may be without the folder."""
         with self._lock:
             self._pass()
+            own = self._state.parts[part].units if self.knows(part) and "/" not in unit else ()
+            unit = next((one.name for one in own if one.name.endswith(f"/{unit}")), unit)
             found = self._taken(part, self._others.get(unit) or unit) if part in self._state.begun else None
             if found is None:
                 return

@@ -51,7 +51,7 @@ def test_cores_memory_or_the_longest_unit_bound_a_compile(
 def test_a_plan_names_its_longest_unit(shop: Workshop) -> None:
     made = plan(shop)
     needed = needs(shop, made, dict.fromkeys((step.name for step in made.steps), False), None)
-    assert (needed.longest, 0 < needed.longest_seconds <= 120) == ("fp4_quantization_121/kernels_quantization", True)
+    assert (needed.longest, 0 < needed.longest_seconds <= 120) == ("gb10_moe/cooperative", True)
     assert needed.compile_seconds >= needed.longest_seconds
 
 

@@ -180,6 +180,15 @@ def test_units_that_were_not_measured_one_by_one_are_seen_by_their_folder() -> N
     assert made.speed().held == pytest.approx(2.0, abs=0.2)
 
 
+def test_a_unit_may_be_told_without_its_folder() -> None:
+    now = [0.0]
+    made = image(now)
+    made.begin("jit")
+    now[0] = 60.0
+    made.done("jit", "2.o")
+    assert made.speed() == Speed(factor=1.0, seconds=60, own=True)
+
+
 def test_units_that_nobody_expected_and_parts_that_nobody_planned_change_nothing() -> None:
     now = [0.0]
     made = image(now)

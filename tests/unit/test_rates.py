@@ -141,6 +141,7 @@ def test_a_forecast_knows_all_that_is_not_there(shop: Workshop) -> None:
             "norm/csrc_norm.cuda.o",
         ),
         ("Building CUDA object CMakeFiles/_C.dir/csrc/cache.cu.o", "csrc/cache.cu.o"),
+        ("cu /units/pingpong.cu", "pingpong.cu.o"),
         ("g++ a.o b.o -shared -o /b/cached_ops/norm/norm.so", ""),
         ("Linking CXX shared module _C.abi3.so", ""),
         ("", ""),
