@@ -89,6 +89,8 @@ MISTAKES: Final[tuple[Command, ...]] = (
         ("cache", "nothing"),
     ),
 )
+FREE: Final = re.compile(r"\d+(?:\.\d+)? GB free")
+"""What the disk of this moment has."""
 KEYS: Final = re.compile(r"\b[0-9a-f]{64}\b|(?<=-)[0-9a-f]{12}\b")
 
 
@@ -156,6 +158,7 @@ def said(command: Command, mask: bool) -> str:
             printed = [held.getvalue().decode() for held in (out, err)]
         text = f"$ build.py {' '.join(command)}\n{printed[0]}--- stderr\n{printed[1]}--- exit {code}\n"
         text = text.replace(folder, "<tmp>").replace(str(ROOT), "<checkout>")
+        text = FREE.sub("<free>", text)
         return KEYS.sub("<key>", text) if mask else text
 
 
