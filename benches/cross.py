@@ -17,8 +17,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.host.proc import capture
-from gb10.plan.catalog import ROOT
+from gb10.core.proc import capture
+from gb10.image.plan.catalog import ROOT
 
 PLATFORMS = ("linux/arm64", "linux/amd64")
 

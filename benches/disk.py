@@ -16,9 +16,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.host.keep import disk
-from gb10.host.store import store_root
-from gb10.plan.catalog import ROOT
+from gb10.core.keep import disk
+from gb10.core.store import store_root
+from gb10.image.plan.catalog import ROOT
 
 EVERY = 0.5
 """Seconds between two samples."""

@@ -9,9 +9,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.checkup.looking import look_at
-from gb10.doctor.log_scan import BLOCK, scan_log
-from gb10.doctor.rule_files import load_doctor_rules
+from gb10.serving.checkup.looking import look_at
+from gb10.serving.doctor.log_scan import BLOCK, scan_log
+from gb10.serving.doctor.rule_files import load_doctor_rules
 
 RUNS = 5
 LINES = (

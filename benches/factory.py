@@ -26,9 +26,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.host.proc import capture
-from gb10.host.store import open_store
-from gb10.plan.catalog import ROOT
+from gb10.core.proc import capture
+from gb10.core.store import open_store
+from gb10.image.plan.catalog import ROOT
 from tests.integration.hub_server import TOKEN, Repository, fake_hub, make_signer
 from tests.integration.nodes import ssh_keygen
 

@@ -16,15 +16,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.build.assemble import image_request
-from gb10.build.gather import image_context
-from gb10.engine.buildx.build import BuildRequest, build
-from gb10.engine.buildx.commands import open_buildx
-from gb10.engine.reach import find
-from gb10.host.proc import capture
-from gb10.plan.catalog import ROOT
-from gb10.request.planning import Request, make_plan
-from gb10.workshop import open_workshop
+from gb10.containers.buildx.build import BuildRequest, build
+from gb10.containers.buildx.commands import open_buildx
+from gb10.containers.reach import find
+from gb10.core.proc import capture
+from gb10.image.build.assemble import image_request
+from gb10.image.build.gather import image_context
+from gb10.image.context import open_workshop
+from gb10.image.plan.catalog import ROOT
+from gb10.image.request.planning import Request, make_plan
 
 
 def main() -> None:

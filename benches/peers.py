@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benches.factory import READ, changed_header, small_recipe, wheels
-from gb10.host.proc import capture
+from gb10.core.proc import capture
 
 WHEELS = {"flashinfer": ("flashinfer_cubin", "flashinfer_jit_cache", "flashinfer_python"), "vllm": ("vllm",)}
 DOCKER = (

@@ -17,11 +17,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.engine.connection import Engine, client
-from gb10.engine.reach import find
-from gb10.host.proc import capture
-from gb10.plan.catalog import ROOT
-from gb10.workshop import open_workshop
+from gb10.containers.connection import Engine, client
+from gb10.containers.reach import find
+from gb10.core.proc import capture
+from gb10.image.context import open_workshop
+from gb10.image.plan.catalog import ROOT
 
 CHANGED = Path("usr/local/lib/python3.13/dist-packages/vllm/gb10_bench.py")
 PATCHED, FIRST = "vllm/envs.py", "# SPDX-License-Identifier: Apache-2.0"

@@ -23,7 +23,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.host.proc import capture
+from gb10.core.proc import capture
 
 MODULE: Final = "vllm/distributed/device_communicators/shm_broadcast.py"
 WINDOW: Final = "GB10_SHM_BUSY_LOOP_S"

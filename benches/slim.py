@@ -22,17 +22,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.host.fetch import stored
+from gb10.core.fetch import stored
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.locked_files import fetch_files
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.options import Options
+from gb10.image.plan.values import Step
+from gb10.image.recipe.arch import parse_arch
+from gb10.image.recipe.slim_rules import Extent
 from gb10.inside.install import BIN, SITE
 from gb10.inside.slim import apply, check_needed
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.dag import plan_image
-from gb10.plan.options import Options
-from gb10.plan.values import Step
-from gb10.recipe.arch import parse_arch
-from gb10.recipe.slim_rules import Extent
-from gb10.sources.locked_files import fetch_files
-from gb10.workshop import Workshop, open_workshop
 
 EXTENTS: tuple[Extent, ...] = ("none", "publishable", "all")
 

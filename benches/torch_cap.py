@@ -14,7 +14,7 @@ from typing import Final
 
 import torch  # type: ignore[import-not-found]
 
-SCRIPT: Final = Path(__file__).resolve().parents[1] / "gb10/serve/launch.sh"
+SCRIPT: Final = Path(__file__).resolve().parents[1] / "gb10/serving/run/launch.sh"
 GIB: Final = 1 << 30
 KEY: Final = "per_process_memory_fraction"
 NEW: Final = "PYTORCH_ALLOC_CONF"

@@ -24,12 +24,12 @@ from socketserver import BaseRequestHandler, ThreadingTCPServer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.engine.connection import Engine
-from gb10.engine.images import require_image
-from gb10.engine.packages import unpack
-from gb10.engine.reach import find
-from gb10.host.proc import capture
-from gb10.workshop import Workshop, open_workshop
+from gb10.containers.connection import Engine
+from gb10.containers.images import require_image
+from gb10.containers.packages import unpack
+from gb10.containers.reach import find
+from gb10.core.proc import capture
+from gb10.image.context import Workshop, open_workshop
 from tests.integration import own_store
 from tests.integration.nodes import another_engine, build_py, random_image, ssh_server
 

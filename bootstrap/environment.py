@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from gb10.core.store import file_sha256
 from gb10.errors import UsageError
-from gb10.host.store import file_sha256
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 STAMP = "complete"

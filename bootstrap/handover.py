@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bootstrap.environment import CHECKOUT, environment, is_inside
+from gb10.core.config import with_cache_dir
+from gb10.core.ending import end_as_by_ctrl_c
+from gb10.core.store import open_store, store_root
 from gb10.errors import Gb10Error, interrupted
-from gb10.host.config import with_cache_dir
-from gb10.host.ending import end_as_by_ctrl_c
-from gb10.host.store import open_store, store_root
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from bootstrap.environment import CHECKOUT, Environment
+from gb10.core.proc import CommandFailedError, capture, last_lines
+from gb10.core.store import Store, file_sha256
 from gb10.errors import FetchError, Gb10Error, UsageError
-from gb10.host.proc import CommandFailedError, capture, last_lines
-from gb10.host.store import Store, file_sha256
 
 PIP = CHECKOUT / "bootstrap" / "pip-26.3-py3-none-any.whl"
 PIP_SHA256 = "f3b60b20ffaadd4415ed7957212a38ac63fa4c5fa375bd0f4a797777940fad13"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.engine.emulation import PROGRAMS, emulated, held_version, register
-from gb10.host.config import with_settings
-from gb10.host.store import open_store
-from gb10.workshop import build_architecture
+from gb10.containers.emulation import PROGRAMS, emulated, held_version, register
+from gb10.core.config import with_settings
+from gb10.core.store import open_store
+from gb10.image.context import build_architecture
 
 
 def main() -> None:

@@ -22,11 +22,11 @@ sys.path.insert(0, str(ROOT))
 
 from gb10.cli.explain import engine_of  # noqa: E402 - the checkout goes on the path first
 from gb10.errors import Gb10Error  # noqa: E402
-from gb10.explain.asked_engine import AskedEngine  # noqa: E402
-from gb10.explain.engine_choice import Held, Question, ask_models, refuse  # noqa: E402
-from gb10.explain.layer_rows import Answer  # noqa: E402
-from gb10.request.kernel_choice import local_files  # noqa: E402
-from gb10.workshop import Workshop, open_workshop  # noqa: E402
+from gb10.image.context import Workshop, open_workshop  # noqa: E402
+from gb10.image.explain.asked_engine import AskedEngine  # noqa: E402
+from gb10.image.explain.engine_choice import Held, Question, ask_models, refuse  # noqa: E402
+from gb10.image.explain.layer_rows import Answer  # noqa: E402
+from gb10.image.request.kernel_choice import local_files  # noqa: E402
 
 FOLDER: Final = ROOT / "tests/unit/data/explain/public"
 NOTED: Final = FOLDER / "answers.json"

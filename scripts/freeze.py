@@ -27,8 +27,8 @@ sys.path.insert(0, str(ROOT))
 
 from gb10.cli import main  # noqa: E402 - the checkout goes on the path first
 from gb10.cli.app import VERBS  # noqa: E402
-from gb10.engine.embedded.daemon import Place  # noqa: E402
-from gb10.host.store import Store  # noqa: E402
+from gb10.containers.embedded.daemon import Place  # noqa: E402
+from gb10.core.store import Store  # noqa: E402
 
 Command = tuple[str, ...]
 ENGINES: Final = ("vllm", "sglang")

@@ -1,7 +1,7 @@
 """Writes tiny model files by the real libraries, and keeps their headers: tests/unit/data/memory/files/NAME.json.
 
-A proof of gb10/memory/weights: names, types and shapes are those that transformers, compressed-tensors and NVIDIA's
-ModelOpt write. gb10's environment has none of them:
+A proof of gb10/models/memory/weights: names, types and shapes are those that transformers, compressed-tensors and
+NVIDIA's ModelOpt write. gb10's environment has none of them:
 
     python3.11 -m venv /tmp/files
     /tmp/files/bin/pip install torch==2.13.0 transformers==5.23.0 compressed-tensors==0.20.0 nvidia-modelopt==0.47.0 \\

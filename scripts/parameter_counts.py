@@ -1,6 +1,6 @@
 """Counts the parameters of whole models by their real modelling code, on the meta device: no weight is made.
 
-An independent proof of gb10/memory/shapes. It needs transformers and torch, which gb10's environment does not have:
+An independent proof of gb10/models/memory/shapes. It needs transformers and torch, which gb10's environment lacks:
 
     python3.11 -m venv /tmp/counts && /tmp/counts/bin/pip install torch==2.13.0 transformers==5.23.0
     /tmp/counts/bin/python scripts/parameter_counts.py FILE... > tests/unit/data/memory/counts.json

@@ -27,10 +27,10 @@ from gb10.cli.recipe_files import load_file  # noqa: E402 - the checkout goes on
 from gb10.cli.recipe_mods import foreign_mods  # noqa: E402
 from gb10.models.load.loading import is_recipe  # noqa: E402
 from gb10.models.powers import powers_of  # noqa: E402
+from gb10.models.registries.recipe_file import SUFFIXES, RecipeFile  # noqa: E402
+from gb10.models.registries.registry import Registry  # noqa: E402
 from gb10.models.render.rendered import RenderRequest  # noqa: E402
 from gb10.models.render.rendering import render_recipe  # noqa: E402
-from gb10.registries.recipe_file import SUFFIXES, RecipeFile  # noqa: E402
-from gb10.registries.registry import Registry  # noqa: E402
 
 NODES: Final = 16
 

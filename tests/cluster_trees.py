@@ -12,9 +12,9 @@ from ipaddress import IPv4Interface, IPv6Address
 from pathlib import Path
 from typing import Final
 
-from gb10.cluster.fact_reading import read_facts
-from gb10.cluster.node_facts import NodeFacts
-from gb10.cluster.probing import SCRIPT, script_text
+from gb10.serving.cluster.fact_reading import read_facts
+from gb10.serving.cluster.node_facts import NodeFacts
+from gb10.serving.cluster.probing import SCRIPT, script_text
 
 FUNCTIONS: Final = (
     ("p0", "0000:01:00.0", "enp1s0f0np0", "rocep1s0f0"),

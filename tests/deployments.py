@@ -6,11 +6,11 @@ import yaml
 
 from gb10.cli.recipe_forms import FormWish, deployment_of
 from gb10.cli.wanted_service import Wanted
-from gb10.deploy.deployment import Deployment, Fabric
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import RenderRequest
-from gb10.serve.service import Options
+from gb10.serving.deploy.deployment import Deployment, Fabric
+from gb10.serving.run.service import Options
 
 ODD = 'it\'s "$HOME" $$ $(id) ${X} %h 100% `true` \\n {{ x }} # é;'
 ODD_TEXTS = (

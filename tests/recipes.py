@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
-from gb10.lock.lockfile import base_digest, input_digest
-from gb10.plan.catalog import ROOT, Catalog
-from gb10.plan.dag import plan_image
-from gb10.plan.options import Options, PatchUse
-from gb10.plan.values import Plan, Toolkit
-from gb10.recipe.image_recipe import Recipe
-from gb10.recipe.locked import Lock, LockedCheckout, LockedDebs, LockedWheels
+from gb10.image.lock.lockfile import base_digest, input_digest
+from gb10.image.plan.catalog import ROOT, Catalog
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.options import Options, PatchUse
+from gb10.image.plan.values import Plan, Toolkit
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.locked import Lock, LockedCheckout, LockedDebs, LockedWheels
 
 T = TypeVar("T")
 SHIPPED: Final = Catalog(ROOT)

@@ -13,8 +13,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benches.guard.collapse import COLLAPSES, SALADS, Maker, collapsed, seeded
-from gb10.guard.canary import Answered, Canary, judge_canary, make_canaries, read_facts
-from gb10.plan.catalog import ROOT
+from gb10.image.plan.catalog import ROOT
+from gb10.serving.guard.canary import Answered, Canary, judge_canary, make_canaries, read_facts
 
 BATCHES, SIZE = 100, 8
 FORMS = ("{nonce}\n{fact}.", "Code: **{nonce}**\n\nThe answer is {fact}.", "`{nonce}` - {fact}!")

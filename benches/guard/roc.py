@@ -20,11 +20,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benches.guard.collapse import COLLAPSES, SALADS, Maker, collapsed, seeded
 from benches.guard.corpus import documents, kinds, streams
-from gb10.guard.finding import Verdict
-from gb10.guard.limits import Limits, read_limits
-from gb10.guard.watch import Watch
-from gb10.host.store import open_store
-from gb10.plan.catalog import ROOT
+from gb10.core.store import open_store
+from gb10.image.plan.catalog import ROOT
+from gb10.serving.guard.finding import Verdict
+from gb10.serving.guard.limits import Limits, read_limits
+from gb10.serving.guard.watch import Watch
 
 LIMITS = ROOT / "recipes/guard/limits.toml"
 ONSETS = (0, 5, 60, 400)

@@ -11,10 +11,10 @@ from gb10.cli.causes import bug, known_cause
 from gb10.cli.spelling import respelled
 from gb10.cli.streams import drop_stdout, ready_streams
 from gb10.cli.unchanged import answered
+from gb10.core.ending import was_interrupted
+from gb10.core.printing import visible
+from gb10.core.started import as_started, program
 from gb10.errors import CLOSED_PIPE, INTERRUPTED, Gb10Error, interrupted
-from gb10.host.ending import was_interrupted
-from gb10.host.printing import visible
-from gb10.host.started import as_started, program
 
 NEW_OBJECTS: Final = 20_000
 """Before the garbage collector looks at them. With Python's own 700 it takes a tenth of a start, and finds nothing."""

@@ -12,8 +12,8 @@ from typer.core import TyperGroup
 from gb10 import __version__
 from gb10.cli.typer_click import CompletionItem
 from gb10.cli.values import VALUED, stub
+from gb10.core.started import as_started
 from gb10.errors import UsageError, exit_codes
-from gb10.host.started import as_started
 
 if TYPE_CHECKING:
     from gb10.cli.typer_click import Command, Context, HelpFormatter

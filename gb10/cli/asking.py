@@ -22,10 +22,10 @@ from gb10.cli.values import (
 )
 from gb10.cli.wishes import with_recipe
 from gb10.errors import UsageError
-from gb10.lock.lockfile import load_recipe
-from gb10.plan.catalog import DEFAULT_ENGINE, ROOT, Catalog
-from gb10.recipe.slim_rules import Extent
-from gb10.request.planning import Request
+from gb10.image.lock.lockfile import load_recipe
+from gb10.image.plan.catalog import DEFAULT_ENGINE, ROOT, Catalog
+from gb10.image.recipe.slim_rules import Extent
+from gb10.image.request.planning import Request
 
 T = TypeVar("T")
 OverlayOption = Annotated[

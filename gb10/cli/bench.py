@@ -4,11 +4,6 @@ from typing import Annotated
 
 import typer
 
-from gb10.bench.measure import judge, measure
-from gb10.bench.program_build import build_program
-from gb10.build.estimate import check_room
-from gb10.build.stage import ready_engine
-from gb10.build.survey import survey
 from gb10.cli.bench_compare import compare
 from gb10.cli.bench_guard import guard
 from gb10.cli.bench_matrix import matrix
@@ -20,10 +15,15 @@ from gb10.cli.bench_show_saved import show
 from gb10.cli.common import DryRunOption, JsonOption, opens, print_json, reported, verb_app
 from gb10.cli.plan_show import print_plan
 from gb10.cli.values import ArchOption, EngineOption
-from gb10.plan.catalog import DEFAULT_ENGINE
-from gb10.plan.programs import GEMM, plan_program
-from gb10.request.planning import Request, make_plan
-from gb10.workshop import Workshop
+from gb10.image.build.estimate import check_room
+from gb10.image.build.stage import ready_engine
+from gb10.image.build.survey import survey
+from gb10.image.context import Workshop
+from gb10.image.gemm.measure import judge, measure
+from gb10.image.gemm.program_build import build_program
+from gb10.image.plan.catalog import DEFAULT_ENGINE
+from gb10.image.plan.programs import GEMM, plan_program
+from gb10.image.request.planning import Request, make_plan
 
 app = verb_app(
     """Time servers, compare them and judge their answers; check and time our kernels on this machine's GPU.

@@ -19,18 +19,18 @@ from gb10.cli.bench_target import Target, judged_targets
 from gb10.cli.common import JsonOption, opens
 from gb10.cli.load_options import plans
 from gb10.cli.signature import gives
+from gb10.core.fetch import redact
 from gb10.errors import UsageError
-from gb10.host.fetch import redact
-from gb10.load.endpoint import reach
-from gb10.load.load_plan import Plan
-from gb10.stats.launches import Side
-from gb10.trial.compared import Unit, compared
-from gb10.trial.comparing import Contest, contest
-from gb10.trial.keeping import MakeLauncher, open_journal
-from gb10.trial.launcher import running_already
-from gb10.trial.measuring import Measure
-from gb10.trial.saved_sides import is_saved, saved_launches
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.serving.load.endpoint import reach
+from gb10.serving.load.load_plan import Plan
+from gb10.serving.stats.launches import Side
+from gb10.serving.trial.compared import Unit, compared
+from gb10.serving.trial.comparing import Contest, contest
+from gb10.serving.trial.keeping import MakeLauncher, open_journal
+from gb10.serving.trial.launcher import running_already
+from gb10.serving.trial.measuring import Measure
+from gb10.serving.trial.saved_sides import is_saved, saved_launches
 
 FOLDER: Final = "gb10-compare-%Y%m%d-%H%M%S"
 LaunchesOption = Annotated[

@@ -9,12 +9,12 @@ import typer
 
 from gb10.cli.common import reported
 from gb10.cli.verb import JsonOption, print_json, talks
+from gb10.core.plain_file import read_plain_file
+from gb10.core.talk import Talk
 from gb10.errors import VerifyError
-from gb10.guard.finding import worst
-from gb10.host.plain_file import read_plain_file
-from gb10.host.talk import Talk
-from gb10.load.guard_data import guard_limits
-from gb10.load.saved import SavedStream, judge_saved
+from gb10.serving.guard.finding import worst
+from gb10.serving.load.guard_data import guard_limits
+from gb10.serving.load.saved import SavedStream, judge_saved
 
 LARGEST_FILE: Final = 256 << 20
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="The saved stream, or - for stdin.")]

@@ -19,15 +19,15 @@ from gb10.cli.load_options import plans
 from gb10.cli.recipe_files import find_recipe, load_file, model_names
 from gb10.cli.signature import gives
 from gb10.cli.values import completer
+from gb10.core.data_root import ROOT
+from gb10.core.plain_file import read_plain_file
 from gb10.errors import UsageError
-from gb10.host.data_root import ROOT
-from gb10.host.plain_file import read_plain_file
-from gb10.load.load_plan import Plan
+from gb10.image.context import Workshop
 from gb10.models.load.own_section import own_section
-from gb10.trial.axes import DRAFTS, MatrixFile, MatrixRow, drafting, read_matrix, rows_of
-from gb10.trial.keeping import MakeLauncher, open_journal
-from gb10.trial.matrix_run import run_rows
-from gb10.workshop import Workshop
+from gb10.serving.load.load_plan import Plan
+from gb10.serving.trial.axes import DRAFTS, MatrixFile, MatrixRow, drafting, read_matrix, rows_of
+from gb10.serving.trial.keeping import MakeLauncher, open_journal
+from gb10.serving.trial.matrix_run import run_rows
 
 FOLDER: Final = "gb10-matrix-%Y%m%d-%H%M%S"
 OWN: Final = ROOT / "recipes/bench/axes"

@@ -10,10 +10,10 @@ from gb10.cli.bench_serve import UrlArgument
 from gb10.cli.bench_target import ModelOption
 from gb10.cli.common import JsonOption, opens, print_json, reported
 from gb10.errors import VerifyError
-from gb10.load.endpoint import reach
-from gb10.load.quality import LIMIT, TASK, Exam, Judge, Quality, examine, installed
-from gb10.load.quality_canaries import by_canaries
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.serving.load.endpoint import reach
+from gb10.serving.load.quality import LIMIT, TASK, Exam, Judge, Quality, examine, installed
+from gb10.serving.load.quality_canaries import by_canaries
 
 SCHEMA: Final = "gb10/quality/v1"
 WithOption = Annotated[

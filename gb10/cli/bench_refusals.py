@@ -5,14 +5,14 @@ from dataclasses import replace
 
 from gb10.cli.bench_sides import ARGS, IMAGE, VARIANT, Starting
 from gb10.cli.recipe_files import find_recipe, load_file
-from gb10.lint.linting import lint
-from gb10.lint.rule import load_rules
 from gb10.models.issue import errors_of
+from gb10.models.lint.linting import lint
+from gb10.models.lint.rule import load_rules
 from gb10.models.load.known_keys import OURS
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.load.own_section import own_section
-from gb10.trial.axes import MatrixRow
-from gb10.trial.template import ENV
+from gb10.serving.trial.axes import MatrixRow
+from gb10.serving.trial.template import ENV
 
 
 def refusals(starting: Starting, rows: Sequence[MatrixRow]) -> dict[str, str]:

@@ -13,17 +13,17 @@ from gb10.cli.bench_sides import Starting, launcher_of, parameters_of, starting_
 from gb10.cli.bench_target import ModelOption, TokenizerOption
 from gb10.cli.common import JsonOption, opens
 from gb10.cli.signature import gives
+from gb10.core.journal import Journal
+from gb10.core.store import file_sha256
 from gb10.errors import UsageError
-from gb10.host.journal import Journal
-from gb10.host.store import file_sha256
-from gb10.trial.bench_bundle import Bundle, read_bundle
-from gb10.trial.compared import Unit
-from gb10.trial.keeping import MakeLauncher, kept, launches_of, open_journal
-from gb10.trial.launch_line import LaunchLine, Result
-from gb10.trial.launcher import running_already
-from gb10.trial.measuring import Measure
-from gb10.trial.replaying import chosen_side, held_against, settings_of_side, text_of_side
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.serving.trial.bench_bundle import Bundle, read_bundle
+from gb10.serving.trial.compared import Unit
+from gb10.serving.trial.keeping import MakeLauncher, kept, launches_of, open_journal
+from gb10.serving.trial.launch_line import LaunchLine, Result
+from gb10.serving.trial.launcher import running_already
+from gb10.serving.trial.measuring import Measure
+from gb10.serving.trial.replaying import chosen_side, held_against, settings_of_side, text_of_side
 
 FOLDER: Final = "gb10-replay-%Y%m%d-%H%M%S"
 BundleArgument = Annotated[Path, typer.Argument(metavar="BUNDLE", help="bundle.zip of bench compare, matrix or serve.")]

@@ -10,17 +10,17 @@ from gb10.cli.common import print_json, reported
 from gb10.cli.recipe_files import find_recipe
 from gb10.cli.tables import print_table
 from gb10.errors import VerifyError
-from gb10.load.benchy import Book
-from gb10.trial.bench_bundle import BUNDLE, write_bundle
-from gb10.trial.compare_page import HEAD, compare_page, table_row
-from gb10.trial.compared import Compared
-from gb10.trial.keeping import JOURNAL
-from gb10.trial.matrix_page import head_of, matrix_page, table_rows, why
-from gb10.trial.matrix_run import Done, counts, document
-from gb10.trial.published import published
-from gb10.trial.result_page import Page
-from gb10.trial.results_folder import MADE, write_results
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.serving.load.benchy import Book
+from gb10.serving.trial.bench_bundle import BUNDLE, write_bundle
+from gb10.serving.trial.compare_page import HEAD, compare_page, table_row
+from gb10.serving.trial.compared import Compared
+from gb10.serving.trial.keeping import JOURNAL
+from gb10.serving.trial.matrix_page import head_of, matrix_page, table_rows, why
+from gb10.serving.trial.matrix_run import Done, counts, document
+from gb10.serving.trial.published import published
+from gb10.serving.trial.result_page import Page
+from gb10.serving.trial.results_folder import MADE, write_results
 
 
 def keep_bundle(shop: Workshop, folder: Path, book: Book, recipe: str | None) -> None:

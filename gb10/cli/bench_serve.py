@@ -12,13 +12,13 @@ from gb10.cli.bench_target import Target, targets
 from gb10.cli.common import JsonOption, opens, print_json, reported
 from gb10.cli.load_options import BootOption, plans
 from gb10.errors import UsageError, VerifyError
-from gb10.load.benchy import find_tokenizer
-from gb10.load.endpoint import reach
-from gb10.load.load_plan import Plan, make_bench
-from gb10.load.results import Served
-from gb10.load.serving import serve as measure
-from gb10.trial.serve_bundle import write_serve_bundle
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.serving.load.benchy import find_tokenizer
+from gb10.serving.load.endpoint import reach
+from gb10.serving.load.load_plan import Plan, make_bench
+from gb10.serving.load.results import Served
+from gb10.serving.load.serving import serve as measure
+from gb10.serving.trial.serve_bundle import write_serve_bundle
 
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="http://HOST:PORT, with or without /v1.")]
 OutOption = Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the JSON document there, too.")]

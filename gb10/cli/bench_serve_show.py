@@ -5,10 +5,10 @@ from typing import Final
 from rich.table import Table
 
 from gb10.cli.tables import print_table
-from gb10.load.results import Level, Served, mean_of
-from gb10.load.server_pages import Counted
-from gb10.trial.published import published
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.serving.load.results import Level, Served, mean_of
+from gb10.serving.load.server_pages import Counted
+from gb10.serving.trial.published import published
 
 MOST: Final = 6
 """Published figures that are printed; bench show has all."""

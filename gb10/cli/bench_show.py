@@ -4,11 +4,11 @@ from collections.abc import Mapping
 
 from rich.table import Table
 
-from gb10.bench.measure import Measured
-from gb10.bench.program_build import BuiltProgram, Line
-from gb10.bench.published_gemms import UNNAMED, published_gemms
 from gb10.cli.tables import print_table
-from gb10.plan.values import Plan
+from gb10.image.gemm.measure import Measured
+from gb10.image.gemm.program_build import BuiltProgram, Line
+from gb10.image.gemm.published_gemms import UNNAMED, published_gemms
+from gb10.image.plan.values import Plan
 
 
 def print_measured(env: Mapping[str, str], program: BuiltProgram, measured: Measured) -> None:

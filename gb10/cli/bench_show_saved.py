@@ -9,17 +9,17 @@ from gb10.cli.bench_compare import MarginOption
 from gb10.cli.bench_results import print_compared, print_matrix, print_page
 from gb10.cli.common import JsonOption, opens, print_json
 from gb10.errors import UsageError
-from gb10.trial.compare_page import compare_page
-from gb10.trial.compared import Compared
-from gb10.trial.matrix_page import matrix_page
-from gb10.trial.matrix_run import document
-from gb10.trial.published import published
-from gb10.trial.result_page import Page, html, markdown
-from gb10.trial.results_folder import MADE
-from gb10.trial.saved_result import SavedMatrix, read_result
-from gb10.trial.saved_serve import SavedServe
-from gb10.trial.serve_page import serve_page
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.serving.trial.compare_page import compare_page
+from gb10.serving.trial.compared import Compared
+from gb10.serving.trial.matrix_page import matrix_page
+from gb10.serving.trial.matrix_run import document
+from gb10.serving.trial.published import published
+from gb10.serving.trial.result_page import Page, html, markdown
+from gb10.serving.trial.results_folder import MADE
+from gb10.serving.trial.saved_result import SavedMatrix, read_result
+from gb10.serving.trial.saved_serve import SavedServe
+from gb10.serving.trial.serve_page import serve_page
 
 ResultArgument = Annotated[
     Path, typer.Argument(metavar="RESULT", help="A .json of bench serve; a folder or a bundle of compare or matrix.")

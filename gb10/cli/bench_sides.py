@@ -18,16 +18,16 @@ from gb10.cli.run_options import SetOption, VariantOption, wanted_of
 from gb10.cli.run_service import service_from
 from gb10.cli.serving import NodesOption
 from gb10.cli.wanted_service import Wanted
+from gb10.core.journal import Journal
 from gb10.errors import UsageError
-from gb10.host.journal import Journal
-from gb10.serve.running import Wish
-from gb10.serve.service import LEAST, Options
-from gb10.trial.command_launch import Command, by_command
-from gb10.trial.keeping import MakeLauncher
-from gb10.trial.launcher import Launcher
-from gb10.trial.recipe_launch import by_recipe
-from gb10.trial.template import ENV
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.serving.run.running import Wish
+from gb10.serving.run.service import LEAST, Options
+from gb10.serving.trial.command_launch import Command, by_command
+from gb10.serving.trial.keeping import MakeLauncher
+from gb10.serving.trial.launcher import Launcher
+from gb10.serving.trial.recipe_launch import by_recipe
+from gb10.serving.trial.template import ENV
 
 IMAGE, VARIANT, ARGS = "image", "variant", "args"
 KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from gb10.cli.signature import gives
-from gb10.load.benchy import find_book
-from gb10.load.load_plan import Plan
-from gb10.load.quality import Exam, installed
-from gb10.trial.measuring import Measure
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.serving.load.benchy import find_book
+from gb10.serving.load.load_plan import Plan
+from gb10.serving.load.quality import Exam, installed
+from gb10.serving.trial.measuring import Measure
 
 ModelOption = Annotated[
     str | None, typer.Option("--model", metavar="NAME", help="As the endpoint names it. Default: the only one it has.")

@@ -8,20 +8,20 @@ from typing import Annotated, Final
 import typer
 from rich.filesize import decimal
 
-from gb10.build.kept_images import drop_unknown
 from gb10.cli.cache_share import pull, push
 from gb10.cli.cache_show import DAY, age_of, print_kinds
 from gb10.cli.causes import shortened
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
-from gb10.engine.build_cache import build_cache, prune
-from gb10.engine.connection import Engine
-from gb10.engine.embedded.daemon import status as embedded_status
+from gb10.containers.build_cache import build_cache, prune
+from gb10.containers.connection import Engine
+from gb10.containers.embedded.daemon import status as embedded_status
+from gb10.core.host import Host
+from gb10.core.keep import IN_USE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
+from gb10.core.store import Store
 from gb10.errors import UsageError, VerifyError
-from gb10.host.host import Host
-from gb10.host.keep import IN_USE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
-from gb10.host.store import Store
-from gb10.request.needed import reasons
-from gb10.workshop import Workshop
+from gb10.image.build.kept_images import drop_unknown
+from gb10.image.context import Workshop
+from gb10.image.request.needed import reasons
 
 app = verb_app(
     """The store: show what it keeps, make room, share wheels. Everything in it can be made or downloaded again.

@@ -9,15 +9,15 @@ import typer
 
 from gb10.cli.asking import asks_for, of_wheels
 from gb10.cli.common import JsonOption, opens, print_json
+from gb10.core.config import variable
+from gb10.core.talk import Talk
 from gb10.errors import UsageError
-from gb10.host.config import variable
-from gb10.host.talk import Talk
-from gb10.request.planning import Request, make_plan
-from gb10.ship.sharing import Exchange, compiled_wheels
-from gb10.ship.sharing import pull as take
-from gb10.ship.sharing import push as share
-from gb10.ship.shelf import named_cache
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.publish.sharing import Exchange, compiled_wheels
+from gb10.image.publish.sharing import pull as take
+from gb10.image.publish.sharing import push as share
+from gb10.image.publish.shelf import named_cache
+from gb10.image.request.planning import Request, make_plan
 
 RepoArgument = Annotated[
     str | None,

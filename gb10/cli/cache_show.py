@@ -8,8 +8,8 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from gb10.cli.tables import print_table
-from gb10.host.keep import Entry, disk
-from gb10.workshop import Workshop
+from gb10.core.keep import Entry, disk
+from gb10.image.context import Workshop
 
 DAY: Final = 86_400
 KINDS: Final = {

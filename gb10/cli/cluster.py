@@ -8,12 +8,12 @@ import typer
 from gb10.cli.cluster_files import MARK, cluster_file, find_cluster, nodes_named
 from gb10.cli.cluster_show import print_survey, survey_document
 from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
-from gb10.cluster.cluster_file import cluster_text
-from gb10.cluster.fabric import WORDS
+from gb10.core.ssh import HERE
 from gb10.errors import UsageError
-from gb10.host.ssh import HERE
-from gb10.serve.survey_nodes import NodeSurvey, survey_nodes
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.serving.cluster.cluster_file import cluster_text
+from gb10.serving.cluster.fabric import WORDS
+from gb10.serving.run.survey_nodes import NodeSurvey, survey_nodes
 
 app = verb_app(
     """Check machines, and what joins them, for a model on several.

@@ -4,10 +4,10 @@ import difflib
 from collections.abc import Mapping
 from pathlib import Path
 
-from gb10.cluster.cluster_file import LARGEST, NAME, Cluster, read_cluster
+from gb10.core.config import config_file
 from gb10.errors import UsageError
-from gb10.host.config import config_file
-from gb10.serve.members import refuse_numbers
+from gb10.serving.cluster.cluster_file import LARGEST, NAME, Cluster, read_cluster
+from gb10.serving.run.members import refuse_numbers
 
 MARK = "@"
 

@@ -6,11 +6,11 @@ from typing import Final
 from rich.table import Table
 
 from gb10.cli.tables import print_table
-from gb10.cluster.adapters import Half, ports_of
-from gb10.cluster.fabric import WORDS, Rail
-from gb10.cluster.nccl import settings_of
-from gb10.cluster.node_facts import NodeFacts, Reading
-from gb10.serve.survey_nodes import NodeSurvey
+from gb10.serving.cluster.adapters import Half, ports_of
+from gb10.serving.cluster.fabric import WORDS, Rail
+from gb10.serving.cluster.nccl import settings_of
+from gb10.serving.cluster.node_facts import NodeFacts, Reading
+from gb10.serving.run.survey_nodes import NodeSurvey
 
 UNKNOWN: Final = "unknown"
 DOCKER: Final = "/var/lib/docker"

@@ -15,9 +15,9 @@ import typer
 from gb10.cli import tell
 from gb10.cli.signature import gives
 from gb10.cli.verb import JsonOption, QuietOption, VerboseOption, print_json, verb_app
-from gb10.engine.buildx.cache_options import check_cache
+from gb10.containers.buildx.cache_options import check_cache
 from gb10.errors import Gb10Error, UsageError
-from gb10.workshop import Workshop, open_workshop
+from gb10.image.context import Workshop, open_workshop
 
 __all__ = ["JsonOption", "QuietOption", "VerboseOption", "print_json", "verb_app"]
 

@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gb10.cli.common import JsonOption, QuietOption, VerboseOption, print_json, verb_app
+from gb10.core.config import SETTINGS, config_file, read_settings, without_login
+from gb10.core.fetch import ca_bundle
+from gb10.core.store import store_root
 from gb10.errors import UsageError
-from gb10.host.config import SETTINGS, config_file, read_settings, without_login
-from gb10.host.fetch import ca_bundle
-from gb10.host.store import store_root
+from gb10.image.context import cores
 from gb10.sources.debian.mirror import mirror_url
-from gb10.workshop import cores
 
 app = verb_app(
     """Show the settings and where each comes from: GB10_* variables win over config.toml.

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gb10.serve.service import LEAST, Options
+from gb10.serving.run.service import LEAST, Options
 
 GIB = 1 << 30
 ImageOption = Annotated[

@@ -7,18 +7,18 @@ from typing import Annotated
 
 import typer
 
-from gb10.checkup.bundle import as_text, write_bundle
-from gb10.checkup.check_up import Checkup, Request, check_up
-from gb10.checkup.saved_logs import SavedLog, log_size, read_log
 from gb10.cli.cluster_files import MARK, find_cluster
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.doctor_show import doctor_document, print_checkup, print_rules
-from gb10.doctor.image_record import PLACE, ImageRecord, read_plan
-from gb10.doctor.rule_files import load_doctor_rules
+from gb10.core.plain_file import read_plain_file
+from gb10.core.ssh import HERE
 from gb10.errors import EngineError, ServeError, UsageError
-from gb10.host.plain_file import read_plain_file
-from gb10.host.ssh import HERE
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.serving.checkup.bundle import as_text, write_bundle
+from gb10.serving.checkup.check_up import Checkup, Request, check_up
+from gb10.serving.checkup.saved_logs import SavedLog, log_size, read_log
+from gb10.serving.doctor.image_record import PLACE, ImageRecord, read_plan
+from gb10.serving.doctor.rule_files import load_doctor_rules
 
 LARGEST_PLAN = 4 << 20
 LONG = 256 << 20

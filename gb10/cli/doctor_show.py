@@ -4,12 +4,12 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from gb10.checkup.check_up import Checkup
 from gb10.cli.common import print_json
-from gb10.doctor.doctor_rule import DoctorRule
-from gb10.doctor.seen import Diagnosis, Seen
-from gb10.host.printing import printable, visible
-from gb10.host.talk import VERBOSE, Talk
+from gb10.core.printing import printable, visible
+from gb10.core.talk import VERBOSE, Talk
+from gb10.serving.checkup.check_up import Checkup
+from gb10.serving.doctor.doctor_rule import DoctorRule
+from gb10.serving.doctor.seen import Diagnosis, Seen
 
 WIDTH: Final = 116
 TITLES: Final = {

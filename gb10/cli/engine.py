@@ -5,12 +5,12 @@ import shutil
 from collections.abc import Mapping
 
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
-from gb10.engine.embedded.daemon import down as stop
-from gb10.engine.embedded.daemon import status as embedded_status
-from gb10.engine.embedded.privileges import missing_privilege
-from gb10.engine.packages import Programs, unpacked
-from gb10.engine.reach import denial, find, look
-from gb10.workshop import Workshop
+from gb10.containers.embedded.daemon import down as stop
+from gb10.containers.embedded.daemon import status as embedded_status
+from gb10.containers.embedded.privileges import missing_privilege
+from gb10.containers.packages import Programs, unpacked
+from gb10.containers.reach import denial, find, look
+from gb10.image.context import Workshop
 
 app = verb_app(
     """The container engine: your Docker when it is reachable, else the embedded engine.

@@ -7,19 +7,19 @@ from typing import Annotated, Any
 
 import typer
 
-from gb10.build.inspect import inspect_image
 from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
 from gb10.cli.explain_show import as_document, print_rows
 from gb10.cli.values import EngineOption
 from gb10.errors import UsageError
-from gb10.explain.asked_engine import OWN, AskedEngine, ready_to_ask
-from gb10.explain.code_places import check_engine
-from gb10.explain.engine_choice import Held, refuse
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.proof.fit import judge
-from gb10.recipe.arch import parse_arch
-from gb10.request.kernel_choice import check_model, read_files
-from gb10.workshop import Workshop
+from gb10.image.build.inspect import inspect_image
+from gb10.image.context import Workshop
+from gb10.image.explain.asked_engine import OWN, AskedEngine, ready_to_ask
+from gb10.image.explain.code_places import check_engine
+from gb10.image.explain.engine_choice import Held, refuse
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.proof.fit import judge
+from gb10.image.recipe.arch import parse_arch
+from gb10.image.request.kernel_choice import check_model, read_files
 
 WORD = re.compile(r"[A-Za-z0-9_]{1,40}")
 

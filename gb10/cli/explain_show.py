@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from gb10.explain.code_places import code_of
-from gb10.explain.engine_facts import EngineFacts
-from gb10.explain.layer_rows import Answer, LayerRow
-from gb10.proof.fit import Judged
+from gb10.image.explain.code_places import code_of
+from gb10.image.explain.engine_facts import EngineFacts
+from gb10.image.explain.layer_rows import Answer, LayerRow
+from gb10.image.proof.fit import Judged
 
 UNKNOWN = "unknown"
 

@@ -7,18 +7,6 @@ from typing import Annotated
 
 import typer
 
-from gb10.about.local import local_layers
-from gb10.build.build_log import Build, keep_build, now, steps_of
-from gb10.build.cmake_names import try_targets
-from gb10.build.estimate import check_room
-from gb10.build.gather import leave_context
-from gb10.build.grafts import try_patches
-from gb10.build.image_build import Verified, build_image, require_torch
-from gb10.build.outlook import with_forecast
-from gb10.build.rates import keep_speed
-from gb10.build.stage import check_named_builder, ready_engine, wake_engine
-from gb10.build.survey import survey
-from gb10.build.wheel_build import selected, try_sources
 from gb10.cli.asking import asks_for, of_image
 from gb10.cli.common import (
     BuilderOption,
@@ -37,14 +25,26 @@ from gb10.cli.common import (
 from gb10.cli.plan_show import print_plan
 from gb10.cli.results import keep_receipt, print_image, say_image
 from gb10.cli.unchanged import own_receipt
-from gb10.engine.reference import check_reference
+from gb10.containers.reference import check_reference
 from gb10.errors import Gb10Error
-from gb10.plan.values import Plan
-from gb10.request.planning import Request, make_plan
-from gb10.serve.made_images import note_image
-from gb10.ship.publishing import Published, names_in, publish, require_publishable
-from gb10.ship.sharing import take_missing
-from gb10.workshop import Workshop
+from gb10.image.build.build_log import Build, keep_build, now, steps_of
+from gb10.image.build.cmake_names import try_targets
+from gb10.image.build.estimate import check_room
+from gb10.image.build.gather import leave_context
+from gb10.image.build.grafts import try_patches
+from gb10.image.build.image_build import Verified, build_image, require_torch
+from gb10.image.build.outlook import with_forecast
+from gb10.image.build.rates import keep_speed
+from gb10.image.build.stage import check_named_builder, ready_engine, wake_engine
+from gb10.image.build.survey import survey
+from gb10.image.build.wheel_build import selected, try_sources
+from gb10.image.context import Workshop
+from gb10.image.inspect.local import local_layers
+from gb10.image.plan.values import Plan
+from gb10.image.publish.publishing import Published, names_in, publish, require_publishable
+from gb10.image.publish.sharing import take_missing
+from gb10.image.request.planning import Request, make_plan
+from gb10.serving.run.made_images import note_image
 
 app = verb_app("""Build an image, prove what it holds, tag it.
 

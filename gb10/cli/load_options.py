@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from gb10.cli.signature import gives
-from gb10.load.benchy import words
-from gb10.load.load_plan import Plan, Tool
+from gb10.serving.load.benchy import words
+from gb10.serving.load.load_plan import Plan, Tool
 
 ConcurrencyOption = Annotated[
     list[int] | None,

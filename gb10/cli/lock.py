@@ -8,14 +8,14 @@ import typer
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.upgrade_show import print_upgrade
 from gb10.cli.values import EngineOption
+from gb10.core.digest import digest
 from gb10.errors import UsageError
-from gb10.host.digest import digest
-from gb10.lock.lockfile import check_lock, load_lock, load_recipe, lock_path, write_lock
-from gb10.lock.relock import lock_recipe
-from gb10.plan.catalog import DEFAULT_ENGINE
-from gb10.upgrade.proposal import propose
-from gb10.upgrade.writing import check_writable, write
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe, lock_path, write_lock
+from gb10.image.lock.relock import lock_recipe
+from gb10.image.plan.catalog import DEFAULT_ENGINE
+from gb10.image.upgrade.proposal import propose
+from gb10.image.upgrade.writing import check_writable, write
 
 ENGINE: Final = "engine"
 """Among the packages to upgrade: the recipe's own engine."""

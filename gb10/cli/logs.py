@@ -6,11 +6,11 @@ import typer
 
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.serving import NodesOption, end_with, hosts_named, silence_of
-from gb10.engine.docker_containers import follow, tail_of
+from gb10.containers.docker_containers import follow, tail_of
+from gb10.core.printing import visible
 from gb10.errors import EmptySelectionError, UsageError
-from gb10.host.printing import visible
-from gb10.serve.overview import look_at, not_looked_at
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.serving.run.overview import look_at, not_looked_at
 
 app = verb_app("""Print the log of a service.
 

@@ -9,15 +9,15 @@ import typer
 
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.values import completer, mods
+from gb10.core.talk import terminal
 from gb10.errors import EmptySelectionError
-from gb10.host.talk import terminal
-from gb10.lock.lockfile import load_recipe
-from gb10.mods.declaration import RECORD, ModRecord, unfit
-from gb10.mods.lint import remarks_of
-from gb10.mods.lookup import FoundMod, find_mod, load_mod, mod_names
-from gb10.plan.catalog import Catalog
-from gb10.plan.options import short_label
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.lock.lockfile import load_recipe
+from gb10.image.mods.declaration import RECORD, ModRecord, unfit
+from gb10.image.mods.lint import remarks_of
+from gb10.image.mods.lookup import FoundMod, find_mod, load_mod, mod_names
+from gb10.image.plan.catalog import Catalog
+from gb10.image.plan.options import short_label
 
 app = verb_app(
     """Mods: a directory or zip with a run.sh that changes an installed engine. `image --mod` applies them in a build.

@@ -6,27 +6,27 @@ from typing import Annotated
 
 import typer
 
-from gb10.build.inspect import no_image
-from gb10.build.stage import engine_with_images
 from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
 from gb10.cli.moe_judge import GroupOption, ReleaseOption, TopkOption, TritonOption, the_judge
 from gb10.cli.moe_seed import seed
 from gb10.cli.moe_show import as_document, print_compiled, print_verdicts, refuse
 from gb10.cli.moe_tune import tune
 from gb10.cli.values import EngineOption
-from gb10.engine.images import find_image
-from gb10.engine.reference import is_reference
+from gb10.containers.images import find_image
+from gb10.containers.reference import is_reference
 from gb10.errors import UsageError
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.moe.compiled_rows import Compiled, compile_rows
-from gb10.moe.file_verdict import FileVerdict, judge_files
-from gb10.moe.given_files import Batch, read_given
-from gb10.moe.image_files import read_image
-from gb10.moe.layer import write_layer
-from gb10.moe.release_lookups import Judge
-from gb10.moe.staged import Sizes
-from gb10.plan.catalog import DEFAULT_ENGINE
-from gb10.workshop import Workshop, build_architecture
+from gb10.image.build.inspect import no_image
+from gb10.image.build.stage import engine_with_images
+from gb10.image.context import Workshop, build_architecture
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.moe.compiled_rows import Compiled, compile_rows
+from gb10.image.moe.file_verdict import FileVerdict, judge_files
+from gb10.image.moe.given_files import Batch, read_given
+from gb10.image.moe.image_files import read_image
+from gb10.image.moe.layer import write_layer
+from gb10.image.moe.release_lookups import Judge
+from gb10.image.moe.staged import Sizes
+from gb10.image.plan.catalog import DEFAULT_ENGINE
 
 app = verb_app(
     """Tuned files: the JSON files that name a tile for each batch size, for the engines' Triton kernels.

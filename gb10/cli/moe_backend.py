@@ -2,9 +2,9 @@
 
 from gb10.cli.explain import engine_of
 from gb10.errors import VerifyError
-from gb10.explain.engine_choice import refuse
-from gb10.request.kernel_choice import check_model, read_files
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.explain.engine_choice import refuse
+from gb10.image.request.kernel_choice import check_model, read_files
 
 EXPERTS = "experts"
 

@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from gb10.errors import UsageError
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.moe.release_lookups import Judge, open_judge
-from gb10.moe.tuned_name import SPELLED, Meant
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.moe.release_lookups import Judge, open_judge
+from gb10.image.moe.tuned_name import SPELLED, Meant
 
 RELEASE = re.compile(r"[0-9][0-9A-Za-z.]{0,30}")
 BLOCK = re.compile(r"(\d{1,4})[x,](\d{1,4})")

@@ -23,10 +23,10 @@ from gb10.cli.moe_judge import (
 )
 from gb10.cli.values import EngineOption
 from gb10.errors import UsageError
-from gb10.moe.release_lookups import Judge
-from gb10.moe.seeding import ABOUT, MOST, Model, Seed, about, check_read, folder_of, make_seed
-from gb10.plan.catalog import DEFAULT_ENGINE
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.moe.release_lookups import Judge
+from gb10.image.moe.seeding import ABOUT, MOST, Model, Seed, about, check_read, folder_of, make_seed
+from gb10.image.plan.catalog import DEFAULT_ENGINE
 
 OutArgument = Annotated[Path, typer.Argument(metavar="DIR", help="The directory that the engine's variable will name.")]
 AlwaysOption = Annotated[bool, typer.Option("--always", help="Write the file even when every default fits.")]

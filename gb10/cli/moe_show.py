@@ -5,11 +5,11 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from gb10.errors import VerifyError
-from gb10.moe.compiled_rows import Compiled, Kernel
-from gb10.moe.engine_table import TITLES
-from gb10.moe.file_verdict import FileVerdict, TunedRow, unexplained
-from gb10.moe.release_lookups import Judge
-from gb10.moe.shared_memory import LIMIT
+from gb10.image.moe.compiled_rows import Compiled, Kernel
+from gb10.image.moe.engine_table import TITLES
+from gb10.image.moe.file_verdict import FileVerdict, TunedRow, unexplained
+from gb10.image.moe.release_lookups import Judge
+from gb10.image.moe.shared_memory import LIMIT
 
 TAKEN = {"cuda": "the engine's CUDA kernel takes these, not Triton", "default": "the engine's default"}
 FIELDS = {"BLOCK_SIZE_M": "M", "BLOCK_SIZE_N": "N", "BLOCK_SIZE_K": "K", "GROUP_SIZE_M": "group"}

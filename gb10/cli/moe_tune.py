@@ -25,15 +25,15 @@ from gb10.cli.moe_judge import (
 )
 from gb10.cli.values import EngineOption
 from gb10.errors import UsageError
-from gb10.moe.lanes import container_lane, local_lane
-from gb10.moe.release_lookups import SITE, Judge
-from gb10.moe.seeding import Model, Seed, make_seed
-from gb10.moe.shortlist import LADDER
-from gb10.moe.tile_findings import Choice, choose
-from gb10.moe.tuned_file import write_tuned
-from gb10.moe.tuning import Job, Lane, Record, counted, rows_for, run
-from gb10.plan.catalog import DEFAULT_ENGINE
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.moe.lanes import container_lane, local_lane
+from gb10.image.moe.release_lookups import SITE, Judge
+from gb10.image.moe.seeding import Model, Seed, make_seed
+from gb10.image.moe.shortlist import LADDER
+from gb10.image.moe.tile_findings import Choice, choose
+from gb10.image.moe.tuned_file import write_tuned
+from gb10.image.moe.tuning import Job, Lane, Record, counted, rows_for, run
+from gb10.image.plan.catalog import DEFAULT_ENGINE
 
 WORD = re.compile(r"[A-Za-z0-9_]{1,40}")
 OutArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Where findings, file and picture go.")]

@@ -12,14 +12,14 @@ from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.patches_show import print_patches, print_rows, rows_document
 from gb10.cli.values import completer, patched_sources, patches
 from gb10.errors import PatchError, UsageError
-from gb10.lock.lockfile import load_recipe
+from gb10.image.context import Workshop
+from gb10.image.lock.lockfile import load_recipe
 from gb10.patches.maintain import new_patch
 from gb10.patches.maintain import refresh as refreshed
 from gb10.patches.release_files import Library, parse_version
 from gb10.patches.series import load_series, sources
 from gb10.patches.status import Row, find_patches, releases_in_words, troubles
 from gb10.patches.status import status as status_of
-from gb10.workshop import Workshop
 
 app = verb_app(
     """Patches of sources: which release needs which patch, and whether it applies. Nothing is compiled or run.

@@ -7,10 +7,10 @@ from rich.table import Table
 
 from gb10.cli.common import print_json
 from gb10.cli.tables import print_table
-from gb10.host.talk import terminal
+from gb10.core.talk import terminal
+from gb10.image.context import Workshop
 from gb10.patches.series import Patch
 from gb10.patches.status import Row, find_patches, outcome_of
-from gb10.workshop import Workshop
 
 SHORT = {"not-applicable": "-"}
 LEGEND = "-  not-applicable: the release is outside the patch's range"

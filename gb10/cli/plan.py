@@ -4,16 +4,16 @@ from typing import Annotated
 
 import typer
 
-from gb10.build.cmake_names import try_targets
-from gb10.build.grafts import try_patches
-from gb10.build.survey import survey
 from gb10.cli.asking import asks_for, of_image
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.plan_show import print_plan
 from gb10.errors import UsageError
-from gb10.plan.render import bake, dockerfile
-from gb10.request.planning import Request, make_plan
-from gb10.workshop import Workshop
+from gb10.image.build.cmake_names import try_targets
+from gb10.image.build.grafts import try_patches
+from gb10.image.build.survey import survey
+from gb10.image.context import Workshop
+from gb10.image.plan.render import bake, dockerfile
+from gb10.image.request.planning import Request, make_plan
 
 app = verb_app("""Show every build step, its key, and whether its result is cached. Builds nothing.
 

@@ -7,15 +7,15 @@ from typing import Final
 from rich.markup import escape
 from rich.table import Table
 
-from gb10.build.estimate import Needs, step_seconds
-from gb10.build.obstacles import obstacles
-from gb10.build.survey import Survey
 from gb10.cli.common import print_json
 from gb10.cli.tables import print_table
-from gb10.host.talk import terminal
-from gb10.plan.values import Plan, Step
-from gb10.ship.shelf import wheel_cache
-from gb10.workshop import Workshop
+from gb10.core.talk import terminal
+from gb10.image.build.estimate import Needs, step_seconds
+from gb10.image.build.obstacles import obstacles
+from gb10.image.build.survey import Survey
+from gb10.image.context import Workshop
+from gb10.image.plan.values import Plan, Step
+from gb10.image.publish.shelf import wheel_cache
 
 NAMES: Final = 3
 """Wheels of a layer that the plan names."""

@@ -9,17 +9,17 @@ from typing import Annotated, Final
 
 import typer
 
-from gb10.build.stage import ready_engine
 from gb10.cli.common import CompressionOption, JsonOption, opens, print_json, verb_app, zstd_level
 from gb10.cli.results import print_published
-from gb10.engine.reference import split_reference
+from gb10.containers.reference import split_reference
+from gb10.core.talk import Talk
 from gb10.errors import UsageError
-from gb10.host.talk import Talk
-from gb10.ship.publishing import Published
-from gb10.ship.publishing import publish as push_proven
-from gb10.ship.retaining import Held, Rule
-from gb10.ship.retaining import retain as retain_some
-from gb10.workshop import Workshop
+from gb10.image.build.stage import ready_engine
+from gb10.image.context import Workshop
+from gb10.image.publish.publishing import Published
+from gb10.image.publish.publishing import publish as push_proven
+from gb10.image.publish.retaining import Held, Rule
+from gb10.image.publish.retaining import retain as retain_some
 
 RETAIN: Final = re.compile(r"(\d{1,5})(d?)", re.ASCII)
 

@@ -10,10 +10,10 @@ from gb10.cli import error_fields
 from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
 from gb10.cli.values import platform_option
 from gb10.errors import UsageError
-from gb10.ship.pulling import Pull, pull_from_each
-from gb10.ship.receiving import Pulled
-from gb10.ship.via_head import HeadPull, pull_via_head
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.publish.pulling import Pull, pull_from_each
+from gb10.image.publish.receiving import Pulled
+from gb10.image.publish.via_head import HeadPull, pull_via_head
 
 app = verb_app("""Pull an image to one or more machines at once; only missing layers travel.
 

@@ -4,19 +4,19 @@ from typing import Annotated
 
 import typer
 
-from gb10.build.estimate import check_room
-from gb10.build.reproducing import reproduce
-from gb10.build.stage import check_builder, ready_engine
-from gb10.build.subject import subject_of
-from gb10.build.survey import survey_again
-from gb10.build.wheel_build import selected
 from gb10.cli.asking import ModNetworkOption, OverlayOption
 from gb10.cli.common import BuilderOption, DryRunOption, JsonOption, RebuildOption, building, opens, reported, verb_app
 from gb10.cli.plan_show import print_plan
 from gb10.cli.rebuild_show import print_comparison, refuse
 from gb10.cli.values import ModOption
-from gb10.request.plan_replay import Given, replayed
-from gb10.workshop import Workshop
+from gb10.image.build.estimate import check_room
+from gb10.image.build.reproducing import reproduce
+from gb10.image.build.stage import check_builder, ready_engine
+from gb10.image.build.subject import subject_of
+from gb10.image.build.survey import survey_again
+from gb10.image.build.wheel_build import selected
+from gb10.image.context import Workshop
+from gb10.image.request.plan_replay import Given, replayed
 
 app = verb_app("""Build an image again from the record that it holds, and compare layer by layer.
 

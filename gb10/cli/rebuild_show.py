@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Final
 
-from gb10.build.reproducing import Comparison
 from gb10.cli.common import print_json
+from gb10.core.printing import printable
+from gb10.core.talk import Talk
 from gb10.errors import VerifyError
-from gb10.host.printing import printable
-from gb10.host.talk import Talk
+from gb10.image.build.reproducing import Comparison
 
 SHOWN: Final = 20
 """Files that are listed for people."""

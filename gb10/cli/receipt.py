@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from gb10.host.data_root import ROOT, package_of
-from gb10.host.store import Store
+from gb10.core.data_root import ROOT, package_of
+from gb10.core.store import Store
 
 READ = ("templates", "recipes", "patches", "kernels")
 CHOICES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")

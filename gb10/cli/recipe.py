@@ -11,8 +11,8 @@ from gb10.cli.recipe_fit import one_line
 from gb10.cli.recipe_mods import foreign_mods
 from gb10.cli.recipe_show import document, lines
 from gb10.cli.verb import JsonOption, print_json, talks, verb_app
+from gb10.core.talk import Talk
 from gb10.errors import UsageError
-from gb10.host.talk import Talk
 from gb10.models.issue import lines_of
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.mending import mended_text

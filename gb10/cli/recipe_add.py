@@ -10,11 +10,11 @@ from gb10.cli.recipe_list import registry_document, registry_line, registry_name
 from gb10.cli.signature import gives
 from gb10.cli.values import completer
 from gb10.errors import UsageError
-from gb10.registries.moving import Moved, Wish, add_registries, remove_registry, update_registries
-from gb10.registries.naming import named_registry
-from gb10.registries.origin import check_ref, check_registry_name, origin_of
-from gb10.registries.registry import read_registries
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.models.registries.moving import Moved, Wish, add_registries, remove_registry, update_registries
+from gb10.models.registries.naming import named_registry
+from gb10.models.registries.origin import check_ref, check_registry_name, origin_of
+from gb10.models.registries.registry import read_registries
 
 
 def wish_of(

@@ -10,15 +10,15 @@ import typer
 from gb10.cli.recipe_mods import missing_mods
 from gb10.cli.recipe_registries import registries, registry_recipe, root_here
 from gb10.cli.values import completer, model_recipes
+from gb10.core.data_root import ROOT
 from gb10.errors import EmptySelectionError, Gb10Error, UsageError
-from gb10.host.data_root import ROOT
 from gb10.models.issue import in_order
 from gb10.models.load.loading import is_recipe, load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.load.safe_yaml import LARGEST
-from gb10.registries.naming import find_in_registry, named_registry
-from gb10.registries.recipe_file import SUFFIXES, RecipeFile, recipe_files
-from gb10.registries.registry import Registry
+from gb10.models.registries.naming import find_in_registry, named_registry
+from gb10.models.registries.recipe_file import SUFFIXES, RecipeFile, recipe_files
+from gb10.models.registries.registry import Registry
 
 RecipeArgument = Annotated[
     str,

@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gb10.errors import UsageError
-from gb10.lint.linting import own_releases
-from gb10.lint.served_launch import served_model
-from gb10.memory.engines.budget import Budget, gib
-from gb10.memory.engines.shared import Machine
-from gb10.memory.estimating import NEARLY_FULL, Estimate, estimate
-from gb10.memory.figures import load_figures
-from gb10.memory.known_models import known_model
 from gb10.models.issue import Issue
+from gb10.models.lint.linting import own_releases
+from gb10.models.lint.served_launch import served_model
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.memory.engines.budget import Budget, gib
+from gb10.models.memory.engines.shared import Machine
+from gb10.models.memory.estimating import NEARLY_FULL, Estimate, estimate
+from gb10.models.memory.figures import load_figures
+from gb10.models.memory.known_models import known_model
 from gb10.models.render.rendered import RenderRequest
 
 CODE = "does-not-fit"

@@ -15,23 +15,23 @@ from gb10.cli.recipe_trust import TrustOption, mods_here, require_trust
 from gb10.cli.run_memory import cap_lines, with_budget
 from gb10.cli.verb import print_json
 from gb10.cli.wanted_service import Described, Wanted, described, require_room
-from gb10.deploy.deployment import RAILS, Deployment, Fabric, File, containers_of
-from gb10.deploy.fabric_files import check_rails, pod_nodes
-from gb10.deploy.forms import FORMS
-from gb10.deploy.kubernetes_objects import object_name
-from gb10.engine.reference import registry_of
+from gb10.containers.reference import registry_of
+from gb10.core.data_root import ROOT
+from gb10.core.talk import Talk
 from gb10.errors import UsageError
-from gb10.host.data_root import ROOT
-from gb10.host.talk import Talk
 from gb10.models.issue import lines_of
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.registries.recipe_file import RecipeFile
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.undone import undone_by_run
-from gb10.registries.recipe_file import RecipeFile
-from gb10.serve.members import nodes_of
-from gb10.serve.node_launch import SCRIPT
-from gb10.serve.service import Options
-from gb10.weights.model_lock import WeightsLock
+from gb10.serving.deploy.deployment import RAILS, Deployment, Fabric, File, containers_of
+from gb10.serving.deploy.fabric_files import check_rails, pod_nodes
+from gb10.serving.deploy.forms import FORMS
+from gb10.serving.deploy.kubernetes_objects import object_name
+from gb10.serving.run.members import nodes_of
+from gb10.serving.run.node_launch import SCRIPT
+from gb10.serving.run.service import Options
+from gb10.serving.weights.model_lock import WeightsLock
 
 SCRIPT_FORM = "script"
 NAMES = (SCRIPT_FORM, *FORMS)

@@ -13,14 +13,14 @@ from gb10.cli.recipe_mods import Release, foreign_mods, mods_of, surely_foreign
 from gb10.cli.recipe_show import refused
 from gb10.cli.recipe_trust import mods_here, powers_here, require_trust
 from gb10.errors import UsageError
-from gb10.lock.lockfile import load_recipe
+from gb10.image.lock.lockfile import load_recipe
+from gb10.image.plan.catalog import DEFAULT_ENGINE, ROOT, Catalog
+from gb10.image.request.planning import Request
 from gb10.models.issue import errors_of
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.needs.image_need import ImageNeed, image_need
-from gb10.plan.catalog import DEFAULT_ENGINE, ROOT, Catalog
-from gb10.registries.recipe_file import RecipeFile
-from gb10.request.planning import Request
-from gb10.serve.made_images import key_of
+from gb10.models.registries.recipe_file import RecipeFile
+from gb10.serving.run.made_images import key_of
 
 FOREIGN = "patches/foreign"
 PULL = "https://github.com/{repository}/pull/{number}.diff"

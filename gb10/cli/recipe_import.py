@@ -10,10 +10,10 @@ import typer
 from gb10.cli.recipe_files import read_text
 from gb10.cli.signature import gives
 from gb10.cli.verb import JsonOption, print_json, talks
+from gb10.core.data_root import ROOT
+from gb10.core.talk import Talk
 from gb10.errors import UsageError
-from gb10.host.data_root import ROOT
-from gb10.host.talk import Talk
-from gb10.lock.lockfile import load_recipe
+from gb10.image.lock.lockfile import load_recipe
 from gb10.models.importing.imported import Wanted, written
 from gb10.models.importing.importing import engine_of_form, import_recipe
 from gb10.models.issue import errors_of

@@ -12,15 +12,15 @@ from gb10.cli.recipe_files import find_recipe, load_file, read_text, registry_fi
 from gb10.cli.recipe_mods import added_options, judged_mods, mods_of
 from gb10.cli.signature import gives
 from gb10.cli.verb import JsonOption, print_json, talks
+from gb10.core.talk import Talk
 from gb10.errors import EmptySelectionError, UsageError
-from gb10.host.talk import Talk
-from gb10.lint.image_facts import ImageFacts, facts_of
-from gb10.lint.linting import lint, own_releases
-from gb10.lint.rule import Rule, load_rules
-from gb10.lint.served import served
-from gb10.memory.model import Model
 from gb10.models.issue import LEVELS, Issue, errors_of, in_order, lines_of
-from gb10.registries.recipe_file import SUFFIXES, RecipeFile
+from gb10.models.lint.image_facts import ImageFacts, facts_of
+from gb10.models.lint.linting import lint, own_releases
+from gb10.models.lint.rule import Rule, load_rules
+from gb10.models.lint.served import served
+from gb10.models.memory.model import Model
+from gb10.models.registries.recipe_file import SUFFIXES, RecipeFile
 
 MOST = 10_000
 """Files of one call."""
@@ -130,7 +130,7 @@ def linted(file: RecipeFile, rules: Sequence[Rule], judged: Judged | None = None
 
 def _sizes(path: Path, name: str) -> Model:
     """The sizes of a model's files; raises UsageError."""
-    from gb10.request.model_sizes import local_model  # noqa: PLC0415 - a sixth of a second for other verbs
+    from gb10.image.request.model_sizes import local_model  # noqa: PLC0415 - a sixth of a second for other verbs
 
     return local_model(path, name)
 

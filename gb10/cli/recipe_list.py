@@ -10,12 +10,12 @@ from gb10.cli.recipe_registries import registries
 from gb10.cli.recipe_show import document, listed
 from gb10.cli.values import completer
 from gb10.cli.verb import JsonOption, print_json, talks
+from gb10.core.talk import Talk
 from gb10.errors import EmptySelectionError, FetchError
-from gb10.host.talk import Talk
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.registries.naming import named_registry
-from gb10.registries.recipe_file import RecipeFile, short_names
-from gb10.registries.registry import Registry
+from gb10.models.registries.naming import named_registry
+from gb10.models.registries.recipe_file import RecipeFile, short_names
+from gb10.models.registries.registry import Registry
 
 
 def registry_names() -> list[str]:

@@ -13,20 +13,20 @@ from gb10.cli.recipe_fit import requests_of
 from gb10.cli.recipe_show import refused
 from gb10.cli.signature import gives
 from gb10.cli.verb import JsonOption, print_json, talks
+from gb10.core.talk import Talk
 from gb10.errors import UsageError
-from gb10.host.talk import Talk
-from gb10.lint.linting import own_releases
-from gb10.lint.served_launch import ServedModel, served_model
-from gb10.memory.container_limit import container_memory
-from gb10.memory.engines.budget import Budget, gib
-from gb10.memory.engines.shared import Machine
-from gb10.memory.estimating import Estimate, estimate
-from gb10.memory.figures import GIB, load_figures
-from gb10.memory.known_models import known_model
-from gb10.memory.model import Model
-from gb10.memory.torch_cap import KEY, SINCE, fraction_of, torch_bytes
 from gb10.models.issue import lines_of
+from gb10.models.lint.linting import own_releases
+from gb10.models.lint.served_launch import ServedModel, served_model
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.memory.container_limit import container_memory
+from gb10.models.memory.engines.budget import Budget, gib
+from gb10.models.memory.engines.shared import Machine
+from gb10.models.memory.estimating import Estimate, estimate
+from gb10.models.memory.figures import GIB, load_figures
+from gb10.models.memory.known_models import known_model
+from gb10.models.memory.model import Model
+from gb10.models.memory.torch_cap import KEY, SINCE, fraction_of, torch_bytes
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import WITHOUT_EFFECT
 
@@ -136,8 +136,8 @@ def _sizes(name: str, question: Question, talk: Talk) -> Model:
     if place is None and not question.fetch:
         hint = "--fetch reads them from the Hub, --weights PATH from the model's folder, index or config.json"
         raise UsageError(f"the sizes of {name or 'this model'} are not known here", hint=hint)
-    from gb10.request.model_sizes import hub_model, local_model  # noqa: PLC0415 - a sixth of a second for other verbs
-    from gb10.workshop import open_workshop  # noqa: PLC0415 - the same
+    from gb10.image.context import open_workshop  # noqa: PLC0415 - the same
+    from gb10.image.request.model_sizes import hub_model, local_model  # noqa: PLC0415 - a sixth of a second for other verbs
 
     if place is not None:
         return local_model(place, name)

@@ -8,15 +8,15 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from gb10.cli.recipe_registries import registry_mod
+from gb10.core.data_root import ROOT
 from gb10.errors import UsageError
-from gb10.host.data_root import ROOT
+from gb10.image.mods.community import CommunityMod, community_mods
+from gb10.image.mods.declaration import unfit
+from gb10.image.mods.lookup import find_mod, mod_names, read_digest
 from gb10.models.issue import Issue
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.mods.community import CommunityMod, community_mods
-from gb10.mods.declaration import unfit
-from gb10.mods.lookup import find_mod, mod_names, read_digest
-from gb10.registries.naming import mod_in
-from gb10.registries.recipe_file import RecipeFile
+from gb10.models.registries.naming import mod_in
+from gb10.models.registries.recipe_file import RecipeFile
 
 MODS = ROOT / "mods"
 MODELS = ROOT / "recipes/models"

@@ -12,18 +12,18 @@ from gb10.cli.recipe_files import RecipeArgument, find_recipe, load_file
 from gb10.cli.recipe_show import refused
 from gb10.cli.signature import gives
 from gb10.errors import UsageError
-from gb10.lint.linting import own_releases
-from gb10.lint.served_launch import served_model
+from gb10.image.context import Workshop
 from gb10.models.issue import errors_of
+from gb10.models.lint.linting import own_releases
+from gb10.models.lint.served_launch import served_model
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.load.own_section import own_section
 from gb10.models.render.rendered import RenderRequest
-from gb10.weights.copying import Hosts
-from gb10.weights.downloading import gb
-from gb10.weights.hub_cache import ModelFolder, cache_folder
-from gb10.weights.model_lock import HERE, MODEL, lock_file
-from gb10.weights.weights_pull import PulledWeights, PullWish, WantedModel, pull_weights
-from gb10.workshop import Workshop
+from gb10.serving.weights.copying import Hosts
+from gb10.serving.weights.downloading import gb
+from gb10.serving.weights.hub_cache import ModelFolder, cache_folder
+from gb10.serving.weights.model_lock import HERE, MODEL, lock_file
+from gb10.serving.weights.weights_pull import PulledWeights, PullWish, WantedModel, pull_weights
 
 SCHEMA = "gb10/recipe-pull/v1"
 

@@ -3,12 +3,12 @@
 import os
 from pathlib import Path
 
+from gb10.core.config import with_settings
+from gb10.core.store import store_root
 from gb10.errors import UsageError
-from gb10.host.config import with_settings
-from gb10.host.store import store_root
-from gb10.registries.naming import find_in_registry, find_registry_mod
-from gb10.registries.recipe_file import RecipeFile
-from gb10.registries.registry import Registry, read_registries
+from gb10.models.registries.naming import find_in_registry, find_registry_mod
+from gb10.models.registries.recipe_file import RecipeFile
+from gb10.models.registries.registry import Registry, read_registries
 
 
 def registries() -> tuple[Registry, ...]:
@@ -21,8 +21,8 @@ def root_here(registry: Registry) -> Path:
     root = store_root(with_settings(os.environ)) / "registries" / registry.pin / "tree"
     if root.is_dir():
         return root
-    from gb10.registries.taking import root_of  # noqa: PLC0415 - a sixth of a second for verbs that need no store
-    from gb10.workshop import open_workshop  # noqa: PLC0415 - the same
+    from gb10.image.context import open_workshop  # noqa: PLC0415 - the same
+    from gb10.models.registries.taking import root_of  # noqa: PLC0415 - a sixth of a second for verbs that need no store
 
     return root_of(open_workshop(os.environ, verbosity=0), registry)
 

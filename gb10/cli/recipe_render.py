@@ -17,14 +17,14 @@ from gb10.cli.recipe_weights import render_locked, weights_of
 from gb10.cli.run_memory import with_script_cap
 from gb10.cli.signature import gives
 from gb10.cli.verb import JsonOption, print_json, talks
+from gb10.core.talk import Talk
 from gb10.errors import UsageError
-from gb10.host.talk import Talk
 from gb10.models.issue import errors_of, lines_of
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import PEERS, Peer, RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import with_issues
-from gb10.serve.members import refuse_numbers
-from gb10.serve.service import Options
+from gb10.serving.run.members import refuse_numbers
+from gb10.serving.run.service import Options
 
 
 def requested(

@@ -9,8 +9,8 @@ from gb10.cli.recipe_registries import registries
 from gb10.errors import UsageError
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.powers import Power, mod_powers, powers_of
+from gb10.models.registries.recipe_file import RecipeFile
 from gb10.models.render.rendered import RenderedRecipe
-from gb10.registries.recipe_file import RecipeFile
 
 TrustOption = Annotated[
     bool,

@@ -7,11 +7,11 @@ from typing import Final
 
 from gb10.models.issue import errors_of
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.registries.recipe_file import RecipeFile
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import render_recipe
 from gb10.models.render.sparkrun import VLLM_KIND
-from gb10.registries.recipe_file import RecipeFile
-from gb10.weights.model_lock import WeightsLock, lock_file, read_weights
+from gb10.serving.weights.model_lock import WeightsLock, lock_file, read_weights
 
 ENGINES: Final = (*VLLM_KIND, "sglang")
 """Runtimes that take a commit by --revision."""

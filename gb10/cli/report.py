@@ -5,15 +5,15 @@ from typing import Annotated
 
 import typer
 
-from gb10.about.any_image import portrait
-from gb10.about.portrait import Portrait
-from gb10.about.report_page import page
-from gb10.build.build_log import Build, kept_builds
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.values import ArchOption
 from gb10.errors import UsageError
-from gb10.recipe.arch import parse_arch
-from gb10.workshop import Workshop
+from gb10.image.build.build_log import Build, kept_builds
+from gb10.image.context import Workshop
+from gb10.image.inspect.any_image import portrait
+from gb10.image.inspect.portrait import Portrait
+from gb10.image.inspect.report_page import page
+from gb10.image.recipe.arch import parse_arch
 
 app = verb_app("""Write one HTML page about an image: layers, GPU code, its build, patches, what was left out.
 

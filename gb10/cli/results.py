@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from gb10.build.image_build import Verified
-from gb10.build.wheel_store import Wheel
 from gb10.cli.common import print_json
 from gb10.cli.receipt import Receipt, write_receipt
-from gb10.host.talk import Talk
-from gb10.proof.report import render_summary
-from gb10.ship.publishing import Published
+from gb10.core.talk import Talk
+from gb10.image.build.image_build import Verified
+from gb10.image.build.wheel_store import Wheel
+from gb10.image.proof.report import render_summary
+from gb10.image.publish.publishing import Published
 
 
 def image_document(talk: Talk, verified: Verified) -> dict[str, object]:

@@ -19,17 +19,17 @@ from gb10.cli.run_service import service_from
 from gb10.cli.serving import document
 from gb10.cli.signature import gives
 from gb10.cli.wanted_service import Wanted
-from gb10.engine.container_options import docker_call
-from gb10.host.proc import spawn
-from gb10.host.started import own_command
-from gb10.host.talk import Talk
+from gb10.containers.container_options import docker_call
+from gb10.core.proc import spawn
+from gb10.core.started import own_command
+from gb10.core.talk import Talk
+from gb10.image.context import Workshop
 from gb10.models.undone import lines_of_undone, undone_by_run
-from gb10.serve.fleet import open_fleet
-from gb10.serve.node_launch import container_options
-from gb10.serve.running import Wish, running
-from gb10.serve.service import Options, Service, curl_line
-from gb10.serve.watching import watch
-from gb10.workshop import Workshop
+from gb10.serving.run.fleet import open_fleet
+from gb10.serving.run.node_launch import container_options
+from gb10.serving.run.running import Wish, running
+from gb10.serving.run.service import Options, Service, curl_line
+from gb10.serving.run.watching import watch
 
 app = verb_app("""Run a model recipe: from its name to a healthy endpoint.
 

@@ -1,11 +1,11 @@
 """The image that `run` starts: that of the command line, else the one that `image --recipe` made, else the recipe's."""
 
+from gb10.core.talk import Talk
 from gb10.errors import UsageError
-from gb10.host.talk import Talk
+from gb10.image.context import Workshop
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.needs.image_need import image_need
-from gb10.serve.made_images import key_of, made_image
-from gb10.workshop import Workshop
+from gb10.serving.run.made_images import key_of, made_image
 
 
 def image_made(shop: Workshop, recipe: ModelRecipe, image: str | None) -> str | None:

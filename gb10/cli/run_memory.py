@@ -3,17 +3,19 @@
 from dataclasses import replace
 
 from gb10.cli.recipe_fit import known_estimate
+from gb10.core.talk import Talk
 from gb10.errors import UsageError
-from gb10.host.talk import Talk
-from gb10.lint.linting import own_releases
-from gb10.lint.served_launch import served_model
-from gb10.memory.container_limit import container_memory
-from gb10.memory.engines.budget import gib
-from gb10.memory.engines.shared import Machine
-from gb10.memory.estimating import Estimate
-from gb10.memory.figures import load_figures
-from gb10.memory.launch import Launch
-from gb10.memory.torch_cap import (
+from gb10.models.lint.linting import own_releases
+from gb10.models.lint.served_launch import served_model
+from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.load.own_section import own_section
+from gb10.models.memory.container_limit import container_memory
+from gb10.models.memory.engines.budget import gib
+from gb10.models.memory.engines.shared import Machine
+from gb10.models.memory.estimating import Estimate
+from gb10.models.memory.figures import load_figures
+from gb10.models.memory.launch import Launch
+from gb10.models.memory.torch_cap import (
     ASYNC,
     KEY,
     NAMES,
@@ -25,10 +27,8 @@ from gb10.memory.torch_cap import (
     torch_bytes_unknown,
     torch_knows,
 )
-from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.load.own_section import own_section
 from gb10.models.render.rendered import RenderRequest
-from gb10.serve.service import Options, Service
+from gb10.serving.run.service import Options, Service
 
 
 def with_budget(talk: Talk, recipe: ModelRecipe, request: RenderRequest, options: Options, image: str) -> Options:

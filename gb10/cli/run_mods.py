@@ -2,12 +2,12 @@
 
 from gb10.cli.recipe_mods import MODS, Release, foreign_mods, mods_of
 from gb10.cli.recipe_trust import mods_here, require_trust
-from gb10.engine.images import ImageInfo
+from gb10.containers.images import ImageInfo
+from gb10.core.talk import Talk
 from gb10.errors import UsageError
-from gb10.host.talk import Talk
+from gb10.image.mods.lookup import FoundMod, find_mod
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.mods.lookup import FoundMod, find_mod
-from gb10.registries.recipe_file import RecipeFile
+from gb10.models.registries.recipe_file import RecipeFile
 
 TITLE = "org.opencontainers.image.title"
 VERSION = "org.opencontainers.image.version"

@@ -10,14 +10,14 @@ from gb10.cli.run_image import image_made
 from gb10.cli.run_memory import cap_lines, with_budget
 from gb10.cli.run_weights import with_weights
 from gb10.cli.wanted_service import Described, Wanted, described, require_room
+from gb10.core.ssh import HERE
 from gb10.errors import UsageError
-from gb10.host.ssh import HERE
+from gb10.image.context import Workshop
 from gb10.models.issue import lines_of
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.serve.placing import named, placed
-from gb10.serve.ports import on_free_ports
-from gb10.serve.service import Options, Service
-from gb10.workshop import Workshop
+from gb10.serving.run.placing import named, placed
+from gb10.serving.run.ports import on_free_ports
+from gb10.serving.run.service import Options, Service
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -4,12 +4,12 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from gb10.host.talk import Talk
+from gb10.core.talk import Talk
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.container import MODELS
-from gb10.serve.service import Rank, Service
-from gb10.weights.hub_cache import folder_name
-from gb10.weights.model_lock import WeightsLock
+from gb10.serving.run.service import Rank, Service
+from gb10.serving.weights.hub_cache import folder_name
+from gb10.serving.weights.model_lock import WeightsLock
 
 OFFLINE: Final = "HF_HUB_OFFLINE"
 MORE: Final = re.compile(r"--(?:tokenizer(?:-path)?|hf-config-path|lora-modules|lora-paths)[=\s]")

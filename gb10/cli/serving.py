@@ -7,15 +7,15 @@ import typer
 
 from gb10.cli import tell
 from gb10.cli.cluster_files import nodes_named
-from gb10.engine.container_options import docker_call
+from gb10.containers.container_options import docker_call
 from gb10.errors import EngineError, Gb10Error
-from gb10.memory.torch_cap import cap_of
-from gb10.serve.existing import Found
-from gb10.serve.labelled import container_name
-from gb10.serve.node_launch import container_options
-from gb10.serve.overview import Overview, why
-from gb10.serve.service import Service, curl_line
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.models.memory.torch_cap import cap_of
+from gb10.serving.run.existing import Found
+from gb10.serving.run.labelled import container_name
+from gb10.serving.run.node_launch import container_options
+from gb10.serving.run.overview import Overview, why
+from gb10.serving.run.service import Service, curl_line
 
 NodesOption = Annotated[
     str | None,

@@ -6,18 +6,18 @@ from typing import Annotated
 
 import typer
 
-from gb10.about.any_image import portrait, sbom
-from gb10.about.differences import differences
-from gb10.about.differences import document as difference_document
-from gb10.about.portrait import document
-from gb10.about.remote import Trust
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.show_lines import difference_lines, portrait_lines
 from gb10.cli.values import ArchOption
 from gb10.errors import UsageError
-from gb10.recipe.arch import parse_arch
-from gb10.ship.signing import check_signers, signer_of
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.inspect.any_image import portrait, sbom
+from gb10.image.inspect.differences import differences
+from gb10.image.inspect.differences import document as difference_document
+from gb10.image.inspect.portrait import document
+from gb10.image.inspect.remote import Trust
+from gb10.image.publish.signing import check_signers, signer_of
+from gb10.image.recipe.arch import parse_arch
 
 app = verb_app("""Show what an image holds: versions, patches and why, mods, GPU code, the size of each layer.
 

@@ -3,10 +3,10 @@
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
-from gb10.about.differences import Differences
-from gb10.about.portrait import PatchStory, Portrait, codes_of
-from gb10.host.printing import printable
-from gb10.proof.fit import MEANING
+from gb10.core.printing import printable
+from gb10.image.inspect.differences import Differences
+from gb10.image.inspect.portrait import PatchStory, Portrait, codes_of
+from gb10.image.proof.fit import MEANING
 
 FIRST = ("torch", "triton", "vllm", "sglang", "flashinfer-python", "flashinfer-jit-cache", "transformers")
 """Packages that are named first."""

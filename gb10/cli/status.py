@@ -7,16 +7,16 @@ import typer
 
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.serving import NodesOption, end_with, found_document, hosts_named, silence_of, silent_document
+from gb10.core.printing import printable
 from gb10.errors import ServeError, UsageError
-from gb10.host.printing import printable
-from gb10.serve.cause import ending_of
-from gb10.serve.existing import Found
-from gb10.serve.health import is_healthy
-from gb10.serve.overview import Overview, look_at, not_looked_at, why
-from gb10.serve.service_url import url_on
-from gb10.serve.stopping import watched_service
-from gb10.serve.watching import guard_reports, watch
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.serving.run.cause import ending_of
+from gb10.serving.run.existing import Found
+from gb10.serving.run.health import is_healthy
+from gb10.serving.run.overview import Overview, look_at, not_looked_at, why
+from gb10.serving.run.service_url import url_on
+from gb10.serving.run.stopping import watched_service
+from gb10.serving.run.watching import guard_reports, watch
 
 app = verb_app("""Show the services of this machine or of other nodes: their ranks, and whether the endpoint is healthy.
 

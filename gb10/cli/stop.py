@@ -7,12 +7,12 @@ import typer
 
 from gb10.cli.common import JsonOption, opens, print_json, verb_app
 from gb10.cli.serving import NodesOption, end_with, found_document, hosts_named, silence_of, silent_document
+from gb10.core.printing import printable
 from gb10.errors import UsageError
-from gb10.host.printing import printable
-from gb10.serve.existing import Found
-from gb10.serve.overview import Overview, look_at, not_looked_at, why
-from gb10.serve.stopping import end_service
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.serving.run.existing import Found
+from gb10.serving.run.overview import Overview, look_at, not_looked_at, why
+from gb10.serving.run.stopping import end_service
 
 app = verb_app("""Stop a service on all of its nodes.
 

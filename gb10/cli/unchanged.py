@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gb10.cli.receipt import read_receipt, receipt_path
-from gb10.host.config import config_file, with_cache_dir
-from gb10.host.store import store_root
+from gb10.core.config import config_file, with_cache_dir
+from gb10.core.store import store_root
 
 
 def own_receipt(arguments: Sequence[str]) -> Path | None:

@@ -7,10 +7,10 @@ from rich.table import Table
 
 from gb10.cli.common import print_json
 from gb10.cli.tables import print_table
-from gb10.upgrade.news import News, document
-from gb10.upgrade.outcomes import Patched
-from gb10.upgrade.proposal import Proposal
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.upgrade.news import News, document
+from gb10.image.upgrade.outcomes import Patched
+from gb10.image.upgrade.proposal import Proposal
 
 MOST: Final = 20
 """Rows of a list for people; --json has all."""

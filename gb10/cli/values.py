@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gb10.host.data_root import ROOT
-from gb10.recipe.arch import PLATFORMS
+from gb10.core.data_root import ROOT
+from gb10.image.recipe.arch import PLATFORMS
 
 OPTIONAL: Final = re.compile(r"^  - name: (\S+)\n(?:    .+\n)*?    optional: true", re.MULTILINE)
 
@@ -22,7 +22,7 @@ def completer(values: Callable[[], list[str]]) -> Callable[[str], list[str]]:
 
 
 def fits() -> list[str]:
-    """The values of ``verify --fit``, the same as in gb10.proof.fit, which imports more."""
+    """The values of ``verify --fit``, the same as in gb10.image.proof.fit, which imports more."""
     return ["native", "family", "compatible", "ptx", "nothing", "none", "damaged"]
 
 

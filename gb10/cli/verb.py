@@ -10,8 +10,8 @@ import typer
 from typer.core import TyperGroup
 
 from gb10.cli.signature import gives
-from gb10.host.config import unknown_variables, with_settings
-from gb10.host.talk import Talk
+from gb10.core.config import unknown_variables, with_settings
+from gb10.core.talk import Talk
 
 if TYPE_CHECKING:
     from gb10.cli.typer_click import Command, Context

@@ -7,20 +7,20 @@ from typing import Annotated
 
 import typer
 
-from gb10.build.inspect import facts_of, inspect_image
-from gb10.build.trial_imports import try_imports
 from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
 from gb10.cli.values import ArchOption, completer, fits
 from gb10.cli.verify_show import print_verdict
-from gb10.engine.reference import is_reference
+from gb10.containers.reference import is_reference
 from gb10.errors import EmptySelectionError, UsageError
-from gb10.proof.check import Subject
-from gb10.proof.checking import all_checks, findings, refuse
-from gb10.proof.fit import judge, parse_fits
-from gb10.proof.reading import read_manifests, read_markers, scan_path
-from gb10.proof.report import document, render_notes
-from gb10.recipe.arch import Arch, parse_arch
-from gb10.workshop import Workshop
+from gb10.image.build.inspect import facts_of, inspect_image
+from gb10.image.build.trial_imports import try_imports
+from gb10.image.context import Workshop
+from gb10.image.proof.check import Subject
+from gb10.image.proof.checking import all_checks, findings, refuse
+from gb10.image.proof.fit import judge, parse_fits
+from gb10.image.proof.reading import read_manifests, read_markers, scan_path
+from gb10.image.proof.report import document, render_notes
+from gb10.image.recipe.arch import Arch, parse_arch
 
 app = verb_app("""List the GPU code of every binary, what a GPU of the arch does with it, and what is wrong in an image.
 

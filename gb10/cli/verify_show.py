@@ -3,11 +3,11 @@
 import sys
 from collections.abc import Collection
 
-from gb10.host.host import Host
-from gb10.host.talk import NORMAL, terminal
+from gb10.core.host import Host
+from gb10.core.talk import NORMAL, terminal
+from gb10.image.proof.fit import Verdict
+from gb10.image.proof.report import render_rows, render_summary, render_table
 from gb10.inside.loader import Fit
-from gb10.proof.fit import Verdict
-from gb10.proof.report import render_rows, render_summary, render_table
 
 
 def print_verdict(host: Host, verdict: Verdict, shown: Collection[Fit]) -> None:

@@ -9,17 +9,17 @@ from gb10.cli.recipe_show import refused
 from gb10.cli.recipe_trust import powers_here
 from gb10.cli.recipe_weights import render_locked
 from gb10.cli.run_memory import in_script
+from gb10.core.talk import Talk
 from gb10.errors import UsageError
-from gb10.host.talk import Talk
 from gb10.models.issue import Issue, errors_of, lines_of
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.powers import Power
+from gb10.models.registries.recipe_file import RecipeFile
 from gb10.models.render.by_argv import judged
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
-from gb10.registries.recipe_file import RecipeFile
-from gb10.serve.members import Node
-from gb10.serve.service import Options, Service, service_of
-from gb10.weights.model_lock import WeightsLock
+from gb10.serving.run.members import Node
+from gb10.serving.run.service import Options, Service, service_of
+from gb10.serving.weights.model_lock import WeightsLock
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,13 +1,5 @@
 """``wheels``: compile only the wheels of an image."""
 
-from gb10.build.cmake_names import try_targets
-from gb10.build.estimate import check_room
-from gb10.build.grafts import early_grafts, late_grafts, try_patches
-from gb10.build.outlook import with_forecast
-from gb10.build.rates import keep_speed
-from gb10.build.stage import check_builder, check_named_builder, ready_engine
-from gb10.build.survey import survey
-from gb10.build.wheel_build import build_wheels, check_sources, installable, selected, show_in_checkout, try_sources
 from gb10.cli.asking import asks_for, of_wheels
 from gb10.cli.common import (
     BuilderOption,
@@ -21,9 +13,24 @@ from gb10.cli.common import (
 )
 from gb10.cli.plan_show import print_plan
 from gb10.cli.results import wheels_document
-from gb10.request.planning import Request, make_plan
-from gb10.ship.sharing import take_missing
-from gb10.workshop import Workshop
+from gb10.image.build.cmake_names import try_targets
+from gb10.image.build.estimate import check_room
+from gb10.image.build.grafts import early_grafts, late_grafts, try_patches
+from gb10.image.build.outlook import with_forecast
+from gb10.image.build.rates import keep_speed
+from gb10.image.build.stage import check_builder, check_named_builder, ready_engine
+from gb10.image.build.survey import survey
+from gb10.image.build.wheel_build import (
+    build_wheels,
+    check_sources,
+    installable,
+    selected,
+    show_in_checkout,
+    try_sources,
+)
+from gb10.image.context import Workshop
+from gb10.image.publish.sharing import take_missing
+from gb10.image.request.planning import Request, make_plan
 
 app = verb_app("""Compile the wheels of an image recipe: SASS for the given arch, cross-compiled on another machine.
 

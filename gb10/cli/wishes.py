@@ -8,10 +8,10 @@ from pathlib import Path
 from gb10.cli.recipe_files import find_recipe, read_text
 from gb10.cli.recipe_image import with_model_recipe
 from gb10.errors import UsageError
+from gb10.image.plan.catalog import DEFAULT_ENGINE
+from gb10.image.request.planning import Request
 from gb10.models.load.image_key_values import image_wish, read_key_values
-from gb10.plan.catalog import DEFAULT_ENGINE
-from gb10.registries.recipe_file import SUFFIXES
-from gb10.request.planning import Request
+from gb10.models.registries.recipe_file import SUFFIXES
 
 
 def with_recipe(asked: Request, name: str, *, trust: bool) -> Request:

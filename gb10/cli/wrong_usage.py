@@ -8,8 +8,8 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from gb10.cli.typer_click import ClickException, Command, Context, MissingParameter, NoSuchOption
 from gb10.cli.typer_click import UsageError as TyperUsageError
+from gb10.core.started import CHECKOUT
 from gb10.errors import UsageError
-from gb10.host.started import CHECKOUT
 
 VERB = re.compile(r"No such command '(.*?)'.*", re.DOTALL)
 USUAL = {"start": "up", "stop": "down", "clean": "gc", "prune": "gc", "list": "ls"}

@@ -4,10 +4,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
+from gb10.image.recipe.layout import Layout
 from gb10.patches.places import harmless, installed, placed
 from gb10.patches.source_tree import Tree
 from gb10.patches.write import file_diff
-from gb10.recipe.layout import Layout
 
 COMPILED: Final = ("CMakeLists.txt", "cmake/", "csrc/", "include/", "3rdparty/", "tools/util/include/")
 """What compile stages read of an archive, beside what it installs."""

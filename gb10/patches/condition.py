@@ -8,7 +8,7 @@ from functools import lru_cache
 from threading import Lock
 from typing import Annotated, Final
 
-from gb10.recipe.fields import accepted
+from gb10.core.fields import accepted
 
 WILDCARD = "_"
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from gb10.core.fields import Model, Sentence
 from gb10.patches.series import Patch
-from gb10.recipe.fields import Model, Sentence
 
 HEAD = """# Defects of the field, and what is done about them
 

@@ -10,6 +10,7 @@ from packaging.utils import parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
 from gb10.errors import PatchError
+from gb10.image.plan.options import PatchUse
 from gb10.patches.foreign import Applied, Foreign, apply_foreign, load_foreign
 from gb10.patches.parse import parse_diff
 from gb10.patches.places import placed
@@ -18,7 +19,6 @@ from gb10.patches.series import Patch, load_series
 from gb10.patches.source_tree import Below, Changed, Tree, open_tree
 from gb10.patches.status import refuse
 from gb10.patches.verdict import changes_of, judge_series
-from gb10.plan.options import PatchUse
 
 AGAIN: Final = "run the command again"
 

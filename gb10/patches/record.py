@@ -8,8 +8,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from gb10.core.fields import Model, Releases, Sentence
 from gb10.patches.condition import Pattern, Regex, check_glob
-from gb10.recipe.fields import Model, Releases, Sentence
 
 KERNELS: Final = re.compile(r"kernels(/[a-z0-9_-]+)+/[\w.*-]+")
 Answer = Literal["needed", "present", "superseded", "absent"]

@@ -8,11 +8,11 @@ from pathlib import Path
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
+from gb10.core.artifact import Artifact
+from gb10.core.fetch import intact
+from gb10.core.store import Store, is_sealed, seal
+from gb10.core.talk import Talk
 from gb10.errors import FetchError, UsageError
-from gb10.host.artifact import Artifact
-from gb10.host.fetch import intact
-from gb10.host.store import Store, is_sealed, seal
-from gb10.host.talk import Talk
 from gb10.patches.archives import Repacked
 from gb10.patches.releases import Release, Releases, check_told
 from gb10.patches.source_tree import Below, Tree, open_tree

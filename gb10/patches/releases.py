@@ -8,12 +8,12 @@ from typing import Annotated, Literal, Self
 from packaging.version import Version
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
+from gb10.core.artifact import Artifact
+from gb10.core.fields import Filename, Folder, Model, Name, Sha256, Size
 from gb10.errors import PatchError, UsageError
-from gb10.host.artifact import Artifact
+from gb10.image.recipe.layout import Layout
 from gb10.patches.condition import Regex, check_glob
 from gb10.patches.source_tree import Tree
-from gb10.recipe.fields import Filename, Folder, Model, Name, Sha256, Size
-from gb10.recipe.layout import Layout
 
 PINS = "releases.lock.json"
 

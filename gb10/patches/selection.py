@@ -7,7 +7,15 @@ from typing import Final
 
 from packaging.version import Version
 
+from gb10.core.fields import Architecture
 from gb10.errors import UsageError
+from gb10.image.plan.compiles import kernel_set
+from gb10.image.plan.inputs import used_sources
+from gb10.image.plan.options import PatchUse
+from gb10.image.plan.values import Toolkit
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.kernel_sets import entries
+from gb10.image.recipe.locked import Lock
 from gb10.patches.diff import check_size
 from gb10.patches.foreign import find_foreign, load_foreign
 from gb10.patches.no_diff import check_diff
@@ -15,14 +23,6 @@ from gb10.patches.places import Layout, harmless, installed, placed
 from gb10.patches.releases import PINS, Releases, load_releases
 from gb10.patches.series import load_series
 from gb10.patches.verdict import variants_for
-from gb10.plan.compiles import kernel_set
-from gb10.plan.inputs import used_sources
-from gb10.plan.options import PatchUse
-from gb10.plan.values import Toolkit
-from gb10.recipe.fields import Architecture
-from gb10.recipe.image_recipe import Recipe
-from gb10.recipe.kernel_sets import entries
-from gb10.recipe.locked import Lock
 
 CODE: Final = (".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp")
 NAMED: Final = 5

@@ -10,8 +10,10 @@ from typing import Final
 
 from packaging.version import Version
 
+from gb10.core.digest import digest
+from gb10.core.document import parse_document
 from gb10.errors import PatchError, UsageError
-from gb10.host.digest import digest
+from gb10.image.recipe.layout import Layout
 from gb10.patches.added import added_files
 from gb10.patches.diff import FileDiff, check_size
 from gb10.patches.header import Header, parse_header
@@ -19,8 +21,6 @@ from gb10.patches.parse import parse_diff
 from gb10.patches.places import installed
 from gb10.patches.record import Record
 from gb10.patches.releases import load_releases
-from gb10.recipe.document import parse_document
-from gb10.recipe.layout import Layout
 
 NAME: Final = re.compile(r"(?P<id>\d{4}-[a-z0-9]+(?:-[a-z0-9]+)*)(?:@(?P<variant>[a-z0-9.]+))?(?P<end>\.patch|/)?")
 WIRING: Final = "wiring.patch"

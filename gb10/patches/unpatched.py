@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from gb10.errors import UsageError
+from gb10.image.plan.options import PatchUse
+from gb10.image.recipe.image_recipe import Recipe
 from gb10.patches.series import load_series
-from gb10.plan.options import PatchUse
-from gb10.recipe.image_recipe import Recipe
 
 BUNDLED: Final = "cutlass"
 NUMBER: Final = re.compile(r"[a-z0-9-]+/\d{4}")

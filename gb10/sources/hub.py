@@ -38,8 +38,8 @@ from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from gb10 import __version__
+from gb10.core.fetch import Place, ca_bundle, redact
 from gb10.errors import FetchError, Gb10Error, PublishError, UsageError
-from gb10.host.fetch import Place, ca_bundle, redact
 from gb10.sources.hub_file import HubFile
 
 BRANCH: Final = "main"

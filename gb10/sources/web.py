@@ -8,10 +8,10 @@ from urllib.parse import urljoin, urlsplit
 import requests
 from urllib3.exceptions import HTTPError
 
+from gb10.core.deadline import LateError, within
+from gb10.core.fetch import network_error, open_session, redact
+from gb10.core.proc import without_logins
 from gb10.errors import FetchError, UsageError
-from gb10.host.deadline import LateError, within
-from gb10.host.fetch import network_error, open_session, redact
-from gb10.host.proc import without_logins
 
 HERE: Final = ("localhost", "127.0.0.1", "::1")
 MOST_REDIRECTS: Final = 5

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gb10.engine.connection import Engine
+from gb10.containers.connection import Engine
 from tests.integration.nodes import kill
 from tests.integration.proxy import Line
 

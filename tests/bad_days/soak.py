@@ -20,8 +20,8 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gb10.host.ending import end_as_by_ctrl_c
-from gb10.plan.catalog import ROOT
+from gb10.core.ending import end_as_by_ctrl_c
+from gb10.image.plan.catalog import ROOT
 from tests.bad_days.blows import ENGINE, End, Surroundings, struck
 from tests.bad_days.left import RUN, kept_by, locks_held, mounts_below, processes_left, scratch_left
 from tests.bad_days.works import Collecting, Images, Publishing, Pulling, Sharing, Taking, ThroughHead, Work, engines

@@ -13,7 +13,7 @@ def run() -> int:
         from pathlib import Path  # noqa: PLC0415
 
         sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-        from gb10.host.ending import end_as_by_ctrl_c  # noqa: PLC0415
+        from gb10.core.ending import end_as_by_ctrl_c  # noqa: PLC0415
 
         end_as_by_ctrl_c()
         from gb10.cli import image, main  # noqa: PLC0415

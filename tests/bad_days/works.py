@@ -14,13 +14,13 @@ from typing import Any, Final, Protocol
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from gb10.build.image_build import build_image
-from gb10.engine.connection import Engine, client
-from gb10.engine.images import find_image
-from gb10.host.keep import ROOMS
-from gb10.host.store import Store, file_sha256, seal
-from gb10.plan.values import Plan
-from gb10.proof.scans import proven
+from gb10.containers.connection import Engine, client
+from gb10.containers.images import find_image
+from gb10.core.keep import ROOMS
+from gb10.core.store import Store, file_sha256, seal
+from gb10.image.build.image_build import build_image
+from gb10.image.plan.values import Plan
+from gb10.image.proof.scans import proven
 from tests.bad_days.blows import Surroundings
 from tests.bad_days.world import REPO, World
 from tests.integration.test_pipeline import small_plan

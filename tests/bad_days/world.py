@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gb10.engine.connection import Engine
-from gb10.engine.embedded.daemon import down, up
-from gb10.host.proc import CommandFailedError, capture
-from gb10.host.store import Store, open_store
-from gb10.workshop import Workshop, open_workshop
+from gb10.containers.connection import Engine
+from gb10.containers.embedded.daemon import down, up
+from gb10.core.proc import CommandFailedError, capture
+from gb10.core.store import Store, open_store
+from gb10.image.context import Workshop, open_workshop
 from tests.integration import own_store
 from tests.integration.hub_server import TOKEN, FakeHub, Repository, fake_hub, make_signer
 from tests.integration.nodes import Registry, another_engine, registry, small_disk, ssh_keygen, ssh_server

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gb10.engine.connection import Engine
-from gb10.engine.reach import find
-from gb10.host.store import Store, open_store
-from gb10.workshop import Workshop, open_workshop
+from gb10.containers.connection import Engine
+from gb10.containers.reach import find
+from gb10.core.store import Store, open_store
+from gb10.image.context import Workshop, open_workshop
 from tests.e2e.image import build, run_python
 from tests.integration.test_base import emulator as foreign_emulator
 

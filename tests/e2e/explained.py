@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-from gb10.explain.asked_engine import ready_to_ask
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.catalog import ROOT
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.explain.asked_engine import ready_to_ask
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.plan.catalog import ROOT
 
 MODELS = ROOT / "tests/unit/data/explain"
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from gb10.engine.connection import Engine, client
-from gb10.host.proc import capture
-from gb10.plan.catalog import ROOT
+from gb10.containers.connection import Engine, client
+from gb10.core.proc import capture
+from gb10.image.plan.catalog import ROOT
 
 KERNELS = """
 import json, pathlib

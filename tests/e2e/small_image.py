@@ -9,9 +9,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gb10.build.image_build import build_image
-from gb10.plan.catalog import ROOT
-from gb10.workshop import open_workshop
+from gb10.image.build.image_build import build_image
+from gb10.image.context import open_workshop
+from gb10.image.plan.catalog import ROOT
 from tests.integration.test_pipeline import small_plan
 
 

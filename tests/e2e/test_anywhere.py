@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from gb10.engine.embedded.daemon import Place, down, up
-from gb10.host.fetch import open_session
-from gb10.host.proc import capture
-from gb10.host.store import Store, open_store, store_root
-from gb10.lock.lockfile import lock_text
-from gb10.plan.catalog import ROOT
+from gb10.containers.embedded.daemon import Place, down, up
+from gb10.core.fetch import open_session
+from gb10.core.proc import capture
+from gb10.core.store import Store, open_store, store_root
+from gb10.image.context import build_architecture
+from gb10.image.lock.lockfile import lock_text
+from gb10.image.plan.catalog import ROOT
 from gb10.sources.debian.debs import fetch_debs
 from gb10.sources.debian.resolve import resolve_set
-from gb10.workshop import build_architecture
 from tests.integration.test_pipeline import small
 
 pytestmark = pytest.mark.e2e

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from gb10.build.bases import make_rootfs
-from gb10.host.proc import capture
-from gb10.plan.catalog import ROOT
-from gb10.proof.reading import scan_path
-from gb10.request.planning import Request, make_plan
-from gb10.workshop import Workshop, build_architecture, open_workshop
+from gb10.core.proc import capture
+from gb10.image.build.bases import make_rootfs
+from gb10.image.context import Workshop, build_architecture, open_workshop
+from gb10.image.plan.catalog import ROOT
+from gb10.image.proof.reading import scan_path
+from gb10.image.request.planning import Request, make_plan
 from tests.integration.disassembly import disassembled
 from tests.integration.pinned import cuda_prefix
 from tests.integration.test_bench import built, planned

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.image_build import build_image
-from gb10.build.stage import check_builder, ready_engine
-from gb10.build.wheel_build import build_wheels
-from gb10.engine.buildx.commands import open_buildx
-from gb10.engine.connection import Engine, client
-from gb10.engine.images import find_image, require_image
-from gb10.engine.reach import find
-from gb10.host.proc import capture
-from gb10.workshop import Workshop
+from gb10.containers.buildx.commands import open_buildx
+from gb10.containers.connection import Engine, client
+from gb10.containers.images import find_image, require_image
+from gb10.containers.reach import find
+from gb10.core.proc import capture
+from gb10.image.build.image_build import build_image
+from gb10.image.build.stage import check_builder, ready_engine
+from gb10.image.build.wheel_build import build_wheels
+from gb10.image.context import Workshop
 from tests.integration.test_builder import big as big  # noqa: PLC0414 - a fixture
 from tests.integration.test_builder import other as other  # noqa: PLC0414 - a fixture
 from tests.integration.test_mods import DIFFERS, plan_with, write_mod

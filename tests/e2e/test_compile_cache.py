@@ -13,15 +13,15 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from gb10.build.shared_cache import with_user
-from gb10.build.stage import log_path, ready_engine
-from gb10.build.wheel_build import build_wheels
-from gb10.build.wheel_store import Wheel
-from gb10.engine.connection import Engine
-from gb10.host.config import variable
-from gb10.host.store import open_store
+from gb10.containers.connection import Engine
+from gb10.core.config import variable
+from gb10.core.store import open_store
+from gb10.image.build.shared_cache import with_user
+from gb10.image.build.stage import log_path, ready_engine
+from gb10.image.build.wheel_build import build_wheels
+from gb10.image.build.wheel_store import Wheel
+from gb10.image.context import Workshop
 from gb10.inside.compile_cache import ask
-from gb10.workshop import Workshop
 from tests.integration.nodes import Redis, another_engine, free_port, redis
 from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
 from tests.integration.test_pipeline import small_plan

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.host.proc import CommandFailedError
+from gb10.core.proc import CommandFailedError
 from tests.integration.cute_dsl.release import Release, products, release
 from tests.integration.patches.releases import patched
 

@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.image_build import build_image
-from gb10.build.reproducing import Comparison, built_again, compare
-from gb10.build.wheel_build import build_wheels
-from gb10.engine.emulation import emulated, register
-from gb10.engine.images import require_image
-from gb10.engine.reach import find
-from gb10.host.store import file_sha256
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.dag import plan_image
-from gb10.plan.options import Options
-from gb10.plan.values import Plan
-from gb10.recipe.arch import parse_arch
-from gb10.recipe.fields import ARCHITECTURES, Architecture
-from gb10.recipe.image_recipe import Layer
-from gb10.workshop import Workshop, open_workshop
+from gb10.containers.emulation import emulated, register
+from gb10.containers.images import require_image
+from gb10.containers.reach import find
+from gb10.core.fields import ARCHITECTURES, Architecture
+from gb10.core.store import file_sha256
+from gb10.image.build.image_build import build_image
+from gb10.image.build.reproducing import Comparison, built_again, compare
+from gb10.image.build.wheel_build import build_wheels
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.options import Options
+from gb10.image.plan.values import Plan
+from gb10.image.recipe.arch import parse_arch
+from gb10.image.recipe.image_recipe import Layer
 from tests.integration.test_pipeline import RECIPE, small_plan
 
 pytestmark = pytest.mark.e2e

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import UsageError, VerifyError
-from gb10.explain.engine_choice import Held, Question, ask_engine, ask_models, refuse
-from gb10.explain.engine_facts import EngineFacts, read_facts
-from gb10.explain.layer_rows import Answer
-from gb10.plan.catalog import ROOT
-from gb10.request.kernel_choice import local_files
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.explain.engine_choice import Held, Question, ask_engine, ask_models, refuse
+from gb10.image.explain.engine_facts import EngineFacts, read_facts
+from gb10.image.explain.layer_rows import Answer
+from gb10.image.plan.catalog import ROOT
+from gb10.image.request.kernel_choice import local_files
 from tests.e2e.explained import MODELS, config_of, files_of
 
 pytestmark = pytest.mark.e2e

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core.proc import capture
 from gb10.errors import UsageError, VerifyError
-from gb10.explain.engine_choice import ask_engine, refuse
-from gb10.explain.engine_facts import EngineFacts, read_facts
-from gb10.explain.layer_rows import Answer
-from gb10.host.proc import capture
-from gb10.plan.catalog import ROOT
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.explain.engine_choice import ask_engine, refuse
+from gb10.image.explain.engine_facts import EngineFacts, read_facts
+from gb10.image.explain.layer_rows import Answer
+from gb10.image.plan.catalog import ROOT
 from tests.e2e.explained import config_of, files_of
 
 pytestmark = pytest.mark.e2e
@@ -167,5 +167,5 @@ def test_a_config_that_the_engine_cannot_read_leaves_it_unknown(
 
 def test_what_the_host_copies_from_a_tensor_without_memory_is_zero(files: Path) -> None:
     """What else lies in the host's memory would be tokens: a rehearsal would end requests by chance."""
-    argv = [sys.executable, "-I", "-S", "-c", COPIED, str(ROOT / "gb10/explain/child"), str(files / "site")]
+    argv = [sys.executable, "-I", "-S", "-c", COPIED, str(ROOT / "gb10/image/explain/child"), str(files / "site")]
     assert capture(argv).splitlines()[-1] == "[0, 0, 0]"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.engine.connection import Engine
+from gb10.containers.connection import Engine
 from tests.e2e.image import build, run_python
 
 pytestmark = pytest.mark.e2e

@@ -13,10 +13,10 @@ import pytest
 import requests
 import yaml
 
-from gb10.engine.packages import fetch_packages
-from gb10.host.proc import background, capture
-from gb10.host.store import Store
-from gb10.workshop import build_architecture
+from gb10.containers.packages import fetch_packages
+from gb10.core.proc import background, capture
+from gb10.core.store import Store
+from gb10.image.context import build_architecture
 from tests.e2e.test_real_server import HERE, LOOPS
 from tests.e2e.vllm_cpu import PLATFORMS
 from tests.integration.nodes import free_port, until

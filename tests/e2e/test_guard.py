@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from gb10.host.proc import capture
-from gb10.plan.catalog import ROOT
+from gb10.core.proc import capture
+from gb10.image.plan.catalog import ROOT
 
 pytestmark = pytest.mark.e2e
 

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from gb10.host.proc import capture
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.catalog import ROOT, Catalog
-from gb10.plan.options import Options
-from gb10.plan.slimming import applied
-from gb10.recipe.arch import parse_arch
-from gb10.recipe.fields import requirement_name
+from gb10.core.fields import requirement_name
+from gb10.core.proc import capture
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.plan.catalog import ROOT, Catalog
+from gb10.image.plan.options import Options
+from gb10.image.plan.slimming import applied
+from gb10.image.recipe.arch import parse_arch
 from tests.e2e.image import KERNELS, build, unmet
 
 pytestmark = pytest.mark.e2e

@@ -10,18 +10,18 @@ import pytest
 
 from gb10.cli.moe_show import refuse
 from gb10.errors import VerifyError
-from gb10.lock.lockfile import load_lock
-from gb10.moe.compiled_rows import compile_rows
-from gb10.moe.file_verdict import judge_batches, judge_files, unexplained
-from gb10.moe.given_files import Batch, Given, given_file
-from gb10.moe.release_lookups import Judge, open_judge
-from gb10.moe.staged import Sizes
-from gb10.moe.tuned_name import meant_by
+from gb10.image.context import Workshop, build_architecture
+from gb10.image.lock.lockfile import load_lock
+from gb10.image.moe.compiled_rows import compile_rows
+from gb10.image.moe.file_verdict import judge_batches, judge_files, unexplained
+from gb10.image.moe.given_files import Batch, Given, given_file
+from gb10.image.moe.release_lookups import Judge, open_judge
+from gb10.image.moe.staged import Sizes
+from gb10.image.moe.tuned_name import meant_by
+from gb10.image.plan.catalog import ROOT
+from gb10.image.recipe.locked import LockedWheel
 from gb10.patches.release_files import Library, open_release, parse_version
 from gb10.patches.releases import load_releases
-from gb10.plan.catalog import ROOT
-from gb10.recipe.locked import LockedWheel
-from gb10.workshop import Workshop, build_architecture
 from tests.integration.moe_mistakes import Laid, mistakes
 from tests.integration.test_moe_lookups import FEW, bases, batch_of, differing
 from tests.integration.test_moe_seed import KINDS as TYPES

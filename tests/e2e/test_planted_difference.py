@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gb10.cli import main
-from gb10.plan.catalog import ROOT
+from gb10.image.plan.catalog import ROOT
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 
 pytestmark = pytest.mark.e2e

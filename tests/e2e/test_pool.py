@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.stage import log_path
-from gb10.build.wheel_build import build_wheels
-from gb10.build.wheel_store import Wheel
-from gb10.engine.reach import find
+from gb10.containers.reach import find
 from gb10.errors import BuildError
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.catalog import ROOT, Catalog
-from gb10.plan.dag import plan_image
-from gb10.plan.options import Options
-from gb10.plan.values import Plan
-from gb10.recipe.arch import parse_arch
-from gb10.recipe.image_recipe import Layer
-from gb10.workshop import Workshop, build_architecture, open_workshop
+from gb10.image.build.stage import log_path
+from gb10.image.build.wheel_build import build_wheels
+from gb10.image.build.wheel_store import Wheel
+from gb10.image.context import Workshop, build_architecture, open_workshop
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.plan.catalog import ROOT, Catalog
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.options import Options
+from gb10.image.plan.values import Plan
+from gb10.image.recipe.arch import parse_arch
+from gb10.image.recipe.image_recipe import Layer
 from tests.integration.test_extension import BUILD, RECIPE
 from tests.integration.test_extension import HEADERS as OF_OURS
 from tests.integration.test_pipeline import HEADERS, WHEELS

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gb10.cli import main
-from gb10.plan.catalog import ROOT
-from gb10.trial.keeping import JOURNAL
+from gb10.image.plan.catalog import ROOT
+from gb10.serving.trial.keeping import JOURNAL
 from tests.e2e.matrices import measured, rows_of
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.nodes import until

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from gb10.engine.connection import client
-from gb10.engine.docker_containers import run_inside
-from gb10.host.store import Store
-from gb10.load.endpoint import reach
-from gb10.load.server_pages import counters, gained
-from gb10.plan.catalog import ROOT
-from gb10.trial.keeping import JOURNAL
+from gb10.containers.connection import client
+from gb10.containers.docker_containers import run_inside
+from gb10.core.store import Store
+from gb10.image.plan.catalog import ROOT
+from gb10.serving.load.endpoint import reach
+from gb10.serving.load.server_pages import counters, gained
+from gb10.serving.trial.keeping import JOURNAL
 from tests.e2e import vllm_cpu
 from tests.e2e.matrices import measured, rows_of
 from tests.e2e.word_model import TEXT

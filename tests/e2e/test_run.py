@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from gb10.engine.connection import client
-from gb10.engine.docker_containers import run_inside
-from gb10.host.proc import capture
-from gb10.host.store import Store
+from gb10.containers.connection import client
+from gb10.containers.docker_containers import run_inside
+from gb10.core.proc import capture
+from gb10.core.store import Store
 from tests.e2e import vllm_cpu
 from tests.e2e.word_model import TEXT
 from tests.integration.machines import Pair

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gb10.engine.connection import Engine
-from gb10.lock.lockfile import load_recipe
-from gb10.plan.catalog import ROOT
-from gb10.recipe.fields import requirement_name
+from gb10.containers.connection import Engine
+from gb10.core.fields import requirement_name
+from gb10.image.lock.lockfile import load_recipe
+from gb10.image.plan.catalog import ROOT
 from tests.e2e.image import KERNELS, build, run_python, unmet
 
 pytestmark = pytest.mark.e2e

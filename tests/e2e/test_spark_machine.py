@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from gb10.engine.connection import Engine, client
-from gb10.engine.images import require_image
-from gb10.engine.registry.transfer import Moves, push
-from gb10.host.proc import CommandFailedError, capture
-from gb10.host.store import Store
-from gb10.plan.catalog import ROOT
+from gb10.containers.connection import Engine, client
+from gb10.containers.images import require_image
+from gb10.containers.registry.transfer import Moves, push
+from gb10.core.proc import CommandFailedError, capture
+from gb10.core.store import Store
+from gb10.image.plan.catalog import ROOT
 from tests.integration.nodes import build_py, random_image, registry
 
 pytestmark = pytest.mark.e2e

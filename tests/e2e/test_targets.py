@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from gb10.build.stage import log_path
-from gb10.build.wheel_store import wheel_file
-from gb10.engine.connection import Engine
+from gb10.containers.connection import Engine
+from gb10.core.proc import capture
+from gb10.core.store import Store
 from gb10.errors import BuildError
-from gb10.host.proc import capture
-from gb10.host.store import Store
+from gb10.image.build.stage import log_path
+from gb10.image.build.wheel_store import wheel_file
+from gb10.image.context import open_workshop
+from gb10.image.locked_files import fetch_files, store_paths
+from gb10.image.plan.catalog import ROOT
+from gb10.image.proof.reading import scan_path
+from gb10.image.request.planning import Request, make_plan
 from gb10.inside.markers import kernels_of
-from gb10.plan.catalog import ROOT
-from gb10.proof.reading import scan_path
-from gb10.request.planning import Request, make_plan
-from gb10.sources.locked_files import fetch_files, store_paths
-from gb10.workshop import open_workshop
 from tests.e2e.image import build, run_python
 from tests.integration.pinned import pinned
 from tests.integration.test_targets import compiled as compile_targets

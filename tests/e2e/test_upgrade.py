@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gb10.host.proc import capture
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path, write_lock
-from gb10.lock.relock import resolve_lock
-from gb10.plan.catalog import ROOT
-from gb10.workshop import Workshop, open_workshop
+from gb10.core.proc import capture
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path, write_lock
+from gb10.image.lock.relock import resolve_lock
+from gb10.image.plan.catalog import ROOT
 
 pytestmark = pytest.mark.e2e
 

@@ -7,8 +7,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from gb10.engine.connection import Engine, client
-from gb10.host.store import Store
+from gb10.containers.connection import Engine, client
+from gb10.core.store import Store
 from gb10.models.render.container import CACHE
 from gb10.rootfs.unpack import write_rootfs
 from tests.e2e.word_model import write_word_model

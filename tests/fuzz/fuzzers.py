@@ -13,34 +13,34 @@ from packaging.version import Version
 
 from gb10.cli.recipe_files import load_file
 from gb10.cli.recipe_show import document as recipe_document
+from gb10.core.document import parse_document
+from gb10.core.fields import ARCHITECTURES
+from gb10.core.folder_files import write_files
 from gb10.errors import Gb10Error
+from gb10.image.context import open_workshop
+from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe
+from gb10.image.mods.declaration import ModRecord
+from gb10.image.mods.lookup import load_mod
+from gb10.image.plan.catalog import ROOT
+from gb10.image.proof.reading import scan_path
+from gb10.image.recipe.layout import Layout
+from gb10.image.recipe.model_kernels import model_set
+from gb10.image.request.kernel_choice import read_config
 from gb10.inside.binary import scan_buffer
-from gb10.lint.linting import lint
-from gb10.lint.rule import load_rules
-from gb10.lock.lockfile import check_lock, load_lock, load_recipe
 from gb10.models.importing.imported import Wanted, written
 from gb10.models.importing.importing import import_recipe
+from gb10.models.lint.linting import lint
+from gb10.models.lint.rule import load_rules
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.mending import mended_text
+from gb10.models.registries.recipe_file import RecipeFile
 from gb10.models.render.rendered import PEERS, RenderRequest
 from gb10.models.render.rendering import render_recipe
-from gb10.mods.declaration import ModRecord
-from gb10.mods.files import write_files
-from gb10.mods.lookup import load_mod
 from gb10.patches.diff import FileDiff
 from gb10.patches.foreign import apply_foreign, load_foreign
 from gb10.patches.record import Record
 from gb10.patches.source_tree import Changed, open_tree
-from gb10.plan.catalog import ROOT
-from gb10.proof.reading import scan_path
-from gb10.recipe.document import parse_document
-from gb10.recipe.fields import ARCHITECTURES
-from gb10.recipe.layout import Layout
-from gb10.recipe.model_kernels import model_set
-from gb10.registries.recipe_file import RecipeFile
-from gb10.request.kernel_choice import read_config
 from gb10.sources.index.client import project_of
-from gb10.workshop import open_workshop
 from tests.fuzz import mutate
 from tests.fuzz.command_lines import run_command_line, some_command_line
 from tests.fuzz.folders import build_folder, some_folder

@@ -6,10 +6,10 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
 
+from gb10.image.plan.catalog import ROOT
 from gb10.inside.elf import DamagedError
 from gb10.inside.gpu_code import thinned
 from gb10.inside.symbols import stripped
-from gb10.plan.catalog import ROOT
 
 
 @lru_cache

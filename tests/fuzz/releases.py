@@ -8,13 +8,13 @@ from typing import Final
 
 from packaging.version import Version
 
-from gb10.lock.lockfile import load_recipe
+from gb10.image.lock.lockfile import load_recipe
+from gb10.image.plan.catalog import ROOT
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.upgrade.demands import demands
+from gb10.image.upgrade.edit import edited
+from gb10.image.upgrade.moves import Next, no_longer, pins
 from gb10.patches.no_diff import check_diff
-from gb10.plan.catalog import ROOT
-from gb10.recipe.image_recipe import Recipe
-from gb10.upgrade.demands import demands
-from gb10.upgrade.edit import edited
-from gb10.upgrade.moves import Next, no_longer, pins
 from tests.fuzz import mutate
 
 METADATA: Final = (

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from gb10.errors import UsageError
-from gb10.guard.finding import Verdict
-from gb10.load.events import EventReader
-from gb10.load.guard_data import guard_limits
-from gb10.load.saved import judge_saved
+from gb10.serving.guard.finding import Verdict
+from gb10.serving.load.events import EventReader
+from gb10.serving.load.guard_data import guard_limits
+from gb10.serving.load.saved import judge_saved
 from tests.fuzz import mutate
 
 TOKENS: Final = (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import Gb10Error
-from gb10.proof.reading import read_manifests, scan_path
+from gb10.image.proof.reading import read_manifests, scan_path
 from tests.fuzz.test_hostile_wheel import LIBRARY, manifest, wheel_of
 
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.contexts import write_tree
-from gb10.build.inspect import check_platform
 from gb10.errors import UsageError, VerifyError
+from gb10.image.build.contexts import write_tree
+from gb10.image.build.inspect import check_platform
+from gb10.image.proof.reading import read_markers, read_scan, scan_path
+from gb10.image.proof.wheel_archive import RATIO, SMALL
+from gb10.image.proof.wheel_manifest import declares, read_manifest
 from gb10.inside.binary import Binary, Unit
 from gb10.inside.scan import Scan
-from gb10.proof.reading import read_markers, read_scan, scan_path
-from gb10.proof.wheel_archive import RATIO, SMALL
-from gb10.proof.wheel_manifest import declares, read_manifest
 
 MADE = Path(__file__).parents[1] / "unit/data/scan"
 LIBRARY = (MADE / "libk.so").read_bytes()
@@ -69,7 +69,7 @@ def test_a_wheel_that_unpacks_without_end_is_refused(tmp_path: Path) -> None:
 
 def test_a_large_library_of_a_wheel_is_not_held_in_memory(tmp_path: Path) -> None:
     wheel = wheel_of(tmp_path / "k.whl", {"k.so": LIBRARY + bytes(80 << 20)}, zipfile.ZIP_STORED)
-    code = f"from pathlib import Path; from gb10.proof.reading import scan_path; scan_path(Path({str(wheel)!r}))"
+    code = f"from pathlib import Path; from gb10.image.proof.reading import scan_path; scan_path(Path({str(wheel)!r}))"
     limit = 110 << 20  # bytes; Python and its modules take 60 MiB
     subprocess.run(
         [sys.executable, "-c", code],

@@ -2,8 +2,8 @@
 
 import time
 
-from gb10.lint.linting import lint
-from gb10.lint.rule import load_rules
+from gb10.models.lint.linting import lint
+from gb10.models.lint.rule import load_rules
 from gb10.models.load.loading import load_model_recipe
 from gb10.patches.apply import apply_diff
 from gb10.patches.parse import parse_diff

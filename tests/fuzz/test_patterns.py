@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-import gb10.checkup
-import gb10.doctor
-import gb10.guard
-import gb10.lint
-from gb10.checkup.bundle import EACH
-from gb10.doctor.doctor_rule import DoctorRule
-from gb10.doctor.log_scan import LONGEST, scan_log
-from gb10.doctor.masking import masked
-from gb10.doctor.rule_files import load_doctor_rules
-from gb10.host.linear import linear
-from gb10.lint.rule import Rule, load_rules
+import gb10.models.lint
+import gb10.serving.checkup
+import gb10.serving.doctor
+import gb10.serving.guard
+from gb10.core.linear import linear
+from gb10.models.lint.rule import Rule, load_rules
+from gb10.serving.checkup.bundle import EACH
+from gb10.serving.doctor.doctor_rule import DoctorRule
+from gb10.serving.doctor.log_scan import LONGEST, scan_log
+from gb10.serving.doctor.masking import masked
+from gb10.serving.doctor.rule_files import load_doctor_rules
 
 MOST = 9
 """A text four times as long takes at most so many times as long."""
@@ -122,7 +122,7 @@ def test_a_log_of_one_rule_s_words_is_read_in_time_as_a_shorter_one(rule: Doctor
 
 def expressions() -> Iterator[tuple[str, re.Pattern[str]]]:
     """Python's own expressions of the rooms that read texts of others, in constants."""
-    for package in (gb10.doctor, gb10.checkup, gb10.guard, gb10.lint):
+    for package in (gb10.serving.doctor, gb10.serving.checkup, gb10.serving.guard, gb10.models.lint):
         for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             for name, value in vars(importlib.import_module(found.name)).items():
                 for one in (

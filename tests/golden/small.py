@@ -5,13 +5,14 @@ import hashlib
 from dataclasses import replace
 from functools import cache
 
-from gb10.lock.lockfile import base_digest, input_digest
-from gb10.plan.dag import plan_image
-from gb10.plan.options import Options
-from gb10.plan.values import Plan
-from gb10.recipe.document import parse_document
-from gb10.recipe.image_recipe import Recipe
-from gb10.recipe.locked import Lock, LockedDeb, LockedDebs, LockedSdist, LockedWheel, LockedWheels
+from gb10.core.document import parse_document
+from gb10.image.lock.lockfile import base_digest, input_digest
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.options import Options
+from gb10.image.plan.values import Plan
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.locked import Lock, LockedDebs, LockedSdist, LockedWheel, LockedWheels
+from gb10.sources.debian.locked_deb import LockedDeb
 from tests.recipes import SHIPPED
 
 RECIPE = """\

@@ -17,9 +17,9 @@ from gb10.cli import main
 from gb10.cli.app import VERBS
 from gb10.cli.causes import machine_error
 from gb10.cli.common import verb_app
-from gb10.engine.embedded.daemon import Place
-from gb10.host.store import Store
-from gb10.plan.catalog import ROOT
+from gb10.containers.embedded.daemon import Place
+from gb10.core.store import Store
+from gb10.image.plan.catalog import ROOT
 from tests.golden.conftest import Golden
 
 

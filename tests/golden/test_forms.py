@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from gb10.deploy.deployment import containers_of
-from gb10.deploy.forms import FORMS
-from gb10.serve.service import Options
+from gb10.serving.deploy.deployment import containers_of
+from gb10.serving.deploy.forms import FORMS
+from gb10.serving.run.service import Options
 from tests.deployments import deployment
 from tests.golden.conftest import Golden
 

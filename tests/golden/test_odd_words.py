@@ -9,8 +9,8 @@ import pytest
 
 from gb10.cli import main
 from gb10.cli.causes import SHOWN
-from gb10.engine.embedded.daemon import Place
-from gb10.host.store import Store
+from gb10.containers.embedded.daemon import Place
+from gb10.core.store import Store
 
 LONG = "a" * 5_000
 DIGITS = ("9" * 5_000, "9" * 100_000)

@@ -5,13 +5,13 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from gb10.plan.catalog import ROOT
-from gb10.plan.labels import labels
-from gb10.plan.options import Mod, Options, Overlay, PatchUse
-from gb10.plan.programs import GEMM, plan_program
-from gb10.plan.render import bake, dockerfile, environment, program_dockerfile, scan_dockerfile, wheel_dockerfile
-from gb10.recipe.arch import parse_arch
-from gb10.recipe.fields import Architecture
+from gb10.core.fields import Architecture
+from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.labels import labels
+from gb10.image.plan.options import Mod, Options, Overlay, PatchUse
+from gb10.image.plan.programs import GEMM, plan_program
+from gb10.image.plan.render import bake, dockerfile, environment, program_dockerfile, scan_dockerfile, wheel_dockerfile
+from gb10.image.recipe.arch import parse_arch
 from tests.golden.conftest import Golden
 from tests.golden.small import plan_for
 from tests.recipes import CUTLASS, SHIPPED

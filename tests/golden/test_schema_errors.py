@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core.document import parse_document
 from gb10.errors import UsageError
-from gb10.recipe.document import parse_document
-from gb10.recipe.image_recipe import Recipe
+from gb10.image.recipe.image_recipe import Recipe
 
 GOOD = (Path(__file__).parent / "schema" / "good.yaml").read_text(encoding="utf-8")
 

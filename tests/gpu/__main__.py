@@ -9,15 +9,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gb10.host.artifact import Artifact
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.core.artifact import Artifact
+from gb10.image.context import open_workshop
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.plan.catalog import ROOT
 from gb10.patches.archives import Sdist
 from gb10.patches.patched import patched_files
 from gb10.patches.selection import plan_patches
 from gb10.patches.source_tree import Changed
-from gb10.plan.catalog import ROOT
 from gb10.sources.index.downloads import fetch_all
-from gb10.workshop import open_workshop
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 BUNDLED = "3rdparty/cutlass/"

@@ -9,8 +9,8 @@ from typing import Final
 import pytest
 from xdist.workermanage import WorkerController
 
-from gb10.host.store import Store, open_store
-from gb10.workshop import Workshop, open_workshop
+from gb10.core.store import Store, open_store
+from gb10.image.context import Workshop, open_workshop
 from tests.integration import longest_first, own_store
 from tests.integration.debian_git import unpack_git
 from tests.integration.machine_tools import install_missing

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.host.store import Store
+from gb10.core.store import Store
 from tests.integration.debian_roots import unpacked_root
 
 

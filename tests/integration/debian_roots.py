@@ -6,18 +6,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from gb10.host.digest import digest
-from gb10.host.fetch import open_session
-from gb10.host.proc import capture
-from gb10.host.store import Store, open_store
-from gb10.plan.catalog import ROOT, Catalog
-from gb10.plan.compiles import UNPACKER
-from gb10.recipe.locked import LockedDeb
+from gb10.core.digest import digest
+from gb10.core.fetch import open_session
+from gb10.core.proc import capture
+from gb10.core.store import Store, open_store
+from gb10.image.context import build_architecture
+from gb10.image.plan.catalog import ROOT, Catalog
+from gb10.image.plan.compiles import UNPACKER
 from gb10.rootfs.unpack import write_rootfs
 from gb10.sources.debian.debs import fetch_debs
+from gb10.sources.debian.locked_deb import LockedDeb
 from gb10.sources.debian.mirror import mirror_url
 from gb10.sources.debian.resolve import resolve_set
-from gb10.workshop import build_architecture
 from tests.integration import own_store
 
 EPOCH: Final = 1_789_000_000

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from gb10.host.proc import capture
+from gb10.core.proc import capture
 from gb10.inside.markers import OPCODES
 
 FUNCTION = re.compile(r"Function : (\S+)")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from gb10.host.proc import capture
+from gb10.core.proc import capture
 
 LARGE = (".whl", ".safetensors", ".gguf", ".bin", ".pth")
 """Ends of the names of files that lie in Git LFS."""

@@ -14,8 +14,8 @@ from typing import Any, Final
 import jsonschema
 import yaml
 
-from gb10.host.proc import CommandFailedError, capture
-from gb10.host.store import Store
+from gb10.core.proc import CommandFailedError, capture
+from gb10.core.store import Store
 from tests.integration.debian_roots import unpacked_root
 from tests.integration.pinned import pinned
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gb10.engine.connection import Engine
-from gb10.host.digest import digest
-from gb10.host.proc import background, capture
-from gb10.host.store import Store
+from gb10.containers.connection import Engine
+from gb10.core.digest import digest
+from gb10.core.proc import background, capture
+from gb10.core.store import Store
 from tests.cluster_trees import CLOCK, FUNCTIONS, LAN, Spark, write_spark
 from tests.integration.nodes import (
     SshRoot,

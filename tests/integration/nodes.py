@@ -21,13 +21,13 @@ from typing import Any
 from urllib.parse import quote
 from urllib.request import Request, urlopen
 
-from gb10.engine.connection import Engine, client
-from gb10.engine.embedded.daemon import Place, answering, down, up
-from gb10.engine.embedded.namespace import mount_points
-from gb10.engine.packages import unpack
-from gb10.host.fetch import open_session
-from gb10.host.proc import background, capture
-from gb10.host.store import Store, open_store
+from gb10.containers.connection import Engine, client
+from gb10.containers.embedded.daemon import Place, answering, down, up
+from gb10.containers.embedded.namespace import mount_points
+from gb10.containers.packages import unpack
+from gb10.core.fetch import open_session
+from gb10.core.proc import background, capture
+from gb10.core.store import Store, open_store
 from gb10.sources.debian.debs import fetch_debs
 from tests.integration.debian_roots import resolved, unpacked_root
 
@@ -52,8 +52,8 @@ MANIFESTS = ", ".join(
 ROOT = Path(__file__).parents[2]
 UP = """\
 import json, os, sys
-from gb10.engine.embedded import daemon
-from gb10.host.store import open_store
+from gb10.containers.embedded import daemon
+from gb10.core.store import open_store
 daemon.CONFIGURATION = {**daemon.CONFIGURATION, "features": json.loads(sys.argv[2])}
 daemon.up(open_store({"GB10_CACHE_DIR": sys.argv[1]}), os.environ)
 """

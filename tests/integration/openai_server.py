@@ -23,9 +23,9 @@ from typing import Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benches.guard.collapse import COLLAPSES, SALADS, collapsed, seeded, tokens
-from gb10.guard.canary import Fact, read_facts
-from gb10.guard.delta import REASONING
-from gb10.plan.catalog import ROOT
+from gb10.image.plan.catalog import ROOT
+from gb10.serving.guard.canary import Fact, read_facts
+from gb10.serving.guard.delta import REASONING
 
 KINDS = (
     ("!", "line end", "NUL", "U+FFFD", "word", "Chinese character", "two tokens", "bytes", "scripts", "loop of 200"),

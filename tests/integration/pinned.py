@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 from bootstrap.install import PIP
-from gb10.host.digest import digest
-from gb10.host.proc import capture
-from gb10.host.store import file_sha256, open_store
+from gb10.core.digest import digest
+from gb10.core.proc import capture
+from gb10.core.store import file_sha256, open_store
 
 
 def pinned(room: str, *requirements: Path, platform: str = "", python: str = "") -> Path:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from gb10.cli import main
-from gb10.engine.connection import Engine, client
-from gb10.host.proc import background, last_lines
-from gb10.host.store import Store
-from gb10.plan.catalog import ROOT
+from gb10.containers.connection import Engine, client
+from gb10.core.proc import background, last_lines
+from gb10.core.store import Store
+from gb10.image.plan.catalog import ROOT
 from tests.integration.debian_roots import packed_root
 from tests.integration.nodes import free_port
 

@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from gb10.workshop import Workshop, open_workshop
+from gb10.image.context import Workshop, open_workshop
 from tests.integration.hub_server import make_signer
 from tests.integration.nodes import ssh_keygen
 

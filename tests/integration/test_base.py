@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from gb10.engine.emulation import PROGRAMS, fetch_emulator
+from gb10.containers.emulation import PROGRAMS, fetch_emulator
+from gb10.core.fetch import open_session
+from gb10.core.proc import capture
+from gb10.core.store import Store, file_sha256, open_store
 from gb10.errors import FetchError, UsageError
-from gb10.host.fetch import open_session
-from gb10.host.proc import capture
-from gb10.host.store import Store, file_sha256, open_store
-from gb10.recipe.locked import LockedDeb
 from gb10.rootfs.accounts import User
 from gb10.rootfs.unpack import is_dropped, merged, write_rootfs
 from gb10.sources.debian.debs import fetch_debs
+from gb10.sources.debian.locked_deb import LockedDeb
 from gb10.sources.debian.resolve import resolve_set
 from tests.integration.debian_roots import resolved
 

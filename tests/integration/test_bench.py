@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from gb10.bench.measure import judge, measure
-from gb10.bench.program_build import BuiltProgram, build_program
-from gb10.engine.reach import find
-from gb10.host.proc import capture
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.containers.reach import find
+from gb10.core.fields import Architecture
+from gb10.core.proc import capture
+from gb10.image.context import Workshop, build_architecture, open_workshop
+from gb10.image.gemm.measure import judge, measure
+from gb10.image.gemm.program_build import BuiltProgram, build_program
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.plan.catalog import ROOT, Catalog
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.options import Options
+from gb10.image.plan.programs import GEMM, plan_program
+from gb10.image.plan.values import Plan
+from gb10.image.recipe.arch import parse_arch
 from gb10.patches.selection import plan_patches
-from gb10.plan.catalog import ROOT, Catalog
-from gb10.plan.dag import plan_image
-from gb10.plan.options import Options
-from gb10.plan.programs import GEMM, plan_program
-from gb10.plan.values import Plan
-from gb10.recipe.arch import parse_arch
-from gb10.recipe.fields import Architecture
-from gb10.workshop import Workshop, build_architecture, open_workshop
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]
 

@@ -11,12 +11,12 @@ import jsonschema
 import pytest
 
 from gb10.cli import main
+from gb10.core.proc import CommandFailedError, capture
+from gb10.core.store import open_store
 from gb10.errors import FetchError
-from gb10.host.proc import CommandFailedError, capture
-from gb10.host.store import open_store
-from gb10.load.benchy import CONNECTIONS, install
-from gb10.plan.catalog import ROOT
-from gb10.workshop import open_workshop
+from gb10.image.context import open_workshop
+from gb10.image.plan.catalog import ROOT
+from gb10.serving.load.benchy import CONNECTIONS, install
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.openai_server import BATCH, IDLE_S, State, serving
 

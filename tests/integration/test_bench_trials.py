@@ -14,10 +14,10 @@ import jsonschema
 import pytest
 
 from gb10.cli import main
-from gb10.host.server_session import started
-from gb10.plan.catalog import ROOT
-from gb10.trial.keeping import JOURNAL
-from gb10.trial.launch_line import BegunLine
+from gb10.core.server_session import started
+from gb10.image.plan.catalog import ROOT
+from gb10.serving.trial.keeping import JOURNAL
+from gb10.serving.trial.launch_line import BegunLine
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.openai_server import serving
 

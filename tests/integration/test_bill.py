@@ -7,21 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from gb10.about.stories import patch_stories, whys
-from gb10.bill.nested_parts import read_nested
-from gb10.bill.planned_parts import bill_of
-from gb10.bill.spdx import as_bytes, spdx
-from gb10.bill.statements import PROVENANCE, VERIFICATION, provenance, statement, verification
-from gb10.host.artifact import Artifact
-from gb10.host.proc import CommandFailedError, capture
-from gb10.lock.lockfile import load_lock, lock_path
-from gb10.plan.catalog import ROOT
-from gb10.plan.plan_record import record
-from gb10.plan.recorded import as_recorded
-from gb10.plan.values import Plan
-from gb10.request.planning import Request, make_plan
+from gb10.core.artifact import Artifact
+from gb10.core.proc import CommandFailedError, capture
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.inspect.stories import patch_stories, whys
+from gb10.image.lock.lockfile import load_lock, lock_path
+from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.plan_record import record
+from gb10.image.plan.recorded import as_recorded
+from gb10.image.plan.values import Plan
+from gb10.image.request.planning import Request, make_plan
+from gb10.image.sbom.nested_parts import read_nested
+from gb10.image.sbom.planned_parts import bill_of
+from gb10.image.sbom.spdx import as_bytes, spdx
+from gb10.image.sbom.statements import PROVENANCE, VERIFICATION, provenance, statement, verification
 from gb10.sources.index.downloads import fetch_all
-from gb10.workshop import Workshop, open_workshop
 from scripts.nested_sources import entry
 from tests.integration.pinned import pinned
 

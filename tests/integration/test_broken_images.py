@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.image_build import build_image
-from gb10.build.stage import ready_engine
 from gb10.cli import main
-from gb10.engine.connection import Engine, asking
+from gb10.containers.connection import Engine, asking
+from gb10.core.artifact import Artifact
+from gb10.core.fetch import open_session
 from gb10.errors import UsageError
-from gb10.host.artifact import Artifact
-from gb10.host.fetch import open_session
-from gb10.lock.lockfile import load_lock, lock_path
+from gb10.image.build.image_build import build_image
+from gb10.image.build.stage import ready_engine
+from gb10.image.context import Workshop
+from gb10.image.lock.lockfile import load_lock, lock_path
 from gb10.rootfs.unpack import write_rootfs
 from gb10.sources.debian.debs import fetch_debs
 from gb10.sources.index.downloads import fetch_all
-from gb10.workshop import Workshop
 from tests.integration.debian_roots import resolved
 from tests.integration.nodes import load_image, random_image
 from tests.integration.test_pipeline import RECIPE, small_plan

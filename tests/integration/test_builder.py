@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.stage import check_builder, check_caches, ready_engine, run_build
-from gb10.engine.buildx.build import BuildRequest, build, image_output
-from gb10.engine.buildx.commands import open_buildx
-from gb10.engine.buildx.progress import Event, StepDone
-from gb10.engine.connection import Engine
-from gb10.engine.images import find_image, require_image
-from gb10.engine.packages import unpack
-from gb10.engine.reach import find
+from gb10.containers.buildx.build import BuildRequest, build, image_output
+from gb10.containers.buildx.commands import open_buildx
+from gb10.containers.buildx.progress import Event, StepDone
+from gb10.containers.connection import Engine
+from gb10.containers.images import find_image, require_image
+from gb10.containers.packages import unpack
+from gb10.containers.reach import find
+from gb10.core.proc import capture
 from gb10.errors import EngineError
-from gb10.host.proc import capture
-from gb10.workshop import Workshop, build_architecture
+from gb10.image.build.stage import check_builder, check_caches, ready_engine, run_build
+from gb10.image.context import Workshop, build_architecture
 from tests.integration.nodes import another_engine, buildkit, registry
 from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
 from tests.integration.test_pipeline import small_plan

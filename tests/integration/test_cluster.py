@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gb10.engine.connection import client
-from gb10.host.proc import capture
-from gb10.host.store import open_store
+from gb10.containers.connection import client
+from gb10.core.proc import capture
+from gb10.core.store import open_store
 from tests.cluster_trees import pair
 from tests.integration.machines import Pair, machines
 from tests.integration.nodes import kill, until

@@ -10,15 +10,15 @@ from typing import Any, Final
 
 import pytest
 
-from gb10.deploy.deployment import HUB_FILE, HUB_PLACE, Deployment
-from gb10.deploy.forms import FORMS
-from gb10.engine.connection import Engine, client
-from gb10.engine.container_options import command_words, run_words
-from gb10.engine.packages import unpack
-from gb10.host.proc import capture
-from gb10.host.store import open_store
+from gb10.containers.connection import Engine, client
+from gb10.containers.container_options import command_words, run_words
+from gb10.containers.packages import unpack
+from gb10.core.proc import capture
+from gb10.core.store import open_store
 from gb10.models.render.nodes import PORT
-from gb10.serve.service import Options
+from gb10.serving.deploy.deployment import HUB_FILE, HUB_PLACE, Deployment
+from gb10.serving.deploy.forms import FORMS
+from gb10.serving.run.service import Options
 from tests.deployments import ODD, ODD_TEXTS, deployment, odd_recipe
 from tests.integration.launcher_tools import HERE, Tools, refused, unpack_tools
 from tests.integration.nodes import until

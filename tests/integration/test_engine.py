@@ -16,22 +16,22 @@ import docker
 import pytest
 from docker.errors import APIError
 
-from gb10.engine.build_cache import build_cache, prune
-from gb10.engine.buildx.build import BuildRequest, build
-from gb10.engine.buildx.commands import Buildx, open_buildx
-from gb10.engine.buildx.progress import Event, LogLine, StepDone, Transfer
-from gb10.engine.connection import Engine, asking, client, probe
-from gb10.engine.embedded.daemon import Place, down, status, up
-from gb10.engine.embedded.processes import alive, members
-from gb10.engine.images import require_image, tag_image
-from gb10.engine.node import reached
-from gb10.engine.packages import damaged, unpack
-from gb10.engine.reach import find, look
-from gb10.engine.reference import check_reference
+from gb10.containers.build_cache import build_cache, prune
+from gb10.containers.buildx.build import BuildRequest, build
+from gb10.containers.buildx.commands import Buildx, open_buildx
+from gb10.containers.buildx.progress import Event, LogLine, StepDone, Transfer
+from gb10.containers.connection import Engine, asking, client, probe
+from gb10.containers.embedded.daemon import Place, down, status, up
+from gb10.containers.embedded.processes import alive, members
+from gb10.containers.images import require_image, tag_image
+from gb10.containers.node import reached
+from gb10.containers.packages import damaged, unpack
+from gb10.containers.reach import find, look
+from gb10.containers.reference import check_reference
+from gb10.core.proc import capture, spawn
+from gb10.core.store import Store, open_store
 from gb10.errors import BuildError, EngineError
-from gb10.host.proc import capture, spawn
-from gb10.host.store import Store, open_store
-from gb10.workshop import build_architecture
+from gb10.image.context import build_architecture
 from tests.integration.nodes import ENV, another_engine, lend_programs
 from tests.integration.own_store import spoil
 
@@ -42,10 +42,10 @@ TOOLS = ("sh", "cat", "sleep", "mkdir")
 UP = """\
 import os, signal
 from pathlib import PosixPath
-from gb10.engine.buildx.build import BuildRequest, build
-from gb10.engine.buildx.commands import open_buildx
-from gb10.engine.embedded.daemon import up
-from gb10.host.store import open_store
+from gb10.containers.buildx.build import BuildRequest, build
+from gb10.containers.buildx.commands import open_buildx
+from gb10.containers.embedded.daemon import up
+from gb10.core.store import open_store
 store = open_store(os.environ)
 engine = up(store, os.environ)
 """

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gb10.lint.engine_words import FLAGS
-from gb10.plan.catalog import ROOT
-from gb10.request.planning import Request, make_plan
-from gb10.sources.locked_files import fetch_locked, store_paths
-from gb10.workshop import open_workshop
+from gb10.image.context import open_workshop
+from gb10.image.locked_files import fetch_locked, store_paths
+from gb10.image.plan.catalog import ROOT
+from gb10.image.request.planning import Request, make_plan
+from gb10.models.lint.engine_words import FLAGS
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 

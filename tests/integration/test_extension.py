@@ -9,23 +9,23 @@ from pathlib import Path
 import pytest
 
 from bootstrap.install import PIP
-from gb10.build.wheel_build import build_wheels
-from gb10.build.wheel_store import Wheel
-from gb10.engine.reach import find
+from gb10.containers.reach import find
+from gb10.core.proc import capture
 from gb10.errors import BuildError
-from gb10.host.proc import capture
+from gb10.image.build.wheel_build import build_wheels
+from gb10.image.build.wheel_store import Wheel
+from gb10.image.context import Workshop, build_architecture, open_workshop
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.plan.catalog import ROOT, Catalog
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.options import Options
+from gb10.image.plan.values import Plan
+from gb10.image.proof.reading import scan_path
+from gb10.image.recipe.arch import parse_arch
+from gb10.image.recipe.builds import WheelBuild
+from gb10.image.recipe.image_recipe import Layer
 from gb10.inside.markers import kernels_of
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.patches.selection import plan_patches
-from gb10.plan.catalog import ROOT, Catalog
-from gb10.plan.dag import plan_image
-from gb10.plan.options import Options
-from gb10.plan.values import Plan
-from gb10.proof.reading import scan_path
-from gb10.recipe.arch import parse_arch
-from gb10.recipe.builds import WheelBuild
-from gb10.recipe.image_recipe import Layer
-from gb10.workshop import Workshop, build_architecture, open_workshop
 from tests.integration.disassembly import disassembled
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

@@ -11,9 +11,9 @@ from threading import Thread
 
 import pytest
 
-from gb10.engine.connection import asking, probe
-from gb10.engine.user_choice import chosen_endpoint
-from gb10.serve.notes import note_nodes, read_notes
+from gb10.containers.connection import asking, probe
+from gb10.containers.user_choice import chosen_endpoint
+from gb10.serving.run.notes import note_nodes, read_notes
 from tests.integration.docker_server import IMAGE, INFO, VERSION, FakeDocker, container, fake_docker
 from tests.integration.services import called
 
@@ -159,7 +159,7 @@ def test_a_key_goes_to_this_machine_or_to_a_url_that_the_user_named(
     docker: FakeDocker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node is asked without it: here one by its address, whose name is another one than the label's."""
-    monkeypatch.setattr("gb10.checkup.check_up.is_this_machine", lambda url: False)
+    monkeypatch.setattr("gb10.serving.checkup.check_up.is_this_machine", lambda url: False)
     with web() as (port, asked):
         docker.containers = [container("x", endpoint=f"http://127.0.0.1:{port}")]
         _, _, said = called("doctor", "--probe")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.host.proc import capture
+from gb10.core.proc import capture
 from gb10.inside.binary import scan_file
 from gb10.inside.gpu_code import thinned
 from tests.integration.pinned import pinned

@@ -6,9 +6,9 @@ import pytest
 
 from benches.guard.corpus import documents, kinds, streams
 from benches.guard.roc import LIMITS, real
-from gb10.guard.finding import Verdict
-from gb10.guard.limits import read_limits
-from gb10.host.store import open_store
+from gb10.core.store import open_store
+from gb10.serving.guard.finding import Verdict
+from gb10.serving.guard.limits import read_limits
 
 pytestmark = pytest.mark.integration
 

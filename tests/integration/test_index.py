@@ -12,16 +12,16 @@ from packaging.requirements import Requirement
 
 from bootstrap.environment import CHECKOUT
 from bootstrap.install import PIP
+from gb10.core.artifact import Artifact
+from gb10.core.fields import ARCHITECTURES, Architecture
+from gb10.core.machine import MACHINES
+from gb10.core.proc import capture
+from gb10.core.store import Store, file_sha256
 from gb10.errors import FetchError, Gb10Error, UsageError
-from gb10.host.artifact import Artifact
-from gb10.host.proc import capture
-from gb10.host.store import Store, file_sha256
-from gb10.lock.lockfile import load_lock
-from gb10.lock.platforms import Platform, best_wheel, platform_of
-from gb10.lock.relock import main_index
-from gb10.recipe.fields import ARCHITECTURES, Architecture
-from gb10.recipe.locked import LockedWheel
-from gb10.recipe.machine import MACHINES
+from gb10.image.lock.lockfile import load_lock
+from gb10.image.lock.platforms import Platform, best_wheel, platform_of
+from gb10.image.lock.relock import main_index
+from gb10.image.recipe.locked import LockedWheel
 from gb10.sources.index.client import Index, open_index_session, size_of
 from gb10.sources.index.downloads import fetch_all
 from gb10.sources.index.pip_settings import pip_options, read_settings

@@ -13,12 +13,12 @@ import pytest
 
 from bootstrap.install import PIP
 from gb10 import __version__
-from gb10.build.wheel_build import show_in_checkout
-from gb10.build.wheel_store import Wheel
-from gb10.host.proc import capture
-from gb10.host.talk import Talk
-from gb10.plan.catalog import ROOT, Catalog
-from gb10.workshop import Workshop, open_workshop
+from gb10.core.proc import capture
+from gb10.core.talk import Talk
+from gb10.image.build.wheel_build import show_in_checkout
+from gb10.image.build.wheel_store import Wheel
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.plan.catalog import ROOT, Catalog
 from tests.integration.nodes import build_py
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
@@ -63,7 +63,7 @@ def test_it_says_its_version_under_its_own_name(site: Path) -> None:
 def test_it_has_the_limits_of_its_guard_and_a_book_for_its_load(site: Path, tmp_path: Path) -> None:
     (tmp_path / "answer.txt").write_text("Paris is the capital of France.", encoding="utf-8")
     assert gb10(site, "bench", "guard", str(tmp_path / "answer.txt")).startswith("OK ")
-    code = "from gb10.load.benchy import find_book; print(len(find_book(None, {}).text))"
+    code = "from gb10.serving.load.benchy import find_book; print(len(find_book(None, {}).text))"
     assert int(capture([str(site / "bin/python"), "-c", code], env=os.environ, cwd=site)) > 100_000
 
 

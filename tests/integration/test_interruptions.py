@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.plan.catalog import ROOT
+from gb10.image.plan.catalog import ROOT
 
 ENTRY = str(ROOT / "build.py")
 DELAYS = (0.05, 0.07, 0.1, 0.13, 0.16, 0.2, 0.3)

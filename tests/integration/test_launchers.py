@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from docker.models.containers import Container
 
-from gb10.build.image_build import Verified, build_image
-from gb10.engine.connection import client
-from gb10.engine.emulation import emulated, register
-from gb10.engine.reach import find
-from gb10.workshop import Workshop, open_workshop
+from gb10.containers.connection import client
+from gb10.containers.emulation import emulated, register
+from gb10.containers.reach import find
+from gb10.image.build.image_build import Verified, build_image
+from gb10.image.context import Workshop, open_workshop
 from tests.integration.test_pipeline import small_plan
 
 pytestmark = pytest.mark.integration

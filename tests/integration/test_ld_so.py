@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from gb10.host.proc import capture
-from gb10.host.store import open_store
+from gb10.core.proc import capture
+from gb10.core.store import open_store
 from gb10.inside.ld_so import Loader, split, wants
 from gb10.inside.linked import link
 from gb10.inside.scan import scanned_tree

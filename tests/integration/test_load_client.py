@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from gb10.errors import EndpointError, Gb10Error, UsageError
-from gb10.guard.finding import Verdict
-from gb10.guard.judging import StreamWatch
-from gb10.guard.limits import read_limits
-from gb10.load.endpoint import KEY, Endpoint, reach
-from gb10.load.exchange import Exchange, flaws
-from gb10.load.stream_client import Bounds, ask_all, payload
-from gb10.plan.catalog import ROOT
+from gb10.image.plan.catalog import ROOT
+from gb10.serving.guard.finding import Verdict
+from gb10.serving.guard.judging import StreamWatch
+from gb10.serving.guard.limits import read_limits
+from gb10.serving.load.endpoint import KEY, Endpoint, reach
+from gb10.serving.load.exchange import Exchange, flaws
+from gb10.serving.load.stream_client import Bounds, ask_all, payload
 from tests.integration.openai_server import FAULTS, GARBAGE, MODELS, State, serving
 
 pytestmark = pytest.mark.integration

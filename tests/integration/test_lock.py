@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core.store import Store
 from gb10.errors import UsageError
-from gb10.host.store import Store
-from gb10.lock.locked_wheels import locked_wheels
-from gb10.lock.lockfile import lock_path, write_lock
-from gb10.lock.relock import lock_recipe
-from gb10.recipe.locked import Lock
+from gb10.image.lock.locked_wheels import locked_wheels
+from gb10.image.lock.lockfile import lock_path, write_lock
+from gb10.image.lock.relock import lock_recipe
+from gb10.image.recipe.locked import Lock
 from tests.recipes import small_recipe
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.plan.catalog import ROOT
+from gb10.image.plan.catalog import ROOT
 from tests.conftest import GROUP_OF
 from tests.integration.longest_first import FILE, load_seconds
 

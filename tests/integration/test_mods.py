@@ -21,34 +21,34 @@ import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from packaging.version import Version
 
-from gb10.build import image_build
-from gb10.build.assemble import image_request
-from gb10.build.contexts import BuildContext
-from gb10.build.image_build import Verified, build_image
-from gb10.build.stage import log_path
 from gb10.cli.patches import library
-from gb10.engine.buildx.build import BuildRequest
-from gb10.engine.connection import Engine, client
-from gb10.engine.images import require_image
-from gb10.engine.reach import find
+from gb10.containers.buildx.build import BuildRequest
+from gb10.containers.connection import Engine, client
+from gb10.containers.images import require_image
+from gb10.containers.reach import find
+from gb10.core.proc import CommandFailedError, capture
+from gb10.core.talk import Talk
 from gb10.errors import BuildError
-from gb10.host.proc import CommandFailedError, capture
-from gb10.host.talk import Talk
-from gb10.mods.declaration import unfit
-from gb10.mods.lookup import load_mod
-from gb10.moe.child.cut import Cut, Module
-from gb10.moe.child.stand_in import machine, standard
-from gb10.moe.expected_rows import nearest
+from gb10.image.build import image_build
+from gb10.image.build.assemble import image_request
+from gb10.image.build.contexts import BuildContext
+from gb10.image.build.image_build import Verified, build_image
+from gb10.image.build.stage import log_path
+from gb10.image.context import Workshop, build_architecture, open_workshop
+from gb10.image.mods.declaration import unfit
+from gb10.image.mods.lookup import load_mod
+from gb10.image.moe.child.cut import Cut, Module
+from gb10.image.moe.child.stand_in import machine, standard
+from gb10.image.moe.expected_rows import nearest
+from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.options import Mod, Options
+from gb10.image.plan.values import Plan
+from gb10.image.proof.scans import read_record
+from gb10.image.recipe.arch import parse_arch
 from gb10.patches.release_files import open_release
 from gb10.patches.releases import load_releases
 from gb10.patches.source_tree import Tree
-from gb10.plan.catalog import ROOT
-from gb10.plan.dag import plan_image
-from gb10.plan.options import Mod, Options
-from gb10.plan.values import Plan
-from gb10.proof.scans import read_record
-from gb10.recipe.arch import parse_arch
-from gb10.workshop import Workshop, build_architecture, open_workshop
 from tests.integration.test_pipeline import read_file, small, small_plan
 
 pytestmark = pytest.mark.integration

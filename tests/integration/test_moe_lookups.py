@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from gb10.cli.moe_show import refuse
+from gb10.core.proc import capture
 from gb10.errors import VerifyError
-from gb10.host.proc import capture
-from gb10.moe.child.asked import Question
-from gb10.moe.file_verdict import FileVerdict, judge_batches, judge_files, unexplained
-from gb10.moe.given_files import Batch, given_file, read_given
-from gb10.moe.layer import write_layer
-from gb10.moe.release_lookups import SITE, Judge, Said, ask, open_judge
-from gb10.moe.shared_memory import LIMIT, moe_bytes
-from gb10.moe.staged import Sizes
-from gb10.plan.catalog import ROOT
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.moe.child.asked import Question
+from gb10.image.moe.file_verdict import FileVerdict, judge_batches, judge_files, unexplained
+from gb10.image.moe.given_files import Batch, given_file, read_given
+from gb10.image.moe.layer import write_layer
+from gb10.image.moe.release_lookups import SITE, Judge, Said, ask, open_judge
+from gb10.image.moe.shared_memory import LIMIT, moe_bytes
+from gb10.image.moe.staged import Sizes
+from gb10.image.plan.catalog import ROOT
 from tests.integration.moe_mistakes import Laid, mistakes
 
 pytestmark = pytest.mark.integration

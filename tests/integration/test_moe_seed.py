@@ -7,13 +7,13 @@ import pytest
 
 from gb10.cli.moe_judge import meant_shape
 from gb10.errors import UsageError
-from gb10.moe.child.asked import Question
-from gb10.moe.expected_rows import nearest
-from gb10.moe.release_lookups import Judge, ask, open_judge
-from gb10.moe.seeding import Model, Seed, about, check_read, make_seed
-from gb10.moe.shared_memory import LIMIT
-from gb10.plan.catalog import ROOT
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.moe.child.asked import Question
+from gb10.image.moe.expected_rows import nearest
+from gb10.image.moe.release_lookups import Judge, ask, open_judge
+from gb10.image.moe.seeding import Model, Seed, about, check_read, make_seed
+from gb10.image.moe.shared_memory import LIMIT
+from gb10.image.plan.catalog import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 

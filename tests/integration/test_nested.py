@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core.artifact import Artifact, Checkout
+from gb10.core.fetch import stored
+from gb10.core.proc import capture
+from gb10.core.store import Store
 from gb10.errors import FetchError, LockStaleError
-from gb10.host.artifact import Artifact, Checkout
-from gb10.host.fetch import stored
-from gb10.host.proc import capture
-from gb10.host.store import Store
-from gb10.lock.lockfile import check_lock, load_recipe
-from gb10.lock.relock import lock_checkouts
-from gb10.recipe.image_recipe import Recipe
+from gb10.image.lock.lockfile import check_lock, load_recipe
+from gb10.image.lock.relock import lock_checkouts
+from gb10.image.recipe.image_recipe import Recipe
 from gb10.sources.git.archive import fetch_checkout, resolve
 from tests.integration.debian_git import env as env  # noqa: PLC0414 - fixtures, these three
 from tests.integration.debian_git import root as root  # noqa: PLC0414

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gb10.host.proc import capture
-from gb10.plan.catalog import ROOT
+from gb10.core.proc import capture
+from gb10.image.plan.catalog import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gb10.host.proc import capture
-from gb10.host.store import open_store
+from gb10.core.proc import capture
+from gb10.core.store import open_store
 from tests.integration import own_store
 
 pytestmark = pytest.mark.integration

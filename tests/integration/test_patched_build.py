@@ -10,21 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.grafts import early_grafts
-from gb10.build.image_build import Verified, build_image
-from gb10.build.stage import log_path
-from gb10.engine.images import require_image
-from gb10.engine.reach import find
+from gb10.containers.images import require_image
+from gb10.containers.reach import find
 from gb10.errors import BuildError, PatchError
+from gb10.image.build.grafts import early_grafts
+from gb10.image.build.image_build import Verified, build_image
+from gb10.image.build.stage import log_path
+from gb10.image.context import Workshop
+from gb10.image.locked_files import fetch_files, store_paths
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.labels import labels
+from gb10.image.plan.options import PatchUse
+from gb10.image.plan.values import Plan
 from gb10.patches.selection import plan_patches
 from gb10.patches.source_tree import open_tree
 from gb10.patches.write import file_diff
-from gb10.plan.dag import plan_image
-from gb10.plan.labels import labels
-from gb10.plan.options import PatchUse
-from gb10.plan.values import Plan
-from gb10.sources.locked_files import fetch_files, store_paths
-from gb10.workshop import Workshop
 from tests.integration.test_pipeline import DSL as PATCHABLE
 from tests.integration.test_pipeline import read_file, small, small_plan, wheels_of
 from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture

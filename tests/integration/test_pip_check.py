@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from bootstrap.install import PIP
-from gb10.host.proc import capture
+from gb10.core.proc import capture
+from gb10.image.proof.check import Facts, Subject
+from gb10.image.proof.checks.requirements import CHECK
 from gb10.inside.scan import scan_tree
-from gb10.proof.check import Facts, Subject
-from gb10.proof.checks.requirements import CHECK
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 

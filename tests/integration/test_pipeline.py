@@ -21,33 +21,33 @@ from pathlib import Path
 import pytest
 
 from bootstrap.install import PIP
-from gb10.build import image_build
-from gb10.build.gather import leave_context
-from gb10.build.image_build import Verified, build_image, unproven_tag
-from gb10.build.inspect import inspect_image
-from gb10.build.wheel_build import build_wheels
-from gb10.build.wheel_store import Wheel
 from gb10.cli.receipt import Receipt, read_receipt, write_receipt
-from gb10.engine.buildx.commands import open_buildx
-from gb10.engine.connection import client
-from gb10.engine.images import find_image, require_image
-from gb10.engine.reach import find
+from gb10.containers.buildx.commands import open_buildx
+from gb10.containers.connection import client
+from gb10.containers.images import find_image, require_image
+from gb10.containers.reach import find
+from gb10.core.proc import CommandFailedError, capture
 from gb10.errors import BuildError, VerifyError
-from gb10.host.proc import CommandFailedError, capture
+from gb10.image.build import image_build
+from gb10.image.build.gather import leave_context
+from gb10.image.build.image_build import Verified, build_image, unproven_tag
+from gb10.image.build.inspect import inspect_image
+from gb10.image.build.wheel_build import build_wheels
+from gb10.image.build.wheel_store import Wheel
+from gb10.image.context import Workshop, build_architecture, open_workshop
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.plan.catalog import ROOT, tree_digest
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.labels import labels
+from gb10.image.plan.options import Options, Overlay
+from gb10.image.plan.render import scanned
+from gb10.image.plan.values import Plan
+from gb10.image.proof.scans import proof_path, prove_wheel, read_record
+from gb10.image.proof.wheel_manifest import Manifest
+from gb10.image.recipe.arch import parse_arch
+from gb10.image.recipe.image_recipe import Layer, Override, Recipe
+from gb10.image.recipe.locked import Lock
 from gb10.inside.loader import Fit
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.catalog import ROOT, tree_digest
-from gb10.plan.dag import plan_image
-from gb10.plan.labels import labels
-from gb10.plan.options import Options, Overlay
-from gb10.plan.render import scanned
-from gb10.plan.values import Plan
-from gb10.proof.scans import proof_path, prove_wheel, read_record
-from gb10.proof.wheel_manifest import Manifest
-from gb10.recipe.arch import parse_arch
-from gb10.recipe.image_recipe import Layer, Override, Recipe
-from gb10.recipe.locked import Lock
-from gb10.workshop import Workshop, build_architecture, open_workshop
 from tests.e2e.image import run_python
 from tests.integration.own_store import spoil
 from tests.integration.test_base import emulator

@@ -15,24 +15,24 @@ from urllib.error import HTTPError
 
 import pytest
 
-from gb10.bill.spdx import MEDIA_TYPE as SPDX
-from gb10.build.image_build import Verified, build_image
-from gb10.build.stage import ready_engine
 from gb10.cli import image as verb
 from gb10.cli import main
-from gb10.engine.connection import Engine, client
-from gb10.engine.images import added_tags, find_image, require_image, tag_image, untag
-from gb10.engine.reach import find
-from gb10.engine.registry.holding import holder
-from gb10.engine.registry.referrers import Artifact, Content, open_referrers, tag_of
-from gb10.engine.registry.transfer import Moves, push
+from gb10.containers.connection import Engine, client
+from gb10.containers.images import added_tags, find_image, require_image, tag_image, untag
+from gb10.containers.reach import find
+from gb10.containers.registry.holding import holder
+from gb10.containers.registry.referrers import Artifact, Content, open_referrers, tag_of
+from gb10.containers.registry.transfer import Moves, push
 from gb10.errors import EngineError, PublishError, UsageError
-from gb10.proof.scans import Record
-from gb10.ship import publishing, retries
-from gb10.ship.publishing import Published, publish
-from gb10.ship.pulling import pull_everywhere
-from gb10.ship.signing import KIND
-from gb10.workshop import Workshop
+from gb10.image.build.image_build import Verified, build_image
+from gb10.image.build.stage import ready_engine
+from gb10.image.context import Workshop
+from gb10.image.proof.scans import Record
+from gb10.image.publish import publishing, retries
+from gb10.image.publish.publishing import Published, publish
+from gb10.image.publish.pulling import pull_everywhere
+from gb10.image.publish.signing import KIND
+from gb10.image.sbom.spdx import MEDIA_TYPE as SPDX
 from tests.integration.hub_server import make_signer
 from tests.integration.nodes import (
     Registry,

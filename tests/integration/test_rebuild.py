@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from gb10.build.image_build import Verified, build_image
-from gb10.engine.connection import client
-from gb10.engine.image_reading import read_folders
-from gb10.engine.images import require_image
-from gb10.engine.reach import find
-from gb10.plan.catalog import ROOT
-from gb10.workshop import Workshop, open_workshop
+from gb10.containers.connection import client
+from gb10.containers.image_reading import read_folders
+from gb10.containers.images import require_image
+from gb10.containers.reach import find
+from gb10.image.build.image_build import Verified, build_image
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.plan.catalog import ROOT
 from tests.integration.test_pipeline import small_plan
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

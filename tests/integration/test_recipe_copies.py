@@ -17,10 +17,10 @@ import pytest
 
 from gb10.cli import main
 from gb10.cli.cluster_files import cluster_file
-from gb10.host.data_root import ROOT
-from gb10.host.store import open_store
-from gb10.weights import copying
-from gb10.weights.hub_cache import folder_name
+from gb10.core.data_root import ROOT
+from gb10.core.store import open_store
+from gb10.serving.weights import copying
+from gb10.serving.weights.hub_cache import folder_name
 from tests.integration.hub_server import FakeHub, Repository, fake_hub
 from tests.integration.nodes import ssh_server, until
 
@@ -132,7 +132,9 @@ def test_a_copy_that_was_killed_is_continued(
     host = cluster.hosts[0]
     assert main(["recipe", "pull", recipe]) == 0
     slow = (*copying.RSYNC, "--bwlimit=2000")
-    script = f"import sys; from gb10.weights import copying; copying.RSYNC = {slow!r}; from gb10.cli import main; "
+    script = (
+        f"import sys; from gb10.serving.weights import copying as c; c.RSYNC = {slow!r}; from gb10.cli import main;"
+    )
     argv = [sys.executable, "-c", f"{script} sys.exit(main(['recipe', 'pull', {recipe!r}, '--host', {host!r}]))"]
     with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True) as child:
         blobs = cluster.cache(0) / "blobs"
@@ -220,7 +222,9 @@ def test_ctrl_c_ends_a_copy_at_once(
 ) -> None:
     assert main(["recipe", "pull", recipe]) == 0
     slow = (*copying.RSYNC, "--bwlimit=500")
-    script = f"import sys; from gb10.weights import copying; copying.RSYNC = {slow!r}; from gb10.cli import main; "
+    script = (
+        f"import sys; from gb10.serving.weights import copying as c; c.RSYNC = {slow!r}; from gb10.cli import main;"
+    )
     argv = [sys.executable, "-c", f"{script} sys.exit(main(['recipe', 'pull', {recipe!r}, *{to(cluster.hosts[0])!r}]))"]
     with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as child:
         until(large_blob(cluster, 0).parent.is_dir, "the copy")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gb10.host.proc import CommandFailedError, capture
-from gb10.plan.catalog import ROOT
+from gb10.core.proc import CommandFailedError, capture
+from gb10.image.plan.catalog import ROOT
 from tests.integration.hub_server import TOKEN, FakeHub, Repository, fake_hub
 
 pytestmark = pytest.mark.integration

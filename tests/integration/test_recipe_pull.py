@@ -13,11 +13,11 @@ import huggingface_hub.constants
 import pytest
 
 from gb10.cli import main
-from gb10.host.data_root import ROOT
-from gb10.host.proc import capture
+from gb10.core.data_root import ROOT
+from gb10.core.proc import capture
+from gb10.serving.weights import downloading
+from gb10.serving.weights.hub_cache import PART, ModelFolder
 from gb10.sources import hub as hub_room
-from gb10.weights import downloading
-from gb10.weights.hub_cache import PART, ModelFolder
 from tests.integration.hub_server import TOKEN, FakeHub, Repository, blob_name, fake_hub
 from tests.integration.nodes import until
 

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core.host import Host
+from gb10.core.proc import capture
+from gb10.core.store import Store
+from gb10.core.talk import Talk
 from gb10.errors import EmptySelectionError, FetchError, UsageError
-from gb10.host.host import Host
-from gb10.host.proc import capture
-from gb10.host.store import Store
-from gb10.host.talk import Talk
-from gb10.registries import taking
-from gb10.registries.moving import Wish, add_registries, remove_registry, update_registries
-from gb10.registries.origin import Origin, origin_of
-from gb10.registries.recipe_file import recipe_files
-from gb10.registries.registry import read_registries
-from gb10.registries.taking import root_of
+from gb10.models.registries import taking
+from gb10.models.registries.moving import Wish, add_registries, remove_registry, update_registries
+from gb10.models.registries.origin import Origin, origin_of
+from gb10.models.registries.recipe_file import recipe_files
+from gb10.models.registries.registry import read_registries
+from gb10.models.registries.taking import root_of
 from gb10.sources.git.archive import Limits
 from tests.integration.debian_git import env as env  # noqa: PLC0414 - fixtures, these three
 from tests.integration.debian_git import root as root  # noqa: PLC0414

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core.store import Store
+from gb10.core.talk import Talk
 from gb10.errors import FetchError, UsageError
-from gb10.host.store import Store
-from gb10.host.talk import Talk
-from gb10.lock.lockfile import check_lock, load_recipe
-from gb10.plan.catalog import ROOT, Catalog
-from gb10.recipe.image_recipe import Recipe
-from gb10.recipe.locked import Lock
-from gb10.request.refs import lock_refs, with_refs
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.lock.lockfile import check_lock, load_recipe
+from gb10.image.plan.catalog import ROOT, Catalog
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.locked import Lock
+from gb10.image.request.refs import lock_refs, with_refs
 from tests.recipes import empty_lock, small_recipe
 
 pytestmark = pytest.mark.integration

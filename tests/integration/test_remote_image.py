@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from gb10.about.remote import remote_image, remote_portrait
-from gb10.bill.statements import MEDIA_TYPE as IN_TOTO
-from gb10.bill.statements import PREDICATE, PROVENANCE, statement
-from gb10.engine.registry import repository
-from gb10.engine.registry.access import Login
-from gb10.engine.registry.beside import SIGNATURES, attached, document_of
-from gb10.engine.registry.referrers import Artifact, Content, Descriptor, manifest_of, tag_of, write_index
-from gb10.engine.registry.repository import INDEX, LARGEST, MANIFEST, Repository, open_repository, path_of
+from gb10.containers.registry import repository
+from gb10.containers.registry.access import Login
+from gb10.containers.registry.beside import SIGNATURES, attached, document_of
+from gb10.containers.registry.referrers import Artifact, Content, Descriptor, manifest_of, tag_of, write_index
+from gb10.containers.registry.repository import INDEX, LARGEST, MANIFEST, Repository, open_repository, path_of
 from gb10.errors import PublishError, VerifyError
-from gb10.workshop import Workshop, open_workshop
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.inspect.remote import remote_image, remote_portrait
+from gb10.image.sbom.statements import MEDIA_TYPE as IN_TOTO
+from gb10.image.sbom.statements import PREDICATE, PROVENANCE, statement
 from tests.integration.oci_server import Registry, oci_server
 from tests.unit.made_up_images import PLAN, plan_of
 

@@ -11,15 +11,15 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from gb10.build.image_build import build_image
 from gb10.cli import main
-from gb10.engine.connection import client
-from gb10.engine.reach import find
-from gb10.engine.registry.referrers import Descriptor, write_index
-from gb10.engine.registry.repository import INDEX, MANIFEST
-from gb10.host.proc import capture
-from gb10.ship.publishing import publish
-from gb10.workshop import Workshop
+from gb10.containers.connection import client
+from gb10.containers.reach import find
+from gb10.containers.registry.referrers import Descriptor, write_index
+from gb10.containers.registry.repository import INDEX, MANIFEST
+from gb10.core.proc import capture
+from gb10.image.build.image_build import build_image
+from gb10.image.context import Workshop
+from gb10.image.publish.publishing import publish
 from tests.integration.nodes import Registry, registry
 from tests.integration.signers import signing_shop
 from tests.integration.test_pipeline import small_plan

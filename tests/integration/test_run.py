@@ -16,26 +16,26 @@ from pathlib import Path
 import pytest
 from docker.models.containers import Container
 
-from gb10.engine.connection import Engine, client
-from gb10.engine.docker_containers import container_state, create_container, end_container
-from gb10.engine.embedded.daemon import down
-from gb10.engine.images import require_image
-from gb10.engine.reach import find
+from gb10.containers.connection import Engine, client
+from gb10.containers.docker_containers import container_state, create_container, end_container
+from gb10.containers.embedded.daemon import down
+from gb10.containers.images import require_image
+from gb10.containers.reach import find
+from gb10.core.proc import background, capture
+from gb10.core.store import Store, open_store
+from gb10.core.talk import Talk
 from gb10.errors import ServeError
-from gb10.host.proc import background, capture
-from gb10.host.store import Store, open_store
-from gb10.host.talk import Talk
+from gb10.image.plan.catalog import ROOT
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.render.meeting import Meeting
 from gb10.models.render.nodes import PORT
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
-from gb10.plan.catalog import ROOT
-from gb10.serve.members import nodes_of as nodes_by_name
-from gb10.serve.node_launch import container_options
-from gb10.serve.ports import ports_of
-from gb10.serve.service import Options, service_of
-from gb10.serve.starting import started
+from gb10.serving.run.members import nodes_of as nodes_by_name
+from gb10.serving.run.node_launch import container_options
+from gb10.serving.run.ports import ports_of
+from gb10.serving.run.service import Options, service_of
+from gb10.serving.run.starting import started
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.hub_server import Repository, fake_hub
 from tests.integration.nodes import another_engine, build_py, debs, free_port, kill, store_of, until, wake

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.scanner import scanner_files
-from gb10.host.proc import capture
+from gb10.core.proc import capture
+from gb10.image.build.scanner import scanner_files
+from gb10.image.plan.catalog import ROOT, Catalog
+from gb10.image.proof.check import Subject
+from gb10.image.proof.checking import findings
+from gb10.image.proof.reading import read_scan, scan_path
+from gb10.image.recipe.arch import parse_arch
 from gb10.inside.binary import scan_file
-from gb10.plan.catalog import ROOT, Catalog
-from gb10.proof.check import Subject
-from gb10.proof.checking import findings
-from gb10.proof.reading import read_scan, scan_path
-from gb10.recipe.arch import parse_arch
 
 pytestmark = pytest.mark.integration
 

@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 
 from gb10.cli import main
-from gb10.engine.connection import Engine, client
-from gb10.engine.images import find_image, require_image, tag_image
-from gb10.engine.reach import find
-from gb10.engine.reference import split_reference
-from gb10.engine.registry.access import access_to
-from gb10.engine.registry.referrers import Artifact, Referrers, tag_of
-from gb10.engine.registry.skopeo import open_skopeo
+from gb10.containers.connection import Engine, client
+from gb10.containers.images import find_image, require_image, tag_image
+from gb10.containers.reach import find
+from gb10.containers.reference import split_reference
+from gb10.containers.registry.access import access_to
+from gb10.containers.registry.referrers import Artifact, Referrers, tag_of
+from gb10.containers.registry.skopeo import open_skopeo
+from gb10.core.proc import capture
 from gb10.errors import PublishError, UsageError, VerifyError
-from gb10.host.proc import capture
-from gb10.proof.scans import Record
-from gb10.ship import publishing
-from gb10.ship.publishing import Published, publish
-from gb10.ship.pulling import pull_from_each
-from gb10.ship.retaining import Held, Rule, retain
-from gb10.ship.signing import KIND, SIGNATURE, require_signer, signed_text
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.proof.scans import Record
+from gb10.image.publish import publishing
+from gb10.image.publish.publishing import Published, publish
+from gb10.image.publish.pulling import pull_from_each
+from gb10.image.publish.retaining import Held, Rule, retain
+from gb10.image.publish.signing import KIND, SIGNATURE, require_signer, signed_text
 from tests.integration.nodes import Registry, random_image, registry
 from tests.integration.signers import signing_shop
 
@@ -223,7 +223,7 @@ def test_images_that_may_go_are_listed_then_deleted_and_what_is_needed_stays(  #
     for number in range(5):
         forgotten(engine, name)
         keyed = made(engine, name, next(NUMBERS))
-        monkeypatch.setattr("gb10.ship.signing.datetime", Clock(day=number + 1))
+        monkeypatch.setattr("gb10.image.publish.signing.datetime", Clock(day=number + 1))
         targets = [f"{place.host}/{name}"] + ([f"{place.host}/{name}:stable"] if number == 2 else [])
         publish(shop, f"{name}:1.0", targets, None, None if number == 0 else keys / "me", attest=False)
         tags.append(split_reference(keyed)[1])

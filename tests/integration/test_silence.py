@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gb10.host.proc import SILENT, CommandFailedError, capture_while_active, stream
-from gb10.host.silence import Patience, moved
+from gb10.core.proc import SILENT, CommandFailedError, capture_while_active, stream
+from gb10.core.silence import Patience, moved
 
 pytestmark = pytest.mark.integration
 

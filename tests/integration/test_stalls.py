@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from gb10.engine.buildx import pulls
-from gb10.engine.buildx.build import BuildRequest, build
-from gb10.engine.buildx.commands import open_buildx
-from gb10.engine.reach import find
-from gb10.engine.registry import holding, skopeo
-from gb10.engine.registry.saving import Layout
-from gb10.engine.registry.skopeo import Access, open_skopeo
-from gb10.engine.registry.transfer import Moves
+from gb10.containers.buildx import pulls
+from gb10.containers.buildx.build import BuildRequest, build
+from gb10.containers.buildx.commands import open_buildx
+from gb10.containers.reach import find
+from gb10.containers.registry import holding, skopeo
+from gb10.containers.registry.saving import Layout
+from gb10.containers.registry.skopeo import Access, open_skopeo
+from gb10.containers.registry.transfer import Moves
+from gb10.core.store import Store, open_store
 from gb10.errors import BuildError, EngineError, FetchError, PublishError
-from gb10.host.store import Store, open_store
-from gb10.lock.lockfile import load_recipe
-from gb10.lock.platforms import platform_of
-from gb10.lock.resolver import Resolver
-from gb10.workshop import build_architecture
+from gb10.image.context import build_architecture
+from gb10.image.lock.lockfile import load_recipe
+from gb10.image.lock.platforms import platform_of
+from gb10.image.lock.resolver import Resolver
 from tests.integration.nodes import registry
 from tests.integration.proxy import Fault, bad_line
 from tests.recipes import small_recipe

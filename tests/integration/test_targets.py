@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.grafts import late_grafts
-from gb10.build.wheel_build import build_wheels, check_sources, installable
-from gb10.build.wheel_store import Wheel
-from gb10.engine.reach import find
+from gb10.containers.reach import find
+from gb10.core.store import Store
 from gb10.errors import FetchError, UsageError
-from gb10.host.store import Store
+from gb10.image.build.grafts import late_grafts
+from gb10.image.build.wheel_build import build_wheels, check_sources, installable
+from gb10.image.build.wheel_store import Wheel
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.locked_files import fetch_files, fetch_locked, store_paths
+from gb10.image.plan.values import Plan
+from gb10.image.proof.reading import scan_path
+from gb10.image.request.planning import Request, make_plan
 from gb10.inside import cmake_nested
 from gb10.patches.release_files import open_stored
-from gb10.plan.values import Plan
-from gb10.proof.reading import scan_path
-from gb10.request.planning import Request, make_plan
-from gb10.sources.locked_files import fetch_files, fetch_locked, store_paths
-from gb10.workshop import Workshop, open_workshop
 from tests.integration.debian_git import put_on_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.long]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from gb10.image.context import open_workshop
+from gb10.image.locked_files import fetch_locked, store_paths
+from gb10.image.request.planning import Request, make_plan
 from gb10.inside import room
-from gb10.request.planning import Request, make_plan
-from gb10.sources.locked_files import fetch_locked, store_paths
-from gb10.workshop import open_workshop
 
 pytestmark = pytest.mark.integration
 

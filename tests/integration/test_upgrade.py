@@ -8,10 +8,10 @@ import pytest
 
 from gb10.cli.upgrade_show import print_upgrade
 from gb10.errors import UsageError
-from gb10.lock.lockfile import check_lock, load_lock, load_recipe, lock_path, write_lock
-from gb10.upgrade.proposal import propose
-from gb10.upgrade.writing import write
-from gb10.workshop import Workshop, open_workshop
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe, lock_path, write_lock
+from gb10.image.upgrade.proposal import propose
+from gb10.image.upgrade.writing import write
 from tests.recipes import empty_lock, small_recipe
 
 pytestmark = pytest.mark.integration

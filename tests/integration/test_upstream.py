@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from gb10.build import kept_images, upstream
-from gb10.build.base_images import STAGES, base_image, base_tag, lay_bases
-from gb10.build.kept_images import drop_unknown, noted_image
-from gb10.build.stage import run_build
-from gb10.build.upstream import Upstream, drop_again, forget_sent, upstream_image, upstream_wheels
-from gb10.engine.build_cache import forget
-from gb10.engine.buildx.build import BuildRequest, BuildResult
-from gb10.engine.buildx.progress import Event
-from gb10.engine.connection import Engine, client
-from gb10.engine.images import find_image, require_image, tag_image, untag
-from gb10.engine.reach import find
+from gb10.containers.build_cache import forget
+from gb10.containers.buildx.build import BuildRequest, BuildResult
+from gb10.containers.buildx.progress import Event
+from gb10.containers.connection import Engine, client
+from gb10.containers.images import find_image, require_image, tag_image, untag
+from gb10.containers.reach import find
 from gb10.errors import BuildError
-from gb10.plan.values import Plan, Step
-from gb10.sources.locked_files import fetch_files
-from gb10.workshop import Workshop, open_workshop
+from gb10.image.build import kept_images, upstream
+from gb10.image.build.base_images import STAGES, base_image, base_tag, lay_bases
+from gb10.image.build.kept_images import drop_unknown, noted_image
+from gb10.image.build.stage import run_build
+from gb10.image.build.upstream import Upstream, drop_again, forget_sent, upstream_image, upstream_wheels
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.locked_files import fetch_files
+from gb10.image.plan.values import Plan, Step
 from tests.integration.test_pipeline import small_plan
 
 pytestmark = pytest.mark.integration

@@ -20,21 +20,21 @@ import pytest
 from docker.errors import NotFound
 
 from gb10.cli import main
-from gb10.engine.connection import Engine, client
-from gb10.engine.head.program import registry_program
-from gb10.engine.head.session import SCRIPT
-from gb10.engine.images import find_image, require_image, tag_image
-from gb10.engine.packages import fetch_packages
-from gb10.engine.reach import find
-from gb10.engine.registry.holding import REPOSITORY
-from gb10.engine.registry.transfer import Moves, push
+from gb10.containers.connection import Engine, client
+from gb10.containers.head.program import registry_program
+from gb10.containers.head.session import SCRIPT
+from gb10.containers.images import find_image, require_image, tag_image
+from gb10.containers.packages import fetch_packages
+from gb10.containers.reach import find
+from gb10.containers.registry.holding import REPOSITORY
+from gb10.containers.registry.transfer import Moves, push
+from gb10.core.locks import lock_now
+from gb10.core.proc import background, capture
+from gb10.core.ssh import HERE
 from gb10.errors import EngineError, Gb10Error, PublishError, UsageError, VerifyError
-from gb10.host.locks import lock_now
-from gb10.host.proc import background, capture
-from gb10.host.ssh import HERE
-from gb10.ship.pulling import Pull
-from gb10.ship.via_head import PASSING, HeadPull, pull_via_head
-from gb10.workshop import Workshop, build_architecture, open_workshop
+from gb10.image.context import Workshop, build_architecture, open_workshop
+from gb10.image.publish.pulling import Pull
+from gb10.image.publish.via_head import PASSING, HeadPull, pull_via_head
 from tests.bad_days.left import RUN, processes_left
 from tests.bad_days.world import BUILD_PY
 from tests.integration.hub_server import make_signer

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 import requests
 
+from gb10.core import fetch
 from gb10.errors import FetchError, PatchError
-from gb10.host import fetch
-from gb10.plan.labels import labels
-from gb10.plan.values import Plan
-from gb10.request.planning import Request, make_plan
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.plan.labels import labels
+from gb10.image.plan.values import Plan
+from gb10.image.request.planning import Request, make_plan
 from gb10.sources import web
-from gb10.workshop import Workshop, open_workshop
 
 pytestmark = pytest.mark.integration
 

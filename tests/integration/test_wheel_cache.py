@@ -12,15 +12,15 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 
+from gb10.core.proc import CommandFailedError, capture
+from gb10.core.store import file_sha256, open_store, seal
 from gb10.errors import EmptySelectionError, FetchError, Gb10Error, PublishError, UsageError, VerifyError
-from gb10.host.proc import CommandFailedError, capture
-from gb10.host.store import file_sha256, open_store, seal
-from gb10.plan.catalog import ROOT
-from gb10.plan.values import Plan
-from gb10.request.planning import Request, make_plan
-from gb10.ship.sharing import Exchange, compiled_wheels, pull, push, take_missing
-from gb10.ship.shelf import named_cache
-from gb10.workshop import Workshop, open_workshop
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.values import Plan
+from gb10.image.publish.sharing import Exchange, compiled_wheels, pull, push, take_missing
+from gb10.image.publish.shelf import named_cache
+from gb10.image.request.planning import Request, make_plan
 from tests.integration.hub_server import TOKEN, FakeHub, Repository, fake_hub, make_signer
 from tests.integration.nodes import ssh_keygen
 

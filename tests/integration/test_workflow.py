@@ -19,11 +19,11 @@ import jsonschema
 import pytest
 import yaml
 
-from gb10.engine.packages import unpack
-from gb10.engine.reach import find
-from gb10.host.proc import capture
-from gb10.plan.catalog import ROOT
-from gb10.workshop import Workshop, open_workshop
+from gb10.containers.packages import unpack
+from gb10.containers.reach import find
+from gb10.core.proc import capture
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.plan.catalog import ROOT
 from tests.integration.hub_server import make_signer
 from tests.integration.nodes import Registry, registry, ssh_keygen
 from tests.integration.pinned import pinned

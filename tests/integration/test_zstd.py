@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 from gb10.cli import main
-from gb10.engine.connection import Engine, client
-from gb10.engine.images import require_image, tag_image
-from gb10.engine.reach import find
-from gb10.engine.registry.saving import Layout, save_layout
-from gb10.engine.registry.skopeo import Access, Skopeo, open_skopeo
-from gb10.engine.registry.transfer import LOGIN, Moves, push
+from gb10.containers.connection import Engine, client
+from gb10.containers.images import require_image, tag_image
+from gb10.containers.reach import find
+from gb10.containers.registry.saving import Layout, save_layout
+from gb10.containers.registry.skopeo import Access, Skopeo, open_skopeo
+from gb10.containers.registry.transfer import LOGIN, Moves, push
+from gb10.core.proc import capture
 from gb10.errors import PublishError
-from gb10.host.proc import capture
-from gb10.proof.scans import Record
-from gb10.ship import compressing, publishing, retries
-from gb10.ship.publishing import publish
-from gb10.ship.pulling import pull_everywhere
-from gb10.workshop import Workshop
+from gb10.image.context import Workshop
+from gb10.image.proof.scans import Record
+from gb10.image.publish import compressing, publishing, retries
+from gb10.image.publish.publishing import publish
+from gb10.image.publish.pulling import pull_everywhere
 from tests.integration.nodes import Registry, another_engine, free_port, random_image, registry
 from tests.integration.own_store import spoil
 from tests.integration.proxy import Fault, bad_line

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.catalog import ROOT
-from gb10.recipe.image_recipe import Recipe
-from gb10.recipe.locked import Lock
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.plan.catalog import ROOT
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.locked import Lock
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 

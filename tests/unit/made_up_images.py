@@ -1,10 +1,10 @@
 """Images for the tests of checks, made up."""
 
+from gb10.image.plan.recorded import RecordedPlan, recorded_plan
+from gb10.image.proof.check import Facts, Problem, Subject
+from gb10.image.recipe.arch import parse_arch
 from gb10.inside.installed import Distribution
 from gb10.inside.scan import Scan
-from gb10.plan.recorded import RecordedPlan, recorded_plan
-from gb10.proof.check import Facts, Problem, Subject
-from gb10.recipe.arch import parse_arch
 
 SITE = "usr/local/lib/python3.13/dist-packages"
 KEY = "0123456789abcdef" * 4

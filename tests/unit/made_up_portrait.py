@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from gb10.about.portrait import Layer, ModStory, PatchStory, Portrait
+from gb10.image.inspect.portrait import Layer, ModStory, PatchStory, Portrait
+from gb10.image.proof.fit import judge
+from gb10.image.recipe.arch import parse_arch
 from gb10.inside.binary import Binary, Unit
 from gb10.inside.scan import Scan
-from gb10.proof.fit import judge
-from gb10.recipe.arch import parse_arch
 from tests.unit.made_up_images import KEY, SITE, plan_of
 
 STEPS = [

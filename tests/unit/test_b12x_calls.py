@@ -5,7 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from gb10.plan.catalog import ROOT
+from gb10.image.plan.catalog import ROOT
 from tests.unit.test_refusal import loaded
 
 B12X = """
@@ -57,8 +57,8 @@ def calls(monkeypatch: pytest.MonkeyPatch, programs: SimpleNamespace) -> ModuleT
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     monkeypatch.setitem(sys.modules, pool.__name__, pool)
     for name in ("cute_asked", "b12x_attention"):
-        monkeypatch.setitem(sys.modules, name, loaded(name, ROOT / f"gb10/explain/child/{name}.py"))
-    return loaded("b12x_calls", ROOT / "gb10/explain/child/b12x_calls.py")
+        monkeypatch.setitem(sys.modules, name, loaded(name, ROOT / f"gb10/image/explain/child/{name}.py"))
+    return loaded("b12x_calls", ROOT / "gb10/image/explain/child/b12x_calls.py")
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from gb10.plan.catalog import ROOT
+from gb10.image.plan.catalog import ROOT
 from tests.unit.test_refusal import loaded
 
 BACKEND = """
@@ -34,7 +34,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     stand_ins = ModuleType("stand_ins")
     stand_ins.__dict__["Anything"] = object
     monkeypatch.setitem(sys.modules, "stand_ins", stand_ins)
-    loaded("presence", ROOT / "gb10/explain/child/presence.py")._leave_plans()
+    loaded("presence", ROOT / "gb10/image/explain/child/presence.py")._leave_plans()
     return module
 
 

@@ -8,7 +8,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from gb10.plan.catalog import ROOT
+from gb10.image.plan.catalog import ROOT
 from tests.unit.test_refusal import loaded
 
 
@@ -23,7 +23,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     device.__dict__["detect_device"] = lambda _: SimpleNamespace(identity="gb10")
     for module in (shape_ops, ModuleType("b12x"), ModuleType("b12x.preparation"), device):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    return loaded("b12x_programs", ROOT / "gb10/explain/child/b12x_programs.py")
+    return loaded("b12x_programs", ROOT / "gb10/image/explain/child/b12x_programs.py")
 
 
 def plan(pinned: object = None, fails: bool = False) -> SimpleNamespace:

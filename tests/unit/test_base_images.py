@@ -6,8 +6,8 @@ from unittest.mock import sentinel
 
 import pytest
 
-from gb10.build import base_images
-from gb10.build.base_images import STAGES, base_tag, lay_bases
+from gb10.image.build import base_images
+from gb10.image.build.base_images import STAGES, base_tag, lay_bases
 from tests.unit.test_rehearsal_plan import OPTIONS, plan
 
 

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from gb10.build import bases
+from gb10.image.build import bases
 
 
 def test_a_compressed_base_is_the_same_base_and_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gb10.bench.measure import judge, run, sort_lines
-from gb10.bench.program_build import BuiltProgram, Line, read_lines
-from gb10.bench.published_gemms import published_gemms
 from gb10.cli.bench_show import document, print_measured, sizes_table, times_table
+from gb10.core.fields import Architecture
 from gb10.errors import BuildError, UsageError, VerifyError
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.catalog import ROOT
-from gb10.plan.dag import plan_image
-from gb10.plan.options import Options, PatchUse
-from gb10.plan.programs import GEMM, plan_program
-from gb10.plan.values import Plan, Toolkit
-from gb10.recipe.arch import parse_arch
-from gb10.recipe.fields import Architecture
-from gb10.workshop import open_workshop
+from gb10.image.context import open_workshop
+from gb10.image.gemm.measure import judge, run, sort_lines
+from gb10.image.gemm.program_build import BuiltProgram, Line, read_lines
+from gb10.image.gemm.published_gemms import published_gemms
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.options import Options, PatchUse
+from gb10.image.plan.programs import GEMM, plan_program
+from gb10.image.plan.values import Plan, Toolkit
+from gb10.image.recipe.arch import parse_arch
 from tests.recipes import SHIPPED
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"

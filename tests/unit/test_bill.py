@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from gb10.bill.file_parts import deb_part, quoted, source_part, wheel_part
-from gb10.bill.nested_parts import NestedProjects, read_nested
-from gb10.bill.part import Bill
-from gb10.bill.planned_parts import bill_of
-from gb10.bill.spdx import as_bytes, licence_of, spdx
-from gb10.bill.statements import dependencies, provenance, statement
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.catalog import ROOT, Catalog
-from gb10.plan.dag import plan_image
-from gb10.plan.options import Options
-from gb10.plan.recorded import RecordedFile, RecordedPlan, as_recorded
-from gb10.recipe.arch import parse_arch
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.plan.catalog import ROOT, Catalog
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.options import Options
+from gb10.image.plan.recorded import RecordedFile, RecordedPlan, as_recorded
+from gb10.image.recipe.arch import parse_arch
+from gb10.image.sbom.file_parts import deb_part, quoted, source_part, wheel_part
+from gb10.image.sbom.nested_parts import NestedProjects, read_nested
+from gb10.image.sbom.part import Bill
+from gb10.image.sbom.planned_parts import bill_of
+from gb10.image.sbom.spdx import as_bytes, licence_of, spdx
+from gb10.image.sbom.statements import dependencies, provenance, statement
 from tests.recipes import SHIPPED
 from tests.unit.made_up_images import KEY, distribution, plan_of
 

@@ -12,8 +12,8 @@ import pytest
 
 from bootstrap.environment import CHECKOUT, check_owner, environment, environment_key, is_inside
 from bootstrap.install import PIP, PIP_SHA256, explain
+from gb10.core.store import file_sha256
 from gb10.errors import UsageError
-from gb10.host.store import file_sha256
 
 LOCKS = [CHECKOUT / "requirements.lock", CHECKOUT / "requirements-dev.lock"]
 
@@ -101,8 +101,8 @@ STREAMING = """
 import signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from gb10.host.ending import end_as_by_ctrl_c
-from gb10.host.proc import stream
+from gb10.core.ending import end_as_by_ctrl_c
+from gb10.core.proc import stream
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests may run under nohup
 end_as_by_ctrl_c()
 try:

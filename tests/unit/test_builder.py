@@ -4,13 +4,13 @@ from typing import Literal
 
 import pytest
 
-from gb10.build.built import engine_room
 from gb10.cli.common import building, workshop
-from gb10.engine.buildx.build import image_output, lent_network
-from gb10.engine.buildx.builders import read_builder
-from gb10.engine.buildx.cache_options import Direction, check_cache
-from gb10.engine.connection import Endpoint, Engine
+from gb10.containers.buildx.build import image_output, lent_network
+from gb10.containers.buildx.builders import read_builder
+from gb10.containers.buildx.cache_options import Direction, check_cache
+from gb10.containers.connection import Endpoint, Engine
 from gb10.errors import UsageError
+from gb10.image.build.built import engine_room
 
 INSPECTED = """\
 Name:          big

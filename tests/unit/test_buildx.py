@@ -7,11 +7,11 @@ from typing import Literal
 
 import pytest
 
-from gb10.engine.buildx.commands import open_buildx
-from gb10.engine.connection import Endpoint, Engine
-from gb10.engine.packages import unpacked
+from gb10.containers.buildx.commands import open_buildx
+from gb10.containers.connection import Endpoint, Engine
+from gb10.containers.packages import unpacked
+from gb10.core.store import Store
 from gb10.errors import EngineError
-from gb10.host.store import Store
 
 
 def engine(kind: Literal["user", "embedded"]) -> Engine:

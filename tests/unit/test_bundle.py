@@ -10,13 +10,13 @@ import pytest
 
 from gb10.cli import main
 from gb10.errors import UsageError, VerifyError
-from gb10.load.benchy import Book
-from gb10.trial.bench_bundle import LIMITS, read_bundle, write_bundle
-from gb10.trial.keeping import open_journal
-from gb10.trial.launch_line import Outcome, Result, left_behind, read_launch
-from gb10.trial.replaying import chosen_side, held_against, settings_of_side, text_of_side
-from gb10.trial.saved_result import read_result
-from gb10.workshop import open_workshop
+from gb10.image.context import open_workshop
+from gb10.serving.load.benchy import Book
+from gb10.serving.trial.bench_bundle import LIMITS, read_bundle, write_bundle
+from gb10.serving.trial.keeping import open_journal
+from gb10.serving.trial.launch_line import Outcome, Result, left_behind, read_launch
+from gb10.serving.trial.replaying import chosen_side, held_against, settings_of_side, text_of_side
+from gb10.serving.trial.saved_result import read_result
 from tests.served import SETTINGS, document
 
 PLAN: dict[str, Any] = {

@@ -5,11 +5,11 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gb10.chart.axis import Axis, axis_of
-from gb10.chart.bars import Bar, bars
-from gb10.chart.drawing import WIDTH
-from gb10.chart.levels import Mark, Measured, levels
-from gb10.chart.sides import Point, effects, launches
+from gb10.serving.chart.axis import Axis, axis_of
+from gb10.serving.chart.bars import Bar, bars
+from gb10.serving.chart.drawing import WIDTH
+from gb10.serving.chart.levels import Mark, Measured, levels
+from gb10.serving.chart.sides import Point, effects, launches
 
 HOSTILE = "<b>\"&'</b>"
 EFFECTS: list[dict[str, object]] = [

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from gb10.image.proof.check import Subject
+from gb10.image.proof.checks.claim import CHECK
+from gb10.image.proof.reading import read_markers, scan_path
+from gb10.image.proof.wheel_manifest import Manifest
+from gb10.image.recipe.arch import Arch, parse_arch
 from gb10.inside.binary import Binary, Unit
 from gb10.inside.scan import Scan
-from gb10.proof.check import Subject
-from gb10.proof.checks.claim import CHECK
-from gb10.proof.reading import read_markers, scan_path
-from gb10.proof.wheel_manifest import Manifest
-from gb10.recipe.arch import Arch, parse_arch
 
 MADE = Path(__file__).parent / "data" / "scan"
 

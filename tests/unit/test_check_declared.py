@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from gb10.image.proof.check import Subject
+from gb10.image.proof.checks.declared import CHECK
+from gb10.image.proof.reading import scan_path
+from gb10.image.proof.wheel_manifest import Manifest
 from gb10.inside.binary import Binary, Unit
 from gb10.inside.scan import Scan
-from gb10.proof.check import Subject
-from gb10.proof.checks.declared import CHECK
-from gb10.proof.reading import scan_path
-from gb10.proof.wheel_manifest import Manifest
 
 MADE = Path(__file__).parent / "data" / "scan"
 

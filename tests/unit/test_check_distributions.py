@@ -1,6 +1,6 @@
 """The check ``distributions``: one release of each in a folder."""
 
-from gb10.proof.checks.distributions import CHECK
+from gb10.image.proof.checks.distributions import CHECK
 from tests.unit.made_up_images import distribution, image
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gb10.proof.checks.flashinfer import CHECK
+from gb10.image.proof.checks.flashinfer import CHECK
 from tests.unit.made_up_images import distribution, found, image
 
 PACKAGE = distribution("flashinfer-python", "0.7.2.post1")

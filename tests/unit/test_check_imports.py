@@ -2,8 +2,8 @@
 
 import pytest
 
-from gb10.build.trial_imports import interpreter, last_line
-from gb10.proof.checks.imports import CHECK
+from gb10.image.build.trial_imports import interpreter, last_line
+from gb10.image.proof.checks.imports import CHECK
 from tests.unit.made_up_images import found, image
 
 

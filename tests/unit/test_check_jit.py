@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from gb10.image.proof.checks.jit import CHECK
+from gb10.image.recipe.allowances import Allowances, Cost
 from gb10.inside.binary import Binary, Unit
 from gb10.inside.scan import Scan
-from gb10.proof.checks.jit import CHECK
-from gb10.recipe.allowances import Allowances, Cost
 from tests.unit.made_up_images import found, image
 
 COST = Cost(seconds_per_mb=6.0, measured="by nobody, for this test")

@@ -2,10 +2,10 @@
 
 import pytest
 
+from gb10.image.proof.check import Subject
+from gb10.image.proof.checks.only import CHECK
+from gb10.image.recipe.arch import Arch
 from gb10.inside.scan import Scan
-from gb10.proof.check import Subject
-from gb10.proof.checks.only import CHECK
-from gb10.recipe.arch import Arch
 from tests.unit.test_check_claim import FLASHINFER, MODULES, library
 
 GB10 = Arch("12.1", "f")

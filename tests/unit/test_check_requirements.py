@@ -2,9 +2,9 @@
 
 import pytest
 
-from gb10.plan.catalog import ROOT, Catalog
-from gb10.proof.check import Subject
-from gb10.proof.checks.requirements import CHECK, environments
+from gb10.image.plan.catalog import ROOT, Catalog
+from gb10.image.proof.check import Subject
+from gb10.image.proof.checks.requirements import CHECK, environments
 from tests.unit.made_up_images import distribution, found, image, plan_of
 
 VENV = "opt/venv/lib/python3.12/site-packages"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gb10.proof.checking import findings, refuse
-from gb10.proof.checks.root import CHECK
+from gb10.image.proof.checking import findings, refuse
+from gb10.image.proof.checks.root import CHECK
 from tests.unit.made_up_images import image
 
 

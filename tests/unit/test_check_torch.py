@@ -2,8 +2,8 @@
 
 import pytest
 
+from gb10.image.proof.checks.torch import CHECK
 from gb10.inside.installed import cuda_of
-from gb10.proof.checks.torch import CHECK
 from tests.unit.made_up_images import distribution, image
 
 

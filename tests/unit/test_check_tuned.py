@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from gb10.build.tuned_files import wrong
-from gb10.moe.expected import Verdict
-from gb10.moe.file_verdict import FileVerdict, TunedRow
-from gb10.proof.checks.tuned import CHECK
+from gb10.image.build.tuned_files import wrong
+from gb10.image.moe.expected import Verdict
+from gb10.image.moe.file_verdict import FileVerdict, TunedRow
+from gb10.image.proof.checks.tuned import CHECK
 from tests.unit.made_up_images import found, image
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import VerifyError
+from gb10.image.proof import checks
+from gb10.image.proof.check import Subject
+from gb10.image.proof.checking import all_checks, prove
+from gb10.image.proof.wheel_manifest import Manifest
 from gb10.inside.binary import Binary
 from gb10.inside.scan import Scan
-from gb10.proof import checks
-from gb10.proof.check import Subject
-from gb10.proof.checking import all_checks, prove
-from gb10.proof.wheel_manifest import Manifest
 
 HERE = Path(__file__).parent
 
@@ -25,7 +25,7 @@ def test_every_module_is_a_check_with_its_own_name_and_test() -> None:
 
 @pytest.mark.parametrize("name", [module.name for module in pkgutil.iter_modules(checks.__path__)])
 def test_a_check_says_what_it_reads_and_when_it_fails(name: str) -> None:
-    check = importlib.import_module(f"gb10.proof.checks.{name}").CHECK
+    check = importlib.import_module(f"gb10.image.proof.checks.{name}").CHECK
     assert all(len(text.split()) > 3 and text[-1] != "." for text in (check.reads, check.fails, check.hint))
     assert check.judge(Subject(scan=Scan(root="empty", binaries=()))) == []
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build import cmake_names
-from gb10.build.cmake_names import is_cmake, require_named, try_targets
+from gb10.core.fetch import stored
 from gb10.errors import UsageError
-from gb10.host.fetch import stored
-from gb10.plan.inputs import wheel_inputs
-from gb10.request.planning import Request, make_plan
-from gb10.workshop import open_workshop
+from gb10.image.build import cmake_names
+from gb10.image.build.cmake_names import is_cmake, require_named, try_targets
+from gb10.image.context import open_workshop
+from gb10.image.plan.inputs import wheel_inputs
+from gb10.image.request.planning import Request, make_plan
 
 PROJECT = (
     b"define_extension_target(\n  _C\n  DESTINATION vllm)\n# not here: foo\n",

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from gb10.image.recipe.builds import Source
 from gb10.inside import cmake_nested
 from gb10.inside.cmake_nested import Nested
-from gb10.recipe.builds import Source
 
 SHA, OTHER = "e74319e3405ce6d71965732880f5dc1f52371f64", "1a" * 20
 PLAIN = f"""\

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.wheel_build import build_wheels
-from gb10.host.store import Store, seal
-from gb10.host.talk import Talk
+from gb10.core.store import Store, seal
+from gb10.core.talk import Talk
+from gb10.image.build.wheel_build import build_wheels
+from gb10.image.context import Workshop
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.plan.catalog import ROOT
+from gb10.image.proof.wheel_manifest import read_manifest
+from gb10.image.request.planning import with_targets
 from gb10.inside import cmake_manifest, cmake_targets
 from gb10.inside.cmake_nested import Nested
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.catalog import ROOT
-from gb10.proof.wheel_manifest import read_manifest
-from gb10.request.planning import with_targets
-from gb10.workshop import Workshop
 from tests.recipes import SHIPPED
 from tests.unit.test_targets_plan import RECIPE, make
 

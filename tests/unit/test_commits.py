@@ -8,14 +8,14 @@ import pytest
 
 from gb10.cli.asking import of_wheels
 from gb10.cli.spelling import respelled
+from gb10.core.artifact import Checkout
 from gb10.errors import FetchError, UsageError
-from gb10.host.artifact import Checkout
-from gb10.lock.lockfile import load_recipe
-from gb10.plan.catalog import ROOT
-from gb10.request.checkout_checks import check_difference, told
-from gb10.request.checkout_files import Worktree
-from gb10.request.checkouts import _given
-from gb10.request.commits import GitCommit, _odd, parse_commit, split_refs
+from gb10.image.lock.lockfile import load_recipe
+from gb10.image.plan.catalog import ROOT
+from gb10.image.request.checkout_checks import check_difference, told
+from gb10.image.request.checkout_files import Worktree
+from gb10.image.request.checkouts import _given
+from gb10.image.request.commits import GitCommit, _odd, parse_commit, split_refs
 from gb10.sources.git import archive
 from tests.unit.test_worktrees import found, released
 

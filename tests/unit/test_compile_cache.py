@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.shared_cache import SAYS, SCRIPT, cache_secret, configuration, reads_reviewed, shared_cache
-from gb10.host.artifact import Artifact
-from gb10.host.store import Store
-from gb10.host.talk import Talk
+from gb10.core.artifact import Artifact
+from gb10.core.store import Store
+from gb10.core.talk import Talk
+from gb10.image.build.shared_cache import SAYS, SCRIPT, cache_secret, configuration, reads_reviewed, shared_cache
+from gb10.image.context import Workshop
+from gb10.image.plan.options import PatchUse
+from gb10.image.plan.values import Inputs, Origin
 from gb10.inside.compile_cache import SAYS as STAGE_SAYS
 from gb10.inside.compile_cache import address, counted
-from gb10.plan.options import PatchUse
-from gb10.plan.values import Inputs, Origin
-from gb10.workshop import Workshop
 from tests.recipes import SHIPPED
 
 LOCAL = "direct_cache_hit\nlocal_storage_hit\nlocal_storage_read_hit\n"

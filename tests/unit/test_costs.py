@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build import costs
-from gb10.build.costs import Critical, Family, asked_jobs, critical_path, kernel_cost, module_peaks, peaks
-from gb10.build.estimate import needs
-from gb10.engine.connection import Endpoint, Engine
-from gb10.plan.values import Plan
-from gb10.recipe.kernel_sets import entries
-from gb10.request.planning import Request, make_plan
-from gb10.workshop import Workshop, open_workshop
+from gb10.containers.connection import Endpoint, Engine
+from gb10.image.build import costs
+from gb10.image.build.costs import Critical, Family, asked_jobs, critical_path, kernel_cost, module_peaks, peaks
+from gb10.image.build.estimate import needs
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.plan.values import Plan
+from gb10.image.recipe.kernel_sets import entries
+from gb10.image.request.planning import Request, make_plan
 
 GIB = 1 << 30
 JIT_CACHE = "flashinfer-jit-cache"

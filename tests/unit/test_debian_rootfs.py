@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.bases import require_control
 from gb10.errors import BuildError, FetchError
+from gb10.image.build.bases import require_control
 from gb10.rootfs.accounts import User
 from gb10.rootfs.linker import ENTRY, HEADER, Library, render_cache, version_key
 from gb10.rootfs.unpack import is_dropped, merged, write_rootfs

@@ -8,11 +8,11 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gb10.deploy.deployment import inline, without_comments
-from gb10.deploy.words import compose_value, kubernetes_text, systemd_word
-from gb10.deploy.yaml_text import Unsafe, yaml_text
-from gb10.engine.container_options import ContainerOptions, docker_call, run_words
-from gb10.serve.node_launch import SCRIPT
+from gb10.containers.container_options import ContainerOptions, docker_call, run_words
+from gb10.serving.deploy.deployment import inline, without_comments
+from gb10.serving.deploy.words import compose_value, kubernetes_text, systemd_word
+from gb10.serving.deploy.yaml_text import Unsafe, yaml_text
+from gb10.serving.run.node_launch import SCRIPT
 from tests.deployments import ODD_TEXTS
 
 STEADY = settings(derandomize=True, deadline=None, database=None, max_examples=60)

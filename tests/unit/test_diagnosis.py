@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.compiling import explained
-from gb10.build.diagnosis import diagnosed
-from gb10.build.stage import log_path
+from gb10.core.store import Store
+from gb10.core.talk import Talk
 from gb10.errors import BuildError
-from gb10.host.store import Store
-from gb10.host.talk import Talk
-from gb10.plan.values import Step
-from gb10.workshop import Workshop
+from gb10.image.build.compiling import explained
+from gb10.image.build.diagnosis import diagnosed
+from gb10.image.build.stage import log_path
+from gb10.image.context import Workshop
+from gb10.image.plan.values import Step
 from tests.recipes import SHIPPED
 
 LOG = Path("/store/logs/kernels.log")

@@ -12,33 +12,33 @@ from typing import Any
 import pytest
 import yaml
 
-from gb10.checkup.bundle import EACH, MOST, bundle, file_name, write_bundle
-from gb10.checkup.endpoint_probe import Probe, outcomes_of, two_modes
-from gb10.checkup.saved_logs import read_log
-from gb10.doctor.container_shown import ContainerShown
-from gb10.doctor.diagnosing import Shown, diagnose, fitting
-from gb10.doctor.explaining import remedy_of
-from gb10.doctor.image_record import ImageRecord, read_installed, read_plan
-from gb10.doctor.log_scan import LONGEST, MANY, Scan, last_lines_of, scan_log, whole_lines
-from gb10.doctor.log_times import Moment, moment_of
-from gb10.doctor.log_words import is_trouble
-from gb10.doctor.look_reading import read_look
-from gb10.doctor.masking import masked, masked_environment
-from gb10.doctor.rule_files import load_doctor_rules, load_slim_rules
-from gb10.doctor.seen import Diagnosis
-from gb10.doctor.slimmed import left_out
+from gb10.core.log_words import is_trouble
 from gb10.errors import UsageError
-from gb10.guard.canary import Answered, Canary, CanaryAnswer, Fact
-from gb10.guard.finding import Judgement, Verdict
-from gb10.load.canary_batch import CanaryBatch
-from gb10.load.exchange import Exchange
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.moe.nearest import nearest_files
-from gb10.plan.catalog import ROOT
-from gb10.plan.dag import plan_image
-from gb10.plan.options import Options
-from gb10.plan.plan_record import record
-from gb10.recipe.arch import parse_arch
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.moe.nearest import nearest_files
+from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.options import Options
+from gb10.image.plan.plan_record import record
+from gb10.image.recipe.arch import parse_arch
+from gb10.serving.checkup.bundle import EACH, MOST, bundle, file_name, write_bundle
+from gb10.serving.checkup.endpoint_probe import Probe, outcomes_of, two_modes
+from gb10.serving.checkup.saved_logs import read_log
+from gb10.serving.doctor.container_shown import ContainerShown
+from gb10.serving.doctor.diagnosing import Shown, diagnose, fitting
+from gb10.serving.doctor.explaining import remedy_of
+from gb10.serving.doctor.image_record import ImageRecord, read_installed, read_plan
+from gb10.serving.doctor.log_scan import LONGEST, MANY, Scan, last_lines_of, scan_log, whole_lines
+from gb10.serving.doctor.log_times import Moment, moment_of
+from gb10.serving.doctor.look_reading import read_look
+from gb10.serving.doctor.masking import masked, masked_environment
+from gb10.serving.doctor.rule_files import load_doctor_rules, load_slim_rules
+from gb10.serving.doctor.seen import Diagnosis
+from gb10.serving.doctor.slimmed import left_out
+from gb10.serving.guard.canary import Answered, Canary, CanaryAnswer, Fact
+from gb10.serving.guard.finding import Judgement, Verdict
+from gb10.serving.load.canary_batch import CanaryBatch
+from gb10.serving.load.exchange import Exchange
 from tests.doctor_trees import look_text
 from tests.recipes import SHIPPED
 

@@ -6,11 +6,11 @@ from time import process_time
 
 import pytest
 
+from gb10.core.document import parse_document
+from gb10.core.yaml_nodes import LARGEST
 from gb10.errors import UsageError
-from gb10.plan.catalog import ROOT
-from gb10.recipe.document import parse_document
-from gb10.recipe.image_recipe import Recipe
-from gb10.recipe.yaml_nodes import LARGEST
+from gb10.image.plan.catalog import ROOT
+from gb10.image.recipe.image_recipe import Recipe
 
 GOOD = (Path(ROOT) / "recipes/images/vllm.yaml").read_text(encoding="utf-8")
 

@@ -8,15 +8,15 @@ import pytest
 
 from gb10.cli import main
 from gb10.cli.engine import search_path
-from gb10.engine import connection
-from gb10.engine.buildx.build import BuildRequest, arguments
-from gb10.engine.embedded.daemon import Place
-from gb10.engine.embedded.namespace import entering
-from gb10.engine.packages import Programs
-from gb10.engine.reach import MEMBER, denial, find, look
-from gb10.engine.user_choice import chosen_endpoint
+from gb10.containers import connection
+from gb10.containers.buildx.build import BuildRequest, arguments
+from gb10.containers.embedded.daemon import Place
+from gb10.containers.embedded.namespace import entering
+from gb10.containers.packages import Programs
+from gb10.containers.reach import MEMBER, denial, find, look
+from gb10.containers.user_choice import chosen_endpoint
+from gb10.core.store import Store
 from gb10.errors import EngineError, Gb10Error
-from gb10.host.store import Store
 
 
 def _context(folder: Path, name: str, host: str) -> None:

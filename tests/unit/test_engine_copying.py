@@ -11,9 +11,9 @@ import pytest
 import requests
 from requests.adapters import BaseAdapter
 
-from gb10.engine.image_reading import COPYING, OWNER, opened
-from gb10.engine.images import ImageInfo
-from gb10.host.store import Store
+from gb10.containers.image_reading import COPYING, OWNER, opened
+from gb10.containers.images import ImageInfo
+from gb10.core.store import Store
 
 IMAGE = ImageInfo(id="sha256:1", size=1, diff_ids=(), platform="linux/arm64", tags=())
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gb10.engine.buildx.cache_options import IMPORT
-from gb10.engine.buildx.progress import (
+from gb10.containers.buildx.cache_options import IMPORT
+from gb10.containers.buildx.progress import (
     Event,
     LogLine,
     Note,
@@ -17,7 +17,7 @@ from gb10.engine.buildx.progress import (
     StepStarted,
     Transfer,
 )
-from gb10.engine.buildx.pulls import LAYER, PATIENCE, Pulls
+from gb10.containers.buildx.pulls import LAYER, PATIENCE, Pulls
 
 PULL = "[image 1/2] FROM r.invalid/a@sha256:1"
 RUN = {"digest": "sha256:1", "name": "[a 1/1] RUN make", "started": "2026-01-02T03:04:05.123456789Z"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gb10.engine.reference import check_reference, split_reference
+from gb10.containers.reference import check_reference, split_reference
 from gb10.errors import UsageError
 
 

@@ -10,10 +10,11 @@ import pytest
 from gb10.cli.explain import engine_of
 from gb10.cli.explain_show import as_document, print_rows
 from gb10.errors import FetchError, Gb10Error, UsageError, VerifyError
-from gb10.explain import engine_choice
-from gb10.explain.asked_engine import image_wheels
-from gb10.explain.code_places import check_engine, code_of
-from gb10.explain.engine_choice import (
+from gb10.image.context import open_workshop
+from gb10.image.explain import engine_choice
+from gb10.image.explain.asked_engine import image_wheels
+from gb10.image.explain.code_places import check_engine, code_of
+from gb10.image.explain.engine_choice import (
     Held,
     Question,
     ask_engine,
@@ -23,20 +24,19 @@ from gb10.explain.engine_choice import (
     write_model,
     write_own_package,
 )
-from gb10.explain.engine_facts import EngineFacts, Packages, read_facts
-from gb10.explain.engine_files import check_interpreter, read_operators, unpack
-from gb10.explain.layer_rows import Answer, read_answer
-from gb10.explain.operators import schemas
+from gb10.image.explain.engine_facts import EngineFacts, Packages, read_facts
+from gb10.image.explain.engine_files import check_interpreter, read_operators, unpack
+from gb10.image.explain.layer_rows import Answer, read_answer
+from gb10.image.explain.operators import schemas
+from gb10.image.lock.lockfile import load_lock, load_recipe
+from gb10.image.plan.catalog import ROOT
+from gb10.image.proof.fit import Judged
+from gb10.image.recipe.model_kernels import BY_KERNEL, Entry
+from gb10.image.request.kernel_choice import check_model, local_files
+from gb10.image.request.left_out import without
 from gb10.inside.binary import Binary
 from gb10.inside.installed import Distribution
 from gb10.inside.loader import Fit
-from gb10.lock.lockfile import load_lock, load_recipe
-from gb10.plan.catalog import ROOT
-from gb10.proof.fit import Judged
-from gb10.recipe.model_kernels import BY_KERNEL, Entry
-from gb10.request.kernel_choice import check_model, local_files
-from gb10.request.left_out import without
-from gb10.workshop import open_workshop
 
 ROW = (
     '{"name":"a.*","count":2,"kind":"linear","class":"L","format":"F","shape":"1x2","chosen":"FlashInferExperts",'
@@ -64,7 +64,7 @@ def test_facts_and_packages_are_of_the_locked_engine(engine: str) -> None:
     own = {wheel.name for wheel in packages.wheels}
     assert own | {*facts.twins} >= {"torch", "transformers", "compressed-tensors"}
     assert not own & {*facts.twins}
-    assert (ROOT / f"gb10/explain/child/{facts.script}.py").is_file()
+    assert (ROOT / f"gb10/image/explain/child/{facts.script}.py").is_file()
 
 
 def test_a_package_that_the_image_leaves_out_is_not_asked(facts: EngineFacts) -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.exported import check_exported
+from gb10.core.store import seal
 from gb10.errors import BuildError
-from gb10.host.store import seal
+from gb10.image.build.exported import check_exported
 
 WHEEL = ("*.whl", "manifest.json")
 

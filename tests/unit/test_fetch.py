@@ -10,11 +10,11 @@ import requests
 from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3 import HTTPResponse
 
+from gb10.core.artifact import Artifact
+from gb10.core.deadline import LateError, within
+from gb10.core.fetch import MOST_WAIT, download, intact, open_session, stored
+from gb10.core.store import Store
 from gb10.errors import FetchError
-from gb10.host.artifact import Artifact
-from gb10.host.deadline import LateError, within
-from gb10.host.fetch import MOST_WAIT, download, intact, open_session, stored
-from gb10.host.store import Store
 
 GOOD = b"what was locked"
 ARTIFACT = Artifact("a.whl", hashlib.sha256(GOOD).hexdigest(), len(GOOD))

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gb10.build.first_request import KEPT, read_report, say_report
 from gb10.errors import VerifyError
-from gb10.proof.scans import proof_path
-from gb10.workshop import open_workshop
+from gb10.image.build.first_request import KEPT, read_report, say_report
+from gb10.image.context import open_workshop
+from gb10.image.proof.scans import proof_path
 from tests.unit.test_rehearsal_plan import OPTIONS, plan
 
 REPORT: dict[str, Any] = {

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from gb10.build.outlook import compile_units
-from gb10.host.compilers_seen import compilers_seen
-from gb10.host.forecast import Forecast, Speed
-from gb10.host.work_state import Part, Unit
-from gb10.plan.catalog import ROOT, Catalog
-from gb10.request.planning import Request, make_plan
-from gb10.workshop import open_workshop
+from gb10.core.compilers_seen import compilers_seen
+from gb10.core.forecast import Forecast, Speed
+from gb10.core.work_state import Part, Unit
+from gb10.image.build.outlook import compile_units
+from gb10.image.context import open_workshop
+from gb10.image.plan.catalog import ROOT, Catalog
+from gb10.image.request.planning import Request, make_plan
 
 DATA = Path(__file__).parent / "data/forecast"
 CORES = 8

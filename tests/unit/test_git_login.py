@@ -2,8 +2,8 @@
 
 import pytest
 
+from gb10.core.proc import capture
 from gb10.errors import FetchError
-from gb10.host.proc import capture
 from gb10.sources.git.login import HELPER, without_login
 
 HELP = [("credential.https://h.invalid:8443.helper", ""), ("credential.https://h.invalid:8443.helper", HELPER)]

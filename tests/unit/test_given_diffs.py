@@ -8,15 +8,15 @@ import jsonschema
 import pytest
 
 from gb10.errors import UsageError
-from gb10.lock.lockfile import load_recipe
-from gb10.plan.catalog import ROOT
-from gb10.plan.labels import labels
-from gb10.plan.plan_record import record
-from gb10.plan.recorded import as_recorded
-from gb10.plan.values import Plan
-from gb10.request.left_out import asking_less
-from gb10.request.planning import Request, make_plan
-from gb10.workshop import Workshop, open_workshop
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.lock.lockfile import load_recipe
+from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.labels import labels
+from gb10.image.plan.plan_record import record
+from gb10.image.plan.recorded import as_recorded
+from gb10.image.plan.values import Plan
+from gb10.image.request.left_out import asking_less
+from gb10.image.request.planning import Request, make_plan
 from tests.unit.test_owners import BUILDER, KERNELS, MLA, diff
 
 ASKED = Request(engine="vllm", arch="12.1f")

@@ -6,11 +6,11 @@ import pytest
 
 from benches.guard.collapse import COLLAPSES, SALADS, WORDS, collapsed, seeded
 from gb10.errors import UsageError
-from gb10.guard.batch import alike, judged_together, lockstep
-from gb10.guard.finding import Ending, Finding, Judgement, Verdict, worst
-from gb10.guard.judging import StreamWatch
-from gb10.guard.limits import Limits, read_limits
-from gb10.plan.catalog import ROOT
+from gb10.image.plan.catalog import ROOT
+from gb10.serving.guard.batch import alike, judged_together, lockstep
+from gb10.serving.guard.finding import Ending, Finding, Judgement, Verdict, worst
+from gb10.serving.guard.judging import StreamWatch
+from gb10.serving.guard.limits import Limits, read_limits
 
 TEXT = (ROOT / "recipes/guard/limits.toml").read_text(encoding="utf-8")
 LIMITS = read_limits(TEXT)
@@ -99,7 +99,9 @@ def test_a_counting_loop_and_few_words_are_only_suspects() -> None:
         assert judgement.findings
 
 
-@pytest.mark.parametrize("pattern", ["docs/*.md", "gb10/plan/*.py", "recipes/**/*.yaml", "LICENSE", "recipes/*/*.json"])
+@pytest.mark.parametrize(
+    "pattern", ["docs/*.md", "gb10/image/plan/*.py", "recipes/**/*.yaml", "LICENSE", "recipes/*/*.json"]
+)
 def test_our_own_pages_code_and_locks_are_not_garbage(pattern: str) -> None:
     for path in ROOT.glob(pattern):
         text = path.read_text(encoding="utf-8")[:20_000]

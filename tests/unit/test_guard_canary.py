@@ -4,9 +4,9 @@ import pytest
 
 from benches.guard.collapse import SALADS, collapsed, seeded
 from gb10.errors import UsageError
-from gb10.guard.canary import Answered, Canary, CanaryAnswer, judge_canary, make_canaries, read_facts
-from gb10.guard.delta import Heard, heard
-from gb10.plan.catalog import ROOT
+from gb10.image.plan.catalog import ROOT
+from gb10.serving.guard.canary import Answered, Canary, CanaryAnswer, judge_canary, make_canaries, read_facts
+from gb10.serving.guard.delta import Heard, heard
 
 FACTS = read_facts((ROOT / "recipes/guard/facts.toml").read_text(encoding="utf-8"))
 EIGHT = make_canaries(8, FACTS, "test")

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from gb10.engine.head.session import Node, Session, Way, node_of
+from gb10.containers.head.session import Node, Session, Way, node_of
+from gb10.core.dialogue import Dialogue
+from gb10.core.ssh import SshHost
 from gb10.errors import EngineError, UsageError
-from gb10.host.dialogue import Dialogue
-from gb10.host.ssh import SshHost
-from gb10.ship.via_head import HeadPull
+from gb10.image.publish.via_head import HeadPull
 
 NAMES = ("spark-2", "spark-3", "spark-4")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core.journal import Journal
+from gb10.core.proc import CommandFailedError
+from gb10.core.server_session import end_session, leading, started
 from gb10.errors import UsageError
-from gb10.host.journal import Journal
-from gb10.host.proc import CommandFailedError
-from gb10.host.server_session import end_session, leading, started
 
 HEAD = {"kind": "test", "identity": "one"}
 STUBBORN = """

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from gb10.errors import UsageError
+from gb10.image.recipe.kernel_sets import entries, read_sets
 from gb10.inside import aot
-from gb10.recipe.kernel_sets import entries, read_sets
 from tests.recipes import SHIPPED
 
 KERNELS = tomllib.loads((Path(__file__).parents[2] / "recipes/kernels/flashinfer-core.toml").read_text())

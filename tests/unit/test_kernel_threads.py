@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from gb10.image.plan.catalog import ROOT
 from gb10.inside import elf
-from gb10.plan.catalog import ROOT
 from tests.unit.test_refusal import loaded
 
 FILES = ROOT / "tests/unit/data/threads"
@@ -21,7 +21,7 @@ HOST = b"\x7fELF\x02\x01\x01" + bytes(9) + (1).to_bytes(2, "little") + (183).to_
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setitem(sys.modules, "elf", elf)
-    return loaded("kernel_threads", ROOT / "gb10/explain/child/kernel_threads.py")
+    return loaded("kernel_threads", ROOT / "gb10/image/explain/child/kernel_threads.py")
 
 
 def cubin(name: str) -> bytes:
@@ -59,6 +59,6 @@ def test_a_kernel_that_cannot_start_as_b12x_starts_it_is_told(
     compiler.__dict__["_cache_object_path"] = tmp_path.joinpath
     for module in (threads, ModuleType("b12x"), ModuleType("b12x._lib"), compiler):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    worker = loaded("b12x_worker", ROOT / "gb10/explain/child/b12x_worker.py")
+    worker = loaded("b12x_worker", ROOT / "gb10/image/explain/child/b12x_worker.py")
     assert error in str(worker.cannot_start({"key": wanted}) or "")
     assert bool(error) == bool(worker.cannot_start({"key": wanted}))

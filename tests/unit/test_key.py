@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from gb10.host.proc import capture
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.catalog import ROOT
-from gb10.plan.dag import plan_image
-from gb10.plan.labels import labels
-from gb10.plan.options import Options, PatchUse
-from gb10.plan.plan_record import record
-from gb10.plan.render import dockerfile
-from gb10.plan.values import Toolkit
-from gb10.recipe.arch import parse_arch
-from gb10.recipe.image_recipe import Recipe
-from gb10.recipe.locked import Lock
-from gb10.request.planning import Request, make_plan, with_targets
-from gb10.workshop import open_workshop
+from gb10.core.proc import capture
+from gb10.image.context import open_workshop
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.labels import labels
+from gb10.image.plan.options import Options, PatchUse
+from gb10.image.plan.plan_record import record
+from gb10.image.plan.render import dockerfile
+from gb10.image.plan.values import Toolkit
+from gb10.image.recipe.arch import parse_arch
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.locked import Lock
+from gb10.image.request.planning import Request, make_plan, with_targets
 from tests.recipes import SHIPPED
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"

@@ -16,48 +16,27 @@ PACKAGE = ROOT / "gb10"
 
 ORDER = (
     "errors",
-    "guard",
-    "stats",
-    "chart",
     "inside",
-    "host",
-    "recipe",
-    "models",
-    "memory",
-    "lint",
-    "cluster",
-    "doctor",
-    "plan",
-    "bill",
-    "workshop",
+    "core",
     "sources",
-    "mods",
-    "registries",
-    "patches",
-    "lock",
     "rootfs",
-    "engine",
-    "proof",
-    "explain",
-    "request",
-    "upgrade",
-    "moe",
-    "build",
-    "about",
-    "bench",
-    "load",
-    "ship",
-    "weights",
-    "serve",
-    "checkup",
-    "deploy",
-    "trial",
+    "containers",
+    *("models", "memory", "lint", "registries"),
+    *("recipe", "plan", "sbom", "context", "locked_files", "mods", "patches", "lock", "proof", "explain"),
+    *("request", "upgrade", "moe", "build", "inspect", "gemm", "publish"),
+    *("guard", "stats", "chart", "cluster", "doctor", "load", "weights", "run", "checkup", "deploy", "trial"),
     "cli",
     "__main__",
 )
 """The rooms of gb10, lowest first: a room imports only rooms before it."""
 
-PURE = {"guard", "stats", "chart", "recipe", "models", "memory", "cluster", "doctor", "plan", "bill", "deploy"}
+WINGS = ("errors", "inside", "core", "sources", "containers", "models", "image", "serving", "cli")
+"""What a newcomer sees, lowest first: the entries of the package."""
+SINGLE = {"patches": "image", "rootfs": "image"}
+"""Rooms whose place is in every key of a base or of a patched wheel: they move with the next change of keys."""
+ROOMS_OF_MODELS = ("memory", "lint", "registries")
+
+PURE = {"guard", "stats", "chart", "recipe", "models", "memory", "cluster", "doctor", "plan", "sbom", "deploy"}
 READS_THE_CHECKOUT = {"catalog", "figures", "known_models", "rule_files"}
 ASKS_MACHINES = {"probing"}
 VERBS = {"cli", "inside"}
@@ -102,9 +81,22 @@ def modules() -> tuple[Path, ...]:
 
 @cache
 def room(path: Path) -> str:
-    """The first name under gb10: a package of several files is one room."""
-    first = path.relative_to(PACKAGE).parts[0]
-    return first.removesuffix(".py")
+    """The folder below a wing, or the wing where it has no rooms."""
+    return room_of(path.relative_to(PACKAGE).parts)
+
+
+def room_of(parts: tuple[str, ...]) -> str:
+    """The room of a place below the package, by its parts."""
+    first, *below = (part.removesuffix(".py") for part in parts)
+    if below and (first in ("image", "serving") or (first == "models" and below[0] in ROOMS_OF_MODELS)):
+        return below[0]
+    return first
+
+
+def wing(path: Path) -> str:
+    """The entry of the package that a file belongs to."""
+    first = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return SINGLE.get(first, first)
 
 
 def rank(name: str) -> int:
@@ -183,9 +175,18 @@ def imported(node: ast.AST) -> Iterator[Import]:
 
 def rooms_used(path: Path) -> set[str]:
     """The rooms of gb10 that a file imports, itself left out."""
-    parts = (f"{module}.{name}".split(".") for module, name in imports(path) if module.split(".")[0] == "gb10")
-    used = {part[1] for part in parts if len(part) > 1 and part[1]}
-    return {name for name in used if (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").is_file()} - {room(path)}
+    return {room_of(place) for place in places_used(path)} - {room(path), "__init__"}
+
+
+def places_used(path: Path) -> set[tuple[str, ...]]:
+    """The modules of gb10 that a file imports, by their parts below the package."""
+    return {
+        tuple(parts)
+        for module, name in imports(path)
+        if module.split(".")[0] == "gb10"
+        for parts in (f"{module}.{name}".split(".")[1:], module.split(".")[1:])
+        if parts and ((PACKAGE.joinpath(*parts)).is_dir() or PACKAGE.joinpath(*parts).with_suffix(".py").is_file())
+    }
 
 
 def packages_used(path: Path) -> set[str]:
@@ -206,6 +207,17 @@ def test_imports_go_down() -> None:
     assert {name: used for name, used in upward.items() if used} == {}
 
 
+def test_wings_import_what_is_below_them() -> None:
+    rank_of = {name: number for number, name in enumerate(WINGS)}
+    upward = [
+        f"{name_of(path)}: {'.'.join(place)}"
+        for path in modules()
+        for place in places_used(path)
+        if wing(path) in rank_of and rank_of[wing(PACKAGE.joinpath(*place))] > rank_of[wing(path)]
+    ]
+    assert upward == []
+
+
 def test_no_private_name_crosses_a_room() -> None:
     private = [
         f"{name_of(path)}: {module}.{name}"
@@ -217,10 +229,14 @@ def test_no_private_name_crosses_a_room() -> None:
 
 
 def test_every_room_has_its_line_and_its_place() -> None:
-    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert folders | {path.stem for path in PACKAGE.glob("*.py")} - {"__init__"} == set(ORDER)
-    for init in PACKAGE.glob("*/__init__.py"):
-        assert ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))), init
+    """A wing without rooms is one itself."""
+    rooms = {room(path) for path in PACKAGE.rglob("*.py")} - {"__init__", "image", "serving"}
+    assert rooms == set(ORDER)
+    entries = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert entries == {*WINGS, *SINGLE, "__main__", "__init__"}
+    for init in PACKAGE.rglob("__init__.py"):
+        if room(init) in ORDER and len(init.relative_to(PACKAGE).parts) <= 3 and "stub_torch" not in init.parts:
+            assert ast.get_docstring(ast.parse(init.read_text(encoding="utf-8"))), init
 
 
 def test_no_two_modules_share_a_name() -> None:
@@ -230,7 +246,7 @@ def test_no_two_modules_share_a_name() -> None:
 
 def touched(path: Path) -> set[str]:
     """What a module imports or calls that no pure room may."""
-    worldly = {f"gb10.host.{name}" for name in WORLDLY}
+    worldly = {f"gb10.core.{name}" for name in WORLDLY}
     own = worldly & {name for module, what in imports(path) for name in (module, f"{module}.{what}")}
     return own | (packages_used(path) & WORLD) | ({"open"} if read(path).opens else set())
 
@@ -250,7 +266,7 @@ def test_two_modules_start_processes() -> None:
 
 
 def test_only_engine_knows_docker() -> None:
-    assert {room(path) for path in users_of({"docker"})} == {"engine"}
+    assert {room(path) for path in users_of({"docker"})} == {"containers"}
 
 
 def test_only_hub_knows_the_hub() -> None:
@@ -262,7 +278,7 @@ def test_code_for_build_stages_stands_alone() -> None:
     assert {name_of(path) for path in (PACKAGE / "inside").glob("*.py") if rooms_used(path)} == set()
 
 
-@pytest.mark.parametrize("module", ["errors", "host/config", "host/ending", "host/proc", "host/store"])
+@pytest.mark.parametrize("module", ["errors", "core/config", "core/ending", "core/proc", "core/store"])
 def test_what_the_bootstrap_imports_is_standard_library(module: str) -> None:
     path = PACKAGE / f"{module}.py"
     assert packages_used(path) - {"gb10"} <= sys.stdlib_module_names
@@ -270,7 +286,7 @@ def test_what_the_bootstrap_imports_is_standard_library(module: str) -> None:
 
 
 def test_patches_take_values_and_no_workshop() -> None:
-    users = {name_of(path) for path in modules() if room(path) == "patches" and "workshop" in rooms_used(path)}
+    users = {name_of(path) for path in modules() if room(path) == "patches" and "context" in rooms_used(path)}
     assert not users
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from gb10.cli import main
-from gb10.doctor.rule_files import load_doctor_rules
-from gb10.lint.linting import lint
-from gb10.lint.rule import load_rules
+from gb10.models.lint.linting import lint
+from gb10.models.lint.rule import load_rules
 from gb10.models.load.loading import load_model_recipe
+from gb10.serving.doctor.rule_files import load_doctor_rules
 
 CODE = "fp8-moe-shared-memory"
 LINE = (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import LockStaleError, UsageError
-from gb10.lock.lockfile import (
+from gb10.image.lock.lockfile import (
     base_digest,
     check_lock,
     input_digest,
@@ -17,9 +17,9 @@ from gb10.lock.lockfile import (
     lock_text,
     write_lock,
 )
-from gb10.plan.catalog import ROOT
-from gb10.recipe.image_recipe import Recipe
-from gb10.recipe.locked import Lock
+from gb10.image.plan.catalog import ROOT
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.locked import Lock
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 

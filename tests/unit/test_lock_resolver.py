@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core.store import Store
 from gb10.errors import FetchError, UsageError
-from gb10.host.store import Store
-from gb10.lock.lockfile import load_recipe
-from gb10.lock.platforms import Platform
-from gb10.lock.resolver import MISFIT, Resolved, Resolver, explained, preferences, read_resolution
-from gb10.lock.torch_cuda import built_with
-from gb10.plan.catalog import ROOT
+from gb10.image.lock.lockfile import load_recipe
+from gb10.image.lock.platforms import Platform
+from gb10.image.lock.resolver import MISFIT, Resolved, Resolver, explained, preferences, read_resolution
+from gb10.image.lock.torch_cuda import built_with
+from gb10.image.plan.catalog import ROOT
 from gb10.sources.index.page import Link
 
 ARM = Platform(python="3.13", architecture="arm64", glibc=39)

@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 
-from gb10.plan.catalog import ROOT
+from gb10.image.plan.catalog import ROOT
 from tests.unit.test_refusal import loaded
 
 ASKED = {"lengths": [1, 17, 300], "together": [2, 16]}
@@ -12,7 +12,7 @@ ASKED = {"lengths": [1, 17, 300], "together": [2, 16]}
 
 @pytest.fixture(scope="module")
 def made_up() -> ModuleType:
-    return loaded("made_up", ROOT / "gb10/explain/child/made_up.py")
+    return loaded("made_up", ROOT / "gb10/image/explain/child/made_up.py")
 
 
 def lengths(batches: list[list[tuple[str, int, int]]]) -> list[int]:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.compiling import UNKEYED, stage_modules
-from gb10.build.contexts import write_tree
-from gb10.host.proc import capture
+from gb10.core.proc import capture
+from gb10.image.build.compiling import UNKEYED, stage_modules
+from gb10.image.build.contexts import write_tree
 from gb10.inside import markers
 from tests.recipes import SHIPPED
 

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 import yaml
 
-from gb10.lint.linting import own_releases
-from gb10.lint.served_launch import served_model
-from gb10.memory.engines.shared import Machine
-from gb10.memory.estimating import Estimate, estimate
-from gb10.memory.figures import GIB, load_figures
-from gb10.memory.known_models import FOLDER, read_known
-from gb10.memory.launch import Launch
-from gb10.memory.model import Model
-from gb10.memory.shapes.decoder import model_tensors
-from gb10.memory.weights.weight import Ranks, weight_of
+from gb10.models.lint.linting import own_releases
+from gb10.models.lint.served_launch import served_model
 from gb10.models.load.loading import load_model_recipe
+from gb10.models.memory.engines.shared import Machine
+from gb10.models.memory.estimating import Estimate, estimate
+from gb10.models.memory.figures import GIB, load_figures
+from gb10.models.memory.known_models import FOLDER, read_known
+from gb10.models.memory.launch import Launch
+from gb10.models.memory.model import Model
+from gb10.models.memory.shapes.decoder import model_tensors
+from gb10.models.memory.weights.weight import Ranks, weight_of
+from gb10.models.model_config import text_config
 from gb10.models.render.rendered import RenderRequest
-from gb10.recipe.model_config import text_config
 
 DATA = Path(__file__).parent / "data/memory"
 SIZES: list[dict[str, Any]] = yaml.safe_load((DATA / "sizes.yaml").read_text(encoding="utf-8"))

@@ -11,21 +11,21 @@ from gb10.cli import main
 from gb10.cli.recipe_files import load_file, model_names, models_folder
 from gb10.cli.recipe_fit import known_estimate
 from gb10.errors import UsageError
-from gb10.lint.linting import own_releases
-from gb10.lint.served_launch import served_model
-from gb10.memory.cache import Cache
-from gb10.memory.container_limit import container_memory
-from gb10.memory.engines.shared import Machine
-from gb10.memory.estimating import estimate
-from gb10.memory.figures import GIB, load_figures
-from gb10.memory.known_models import known_model
-from gb10.memory.launch import Drafts, Launch
-from gb10.memory.model import Model
-from gb10.memory.weights.weight import Ranks
+from gb10.models.lint.linting import own_releases
+from gb10.models.lint.served_launch import served_model
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.own_section import own_section
+from gb10.models.memory.cache import Cache
+from gb10.models.memory.container_limit import container_memory
+from gb10.models.memory.engines.shared import Machine
+from gb10.models.memory.estimating import estimate
+from gb10.models.memory.figures import GIB, load_figures
+from gb10.models.memory.known_models import known_model
+from gb10.models.memory.launch import Drafts, Launch
+from gb10.models.memory.model import Model
+from gb10.models.memory.weights.weight import Ranks
+from gb10.models.registries.recipe_file import RecipeFile
 from gb10.models.render.rendered import RenderRequest
-from gb10.registries.recipe_file import RecipeFile
 
 MACHINE = Machine(figures=load_figures())
 OSS = "openai/gpt-oss-120b"

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from gb10.errors import UsageError
-from gb10.memory.launch import Launch
-from gb10.memory.model import model_of
-from gb10.memory.weights.name_patterns import NamePatterns
-from gb10.memory.weights.weight import Ranks, stage_of
-from gb10.request.model_sizes import local_model
+from gb10.image.request.model_sizes import local_model
+from gb10.models.memory.launch import Launch
+from gb10.models.memory.model import model_of
+from gb10.models.memory.weights.name_patterns import NamePatterns
+from gb10.models.memory.weights.weight import Ranks, stage_of
 
 FILES = sorted((Path(__file__).parent / "data/memory/files").glob("*.jsonl"))
 CLOSE = 0.02

@@ -9,14 +9,14 @@ import yaml
 from gb10.cli.recipe_files import models_folder
 from gb10.cli.recipe_image import with_model_recipe
 from gb10.errors import UsageError
+from gb10.image.mods.community import community_mods
+from gb10.image.mods.lookup import mod_names
+from gb10.image.plan.catalog import ROOT
+from gb10.image.request.planning import Request
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.own_section import own_section
 from gb10.models.needs.image_need import ImageNeed, image_need
-from gb10.mods.community import community_mods
-from gb10.mods.lookup import mod_names
-from gb10.plan.catalog import ROOT
-from gb10.registries.recipe_file import RecipeFile
-from gb10.request.planning import Request
+from gb10.models.registries.recipe_file import RecipeFile
 
 ASKED = Request(engine="vllm", arch="12.1f", kernels="core")
 VLLM = "vllm serve org/m --port 1"

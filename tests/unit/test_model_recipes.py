@@ -16,9 +16,9 @@ from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.mending import mended_text
 from gb10.models.load.own_section import own_section
 from gb10.models.load.safe_yaml import LARGEST, MOST
+from gb10.models.registries.recipe_file import RecipeFile
 from gb10.models.render.rendered import Peer, RenderRequest
 from gb10.models.render.rendering import render_recipe
-from gb10.registries.recipe_file import RecipeFile
 
 V1 = """\
 recipe_version: "1"

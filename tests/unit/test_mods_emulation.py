@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.mod_layers import mod_note, naming_mods, note_build, ready_emulation
-from gb10.engine import emulation
-from gb10.engine.buildx.progress import StepStarted
-from gb10.engine.emulation import emulated, emulator_key, held_version, register
+from gb10.containers import emulation
+from gb10.containers.buildx.progress import StepStarted
+from gb10.containers.emulation import emulated, emulator_key, held_version, register
+from gb10.core.store import Store
+from gb10.core.talk import Talk
 from gb10.errors import BuildError
-from gb10.host.store import Store
-from gb10.host.talk import Talk
-from gb10.workshop import Workshop
+from gb10.image.build.mod_layers import mod_note, naming_mods, note_build, ready_emulation
+from gb10.image.context import Workshop
 from tests.recipes import SHIPPED
 from tests.unit.test_mods_plan import ENTRY, ONE, TWO, engine, plan
 

@@ -12,9 +12,9 @@ from py_compile import PycInvalidationMode
 
 import pytest
 
+from gb10.image.proof.merging import merge_layers
 from gb10.inside import changed, mod
 from gb10.inside.scan import scan_tree
-from gb10.proof.merging import merge_layers
 
 EPOCH = 1_000_000_000
 

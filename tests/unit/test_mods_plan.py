@@ -8,31 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.estimate import MOD_SECONDS, step_seconds
-from gb10.build.mod_layers import index_variables, mod_network, naming_mods
 from gb10.cli.receipt import receipt_path
-from gb10.engine import emulation
-from gb10.engine.connection import Endpoint, Engine
-from gb10.engine.emulation import MASK, PROGRAMS, line, register, serves
+from gb10.containers import emulation
+from gb10.containers.connection import Endpoint, Engine
+from gb10.containers.emulation import MASK, PROGRAMS, line, register, serves
+from gb10.core.store import Store
+from gb10.core.talk import Talk
 from gb10.errors import BuildError, EngineError, UsageError
-from gb10.host.store import Store
-from gb10.host.talk import Talk
+from gb10.image.build.estimate import MOD_SECONDS, step_seconds
+from gb10.image.build.mod_layers import index_variables, mod_network, naming_mods
+from gb10.image.context import Workshop
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.plan.catalog import ROOT, Catalog
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.labels import labels
+from gb10.image.plan.options import Mod, Options, Overlay
+from gb10.image.plan.plan_record import record
+from gb10.image.plan.render import bake, scanned
+from gb10.image.plan.values import Plan, Toolkit
+from gb10.image.proof.merging import merge_layers
+from gb10.image.recipe.arch import parse_arch
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.locked import Lock
+from gb10.image.request.planning import Request, make_plan
 from gb10.inside.binary import Binary
 from gb10.inside.scan import Scan
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.catalog import ROOT, Catalog
-from gb10.plan.dag import plan_image
-from gb10.plan.labels import labels
-from gb10.plan.options import Mod, Options, Overlay
-from gb10.plan.plan_record import record
-from gb10.plan.render import bake, scanned
-from gb10.plan.values import Plan, Toolkit
-from gb10.proof.merging import merge_layers
-from gb10.recipe.arch import parse_arch
-from gb10.recipe.image_recipe import Recipe
-from gb10.recipe.locked import Lock
-from gb10.request.planning import Request, make_plan
-from gb10.workshop import Workshop
 from tests.recipes import SHIPPED
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"

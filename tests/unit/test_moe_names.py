@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import EmptySelectionError, UsageError
-from gb10.moe.engine_table import read_table
-from gb10.moe.expected import Look, expect
-from gb10.moe.expected_rows import nearest, reached
-from gb10.moe.given_files import read_given
-from gb10.moe.tuned_name import meant_by, spelled
-from gb10.plan.catalog import ROOT
+from gb10.image.moe.engine_table import read_table
+from gb10.image.moe.expected import Look, expect
+from gb10.image.moe.expected_rows import nearest, reached
+from gb10.image.moe.given_files import read_given
+from gb10.image.moe.tuned_name import meant_by, spelled
+from gb10.image.plan.catalog import ROOT
 
 NAMES = {
     "E=256,N=512,device_name=NVIDIA_GB10,dtype=fp8_w8a8,block_shape=[128,128].json": "vllm",

@@ -6,11 +6,11 @@ import pytest
 
 from gb10.cli.moe_judge import meant_shape
 from gb10.errors import UsageError
-from gb10.moe.engine_table import read_table
-from gb10.moe.release_lookups import SITE, Judge
-from gb10.moe.seeding import Model, check_read, folder_of, make_seed
-from gb10.plan.catalog import ROOT
-from gb10.workshop import open_workshop
+from gb10.image.context import open_workshop
+from gb10.image.moe.engine_table import read_table
+from gb10.image.moe.release_lookups import SITE, Judge
+from gb10.image.moe.seeding import Model, check_read, folder_of, make_seed
+from gb10.image.plan.catalog import ROOT
 
 HOME = "sglang/srt/layers/moe/fused_moe_triton"
 KERNEL = "import triton\n\n@triton.jit\ndef fused_moe_kernel({keys}):\n    pass\n"

@@ -9,14 +9,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+from gb10.core.talk import Talk
 from gb10.errors import UsageError, VerifyError
-from gb10.host.talk import Talk
-from gb10.moe.lanes import code
-from gb10.moe.shared_memory import LIMIT, moe_bytes
-from gb10.moe.shortlist import LADDER, candidates, compiles, swizzled, upstream_space
-from gb10.moe.tile_findings import Choice, Finding, Machine, Screened, Timed, choose, finished, read_line, spread
-from gb10.moe.tuned_plot import plot
-from gb10.moe.tuning import Job, Lane, Record, counted, rows_for, run
+from gb10.image.moe.lanes import code
+from gb10.image.moe.shared_memory import LIMIT, moe_bytes
+from gb10.image.moe.shortlist import LADDER, candidates, compiles, swizzled, upstream_space
+from gb10.image.moe.tile_findings import Choice, Finding, Machine, Screened, Timed, choose, finished, read_line, spread
+from gb10.image.moe.tuned_plot import plot
+from gb10.image.moe.tuning import Job, Lane, Record, counted, rows_for, run
 
 DATA = Path(__file__).parent / "data/moe"
 FP8 = {"E": 128, "N": 768, "dtype": "fp8_w8a8", "block": None, "per_channel": False, "down": False}
@@ -213,7 +213,7 @@ def test_the_picture_is_xml_with_a_bar_for_each_size() -> None:
 
 def test_the_worker_travels_with_all_that_it_imports() -> None:
     files = code()
-    assert "gb10/moe/child/tune_worker.py" in files
+    assert "gb10/image/moe/child/tune_worker.py" in files
     for path, content in files.items():
         for line in content.decode().splitlines():
             if line.startswith("from gb10."):

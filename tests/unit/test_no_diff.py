@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import PatchError, UsageError
+from gb10.image.context import open_workshop
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.labels import labels
+from gb10.image.plan.options import PatchUse
+from gb10.image.request.planning import Request, make_plan
+from gb10.image.request.web_patches import with_urls
 from gb10.patches.no_diff import check_diff
-from gb10.plan.dag import plan_image
-from gb10.plan.labels import labels
-from gb10.plan.options import PatchUse
-from gb10.request.planning import Request, make_plan
-from gb10.request.web_patches import with_urls
 from gb10.sources.web import check_url, name_of, public
-from gb10.workshop import open_workshop
 from tests.unit.test_mods_plan import inputs, plan
 
 PAGE = b"\n<!-- x -->\n<!DOCTYPE html>\n<html><body>Pull request #1\n--- a/x\n</body></html>"

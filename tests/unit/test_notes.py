@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core.printing import printable, visible
 from gb10.errors import UsageError
-from gb10.host.printing import printable, visible
-from gb10.serve.labelled import read_labels
-from gb10.serve.notes import SCHEMA, forget, is_node, note_nodes, notes_folder, read_notes
-from gb10.serve.service_url import is_own, url_on
+from gb10.serving.run.labelled import read_labels
+from gb10.serving.run.notes import SCHEMA, forget, is_node, note_nodes, notes_folder, read_notes
+from gb10.serving.run.service_url import is_own, url_on
 
 NODES = ("me@spark-1", "me@spark-2")
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.estimate import needs
-from gb10.build.obstacles import obstacles
-from gb10.build.survey import Survey
 from gb10.cli.plan_show import print_plan
-from gb10.host.fetch import stored
-from gb10.request.planning import Request, make_plan
+from gb10.core.fetch import stored
+from gb10.image.build.estimate import needs
+from gb10.image.build.obstacles import obstacles
+from gb10.image.build.survey import Survey
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.request.planning import Request, make_plan
 from gb10.sources.debian import mirror
-from gb10.workshop import Workshop, open_workshop
 
 
 @pytest.fixture

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from gb10.engine.connection import Endpoint, Engine
-from gb10.engine.docker_containers import ContainerState
+from gb10.containers.connection import Endpoint, Engine
+from gb10.containers.docker_containers import ContainerState
+from gb10.core.talk import Talk
 from gb10.errors import EngineError
-from gb10.host.talk import Talk
-from gb10.serve.existing import Found
-from gb10.serve.labelled import SERVICE, read_labels
-from gb10.serve.notes import Notes
-from gb10.serve.overview import Overview, not_looked_at
+from gb10.serving.run.existing import Found
+from gb10.serving.run.labelled import SERVICE, read_labels
+from gb10.serving.run.notes import Notes
+from gb10.serving.run.overview import Overview, not_looked_at
 
 ENGINE = Engine(kind="user", endpoint=Endpoint(host="x", origin="x"), version="1", api="1.45", containerd=False)
 

@@ -196,7 +196,7 @@ def test_a_record_lays_our_kernels_into_the_tree_and_they_are_part_of_the_patch(
         ("{demo/gb10: [kernels/demo/*.cuh]}", "there is no kernels/demo/"),
         ("{demo: [kernels/demo/a.cu, kernels/demo/*.cu]}", "demo/a.cu is added twice"),
         ("{demo/gb10: [kernels/../secret/*]}", "not a valid record"),
-        ("{demo/gb10: [gb10/plan/steps.py]}", "not a valid record"),
+        ("{demo/gb10: [gb10/image/plan/steps.py]}", "not a valid record"),
         ("{demo/gb10: [/kernels/demo/a.cu]}", "not a valid record"),
         ("{demo/gb10: []}", "not a valid record"),
         ("{../gb10: [kernels/demo/*.cu]}", "not a valid record"),

@@ -9,11 +9,11 @@ from packaging.version import Version
 
 from gb10.cli.patches import app, idle_sources
 from gb10.cli.patches_show import print_rows, range_of, reasons
+from gb10.image.context import open_workshop
+from gb10.image.plan.catalog import ROOT
 from gb10.patches.probe import Answered
 from gb10.patches.status import Row, find_patches
 from gb10.patches.verdict import Outcome, Verdict
-from gb10.plan.catalog import ROOT
-from gb10.workshop import open_workshop
 
 
 def row(outcome: Outcome, answer: str = "needed") -> Row:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core.plain_file import read_plain_file
 from gb10.errors import UsageError
-from gb10.host.plain_file import read_plain_file
 
 
 def test_a_file_of_the_size_is_read_and_a_larger_one_is_not(tmp_path: Path) -> None:

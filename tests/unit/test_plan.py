@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.compiling import UNKEYED
 from gb10.errors import UsageError
-from gb10.plan.catalog import ROOT
-from gb10.plan.compiles import COMPILE_SCRIPTS, INSTALLER, PATCHER, UNPACKER
-from gb10.plan.dag import plan_image, torch_problem
-from gb10.plan.labels import labels
-from gb10.plan.options import Options, Overlay, PatchUse
-from gb10.plan.plan_record import record
-from gb10.plan.render import dockerfile, wheel_dockerfile
-from gb10.plan.steps import CHANGED, GRAFTER, LINKER, MOD_RUNNER, READER, SCANNER, SETTINGS, SLIMMER
-from gb10.plan.values import Plan, Toolkit
-from gb10.recipe.arch import parse_arch
-from gb10.recipe.builds import Source
-from gb10.recipe.image_recipe import NamedIndex, Recipe
-from gb10.recipe.locked import Lock
-from gb10.request.kernel_choice import with_set
+from gb10.image.build.compiling import UNKEYED
+from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.compiles import COMPILE_SCRIPTS, INSTALLER, PATCHER, UNPACKER
+from gb10.image.plan.dag import plan_image, torch_problem
+from gb10.image.plan.labels import labels
+from gb10.image.plan.options import Options, Overlay, PatchUse
+from gb10.image.plan.plan_record import record
+from gb10.image.plan.render import dockerfile, wheel_dockerfile
+from gb10.image.plan.steps import CHANGED, GRAFTER, LINKER, MOD_RUNNER, READER, SCANNER, SETTINGS, SLIMMER
+from gb10.image.plan.values import Plan, Toolkit
+from gb10.image.recipe.arch import parse_arch
+from gb10.image.recipe.builds import Source
+from gb10.image.recipe.image_recipe import NamedIndex, Recipe
+from gb10.image.recipe.locked import Lock
+from gb10.image.request.kernel_choice import with_set
 from tests.recipes import CUTLASS, SHIPPED, plan_of
 
 WHEEL = "flashinfer-jit-cache"

@@ -6,9 +6,9 @@ from dataclasses import asdict
 import jsonschema
 import pytest
 
-from gb10.build.estimate import Needs
-from gb10.plan.catalog import ROOT
-from gb10.plan.plan_record import record
+from gb10.image.build.estimate import Needs
+from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.plan_record import record
 from tests.golden.small import plan_for
 from tests.golden.test_render import options
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.estimate import needs
-from gb10.build.survey import Survey
 from gb10.cli.mods import fit, listed
 from gb10.cli.plan_show import print_plan
-from gb10.mods.lookup import find_mod
-from gb10.plan.catalog import ROOT
-from gb10.plan.programs import GEMM, plan_program
-from gb10.request.planning import Request, make_plan
-from gb10.workshop import open_workshop
+from gb10.image.build.estimate import needs
+from gb10.image.build.survey import Survey
+from gb10.image.context import open_workshop
+from gb10.image.mods.lookup import find_mod
+from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.programs import GEMM, plan_program
+from gb10.image.request.planning import Request, make_plan
 from tests.recipes import SHIPPED
 
 

@@ -5,7 +5,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from gb10.plan.catalog import ROOT
+from gb10.image.plan.catalog import ROOT
 from tests.unit.test_refusal import loaded
 
 SOURCE = """
@@ -31,7 +31,7 @@ def named_module(monkeypatch: pytest.MonkeyPatch) -> type:
     stand_ins = ModuleType("stand_ins")
     stand_ins.__dict__["Anything"] = type("Anything", (), {"__bool__": lambda _: 1 / 0})
     monkeypatch.setitem(sys.modules, "stand_ins", stand_ins)
-    kind: type = loaded("presence", ROOT / "gb10/explain/child/presence.py").Named
+    kind: type = loaded("presence", ROOT / "gb10/image/explain/child/presence.py").Named
     return kind
 
 

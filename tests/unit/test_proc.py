@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gb10.host.dialogue import dialogue
-from gb10.host.proc import CommandFailedError, background, capture, capture_while_active, stream
-from gb10.host.silence import Patience, moved
+from gb10.core.dialogue import dialogue
+from gb10.core.proc import CommandFailedError, background, capture, capture_while_active, stream
+from gb10.core.silence import Patience, moved
 
 ROOT = Path(__file__).resolve().parents[2]
 URL = "https://me:se@cret@mirror.invalid/debian"
@@ -26,8 +26,8 @@ def test_a_child_that_fails_by_itself_has_its_own_code(tmp_path: Path) -> None:
 def test_ctrl_c_ends_a_child_that_is_watched(tmp_path: Path) -> None:
     script = f"""\
 from pathlib import Path
-from gb10.host.proc import stream
-from gb10.host.silence import Patience, moved
+from gb10.core.proc import stream
+from gb10.core.silence import Patience, moved
 argv = ["sh", "-c", "echo $$; exec sleep 60"]
 stream(argv, log=Path({str(tmp_path / "log")!r}), on_line=lambda line: print(line, flush=True),
        patience=Patience(seconds=600, sign=moved))
@@ -76,7 +76,7 @@ def test_a_child_in_the_background_ends_with_the_process_that_started_it(
     script = f"""\
 import time
 from pathlib import Path
-from gb10.host.proc import background
+from gb10.core.proc import background
 folder = Path({str(tmp_path)!r})
 with background(["sh", "-c", "echo $$; exec sleep 60"], log=folder / "log", scratch=folder / "scratch"):
     print("up", flush=True)

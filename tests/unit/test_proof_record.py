@@ -3,8 +3,8 @@
 import pytest
 
 from gb10.errors import VerifyError
-from gb10.plan.render import scanned
-from gb10.proof.scans import require_layers, require_scanned
+from gb10.image.plan.render import scanned
+from gb10.image.proof.scans import require_layers, require_scanned
 from tests.golden.small import plan_for
 from tests.golden.test_render import options
 

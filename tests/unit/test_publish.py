@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from gb10.engine.connection import Endpoint, Engine
-from gb10.engine.docker_answers import EventAnswer
-from gb10.engine.node import _argv, reached
-from gb10.engine.reference import split_digest
-from gb10.engine.registry import skopeo
-from gb10.engine.registry.saving import Layout
-from gb10.engine.registry.skopeo import Access, Skopeo
-from gb10.engine.registry.transfer import Moves, hint_of, registry_error
+from gb10.containers.connection import Endpoint, Engine
+from gb10.containers.docker_answers import EventAnswer
+from gb10.containers.node import _argv, reached
+from gb10.containers.reference import split_digest
+from gb10.containers.registry import skopeo
+from gb10.containers.registry.saving import Layout
+from gb10.containers.registry.skopeo import Access, Skopeo
+from gb10.containers.registry.transfer import Moves, hint_of, registry_error
+from gb10.core.ssh import ssh_host
 from gb10.errors import EngineError, PublishError, UsageError
-from gb10.host.ssh import ssh_host
-from gb10.ship import pulling
-from gb10.ship.publishing import names_in, own_tags
-from gb10.ship.retries import PAUSES, patiently
-from gb10.workshop import Workshop, open_workshop
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.publish import pulling
+from gb10.image.publish.publishing import names_in, own_tags
+from gb10.image.publish.retries import PAUSES, patiently
 
 KEY = "0.33.0-cu130-sm121f-0123456789ab"
 

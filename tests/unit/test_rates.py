@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build import rates
-from gb10.build.compiling import made_object
-from gb10.build.estimate import needs, step_seconds
-from gb10.build.outlook import ASSEMBLY, DOWNLOAD, TOOLS, UPSTREAM, with_forecast
-from gb10.build.rates import MOST, REFERENCE, keep_speed, known_speed, processor
-from gb10.host.forecast import Forecast, Speed
-from gb10.plan.values import Plan
-from gb10.request.planning import Request, make_plan
-from gb10.workshop import Workshop, open_workshop
+from gb10.core.forecast import Forecast, Speed
+from gb10.image.build import rates
+from gb10.image.build.compiling import made_object
+from gb10.image.build.estimate import needs, step_seconds
+from gb10.image.build.outlook import ASSEMBLY, DOWNLOAD, TOOLS, UPSTREAM, with_forecast
+from gb10.image.build.rates import MOST, REFERENCE, keep_speed, known_speed, processor
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.plan.values import Plan
+from gb10.image.request.planning import Request, make_plan
 
 
 @pytest.fixture

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from gb10.build.difference import Different
-from gb10.build.reproducing import Comparison, Pair
 from gb10.cli.rebuild_show import document, print_comparison, refuse
+from gb10.core.talk import Talk
 from gb10.errors import VerifyError
-from gb10.host.talk import Talk
+from gb10.image.build.difference import Different
+from gb10.image.build.reproducing import Comparison, Pair
+from gb10.image.plan.catalog import ROOT
 from gb10.inside.differ import MOST, differences
-from gb10.plan.catalog import ROOT
 
 
 def tree(root: Path) -> Path:

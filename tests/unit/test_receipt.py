@@ -7,7 +7,7 @@ import typer
 
 from gb10.cli import image, receipt
 from gb10.cli.receipt import read_receipt, receipt_path
-from gb10.plan.catalog import ROOT
+from gb10.image.plan.catalog import ROOT
 
 BASE = ("image", "--engine", "vllm")
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gb10.cli.publish import rule_of
-from gb10.engine.registry.referrers import (
+from gb10.containers.registry.referrers import (
     CREATED,
     Artifact,
     Content,
@@ -20,7 +20,7 @@ from gb10.engine.registry.referrers import (
     write_index,
 )
 from gb10.errors import PublishError, UsageError
-from gb10.ship.retaining import Held, Rule, judged, listing, published, superseded
+from gb10.image.publish.retaining import Held, Rule, judged, listing, published, superseded
 
 DIGEST = f"sha256:{'1' * 64}"
 EMPTY = "sha256:44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"

@@ -8,20 +8,20 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from gb10.core.fields import Architecture
 from gb10.errors import UsageError
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.catalog import ROOT
-from gb10.plan.dag import plan_image
-from gb10.plan.options import Mod, Options, Overlay, PatchUse, Served
-from gb10.plan.rehearsing import SCRIPTS, request_text, why_none
-from gb10.plan.render import bake, dockerfile, environment, scanned
-from gb10.plan.values import Plan, Toolkit
-from gb10.recipe.arch import parse_arch
-from gb10.recipe.fields import Architecture
-from gb10.recipe.image_recipe import Recipe
-from gb10.recipe.locked import Lock
-from gb10.request.served_models import rehearsed
-from gb10.workshop import open_workshop
+from gb10.image.context import open_workshop
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.options import Mod, Options, Overlay, PatchUse, Served
+from gb10.image.plan.rehearsing import SCRIPTS, request_text, why_none
+from gb10.image.plan.render import bake, dockerfile, environment, scanned
+from gb10.image.plan.values import Plan, Toolkit
+from gb10.image.recipe.arch import parse_arch
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.locked import Lock
+from gb10.image.request.served_models import rehearsed
 from tests.recipes import SHIPPED
 
 CONFIG = {"architectures": ["Qwen3ForCausalLM"], "hidden_size": 4096}

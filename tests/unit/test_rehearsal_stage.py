@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from gb10.image.plan.catalog import ROOT
 from gb10.inside import rehearsal
 from gb10.inside.sealed import FOLDERS, broken
-from gb10.plan.catalog import ROOT
 
 KEY = "K" * 52
 REPORT: rehearsal.Report = {"stopped": None, "made": [{"kernel": "a:b"}], "left": [], "flashinfer": [], "zeroed": {}}

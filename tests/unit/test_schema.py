@@ -3,9 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from gb10.recipe.fields import requirement_name
-from gb10.recipe.image_recipe import Layer, Override, Recipe
-from gb10.recipe.locked import LockedDeb
+from gb10.core.fields import requirement_name
+from gb10.image.recipe.image_recipe import Layer, Override, Recipe
+from gb10.sources.debian.locked_deb import LockedDeb
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import VerifyError
+from gb10.image.proof.check import Subject
+from gb10.image.proof.checking import prove
 from gb10.inside.scan import scan_tree
 from gb10.inside.sealed import FOLDERS, seal
-from gb10.proof.check import Subject
-from gb10.proof.checking import prove
 
 PLACE = f"{FOLDERS}/triton"
 

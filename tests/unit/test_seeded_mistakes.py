@@ -9,9 +9,9 @@ import pytest
 
 from gb10.cli.recipe_files import load_file, models_folder
 from gb10.cli.recipe_lint import linted
-from gb10.lint.rule import load_rules
 from gb10.models.issue import Issue, errors_of
-from gb10.registries.recipe_file import RecipeFile
+from gb10.models.lint.rule import load_rules
+from gb10.models.registries.recipe_file import RecipeFile
 
 FIRST = """\
 name: Made up

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from gb10.errors import UsageError
-from gb10.lock.lockfile import load_recipe
-from gb10.request.kernel_choice import with_model
-from gb10.request.served_models import served_model
-from gb10.workshop import Workshop, open_workshop
+from gb10.image.context import Workshop, open_workshop
+from gb10.image.lock.lockfile import load_recipe
+from gb10.image.request.kernel_choice import with_model
+from gb10.image.request.served_models import served_model
 
 CONFIG = {"torch_dtype": "bfloat16", "hidden_size": 64}
 

@@ -7,8 +7,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from gb10.image.plan.catalog import ROOT
 from gb10.inside.room import wanted
-from gb10.plan.catalog import ROOT
 from tests.unit.test_refusal import loaded
 
 PACKAGE = "sglang.kernels.jit.utils.compile"
@@ -30,7 +30,7 @@ WORK = Path("/caches/modules/sm121a/gemm/build-1/.work")
 
 @pytest.fixture(scope="module")
 def modules() -> ModuleType:
-    return loaded("sglang_modules", ROOT / "gb10/explain/child/sglang_modules.py")
+    return loaded("sglang_modules", ROOT / "gb10/image/explain/child/sglang_modules.py")
 
 
 @pytest.fixture

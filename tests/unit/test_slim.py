@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.inspect import slimmed
 from gb10.errors import PublishError, UsageError
+from gb10.image.build.inspect import slimmed
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.plan.catalog import Catalog
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.labels import labels
+from gb10.image.plan.options import Options
+from gb10.image.plan.values import Plan
+from gb10.image.publish.publishing import require_publishable
+from gb10.image.recipe.arch import parse_arch
+from gb10.image.recipe.slim_rules import Extent, RuleFile, fits, read_rules
 from gb10.inside.elf import DamagedError, Elf
 from gb10.inside.install import BIN, SITE
 from gb10.inside.slim import apply, check_needed, matches
 from gb10.inside.symbols import stripped
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.plan.catalog import Catalog
-from gb10.plan.dag import plan_image
-from gb10.plan.labels import labels
-from gb10.plan.options import Options
-from gb10.plan.values import Plan
-from gb10.recipe.arch import parse_arch
-from gb10.recipe.slim_rules import Extent, RuleFile, fits, read_rules
-from gb10.ship.publishing import require_publishable
 from tests.recipes import SHIPPED
 
 RULES = """

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gb10.host.proc import CommandFailedError, capture
-from gb10.plan.catalog import ROOT
+from gb10.core.proc import CommandFailedError, capture
+from gb10.image.plan.catalog import ROOT
 
 SCRIPT = str(ROOT / "scripts/spark-machine")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from gb10.cli import main, print_error, tell
+from gb10.core.data_root import ROOT
+from gb10.core.proc import capture
+from gb10.core.started import as_started, own_command, program
+from gb10.core.talk import Talk
 from gb10.errors import UsageError
-from gb10.host.data_root import ROOT
-from gb10.host.proc import capture
-from gb10.host.started import as_started, own_command, program
-from gb10.host.talk import Talk
 
 INSTALLED = "/home/me/.local/bin/gb10"
 CHECKOUT = "/home/me/gb10/build.py"

@@ -8,9 +8,9 @@ from threading import Event
 
 import pytest
 
+from gb10.core.proc import stream
+from gb10.core.stop import Stop, beside, together
 from gb10.errors import BuildError, FetchError
-from gb10.host.proc import stream
-from gb10.host.stop import Stop, beside, together
 
 MISSING = FetchError("a layer's wheel is missing")
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core import talk
+from gb10.core.store import FOREIGN_AGE, Store, open_store, store_root
 from gb10.errors import UsageError
-from gb10.host import talk
-from gb10.host.store import FOREIGN_AGE, Store, open_store, store_root
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_text_is_replaced_whole(store: Store) -> None:
 
 KILLED = """
 import os, pathlib, signal, sys
-from gb10.host.store import Store
+from gb10.core.store import Store
 (Store(pathlib.Path(sys.argv[1])).scratch("work") / "half").touch()
 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -122,7 +122,7 @@ def test_a_place_that_cannot_be_used_is_refused(env: dict[str, str]) -> None:
 HOLD = """\
 import sys, time
 from pathlib import Path
-from gb10.host.store import Store
+from gb10.core.store import Store
 with Store(Path(sys.argv[1])).locked("image"):
     print("held", flush=True)
     time.sleep(60)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from gb10.host.talk import QUIET, Talk, Task, clock, remaining
+from gb10.core.talk import QUIET, Talk, Task, clock, remaining
 
 
 @pytest.mark.parametrize(

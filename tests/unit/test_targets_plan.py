@@ -6,16 +6,17 @@ from dataclasses import replace
 import pytest
 
 from gb10.errors import UsageError
-from gb10.lock.lockfile import input_digest, load_recipe
-from gb10.plan.catalog import ROOT
-from gb10.plan.inputs import used_sources, wheel_inputs
-from gb10.plan.options import Options, PatchUse
-from gb10.plan.render import wheel_dockerfile
-from gb10.plan.values import Plan
-from gb10.recipe.arch import parse_arch
-from gb10.recipe.image_recipe import Recipe
-from gb10.recipe.locked import Lock, LockedDeb, LockedWheel
-from gb10.request.planning import with_targets
+from gb10.image.lock.lockfile import input_digest, load_recipe
+from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.inputs import used_sources, wheel_inputs
+from gb10.image.plan.options import Options, PatchUse
+from gb10.image.plan.render import wheel_dockerfile
+from gb10.image.plan.values import Plan
+from gb10.image.recipe.arch import parse_arch
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.locked import Lock, LockedWheel
+from gb10.image.request.planning import with_targets
+from gb10.sources.debian.locked_deb import LockedDeb
 from tests.recipes import CUTLASS, SHIPPED, plan_of
 from tests.unit.test_plan import moved
 

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from gb10.build.wheel_build import selected
+from gb10.core.store import Store
+from gb10.core.talk import Talk
 from gb10.errors import UsageError
-from gb10.host.store import Store
-from gb10.host.talk import Talk
-from gb10.lock.lockfile import base_digest, input_digest, load_lock, load_recipe, lock_path, write_lock
+from gb10.image.build.wheel_build import selected
+from gb10.image.context import Workshop
+from gb10.image.lock.lockfile import base_digest, input_digest, load_lock, load_recipe, lock_path, write_lock
+from gb10.image.plan.catalog import ROOT, Catalog
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.options import Options
+from gb10.image.plan.values import Plan
+from gb10.image.recipe.arch import parse_arch
+from gb10.image.request.planning import Request, make_plan
+from gb10.image.request.refs import with_refs
 from gb10.patches.patched import patched_files
 from gb10.patches.releases import PINS
-from gb10.plan.catalog import ROOT, Catalog
-from gb10.plan.dag import plan_image
-from gb10.plan.options import Options
-from gb10.plan.values import Plan
-from gb10.recipe.arch import parse_arch
-from gb10.request.planning import Request, make_plan
-from gb10.request.refs import with_refs
-from gb10.workshop import Workshop
 from tests.recipes import SHIPPED
 from tests.unit.test_patches_series import PATCH, RECORD, SOURCE, pins
 

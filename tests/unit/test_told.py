@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, field_validator
 
-from gb10.plan.catalog import ROOT
+from gb10.image.plan.catalog import ROOT
 from tests.unit.test_refusal import error_of, loaded
 
 LAYERS = """
@@ -37,7 +37,7 @@ def no_gpu():
 
 @pytest.fixture(name="told")
 def module() -> ModuleType:
-    return loaded("told", ROOT / "gb10/explain/child/told.py")
+    return loaded("told", ROOT / "gb10/image/explain/child/told.py")
 
 
 @pytest.fixture(name="engine")
@@ -121,7 +121,7 @@ def test_what_a_release_does_not_know(told: ModuleType, config: dict[str, Any], 
 
 
 def test_a_forked_answer_is_a_document() -> None:
-    folder = ROOT / "gb10/explain/child"
+    folder = ROOT / "gb10/image/explain/child"
     code = "from forked import Forked; print(Forked(lambda one: [one, 'x' * 200000], 3).document()[0])"
     argv = [sys.executable, "-c", f"import sys; sys.path.insert(0, {json.dumps(str(folder))}); {code}"]
     assert subprocess.run(argv, capture_output=True, check=True, text=True).stdout == "3\n"

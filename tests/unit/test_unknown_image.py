@@ -2,10 +2,10 @@
 
 import pytest
 
-from gb10.lint.linting import lint
-from gb10.lint.rule import load_rules
-from gb10.lint.served import unknown_image
 from gb10.models.issue import Issue
+from gb10.models.lint.linting import lint
+from gb10.models.lint.rule import load_rules
+from gb10.models.lint.served import unknown_image
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
 

@@ -7,22 +7,22 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from gb10.core.document import parse_document
+from gb10.core.fields import ARCHITECTURES
+from gb10.core.store import Store
 from gb10.errors import UsageError
-from gb10.host.store import Store
-from gb10.lock.lockfile import load_recipe
-from gb10.lock.platforms import platform_of
+from gb10.image.lock.lockfile import load_recipe
+from gb10.image.lock.platforms import platform_of
+from gb10.image.plan.catalog import ROOT
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.upgrade.candidates import check_asked, newest, next_release
+from gb10.image.upgrade.demands import Demand, demands, extras_of
+from gb10.image.upgrade.edit import edited, left_over
+from gb10.image.upgrade.moves import Move, Next, no_longer, pins
+from gb10.image.upgrade.nested import nested_moves
+from gb10.image.upgrade.news import news
 from gb10.patches.source_tree import Changed, open_tree
-from gb10.plan.catalog import ROOT
-from gb10.recipe.document import parse_document
-from gb10.recipe.fields import ARCHITECTURES
-from gb10.recipe.image_recipe import Recipe
 from gb10.sources.index.page import Link
-from gb10.upgrade.candidates import check_asked, newest, next_release
-from gb10.upgrade.demands import Demand, demands, extras_of
-from gb10.upgrade.edit import edited, left_over
-from gb10.upgrade.moves import Move, Next, no_longer, pins
-from gb10.upgrade.nested import nested_moves
-from gb10.upgrade.news import news
 from tests.recipes import small_recipe
 
 PLATFORMS = [platform_of("trixie", "3.13", name) for name in ARCHITECTURES]

@@ -9,9 +9,9 @@ import pytest
 from gb10.cli import main
 from gb10.cli.recipe_files import find_recipe, load_file
 from gb10.cli.recipe_render import script_of
-from gb10.lint.linting import own_releases
-from gb10.lint.served import served
-from gb10.lint.served_launch import served_model
+from gb10.models.lint.linting import own_releases
+from gb10.models.lint.served import served
+from gb10.models.lint.served_launch import served_model
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import RenderRequest

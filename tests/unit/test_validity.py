@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gb10.guard.finding import Verdict
-from gb10.load.machine_facts import Clock, boot_id, gpu_facts, machine_facts
-from gb10.load.results import LoadRun, LoadStream
-from gb10.load.server_pages import Counted, gained, running
-from gb10.load.validity import at_start, not_warm, stepped, unknown, while_loaded
+from gb10.serving.guard.finding import Verdict
+from gb10.serving.load.machine_facts import Clock, boot_id, gpu_facts, machine_facts
+from gb10.serving.load.results import LoadRun, LoadStream
+from gb10.serving.load.server_pages import Counted, gained, running
+from gb10.serving.load.validity import at_start, not_warm, stepped, unknown, while_loaded
 
 IDLE: Mapping[str, object] = {"load_1min": 0.3, "cores": 20, "gpu": [{"utilization.gpu": "0 %"}]}
 

@@ -9,17 +9,17 @@ from rich.console import Console
 
 from gb10.cli.values import fits
 from gb10.errors import UsageError, VerifyError
+from gb10.image.proof.check import Subject
+from gb10.image.proof.checking import findings, prove
+from gb10.image.proof.fit import judge, judge_binary
+from gb10.image.proof.merging import merge_layers
+from gb10.image.proof.reading import read_scan, scan_path
+from gb10.image.proof.report import document, render_rows, render_summary, render_table
+from gb10.image.proof.wheel_manifest import Manifest
+from gb10.image.recipe.arch import Arch
 from gb10.inside.binary import Binary, Unit
 from gb10.inside.loader import Fit, code_fit
 from gb10.inside.scan import Scan
-from gb10.proof.check import Subject
-from gb10.proof.checking import findings, prove
-from gb10.proof.fit import judge, judge_binary
-from gb10.proof.merging import merge_layers
-from gb10.proof.reading import read_scan, scan_path
-from gb10.proof.report import document, render_rows, render_summary, render_table
-from gb10.proof.wheel_manifest import Manifest
-from gb10.recipe.arch import Arch
 
 MADE = Path(__file__).parent / "data" / "scan"
 GB10 = Arch("12.1", "f")

@@ -5,12 +5,12 @@ from typing import Literal
 
 import pytest
 
-from gb10.build.inspect import no_image
 from gb10.cli import main
-from gb10.engine.connection import Endpoint, Engine
-from gb10.engine.embedded.daemon import Place
-from gb10.engine.reach import holding
-from gb10.host.store import Store
+from gb10.containers.connection import Endpoint, Engine
+from gb10.containers.embedded.daemon import Place
+from gb10.containers.reach import holding
+from gb10.core.store import Store
+from gb10.image.build.inspect import no_image
 
 
 @pytest.mark.parametrize(

@@ -9,22 +9,22 @@ import pytest
 from packaging.version import Version
 
 from gb10.errors import PatchError, UsageError
-from gb10.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.context import Workshop
+from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
+from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.labels import labels
+from gb10.image.plan.options import PatchUse, Taken
+from gb10.image.plan.plan_record import record
+from gb10.image.plan.values import Plan
+from gb10.image.request.checkout_checks import MOST_DIFFERENT, Released, check_difference, check_said, told
+from gb10.image.request.checkout_files import Worktree, open_worktree
+from gb10.image.request.checkouts import OwnSource, marked, own_sources
 from gb10.patches.compare import Difference, compare, diff_text
 from gb10.patches.parse import parse_diff
 from gb10.patches.releases import load_releases
 from gb10.patches.selection import Place
 from gb10.patches.source_tree import Folder
-from gb10.plan.catalog import ROOT
-from gb10.plan.dag import plan_image
-from gb10.plan.labels import labels
-from gb10.plan.options import PatchUse, Taken
-from gb10.plan.plan_record import record
-from gb10.plan.values import Plan
-from gb10.request.checkout_checks import MOST_DIFFERENT, Released, check_difference, check_said, told
-from gb10.request.checkout_files import Worktree, open_worktree
-from gb10.request.checkouts import OwnSource, marked, own_sources
-from gb10.workshop import Workshop
 from tests.unit.test_mods_plan import inputs, plan
 from tests.unit.test_plan_schema import SCHEMA
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from gb10.cli.common import zstd_level
-from gb10.engine.connection import Endpoint, Engine
-from gb10.engine.registry.access import as_skopeo_reads
-from gb10.engine.registry.referrers import digest_of
-from gb10.engine.registry.saving import as_oci, check_saving_room
-from gb10.engine.registry.transfer import Moves
+from gb10.containers.connection import Endpoint, Engine
+from gb10.containers.registry.access import as_skopeo_reads
+from gb10.containers.registry.referrers import digest_of
+from gb10.containers.registry.saving import as_oci, check_saving_room
+from gb10.containers.registry.transfer import Moves
 from gb10.errors import PublishError, UsageError
-from gb10.ship.compressing import arrived, flaw
+from gb10.image.publish.compressing import arrived, flaw
 
 CONFIG, OTHER = (f"sha256:{digit * 64}" for digit in "01")
 

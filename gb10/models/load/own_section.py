@@ -12,11 +12,11 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 from pydantic import BeforeValidator, ConfigDict, Field, StringConstraints
 
+from gb10.core.document import mistakes_of
+from gb10.core.fields import Model, Name, Releases
 from gb10.models.issue import Issue
 from gb10.models.load.known_keys import OURS
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.recipe.document import mistakes_of
-from gb10.recipe.fields import Model, Name, Releases
 
 Engine = Literal["vllm", "sglang", "trtllm", "llama-cpp"]
 Status = Literal["measured", "published", "not measured"]

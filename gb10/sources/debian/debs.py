@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 import requests
 
+from gb10.core.artifact import Artifact
+from gb10.core.fetch import download, redact
+from gb10.core.store import Store
 from gb10.errors import FetchError
-from gb10.host.artifact import Artifact
-from gb10.host.fetch import download, redact
-from gb10.host.store import Store
-from gb10.recipe.locked import LockedDeb
+from gb10.sources.debian.locked_deb import LockedDeb
 from gb10.sources.debian.mirror import SETTING, mirror_url
 
 STREAMS = 4

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import unquote
 
+from gb10.core.fetch import redact
+from gb10.core.proc import CommandFailedError, capture
+from gb10.core.store import Store
 from gb10.errors import FetchError, UsageError
-from gb10.host.fetch import redact
-from gb10.host.proc import CommandFailedError, capture
-from gb10.host.store import Store
-from gb10.recipe.locked import LockedDeb
 from gb10.sources.debian.apt_settings import APT_SETTINGS
+from gb10.sources.debian.locked_deb import LockedDeb
 from gb10.sources.debian.mirror import SETTING, archive_keyring, mirror_url
 from gb10.sources.debian.stanza import parse
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
+from gb10.core.proc import without_logins
 from gb10.errors import FetchError
-from gb10.host.proc import without_logins
 
 USER: Final = "GB10_GIT_USER"
 PASSWORD: Final = "GB10_GIT_PASSWORD"  # noqa: S105 - a variable's name

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
+from gb10.core.artifact import Checkout
+from gb10.core.fetch import redact
 from gb10.errors import FetchError
-from gb10.host.artifact import Checkout
-from gb10.host.fetch import redact
 
 LINK: Final = "160000"
 """git's mode of an entry that stands for a commit of another repository."""

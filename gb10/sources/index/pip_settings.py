@@ -11,10 +11,10 @@ from typing import Final
 
 import uv
 
+from gb10.core import proc
+from gb10.core.fetch import ca_bundle
+from gb10.core.store import Store
 from gb10.errors import FetchError, UsageError
-from gb10.host import proc
-from gb10.host.fetch import ca_bundle
-from gb10.host.store import Store
 
 TIMEOUT: Final = "UV_HTTP_TIMEOUT"
 FLAGS_ON = ("1", "true", "yes", "on")

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from gb10.host.proc import capture, stream
+from gb10.core.proc import capture, stream
 from tests.integration.pinned import pinned
 
 KERNEL = Path(__file__).with_name("block_scaled.py")

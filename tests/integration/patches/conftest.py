@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from gb10.host.artifact import Artifact
-from gb10.host.store import open_store
+from gb10.core.artifact import Artifact
+from gb10.core.store import open_store
 from gb10.sources.index.downloads import fetch_all
 
 CMAKE: Final = {

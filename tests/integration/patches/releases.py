@@ -6,12 +6,12 @@ from functools import lru_cache
 from packaging.version import Version
 
 from gb10.cli.patches import library
+from gb10.image.context import Workshop, open_workshop
 from gb10.patches.release_files import Opened, open_release
 from gb10.patches.releases import load_releases
 from gb10.patches.series import Patch, load_series
 from gb10.patches.status import Row, status
 from gb10.patches.verdict import changes_of, judge, judge_series
-from gb10.workshop import Workshop, open_workshop
 
 
 @lru_cache

@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from gb10.host.proc import CommandFailedError, capture
+from gb10.core.proc import CommandFailedError, capture
+from gb10.image.recipe.arch import parse_arch
 from gb10.inside import aot, pack_wheel
-from gb10.recipe.arch import parse_arch
 from tests.integration.patches.releases import after_series, original, patched
 
 pytestmark = pytest.mark.integration

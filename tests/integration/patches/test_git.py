@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gb10.core.proc import CommandFailedError, capture
 from gb10.errors import PatchError
-from gb10.host.proc import CommandFailedError, capture
 from gb10.patches.apply import ConflictError, apply_diff
 from gb10.patches.diff import split
 from gb10.patches.parse import parse_diff

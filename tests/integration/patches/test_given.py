@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from gb10.build.compiling import patched_source
 from gb10.errors import PatchError
+from gb10.image.build.compiling import patched_source
+from gb10.image.locked_files import fetch_locked, store_paths
+from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.inputs import wheel_inputs
+from gb10.image.plan.values import Plan, Step
+from gb10.image.request.planning import Request, make_plan
 from gb10.patches.patched import patched_files
 from gb10.patches.series import load_series
 from gb10.patches.verdict import judge_series
 from gb10.patches.write import file_diff
-from gb10.plan.catalog import ROOT
-from gb10.plan.inputs import wheel_inputs
-from gb10.plan.values import Plan, Step
-from gb10.request.planning import Request, make_plan
-from gb10.sources.locked_files import fetch_locked, store_paths
 from tests.integration.patches.releases import opened, original, shop
 
 pytestmark = pytest.mark.integration

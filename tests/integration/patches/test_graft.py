@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from gb10.host.proc import capture
-from gb10.host.store import file_sha256
+from gb10.core.proc import capture
+from gb10.core.store import file_sha256
 from gb10.patches.graft import graft
 from gb10.patches.releases import load_releases
 from gb10.patches.series import load_series

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pytest
 
-from gb10.host.proc import CommandFailedError, capture
+from gb10.core.proc import CommandFailedError, capture
 from tests.integration.patches.releases import original, patched
 
 pytestmark = pytest.mark.integration

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.host.proc import capture
+from gb10.core.proc import capture
 from tests.integration.patches.releases import original, patched
 
 pytestmark = pytest.mark.integration

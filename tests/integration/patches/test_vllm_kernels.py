@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gb10.plan.catalog import ROOT
+from gb10.image.plan.catalog import ROOT
 from tests.integration.patches.cut import both, find, run
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gb10.host.proc import capture
+from gb10.core.proc import capture
+from gb10.image.plan.catalog import ROOT
 from gb10.patches.probe import ask
 from gb10.patches.source_tree import Changed, open_tree
 from gb10.patches.verdict import Verdict, judge
-from gb10.plan.catalog import ROOT
 from tests.integration.patches.releases import opened, original, variants
 
 pytestmark = pytest.mark.integration

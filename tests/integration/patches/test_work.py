@@ -9,8 +9,10 @@ import pytest
 from packaging.version import Version
 
 from gb10.cli.patches import library
+from gb10.core.proc import capture
 from gb10.errors import PatchError
-from gb10.host.proc import capture
+from gb10.image.context import Workshop
+from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.patches.diff import Hunk
 from gb10.patches.maintain import new_patch, refresh
 from gb10.patches.parse import parse_diff
@@ -18,8 +20,6 @@ from gb10.patches.releases import load_releases
 from gb10.patches.series import load_series
 from gb10.patches.status import find_patches
 from gb10.patches.verdict import judge
-from gb10.plan.catalog import ROOT, Catalog
-from gb10.workshop import Workshop
 from tests.integration.patches.releases import opened, original, shop
 
 pytestmark = pytest.mark.integration

@@ -1,0 +1,205 @@
+"""Connections: where an engine listens, what it answers, and the SDK's client for it."""
+
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import docker
+import requests
+from docker.errors import APIError, DockerException
+from docker.tls import TLSConfig
+from urllib3.exceptions import HTTPError
+
+from gb10.containers.docker_answers import InfoAnswer, VersionAnswer, is_odd, oddity
+from gb10.errors import EngineError
+
+MINIMUM_API = (1, 42)
+"""Docker 23.0: the first whose BuildKit knows COPY --link and named contexts without a frontend from a registry."""
+PING_TIMEOUT = 10  # seconds
+CALL_TIMEOUT = 600  # seconds: removing or inspecting a large image can take minutes on a busy disk
+SERVER = re.compile(r"Docker/(\S+)")
+
+
+class UnreachableError(Exception):
+    """The endpoint does not answer, or we cannot use its engine; the text names the reason."""
+
+    def __init__(self, text: str, *, refused: bool = False, denied: bool = False) -> None:
+        super().__init__(text)
+        self.refused = refused
+        """No program listens there; otherwise an engine may be busy."""
+        self.denied = denied
+        """An engine may listen there, but this user may not open its socket."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Endpoint:
+    """Where an engine listens, and its origin (``DOCKER_HOST``, ``context NAME``, ``default socket``, ``embedded``)."""
+
+    host: str
+    origin: str
+    context: str | None = None
+    certificates: Path | None = None
+    """Directory of ca.pem, cert.pem and key.pem, for an engine behind TLS."""
+    verify: bool = True
+    node: str | None = None
+    """How the machine was named from which its socket is forwarded."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for a message."""
+        return f"of {self.node}" if self.node else f"at {self.host}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Engine:
+    """An engine that answered."""
+
+    kind: Literal["user", "embedded"]
+    endpoint: Endpoint
+    version: str
+    api: str
+    containerd: bool
+    """Whether images lie in containerd's store: export options such as ``compression`` work only there."""
+    data: Path | None = None
+    """Where its images and build cache lie on this machine; None for a remote engine or one in a virtual machine."""
+    notes: tuple[str, ...] = ()
+    """The engines that were skipped, and why; printed for the user."""
+    builder: str | None = None
+    """Your buildx builder; it builds for this engine."""
+
+    @property
+    def name(self) -> str:
+        """Its name in a message."""
+        return "Docker" if self.kind == "user" else "the embedded engine"
+
+
+def client(engine: Engine) -> docker.DockerClient:
+    """The SDK's client, for inspect, tag, remove and run; close it after use."""
+    return _open(engine.endpoint, CALL_TIMEOUT, engine.api)
+
+
+@contextmanager
+def asking(engine: Engine, *, seconds: int = CALL_TIMEOUT) -> Iterator[docker.DockerClient]:
+    """The client for a few calls; what goes wrong in them, the engine's death too, is raised as EngineError.
+
+    ``seconds``: how long the engine may be silent in a call.
+    """
+    try:
+        _connect(engine.endpoint)
+        with closing(_open(engine.endpoint, seconds, engine.api)) as sdk:
+            yield sdk
+    except (DockerException, requests.RequestException, HTTPError, OSError) as error:
+        raise EngineError(
+            f"the container engine {engine.endpoint.place} failed",
+            where=_reason(error),
+            hint="look at ./build.py engine status, then run the command again",
+        ) from error
+    except Exception as error:  # the SDK stumbles over odd answers in many ways, and raises Exception itself
+        if not is_odd(error):
+            raise
+        raise EngineError(
+            f"the container engine {engine.endpoint.place} gave an answer that cannot be read",
+            where=oddity(error),
+            hint="is it a Docker, or a program that only speaks like one? look at ./build.py engine status",
+        ) from error
+
+
+def ping(endpoint: Endpoint) -> tuple[str, str]:
+    """Version and API of an engine by its cheapest question: the others run programs. Raises UnreachableError."""
+    try:
+        _connect(endpoint)
+        least = ".".join(map(str, MINIMUM_API))
+        with closing(docker.APIClient(base_url=endpoint.host, version=least, timeout=PING_TIMEOUT)) as sdk:
+            reply = sdk.get(f"{sdk.base_url}/_ping", timeout=PING_TIMEOUT)
+            reply.raise_for_status()
+    except (DockerException, requests.RequestException, OSError) as error:
+        raise _unreachable(error) from error
+    server, api = SERVER.match(reply.headers.get("Server", "")), reply.headers.get("Api-Version", "")
+    if server is None or not api:
+        raise UnreachableError("it answers, and is no Docker")
+    return server[1], api
+
+
+def probe(endpoint: Endpoint, kind: Literal["user", "embedded"]) -> Engine:
+    """Ask an engine who it is; raises UnreachableError when it does not answer or is too old."""
+    try:
+        _connect(endpoint)
+        with closing(_open(endpoint, PING_TIMEOUT)) as sdk:
+            version = VersionAnswer.model_validate(sdk.version())
+            info = InfoAnswer.model_validate(sdk.info())
+            sdk.api.images(name="gb10.invalid/none", quiet=True)  # fails while containerd, behind dockerd, is down
+    except (DockerException, requests.RequestException, OSError) as error:
+        raise _unreachable(error) from error
+    except Exception as error:  # the SDK stumbles over odd answers in many ways, and raises Exception itself
+        if not is_odd(error):
+            raise
+        raise UnreachableError(f"it gave an answer that cannot be read: {oddity(error)}") from error
+    if tuple(int(part) for part in version.api.split(".")) < MINIMUM_API:
+        wanted = ".".join(map(str, MINIMUM_API))
+        raise UnreachableError(f"its API {version.api} is older than {wanted} (Docker 23.0 with BuildKit)")
+    if info.system != "linux":
+        raise UnreachableError(f"it runs {info.system} containers")
+    drivers = dict(info.driver)
+    return Engine(
+        kind=kind,
+        endpoint=endpoint,
+        version=version.version,
+        api=version.api,
+        containerd=drivers.get("driver-type", "").startswith("io.containerd"),
+        data=_data(endpoint, Path(info.root)),
+    )
+
+
+def _data(endpoint: Endpoint, root: Path) -> Path | None:
+    """The engine's data if it is seen from here: with subfolders, else it is a mount point of another namespace."""
+    try:
+        seen = endpoint.host.startswith("unix://") and root.is_dir() and root.stat().st_nlink != 2
+    except (OSError, ValueError):  # it is a path of that engine's machine, and may be none here
+        return None
+    return root if seen else None
+
+
+def _unreachable(error: Exception) -> UnreachableError:
+    return UnreachableError(
+        _reason(error),
+        refused=isinstance(error, ConnectionRefusedError | FileNotFoundError),
+        denied=isinstance(error, PermissionError),
+    )
+
+
+def _connect(endpoint: Endpoint) -> None:
+    """Fail at once with the system's error where no program listens: the SDK hides it and leaks its socket."""
+    if endpoint.host.startswith("unix://"):
+        with socket.socket(socket.AF_UNIX) as probing:
+            probing.settimeout(PING_TIMEOUT)
+            probing.connect(endpoint.host.removeprefix("unix://"))
+
+
+def _open(endpoint: Endpoint, timeout: int, version: str = "auto") -> docker.DockerClient:
+    """A client; it asks the engine for the version of its API when none is given."""
+    ssh = endpoint.host.startswith("ssh://")
+    return docker.DockerClient(
+        base_url=endpoint.host, version=version, timeout=timeout, tls=_tls(endpoint), use_ssh_client=ssh
+    )
+
+
+def _tls(endpoint: Endpoint) -> TLSConfig | bool:
+    folder = endpoint.certificates
+    if folder is None:
+        return False
+    pair = (str(folder / "cert.pem"), str(folder / "key.pem"))
+    return TLSConfig(client_cert=pair, ca_cert=str(folder / "ca.pem"), verify=endpoint.verify)
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost cause, which is what a person can act on (the SDK wraps it five times)."""
+    if isinstance(error, APIError) and error.explanation:
+        return str(error.explanation)
+    inner = error
+    while inner.__context__ is not None:
+        inner = inner.__context__
+    return getattr(inner, "strerror", None) or str(inner) or type(inner).__name__

@@ -1,0 +1,89 @@
+"""What a build did, kept in the store: its tasks with times, which steps were cached, the layers that it made."""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from gb10.core.store import Store
+from gb10.core.talk import Timing
+from gb10.image.plan.values import Plan
+
+ROOM: Final = "builds"
+SCHEMA: Final = "gb10/build/v1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """A step of the plan, whether it was cached, and the CPU seconds of its compilers, if it has some."""
+
+    name: str
+    kind: str
+    hit: bool
+    cpu: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Build:
+    """One build; ``ended`` is a Unix time, times of ``tasks`` are seconds from its start."""
+
+    key: str
+    tag: str
+    digest: str
+    size: int
+    ended: float
+    cores: int
+    tasks: tuple[Timing, ...]
+    steps: tuple[Step, ...]
+    layers: Mapping[str, int]
+    """Bytes by the layer's digest."""
+    schema: str = SCHEMA
+
+
+RECORD: Final = TypeAdapter(Build)
+
+
+def keep_build(store: Store, build: Build) -> None:
+    """Keep a build; one of the same image replaces it."""
+    text = json.dumps(asdict(build), indent=1)
+    store.write_text(store.root / ROOM / f"{build.key[:16]}.json", f"{text}\n")
+
+
+def kept_builds(store: Store) -> list[Build]:
+    """The builds that are kept, the last one first; what cannot be read is left out."""
+    found = [_read(path.read_text(encoding="utf-8")) for path in sorted((store.root / ROOM).glob("*.json"))]
+    return sorted((build for build in found if build), key=lambda build: -build.ended)
+
+
+def steps_of(store: Store, plan: Plan, there: Mapping[str, bool]) -> tuple[Step, ...]:
+    """The steps of a plan with what was cached before, and what their compilers took."""
+    return tuple(
+        Step(name=step.name, kind=step.kind, hit=there.get(step.name, False), cpu=cpu_seconds(store, step.key))
+        for step in plan.steps
+    )
+
+
+def cpu_seconds(store: Store, key: str) -> float:
+    """CPU seconds of a compiled wheel's units, as its compile stage measured them; 0 without."""
+    path = store.entry("wheels", key) / "measured.json"
+    try:
+        rows: Mapping[str, Mapping[str, float]] = json.loads(path.read_text(encoding="utf-8"))
+        return sum(float(row.get("cpu_s", 0)) for row in rows.values())
+    except (OSError, ValueError, AttributeError):
+        return 0.0
+
+
+def now() -> float:
+    """The Unix time."""
+    return time.time()
+
+
+def _read(text: str) -> Build | None:
+    try:
+        found = RECORD.validate_json(text)
+    except ValidationError:
+        return None
+    return found if found.schema == SCHEMA else None

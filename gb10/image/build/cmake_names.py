@@ -1,0 +1,108 @@
+"""Names of CMake targets, checked against the project's own files before anything else is fetched."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from gb10.errors import UsageError
+from gb10.image.build.compiling import patched_source
+from gb10.image.build.costs import known_targets
+from gb10.image.context import Workshop
+from gb10.image.locked_files import fetch_locked, store_paths
+from gb10.image.plan.inputs import wheel_inputs
+from gb10.image.plan.values import Plan, Step
+from gb10.image.recipe.builds import ALL
+from gb10.patches.release_files import open_stored
+
+WORD = re.compile(r"[A-Za-z_]\w*")
+COMMENT = re.compile(r"#.*")
+COMMANDS = r"\b(?:\w*add_library|\w+_add_module|define_extension_target)\s*\(\s*"
+DEFINED = re.compile(rf"{COMMANDS}([A-Za-z_]\w*)")
+VARIABLE = re.compile(r"\$\{\w+\}")
+COMPOSED = re.compile(rf"{COMMANDS}\"?((?:\w|\$\{{\w+\}})*\$\{{\w+\}}(?:\w|\$\{{\w+\}})*)")
+
+
+def check_targets(shop: Workshop, plan: Plan, step: Step) -> None:
+    """Raise UsageError for a target that no CMake file of the step's project names or can compose.
+
+    Other steps have no targets.
+    """
+    asked = set(plan.recipe.wheels[step.name].targets) - {ALL}
+    if not asked:
+        return
+    origin, *_ = wheel_inputs(plan, step.name).origins
+    fetch_locked(shop, [origin.file])
+    project = open_stored(shop.store, store_paths(shop.store, [origin.file])[0], origin.file)
+    changed = patched_source(shop, origin) if origin.patches else {}
+    kept = (path for path in project.paths() if is_cmake(path) and path not in changed)
+    unsure = require_named(asked, (*(project.read(path) or b"" for path in kept), *_texts(changed)))
+    if unsure:
+        shop.talk.say(f"{step.name}: {', '.join(unsure)} is spelled in no CMake file: checked at configure")
+
+
+def try_targets(shop: Workshop, plan: Plan) -> None:
+    """Check the names of targets if the source is in the store, else print which are known. Downloads nothing.
+
+    Raises UsageError as ``check_targets``.
+    """
+    for step in plan.of_kind("wheel"):
+        build = plan.recipe.wheels[step.name]
+        if not set(build.targets) - {ALL} or shop.store.entry("wheels", step.key).exists():
+            continue
+        origin, *_ = wheel_inputs(plan, step.name).origins
+        if store_paths(shop.store, [origin.file])[0].exists():
+            check_targets(shop, plan, step)
+        else:
+            known = ", ".join(known_targets(shop.catalog, build.source))
+            shop.talk.say(
+                f"the names of --targets are checked when the source of {build.source} is downloaded"
+                + (f"; known from earlier builds: {known}" if known else "")
+            )
+
+
+def require_named(targets: Collection[str], files: Iterable[bytes]) -> list[str]:
+    """The targets that only variables of the CMake files can spell.
+
+    Raises UsageError for a target that is no word in the files, outside comments, and that none of them composes. Pure.
+    """
+    texts = [COMMENT.sub("", content.decode("utf-8", "replace")) for content in files]
+    words = {word for text in texts for word in WORD.findall(text)}
+    absent = sorted(set(targets) - words)
+    shapes = [shape for text in texts for shape in _shapes(text)]
+    missing = [name for name in absent if not any(shape.fullmatch(name) for shape in shapes)]
+    if missing:
+        raise UsageError(
+            f"the project has no CMake target {', '.join(missing)}",
+            where=f"defined by name: {', '.join(sorted({name for text in texts for name in DEFINED.findall(text)}))}",
+            hint="correct --targets, or the recipe's targets",
+        )
+    return absent
+
+
+def _shapes(text: str) -> Iterator[re.Pattern[str]]:
+    """What the composed names of a file's targets can be: each variable is any text.
+
+    A name that is one variable is spelled where that is set, or composed there.
+    """
+    for name in COMPOSED.findall(text):
+        found = _values(text, name[2:-1]) if VARIABLE.fullmatch(name) else [name]
+        yield from (re.compile(r"\w*".join(map(re.escape, VARIABLE.split(one)))) for one in found)
+
+
+def _values(text: str, variable: str) -> list[str]:
+    """The composed values that a file gives a variable by set, list or foreach."""
+    given = re.findall(rf"\b(?:set|foreach|list)\s*\(\s*(?:APPEND\s+)?{variable}\s([^)]*)\)", text)
+    words = [word.strip('"') for arguments in given for word in arguments.split()]
+    return [word for word in words if VARIABLE.search(word) and not VARIABLE.fullmatch(word)]
+
+
+def is_cmake(path: str) -> bool:
+    """Whether CMake reads a file of this name. Pure."""
+    pure = PurePosixPath(path)
+    return pure.name == "CMakeLists.txt" or pure.suffix == ".cmake"
+
+
+def _texts(changed: Mapping[str, Path | bytes]) -> Iterator[bytes]:
+    for path, content in changed.items():
+        if is_cmake(path):
+            yield content if isinstance(content, bytes) else content.read_bytes()

@@ -1,0 +1,190 @@
+"""Compiling: a step's sources and headers, and the locked compilers, in a BuildKit stage.
+
+It has no network, unless this machine shares a compile cache with others.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+from gb10.containers.buildx.build import BuildRequest, lent_network
+from gb10.containers.buildx.progress import Event, LogLine, StepStarted
+from gb10.containers.connection import Engine
+from gb10.core.compilers_seen import object_name
+from gb10.core.store import Store
+from gb10.core.talk import Task
+from gb10.errors import BuildError, FetchError, PatchError
+from gb10.image.build.base_images import base_files, lay_bases
+from gb10.image.build.contexts import BuildContext, Lay, build_context, tree, wheels
+from gb10.image.build.costs import asked_jobs, peaks
+from gb10.image.build.diagnosis import diagnosed
+from gb10.image.build.outlook import TOOLS, outlook
+from gb10.image.build.shared_cache import SAYS, SCRIPT, cache_secret, reads_reviewed, shared_cache
+from gb10.image.build.stage import log_path, run_build
+from gb10.image.context import Workshop
+from gb10.image.locked_files import fetch_files, fetch_locked, store_paths
+from gb10.image.plan.compiles import INSTALLER
+from gb10.image.plan.render import Compilers
+from gb10.image.plan.values import Inputs, Origin, Plan, Step
+from gb10.patches.patched import patched_files
+
+UNKEYED = ("inside/unit_order.py", "inside/markers.py", "inside/room.py")
+MODULES = ("inside/elf.py", "inside/fatbin.py")
+"""They read GPU code back, or say when a compiler starts. They change no byte of a wheel, so no key.
+A program's key has markers.py, which checks it in its stage."""
+LEFT_OUT = "left out: "
+"""Prefix of a stage's log line about a requested unit that it does not compile."""
+COMPILING = "[compile "
+"""How BuildKit names the steps of a compile stage."""
+SOURCES = (".cu", ".cpp", ".cc")
+UNITS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
+
+
+def compile_step(
+    shop: Workshop,
+    engine: Engine,
+    plan: Plan,
+    step: Step,
+    work: Path,
+    *,
+    target: str,
+    inputs: Inputs,
+    files: Mapping[str, Path | bytes],
+    build_args: Mapping[str, str],
+) -> None:
+    """Build ``target`` of the Dockerfile among ``files`` into ``work``. Raises FetchError, PatchError, BuildError."""
+    shop.forecast.begin(TOOLS)
+    # CMake targets read the image's base from its tar: the text of that stage is in their key
+    bases, lent = lay_bases(shop, plan, engine, [name for name in inputs.bases if name == "base-build"])
+    bases |= base_files(shop, plan, [name for name in inputs.bases if name != "base-build"])
+    laid = _compile_context(shop, plan, step, inputs, {**files, **bases})
+    with (
+        cache_secret(shop, inputs) as secrets,
+        laid as context,
+        shop.talk.task(step.name, unit="files", outlook=outlook(shop, step.name)) as task,
+        explained(shop.store, step),
+    ):
+        request = BuildRequest(
+            dockerfile=context.folder / "Dockerfile",
+            target=target,
+            platform=f"linux/{plan.options.build}",
+            context=context.folder,
+            contexts={**context.contexts, **lent},
+            secrets=secrets,
+            network=lent_network(engine) if secrets else "none",
+            out=work,
+            build_args=build_args,
+        )
+        run_build(shop, engine, request, step, lambda event: _note(shop, step, task, event))
+    shop.forecast.end(step.name)
+
+
+def compilers(shop: Workshop, plan: Plan, step: Step, inputs: Inputs) -> Compilers:
+    """How a stage compiles here. Raises PatchError when a diff given by hand has changed since."""
+    return Compilers(
+        jobs=asked_jobs(shop, plan, step),
+        shared=shared_cache(shop.env, inputs) is not None,
+        by_hand=inputs.by_hand,
+        reviewed=reads_reviewed(inputs),
+    )
+
+
+def _compile_context(
+    shop: Workshop, plan: Plan, step: Step, inputs: Inputs, files: Mapping[str, Path | bytes]
+) -> AbstractContextManager[BuildContext]:
+    """All inputs of a compile stage: fetched now, laid out when the context is entered."""
+    tools, own = plan.step("tools"), shop.catalog.contents
+    fetch_nested(shop, inputs)
+    fetch_files(shop, (tools, step))
+    folders = {
+        **{name: wheels(store_paths(shop.store, files)) for name, files in inputs.wheels.items()},
+        "tools-wheels": wheels(store_paths(shop.store, tools.files)),
+        "own-tools-wheels": wheels(store_paths(shop.store, inputs.tools)),
+        **{name: lay for origin in inputs.origins for name, lay in _origin(shop, origin).items()},
+    }
+    scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared_cache(shop.env, inputs) else ()))
+    laid = {"install.py" if name == INSTALLER else name: own[name] for name in scripts}
+    laid |= {"inside/peaks.json": peaks(shop.catalog, plan, step)}
+    return build_context(shop.store, {**files, **laid, **stage_modules(own)}, folders)
+
+
+def stage_modules(contents: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The modules that markers.py imports by their full name, where the scripts of /inside find them."""
+    return {f"inside/gb10/{name}": contents[name] for name in MODULES}
+
+
+@contextmanager
+def explained(store: Store, step: Step) -> Iterator[None]:
+    """Raise a failed compile with the cause from its log, or unchanged when the log shows no known cause."""
+    try:
+        yield
+    except BuildError as error:
+        log = log_path(store, step)
+        told = diagnosed(error, log, log.read_text(encoding="utf-8"), step.name)
+        if told is error:
+            raise
+        raise told from error
+
+
+def fetch_nested(shop: Workshop, inputs: Inputs) -> None:
+    """The nested projects of an engine's own project, from git; fetched first. Raises FetchError."""
+    for origin in inputs.origins:
+        if origin.nested:
+            try:
+                fetch_locked(shop, [origin.file])
+            except FetchError as error:
+                raise FetchError(
+                    f"{origin.nested}: {error.message}",
+                    where=error.where,
+                    hint=f"{error.hint}\nor build without it: leave its targets out of --targets, or "
+                    f"{origin.nested} out of nested in the recipe",
+                ) from error
+
+
+def _origin(shop: Workshop, origin: Origin) -> dict[str, Lay]:
+    """The named contexts of an archive that is compiled: the archive, and the files that its patches change."""
+    patched = {origin.patched: tree(patched_source(shop, origin))} if origin.patches else {}
+    return {origin.context: wheels(store_paths(shop.store, [origin.file])), **patched}
+
+
+def patched_source(shop: Workshop, origin: Origin) -> Mapping[str, Path | bytes]:
+    """The files that patches change in an archive that is compiled. Raises PatchError."""
+    (archive,) = store_paths(shop.store, [origin.file])
+    changes = patched_files(shop.catalog.patches, archive, origin.patches, shop.talk.say)
+    kept: dict[str, Path | bytes] = {path: content for path, content in changes.items() if content is not None}
+    if len(kept) < len(changes):
+        raise PatchError(
+            "a patch deletes files of a source that is compiled",
+            where="\n".join(changes.keys() - kept),
+            hint="empty them instead",
+        )
+    return kept
+
+
+def _note(shop: Workshop, step: Step, task: Task, event: Event) -> None:
+    """ninja's ``[n/m] …`` lines drive the progress of a compile. Messages for the user are passed on."""
+    if isinstance(event, StepStarted) and event.step.startswith(COMPILING):
+        shop.forecast.end(TOOLS)
+        shop.forecast.begin(step.name)
+    text = event.text if isinstance(event, LogLine) else ""
+    if text.startswith((SAYS, LEFT_OUT)):
+        shop.talk.say(text)
+    found = UNITS.match(text)
+    if found:
+        shop.forecast.begin(step.name)
+        made = made_object(found[3])
+        if made:
+            shop.forecast.done(step.name, made)
+        shop.talk.update(task, int(found[1]), int(found[2]), Path(made or found[3].split(" ")[-1]).name)
+
+
+def made_object(text: str) -> str:
+    """The end of the path of the object that a line of ninja's names; empty for a link and other work.
+
+    A line that names a source alone gives the name of its object, without a folder.
+    """
+    words = text.split()
+    named = next((after for word, after in pairwise(words) if word == "-o"), words[-1] if words else "")
+    return f"{Path(named).name}.o" if named.endswith(SOURCES) else object_name(named)

@@ -1,0 +1,134 @@
+"""Build contexts: a directory that BuildKit builds and the named ones beside it, laid out as links into the store."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from packaging.utils import parse_wheel_filename
+
+from gb10.containers.buildx.build import Network
+from gb10.core.folder_files import write_files
+from gb10.core.store import Store, file_sha256
+from gb10.errors import UsageError
+from gb10.image.mods.lookup import load_mod
+from gb10.image.plan.catalog import tree_digest
+from gb10.image.plan.options import Mod, Overlay
+from gb10.image.proof.wheel_manifest import is_inside
+
+MAIN, CONTEXTS = "main", "contexts"  # as render.bake names them
+AGAIN = "run the command again when nothing writes to it"
+Lay = Callable[[Path], object]
+"""Lays out one folder, which does not exist yet."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BuildContext:
+    """A directory that BuildKit builds, its named contexts, and the secrets of its stages."""
+
+    folder: Path
+    contexts: Mapping[str, Path | str]
+    secrets: Mapping[str, Path] = field(default_factory=dict)
+    network: Network = "none"
+
+
+@contextmanager
+def build_context(
+    store: Store, files: Mapping[str, Path | bytes], folders: Mapping[str, Lay]
+) -> Iterator[BuildContext]:
+    """Lay out ``files`` (a store path or content, by name) and each named context; deleted on exit.
+
+    Store files are linked: they are already hashed and never change.
+    """
+    scratch = store.scratch("context")
+    contexts = {name: scratch / CONTEXTS / name for name in folders}
+    try:
+        write_tree(scratch / MAIN, files)
+        for name, lay in folders.items():
+            contexts[name].parent.mkdir(parents=True, exist_ok=True)
+            lay(contexts[name])
+        yield BuildContext(folder=scratch / MAIN, contexts=contexts)
+    finally:
+        shutil.rmtree(scratch)
+
+
+@contextmanager
+def secret_file(store: Store, text: str) -> Iterator[Path]:
+    """The file of a build secret, readable only by this user; deleted on exit."""
+    with store.folder("secrets") as folder:
+        path = folder / "secret"
+        path.write_text(text, encoding="utf-8")
+        yield path
+
+
+def keep_context(context: BuildContext, target: Path, bake: str) -> None:
+    """Copy a context with its docker-bake.json. Raises UsageError when the target exists."""
+    if target.exists():
+        raise UsageError(f"{target} is already there", hint="name a directory that does not exist yet")
+    shutil.copytree(context.folder.parent, target, symlinks=True)
+    (target / "docker-bake.json").write_text(bake, encoding="utf-8")
+
+
+def write_tree(target: Path, files: Mapping[str, Path | bytes]) -> None:
+    """Write contents and link store paths, by name. Raises UsageError for a name outside the folder."""
+    target.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        if not is_inside(name):
+            raise UsageError(
+                f"{name!r} leads out of its folder", hint="a file of a patch, mod or wheel lies below its root"
+            )
+        path = target / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, bytes):
+            path.write_bytes(content)
+        else:
+            os.link(content, path)
+
+
+def wheels(paths: Iterable[Path]) -> Lay:
+    """Wheels, and source archives, with a requirements.txt of the wheels' hashes."""
+
+    def lay(target: Path) -> None:
+        found = sorted(paths)
+        lines = sorted(requirement(path) for path in found if path.suffix == ".whl")
+        files: dict[str, Path | bytes] = {path.name: path for path in found}
+        write_tree(target, {**files, "requirements.txt": "".join(lines).encode()})
+
+    return lay
+
+
+def tree(files: Mapping[str, Path | bytes]) -> Lay:
+    """Files by name."""
+    return lambda target: write_tree(target, files)
+
+
+def overlay_files(overlay: Overlay) -> Lay:
+    """A copy of the overlay directory. Raises UsageError when it changed since the plan."""
+
+    def lay(target: Path) -> None:
+        shutil.copytree(overlay.path, target, symlinks=True)
+        if tree_digest(target) != overlay.digest:
+            raise UsageError(f"the overlay {overlay.path} changed while it was being built", hint=AGAIN)
+
+    return lay
+
+
+def mod_files(mod: Mod) -> Lay:
+    """A copy of a mod's files. Raises UsageError when they changed since the plan."""
+
+    def lay(target: Path) -> None:
+        found = load_mod(Path(mod.path))
+        if found.digest != mod.digest:
+            raise UsageError(f"the mod {mod.path} changed while it was being built", hint=AGAIN)
+        write_files(found.files, target)
+
+    return lay
+
+
+def requirement(wheel: Path) -> str:
+    """``name==version --hash=sha256:…``: a store path carries the hash, a wheel built here is hashed now."""
+    name, version, _, _ = parse_wheel_filename(wheel.name)
+    sha256 = wheel.parent.name if wheel.parent.parent.name == "downloads" else file_sha256(wheel)
+    return f"{name}=={version} --hash=sha256:{sha256}\n"

@@ -1,0 +1,161 @@
+"""Costs: the measured cost of each family of compiles, and how many compilers run at once.
+
+A family is a module of a kernel set, a group of modules, a CMake target, or a program.
+"""
+
+import json
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from packaging.version import Version
+
+from gb10.image.context import Workshop, cores, memory
+from gb10.image.plan.catalog import Catalog
+from gb10.image.plan.values import Plan, Step
+from gb10.image.recipe.builds import ALL
+from gb10.image.recipe.kernel_sets import COSTS, UNITS, entries
+
+UNMEASURED: Final = {"units": 1, "cpu_s": 60, "peak_mib": 1024}
+LAUNCHERS_SINCE: Final = Version("0.7")
+"""The first release line of FlashInfer with a launcher in its ninja files; 0.6.7 has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Units, CPU seconds of all of them, bytes of the largest process; the longest unit, if it was measured."""
+
+    units: int
+    cpu_seconds: float
+    peak: int
+    longest: str = ""
+    longest_seconds: float = 0.0
+
+
+def kernel_cost(catalog: Catalog, plan: Plan, step: Step) -> tuple[Family, ...]:
+    """The families that a wheel or a program compiles. A family without a measurement counts as UNMEASURED."""
+    costs = measured(catalog)
+    return tuple(part for name in _families(plan, step) for part in _parts(name, costs.get(name, UNMEASURED)))
+
+
+def _parts(module: str, cost: Mapping[str, Any]) -> Iterator[Family]:
+    """Units that were measured one by one are families of their own: more of the small ones fit into the memory."""
+    for name, unit in cost.get("each", {}).items():
+        label = f"{module}/{name.partition('.')[0]}"
+        yield Family(1, unit["cpu_s"], unit["peak_mib"] << 20, label, unit["cpu_s"])
+    if "each" not in cost:
+        longest = cost.get("longest", {"unit": "", "cpu_s": 0.0})
+        yield Family(cost["units"], cost["cpu_s"], cost["peak_mib"] << 20, longest["unit"], longest["cpu_s"])
+
+
+def measured(catalog: Catalog) -> Mapping[str, Mapping[str, Any]]:
+    """``units``, ``cpu_s``, ``peak_mib`` and ``longest`` by family, from recipes/kernels/costs.toml.
+
+    Of a family in units.toml, ``each`` has ``cpu_s`` and ``peak_mib`` by object; it has no ``longest``.
+    """
+    families, each = (tomllib.loads(catalog.contents[name].decode()) for name in (COSTS, UNITS))
+    return families | {name: {**families.get(name, {}), **_summed(units)} for name, units in each.items()}
+
+
+def _summed(rows: Mapping[str, tuple[float, int]]) -> dict[str, Any]:
+    each = {name: {"cpu_s": seconds, "peak_mib": mib} for name, (seconds, mib) in rows.items()}
+    return {
+        "each": each,
+        "units": len(each),
+        "cpu_s": sum(unit["cpu_s"] for unit in each.values()),
+        "peak_mib": max(unit["peak_mib"] for unit in each.values()),
+    }
+
+
+def known_targets(catalog: Catalog, source: str) -> list[str]:
+    """The CMake targets of a source that were compiled and measured before."""
+    return [name for name, cost in measured(catalog).items() if cost.get("target-of") == source]
+
+
+def _families(plan: Plan, step: Step) -> list[str]:
+    return [*target_families(plan, step), *map(family, entries(step.kernels or {}))]
+
+
+def target_families(plan: Plan, step: Step) -> list[str]:
+    """The families that no kernel set names: a program, or CMake targets."""
+    if step.kind != "wheel":
+        return [step.name]
+    build = plan.recipe.wheels[step.name]
+    return [f"{build.source}_all"] if ALL in build.targets else list(build.targets)
+
+
+def family(entry: Mapping[str, Any]) -> str:
+    """The key of a module or group in costs.toml."""
+    return str(entry.get("cost", entry["name"]))
+
+
+def peaks(catalog: Catalog, plan: Plan, step: Step) -> bytes:
+    """The input of inside/room.py and unit_order.py: MiB of a family's largest process, by the folder of its objects.
+
+    ``units`` has what was measured of single objects, where a launcher holds compilers back. ``other`` is for folders
+    that have no name here: FlashInfer names the modules of a group itself.
+    """
+    costs, kernels = measured(catalog), step.kernels or {}
+    modules = {entry["name"]: costs.get(family(entry), UNMEASURED) for entry in kernels.get("module", ())}
+    groups = [costs.get(family(entry), UNMEASURED)["peak_mib"] for entry in kernels.get("group", ())]
+    other = max(groups) if groups else max(one.peak for one in kernel_cost(catalog, plan, step)) >> 20
+    found = _told({**costs, **modules}, other)
+    return json.dumps(found if has_launcher(plan, step) else {**found, "units": {}}, indent=1).encode()
+
+
+def module_peaks(catalog: Catalog) -> bytes:
+    """The same for modules that an engine compiles in its rehearsal, where no plan knows which."""
+    return json.dumps(_told(measured(catalog), UNMEASURED["peak_mib"]), indent=1).encode()
+
+
+def _told(costs: Mapping[str, Mapping[str, Any]], other: int) -> dict[str, Any]:
+    named = {name: cost["peak_mib"] for name, cost in costs.items()}
+    units = {name: cost["each"] for name, cost in costs.items() if "each" in cost}
+    return {"peaks": named, "units": units, "other": other}
+
+
+@dataclass(frozen=True, slots=True)
+class Critical:
+    """Seconds that a compile takes at least, and what they are: the cores' work, the memory's, or the longest unit."""
+
+    seconds: float = 0.0
+    bound: Literal["", "cores", "memory", "longest unit"] = ""
+
+
+def critical_path(env: Mapping[str, str], cost: Iterable[Family]) -> Critical:
+    """What bounds a compile here whose units share this machine: its wheels are compiled at the same time."""
+    families, available = tuple(cost), memory()
+    bounds = (
+        Critical(sum(one.cpu_seconds for one in families) / jobs(env), "cores"),
+        Critical(sum(one.cpu_seconds * min(one.peak, available) for one in families) / available, "memory"),
+        Critical(max((one.longest_seconds for one in families), default=0.0), "longest unit"),
+    )
+    return max(bounds, key=lambda one: one.seconds) if families else Critical()
+
+
+def jobs(env: Mapping[str, str]) -> int:
+    """Compile jobs at most: GB10_JOBS, else this machine's cores."""
+    return int(env.get("GB10_JOBS") or cores())
+
+
+def asked_jobs(shop: Workshop, plan: Plan, step: Step) -> str:
+    """The job count as a shell expression: only the compile stage knows the cores of its machine.
+
+    Without a launcher that delays units until memory is free, this machine's memory limits the count.
+    """
+    if shop.env.get("GB10_JOBS"):
+        return shop.env["GB10_JOBS"]
+    if has_launcher(plan, step):
+        return "$(nproc)"
+    largest = max(one.peak for one in kernel_cost(shop.catalog, plan, step))
+    return str(max(1, min(cores(), memory() // largest)))
+
+
+def has_launcher(plan: Plan, step: Step) -> bool:
+    """Whether each compiler of a step is started by inside/launch.py."""
+    build = plan.recipe.wheels.get(step.name) if step.kind == "wheel" else None
+    if build is None or build.method != "aot":
+        return True
+    release = (plan.recipe.sources[build.source].sdist or "").partition("==")[2]
+    return not release or Version(release) >= LAUNCHERS_SINCE

@@ -1,0 +1,135 @@
+"""Inspecting: any image of the engine, ours or not: its scan, and what is known of it beside its files."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gb10.containers.connection import Engine
+from gb10.containers.image_reading import read_folders
+from gb10.containers.images import ImageInfo, find_image
+from gb10.containers.triggers import refuse_triggers
+from gb10.errors import UsageError, VerifyError
+from gb10.image.build.reading_stage import read_by_stage
+from gb10.image.build.scanner import scanner_files
+from gb10.image.build.stage import engine_with_images
+from gb10.image.build.tuned_files import tuned_problems
+from gb10.image.context import Workshop
+from gb10.image.moe.image_files import ENGINES
+from gb10.image.plan.catalog import DEFAULT_ENGINE
+from gb10.image.plan.labels import NAMESPACE, SLIM
+from gb10.image.plan.recorded import RecordedPlan
+from gb10.image.plan.render import scan_dockerfile
+from gb10.image.proof.check import Facts
+from gb10.image.proof.own_record import PLAN, own_changes, own_plan
+from gb10.image.proof.reading import ImageScan
+from gb10.image.proof.scans import SCANS, kept_image, known_image, known_layers
+from gb10.image.request.planning import Request, make_plan
+
+RULES, SAVED = re.compile(r"[a-z0-9-]+(?: [a-z0-9-]+){0,63}", re.ASCII), re.compile(r"[0-9]{1,6}", re.ASCII)
+PLATFORM = re.compile(r"[a-z0-9._-]+(?:/[a-z0-9._-]+){1,3}")
+CUDA = re.compile(r"\d{1,2}\.\d{1,2}", re.ASCII)
+SEARCH = "LD_LIBRARY_PATH="
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inspected:
+    """An image of an engine: what the engine knows of it, its plan if it is ours, and its scan."""
+
+    reference: str
+    engine: Engine
+    image: ImageInfo
+    plan: RecordedPlan | None
+    recorded: Mapping[str, tuple[str, str]]
+    """Files that its own scans say were changed on purpose: sha256, and the step."""
+    found: ImageScan
+
+
+def inspect_image(shop: Workshop, reference: str) -> Inspected:
+    """The scan of an image, and what it says of itself. Raises UsageError when the engine has no such image."""
+    engine = engine_with_images(shop)
+    image = find_image(engine, reference) if engine else None
+    if engine is None or image is None:
+        raise no_image(engine, reference)
+    check_platform(reference, image.platform)
+    if told := slimmed(image.labels):
+        shop.talk.say(told)
+    own = read_folders(engine, shop.store, image, [PLAN, SCANS])[0]
+    found = known_layers(shop, reference, image.diff_ids) or known_image(shop, reference, image.diff_ids)
+    return Inspected(
+        reference=reference,
+        engine=engine,
+        image=image,
+        plan=own_plan(own),
+        recorded=own_changes(own),
+        found=found or _scanned(shop, engine, reference, image),
+    )
+
+
+def facts_of(shop: Workshop, one: Inspected) -> Facts:
+    """What checks need to know of an image beside its files; its files of tiles are judged for that."""
+    cuda = one.image.labels.get(f"{NAMESPACE}.cuda", "")
+    has_engine = any(package.name in ENGINES for package in one.found.scan.distributions)
+    tuned = tuned_problems(shop, one.engine, one.image, one.reference, one.recorded) if has_engine else ()
+    return Facts(
+        platform=one.image.platform,
+        user=one.image.user,
+        environment=one.image.environment,
+        cuda=cuda if CUDA.fullmatch(cuda) else "",
+        plan=one.plan,
+        recorded=one.recorded,
+        tuned=tuned,
+    )
+
+
+def slimmed(labels: Mapping[str, str]) -> str:
+    """What an image says that its builder left out, nothing if it has no such labels, or others wrote them. Pure."""
+    rules, saved = labels.get(SLIM, ""), labels.get(f"{SLIM}.mb", "")
+    if RULES.fullmatch(rules) is None or SAVED.fullmatch(saved) is None:
+        return ""
+    return f"slimmed by {len(rules.split())} rules, {int(saved):,} MB less: {rules}"
+
+
+def no_image(engine: Engine | None, reference: str) -> UsageError:
+    """The error for what names no path, so an image, which the engine has not. Pure."""
+    path = "no file or directory has this name, either; ./build.py pull REF pulls an image"
+    if engine is None:
+        return UsageError(f"no image {reference} on this machine: there is no Docker, and nothing was built", hint=path)
+    listing = "docker images" if engine.kind == "user" else f"docker -H {engine.endpoint.host} images"
+    return UsageError(f"{engine.name} has no image {reference}", hint=f"{listing} lists its images\n{path}")
+
+
+def check_platform(reference: str, platform: str) -> None:
+    """Raise UsageError for a malformed platform: it is written into a Dockerfile."""
+    if PLATFORM.fullmatch(platform) is None:
+        raise UsageError(
+            f"the image {reference} names a platform that cannot be one: {platform!r}",
+            hint="its author wrote that into the image: do not run it",
+        )
+
+
+def _scanned(shop: Workshop, engine: Engine, reference: str, image: ImageInfo) -> ImageScan:
+    """The scan of an image whose layers are not known: its root is mounted in a build stage, nothing of it runs.
+
+    It is kept, so that the next look at the same image takes seconds.
+    """
+    refuse_triggers(engine, image)
+    plan = make_plan(shop, Request(engine=DEFAULT_ENGINE, arch="12.1f"))  # for its build base alone
+    search = next((one.removeprefix(SEARCH) for one in image.environment if one.startswith(SEARCH)), "")
+    files: dict[str, bytes] = {
+        "Dockerfile": scan_dockerfile(plan, reference, image.platform, shop.catalog.templates).encode(),
+        "search.txt": search.encode(),
+        **scanner_files(shop.catalog.contents),
+    }
+
+    def make(out: Path) -> None:
+        with shop.talk.task(f"scan {reference}"):
+            read_by_stage(shop, engine, plan, plan.step("proof"), files, out=out)
+
+    kept = kept_image(shop, image.diff_ids)
+    with shop.store.locked("image-scan", shop.talk.waiting_for("scan")):
+        shop.store.replace(kept, make)
+    found = known_image(shop, reference, image.diff_ids)
+    if found is None:
+        raise VerifyError(f"the scan of {reference} cannot be read", where=str(kept), hint="run the command again")
+    return found

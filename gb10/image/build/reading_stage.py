@@ -1,0 +1,32 @@
+"""A stage of the building machine that looks at images and exports what it found; nothing of them runs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from gb10.containers.buildx.build import BuildRequest
+from gb10.containers.connection import Engine
+from gb10.image.build.base_images import lay_bases
+from gb10.image.build.contexts import build_context
+from gb10.image.build.stage import run_build
+from gb10.image.context import Workshop, build_architecture
+from gb10.image.plan.values import Plan, Step
+
+
+def read_by_stage(
+    shop: Workshop, engine: Engine, plan: Plan, step: Step, files: Mapping[str, bytes], *, out: Path
+) -> None:
+    """Export the stage ``result`` of the Dockerfile among ``files`` to ``out``; the log is the step's.
+
+    The plan's build base fills the stage ``base-build``. Raises BuildError, EngineError, FetchError.
+    """
+    bases, lent = lay_bases(shop, plan, engine, ["base-build"])
+    with build_context(shop.store, {**files, **bases}, {}) as context:
+        request = BuildRequest(
+            dockerfile=context.folder / "Dockerfile",
+            target="result",
+            context=context.folder,
+            contexts=lent,
+            platform=f"linux/{build_architecture()}",
+            out=out,
+        )
+        run_build(shop, engine, request, step, lambda event: None)

@@ -1,0 +1,162 @@
+"""Reproducing: a plan's image is built again beside the one that is there, and both are compared layer by layer."""
+
+import json
+import shutil
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import zip_longest
+from typing import Any
+
+from gb10.containers.connection import Engine
+from gb10.containers.images import (
+    ImageInfo,
+    find_image,
+    image_settings,
+    passing_tag,
+    require_image,
+    tag_image,
+)
+from gb10.containers.triggers import refuse_triggers
+from gb10.image.build.assemble import image_request
+from gb10.image.build.built import one_by_one
+from gb10.image.build.difference import Different, described
+from gb10.image.build.gather import image_context
+from gb10.image.build.mod_layers import naming_mods, note_build, ready_emulation
+from gb10.image.build.reading_stage import read_by_stage
+from gb10.image.build.stage import run_build
+from gb10.image.build.upstream import drop_again, forget_sent
+from gb10.image.context import Workshop
+from gb10.image.plan.render import differ_dockerfile, scanned
+from gb10.image.plan.values import Plan
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pair:
+    """A layer of both images by its diffIDs, None where an image has no such layer."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+    @property
+    def same(self) -> bool:
+        return self.before == self.after
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Comparison:
+    """What was found. ``files`` are the first of ``count`` paths; ``settings`` names what differs beside the layers."""
+
+    digest: str
+    """Of the image that was built again, as the engine names it."""
+    layers: tuple[Pair, ...]
+    compared: bool = True
+    """Whether there was an image to compare with."""
+    settings: tuple[str, ...] = ()
+    files: tuple[Different, ...] = ()
+    count: int = 0
+    report: str = ""
+    """What diffoscope says of the first files, where it is installed."""
+
+    @property
+    def same(self) -> bool:
+        """Whether both are one image."""
+        return self.compared and not self.settings and all(pair.same for pair in self.layers)
+
+
+@contextmanager
+def built_again(shop: Workshop, plan: Plan, engine: Engine, rebuild: Collection[str]) -> Iterator[ImageInfo]:
+    """The image of a plan, made again from its locked files: nothing is taken from BuildKit's cache.
+
+    Compiled wheels come from the store, but for those of ``rebuild``. It goes when the context ends.
+    """
+    run = uuid.uuid4().hex[:12]
+    ready_emulation(shop, engine, plan)
+    with shop.store.locked("image", shop.talk.waiting_for("image")):
+        try:
+            with (
+                image_context(shop, plan, engine, rebuild, anew=run) as context,
+                naming_mods(plan),
+                passing_tag(engine, f"{plan.recipe.repository}:again-{run}") as tag,
+            ):
+                with shop.talk.task("layers", unit="steps") as task:
+                    request = image_request(plan, context, engine, tag)
+                    modules = {"REBUILD": run} if plan.of_kind("rehearsal") else {}  # none from the compile cache
+                    request = replace(request, anew=True, build_args={**request.build_args, **modules})
+                    run_build(shop, engine, request, plan.step("image"), partial(note_build, shop.talk, plan, task))
+                yield require_image(engine, tag)
+        finally:
+            if one_by_one(shop, engine):
+                drop_again(engine, plan, run)
+                forget_sent(engine, plan)
+
+
+def reproduce(
+    shop: Workshop, plan: Plan, engine: Engine, before: ImageInfo | None, rebuild: Collection[str]
+) -> Comparison:
+    """Build a plan's image again, and compare it with one, or with the engine's image of that plan, if any."""
+    known = before or find_image(engine, plan.tags[-1])
+    with built_again(shop, plan, engine, rebuild) as after:
+        if known is None:
+            return Comparison(digest=after.id, layers=_pairs(plan, (), after.diff_ids), compared=False)
+        return compare(shop, plan, engine, known, after)
+
+
+def _pairs(plan: Plan, before: Sequence[str], after: Sequence[str]) -> tuple[Pair, ...]:
+    """The layers of both, lowest first, by the name of the step that makes each. Pure."""
+    names = (*scanned(plan), "record")
+    return tuple(
+        Pair(name=names[place] if place < len(names) else f"layer {place + 1}", before=old, after=new)
+        for place, (old, new) in enumerate(zip_longest(before, after))
+    )
+
+
+def compare(shop: Workshop, plan: Plan, engine: Engine, before: ImageInfo, after: ImageInfo) -> Comparison:
+    """Compare two images of a plan; files are read only when a layer differs."""
+    layers = _pairs(plan, before.diff_ids, after.diff_ids)
+    settings = _other(image_settings(engine, before.id), image_settings(engine, after.id))
+    found = Comparison(digest=after.id, layers=layers, settings=settings)
+    if all(pair.same for pair in layers):
+        return found
+    files, count = different_files(shop, plan, engine, before, after)
+    return replace(found, files=files, count=count, report=described(shop, engine, (before, after), files))
+
+
+def _other(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of settings that differ. Pure."""
+    return tuple(name for name in sorted({*before, *after}) if before.get(name) != after.get(name))
+
+
+def different_files(
+    shop: Workshop, plan: Plan, engine: Engine, before: ImageInfo, after: ImageInfo
+) -> tuple[tuple[Different, ...], int]:
+    """The paths that differ between two images, read in a build stage; nothing of the images runs."""
+    for image in (before, after):
+        refuse_triggers(engine, image)
+    run = uuid.uuid4().hex[:12]
+    names = [f"{plan.recipe.repository}:{word}-{run}" for word in ("before", "after")]
+    with passing_tag(engine, names[0]), passing_tag(engine, names[1]):
+        for image, name in zip((before, after), names, strict=True):
+            tag_image(engine, image.id, (name,))
+        found = json.loads(_read_files(shop, plan, engine, names[0], names[1]))
+    files = tuple(
+        Different(path=one["path"], differs=tuple(one["differs"]), size=one["size"]) for one in found["files"]
+    )
+    return files, int(found["count"])
+
+
+def _read_files(shop: Workshop, plan: Plan, engine: Engine, before: str, after: str) -> str:
+    files = {
+        "Dockerfile": differ_dockerfile(plan, before, after, shop.catalog.templates).encode(),
+        "differ.py": shop.catalog.contents["inside/differ.py"],
+    }
+    out = shop.store.scratch("differ")
+    try:
+        with shop.talk.task("compare files"):
+            read_by_stage(shop, engine, plan, plan.step("image"), files, out=out)
+        return (out / "files.json").read_text(encoding="utf-8")
+    finally:
+        shutil.rmtree(out)

@@ -1,0 +1,109 @@
+"""One build of a stage by BuildKit, its full log kept in the store."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from gb10.containers.buildx.build import BuildRequest, BuildResult, build
+from gb10.containers.buildx.builders import require_builder
+from gb10.containers.buildx.cache_options import IMPORT
+from gb10.containers.buildx.commands import open_buildx
+from gb10.containers.buildx.progress import Event, LogLine, Note, StepDone, StepFailed, StepStarted
+from gb10.containers.connection import Engine
+from gb10.containers.packages import unpacked
+from gb10.containers.reach import find, holding
+from gb10.core.host import Host
+from gb10.core.store import Store
+from gb10.core.talk import Talk, Task
+from gb10.errors import EngineError
+from gb10.image.context import Workshop, build_architecture
+from gb10.image.plan.values import Step
+
+WARNING = "WARNING: local cache import"
+"""Prefix of buildx's warning that a folder holds no cache."""
+
+
+def ready_engine(shop: Workshop) -> Engine:
+    """The engine to build with, started when needed. The log shows which engines were not usable."""
+    return _told(shop, find(shop.env, shop.store))
+
+
+def engine_with_images(shop: Workshop) -> Engine | None:
+    """The engine that may have images, started when needed; None when nothing was ever built on this machine."""
+    engine = holding(shop.env, shop.store)
+    return _told(shop, engine) if engine else None
+
+
+def _told(shop: Workshop, engine: Engine) -> Engine:
+    for note in engine.notes:
+        shop.talk.say_once(note)
+    return replace(engine, builder=shop.builder)
+
+
+def check_caches(shop: Workshop, engine: Engine) -> None:
+    """Raise EngineError where a cache cannot be exported."""
+    if shop.cache_to and not (engine.containerd or engine.builder):
+        raise EngineError(
+            "Docker's classic image store exports no build cache (--cache-to)",
+            where=engine.endpoint.host,
+            hint="name a builder (--builder), or let Docker use containerd's image store; --cache-from "
+            "works with either",
+        )
+
+
+def check_builder(host: Host, engine: Engine) -> Engine:
+    """The engine, after a check of its builder, if any. Raises EngineError when the builder cannot be used."""
+    if engine.builder is None:
+        return engine
+    found = require_builder(engine, host.env, host.store, f"linux/{build_architecture()}")
+    if found.driver == "docker":  # buildx itself refuses a context by this name
+        raise EngineError(
+            f"the builder {engine.builder} is an engine of its own, which keeps what it builds",
+            hint=f"without --builder, by DOCKER_CONTEXT={engine.builder}; --builder is for the drivers "
+            "remote, kubernetes and docker-container",
+        )
+    return engine
+
+
+def check_named_builder(shop: Workshop) -> None:
+    """Check a builder that the user names before any work, also when nothing is left to build; raises EngineError."""
+    if shop.builder:
+        check_builder(shop, ready_engine(shop))
+
+
+def wake_engine(host: Host) -> None:
+    """Start the embedded engine if it ran here before: layers of a stopped engine count as missing."""
+    if unpacked(host.store):
+        find(host.env, host.store)
+
+
+def run_build(
+    shop: Workshop, engine: Engine, request: BuildRequest, step: Step, on_event: Callable[[Event], None]
+) -> BuildResult:
+    """Build; every line a step prints is shown when verbose. Raises BuildError with the log's path."""
+
+    def events(event: Event) -> None:
+        if isinstance(event, LogLine):
+            shop.talk.detail(event.text)
+        if isinstance(event, StepFailed) and event.step.startswith(IMPORT):
+            shop.talk.say(f"{event.step} failed, building without it: {event.error}")
+        if isinstance(event, Note) and event.text.startswith(WARNING):
+            shop.talk.say(event.text)
+        on_event(event)
+
+    buildx = open_buildx(engine, shop.env, shop.store)
+    request = replace(request, cache_from=shop.cache_from)
+    return build(buildx, request, log=log_path(shop.store, step), on_event=events, stop=shop.stop)
+
+
+def note_steps(talk: Talk, task: Task, event: Event) -> None:
+    """Count finished steps and name the one that started last."""
+    if isinstance(event, StepDone):
+        talk.advance(task, 1)
+    elif isinstance(event, StepStarted):
+        talk.advance(task, 0, event.step[:72])
+
+
+def log_path(store: Store, step: Step) -> Path:
+    """The path of a step's full log. Only the last log of each key is kept."""
+    return store.root / "logs" / f"{step.name}-{step.key[:12]}.log"

@@ -1,0 +1,190 @@
+"""Upstream's layers, one after the other: BuildKit keeps neither the wheels of a layer nor a second copy of its files.
+
+The image of each layer is built above the one below it, and is the base of the image. So its wheels need not be sent
+again, and a change above them costs nothing below.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gb10.containers.build_cache import forget, sent
+from gb10.containers.buildx.build import BuildRequest
+from gb10.containers.connection import Engine
+from gb10.containers.image_reading import copy_files
+from gb10.containers.images import ImageInfo, drop_image, require_image, tag_image, untag
+from gb10.image.build.assemble import slim_files
+from gb10.image.build.base_images import STAGES, base_image, base_tag
+from gb10.image.build.contexts import build_context, wheels
+from gb10.image.build.kept_images import layers_tag, made_image, note_image, noted_image
+from gb10.image.build.outlook import UPSTREAM, outlook
+from gb10.image.build.scanner import scanner_files
+from gb10.image.context import Workshop
+from gb10.image.locked_files import store_paths
+from gb10.image.plan.render import build_args, layer_dockerfile
+from gb10.image.plan.values import Plan, Step
+from gb10.image.proof.scans import SCAN, SCANS, SYMBOLS, kept_scan, require_scanned
+
+INSTALL = "python3 /install.py --wheels /wheels --out /out "
+"""In the command of a stage that installs a layer, as BuildKit describes its result."""
+UNPACKED = (
+    INSTALL,
+    "python3 /install.py --wheels /wheels --out /target ",  # headers and libraries that compilers read
+    "tar --extract --file /archives/",  # a wheel's source that was compiled
+    "ADD base-image.tar /out/",  # the base whose headers CMake targets read
+)
+"""In the commands of stages whose results a later build makes again from the store, if it needs them at all."""
+LAYERED, SCANNED = "layered", "scanned"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Upstream:
+    """The image of the base and upstream's layers, and the folder with the scan of each layer, by step."""
+
+    image: str
+    scans: Mapping[str, Path]
+
+    @property
+    def contexts(self) -> dict[str, Path | str]:
+        """The named contexts that stand for the stages of the image's Dockerfile."""
+        return {
+            "upstream": f"docker-image://{self.image}",
+            **{f"scan-{name}": folder for name, folder in self.scans.items()},
+        }
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Link:
+    """A layer, the tag of the image that ends with it, and the tag of the image below, at first the base's."""
+
+    step: Step
+    tag: str
+    below: str
+
+
+def upstream_image(shop: Workshop, plan: Plan, engine: Engine, anew: str = "") -> Upstream:
+    """The image of the layers that hold only locked wheels, built where it is missing, and their scans.
+
+    The lock of the image must be held, its bases and wheels be in the store. ``anew`` names a run that makes all of
+    them again, beside those that are there; ``drop_again`` removes them. Raises BuildError and EngineError.
+    """
+    links = _chain(plan, anew)
+    there = max((number for number, link in enumerate(links, 1) if _known(shop, engine, link.tag)), default=0)
+    shop.forecast.begin(UPSTREAM)
+    for name in STAGES if there < len(links) else ():
+        base_image(shop, plan, engine, name, anew)
+        shop.forecast.done(UPSTREAM, name)
+    with shop.talk.task(UPSTREAM, len(links), unit="layers", outlook=outlook(shop, UPSTREAM)) as task:
+        shop.talk.advance(task, there)
+        for link in links[there:]:
+            _forget_below(engine, plan)
+            _add(shop, plan, engine, link, anew)
+            untag(engine, [link.below] if link is not links[0] else [])
+            shop.forecast.done(UPSTREAM, link.step.name)
+            shop.talk.advance(task, 1, link.step.name)
+    shop.forecast.end(UPSTREAM)
+    image = require_image(engine, links[-1].tag)
+    kept = zip(links, image.diff_ids[1:], strict=True)
+    return Upstream(
+        image=links[-1].tag, scans={link.step.name: kept_scan(shop, diff_id).parent for link, diff_id in kept}
+    )
+
+
+def drop_again(engine: Engine, plan: Plan, anew: str) -> None:
+    """Remove the images of the layers that a run made again."""
+    untag(engine, [*(link.tag for link in _chain(plan, anew)), *(base_tag(plan, name, anew) for name in STAGES)])
+
+
+def upstream_layers(plan: Plan) -> tuple[Step, ...]:
+    """The layers that hold only locked wheels, lowest first."""
+    return tuple(step for step in plan.of_kind("layer") if step.files)
+
+
+def upstream_wheels(plan: Plan) -> set[str]:
+    """The contexts with wheels of upstream's layers; no stage above the layers reads one."""
+    return {f"{step.name}-wheels" for step in upstream_layers(plan)}
+
+
+def forget_sent(engine: Engine, plan: Plan, *, compiled: bool = False) -> None:
+    """Let BuildKit drop what it was sent for steps that are done, what compilers read and wrote, and unpacked wheels.
+
+    The store has the wheels, the image its layers, the compile cache each unit. Contexts without a name of their own
+    are dropped in the embedded engine alone: in your Docker they may be yours.
+    """
+    own = {"target-wheels", "rehearsal-wheels", *(["context"] if engine.kind == "embedded" else [])}
+    done = sent(upstream_wheels(plan) | own | ({"tools-wheels", "source"} if compiled else set()))
+    forget(engine, lambda about: about in done or any(words in about for words in UNPACKED))
+
+
+def _forget_below(engine: Engine, plan: Plan) -> None:
+    """Let BuildKit drop the wheels of the layers that are there, and the folder that the last one was copied from."""
+    done = sent(upstream_wheels(plan))
+    forget(engine, lambda about: about in done or INSTALL in about)
+
+
+def _chain(plan: Plan, anew: str = "") -> list[Link]:
+    """The layers with the tag of the image that each makes: the key of what it holds."""
+    links, keys = list[Link](), [plan.step("base-image").key, plan.options.platform, *([anew] if anew else [])]
+    for step in upstream_layers(plan):
+        keys.append(step.key)
+        below = links[-1].tag if links else base_tag(plan, "base-image", anew)
+        links.append(Link(step=step, tag=layers_tag("upstream", keys), below=below))
+    return links
+
+
+def _known(shop: Workshop, engine: Engine, tag: str) -> bool:
+    """Whether the engine has this very image, and the store the scan of each layer above the base."""
+    image = noted_image(shop, engine, tag)
+    kept = [kept_scan(shop, layer) for layer in image.diff_ids[1:]] if image else []
+    return image is not None and all(scan.exists() and scan.with_name(SYMBOLS).exists() for scan in kept)
+
+
+def _add(shop: Workshop, plan: Plan, engine: Engine, link: Link, anew: str) -> None:
+    """Build one layer, tag the image that has it, and scan it."""
+    steps = (plan.step("tools"), link.step)
+    folders = {f"{step.name}-wheels": wheels(store_paths(shop.store, step.files)) for step in steps}
+    images = {"base-build": base_tag(plan, "base-build", anew), "below": link.below}
+    with build_context(shop.store, _files(shop, plan, link.step), folders) as context:
+        request = BuildRequest(
+            dockerfile=context.folder / "Dockerfile",
+            target=LAYERED,
+            platform=plan.options.platform,
+            context=context.folder,
+            contexts={**context.contexts, **{stage: f"docker-image://{tag}" for stage, tag in images.items()}},
+            build_args=build_args(plan),
+            output="type=image",
+        )
+        layered = made_image(shop, engine, replace(request, anew=bool(anew)), link.step)
+        tag_image(engine, layered.id, (link.tag,))
+        _scan(shop, engine, replace(request, target=SCANNED), plan.step("proof"), layered)
+    if not anew:
+        note_image(shop, engine, link.tag, layered)
+
+
+def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
+    own = shop.catalog.contents
+    return {
+        "Dockerfile": layer_dockerfile(plan, step, shop.catalog.templates).encode(),
+        "install.py": own["inside/install.py"],
+        **slim_files(own, [step]),
+        **scanner_files(own),
+    }
+
+
+def _scan(shop: Workshop, engine: Engine, request: BuildRequest, step: Step, layered: ImageInfo) -> None:
+    """Scan the layer in a solve of its own, and keep the scan under the layer's diffID.
+
+    The image that brings the scan has the layer, too: should BuildKit have made it anew, its diffID shows a difference.
+    """
+    image = made_image(shop, engine, request, step)
+    require_scanned(image.diff_ids[:-1], layered.diff_ids)
+    with shop.store.folder("scan") as folder:
+        copy_files(engine, shop.store, image, SCANS, folder)
+        kept = kept_scan(shop, layered.diff_ids[-1]).parent
+        shop.store.replace(kept, lambda work: _take(folder, work))
+    drop_image(engine, image.id)
+
+
+def _take(folder: Path, work: Path) -> None:
+    for name in (SCAN, SYMBOLS):
+        (folder / name).rename(work / name)

@@ -1,0 +1,64 @@
+"""The workshop: what every phase needs from the machine, opened once per command."""
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gb10.core.config import unknown_variables, with_settings
+from gb10.core.fields import Architecture
+from gb10.core.forecast import Forecast
+from gb10.core.host import Host
+from gb10.core.machine import ARCHITECTURES
+from gb10.core.stop import Stop
+from gb10.core.store import open_store
+from gb10.core.talk import Talk
+from gb10.errors import UsageError
+from gb10.image.plan.catalog import ROOT, Catalog
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workshop(Host):
+    """The host, the checkout's catalog, and how images are built."""
+
+    catalog: Catalog
+    builder: str | None = None
+    """Your buildx builder; it builds instead of the engine."""
+    cache_from: tuple[str, ...] = ()
+    cache_to: tuple[str, ...] = ()
+    """External build caches of an image, as buildx takes them."""
+    stop: Stop = field(default_factory=Stop)
+    """Set when work in another thread has failed: builds and downloads of this workshop end."""
+    forecast: Forecast = field(default_factory=Forecast)
+    """What is expected of the command's build; it knows no part where none was made."""
+
+
+def open_workshop(env: Mapping[str, str], *, verbosity: int) -> Workshop:
+    """The workshop of this machine; raises UsageError when settings or store are unusable."""
+    settings = with_settings(env)
+    talk = Talk(settings, verbosity=verbosity)
+    for line in unknown_variables(env):
+        talk.say_once(line)
+    return Workshop(env=settings, store=open_store(settings), talk=talk, catalog=Catalog(ROOT))
+
+
+def build_architecture() -> Architecture:
+    """The architecture of this machine, in Debian's spelling."""
+    machine = platform.machine()
+    if machine not in ARCHITECTURES:
+        raise UsageError(f"cannot build on {machine}", hint=f"supported build machines: {', '.join(ARCHITECTURES)}")
+    return ARCHITECTURES[machine]
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def memory() -> int:
+    """Bytes of memory that are available now (Linux's own estimate)."""
+    with open("/proc/meminfo", encoding="ascii") as lines:  # noqa: PTH123
+        for line in lines:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,270 @@
+"""The engine's choice for one model: its own code in a child process with limits, over the config alone."""
+
+import json
+import os
+import platform
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from gb10.core.data_root import PACKAGE
+from gb10.core.digest import digest
+from gb10.core.host import Host
+from gb10.core.proc import SILENT, CommandFailedError, capture_while_active
+from gb10.core.store import file_sha256, note_use
+from gb10.errors import Gb10Error, UsageError, VerifyError
+from gb10.image.explain.engine_facts import EngineFacts
+from gb10.image.explain.engine_files import OPERATORS, ORIGINALS, SITE
+from gb10.image.explain.layer_rows import Answer, read_answer, read_answers
+
+CHILD: Final = Path(__file__).parent / "child"
+SECONDS: Final = 600
+"""Wall time for one model."""
+LIMITS: Final = {"RLIMIT_CPU": 300, "RLIMIT_FSIZE": 1 << 26, "RLIMIT_AS": 32 << 30, "RLIMIT_CORE": 0}
+OFFLINE: Final = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+LIMIT_SIGNALS: Final = (signal.SIGXCPU, signal.SIGXFSZ, signal.SIGKILL)
+CONFIG: Final = "config.json"
+QUANTIZATION: Final = "quantization_config"
+QUANTIZED: Final = "hf_quant_config.json"
+OWN_PACKAGE: Final = PACKAGE / "inside/gb10_kernels.py"
+"""What becomes the ``__init__`` of our package of kernels."""
+OWN_FOLDER: Final = "own"
+REPORT: Final = "this is a gap of explain: please report it with these lines; the model may well be served"
+WHOSE: Final = {
+    "engine": "it refuses the model or an option itself",
+    "config": "the config is not what its readers expect",
+    "unknown": "nobody knows whether the config or explain is at fault",
+}
+HINTS: Final = {
+    "engine": "these are the engine's own words, without a GPU",
+    "config": "give the config.json as it is on the hub",
+    "unknown": "if this release serves the model, this is a gap of explain: please report it with these lines",
+}
+ANSWER: Final = "answer.json"
+LINE: Final = 160
+"""Characters of the engine's error: the reasons follow, each on its own line."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Held:
+    """What the image holds beside the engine: ``kernels`` is the arch of our package gb10-kernels, empty without it.
+
+    ``stock``: the release is asked as upstream ships it, which looks for no such package. ``beside``: the stock release
+    is asked, too, for what it would choose instead.
+    """
+
+    kernels: str = ""
+    stock: bool = False
+    beside: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """What an engine is asked, but for the model."""
+
+    facts: EngineFacts
+    files: Path
+    options: Mapping[str, str]
+    held: Held
+
+
+def ask_engine(
+    host: Host,
+    facts: EngineFacts,
+    files: Path,
+    config: Mapping[str, Any],
+    options: Mapping[str, str],
+    *,
+    held: Held | None = None,
+) -> Answer:
+    """The engine's choice for every layer of a config. Raises UsageError, Gb10Error when the child gives no answer.
+
+    An engine that gives the same reason for other devices does not refuse this one.
+    """
+    return ask_models(host, Question(facts=facts, files=files, options=options, held=held or Held()), [config])[0]
+
+
+def ask_models(host: Host, ask: Question, configs: Sequence[Mapping[str, Any]]) -> list[Answer]:
+    """The same for several models: the engine starts once."""
+    answers = _asked(host, ask, configs)
+    refused = [number for number, answer in enumerate(answers) if answer.tried and ask.facts.elsewhere]
+    for number in refused:
+        others = (ask.facts.model_copy(update={"capability": one, "flags": {}}) for one in ask.facts.elsewhere)
+        again = (_asked(host, replace(ask, facts=one), [configs[number]])[0] for one in others)
+        if all(one.stopped == answers[number].stopped for one in again):
+            answers[number] = answers[number].model_copy(update={"tried": []})
+    return answers
+
+
+def _asked(host: Host, ask: Question, configs: Sequence[Mapping[str, Any]]) -> list[Answer]:
+    """Answers with a choice are kept under all that they follow from. An engine that stopped is asked again.
+
+    The order of a config's fields counts: engines take the first group that matches.
+    """
+    scripts = sorted((path.name, file_sha256(path)) for path in (*CHILD.glob("*.py"), OWN_PACKAGE))
+    common = [_request(ask, Path("work"), 1), ask.held.kernels, scripts, platform.python_version()]
+    places = [host.store.entry("answers", digest([json.dumps(config), *common])) / ANSWER for config in configs]
+    with host.store.locked(
+        f"answers-{digest([str(place) for place in places])}", host.talk.waiting_for("the engine's answer")
+    ):
+        absent = [number for number, place in enumerate(places) if not place.exists()]
+        if absent:
+            with host.store.folder("explain") as work:
+                told = dict(zip(absent, _run(ask, [configs[number] for number in absent], work), strict=True))
+        else:
+            told = {}
+        for number, place in enumerate(places):
+            if number not in told:
+                note_use(place)
+                told[number] = read_answer(place.read_text(encoding="utf-8"), "this config")
+            elif told[number].stopped is None:
+                host.store.write_text(place, told[number].model_dump_json(by_alias=True))
+        return [told[number] for number in range(len(configs))]
+
+
+def _run(ask: Question, configs: Sequence[Mapping[str, Any]], work: Path) -> list[Answer]:
+    """The child's answers. Raises UsageError when a limit ends it, Gb10Error when it ends without an answer."""
+    for number, config in enumerate(configs):
+        write_model(config, work / str(number))
+    if ask.held.kernels:
+        write_own_package(ask.held.kernels, work / OWN_FOLDER)
+    request = work / "request.json"
+    request.write_text(json.dumps(_request(ask, work, len(configs))), encoding="utf-8")
+    argv = (sys.executable, "-I", "-S", str(CHILD / "choosing.py"), str(request))
+    env = {"HOME": str(work), "PATH": os.defpath, "TMPDIR": str(work), "LANG": "C.UTF-8"}
+    try:
+        return read_answers(capture_while_active(argv, patience=SECONDS, env=env, cwd=work), "this config")
+    except CommandFailedError as error:
+        raise _without_answer(error) from error
+
+
+def _without_answer(error: CommandFailedError) -> Gb10Error:
+    """A child that a limit ended is about the config's size; one that ended by itself is a fault of explain."""
+    where = error.tail[-2000:]
+    if error.returncode == SILENT or -error.returncode in LIMIT_SIGNALS or "MemoryError" in where:
+        why = (
+            f"it ran for more than {SECONDS} s" if error.returncode == SILENT else "it needs more than explain gives it"
+        )
+        return UsageError(
+            f"the engine's selection code ended without an answer: {why}",
+            where=where,
+            hint="the config may ask for more than a model has; docs/explain.md has the limits",
+        )
+    return Gb10Error(f"explain's process ended without an answer (exit {error.returncode})", where=where, hint=REPORT)
+
+
+def write_model(config: Mapping[str, Any], work: Path) -> None:
+    """The model's files as the engine finds them in its folder.
+
+    ModelOpt's file may be under its name; and a quantization of its form without a method is that file's: engines read
+    it there.
+    """
+    work.mkdir(exist_ok=True)
+    given = dict(config)
+    own, quantized = given.pop(QUANTIZED, None), given.get(QUANTIZATION)
+    if isinstance(quantized, dict) and "quantization" in quantized and "quant_method" not in quantized:
+        own = given.pop(QUANTIZATION)
+    if own is not None:
+        (work / QUANTIZED).write_text(json.dumps(own), encoding="utf-8")
+    (work / CONFIG).write_text(json.dumps(given), encoding="utf-8")
+
+
+def write_own_package(arch: str, folder: Path) -> None:
+    """gb10-kernels without its compiled modules: the package's own code says which devices it is for."""
+    package, about = folder / "gb10_kernels", folder / "gb10_kernels-0.dist-info"
+    package.mkdir(parents=True)
+    about.mkdir()
+    (package / "__init__.py").write_bytes(OWN_PACKAGE.read_bytes())
+    (package / "manifest.json").write_text(json.dumps({"arch": arch}), encoding="utf-8")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: gb10-kernels\nVersion: 0\n", encoding="utf-8")
+
+
+def refuse(answer: Answer, engine: str) -> None:
+    """Raise for an engine that stopped: VerifyError when it refused every kernel of a layer.
+
+    Gb10Error when explain lacks what the image has. Else UsageError: what the release does not know, what it or a
+    reader of the config refuses, or that nobody knows whose the error is.
+    """
+    if answer.stopped is None:
+        return
+    said = answer.stopped.strip()[:2000]
+    if answer.tried:
+        raise VerifyError(
+            f"{engine} has no backend for this model on capability 12.1",
+            where="\n".join([said.splitlines()[0][:LINE], *(f"{name}: {reason}" for name, reason in answer.tried)]),
+            hint="another format of the model may have one; options change what is asked (docs/explain.md)",
+        )
+    raise _without_choice(answer, engine, said)
+
+
+def _without_choice(answer: Answer, engine: str, said: str) -> Gb10Error:
+    """The error for an engine that stopped before it had a kernel to refuse."""
+    if answer.missing:
+        return Gb10Error(
+            f"explain has no module {answer.missing}, so what {engine} would take is unknown: not the config's fault",
+            where=said,
+            hint=REPORT,
+        )
+    if answer.lacks:
+        return UsageError(
+            f"{engine} does not know this model: its registry has no {', '.join(answer.lacks)}",
+            where=said.splitlines()[0][:LINE],
+            hint="another release, or the other engine (--engine), may know it",
+        )
+    if answer.own_code:
+        return UsageError(
+            f"the config is read by code of the model itself, which explain never runs: what {engine} takes is unknown",
+            where=said.splitlines()[0][:LINE],
+            hint="the engine serves it with --trust-remote-code alone",
+        )
+    if answer.whose == "explain":
+        return Gb10Error(
+            f"explain has nothing in place of what {engine} asks for here: not the config's fault",
+            where=said,
+            hint=REPORT,
+        )
+    return UsageError(
+        f"{engine} stopped before it had chosen, so which kernels it would take is unknown: {WHOSE[answer.whose]}",
+        where=said,
+        hint=HINTS[answer.whose],
+    )
+
+
+def _request(ask: Question, work: Path, models: int) -> dict[str, Any]:
+    facts, files, held = ask.facts, ask.files, ask.held
+    originals = files / ORIGINALS
+    own = [str(work / OWN_FOLDER)] if held.kernels else []
+    return {
+        "script": facts.script,
+        "models": [str(work / str(number)) for number in range(models)],
+        "options": named_options(facts, ask.options),
+        "flags": facts.flags,
+        "limits": LIMITS,
+        "cuda": facts.cuda,
+        "capability": facts.capability,
+        "stand_ins": {**dict.fromkeys(facts.stand_ins, "9999"), **facts.versions},
+        "late": facts.late,
+        "without_code": facts.without_code,
+        "originals": str(originals) if (held.stock or held.beside) and originals.is_dir() else "",
+        "upstream": held.stock,
+        "own": own,
+        "compiled": facts.compiled,
+        "operators": facts.registered,
+        "schemas": json.loads((files / OPERATORS).read_text(encoding="utf-8")),
+        "answers": facts.answers,
+        "present": facts.present,
+        "environment": {**OFFLINE, **facts.environment, "XDG_CACHE_HOME": str(work), "HF_HOME": str(work)},
+        "path": [str(CHILD), *own, str(files / SITE), *(str(files / SITE / path) for path in facts.paths)],
+    }
+
+
+def named_options(facts: EngineFacts, options: Mapping[str, str]) -> dict[str, str]:
+    """The options by the engine's own names; raises UsageError for one that this engine has not."""
+    absent = [name for name in options if name not in facts.options]
+    if absent:
+        known = ", ".join(f"--{name.replace('_', '-')}" for name in facts.options)
+        raise UsageError(f"this engine has no --{absent[0].replace('_', '-')}", hint=f"it has {known}")
+    return {facts.options[name]: value for name, value in options.items()}

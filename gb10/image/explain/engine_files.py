@@ -1,0 +1,138 @@
+"""The engine's Python files and what they import, unpacked once into the store; nothing of it is installed."""
+
+import json
+import platform
+import shutil
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from gb10.core.artifact import Artifact
+from gb10.core.digest import digest
+from gb10.core.host import Host
+from gb10.core.store import note_use
+from gb10.errors import FetchError, UsageError
+from gb10.image.explain.engine_facts import Packages
+from gb10.image.explain.operators import schemas
+from gb10.image.recipe.locked import LockedWheel
+from gb10.sources.index.downloads import fetch_all
+
+SITE: Final = "site"
+OPERATORS: Final = "operators.json"
+ORIGINALS: Final = "upstream"
+"""The files that patches change, as upstream has them."""
+SOURCES: Final = ("*.py", "*.json", "*METADATA", "*RECORD", "*entry_points.txt")
+"""Patterns of what is taken from a wheel of the image: no library, no kernel source."""
+LEFT: Final = ("torch/include/", "torch/test/")
+LARGEST: Final = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """What is unpacked: wheels for this machine whole, sources of wheels of the image, their modules' operators."""
+
+    whole: tuple[LockedWheel, ...]
+    image: tuple[LockedWheel, ...]
+    sources: tuple[str, ...]
+    modules: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Patching:
+    """What the series changes in the engine's wheel. ``key`` covers the patches."""
+
+    key: str
+    files: Callable[[Path], Mapping[str, bytes | None]]
+
+
+def engine_files(host: Host, packages: Packages, parts: Parts, patching: Patching | None = None) -> Path:
+    """The folder with ``site``, ``operators.json``, and the originals of what patches change; made once.
+
+    Raises UsageError, FetchError, PatchError.
+    """
+    check_interpreter(packages)
+    files = {wheel.sha256: _artifact(wheel) for wheel in (*parts.image, *parts.whole)}
+    key = digest(["explain", 4, sorted(files), parts.sources, parts.modules, patching.key if patching else None])
+
+    def make(work: Path) -> None:
+        host.talk.say(f"unpacking {len(files)} packages for explain, once ({_size(files) >> 20} MiB to download)")
+        found = fetch_all(files.values(), host.store, host.env)
+        for wheel in parts.whole:
+            unpack(found[wheel.sha256], work / SITE)
+        for wheel in parts.image:
+            unpack(found[wheel.sha256], work / SITE, (*SOURCES, *parts.sources))
+        if patching:
+            changes = patching.files(found[parts.image[0].sha256])
+            keep_originals(work / SITE, changes, work / ORIGINALS)
+            change(work / SITE, changes)
+        operators = read_operators([found[wheel.sha256] for wheel in parts.image], parts.modules)
+        (work / OPERATORS).write_text(json.dumps(operators), encoding="utf-8")
+
+    made = host.store.ensure("explain", key, make)
+    note_use(made / OPERATORS)
+    return made
+
+
+def keep_originals(site: Path, changes: Iterable[str], to: Path) -> None:
+    """Copy the files that patches are to change; what they add has none."""
+    for name in changes:
+        if (site / name).is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(site / name, to / name)
+
+
+def change(site: Path, changes: Mapping[str, bytes | None]) -> None:
+    """Write what patches change in unpacked sources, and remove what they remove."""
+    for name, content in changes.items():
+        if content is None:
+            (site / name).unlink(missing_ok=True)
+        else:
+            (site / name).parent.mkdir(parents=True, exist_ok=True)
+            (site / name).write_bytes(content)
+
+
+def check_interpreter(packages: Packages) -> None:
+    """Raise UsageError when the locked packages are for another Python or machine than this."""
+    found = (".".join(platform.python_version_tuple()[:2]), platform.machine())
+    if found != (packages.python, packages.machine):
+        raise UsageError(
+            f"explain cannot run here: its packages are locked for Python {packages.python} on {packages.machine}",
+            where=f"this is Python {found[0]} on {found[1]}",
+            hint="run it with that Python on such a machine; docs/explain.md says what another one needs",
+        )
+
+
+def unpack(wheel: Path, site: Path, only: tuple[str, ...] = ("*",)) -> None:
+    """Unpack a wheel into ``site``; raises FetchError for a name that leaves it, or a file that is too large."""
+    with zipfile.ZipFile(wheel) as archive:
+        for entry in archive.infolist():
+            name = entry.filename
+            if name.startswith(LEFT) or not any(fnmatchcase(name, pattern) for pattern in only):
+                continue
+            if name.startswith("/") or ".." in name.split("/") or entry.file_size > LARGEST:
+                raise FetchError(f"{wheel.name} is not a wheel", where=f"it holds {name[:100]!r}")
+            archive.extract(entry, site)
+
+
+def read_operators(wheels: Iterable[Path], modules: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+    """The operators of each compiled module, by its path without ending. Raises FetchError when one is missing."""
+    found: dict[str, tuple[str, ...]] = {}
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            paths = {name.partition(".")[0]: name for name in archive.namelist() if name.endswith(".so")}
+            found |= {module: schemas(archive.read(paths[module])) for module in modules if module in paths}
+    absent = sorted(set(modules) - set(found))
+    if absent:
+        raise FetchError(f"no wheel has {', '.join(absent)}", hint="recipes/explain is for another release")
+    return found
+
+
+def _artifact(wheel: LockedWheel) -> Artifact:
+    return Artifact(wheel.filename, wheel.sha256, wheel.size)
+
+
+def _size(files: Mapping[str, Artifact]) -> int:
+    return sum(file.size for file in files.values())

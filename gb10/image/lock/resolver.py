@@ -1,0 +1,186 @@
+"""uv resolves requirements to versions; only the package index decides, not local files."""
+
+import re
+import shutil
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import shorten
+from urllib.parse import unquote, urlsplit
+
+import uv
+
+from gb10.core import proc
+from gb10.core.fields import requirement_name
+from gb10.core.store import Store
+from gb10.errors import FetchError, UsageError
+from gb10.image.lock.named_indexes import bound, split
+from gb10.image.lock.platforms import Platform, best_wheel
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.sources.index.page import Link
+from gb10.sources.index.pip_settings import TIMEOUT, uv_index_env
+
+NO_SOLUTION = "No solution found"
+MISFIT = "the requirements do not fit together"
+BECAUSE = re.compile(r"[Bb]ecause (.+?), we can conclude", re.DOTALL)
+YANKED = re.compile(r"^warning: `([^=`]+)==([^`]+)` is yanked(?: \(reason: \"(.*)\"\))?")
+"""Seconds without a byte after which uv tries a request again, three times; it changes no resolution."""
+TIMED_OUT = "operation timed out"
+PROJECT = "pyproject.toml"
+LONGEST_STEP = 240
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resolved:
+    """One project at one version, and the file chosen for the platform."""
+
+    name: str
+    version: str
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Resolver:
+    """uv with the main index, and the recipe's named indexes, constraints and overrides."""
+
+    store: Store
+    env: Mapping[str, str]
+    index_url: str
+    recipe: Recipe
+
+    def resolve(
+        self, requirements: tuple[str, ...], platform: Platform, pins: Mapping[str, str], *options: str
+    ) -> tuple[Resolved, ...]:
+        """The closure, sorted by name; ``pins`` (name -> version) are kept where they fit.
+
+        Raises UsageError (no versions fit together, or one was yanked) and FetchError (the index cannot be read).
+        """
+        work = self.store.scratch("resolve")
+        output = work / "pylock.toml"
+        try:
+            inputs = self._inputs(requirements)
+            for name, lines in inputs.items():
+                (work / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            output.write_text(preferences(pins, self.recipe.python), encoding="utf-8")
+            more = [PROJECT] if PROJECT in inputs else []
+            argv = [*self._argv(platform), *more, *options]
+            proc.stream(argv, log=work / "log", on_line=self._refuse_yanked, env=self._env(), cwd=work)
+            return read_resolution(output.read_text(encoding="utf-8"), platform)
+        except proc.CommandFailedError as error:
+            whole = error.log.read_text(encoding="utf-8") if error.log else error.tail
+            raise explained(whole, error.tail, platform) from error
+        finally:
+            shutil.rmtree(work)
+
+    def _refuse_yanked(self, line: str) -> None:
+        """Raise UsageError when uv warns that it uses a yanked file, because that version is pinned."""
+        found = YANKED.match(line)
+        if found and found[1] not in {requirement_name(one.requirement) for one in self.recipe.overrides}:
+            raise UsageError(
+                f"{found[1]} {found[2]} was yanked by its publishers",
+                where=f"reason: {found[3] or 'none given'}",
+                hint="require another release; to use this one, add an override to the recipe:\n"
+                f"overrides: [{{requirement: {found[1]}=={found[2]}, why: …}}]",
+            )
+
+    def _inputs(self, requirements: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+        named, others = split(self.recipe, requirements)
+        return {
+            "requirements.txt": others,
+            "constraints.txt": self.recipe.constraints,
+            "overrides.txt": tuple(override.requirement for override in self.recipe.overrides),
+            **({PROJECT: (bound(self.recipe, named),)} if named else {}),
+        }
+
+    def _argv(self, platform: Platform) -> list[str]:
+        newest = self.recipe.exclude_newer
+        return [
+            uv.find_uv_bin(),
+            "pip",
+            "compile",
+            "requirements.txt",
+            "--no-config",
+            "--no-progress",
+            "--color",
+            "never",
+            "--constraints",
+            "constraints.txt",
+            "--overrides",
+            "overrides.txt",
+            "--format",
+            "pylock.toml",
+            "--output-file",
+            "pylock.toml",
+            "--no-header",
+            "--only-binary",
+            ":all:",
+            "--python",
+            sys.executable,
+            "--python-version",
+            self.recipe.python,
+            "--python-platform",
+            platform.uv_name,
+            *(["--exclude-newer", newest.isoformat()] if newest else []),
+        ]
+
+    def _env(self) -> dict[str, str]:
+        return uv_index_env(self.store, self.env, self.index_url)
+
+
+def preferences(pins: Mapping[str, str], python: str) -> str:
+    """Versions to keep, in uv's output format: uv prefers the versions in an existing output file."""
+    head = f'lock-version = "1.0"\ncreated-by = "gb10"\nrequires-python = ">={python}"\n'
+    tables = [f'\n[[packages]]\nname = "{name}"\nversion = "{pins[name]}"\n' for name in sorted(pins)]
+    return head + ("".join(tables) or "packages = []\n")
+
+
+def read_resolution(text: str, platform: Platform) -> tuple[Resolved, ...]:
+    """The packages of a pylock.toml (PEP 751), each with the best of its wheels; raises UsageError. Pure."""
+    resolved = []
+    for package in tomllib.loads(text).get("packages", []):
+        links = {link.filename: link for link in map(_link, package.get("wheels", []))}
+        best = best_wheel(links, platform)
+        if best is None:
+            raise UsageError(
+                f"{package['name']} {package['version']} has no wheel for {platform.uv_name}",
+                hint="constrain it to a version that has one",
+            )
+        resolved.append(Resolved(name=package["name"], version=package["version"], link=links[best]))
+    return tuple(sorted(resolved, key=lambda entry: entry.name))
+
+
+def _link(wheel: dict[str, object]) -> Link:
+    url, hashes, size = str(wheel["url"]), wheel.get("hashes"), wheel.get("size")
+    return Link(
+        filename=str(wheel.get("name") or unquote(Path(urlsplit(url).path).name)),
+        url=url,
+        sha256=hashes.get("sha256") if isinstance(hashes, dict) else None,
+        size=size if isinstance(size, int) else None,
+    )
+
+
+def explained(whole: str, tail: str, platform: Platform) -> UsageError | FetchError:
+    """uv's reason in one sentence: the first and the last step of its derivation, which may be hundreds of lines.
+
+    The exception's note holds all of it.
+    """
+    if NO_SOLUTION in whole:
+        steps = [shorten(step, LONGEST_STEP, placeholder=" …") for step in BECAUSE.findall(whole)]
+        reason = f": {'; and '.join(dict.fromkeys((steps[0], steps[-1])))}" if steps else ""
+        misfit = UsageError(
+            f"{MISFIT} on {platform.uv_name}{reason}",
+            where=None if len(steps) in (1, 2) else tail,  # the steps between
+            hint="change the requirement or constraint named last; when the index lags behind what a package\n"
+            "declares, add an override with its reason to the recipe",
+        )
+        misfit.add_note(whole)
+        return misfit
+    if TIMED_OUT in whole:
+        return FetchError(
+            "a package index stopped sending: uv gave up after several tries",
+            where=tail,
+            hint=f"check the network and the proxy, then run again; on a slow line set {TIMEOUT} to more seconds",
+        )
+    return FetchError("uv could not resolve the requirements", where=tail)

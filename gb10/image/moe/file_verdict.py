@@ -1,0 +1,177 @@
+"""``moe check``: the engine's verdict on each file, our reasons beside it, and every row weighed for a GB10."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from gb10.image.moe.engine_table import Family
+from gb10.image.moe.expected import Expected, Look, Verdict, expect, never_asked
+from gb10.image.moe.given_files import Batch, Given, Lies
+from gb10.image.moe.release_lookups import Answers, Judge, Said, ask
+from gb10.image.moe.row_rules import PACKED, weigh
+from gb10.image.moe.staged import Sizes, question, root_of, stage
+from gb10.image.moe.tuned_name import Meant
+
+Use = Literal["triton", "cuda", "default", "raises"]
+LADDER_END: Final = 1024
+"""A file without a batch size from here on gives prefill a row that was chosen for decoding."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TunedRow:
+    """Batch sizes ``first`` to ``last`` get this row. ``use``: who takes it. ``shared``: bytes, None if unknown."""
+
+    first: int
+    last: int
+    config: Any
+    use: Use
+    shared: int | None = None
+    problems: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileVerdict:
+    """One file. ``told``: the engine's own words, or the name that it asked for. ``expected``: by our rules."""
+
+    path: str
+    family: Family | None
+    verdict: Verdict
+    told: str
+    reasons: tuple[str, ...]
+    rows: tuple[TunedRow, ...]
+    expected: Verdict
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        """The engine reads it, and every row that Triton gets is fit."""
+        return self.verdict == "found" and not any(row.problems for row in self.rows)
+
+
+def judge_files(judge: Judge, batch: Batch, sizes: Sizes) -> tuple[FileVerdict, ...]:
+    """A verdict for each file, in their order. Raises UsageError when the engine's look-up gives no answer."""
+    return judge_batches(judge, (batch,), sizes)[0]
+
+
+def judge_batches(judge: Judge, batches: Sequence[Batch], sizes: Sizes) -> list[tuple[FileVerdict, ...]]:
+    """The same for batches that do not see each other's files, by one child process."""
+    with judge.host.store.folder("moe") as work:
+        staged = [stage(judge, batch, work / str(number)) for number, batch in enumerate(batches)]
+        asked = [
+            (number, batch.lies, given.path, given.meant)
+            for number, batch in enumerate(batches)
+            for given in batch.files
+            if given.path in staged[number] and given.meant
+        ]
+        questions = [question(judge, meant, work / str(number), sizes, lies) for number, lies, _, meant in asked]
+        answers = ask(judge, questions, work)
+        said = {(number, path): one for (number, _, path, _), one in zip(asked, answers.answers, strict=True)}
+        return [
+            tuple(
+                _judged(looks, given, staged[number].get(given.path), said.get((number, given.path)), sizes)
+                for given in batch.files
+            )
+            for number, batch in enumerate(batches)
+            for looks in (_Looks(judge, work / str(number), answers, sizes.most, batch.lies),)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Looks:
+    judge: Judge
+    work: Path
+    answers: Answers
+    most: int
+    lies: Lies
+
+    def of(self, family: Family) -> tuple[Look, Path]:
+        """Where the engine looks for a family, and the root of the paths in it."""
+        home, root = self.judge.table.families[family], root_of(self.judge, family, self.work, self.lies)
+        files = {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        listed = root / home.folder
+        folders = tuple(path.name for path in listed.iterdir()) if home.versioned and listed.is_dir() else None
+        look = Look(
+            engine=self.judge.engine,
+            version=self.judge.version,
+            triton=self.judge.triton,
+            family=family,
+            files=files,
+            folders=folders,
+            dtypes=self.answers.dtypes,
+            folder=home.folder,
+            most=self.most,
+        )
+        return look, root
+
+
+def _judged(looks: _Looks, given: Given, place: Path | None, said: Said | None, sizes: Sizes) -> FileVerdict:
+    family = given.meant.family if given.meant else None
+    if given.meant is None or family is None or place is None or said is None:
+        return _unasked(looks.judge, given, family)
+    look, root = looks.of(family)
+    expected = expect(look, given.meant, place.relative_to(root).as_posix())
+    rows = tuple(_rows(looks, given.meant, said, sizes)) if said.opened == str(place) and said.keys is not None else ()
+    failed = next((str(row.config) for row in rows if row.use == "raises"), None)
+    verdict = _verdict(look, given.meant, place, said, failed)
+    told = (said.raised or failed or said.name).replace(f"{looks.work}/", "")
+    if verdict == "raises" and (failed or "").startswith("AssertionError") and given.meant.shape.get("down"):
+        expected = Expected("raises", ("its BLOCK_SIZE_M is not that of the row for the first GEMM",))
+    return FileVerdict(
+        path=given.path,
+        family=family,
+        verdict=verdict,
+        told=told,
+        reasons=expected.reasons,
+        rows=rows,
+        expected=expected.verdict,
+        remarks=tuple(_remarks(family, said)) if verdict == "found" else (),
+    )
+
+
+def _verdict(look: Look, meant: Meant, place: Path, said: Said, failed: str | None) -> Verdict:
+    """The engine's own, but for a file that it never asks for: of another GPU, or a type that it does not name."""
+    if never_asked(look, meant):
+        return "not found"
+    if said.raised or failed:
+        return "raises"
+    return "found" if said.opened == str(place) and said.keys is not None else "not found"
+
+
+def _unasked(judge: Judge, given: Given, family: Family | None) -> FileVerdict:
+    reason = "its name is of none of the families of tuned files"
+    if family:
+        reason = f"{judge.engine} {judge.version} has no tuned files of this family"
+    return FileVerdict(
+        path=given.path,
+        family=family,
+        verdict="not found",
+        told="",
+        reasons=(reason,),
+        rows=(),
+        expected=Expected("not found").verdict,
+    )
+
+
+def _rows(looks: _Looks, meant: Meant, said: Said, sizes: Sizes) -> Iterator[TunedRow]:
+    packed = meant.shape.get("dtype") in PACKED
+    parameters = looks.answers.parameters.get("packed" if packed else meant.family, [])
+    for first, last, row, taken, whole in said.spans:
+        use: Use = "default" if taken != "raises" and not said.keys else taken
+        made = TunedRow(first=first, last=last, config=whole if use == "raises" else row, use=use)
+        if use == "triton":
+            weighed = weigh(looks.judge.engine, meant.family, meant.shape, whole, parameters, grouped=sizes.group)
+            made = replace(made, shared=weighed.shared, problems=weighed.problems, remarks=weighed.remarks)
+        yield made
+
+
+def _remarks(family: Family, said: Said) -> Iterator[str]:
+    if family in ("moe", "dense") and said.keys and max(said.keys) < LADDER_END:
+        yield f"its largest batch size is {max(said.keys)}: every larger batch, and prefill, gets that row"
+
+
+def unexplained(verdicts: Sequence[FileVerdict]) -> Mapping[str, tuple[Verdict, Verdict]]:
+    """Files on which our rules and the engine differ: the engine's verdict, then ours."""
+    differing = (verdict for verdict in verdicts if verdict.verdict != verdict.expected)
+    return {verdict.path: (verdict.verdict, verdict.expected) for verdict in differing}

@@ -1,0 +1,118 @@
+"""The name of a tuned file: what its author meant, however it is written, and how each engine writes that. Pure."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gb10.image.moe.engine_table import Family
+
+DEVICE: Final = "NVIDIA GB10"
+SPELLED: Final = DEVICE.replace(" ", "_")
+DTYPES: Final[Mapping[str, str | None]] = {
+    "float8": "fp8_w8a8",
+    "fp8": "fp8_w8a8",
+    "int4": "int4_w4a16",
+    "bf16": None,
+    "bfloat16": None,
+    "fp16": None,
+    "float16": None,
+    "none": None,
+}
+"""Words that are no name of an engine's, and what is meant."""
+WORD: Final = r"\s*=\s*['\"]?([A-Za-z0-9_]+?)(?=_down|[^A-Za-z0-9_]|$)"
+NUMBER: Final = r"\s*=\s*(\d{1,9})"
+BLOCK: Final = re.compile(r"block_?shape\s*=\s*[\[(]?\s*(\d{1,6})\s*[,xX ]\s*(\d{1,6})\s*[\])]?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """A file's family, and the parameters that its author meant, by the engines' names for them."""
+
+    family: Family
+    shape: Mapping[str, Any]
+    device: str
+
+
+def meant_by(path: str) -> Meant | None:
+    """What a path names; None when it is of no family. Letters' case, blanks and order do not matter."""
+    parent, _, name = path.replace("\\", "/").rpartition("/")
+    numbers = {field: _number(name, field) for field in ("E", "N", "K", "R", "S", "headdim", "dstate")}
+    device = _word(name, "device_name") or _word(name, "device") or ""
+    if numbers["E"] and numbers["N"]:
+        return Meant("moe", _experts(name, numbers), device)
+    kind = re.search(r"lora_(shrink|expand)", name, re.IGNORECASE)
+    if kind and numbers["K"] and numbers["R"] and numbers["S"]:
+        shape = {field: numbers[field] for field in ("K", "R", "S")}
+        return Meant("lora", {"kernel": kind[1].lower(), **shape}, device)
+    if numbers["headdim"] and numbers["dstate"]:
+        state = (_word(name, "cache_dtype") or "").lower()
+        return Meant("mamba", {**_some(numbers, "headdim", "dstate"), "cache_dtype": state}, device)
+    if numbers["N"] and numbers["K"] and _block(name):
+        return Meant("dense", {**_some(numbers, "N", "K"), "block": _block(name)}, device)
+    if parent and re.fullmatch(r"(nvidia|amd|tesla)[\w .-]*\.json", name, re.IGNORECASE):
+        stem = name[: -len(".json")]
+        return Meant("helion", {"kernel": parent.rpartition("/")[2]}, re.sub(r"[ -]+", "_", stem))
+    return None
+
+
+def _experts(name: str, numbers: Mapping[str, int | None]) -> dict[str, Any]:
+    dtype = (_word(name, "dtype") or "none").lower()
+    down = re.search(r"_down\b|_down\.|down$", name, re.IGNORECASE)
+    return {
+        **_some(numbers, "E", "N"),
+        "dtype": DTYPES.get(dtype, dtype),
+        "block": _block(name),
+        "per_channel": re.search(r"per_channel_quant\s*=\s*(true|1)", name, re.IGNORECASE) is not None,
+        "down": down is not None,
+    }
+
+
+def _some(numbers: Mapping[str, int | None], *fields: str) -> dict[str, int | None]:
+    return {field: numbers[field] for field in fields}
+
+
+def _number(name: str, field: str) -> int | None:
+    found = re.search(rf"(?<![A-Za-z_]){field}{NUMBER}", name, re.IGNORECASE)
+    return int(found[1]) if found else None
+
+
+def _word(name: str, field: str) -> str | None:
+    found = re.search(rf"(?<![A-Za-z_]){field}{WORD}", name, re.IGNORECASE)
+    return found[1] if found else None
+
+
+def _block(name: str) -> list[int] | None:
+    found = BLOCK.search(name)
+    return [int(found[1]), int(found[2])] if found else None
+
+
+def spelled(engine: str, meant: Meant) -> str:
+    """The name that an engine asks for on a GB10, relative to its folder."""
+    shape = meant.shape
+    if meant.family == "moe":
+        return _spelled_experts(engine, shape)
+    if meant.family == "dense":
+        block = _blocks(engine, shape["block"])
+        return f"N={shape['N']},K={shape['K']},device_name={SPELLED},dtype=fp8_w8a8{block}.json"
+    if meant.family == "mamba":
+        state = "float16" if shape["cache_dtype"] == "bfloat16" else shape["cache_dtype"]
+        named = f"headdim={shape['headdim']},dstate={shape['dstate']}"
+        return f"{named},device_name={SPELLED},cache_dtype={state}.json"
+    if meant.family == "lora":
+        return f"lora_{shape['kernel']},K={shape['K']},R={shape['R']},S={shape['S']},device={SPELLED}.json"
+    return f"{shape['kernel']}/{SPELLED.lower()}.json"
+
+
+def _spelled_experts(engine: str, shape: Mapping[str, Any]) -> str:
+    dtype = f",dtype={shape['dtype']}" if shape["dtype"] else ""
+    more = ""
+    if engine == "sglang":
+        more = (",per_channel_quant=True" if shape["per_channel"] else "") + ("_down" if shape["down"] else "")
+    block = _blocks(engine, shape["block"]) if shape["block"] and all(shape["block"]) else ""
+    return f"E={shape['E']},N={shape['N']},device_name={SPELLED}{dtype}{block}{more}.json"
+
+
+def _blocks(engine: str, block: list[int]) -> str:
+    blank = " " if engine == "sglang" else ""
+    return f",block_shape=[{block[0]},{blank}{block[1]}]"

@@ -1,0 +1,175 @@
+"""``moe tune``: batch sizes shared between GPUs, every finding kept at once, and an interrupted run continued."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final
+
+from gb10.core.digest import digest
+from gb10.core.journal import Journal
+from gb10.core.log_words import first_error
+from gb10.core.talk import Talk
+from gb10.errors import UsageError, VerifyError
+from gb10.image.moe.shortlist import candidates, compiles, upstream_space
+from gb10.image.moe.tile_findings import Done, Finding, Machine, Refused, Screened, finished, read_line
+
+HEAD: Final = "job"
+GROUPS: Final = 2
+"""Rows of each batch size that a worker tries again with groups of tiles."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """What is tuned: a shape of one engine's release, its batch sizes and default rows; ``memory`` in bytes."""
+
+    engine: str
+    version: str
+    shape: Mapping[str, Any]
+    hidden: int
+    topk: int
+    defaults: Mapping[int, Mapping[str, int]]
+    rows: tuple[Mapping[str, int], ...]
+    memory: int
+    source: str
+    seed: int = 7
+
+    @property
+    def identity(self) -> str:
+        """What must be equal for findings to go on: not where it runs, nor how much memory it may take."""
+        return digest(
+            [
+                self.engine,
+                self.version,
+                dict(self.shape),
+                self.hidden,
+                self.topk,
+                self.seed,
+                [dict(r) for r in self.rows],
+            ]
+        )
+
+    def request(self, sizes: Sequence[int], known: Iterable[Finding], source: str) -> dict[str, Any]:
+        """What one worker gets."""
+        screened = [one for one in known if isinstance(one, Screened) and one.size in sizes]
+        return {
+            "engine": self.engine,
+            "shape": dict(self.shape),
+            "hidden": self.hidden,
+            "topk": self.topk,
+            "sizes": list(sizes),
+            "defaults": {str(size): dict(self.defaults[size]) for size in sizes},
+            "rows": [dict(row) for row in self.rows],
+            "memory": self.memory,
+            "source": source,
+            "seed": self.seed,
+            "known": [{"size": one.size, "row": one.row, "us": one.us} for one in screened],
+        }
+
+
+def counted(job: Job) -> tuple[int, int]:
+    """Kernels that this run compiles at most, and that upstream's tuner compiles, for the whole ladder."""
+    own = compiles([*job.rows, *job.defaults.values()]) + 2 * GROUPS * len(job.defaults)
+    return own, compiles(upstream_space())
+
+
+def rows_for(engine: str, shape: Mapping[str, Any]) -> tuple[Mapping[str, int], ...]:
+    """The rows to screen; raises UsageError for a type that cannot be tuned here."""
+    if shape["dtype"] not in (None, "fp8_w8a8", "int8_w8a8"):
+        raise UsageError(
+            f"moe tune does not know inputs of {shape['dtype']}", hint="it tunes bf16, fp8_w8a8 and int8_w8a8"
+        )
+    return tuple(candidates(engine, shape))
+
+
+Lane = Callable[[dict[str, Any], Callable[[str], None]], None]
+"""Runs one worker with a request; its second argument gets each line that the worker prints."""
+
+
+class Record:
+    """The findings, one line each, in a file that is appended to and never rewritten."""
+
+    def __init__(self, path: Path, job: Job) -> None:
+        """Continue the record of this job, or begin it. Raises UsageError for a record of another."""
+        head = {"kind": HEAD, "identity": job.identity, "engine": job.engine}
+        self.lock, self.journal = Lock(), Journal(path, head)
+        self.findings: list[Finding] = [found for line in self.journal.lines if (found := read_line(line))]
+
+    def take(self, line: str, host: str) -> Finding | None:
+        """Keep a worker's line; None for one that is no finding."""
+        found = read_line(line)
+        if found is None:
+            return None
+        found = found.model_copy(update={"host": host})
+        with self.lock:
+            self.findings.append(found)
+            self.journal.append(found.model_dump_json())
+        return found
+
+
+def run(job: Job, lanes: Mapping[str, Lane], record: Record, talk: Talk) -> None:
+    """Tune what is not finished yet, on all lanes at once. Raises VerifyError when a lane refuses or ends early."""
+    left = sorted(set(job.defaults) - finished(record.findings), reverse=True)
+    shares = {name: tuple(left[number :: len(lanes)]) for number, name in enumerate(lanes)}
+    talk.say(f"{len(job.defaults) - len(left)} of {len(job.defaults)} batch sizes are finished")
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        working = {
+            name: pool.submit(_on_lane, job, name, lanes[name], sizes, Told(record, talk))
+            for name, sizes in shares.items()
+            if sizes
+        }
+        for name, one in working.items():
+            _judge(name, shares[name], record, one.result())
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Where a worker's lines go: the record, and what a person reads."""
+
+    record: Record
+    talk: Talk
+
+
+def _on_lane(job: Job, name: str, lane: Lane, sizes: Sequence[int], told: Told) -> list[str]:
+    """Run a worker to its end; returns the lines that were no findings."""
+    other: list[str] = []
+
+    def on_line(line: str) -> None:
+        found = told.record.take(line, name)
+        if found is None:
+            other.append(line)
+        else:
+            _tell(told.talk, name, found)
+
+    lane(job.request(sizes, list(told.record.findings), job.source), on_line)
+    return other
+
+
+def _judge(name: str, sizes: Sequence[int], record: Record, other: Sequence[str]) -> None:
+    refused = next((one for one in record.findings if isinstance(one, Refused) and one.host == name), None)
+    absent = sorted(set(sizes) - finished(record.findings))
+    if absent and refused:
+        raise VerifyError(
+            f"{name}: this shape needs {refused.need >> 20:,} MiB, the limit is {refused.memory >> 20:,} MiB",
+            hint="raise --memory, or tune a smaller shape of the same width",
+        )
+    if absent and not any(isinstance(one, Machine) and one.host == name for one in record.findings):
+        raise VerifyError(
+            f"{name} cannot tune",
+            where=first_error("\n".join(other).splitlines()) or "\n".join(other[-10:]) or None,
+            hint="it needs an NVIDIA GPU, and a Python that has PyTorch and Triton for it",
+        )
+    if absent:
+        raise VerifyError(
+            f"{name} ended before batch sizes {', '.join(map(str, absent))}",
+            where="\n".join(other[-10:]),
+            hint="run the command again: it continues where this one ended",
+        )
+
+
+def _tell(talk: Talk, name: str, found: Finding) -> None:
+    if isinstance(found, Machine):
+        talk.say(f"{name}: {found.gpu}, Triton {found.triton}, PyTorch {found.torch}")
+    elif isinstance(found, Done):
+        talk.say(f"{name}: batch size {found.size} in {found.seconds:.0f} s, {found.compiled} kernels compiled so far")

@@ -1,0 +1,132 @@
+"""The catalog: recipes, templates, stage scripts and kernels of the checkout, read once, with their digests."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from gb10.core.data_root import ROOT, package_of
+from gb10.errors import UsageError
+from gb10.image.plan.values import Toolkit
+from gb10.image.recipe.allowances import ALLOWANCES, Allowances, read_allowances
+from gb10.image.recipe.kernel_sets import read_sets
+from gb10.image.recipe.rehearsals import ANSWERS, FOLDER, Rehearsal, read_rehearsals
+from gb10.image.recipe.slim_rules import RULES, RuleFile, read_rules
+
+__all__ = ["DEFAULT_ENGINE", "ROOT", "Catalog", "tree_digest"]
+
+ROOMS: Final = {
+    "inside": "inside",
+    "rootfs": "rootfs",
+    "patches": "patches",
+    "sources/debian": "sources/debian",
+    "explain": "image/explain",
+}
+"""Rooms with scripts that decide bytes, by the name that a key knows, and where they lie in the package."""
+
+DEFAULT_ENGINE: Final = "vllm"
+"""The recipe that a command takes without ``--engine``."""
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The checkout's files that decide bytes of a result."""
+
+    root: Path
+
+    def recipe(self, engine: str) -> Path:
+        """The image recipe of an engine (``vllm``) or a recipe file; raises UsageError that lists the engines."""
+        direct = Path(engine)
+        if direct.suffix in {".yaml", ".yml"} and direct.exists():
+            return direct
+        path = direct if direct.suffix in {".yaml", ".yml"} else self.root / "recipes/images" / f"{engine}.yaml"
+        if not path.exists():
+            raise UsageError(f"no image recipe {engine!r}", where=str(path), hint=f"known: {', '.join(self.engines())}")
+        return path
+
+    def engines(self) -> tuple[str, ...]:
+        """The engines that have an image recipe."""
+        return tuple(sorted(path.stem for path in (self.root / "recipes/images").glob("*.yaml")))
+
+    @property
+    def patches(self) -> Path:
+        """Where the series and the pins of releases lie."""
+        return self.root / "patches"
+
+    @cached_property
+    def templates(self) -> Mapping[str, str]:
+        """Template name -> text."""
+        folder = self.root / "templates"
+        return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.j2"))}
+
+    @cached_property
+    def contents(self) -> Mapping[str, bytes]:
+        """Content of every file that a key may cover, by the name that the plan uses for it."""
+        rooms = {
+            **{f"{name}/": package_of(self.root) / folder for name, folder in ROOMS.items()},
+            "kernels/": self.root / "recipes/kernels",
+            "units/": self.root / "kernels",
+            "benches/": self.root / "benches",
+        }
+        return {
+            prefix + path.relative_to(folder).as_posix(): path.read_bytes()
+            for prefix, folder in rooms.items()
+            for path in _files(folder)
+        }
+
+    @cached_property
+    def slim(self) -> RuleFile:
+        """The rules for what images leave out; none where the checkout has no such file."""
+        path = self.root / RULES
+        return read_rules(path.read_text(encoding="utf-8")) if path.exists() else RuleFile()
+
+    @cached_property
+    def allowances(self) -> Allowances:
+        """What the checks of an image allow; nothing where the checkout has no such file."""
+        path = self.root / ALLOWANCES
+        return read_allowances(path.read_text(encoding="utf-8")) if path.exists() else Allowances()
+
+    @cached_property
+    def nested(self) -> str:
+        """The text of the list of projects inside of others; nothing where the checkout has no such file."""
+        path = self.root / "recipes/nested.yaml"
+        return path.read_text(encoding="utf-8") if path.exists() else ""
+
+    @cached_property
+    def rehearsals(self) -> Mapping[str, Rehearsal]:
+        """What is known for the rehearsal of each engine that has one."""
+        folders = (self.root / FOLDER, self.root / ANSWERS)
+        names = [path.name for path in sorted(folders[0].glob("*.toml"))]
+        texts = {name: [(folder / name).read_text(encoding="utf-8") for folder in folders] for name in names}
+        return read_rehearsals({Path(name).stem: (own, answers) for name, (own, answers) in texts.items()})
+
+    @cached_property
+    def toolkit(self) -> Toolkit:
+        """The inputs of keys: digests of ``contents``, template texts, kernel sets, rules, rehearsals."""
+        digests = {name: hashlib.sha256(content).hexdigest() for name, content in self.contents.items()}
+        return Toolkit(
+            digests=digests,
+            templates=self.templates,
+            kernel_sets=read_sets(self.contents),
+            slim=self.slim,
+            rehearsals=self.rehearsals,
+        )
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def tree_digest(folder: Path) -> str:
+    """Digest of a directory's names, modes, links and contents; times and owners do not matter."""
+    lines = []
+    for path in sorted(folder.rglob("*")):
+        content = path.readlink().as_posix() if path.is_symlink() else _sha256(path) if path.is_file() else "dir"
+        lines.append(f"{path.relative_to(folder).as_posix()} {path.lstat().st_mode:o} {content}")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

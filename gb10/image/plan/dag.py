@@ -1,0 +1,143 @@
+"""The plan: recipe + lock + options -> a frozen, sorted DAG of steps, each with a key. Pure.
+
+A key covers everything that decides the bytes of a step's result: digests of the inputs, our scripts, and the text of
+the Dockerfile that runs them, with ``BLANK`` in place of the key itself.
+"""
+
+from dataclasses import replace
+
+from gb10.core.digest import digest
+from gb10.core.machine import MACHINES
+from gb10.errors import UsageError
+from gb10.image.plan.compiles import BLANK, COMPILE_SCRIPTS, UNPACKER, compile_files, wheel_step, with_headers
+from gb10.image.plan.inputs import target_headers
+from gb10.image.plan.options import Mod, Options, Overlay, PatchUse
+from gb10.image.plan.rehearsing import rehearsal_steps
+from gb10.image.plan.slimming import RECIPES_OWN, applied
+from gb10.image.plan.steps import (
+    CHANGED,
+    SCANNER,
+    USER_HOME,
+    USER_NAME,
+    built_layer,
+    churn,
+    graft_steps,
+    image_step,
+    installers,
+    layer_step,
+    mod_steps,
+    rootfs,
+    tools_step,
+)
+from gb10.image.plan.values import Plan, Step, Toolkit
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.locked import Lock
+
+__all__ = (
+    "COMPILE_SCRIPTS",
+    "MACHINES",
+    "UNPACKER",
+    "USER_HOME",
+    "USER_NAME",
+    "Mod",
+    "Options",
+    "Overlay",
+    "PatchUse",
+    "Plan",
+    "Step",
+    "Toolkit",
+    "compile_files",
+    "image_tag",
+    "plan_image",
+    "target_headers",
+    "torch_problem",
+)
+
+
+def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -> Plan:
+    """The whole DAG of one image. Raises UsageError when recipe, lock and options contradict each other."""
+    _check_cuda(recipe, options)
+    recipe = with_headers(recipe, toolkit)
+    bases = (
+        rootfs("build", lock.debs.build[options.build], lock, toolkit),
+        rootfs("image", lock.debs.image[options.target], lock, toolkit, user=True),
+    )
+    tools, own = tools_step(recipe, lock, toolkit, options.build, bases[0]), installers(recipe, lock, toolkit)
+    draft = Plan(
+        recipe=recipe,
+        lock=lock,
+        options=options,
+        steps=(*bases, tools),
+        key=BLANK,
+        tags=_tags(recipe, options, BLANK),
+        slim=applied(toolkit.slim, options, lock.wheels.image[options.target]),
+    )
+    wheels = tuple(wheel_step(name, draft, toolkit, tools) for name in sorted(recipe.built))
+    projects = tuple(wheel for wheel in wheels if recipe.wheels[wheel.name].method == "source")
+    layers = tuple(layer_step(name, files, draft, toolkit, own) for name, files in churn(recipe, lock, options).items())
+    layers += tuple(built_layer(wheel, toolkit, own) for wheel in wheels if wheel not in projects)
+    grafts = graft_steps(draft, toolkit, layers, projects)
+    draft = replace(draft, steps=(*draft.steps, *wheels, *layers, *grafts))
+    below = (bases[1], *layers, *grafts)
+    rehearsal = rehearsal_steps(draft, toolkit, tools, below)
+    below, draft = (*below, *rehearsal[1:]), replace(draft, steps=(*draft.steps, *rehearsal))
+    mods = mod_steps(draft, toolkit, below)
+    draft = replace(draft, steps=(*draft.steps, *mods))
+    image = image_step(draft, toolkit, (*below, *mods))
+    proof = Step(
+        name="proof",
+        kind="proof",
+        needs=("image",),
+        about="GPU code of every ELF",
+        key=digest([image.key, toolkit.of(*SCANNER, *(CHANGED if mods else ()))]),
+    )
+    return replace(draft, steps=(*draft.steps, image, proof), key=image.key, tags=_tags(recipe, options, image.key))
+
+
+def image_tag(recipe: Recipe, options: Options) -> str:
+    """``<repository>:<version>-cu130-sm121f``, the tag that moves. A platform other than the arch's own is appended."""
+    version = recipe.version.replace("+", "-")  # a tag may not hold "+"
+    tag = f"{recipe.repository}:{version}-cu{recipe.cuda.replace('.', '')}-sm{options.arch.digits}"
+    return tag if options.platform == options.arch.platform else f"{tag}-{options.target}"
+
+
+def _tags(recipe: Recipe, options: Options, key: str) -> tuple[str, ...]:
+    """The tags of an image; see ``Plan``."""
+    moving = image_tag(recipe, options)
+    unmoving = f"{moving}-{key[:12]}"
+    chosen = options.overlay or options.mods or options.targets or options.kernels or options.refs or options.without
+    chosen = chosen or options.unpatched
+    own = chosen or options.slim != RECIPES_OWN or any(use.path for use in options.patches)
+    return (unmoving,) if own else (moving, unmoving)
+
+
+def _check_cuda(recipe: Recipe, options: Options) -> None:
+    needed = options.arch.minimum_cuda
+    if _version(recipe.cuda) < _version(needed):
+        raise UsageError(
+            f"arch {options.arch} needs CUDA {needed} or newer, the {recipe.engine} recipe pins {recipe.cuda}",
+            hint="raise cuda in the recipe, and the CUDA wheels that it names with it",
+        )
+
+
+def torch_problem(plan: Plan) -> UsageError | None:
+    """An error when torch is built without CUDA, or for another CUDA than the recipe's; else None.
+
+    Only ``image`` stops for it: plans, patches and wheels of kernels do not need torch.
+    """
+    recipe, torch = plan.recipe, plan.torch
+    if torch is None or torch.cuda in (None, recipe.cuda):
+        return None
+    built = "without CUDA" if torch.cuda == "none" else f"with CUDA {torch.cuda}"
+    return UsageError(
+        f"torch {torch.version} is built {built}, and the {recipe.engine} {recipe.version} recipe needs CUDA "
+        f"{recipe.cuda}: no image is made",
+        where=torch.filename,
+        hint="name an index that has it for this CUDA, for torch and what is built with it, then lock it anew\n"
+        "(./build.py lock --engine … --upgrade torch):\n"
+        f"indexes: {{NAME: {{url: https://HOST/…/cu{recipe.cuda.replace('.', '')}, packages: [torch, …]}}}}",
+    )
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))

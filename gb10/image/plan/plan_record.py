@@ -1,0 +1,124 @@
+"""The record that an image holds of its plan: what it is made of, and all that ``rebuild`` needs to replay it. Pure.
+
+Every building machine writes the same record, so it names neither that machine nor what is installed on it alone. What
+decides nothing of the image is left out, so that it moves no key.
+"""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from gb10.core.fields import ARCHITECTURES, Architecture, requirement_name
+from gb10.image.plan.inputs import build_tools, wheel_inputs
+from gb10.image.plan.on_machines import on_each_machine
+from gb10.image.plan.options import Options, PatchUse
+from gb10.image.plan.values import Plan, Step
+from gb10.image.recipe.builds import Source
+from gb10.image.recipe.image_recipe import Base, BasePackages, Recipe
+from gb10.image.recipe.kernel_sets import content
+from gb10.image.recipe.locked import Lock, LockedWheel, LockedWheels
+from gb10.sources.debian.locked_deb import LockedDeb
+
+NO_DIGEST: Final = "0" * 64
+NO_HOST: Final = "https://recipe.invalid"
+OF_A_MACHINE: Final = ("base-build", "tools")
+"""Steps of the building machine; the lock among ``inputs`` has their files for both kinds."""
+File = TypeVar("File", LockedDeb, LockedWheel)
+
+
+def record(plan: Plan, diffs: Mapping[str, bytes] | None = None) -> dict[str, object]:
+    """The record as data (docs/schemas/plan-v1.schema.json). ``diffs``: the patches given by hand, by sha256."""
+    steps = (step for step in plan.steps if step.kind != "proof" and step.name not in OF_A_MACHINE)
+    document = replace(plan, steps=tuple(map(_of_any_machine, steps))).document()
+    return {name: value for name, value in document.items() if name != "build"} | {"inputs": _inputs(plan, diffs or {})}
+
+
+def _of_any_machine(step: Step) -> Step:
+    return replace(step, tools=(), needs=tuple(need for need in step.needs if need not in OF_A_MACHINE))
+
+
+def _inputs(plan: Plan, diffs: Mapping[str, bytes]) -> dict[str, object]:
+    return {
+        "recipe": needed_recipe(plan.recipe).model_dump(mode="json", by_alias=True, exclude_defaults=True),
+        "lock": needed_lock(plan).model_dump(mode="json", by_alias=True, exclude_none=True),
+        "kernels": {step.name: content(step.kernels) for step in plan.of_kind("wheel") if step.kernels},
+        "options": _options(plan.options, diffs),
+    }
+
+
+def needed_recipe(recipe: Recipe) -> Recipe:
+    """What a plan reads of a recipe whose lock is there: no server, no question to an index, no unused part."""
+    built = recipe.built
+    own = {requirement_name(tool) for wheel in built.values() for tool in wheel.tools}
+    return recipe.model_copy(
+        update={
+            "requirements": (),
+            "constraints": (),
+            "exclude_newer": None,
+            "indexes": {},
+            "tools": tuple(text for text in recipe.tools if requirement_name(text) in own),
+            "base": Base(suite=recipe.base.suite, packages=BasePackages(image=())),
+            "sources": {name: _without_server(recipe, name) for wheel in built.values() for name in wheel.sources},
+            "wheels": dict(built),
+            "patches": (),
+        }
+    )
+
+
+def _without_server(recipe: Recipe, name: str) -> Source:
+    source = recipe.sources[name]
+    if source.git:
+        return source.model_copy(update={"git": NO_HOST})
+    return Source(sdist=f"{recipe.project(name)}=={(source.sdist or '').partition('==')[2]}")
+
+
+def needed_lock(plan: Plan) -> Lock:
+    """What a plan reads of its lock, with the tools of each kind of building machine."""
+    lock, target = plan.lock, plan.options.target
+    tools = {machine.options.build: _tools(machine) for machine in on_each_machine(plan)}
+    image = {name: tuple(map(_without_cuda, wheels)) for name, wheels in lock.wheels.image.items()}
+    projects = {plan.recipe.project(name) for wheel in plan.recipe.built.values() for name in wheel.sources}
+    return lock.model_copy(
+        update={
+            "base_digest": NO_DIGEST,
+            "debs": lock.debs.model_copy(update={"image": _only(lock.debs.image, target)}),
+            "wheels": LockedWheels(image=_only(image, target), tools=tools),
+            "sdists": {name: file for name, file in lock.sdists.items() if name in projects},
+        }
+    )
+
+
+def _only(files: Mapping[Architecture, tuple[File, ...]], target: str) -> dict[Architecture, tuple[File, ...]]:
+    return {name: files[name] if name == target else () for name in ARCHITECTURES}
+
+
+def _tools(plan: Plan) -> tuple[LockedWheel, ...]:
+    """The tools of one kind of machine: of all stages, and of the wheels that are built."""
+    used = {file.sha256 for file in build_tools(plan.recipe, plan.lock, plan.options.build)}
+    used |= {file.sha256 for step in plan.of_kind("wheel") for file in wheel_inputs(plan, step.name).tools}
+    return tuple(wheel for wheel in plan.lock.wheels.tools[plan.options.build] if wheel.sha256 in used)
+
+
+def _without_cuda(wheel: LockedWheel) -> LockedWheel:
+    """Without the CUDA of torch: the lock only repeats what the file is."""
+    return wheel.model_copy(update={"cuda": None}) if wheel.cuda else wheel
+
+
+def _options(options: Options, diffs: Mapping[str, bytes]) -> dict[str, object]:
+    """What the command line decided, beside what recipe, lock and the document say."""
+    return {
+        "targets": list(options.targets),
+        "kernels": bool(options.kernels),
+        "refs": list(options.refs),
+        "slim": options.slim,
+        "overlay": options.overlay.digest if options.overlay else None,
+        "patches": [_patch(use, diffs) for use in options.patches],
+    }
+
+
+def _patch(use: PatchUse, diffs: Mapping[str, bytes]) -> dict[str, object]:
+    told: dict[str, object] = {"installable": use.installable, "compiled": use.compiled}
+    if use.path is None:
+        return told
+    return {**told, "layout": use.layout.model_dump(), "diff": base64.b64encode(diffs.get(use.sha256, b"")).decode()}

@@ -1,0 +1,227 @@
+"""Rendering: a plan becomes Dockerfile text, bake JSON, labels and environment. Pure."""
+
+import calendar
+from collections.abc import Mapping
+from typing import Final, TypedDict, Unpack
+
+from gb10.core.machine import MACHINES, glibc, uv_platform
+from gb10.image.plan.inputs import CUTLASS_FOLDER, program_inputs, wheel_inputs
+from gb10.image.plan.labels import labels
+from gb10.image.plan.quoting import NEWLINE
+from gb10.image.plan.templating import jinja
+from gb10.image.plan.values import Plan, Program, Step
+from gb10.image.recipe.arch import Arch, parse_arch
+from gb10.image.recipe.builds import WheelBuild
+
+# 1980-01-01, in seconds: our wheels have one date, so that a new lock of the same files keeps their keys.
+OLDEST_ZIP = 315_532_800
+
+
+def dockerfile(plan: Plan, templates: Mapping[str, str]) -> str:
+    """The image's Dockerfile."""
+    recipe, options = plan.recipe, plan.options
+    return _render(
+        templates,
+        "image.Dockerfile.j2",
+        plan,
+        platform=options.platform,
+        layers=[step.name for step in plan.of_kind("layer")],
+        built=[step.name for step in plan.of_kind("layer") if not step.files],
+        slimmed=_slimmed(plan),
+        grafts=[step.name for step in plan.of_kind("graft")],
+        overlay=bool(options.overlay),
+        caches=[step.name for step in plan.of_kind("cache")],
+        machine=MACHINES[options.target],
+        by_hand=options.by_hand,
+        site=f"/usr/local/lib/python{recipe.python}/dist-packages",
+        mods=list(zip((step.name for step in plan.of_kind("mod")), options.mods, strict=True)),
+        scanned=scanned(plan),
+        changed=changed(plan),
+        search=dict(environment(plan)).get("LD_LIBRARY_PATH", ""),
+        env=environment(plan),
+        labels=sorted(labels(plan).items()),
+        user=recipe.user,
+        workdir=recipe.workdir,
+        entrypoint=recipe.entrypoint,
+        command=recipe.command,
+        newline=NEWLINE if NEWLINE in build_args(plan) else "",
+    )
+
+
+def layer_dockerfile(plan: Plan, layer: Step, templates: Mapping[str, str]) -> str:
+    """The Dockerfile that adds one of upstream's layers to an image, and scans it."""
+    return _render(
+        templates, "layer.Dockerfile.j2", plan, platform=plan.options.platform, layer=layer.name, slimmed=_slimmed(plan)
+    )
+
+
+def base_dockerfile(plan: Plan, base: str, platform: str, templates: Mapping[str, str]) -> str:
+    """The Dockerfile that makes a base an image."""
+    return _render(templates, "base.Dockerfile.j2", plan, base=base, platform=platform)
+
+
+def _slimmed(plan: Plan) -> list[str]:
+    return [step.name for step in plan.of_kind("layer") if step.slim]
+
+
+def scanned(plan: Plan) -> list[str]:
+    """The stages whose files are the image's layers, lowest first; the plan's record above them is no program."""
+    return [
+        "base",
+        *(step.name for step in plan.of_kind("layer")),
+        *(step.name for step in plan.of_kind("graft")),
+        "settings",
+        *(["overlay"] if plan.options.overlay else []),
+        *(step.name for step in plan.of_kind("cache")),
+        *(step.name for step in plan.of_kind("mod")),
+    ]
+
+
+def changed(plan: Plan) -> list[str]:
+    """The stages whose files were changed on purpose: patched, or laid over the image."""
+    return [*(step.name for step in plan.of_kind("graft")), *(["overlay"] if plan.options.overlay else [])]
+
+
+class Compilers(TypedDict, total=False):
+    """How a stage compiles. In no key: it is over the text without.
+
+    ``jobs`` in words of the stage's shell. The compile cache is ``shared`` with other builders, or of its own for what
+    is ``by_hand``, which may read the ``reviewed`` one.
+    """
+
+    jobs: str
+    shared: bool
+    by_hand: bool
+    reviewed: bool
+
+
+ALONE: Final = Compilers(jobs="", shared=False, by_hand=False, reviewed=False)
+
+
+def wheel_dockerfile(plan: Plan, step: Step, templates: Mapping[str, str], **compilers: Unpack[Compilers]) -> str:
+    """The Dockerfile that compiles one wheel."""
+    arch, build = plan.options.arch, plan.recipe.wheels[step.name]
+    return _render(
+        templates,
+        "targets.Dockerfile.j2" if build.method == "source" else "wheel.Dockerfile.j2",
+        plan,
+        step=step,
+        wheel=build,
+        oldest_zip=OLDEST_ZIP,
+        python=plan.recipe.python,
+        **{**ALONE, **compilers},
+        arch=arch,
+        compiled=parse_arch(arch.kernels),
+        machine=MACHINES[plan.options.target],
+        origins=wheel_inputs(plan, step.name).origins,
+        cutlass=_cutlass(plan, build),
+        version=plan.recipe.version,
+    )
+
+
+def _cutlass(plan: Plan, build: WheelBuild) -> str:
+    """Below the archive that brings it: the folder that bundles it, or nothing when the archive is it."""
+    return "" if plan.recipe.sources[build.cutlass_source].git else f"/{CUTLASS_FOLDER}"
+
+
+def program_dockerfile(
+    plan: Plan, program: Program, step: Step, templates: Mapping[str, str], **compilers: Unpack[Compilers]
+) -> str:
+    """The Dockerfile that compiles a program, and runs what the build machine can check of it."""
+    return _render(
+        templates,
+        "program.Dockerfile.j2",
+        plan,
+        step=step,
+        program=program,
+        python=plan.recipe.python,
+        **{**ALONE, **compilers},
+        arch=plan.options.arch,
+        compiled=parse_arch(plan.options.arch.kernels),
+        machine=MACHINES[plan.options.target],
+        origins=program_inputs(plan, program).origins,
+        cutlass=CUTLASS_FOLDER,
+        native=plan.options.build == plan.options.target,
+    )
+
+
+def scan_dockerfile(plan: Plan, reference: str, platform: str, templates: Mapping[str, str]) -> str:
+    """The Dockerfile that scans an image of the engine, of whatever platform, on the build platform."""
+    return _render(templates, "scan.Dockerfile.j2", plan, reference=reference, platform=platform)
+
+
+def differ_dockerfile(plan: Plan, before: str, after: str, templates: Mapping[str, str]) -> str:
+    """The Dockerfile that compares two images of the engine, on the build platform."""
+    return _render(templates, "differ.Dockerfile.j2", plan, before=before, after=after, platform=plan.options.platform)
+
+
+def _render(templates: Mapping[str, str], name: str, plan: Plan, **values: object) -> str:
+    return (
+        jinja(tuple(templates.items()))
+        .get_template(name)
+        .render(
+            title=plan.tags[0],
+            key12=plan.key[:12],
+            build=plan.options.build,
+            uv_platform=uv_platform(plan.options.target, glibc(plan.recipe.base.suite)),
+            epoch=epoch(plan),
+            cc=compiler(plan, "gcc"),
+            cxx=compiler(plan, "g++"),
+            **values,
+        )
+    )
+
+
+def compiler(plan: Plan, name: str) -> str:
+    """The build platform's compiler for the image's machine: the plain one, or the cross one."""
+    if plan.options.build == plan.options.target:
+        return name
+    return f"{MACHINES[plan.options.target]}-linux-gnu-{name}"
+
+
+def epoch(plan: Plan) -> int:
+    """SOURCE_DATE_EPOCH in seconds: midnight UTC of the day the lock was made."""
+    return calendar.timegm(plan.lock.created.timetuple())
+
+
+def build_args(plan: Plan) -> dict[str, str]:
+    """What buildx is given with the image's Dockerfile: the config's own times, and a newline where a value has one."""
+    values = (plan.recipe.workdir, *dict(environment(plan)).values(), *labels(plan).values())
+    newline = {NEWLINE: "\n"} if any("\n" in value for value in values) else {}
+    return {"SOURCE_DATE_EPOCH": str(epoch(plan)), **newline}
+
+
+def environment(plan: Plan) -> list[tuple[str, str]]:
+    """The image's environment: the recipe's, and what the arch decides."""
+    arch: Arch = plan.options.arch
+    derived = {"TORCH_CUDA_ARCH_LIST": arch.torch, "FLASHINFER_CUDA_ARCH_LIST": arch.flashinfer}
+    if plan.options.served:
+        derived |= dict(plan.options.served.environment)
+    return sorted({**derived, **plan.recipe.env}.items())
+
+
+def bake(plan: Plan) -> dict[str, object]:
+    """The plan as a docker-bake.json document, for the directory that ``image --context DIR`` leaves."""
+    contexts = {
+        f"{step.name}-wheels": f"contexts/{step.name}-wheels"
+        for step in (*plan.of_kind("layer"), *plan.of_kind("rehearsal"), plan.step("tools"))
+    }
+    if plan.options.overlay:
+        contexts["overlay-files"] = "contexts/overlay-files"
+    changed = (*plan.of_kind("graft"), *plan.of_kind("mod"))
+    contexts |= {f"{step.name}-files": f"contexts/{step.name}-files" for step in changed}
+    target: dict[str, object] = {
+        "context": "main",
+        "dockerfile": "Dockerfile",
+        "contexts": contexts,
+        "args": build_args(plan),
+    }
+    if any(mod.network for mod in plan.options.mods):
+        target["network"] = "default"
+    return {
+        "group": {"default": {"targets": ["image"]}},
+        "target": {
+            "proof": {**target, "target": "proof", "output": ["type=local,dest=proof"]},
+            "image": {**target, "target": "image", "platforms": [plan.options.platform], "tags": [plan.tags[-1]]},
+        },
+    }

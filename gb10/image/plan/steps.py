@@ -1,0 +1,238 @@
+"""Steps other than compiles: bases, tools, layers, grafts, mods, the image. Each has the key of its result. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Final
+
+from gb10.core.artifact import Artifact
+from gb10.core.digest import digest
+from gb10.core.fields import ARCHITECTURES, Architecture
+from gb10.core.machine import glibc, uv_platform
+from gb10.errors import UsageError
+from gb10.image.plan.compiles import INSTALLER, PATCHER, UNPACKER
+from gb10.image.plan.inputs import artifacts, build_tools
+from gb10.image.plan.on_machines import on_each_machine
+from gb10.image.plan.options import Options
+from gb10.image.plan.plan_record import record
+from gb10.image.plan.render import dockerfile, environment
+from gb10.image.plan.slimming import layer_rules
+from gb10.image.plan.values import Plan, Step, Toolkit
+from gb10.image.recipe.image_recipe import Layer, Recipe
+from gb10.image.recipe.locked import Lock, LockedWheel
+from gb10.sources.debian.locked_deb import LockedDeb
+
+USER_ID: Final = 10001
+USER_NAME: Final = "gb10"
+USER_HOME: Final = "/home/gb10"
+TOOLS: Final = "tools"
+SETTINGS: Final = "inside/settings.py"
+MOD_RUNNER: Final = "inside/mod.py"
+OVERLAYER: Final = "inside/overlay.py"
+GRAFTER: Final = "inside/grafted.py"
+READER: Final = (
+    "inside/binary.py",
+    "inside/elf.py",
+    "inside/fatbin.py",
+    "inside/hazards.py",
+    "inside/installed.py",
+    "inside/linkage.py",
+    "inside/loader_cache.py",
+    "inside/packages.py",
+    "inside/scan.py",
+    "inside/sealed.py",
+    "inside/symbol_file.py",
+    "inside/tree.py",
+)
+"""What reads one layer."""
+LINKER: Final = (
+    "inside/elf.py",
+    "inside/ld_so.py",
+    "inside/linkage.py",
+    "inside/linked.py",
+    "inside/symbol_file.py",
+)
+"""What looks up the symbols of all layers."""
+SCANNER: Final = (*dict.fromkeys((*READER, *LINKER)),)
+"""What reads an image back."""
+SLIMMER: Final = (
+    INSTALLER,
+    "inside/elf.py",
+    "inside/fatbin.py",
+    "inside/gpu_code.py",
+    "inside/layout.py",
+    "inside/loader.py",
+    "inside/references.py",
+    "inside/slim.py",
+    "inside/symbols.py",
+)
+"""What leaves files, symbol tables and GPU code out of a layer."""
+CHANGED: Final = (*READER, "inside/changed.py")
+"""What reads the files that a mod changed."""
+
+
+def rootfs(name: str, debs: tuple[LockedDeb, ...], lock: Lock, toolkit: Toolkit, *, user: bool = False) -> Step:
+    account = [USER_ID, USER_NAME, USER_HOME] if user else None
+    return Step(
+        name=f"base-{name}",
+        kind="rootfs",
+        key=digest(["rootfs", _shas(debs), account, lock.created.isoformat(), toolkit.of(*UNPACKER)]),
+        files=tuple(Artifact(deb.filename, deb.sha256, deb.size) for deb in debs),
+        about=f"{len(debs)} Debian packages",
+    )
+
+
+def tools_step(recipe: Recipe, lock: Lock, toolkit: Toolkit, build: Architecture, base: Step) -> Step:
+    files = build_tools(recipe, lock, build)
+    return Step(
+        name=TOOLS,
+        kind="tools",
+        key=digest(["tools", base.key, [file.sha256 for file in files], toolkit.of(INSTALLER)]),
+        needs=(base.name,),
+        files=files,
+        about=f"{len(files)} wheels for the build stages",
+    )
+
+
+def installers(recipe: Recipe, lock: Lock, toolkit: Toolkit) -> str:
+    """Digest of what installs layers, on each kind of building machine: the layers are the same bytes."""
+    bases = {name: rootfs("build", lock.debs.build[name], lock, toolkit) for name in ARCHITECTURES}
+    return digest([tools_step(recipe, lock, toolkit, name, base).key for name, base in bases.items()])
+
+
+def layer_step(name: str, wheels: tuple[LockedWheel, ...], draft: Plan, toolkit: Toolkit, tools: str) -> Step:
+    """A layer of locked wheels; ``tools``: as ``installers`` gives it."""
+    recipe = draft.recipe
+    platform = [recipe.python, uv_platform(draft.options.target, glibc(recipe.base.suite))]
+    rules = layer_rules(toolkit.slim, draft.options, wheels)
+    slim = [[dict(rule) for rule in rules], toolkit.of(*SLIMMER)] if rules else []
+    return Step(
+        name=f"layer-{name}",
+        kind="layer",
+        key=digest(["layer", tools, _shas(wheels), platform, toolkit.of(INSTALLER), *slim]),
+        needs=(TOOLS,),
+        files=artifacts(recipe, wheels),
+        about=f"{len(wheels)} wheels",
+        slim=rules,
+    )
+
+
+def built_layer(wheel: Step, toolkit: Toolkit, tools: str) -> Step:
+    return Step(
+        name=f"layer-{wheel.name}",
+        kind="layer",
+        key=digest(["layer", tools, wheel.key, toolkit.of(INSTALLER)]),
+        needs=(TOOLS, wheel.name),
+        about="the wheel built here",
+    )
+
+
+def graft_steps(
+    draft: Plan, toolkit: Toolkit, layers: tuple[Step, ...], compiled: tuple[Step, ...]
+) -> tuple[Step, ...]:
+    """A step per locked wheel that changes: the grafted wheel, and the layer with the changed files.
+
+    Patches change it, and so do libraries from ``compiled`` steps of its own project.
+    """
+    image = {wheel.name: wheel for wheel in draft.lock.wheels.image[draft.options.target]}
+    wheels = {draft.recipe.project(draft.recipe.wheels[step.name].source): step for step in compiled}
+    made = []
+    for project in dict.fromkeys((*(use.project for use in draft.options.patches), *wheels)):
+        uses = [use for use in draft.options.patches_of(project) if use.installable]
+        libraries = [wheels[project]] if project in wheels else []
+        if project not in image or not (uses or libraries):
+            continue
+        files = artifacts(draft.recipe, (image[project],))
+        below = next(step for step in layers if files[0] in step.files)
+        own, inputs = toolkit.of(GRAFTER, *PATCHER), [part for use in uses for part in use.inputs]
+        added = [[step.key for step in libraries]] if libraries else []
+        made.append(
+            Step(
+                name=f"graft-{project}",
+                kind="graft",
+                needs=(below.name, *(step.name for step in libraries)),
+                files=files,
+                project=project,
+                key=digest(["graft", below.key, files[0].sha256, inputs, own, *added]),
+                about=", ".join(
+                    (
+                        *(use.name.removesuffix(".patch") for use in uses),
+                        *(target for step in libraries for target in draft.recipe.wheels[step.name].targets),
+                    )
+                ),
+            )
+        )
+    return tuple(made)
+
+
+def mod_steps(draft: Plan, toolkit: Toolkit, below: tuple[Step, ...]) -> tuple[Step, ...]:
+    """A step per mod. Each builds on the one before: a change moves its key and all later ones."""
+    options, made = draft.options, list[Step]()
+    overlay = options.overlay.digest if options.overlay else None
+    under = digest([[step.key for step in below], toolkit.of(*_finishers(options)), overlay, environment(draft)])
+    for number, mod in enumerate(options.mods, 1):
+        under = digest(["mod", under, mod.name, mod.digest, mod.network, draft.recipe.workdir, toolkit.of(MOD_RUNNER)])
+        needs = (made[-1].name,) if made else tuple(step.name for step in below)
+        network = ", with the network" if mod.network else ""
+        made.append(Step(name=f"mod-{number}", kind="mod", key=under, needs=needs, about=f"{mod.label}{network}"))
+    return tuple(made)
+
+
+def image_step(draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...]) -> Step:
+    """The image step. Its key covers the Dockerfile, the scanner, and the plan record, which holds all other keys.
+
+    The origin of a patch is not part of the key: the same content from another commit gives the same image.
+    """
+    recipe, options = draft.recipe, draft.options
+    draft = replace(draft, options=options.nameless)
+    overlay = options.overlay.digest if options.overlay else None
+    texts = [dockerfile(machine, toolkit.templates) for machine in on_each_machine(draft)]
+    own = toolkit.of(*_finishers(options), *SCANNER, *((MOD_RUNNER, *CHANGED) if options.mods else ()))
+    return Step(
+        name="image",
+        kind="image",
+        key=digest(["image", texts, record(draft), own, overlay]),
+        needs=tuple(step.name for step in needs),
+        about=f"{recipe.engine} {recipe.version} {options.platform}",
+    )
+
+
+def _finishers(options: Options) -> tuple[str, ...]:
+    """The scripts that write the small files above the layers of wheels."""
+    return (SETTINGS, OVERLAYER) if options.overlay else (SETTINGS,)
+
+
+def churn(recipe: Recipe, lock: Lock, options: Options) -> dict[str, tuple[LockedWheel, ...]]:
+    """Layer name -> its wheels. The first layer with a matching pattern wins; ``rest: true`` takes the others."""
+    classes: dict[str, list[LockedWheel]] = {layer.name: [] for layer in recipe.layers}
+    for wheel in sorted(lock.wheels.image[options.target], key=lambda wheel: wheel.name):
+        classes[class_of(wheel.name, recipe.layers)].append(wheel)
+    empty = [name for name, wheels in classes.items() if not wheels]
+    if empty:
+        raise UsageError(f"layers without a wheel: {', '.join(empty)}", hint="remove them from the recipe's layers")
+    return {name: tuple(wheels) for name, wheels in classes.items()}
+
+
+def class_of(name: str, layers: Iterable[Layer]) -> str:
+    """The layer that takes a project. Raises UsageError when none does."""
+    rest = None
+    for layer in layers:
+        if _takes(layer.packages, name):
+            return layer.name
+        rest = layer.name if layer.rest else rest
+    if rest is None:
+        raise UsageError(
+            f"no layer takes {name}", hint="name it in one of the recipe's layers, or add rest: true to one"
+        )
+    return rest
+
+
+@cache
+def _takes(patterns: tuple[str, ...], project: str) -> bool:
+    """Whether one of the patterns fits. Each plan asks it of each wheel."""
+    return any(fnmatchcase(project, pattern) for pattern in patterns)
+
+
+def _shas(files: Iterable[LockedDeb | LockedWheel]) -> list[str]:
+    return [file.sha256 for file in files]

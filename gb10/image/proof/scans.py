@@ -1,0 +1,216 @@
+"""The proof: what an image holds, read layer by layer, and judged by every check."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
+from pathlib import Path
+
+from gb10.containers.connection import Engine
+from gb10.containers.images import find_image
+from gb10.core.digest import digest
+from gb10.core.store import Store
+from gb10.errors import VerifyError
+from gb10.image.context import Workshop
+from gb10.image.plan.recorded import as_recorded
+from gb10.image.plan.render import environment, scanned
+from gb10.image.plan.steps import READER, SCANNER
+from gb10.image.plan.values import Plan
+from gb10.image.proof.check import Facts, Subject
+from gb10.image.proof.checking import prove
+from gb10.image.proof.fit import Verdict, judge
+from gb10.image.proof.merging import merge_layers
+from gb10.image.proof.reading import ImageScan, read_linked, read_scan, scan_path
+from gb10.image.proof.wheel_manifest import Manifest, read_manifest
+from gb10.image.recipe.allowances import Allowances
+from gb10.inside.linked import Linked
+from gb10.inside.scan import Scan
+
+SCAN, SYMBOLS, LINKED = "scan.json", "symbols.json.gz", "linked.json"
+IMAGE = "image.json"
+SCANS = "/usr/share/gb10/scans"
+"""Where an image holds the scans of its layers, as the Dockerfile writes them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """The verified image: the engine's id, the config's digest, and each layer's diffID, lowest first."""
+
+    id: str
+    config: str
+    layers: tuple[str, ...]
+
+
+def proof_path(store: Store, plan: Plan) -> Path:
+    """The folder with the scans of a plan's image."""
+    return store.entry("proofs", plan.step("proof").key)
+
+
+def read_record(store: Store, plan: Plan) -> Record | None:
+    """The image that a plan's proof is of, or None when there is no complete proof."""
+    return _record(proof_path(store, plan) / IMAGE)
+
+
+def proven(store: Store, image_id: str) -> Record | None:
+    """The record of an image, of any plan, or None when no proof in the store is of it."""
+    records = map(_record, (store.root / "proofs").glob(f"*/{IMAGE}"))
+    return next((record for record in records if record and record.id == image_id), None)
+
+
+def _record(path: Path) -> Record | None:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return Record(id=found["id"], config=found["config"], layers=tuple(found["layers"]))
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
+        return None
+
+
+def write_record_in(folder: Path, record: Record) -> None:
+    """Write the record of the image that the scans in ``folder`` are of."""
+    (folder / IMAGE).write_text(json.dumps(asdict(record)) + "\n", encoding="utf-8")
+
+
+def forget_record(store: Store, plan: Plan) -> None:
+    """The plan has no verified image until one is built."""
+    (proof_path(store, plan) / IMAGE).unlink(missing_ok=True)
+
+
+def known(store: Store, engine: Engine, plan: Plan) -> Record | None:
+    """The record of the plan's verified image, if the engine still has that image and the store its wheels."""
+    wheels = all(store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel"))
+    record = read_record(store, plan) if wheels and _has_scans(store, plan) else None
+    image = find_image(engine, plan.tags[-1]) if record else None
+    return record if record and image and (image.id, image.diff_ids) == (record.id, record.layers) else None
+
+
+def _has_scans(store: Store, plan: Plan) -> bool:
+    """Whether every scan of a plan's proof can be read: a crash may leave an empty file."""
+    try:
+        read_layers(proof_path(store, plan), plan)
+    except (OSError, UnicodeDecodeError, VerifyError):
+        return False
+    return True
+
+
+def prove_wheel(wheel: Path) -> None:
+    """Raise VerifyError unless every module of the wheel holds exactly what it declares."""
+    prove(Subject(scan=scan_path(wheel), manifests=[read_manifest(wheel)]))
+
+
+def prove_layers(folder: Path, plan: Plan, subject: Subject) -> Verdict:
+    """The verdict over the scans in ``folder``, as the rest of ``subject`` has it; raises VerifyError of the checks."""
+    found, image = read_layers(folder, plan), subject.image
+    if image and image.recorded:
+        image = replace(image, recorded=_below_mods(folder, plan, image.recorded))
+    prove(replace(subject, scan=found.scan, linked=found.linked, image=image))
+    return judge(found.scan, plan.options.arch)
+
+
+def _below_mods(folder: Path, plan: Plan, recorded: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+    """The files that no mod changed after they were put there."""
+    scans = [_read(folder / f"{step.name}.json") for step in plan.of_kind("mod")]
+    touched = {path for scan in scans for path in (*scan.gone, *scan.contents)}
+    return {path: one for path, one in recorded.items() if path not in touched}
+
+
+def planned_subject(plan: Plan, manifests: Sequence[Manifest], allowed: Allowances) -> Subject:
+    """The subject of a plan's image, whose scans are not read yet."""
+    facts = Facts(
+        platform=plan.options.platform,
+        user=str(plan.recipe.user),
+        environment=tuple(f"{name}={value}" for name, value in environment(plan)),
+        cuda=plan.recipe.cuda,
+        plan=as_recorded(plan),
+    )
+    return Subject(scan=Scan(root=""), manifests=manifests, arch=plan.options.arch, image=facts, allowed=allowed)
+
+
+def read_layers(folder: Path, plan: Plan) -> ImageScan:
+    """One scan of the image from its layers' scans, lowest first."""
+    scan = merge_layers(plan.tags[0], [_read(folder / f"{name}.json") for name in scanned(plan)])
+    return ImageScan(scan=scan, linked=_read_linked(folder / LINKED))
+
+
+def require_scanned(image: Sequence[str], scanned: Sequence[str]) -> None:
+    """Raise VerifyError unless an image has the very layers that were scanned, given by their diffIDs."""
+    if tuple(image) != tuple(scanned):
+        raise VerifyError(
+            "the image's layers are not those that were scanned",
+            where=f"scanned {' '.join(scanned)}\nimage   {' '.join(image)}",
+            hint="run the command again",
+        )
+
+
+def require_layers(plan: Plan, diff_ids: Sequence[str]) -> None:
+    """Raise VerifyError for an image with fewer layers than were scanned: no scan could be bound to one of them."""
+    names = scanned(plan)
+    if len(diff_ids) < len(names):
+        raise VerifyError(
+            f"the image has {len(diff_ids)} layers, and {len(names)} were scanned",
+            where=f"scanned {' '.join(names)}\nimage   {' '.join(diff_ids)}",
+            hint="a builder merged layers: build with another (--builder), or without one",
+        )
+
+
+def remember_layers(shop: Workshop, plan: Plan, diff_ids: Sequence[str]) -> None:
+    """Keep each layer's scan under its diffID, so that any image that shares the layer is verified in seconds.
+
+    The layers beyond the scanned stages are the plan's record and WORKDIR's, which hold no ELF. The scans of several
+    mods are right only together: BuildKit may take the first mod's root from another run than the last one's parent.
+    """
+    folder = proof_path(shop.store, plan)
+    names, mods = scanned(plan), plan.of_kind("mod")
+    together = {step.name for step in mods} if len(mods) > 1 else set()
+    texts = [(folder / f"{name}.json").read_text(encoding="utf-8") for name in names]
+    texts += [Scan(root="no binary").to_json()] * (len(diff_ids) - len(names))
+    for name, text, diff_id in zip_longest(names, texts, diff_ids):
+        if name not in together:
+            keep_scan(shop, diff_id, text)
+    text = (folder / LINKED).read_text(encoding="utf-8")
+    shop.store.write_text(kept_linked(shop, diff_ids), text)
+
+
+def known_layers(shop: Workshop, reference: str, diff_ids: Sequence[str]) -> ImageScan | None:
+    """The scan of an image whose very layers were built and scanned here, by this version of the scanner."""
+    try:
+        scan = merge_layers(reference, [_read(kept_scan(shop, diff_id)) for diff_id in diff_ids])
+        return ImageScan(scan=scan, linked=_read_linked(kept_linked(shop, diff_ids)))
+    except (OSError, UnicodeDecodeError, VerifyError):
+        return None
+
+
+def known_image(shop: Workshop, reference: str, diff_ids: Sequence[str]) -> ImageScan | None:
+    """The scan of an image that was scanned as a whole before, by this version of the scanner."""
+    folder = kept_image(shop, diff_ids)
+    try:
+        return ImageScan(scan=replace(_read(folder / SCAN), root=reference), linked=_read_linked(folder / LINKED))
+    except (OSError, UnicodeDecodeError, VerifyError):
+        return None
+
+
+def kept_image(shop: Workshop, diff_ids: Sequence[str]) -> Path:
+    """The folder with the scan of a whole image, present or not."""
+    return shop.store.entry("scans", digest(["image", list(diff_ids), shop.catalog.toolkit.of(*SCANNER)]))
+
+
+def keep_scan(shop: Workshop, diff_id: str, text: str) -> None:
+    """Keep the scan of a layer."""
+    shop.store.write_text(kept_scan(shop, diff_id), text)
+
+
+def kept_scan(shop: Workshop, diff_id: str) -> Path:
+    """Where the scan of a layer by this version of the scanner lies, present or not."""
+    return shop.store.entry("scans", digest([diff_id, shop.catalog.toolkit.of(*READER)])) / SCAN
+
+
+def kept_linked(shop: Workshop, diff_ids: Sequence[str]) -> Path:
+    """The same for the libraries and symbols of all layers together."""
+    return shop.store.entry("scans", digest([list(diff_ids), shop.catalog.toolkit.of(*SCANNER)])) / LINKED
+
+
+def _read(path: Path) -> Scan:
+    return read_scan(path.read_text(encoding="utf-8"), str(path))
+
+
+def _read_linked(path: Path) -> Linked:
+    return read_linked(path.read_text(encoding="utf-8"), str(path))

@@ -1,0 +1,186 @@
+"""Pulling: one image to several engines at once; only missing layers travel, and it is the same one everywhere."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from gb10.containers.connection import Engine
+from gb10.containers.images import find_image
+from gb10.containers.node import reached
+from gb10.containers.reference import registry_of, split_digest, split_reference
+from gb10.containers.registry.holding import holder, layers_in, remote_config
+from gb10.containers.registry.transfer import Remote, resolve
+from gb10.core.host import Host
+from gb10.core.talk import Task
+from gb10.errors import EngineError, Gb10Error, PublishError
+from gb10.image.build.stage import ready_engine
+from gb10.image.context import Workshop
+from gb10.image.publish.receiving import Pulled, check_platform, platform_of, receive
+from gb10.image.publish.signing import check_signers, require_signer
+
+LOCAL = "this machine"
+LOCAL_NAME = (
+    "{reference} names no registry, so docker.io is asked; if it is a local name, as gb10 gives its images:\n"
+    "publish it first, then pull REGISTRY/{reference}"
+)
+AGAIN = "run the command again: only missing layers travel"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pull:
+    """What was pulled: the manifest, the nodes that have it, and the error of each one that does not."""
+
+    remote: Remote
+    nodes: tuple[Pulled, ...]
+    failed: Mapping[str, Gb10Error]
+    signer: str = ""
+    """Who signed it, where that was required."""
+
+    def require_all(self) -> None:
+        """Raise PublishError that names the nodes that failed, or that have different images."""
+        if self.failed:
+            lines = (f"{host}: {error.message}" + _within(error) for host, error in self.failed.items())
+            raise PublishError(
+                f"{len(self.failed)} of {len(self.failed) + len(self.nodes)} nodes do not have the image",
+                where="\n".join(lines),
+                hint="\n".join((*sorted({error.hint for error in self.failed.values() if error.hint}), AGAIN)),
+            )
+        if len({node.layers for node in self.nodes}) > 1:
+            raise PublishError(
+                "the nodes do not have the same image",
+                where="\n".join(f"{node.host}: {node.id}, layers {node.layers[:12]}" for node in self.nodes),
+                hint=f"remove it on those nodes, and pull it anew; {AGAIN}",
+            )
+
+
+def _within(error: Gb10Error) -> str:
+    return f" ({error.where})" if error.where else ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wanted:
+    """One manifest: ``name`` by its digest, the requested reference, and the requested platform, if any."""
+
+    name: str
+    reference: str
+    tagged: bool
+    """Whether the reference has a tag, which each node then gives it."""
+    remote: Remote
+    platform: str | None
+    signer: str
+
+
+def pull_everywhere(
+    shop: Workshop, reference: str, hosts: Sequence[str], platform: str | None
+) -> tuple[Remote, tuple[Pulled, ...]]:
+    """The image of ``reference`` on every node; raises PublishError as ``Pull.require_all``."""
+    done = pull_from_each(shop, reference, hosts, platform)
+    done.require_all()
+    return done.remote, done.nodes
+
+
+def pull_from_each(
+    shop: Workshop, reference: str, hosts: Sequence[str], platform: str | None, signers: Path | None = None
+) -> Pull:
+    """The image of ``reference`` on every node (this machine without any), and the nodes that failed.
+
+    The tag is resolved once, so all nodes get the same digest. Raises VerifyError, before any node pulls, unless a key
+    of the file ``signers`` signed it.
+    """
+    nodes = tuple(hosts) or (LOCAL,)
+    if signers:
+        check_signers(signers)
+    wanted = _resolved(shop, nodes, reference, platform, signers)
+    done, failed = on_nodes(nodes, partial(_pull_one, shop, wanted))
+    return Pull(remote=wanted.remote, nodes=done, failed=failed, signer=wanted.signer)
+
+
+def on_nodes(nodes: Sequence[str], work: Callable[[str], Pulled]) -> tuple[tuple[Pulled, ...], Mapping[str, Gb10Error]]:
+    """The work on every node at the same time: who has the image, and the errors of the others."""
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        running = {host: pool.submit(work, host) for host in nodes}
+    return tuple(one.result() for one in running.values() if not one.exception()), _failed(running)
+
+
+def _resolved(
+    shop: Workshop, nodes: Sequence[str], reference: str, platform: str | None, signers: Path | None
+) -> Wanted:
+    """The manifest by the first node that can be reached; raises the error of the last one when none can."""
+    for node in nodes[:-1]:
+        with suppress(EngineError), engine_of(shop, node) as engine:
+            return _wanted(shop, engine, reference, platform, signers)
+    with engine_of(shop, nodes[-1]) as last:
+        return _wanted(shop, last, reference, platform, signers)
+
+
+def _wanted(host: Host, first: Engine, reference: str, platform: str | None, signers: Path | None) -> Wanted:
+    repository, named = split_digest(reference)
+    if not named:
+        repository, tag = split_reference(reference)
+        reference = f"{repository}:{tag}"
+    remote = _found(first, reference)
+    name = f"{repository}@{remote.digest}"
+    signer = require_signer(host, first, name, signers) if signers else ""
+    if not remote.platforms:
+        config = remote_config(host.store, host.env, name)
+        remote = replace(remote, platforms=(f"{config['os']}/{config['architecture']}",))
+    return Wanted(name=name, reference=reference, tagged=not named, remote=remote, platform=platform, signer=signer)
+
+
+def _found(engine: Engine, reference: str) -> Remote:
+    """What the registry has; for a name without a registry the error says where that name leads."""
+    try:
+        return resolve(engine, reference)
+    except PublishError as error:
+        if registry_of(reference):
+            raise
+        hint = "\n".join(filter(None, (error.hint, LOCAL_NAME.format(reference=reference))))
+        raise PublishError(error.message, where=error.where, hint=hint) from error
+
+
+@contextmanager
+def engine_of(shop: Workshop, host: str) -> Iterator[Engine]:
+    """The engine of a node, or of this machine (LOCAL). Raises EngineError, UsageError."""
+    if host == LOCAL:
+        yield ready_engine(shop)
+        return
+    with reached(host) as engine:
+        yield engine
+
+
+def _pull_one(shop: Workshop, wanted: Wanted, host: str) -> Pulled:
+    with engine_of(shop, host) as engine, shop.talk.task(host) as task:
+        platform = wanted.platform or platform_of(engine)
+        check_platform(wanted.reference, host, platform, wanted.remote.platforms)
+        layers = _layers(shop, engine, task, platform, wanted)
+        holding = holder(engine, wanted.remote.digest, platform, layers)
+        tag = wanted.reference if wanted.tagged else None
+        return receive(shop.talk, task, wanted.name, tag, holding)
+
+
+def _layers(host: Host, engine: Engine, task: Task, platform: str, wanted: Wanted) -> tuple[str, ...]:
+    """The layers to hold while they arrive: none where the engine keeps them itself or has them all."""
+    if engine.containerd or find_image(engine, wanted.name) is not None:
+        return ()
+    try:
+        return layers_in(remote_config(host.store, host.env, wanted.name), platform)
+    except EngineError as error:
+        host.talk.say(
+            f"{task.name}: should this pull break off, the next one begins anew: {error.message}, {error.where}"
+        )
+        return ()
+
+
+def _failed(running: dict[str, Future[Pulled]]) -> dict[str, Gb10Error]:
+    """The error of every node that failed; bugs are raised as they are."""
+    failed: dict[str, Gb10Error] = {}
+    for host, work in running.items():
+        error = work.exception()
+        if isinstance(error, Gb10Error):
+            failed[host] = error
+        elif error:
+            raise error
+    return failed

@@ -1,0 +1,188 @@
+"""Sharing: compiled wheels by key, to and from a repository of the Hub, as far as a trusted listing names them.
+
+Grafts are not shared: they hold all of upstream's wheel, which every image needs anyway, and are made in a second.
+"""
+
+import shutil
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from gb10.core.host import Host
+from gb10.core.store import Store, file_sha256, seal
+from gb10.errors import EmptySelectionError, FetchError, PublishError, VerifyError
+from gb10.image.build.wheel_store import sealed_wheel
+from gb10.image.plan.values import Plan
+from gb10.image.proof.scans import prove_wheel
+from gb10.image.proof.wheel_manifest import declares
+from gb10.image.publish.listing import LISTING, SIGNATURE, Listed, write_listing
+from gb10.image.publish.shelf import REPO, Shelf, WheelCache, read_shelf, trusted, wheel_cache
+from gb10.image.publish.signature import WHEELS, sign
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shared:
+    """A wheel that both the store and the cache have; ``size`` in bytes, ``moved`` when it travelled now."""
+
+    key: str
+    file: str
+    sha256: str
+    size: int
+    moved: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exchange:
+    """What a push or a pull did, and at which commit."""
+
+    repo: str
+    commit: str
+    wheels: tuple[Shared, ...]
+
+
+def take_missing(host: Host, plan: Plan, rebuild: Collection[str]) -> None:
+    """Take from the configured cache what a plan lacks, except for ``rebuild``; a note names what cannot be taken.
+
+    Raises UsageError for settings that cannot be right; nothing else of a cache stops a build.
+    """
+    if not host.env.get(REPO):
+        return
+    absent = {
+        step.key: step.name
+        for step in plan.of_kind("wheel")
+        if step.name not in rebuild and sealed_wheel(host.store, step.key) is None
+    }
+    cache = wheel_cache(host.env) if absent else None
+    if cache is None:
+        return
+    try:
+        shelf = read_shelf(host, cache)
+    except (FetchError, VerifyError) as error:
+        host.talk.say(f"no wheel is taken from {cache.repo}: {_line(error)}; compiling here")
+        return
+    for key, name in absent.items():
+        try:
+            _take(host, shelf, key)
+        except (FetchError, VerifyError) as error:
+            host.talk.say(f"{name} is not taken from {cache.repo}: {_line(error)}; compiling it here")
+
+
+def pull(host: Host, cache: WheelCache, wanted: Mapping[str, str] | None) -> Exchange:
+    """Take wheels, by key and name, or all (None); raises FetchError that names those that the cache has not."""
+    shelf = read_shelf(host, cache)
+    keys = list(shelf.wheels if wanted is None else wanted)
+    wheels = tuple(_take(host, shelf, key) for key in keys if key in shelf.wheels)
+    absent = [f"{name}  {key}" for key, name in (wanted or {}).items() if key not in shelf.wheels]
+    if absent:
+        raise FetchError(
+            f"{cache.repo} does not list {len(absent)} of {len(keys)} wheels",
+            where="\n".join(absent),
+            hint="./build.py wheels compiles them, cache push shares them",
+        )
+    return Exchange(repo=cache.repo, commit=shelf.head, wheels=wheels)
+
+
+def push(host: Host, cache: WheelCache, wanted: Mapping[str, str], signing: Path) -> Exchange:
+    """Add what the cache lacks of wheels, by key and name: files and listing in one commit, on top of what others push.
+
+    Raises EmptySelectionError, UsageError, VerifyError (no key trusted here signed the listing, so it cannot be
+    signed again), FetchError, PublishError.
+    """
+    own = _own(host, wanted)
+    mine = {key: _listed(path) for key, path in own.items()}
+    for _ in range(2):
+        shelf = read_shelf(host, cache, may_be_new=True)
+        new = {key: path for key, path in own.items() if key not in shelf.wheels}
+        listed = {**mine, **shelf.wheels}
+        commit = _commit(host, shelf, new, listed, signing) if new else shelf.head
+        if commit:
+            for one in (listed[key] for key in own if listed[key] != mine[key]):
+                host.talk.say(f"{one.file} of {cache.repo} is of another compile than the one here: it stays")
+            wheels = tuple(_shared(key, listed[key], moved=key in new) for key in own)
+            return Exchange(repo=cache.repo, commit=commit, wheels=wheels)
+        host.talk.say(f"{cache.repo} changed meanwhile: adding to what it lists now")
+    raise PublishError(f"{cache.repo} changed twice while wheels were pushed", hint="run the command again")
+
+
+def compiled_wheels(store: Store) -> dict[str, str]:
+    """Every wheel of the store that was compiled, here or by who shared it: key and file name."""
+    found = sorted((store.root / "wheels").glob("*/*.whl"))
+    return {path.parent.name: path.name for path in found if declares(path)}
+
+
+def _own(host: Host, wanted: Mapping[str, str]) -> dict[str, Path]:
+    """Those of these wheels that are sound; a note names the others. Raises EmptySelectionError when none is sound."""
+    found = {key: path for key in wanted if (path := sealed_wheel(host.store, key))}
+    for key, name in wanted.items():
+        if key not in found:
+            host.talk.say(f"{name} ({key[:12]}) is not in the store, or damaged there: it is not pushed")
+    if not found:
+        raise EmptySelectionError("the store has no compiled wheel to push", hint="./build.py wheels compiles them")
+    return found
+
+
+def _commit(
+    host: Host, shelf: Shelf, new: Mapping[str, Path], listed: Mapping[str, Listed], signing: Path
+) -> str | None:
+    """Send new wheels with the listing, signed; None when the repository changed meanwhile."""
+    text = write_listing(listed)
+    signature = sign(text, signing, host.env, meant=WHEELS)
+    with host.store.folder("hub") as work:
+        (work / SIGNATURE).write_text(signature, encoding="ascii")
+        trusted(host.env, shelf.cache, text, work / SIGNATURE)  # else no one could use it, not even the next push
+    files: dict[str, Path | bytes] = {listed[key].path(key): path for key, path in new.items()}
+    size = sum(listed[key].size for key in new)
+    with host.talk.task(f"push to {shelf.cache.repo}", size) as task:
+        message = f"Add {', '.join(sorted(path.name for path in new.values()))}"
+        commit = shelf.hub.commit({**files, LISTING: text.encode(), SIGNATURE: signature.encode()}, shelf.head, message)
+        host.talk.advance(task, size)
+    return commit
+
+
+def _take(host: Host, shelf: Shelf, key: str) -> Shared:
+    """The wheel of a key in the store, there already or fetched now; raises FetchError, VerifyError."""
+    if key not in shelf.wheels:
+        raise FetchError("it is not listed there")
+    listed = shelf.wheels[key]
+    with host.store.locked(f"wheel-{key}", host.talk.waiting_for(listed.file)):
+        there = sealed_wheel(host.store, key)
+        if there:
+            return _shared(key, _listed(there), moved=False)
+        with host.talk.task(f"fetch {listed.file}", listed.size) as task:
+            host.store.replace(host.store.entry("wheels", key), partial(_fetch, shelf, key))
+            host.talk.advance(task, listed.size)
+    host.talk.say(f"{listed.file}: taken from {shelf.hub.repo}, signed by {shelf.signer}, proven")
+    return _shared(key, listed, moved=True)
+
+
+def _fetch(shelf: Shelf, key: str, work: Path) -> None:
+    """Fill an entry of the store with the listed bytes, proven as if they were compiled here."""
+    listed = shelf.wheels[key]
+    found = shelf.hub.fetch(listed.path(key), shelf.head, work / "hub")
+    if found is None:
+        raise FetchError(f"{shelf.hub.repo} lists {listed.file}, and does not have it", where=listed.path(key))
+    sha256 = file_sha256(found)
+    if sha256 != listed.sha256:
+        raise FetchError(
+            f"{listed.file} of {shelf.hub.repo} is not the file that was signed",
+            where=f"expected sha256 {listed.sha256}\n   found sha256 {sha256}",
+            hint="it was changed after it was pushed: do not use it, and ask its owner",
+        )
+    wheel = found.rename(work / listed.file)
+    shutil.rmtree(work / "hub")
+    prove_wheel(wheel)
+    seal(wheel)
+
+
+def _listed(path: Path) -> Listed:
+    return Listed(file=path.name, sha256=file_sha256(path), size=path.stat().st_size)
+
+
+def _shared(key: str, listed: Listed, *, moved: bool) -> Shared:
+    return Shared(key=key, file=listed.file, sha256=listed.sha256, size=listed.size, moved=moved)
+
+
+def _line(error: FetchError | VerifyError) -> str:
+    """An error in one line."""
+    return ": ".join((error.message, *" ".join((error.where or "").split()).splitlines()))

@@ -1,0 +1,90 @@
+"""Signatures by ssh keys over the digests of manifests: of images and of the documents beside them.
+
+Each lies in the registry beside what it signs.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from gb10.containers.connection import Engine
+from gb10.containers.reference import split_digest
+from gb10.containers.registry.referrers import CREATED, Artifact, Descriptor, Referrers, open_referrers
+from gb10.core.host import Host
+from gb10.errors import UsageError, VerifyError
+from gb10.image.plan.labels import NAMESPACE
+from gb10.image.publish.signature import IMAGES, sign, verify
+
+KIND: Final = "application/vnd.gb10.signature.ssh.v1"
+SIGNATURE: Final = f"{NAMESPACE}.signature"
+"""The annotation with the armoured signature."""
+MOST: Final = 100
+"""Signatures of one image that are looked at: anybody who may push may add some."""
+UNSIGNED: Final = "its owner signs it: ./build.py publish … --sign KEY"
+
+
+def signed_text(digest: str) -> str:
+    """What is signed: a line with the digest of the manifest, and with it every byte of the image. Pure."""
+    return f"{digest}\n"
+
+
+def check_key(key: Path) -> None:
+    """Raise UsageError for a key that is not there, before anything is pushed."""
+    if not key.is_file():
+        raise UsageError(
+            f"there is no key {key}", hint="name a private ssh key, or the public half of one in ssh-agent"
+        )
+
+
+def check_signers(signers: Path) -> None:
+    """Raise UsageError for a file of signers that is not there."""
+    if not signers.is_file():
+        raise UsageError(f"there is no file {signers}", hint="write an allowed_signers file: man ssh-keygen")
+
+
+def sign_image(host: Host, engine: Engine, name: str, digests: Sequence[str], key: Path) -> None:
+    """Sign the manifests of a published name and of its documents, unless they have this key's signature.
+
+    Raises UsageError, PublishError.
+    """
+    with open_referrers(host.store, host.env, engine, name) as place:
+        for digest in digests:
+            _sign(host, place, digest, key)
+
+
+def _sign(host: Host, place: Referrers, digest: str, key: Path) -> None:
+    text = sign(signed_text(digest), key, host.env, meant=IMAGES)
+    if not any(one.annotations.get(SIGNATURE) == text for one in place.of(digest)):
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        place.attach(digest, Artifact(kind=KIND, annotations={SIGNATURE: text, CREATED: now}))
+
+
+def require_signer(host: Host, engine: Engine, name: str, signers: Path) -> str:
+    """Who of ``signers`` signed ``repository@digest``; raises VerifyError when nobody did, PublishError."""
+    digest = split_digest(name)[1]
+    if digest is None:
+        raise AssertionError(name)
+    with open_referrers(host.store, host.env, engine, name) as place:
+        return signer_of(host, name, digest, place.of(digest), signers)
+
+
+def signer_of(host: Host, name: str, digest: str, beside: Iterable[Descriptor], signers: Path) -> str:
+    """The same for a manifest of an image or a document, of which all that lies beside it is known."""
+    found = [one for one in beside if one.artifactType == KIND and SIGNATURE in one.annotations]
+    if not found:
+        raise VerifyError(f"{name} is not signed", where=f"no {KIND} is attached to it", hint=UNSIGNED)
+    reasons = []
+    for one in found[:MOST]:
+        try:
+            return _signer(host, one, digest, signers)
+        except VerifyError as error:
+            reasons.append(error.message)
+    where = "\n".join(dict.fromkeys(reasons))
+    raise VerifyError(f"{name} is not signed by anyone in {signers}", where=where, hint=UNSIGNED)
+
+
+def _signer(host: Host, found: Descriptor, digest: str, signers: Path) -> str:
+    with host.store.folder("signature") as folder:
+        (folder / "sig").write_text(found.annotations[SIGNATURE], encoding="utf-8")
+        return verify(signed_text(digest), folder / "sig", signers, host.env, meant=IMAGES)

@@ -1,0 +1,98 @@
+"""The lock of a recipe: written by ``lock``, ``recipes/images/<engine>.lock.json``.
+
+A lock names files by content, never by host.
+"""
+
+import datetime
+from typing import Annotated, Any, Final, Literal
+
+from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+from pydantic import AfterValidator
+
+from gb10.core.fields import (
+    ARCHITECTURES,
+    Architecture,
+    Commit,
+    Cuda,
+    Filename,
+    Model,
+    Name,
+    Release,
+    Sha256,
+    Size,
+    accepted,
+)
+from gb10.sources.debian.locked_deb import LockedDeb
+
+WHEEL: Final = "{text} is not the file name of a wheel"
+SDIST: Final = "{text} is not the file name of a source archive"
+
+
+class IndexFile(Model):
+    """One file of the package index; ``size`` in bytes."""
+
+    name: Name
+    version: Release
+    filename: Filename
+    sha256: Sha256
+    size: Size
+
+
+class LockedWheel(IndexFile):
+    """One wheel, the best for its platform; of torch also the CUDA that it is built with, or ``none``."""
+
+    filename: Annotated[Filename, accepted(parse_wheel_filename, InvalidWheelFilename, WHEEL)]
+    cuda: Cuda | None = None
+
+
+class LockedSdist(IndexFile):
+    """One source archive."""
+
+    filename: Annotated[Filename, accepted(parse_sdist_filename, InvalidSdistFilename, SDIST)]
+
+
+class LockedCheckout(IndexFile):
+    """A commit's files as git archives them; the recipe has the URL.
+
+    ``input_digest`` covers its fields in the recipe.
+    """
+
+    commit: Commit
+    input_digest: Sha256
+
+
+def _both(sets: dict[Architecture, Any]) -> dict[Architecture, Any]:
+    absent = [name for name in ARCHITECTURES if name not in sets]
+    if absent:
+        raise ValueError(f"it holds nothing for {' and '.join(absent)}")
+    return sets
+
+
+class LockedDebs(Model):
+    """Debian packages of the image by image architecture, of the build stages by build architecture."""
+
+    image: Annotated[dict[Architecture, tuple[LockedDeb, ...]], AfterValidator(_both)]
+    build: Annotated[dict[Architecture, tuple[LockedDeb, ...]], AfterValidator(_both)]
+
+
+class LockedWheels(Model):
+    """Wheels of the image by image architecture, of the build tools by build architecture."""
+
+    image: Annotated[dict[Architecture, tuple[LockedWheel, ...]], AfterValidator(_both)]
+    tools: Annotated[dict[Architecture, tuple[LockedWheel, ...]], AfterValidator(_both)]
+
+
+class Lock(Model):
+    """Every input of a build; ``created`` is the UTC day of the lock.
+
+    ``input_digest`` covers the recipe fields that affect resolution, ``base_digest`` its Debian part. Each git source
+    has its own digest, which affects only the wheels compiled from it.
+    """
+
+    version: Literal[1] = 1
+    input_digest: Sha256
+    base_digest: Sha256
+    created: datetime.date
+    debs: LockedDebs
+    wheels: LockedWheels
+    sdists: dict[Name, LockedSdist | LockedCheckout]

@@ -1,0 +1,152 @@
+"""``--source NAME=DIR``, ``NAME=git:URL@COMMIT``: changes to the locked release, as diffs in the plan."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from gb10.core.fields import Architecture, requirement_name
+from gb10.core.host import Host
+from gb10.core.store import Store, note_use
+from gb10.errors import UsageError
+from gb10.image.context import Workshop
+from gb10.image.locked_files import fetch_locked, store_paths
+from gb10.image.plan.inputs import artifacts, source_archive
+from gb10.image.plan.options import PatchUse, Taken
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.locked import Lock
+from gb10.image.request.checkout_checks import Released, check_difference, check_said, told
+from gb10.image.request.checkout_files import Files, ignored, open_worktree, require_folder
+from gb10.image.request.commits import START, GitCommit, open_commit, parse_commit
+from gb10.patches.compare import Both, compare, diff_text
+from gb10.patches.diff import check_size
+from gb10.patches.release_files import open_stored
+from gb10.patches.releases import load_releases
+from gb10.patches.selection import find_place, locked_releases
+from gb10.patches.source_tree import Below, Tree
+
+ROOM: Final = "checkouts"
+INSTALLED, COMPILED = "checkout.patch", "checkout-compiled.patch"
+"""Two diffs: a change to installed files alone does not cause a recompile."""
+Place = Path | GitCommit
+"""Where a user's source is: a directory, or a commit of a repository."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OwnSource:
+    """A source with the user's changes: the diffs in the store, and their origin."""
+
+    source: str
+    diffs: tuple[Path, ...]
+    taken: Taken
+
+    @property
+    def by_hand(self) -> tuple[str, ...]:
+        """In the format of ``--patch``."""
+        return tuple(f"{self.source}={path}" for path in self.diffs)
+
+
+def own_sources(
+    shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, named: Sequence[str]
+) -> tuple[OwnSource, ...]:
+    """Find and report the changes of each ``NAME=PLACE`` to its locked release. Writes only the diffs, to the store.
+
+    Raises UsageError for a wrong checkout, PatchError for a change that a diff cannot hold, FetchError.
+    """
+    given = _given(named)
+    released = {source: _released(shop, recipe, lock, target, source) for source in given}
+    return tuple(_own(shop, recipe, released[source], given) for source in given)
+
+
+def marked(uses: Iterable[PatchUse], own: Iterable[OwnSource], origins: Mapping[str, str]) -> tuple[PatchUse, ...]:
+    """The patches; those from a checkout carry its name. ``origins``: the diff that each part was made from."""
+    taken = {str(path): one.taken for one in own for path in one.diffs}
+    return tuple(replace(use, taken=taken.get(origins.get(use.path or "", use.path or ""))) for use in uses)
+
+
+def _given(named: Sequence[str]) -> dict[str, Place]:
+    given: dict[str, Place] = {}
+    for text in named:
+        source, _, path = text.partition("=")
+        if not source or not path:
+            raise UsageError(
+                f"--source {text}: expected NAME=DIR",
+                hint="--source vllm=../vllm\n--source vllm=git:https://HOST/PATH@COMMIT",
+            )
+        if source in given:
+            raise UsageError(f"--source {source} is given twice", where=f"{given[source]}\n{path}")
+        given[source] = parse_commit(source, path) if path.startswith(START) else Path(path)
+    for place in given.values():
+        if isinstance(place, Path):
+            require_folder(place)  # before the releases for the comparison are fetched
+    return given
+
+
+def _own(host: Host, recipe: Recipe, released: Released, given: Mapping[str, Place]) -> OwnSource:
+    place = given[released.source]
+    if isinstance(place, Path):
+        checkout, links = open_worktree(place, host.env), frozenset[str]()
+        tree: Tree = Files(checkout.root)
+    else:
+        checkout, tree, links = open_commit(host, released.source, place)
+    check_said(released, checkout, tree)
+    bundled = (*released.bundled, *checkout.modules)
+    found = compare(released.layout, released.tree, tree, checkout.files, bundled=bundled)
+    unseen = links if checkout.url else ignored(checkout, host.env, found.gone)
+    found = replace(found, gone=tuple(sorted({*found.gone} - unseen)))
+    check_difference(recipe, released, checkout, found, given)
+    for line in told(released, checkout, found):
+        host.talk.say(line)
+    parts = ((INSTALLED, found.installed), (COMPILED, found.compiled))
+    return OwnSource(
+        source=released.source,
+        diffs=tuple(_kept(host.store, name, changed) for name, changed in parts if changed),
+        taken=Taken(path=str(checkout), commit=checkout.commit, dirty=checkout.dirty),
+    )
+
+
+def _released(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, source: str) -> Released:
+    """The locked release: its source archive, else the image's wheel. Raises UsageError, FetchError."""
+    releases = load_releases(shop.catalog.patches)
+    place = find_place(releases, source, lock, locked_releases(lock, target))
+    if place is None:
+        raise UsageError(
+            f"--source {source}: the {recipe.engine} image does not contain {source}",
+            hint="choose an engine that uses this source: --engine",
+        )
+    named = next((name for name in recipe.sources if recipe.project(name) == place.project), None)
+    wheels = artifacts(recipe, (wheel for wheel in lock.wheels.image[target] if wheel.name == place.project))
+    file = source_archive(named, recipe, lock) if named else wheels[0]
+    fetch_locked(shop, [file])
+    tree = open_stored(shop.store, store_paths(shop.store, [file])[0], file)
+    others = ((name, known.bundled(file.sha256)) for name, known in releases.sources.items() if name != source)
+    bundled = {found[1]: name for name, found in others if found and not place.folder}
+    tree = Below(tree, place.folder) if place.folder else tree
+    required = not place.folder and place.project in {requirement_name(text) for text in recipe.requirements}
+    known = releases.source(source)
+    return Released(
+        source=source,
+        place=place,
+        tree=tree,
+        bundled=bundled,
+        layout=known.layout,
+        told=known.told,
+        required=required,
+    )
+
+
+def _kept(store: Store, name: str, changed: Mapping[str, Both]) -> Path:
+    """The diff in the store, by its content; raises PatchError for a diff that is too large."""
+    text = diff_text(changed)
+    check_size(len(text), name)
+    entry = store.entry(ROOM, hashlib.sha256(text).hexdigest())
+
+    def write(work: Path) -> None:
+        (work / name).write_bytes(text)
+
+    with store.locked(f"checkout-{entry.name}"):
+        if not entry.exists():
+            store.replace(entry, write)
+        note_use(entry / name)
+    return entry / name

@@ -1,0 +1,138 @@
+"""Diffs given by hand, by source: what a diff changes of each, and of the projects that bundle it."""
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from gb10.core.digest import digest
+from gb10.core.fields import Architecture
+from gb10.core.host import Host
+from gb10.core.store import Store, note_use
+from gb10.image.context import Workshop
+from gb10.image.plan.inputs import used_sources
+from gb10.image.plan.options import PatchUse
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.locked import Lock
+from gb10.patches.diff import check_size
+from gb10.patches.foreign import find_foreign
+from gb10.patches.no_diff import check_diff
+from gb10.patches.owners import Divided, Part, below, divide, only
+from gb10.patches.releases import load_releases
+from gb10.patches.selection import Place, find_place, locked_releases
+from gb10.patches.series import load_series
+from gb10.patches.verdict import variants_for
+
+ROOM: Final = "diffs"
+SOME: Final = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Given:
+    """``--patch`` by source: each as ``SOURCE=FILE``. ``origins``: the user's file of each file that was made here."""
+
+    texts: tuple[str, ...] = ()
+    origins: Mapping[str, str]
+
+
+def by_source(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, texts: Sequence[str]) -> Given:
+    """The diffs, each of one source, with the paths of its archives. Writes parts to the store, and prints them.
+
+    A source that an archive bundles is compiled by two: by what is compiled over the bundled one, and by the project
+    of the archive, whose wheel brings it, too, for what is compiled at run time. A diff of it changes all of these.
+
+    Raises PatchError and UsageError for what is no diff, or for paths of no source.
+    """
+    root = shop.catalog.patches
+    releases, used = load_releases(root), used_sources(recipe, lock)
+    locked = locked_releases(used, target)
+    found, origins = list[str](), dict[str, str]()
+    for text in texts:
+        source, file_or_folder = _named(text)
+        if source:
+            releases.source(source)
+        for file in find_foreign(Path(file_or_folder)):
+            check_size(file.stat().st_size, file.name)
+            check_diff(file.read_bytes(), file.name)
+            divided = divide(file.read_bytes(), file.name, releases, source or None)
+            _say(shop, file.name, divided)
+            for part in divided.parts:
+                place = find_place(releases, part.source, used, locked)
+                for one in _parts(shop, recipe, part, place, file.name):
+                    as_given = divided.whole and one is part
+                    path = file if as_given else _kept(shop.store, file.name, one.text)
+                    origins[str(path.absolute())] = str(file.absolute())
+                    found.append(f"{one.source}={path}")
+    return Given(texts=tuple(dict.fromkeys(found)), origins=origins)
+
+
+def with_wholes(uses: Iterable[PatchUse], given: Given) -> tuple[PatchUse, ...]:
+    """The patches; the parts of a diff carry the sha256 of the whole."""
+    return tuple(replace(use, whole=_whole(given.origins.get(use.path or "", ""), use)) for use in uses)
+
+
+def _whole(origin: str, use: PatchUse) -> str:
+    return hashlib.sha256(Path(origin).read_bytes()).hexdigest() if origin and origin != use.path else ""
+
+
+def _named(text: str) -> tuple[str, str]:
+    """``SOURCE=FILE``; the source is empty where none is named."""
+    source, _, place = text.partition("=") if "=" in text and not Path(text).exists() else ("", "", text)
+    return source, place
+
+
+def _parts(shop: Workshop, recipe: Recipe, part: Part, place: Place | None, name: str) -> Iterator[Part]:
+    """A part of a diff; one of a bundled source also as a change of the source that bundles it."""
+    releases = load_releases(shop.catalog.patches)
+    if place is None or not place.folder:
+        yield part
+        if place and releases.source(part.source).told and any(one.method == "aot" for one in recipe.built.values()):
+            shop.talk.say(f"{name}: FlashInfer's kernels keep the {part.source} that FlashInfer brings")
+        return
+    if place.project in {recipe.project(one.cutlass_source) for one in recipe.built.values() if one.method != "aot"}:
+        yield part
+    around = next(source for source, known in releases.sources.items() if place.project in known.projects)
+    kept = _without_ours(shop.catalog.patches, part, place)
+    if kept.diffs:
+        shop.talk.detail(f"{name}: {around} brings {part.source} in {place.folder}, and is patched, too")
+        yield below(kept, place.folder, around)
+
+
+def _without_ours(root: Path, part: Part, place: Place) -> Part:
+    """The part without files that only our own series adds: the project that bundles the source has none of these."""
+    ours = variants_for(load_series(root, part.source), place.version)
+    added = {path for patch in ours if patch.applies_to(place.version) for path in patch.files}
+    kept = {diff.path for diff in part.diffs if diff.path not in added or diff.kind == "add"}
+    return only(part, kept)
+
+
+def _say(host: Host, name: str, divided: Divided) -> None:
+    if len(divided.parts) > 1:
+        counts = ", ".join(f"{part.source} {len(part.diffs)}" for part in divided.parts)
+        host.talk.say(f"{name}: files of several sources: {counts}")
+    if divided.moved:
+        old, new = next(iter(divided.moved.items()))
+        many = f", and {len(divided.moved) - 1} more" if len(divided.moved) > 1 else ""
+        host.talk.say(f"{name}: {old} is read as {new}{many}")
+    if divided.unread:
+        host.talk.say(f"{name}: left out, nothing in an image reads them: {_some(divided.unread)}")
+
+
+def _some(paths: Collection[str]) -> str:
+    shown = [*paths][:SOME]
+    return ", ".join(shown) + (f", and {len(paths) - SOME} more" if len(paths) > SOME else "")
+
+
+def _kept(store: Store, name: str, text: bytes) -> Path:
+    """A part in the store, under the name of the user's file."""
+    entry = store.entry(ROOM, digest([name, text.decode("utf-8", "surrogateescape")]))
+
+    def write(work: Path) -> None:
+        (work / name).write_bytes(text)
+
+    with store.locked(f"diff-{entry.name}"):
+        if not entry.exists():
+            store.replace(entry, write)
+        note_use(entry / name)
+    return entry / name

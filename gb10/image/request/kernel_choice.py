@@ -1,0 +1,164 @@
+"""The kernel set of a build: the recipe's, another by name (``--kernels``), or a model's (``--for-model``)."""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from gb10.core.host import Host
+from gb10.core.plain_file import read_plain_file
+from gb10.errors import FetchError, UsageError
+from gb10.image.plan.options import Served
+from gb10.image.plan.values import Toolkit
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.kernel_sets import entries, merged
+from gb10.image.recipe.model_kernels import model_set, set_name
+from gb10.models.model_config import QUANTIZED
+
+CONFIG: Final = "config.json"
+LARGEST: Final = 4 << 20  # bytes of a config
+NAMES: Final = ("architectures", "model_type")
+"""What says of which kind a model is: a config has one of them at least."""
+WRAPPED: Final = "config"
+
+
+def with_set(recipe: Recipe, kernels: str) -> Recipe:
+    """The recipe with another kernel set. Raises UsageError when the recipe compiles no kernels."""
+    name = _wheel(recipe)
+    wheel = recipe.wheels[name].model_copy(update={"kernels": kernels})
+    return recipe.model_copy(update={"wheels": {**recipe.wheels, name: wheel}})
+
+
+def short_name(model: str) -> str:
+    """A model's name without its commit, or that of its folder."""
+    return Path(model).resolve().name.removesuffix(".json") if Path(model).exists() else model.partition("@")[0]
+
+
+def with_model(
+    host: Host, recipe: Recipe, toolkit: Toolkit, model: Served, chosen: Collection[str] | None
+) -> tuple[Recipe, Toolkit]:
+    """The recipe with a model's kernel set, ``core`` if it adds nothing; and the toolkit with it. Prints the modules.
+
+    ``chosen``: the kernels that the engine takes for it, where that is known. Raises UsageError.
+    """
+    short = model.name
+    source = recipe.wheels[_wheel(recipe)].source
+    name, releases = f"{source}-{set_name(short)}", toolkit.kernel_sets[f"{source}-core"]["flashinfer"]
+    own = model_set(json.loads(model.config), short, releases, chosen)
+    host.talk.say(
+        f"FlashInfer's kernels for {short}: {', '.join(['core', *(entry['name'] for entry in entries(own))])}"
+    )
+    if not entries(own):
+        return with_set(recipe, "core"), toolkit
+    sets = {**toolkit.kernel_sets, name: merged(name, {**toolkit.kernel_sets, name: own})}
+    return with_set(recipe, set_name(short)), replace(toolkit, kernel_sets=sets)
+
+
+def _wheel(recipe: Recipe) -> str:
+    """The name of the wheel that method ``aot`` compiles."""
+    name = next((name for name, wheel in recipe.wheels.items() if wheel.method == "aot"), None)
+    if name is None:
+        raise UsageError(
+            f"the {recipe.engine} recipe compiles no FlashInfer kernels",
+            hint="add a wheel of method aot to its wheels",
+        )
+    return name
+
+
+def read_config(host: Host, model: str) -> Mapping[str, Any]:
+    """A model's config.json, with its quantization, which may be in a separate file. Raises UsageError, FetchError."""
+    return parsed_config(_of_folder(Path(model)) if Path(model).exists() else _of_hub(host, model), model)
+
+
+def check_model(config: Mapping[str, Any], model: str) -> Mapping[str, Any]:
+    """The config, if it says of which kind the model is. Raises UsageError with what the file has instead."""
+    if any(name in config for name in NAMES):
+        return config
+    has = ", ".join(sorted(config)[:8]) or "nothing"
+    raise UsageError(
+        f"{model} is not the config of a model: it has neither {' nor '.join(NAMES)}",
+        where=f"it has {has}",
+        hint="give the config.json as it is on the hub",
+    )
+
+
+def read_files(host: Host, model: str) -> Mapping[str, Any]:
+    """The same for an engine: ModelOpt's file, where there is one, is also under its own name.
+
+    SGLang reads some of it from there although config.json has its quantization, too.
+    """
+    texts = _of_folder(Path(model)) if Path(model).exists() else _of_hub(host, model)
+    return _with_file(texts, model)
+
+
+def local_files(path: Path) -> Mapping[str, Any]:
+    """``read_files`` of a folder, or of a file. Raises UsageError."""
+    return _with_file(_of_folder(path), str(path))
+
+
+def _with_file(texts: tuple[str, str | None], model: str) -> Mapping[str, Any]:
+    config = parsed_config(texts, model)
+    return config if texts[1] is None else {**config, QUANTIZED: json.loads(texts[1])}
+
+
+def local_config(path: Path) -> Mapping[str, Any]:
+    """The config.json of a folder, or of a file, with its quantization. Raises UsageError."""
+    return parsed_config(_of_folder(path), str(path))
+
+
+def parsed_config(texts: tuple[str, str | None], model: str) -> Mapping[str, Any]:
+    """The two files of a model as one config. Raises UsageError."""
+    try:
+        config, quantized = (json.loads(text) if text is not None else {} for text in texts)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"the config of {model} is not JSON", where=str(error)) from error
+    if not isinstance(config, dict) or not isinstance(quantized, dict):
+        raise UsageError(f"the config of {model} is not a JSON object")
+    own = _unwrapped(config)
+    return {"quantization_config": quantized, **own} if quantized else own
+
+
+def _unwrapped(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The config itself, of a file that keeps it beside where it is from, as recipes/models/configs do."""
+    inner = config.get(WRAPPED)
+    if isinstance(inner, dict) and not any(name in config for name in NAMES) and any(name in inner for name in NAMES):
+        return inner
+    return config
+
+
+def _of_folder(path: Path) -> tuple[str, str | None]:
+    """The two files of a folder as text, or one file alone. Raises UsageError for a folder without config.json."""
+    file, quantized = (path / CONFIG, path / QUANTIZED) if path.is_dir() else (path, path.parent / QUANTIZED)
+    if not file.is_file():
+        raise UsageError(f"{path} has no {CONFIG}", hint="give a model folder, or a model name on the hub")
+    return _text(file), _text(quantized) if quantized.is_file() else None
+
+
+def _text(path: Path) -> str:
+    """A config; raises UsageError if it is too large or not text."""
+    raw = read_plain_file(path, LARGEST, "this file is to be the config of a model")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not the config of a model", where=str(error)) from error
+
+
+def _of_hub(host: Host, model: str) -> tuple[str, str | None]:
+    """The two files from the hub as text, at ``NAME@COMMIT`` or at the newest commit, which is printed."""
+    from gb10.sources.hub import open_hub  # noqa: PLC0415 - the import takes a third of a second
+
+    name, _, commit = model.partition("@")
+    if "/" not in name or name.startswith((".", "/")):
+        raise UsageError(f"{model} does not exist", hint="give a folder, a config.json, or OWNER/NAME on the hub")
+    hub = open_hub(name, host.env)
+    head = commit or hub.head()
+    with host.store.folder("hub") as work:
+        config, quantized = (hub.fetch(file, head, work) for file in (CONFIG, QUANTIZED))
+        if config is None:
+            raise FetchError(
+                f"{name} has no {CONFIG}", where=f"at {head}", hint="choose another model, or give a local folder"
+            )
+        if not commit:
+            host.talk.say(f"{CONFIG} of {name}@{head}: use this name to get the same kernels again")
+        return _text(config), _text(quantized) if quantized else None

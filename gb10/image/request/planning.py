@@ -1,0 +1,202 @@
+"""Planning: read recipe and lock, refuse a stale lock, resolve the command-line options, plan."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from gb10.errors import UsageError
+from gb10.image.context import Workshop, build_architecture
+from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe, lock_path
+from gb10.image.mods.declaration import RECORD, require_fit
+from gb10.image.mods.lookup import FoundMod, find_mod
+from gb10.image.plan.catalog import Catalog, tree_digest
+from gb10.image.plan.dag import plan_image
+from gb10.image.plan.options import Mod, Options, Overlay, Served
+from gb10.image.plan.values import Plan, Toolkit
+from gb10.image.recipe.arch import parse_arch
+from gb10.image.recipe.builds import WheelBuild
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.locked import Lock
+from gb10.image.recipe.slim_rules import Extent
+from gb10.image.request.checkouts import marked, own_sources
+from gb10.image.request.commits import split_refs
+from gb10.image.request.given_diffs import by_source, with_wholes
+from gb10.image.request.kernel_choice import with_model, with_set
+from gb10.image.request.left_out import asking_less, without
+from gb10.image.request.model_backends import chosen_kernels
+from gb10.image.request.refs import lock_refs, with_refs
+from gb10.image.request.served_models import rehearsed, served_model
+from gb10.image.request.web_patches import from_web, with_urls
+from gb10.patches.selection import plan_patches
+from gb10.patches.unpatched import left_out, require_stand_in
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """The user's options, as written."""
+
+    engine: str
+    arch: str
+    platform: str | None = None
+    overlay: Path | None = None
+    patches: tuple[str, ...] = ()
+    without_patches: tuple[str, ...] = ()
+    """Patches of ours that the build does not get, as SOURCE/NNNN."""
+    sources: tuple[str, ...] = ()
+    """``NAME=DIR`` or ``NAME=git:URL@COMMIT``: checkouts with changes to build."""
+    refs: Mapping[str, str] = field(default_factory=dict)
+    """Releases that replace the recipe's, by source; ``git:URL@COMMIT`` is a checkout of the locked release."""
+    mods: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    """CMake targets of the engine's own project; empty means the recipe's."""
+    kernels: str | None = None
+    """A kernel set instead of the recipe's."""
+    model: str | None = None
+    """A model that chooses the kernels instead of the recipe: a folder, a config.json, or a name on the hub."""
+    served_with: tuple[str, ...] = ()
+    """``NAME=VALUE``: options of the engine that the model is served with."""
+    without: tuple[str, ...] = ()
+    """Optional layers that the image does not get."""
+    mod_network: bool = False
+    """Whether mods from outside the checkout get the network, if they declare it or have no mod.yaml."""
+    slim: Extent = "publishable"
+    """Which rules of recipes/slim.yaml the image applies."""
+    serves: str | None = None
+    """The need of a model recipe for which the image is made. It is in no key."""
+
+
+def make_plan(shop: Workshop, request: Request) -> Plan:
+    """The plan of a request. Only ``--ref`` and URLs ask others, once; the store keeps the results.
+
+    Raises UsageError for a bad recipe or arch, LockStaleError for a stale lock.
+    """
+    arch = parse_arch(request.arch)
+    path = shop.catalog.recipe(request.engine)
+    recipe = load_recipe(path)
+    lock = load_lock(lock_path(path))
+    check_lock(recipe, lock, path)
+    refs, commits = split_refs(request.refs)
+    if refs:
+        recipe = with_refs(asking_less(recipe, request.without), refs)
+        lock = lock_refs(shop, recipe, lock, refs)
+    recipe, lock = without(recipe, lock, request.without)
+    recipe = with_targets(recipe, request.targets)
+    served = served_model(shop, request.model, request.served_with)
+    recipe, toolkit = _with_kernels(shop, request, recipe, lock, served)
+    options = Options(
+        arch=arch,
+        platform=request.platform or arch.platform,
+        build=build_architecture(),
+        overlay=_overlay(request.overlay),
+        mods=_mods(shop.catalog, request, recipe),
+        targets=request.targets,
+        refs=tuple(refs),
+        kernels=request.kernels or request.model,
+        without=tuple(sorted(request.without)),
+        slim=request.slim,
+    )
+    options = replace(options, served=rehearsed(shop, recipe, toolkit, options, served))
+    given = replace(request, sources=(*request.sources, *commits))
+    options = _with_patches(shop, given, recipe, lock, toolkit=toolkit, options=options)
+    return plan_image(recipe, lock, toolkit, options)
+
+
+def _with_patches(
+    shop: Workshop, request: Request, recipe: Recipe, lock: Lock, *, toolkit: Toolkit, options: Options
+) -> Options:
+    """The options with the patches of ours and of the request, in the order in which they are applied."""
+    own = own_sources(shop, recipe, lock, options.target, request.sources)
+    given, urls = from_web(shop, request.patches)
+    diffs = by_source(
+        shop, recipe, lock, options.target, [*(text for source in own for text in source.by_hand), *given]
+    )
+    planning = partial(plan_patches, shop.catalog.patches, recipe, lock, options.target, toolkit=toolkit)
+    gone = left_out(shop.catalog.patches, request.without_patches, planning(())) if request.without_patches else ()
+    planned = planning(diffs.texts, without=gone)
+    require_stand_in(recipe, gone, planned)
+    patches = with_wholes(with_urls(marked(planned, own, diffs.origins), urls, diffs.origins), diffs)
+    return replace(options, patches=patches, unpatched=gone)
+
+
+def _with_kernels(
+    shop: Workshop, request: Request, recipe: Recipe, lock: Lock, served: Served | None
+) -> tuple[Recipe, Toolkit]:
+    """Recipe and toolkit with the kernel set of the request."""
+    toolkit = shop.catalog.toolkit
+    if request.kernels and served:
+        raise UsageError("--kernels and --for-model both choose the kernels", hint="choose one of them")
+    if served:
+        chosen = chosen_kernels(shop, recipe, lock, json.loads(served.config), dict(served.options))
+        return with_model(shop, recipe, toolkit, served, chosen)
+    return with_set(recipe, request.kernels) if request.kernels else recipe, toolkit
+
+
+def with_targets(recipe: Recipe, targets: tuple[str, ...]) -> Recipe:
+    """The recipe with these CMake targets. Raises UsageError when it has no wheel of method ``source``."""
+    if not targets:
+        return recipe
+    name = next((name for name, wheel in recipe.wheels.items() if wheel.method == "source"), None)
+    if name is None:
+        raise UsageError(
+            f"--targets: the {recipe.engine} recipe compiles no project of its engine",
+            hint="add a wheel of method source to its wheels",
+        )
+    wheel = recipe.wheels[name]
+    try:
+        wheel = WheelBuild(**{**dict(wheel), "targets": tuple(sorted(targets))})
+    except ValidationError as error:
+        raise UsageError(
+            f"--targets {','.join(targets)}: {error.errors()[0]['msg']}", hint="name CMake targets, separated by commas"
+        ) from error
+    return recipe.model_copy(update={"wheels": {**recipe.wheels, name: wheel}})
+
+
+def _mods(catalog: Catalog, request: Request, recipe: Recipe) -> tuple[Mod, ...]:
+    """The mods of a request, in order. Raises UsageError for a mod that is invalid, for another
+    release, or foreign and without consent to its network.
+    """
+    root = catalog.root / "mods"
+    found = [find_mod(root, name) for name in request.mods]
+    for index, mod in enumerate(found):
+        if mod.name in [other.name for other in found[:index]]:
+            raise UsageError(
+                f"two mods are called {mod.name}",
+                where=f"both would be installed in /workspace/mods/{mod.name}",
+                hint="remove one, or rename its folder",
+            )
+        if mod.record:
+            require_fit(mod.record, mod.name, recipe.engine, recipe.version)
+    return tuple(
+        Mod(name=mod.name, path=str(mod.path), digest=mod.digest, network=_network(root, mod, request.mod_network))
+        for mod in found
+    )
+
+
+def _network(root: Path, mod: FoundMod, consent: bool) -> bool:
+    """Whether a mod gets the network. A foreign mod needs the user's consent; raises UsageError without it."""
+    if mod.path.resolve().parent == root.resolve():
+        return mod.network
+    if mod.network and not consent:
+        raise UsageError(
+            f"the mod {mod.name} needs the network, but it is not part of this checkout",
+            where=f"{mod.path}: {RECORD} has network: true",
+            hint="read its run.sh; if you trust it, add --mod-network: it then gets the network, this machine's CAs,\n"
+            "its proxies, and pip's index with its login",
+        )
+    return consent and (mod.network or mod.record is None)
+
+
+def _overlay(path: Path | None) -> Overlay | None:
+    if path is None:
+        return None
+    if path == Path():  # the result of an unset variable
+        raise UsageError("the overlay is the current directory", hint="if you mean it, give its path")
+    if not path.is_dir():
+        raise UsageError(
+            f"the overlay {path} is not a directory", hint="give a directory that mirrors the image's root"
+        )
+    return Overlay(path=str(path.absolute()), digest=tree_digest(path))

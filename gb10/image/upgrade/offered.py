@@ -1,0 +1,108 @@
+"""What an index offers of an engine: the release to propose, and a release's files, opened."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from gb10.core.artifact import Artifact
+from gb10.core.fetch import redact
+from gb10.core.fields import ARCHITECTURES, requirement_name
+from gb10.errors import FetchError, UsageError
+from gb10.image.context import Workshop
+from gb10.image.lock.locked_wheels import sha256_of
+from gb10.image.lock.platforms import best_wheel, platform_of
+from gb10.image.lock.relock import main_index, own_index
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.request.refs import require_release
+from gb10.image.upgrade.candidates import Chosen, check_asked, newest, next_release
+from gb10.image.upgrade.moves import pin_of
+from gb10.patches.release_files import open_stored, version_of
+from gb10.patches.source_tree import Tree
+from gb10.sources.index.client import Index, project_of, size_of
+from gb10.sources.index.downloads import fetch_all
+from gb10.sources.index.page import Link
+
+LARGEST: Final = 2 << 30
+"""Bytes of a release's file."""
+ANOTHER: Final = "choose another release: --to VERSION"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offered:
+    """The files of a recipe's engine on its index, and the release that the recipe has."""
+
+    recipe: Recipe
+    index: Index
+    links: tuple[Link, ...]
+    current: Version
+
+
+def offered(shop: Workshop, recipe: Recipe, path: Path) -> Offered:
+    """Ask the index. Raises UsageError for a recipe without a pin of its engine, or an index without it; FetchError."""
+    current = next((pin_of(text) for text in recipe.requirements if requirement_name(text) == recipe.engine), None)
+    if current is None:
+        raise UsageError(
+            f"{path} requires no {recipe.engine}==RELEASE, so there is nothing to move",
+            hint="pin the engine in requirements, then ./build.py lock",
+        )
+    index = own_index(recipe, recipe.engine, main_index(shop.env))
+    links = _own(index, recipe.engine)
+    if not links:
+        raise UsageError(
+            f"the package index has no {recipe.engine}",
+            where=redact(index.url),
+            hint="set PIP_INDEX_URL to an index that has it",
+        )
+    return Offered(recipe=recipe, index=index, links=links, current=Version(current))
+
+
+def choose(found: Offered, asked: str | None) -> Chosen:
+    """The newest release that fits, or the one that was asked for. Raises UsageError."""
+    recipe = found.recipe
+    platforms = [platform_of(recipe.base.suite, recipe.python, name) for name in reversed(ARCHITECTURES)]
+    if asked is None:
+        return next_release(recipe.engine, found.links, found.current, platforms)
+    try:
+        version = Version(asked)
+    except ValueError as error:  # packaging's own, or a number of too many digits
+        raise UsageError(f"--to {asked[:100]} is not a release", hint=f"--to VERSION, as {found.current}") from error
+    require_release(found.links, recipe.engine, str(version), how="--to VERSION")
+    check_asked(recipe.engine, found.links, found.current, platforms, version)
+    return Chosen(version=version)
+
+
+def newest_of(found: Offered, project: str, accepted: SpecifierSet) -> Version | None:
+    """The newest release of any project of the recipe that a specifier accepts. Raises FetchError."""
+    return newest(_own(own_index(found.recipe, project, found.index), project), accepted)
+
+
+def _own(index: Index, project: str) -> tuple[Link, ...]:
+    """The files of a project's page that are its own: wheels and source archives with a version."""
+    links = (link for link in index.links(project) if version_of(link) is not None)
+    return tuple(link for link in links if project_of(link.filename) == canonicalize_name(project))
+
+
+def opened(shop: Workshop, found: Offered, version: Version) -> Tree:
+    """The files of a release: its source archive if the recipe names one, else its wheel for the arm64 image.
+
+    Raises FetchError.
+    """
+    recipe, engine = found.recipe, found.recipe.engine
+    own = {link.filename: link for link in found.links if version_of(link) == version}
+    archives = [name for name in own if name.endswith(".tar.gz")]
+    wheels = [name for name in own if name.endswith(".whl")]
+    compiled = any(source.sdist and requirement_name(source.sdist) == engine for source in recipe.sources.values())
+    best = best_wheel(wheels, platform_of(recipe.base.suite, recipe.python, "arm64"))
+    name = archives[0] if compiled and archives else best
+    if name is None:
+        raise FetchError(f"the package index has no file of {engine} {version} for this image", hint=ANOTHER)
+    artifact = Artifact(name, sha256_of(own[name]), size_of(found.index.session, own[name]))
+    if artifact.size > LARGEST:
+        raise FetchError(f"{name} has {artifact.size >> 30} GiB by the index", hint=ANOTHER)
+    with shop.talk.task(f"fetch {name}", artifact.size) as task:
+        path = fetch_all([artifact], shop.store, shop.env, lambda count: shop.talk.advance(task, count))
+    return open_stored(shop.store, path[artifact.sha256], artifact)

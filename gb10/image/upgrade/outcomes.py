@@ -1,0 +1,98 @@
+"""What becomes of our patches on the releases of a new lock."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from packaging.version import Version
+
+from gb10.errors import Gb10Error
+from gb10.image.plan.inputs import used_sources
+from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.locked import Lock
+from gb10.patches.release_files import Library
+from gb10.patches.releases import Release, load_releases
+from gb10.patches.selection import find_place, locked_releases
+from gb10.patches.series import load_series
+from gb10.patches.status import Row, outcome_of, remedy, status
+from gb10.patches.verdict import Verdict
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Patched:
+    """One patch on the old and on the new release of its source. ``stops``: a build with the new one stops."""
+
+    source: str
+    patch: str
+    release: str
+    before: str
+    after: str
+    why: str
+    stops: bool
+    remedy: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checked:
+    """Every patch of the recipe's series, releases without a pin, and sources that could not be checked, and why."""
+
+    patches: tuple[Patched, ...] = ()
+    unpinned: tuple[tuple[str, Version, Release], ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def check_series(library: Library, recipes: tuple[Recipe, Recipe], locks: tuple[Lock, Lock]) -> Checked:
+    """The recipe's series on the releases of the old lock and of the new one."""
+    patches, unpinned, unknown = list[Patched](), list[tuple[str, Version, Release]](), list[str]()
+    for source in recipes[1].patches:
+        try:
+            rows = _rows(library, source, recipes, locks)
+        except Gb10Error as error:
+            unknown.append(f"{source}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+            continue
+        if rows:
+            patches += _patched(*rows)
+            new = rows[1]
+            if rows[0].version != new.version and not new.pinned and new.release:
+                unpinned.append((source, new.version, new.release))
+    return Checked(patches=tuple(patches), unpinned=tuple(unpinned), unknown=tuple(unknown))
+
+
+def _rows(
+    library: Library, source: str, recipes: tuple[Recipe, Recipe], locks: tuple[Lock, Lock]
+) -> tuple[Row, Row] | None:
+    """The rows of both locks; None for a source without patches, or that an image does not contain."""
+    versions = tuple(_version(library, source, recipe, lock) for recipe, lock in zip(recipes, locks, strict=True))
+    if None in versions or not load_series(library.root, source):
+        return None
+    wanted = [version for version in dict.fromkeys(versions) if version]
+    rows = {row.version: row for row in status(library, source, wanted)}
+    old, new = (rows[version] for version in versions if version)
+    return old, new
+
+
+def _version(library: Library, source: str, recipe: Recipe, lock: Lock) -> Version | None:
+    lock = used_sources(recipe, lock)
+    place = find_place(load_releases(library.root), source, lock, locked_releases(lock, "arm64"))
+    return Version(place.version.public) if place else None
+
+
+def _patched(old: Row, new: Row) -> Iterator[Patched]:
+    before = {verdict.patch.id: verdict for verdict in old.verdicts}
+    for verdict in new.verdicts:
+        earlier = before.get(verdict.patch.id)
+        yield Patched(
+            source=new.source,
+            patch=verdict.patch.id,
+            release=str(new.version),
+            before=outcome_of(earlier) if earlier else "",
+            after=outcome_of(verdict),
+            why=verdict.why,
+            stops=verdict.stops,
+            remedy=_remedy(verdict),
+        )
+
+
+def _remedy(verdict: Verdict) -> str:
+    if verdict.stops:
+        return remedy(verdict)
+    return "widen its X-Applies-To, or say in its record under `left` why not" if verdict.overdue else ""

@@ -1,0 +1,98 @@
+"""One way in: a recipe and the rules become findings, those of loading and rendering among them. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from gb10.models.issue import Issue, in_order
+from gb10.models.lint.computed import CHECKS
+from gb10.models.lint.conditions import applies, issue, judged
+from gb10.models.lint.engine_source import ENGINES
+from gb10.models.lint.engine_words import releases
+from gb10.models.lint.image_facts import ImageFacts
+from gb10.models.lint.rule import Rule
+from gb10.models.lint.served import Served, served
+from gb10.models.load.known_keys import OURS
+from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.load.own_section import Variant, own_section
+from gb10.models.memory.model import Model
+
+SUPERSEDED = {
+    "unknown-environment": ("moved-linear-backend", "moved-moe-backend", "moved-attention-backend", "trtllm-variable"),
+    "token-in-env": ("secret-in-env",),
+    "graph-not-a-multiple": ("graph-smaller-than-batch", "graph-without-drafts"),
+}
+"""Rules that say the same with less than these."""
+
+
+def lint(
+    recipe: ModelRecipe,
+    rules: Sequence[Rule],
+    *,
+    release: str | None = None,
+    image: ImageFacts | None = None,
+    added: frozenset[str] | None = None,
+    sizes: Model | None = None,
+) -> tuple[Issue, ...]:
+    """The findings in the order of the file. ``release`` and ``image`` are in place of what the recipe names.
+
+    ``added`` are the options that its mods add, when all of them are known; ``sizes`` are the model's, of its files.
+    Each variant is looked at, too: what only it has stands at its line.
+    """
+    plain = _judge(_with_image(_sized(served(recipe, own_releases()), sizes), release, image, added), rules)
+    cases = {
+        name: _with_image(
+            _sized(served(_as_variant(recipe, variant), own_releases(), name), sizes), release, image, added
+        )
+        for name, variant in own_section(recipe).variants.items()
+    }
+    seen = {(one.code, one.text) for one in plain}
+    of_variants = [
+        replace(one, line=recipe.line(OURS, "variants", name), text=f"variant {name}: {one.text}")
+        for name, case in cases.items()
+        for one in _judge(case, rules)
+        if (one.code, one.text) not in seen
+    ]
+    return in_order((*recipe.issues, *plain, *of_variants))
+
+
+def _sized(case: Served, sizes: Model | None) -> Served:
+    return replace(case, sizes=sizes) if sizes is not None else case
+
+
+def _as_variant(recipe: ModelRecipe, variant: Variant) -> ModelRecipe:
+    """The recipe with a variant's parameters and variables in place of its own."""
+    env = {key.removeprefix("env."): value for key, value in variant.set.items() if key.startswith("env.")}
+    defaults = {key: value for key, value in variant.set.items() if key in recipe.defaults}
+    values = {**recipe.values, "defaults": {**recipe.defaults, **defaults}, "env": {**recipe.env, **env}}
+    if any(key.endswith("_parallel") for key in variant.set):
+        values.pop("min_nodes", None)  # the variant's own sizes say how many nodes it needs
+    return replace(recipe, values=values)
+
+
+def _with_image(case: Served, release: str | None, image: ImageFacts | None, added: frozenset[str] | None) -> Served:
+    """A case with what is known beside the recipe."""
+    case = case if added is None else replace(case, added=added, foreign=False)
+    if image:
+        case = replace(case, release=image.release or case.release, patches=image.patches, unknown="")
+    return replace(case, release=release, unknown="") if release else case
+
+
+def _judge(case: Served, rules: Sequence[Rule]) -> list[Issue]:
+    """The findings of the rules, less those that others say better, and those of rendering."""
+    found = [finding for rule in rules for finding in findings(rule, case)]
+    better = {(other.line, code) for other in found for code, by in SUPERSEDED.items() if other.code in by}
+    return [*case.issues, *(one for one in found if (one.line, one.code) not in better)]
+
+
+def own_releases() -> dict[str, str]:
+    """The engine releases of our images, which are the newest that the checkout has words of."""
+    return {engine: known[-1] for engine in ENGINES if (known := releases(engine))}
+
+
+def findings(rule: Rule, case: Served) -> Iterator[Issue]:
+    """What one rule finds."""
+    if rule.when:
+        yield from judged(rule, case)
+    elif applies(rule, case):
+        for place in CHECKS[rule.code](case):
+            yield issue(rule, case, place)

@@ -1,0 +1,192 @@
+"""What a recipe serves, for the rules: engine, release, and the options of the rendered command with their lines."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Final
+
+from gb10.models.issue import Issue
+from gb10.models.lint.image_facts import patches_of
+from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.memory.model import Model
+from gb10.models.needs.containers import known_engine
+from gb10.models.render.rendered import Peer, RenderRequest
+from gb10.models.render.rendering import render_recipe
+
+SERVE: Final[Mapping[str, re.Pattern[str]]] = {
+    "vllm": re.compile(r"\bvllm\s+serve\b|\bvllm\.entrypoints\.openai\.api_server\b"),
+    "sglang": re.compile(r"\bsglang\s+serve\b|\bsglang\.launch_server\b"),
+    "trtllm": re.compile(r"\btrtllm-serve\b"),
+}
+RELEASE: Final = re.compile(r"[:/-]v?(\d+\.\d+(?:\.\d+)?(?:\.post\d+)?)(?=[-_]|$)")
+EUGR: Final = "vllm-node"
+PLAIN_BUILDS: Final = (EUGR, f"{EUGR}-tf5")
+"""What eugr's launcher builds of vLLM itself; its other names are forks."""
+FORKED: Final = re.compile(r"--exp-\w+")
+"""The options of that build that take a fork."""
+MOVING: Final = re.compile(r"(latest|nightly|stable|main|dev)([-_.].*)?")
+OPTION: Final = re.compile(r"-{1,2}[A-Za-z]")
+SHORT: Final[Mapping[str, str]] = {
+    "-tp": "--tensor-parallel-size",
+    "-pp": "--pipeline-parallel-size",
+    "-dp": "--data-parallel-size",
+    "-q": "--quantization",
+    "--tp": "--tensor-parallel-size",
+    "--tp-size": "--tensor-parallel-size",
+    "--pp-size": "--pipeline-parallel-size",
+    "--dp": "--data-parallel-size",
+    "--dp-size": "--data-parallel-size",
+    "--ep": "--ep-size",
+}
+MOST: Final = 64
+"""Nodes of the longest launch that is looked at."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Served:
+    """A recipe as it would run on as many nodes as it asks for."""
+
+    recipe: ModelRecipe
+    engine: str | None
+    release: str
+    command: str
+    nodes: int
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By long name with dashes: the values in the order of the command; a switch has an empty one."""
+    first: tuple[str, ...] = ()
+    """The words of the command before its first option: the model, for vLLM."""
+    spelled: Mapping[str, str] = field(default_factory=dict)
+    """The options as the command writes them, by long name."""
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    unknown: str = ""
+    """The image, where no release is known of it: somebody's build, or a fork. Then ``release`` is a guess."""
+    patches: frozenset[str] = frozenset()
+    """Patches of ours in the image, as ``sglang/0005``."""
+    added: frozenset[str] = frozenset()
+    """Options that mods of ours add to the server."""
+    foreign: bool = False
+    """A mod may add options that nobody declared."""
+    issues: tuple[Issue, ...] = ()
+    sizes: Model | None = None
+    """The model's sizes, where a command line names its files; else those of the checkout count."""
+
+    def line_of(self, option: str) -> int:
+        """The file's line of an option: in the command, or of its parameter, or of the command."""
+        written = self.recipe.command or ""
+        found = re.search(rf"(?<![\w-]){re.escape(self.spelled.get(option, option))}(?![\w-])", written)
+        if found:
+            return self.recipe.text_line(("command",), found.start())
+        name = option.lstrip("-").replace("-", "_")
+        return self.recipe.line("defaults", name) if name in self.recipe.defaults else self.recipe.line("command")
+
+    def number(self, option: str) -> float | None:
+        """The value of an option as a number; None when it is absent or no number."""
+        values = self.options.get(option, ())
+        try:
+            return float(values[-1]) if values else None
+        except ValueError:
+            return None
+
+
+def served(recipe: ModelRecipe, releases: Mapping[str, str], variant: str | None = None) -> Served:
+    """What a recipe serves, or one of its variants; ``releases`` are those of our images, if it names none."""
+    peer: Peer = "eugr" if recipe.format == "v1" else "sparkrun"
+    nodes = tuple(f"node-{number}" for number in range(1, min(asked_nodes(recipe), MOST) + 1))
+    rendered = render_recipe(recipe, RenderRequest(peer=peer, nodes=nodes, variant=variant))
+    command = rendered.serve or recipe.command or ""
+    engine = engine_of(command, recipe)
+    words = words_of(command, engine)
+    options, spelled = options_of(words)
+    return Served(
+        recipe=recipe,
+        engine=engine,
+        release=release_of(recipe, engine, releases),
+        command=command,
+        nodes=len(nodes),
+        options=options,
+        first=tuple(takewhile(lambda word: not OPTION.match(word), words)) if engine else (),
+        spelled=spelled,
+        parameters=rendered.parameters,
+        unknown=unknown_image(recipe),
+        patches=patches_of(recipe.container),
+        foreign=bool(recipe.mods),
+        issues=rendered.issues,
+    )
+
+
+def asked_nodes(recipe: ModelRecipe) -> int:
+    """The nodes that a recipe asks for at least."""
+    least = recipe.values.get("min_nodes")
+    if isinstance(least, int) and least > 0:
+        return least
+    sizes = [recipe.defaults.get(f"{kind}_parallel") for kind in ("tensor", "pipeline", "data")]
+    world = 1
+    for size in sizes:
+        world *= size if isinstance(size, int) and 0 < size <= MOST else 1
+    return 1 if recipe.values.get("solo_only") else max(world, 2 if recipe.values.get("cluster_only") else 1)
+
+
+def engine_of(command: str, recipe: ModelRecipe) -> str | None:
+    """The engine whose server a command starts."""
+    found = next((name for name, pattern in SERVE.items() if pattern.search(command)), None)
+    runtime = recipe.text("runtime") or ""
+    return found or next((name for name in SERVE if name in runtime), None)
+
+
+def unknown_image(recipe: ModelRecipe) -> str:
+    """The image that a recipe names, where nothing tells its engine's release; empty for one that is known.
+
+    A plain build by an engine's makers or by eugr's launcher is of the newest release. A digest, a branch and
+    somebody's repository are not.
+    """
+    container = recipe.container or ""
+    if not container or RELEASE.search(container):
+        return ""
+    name, _, digest = container.partition("@")
+    repository, _, tag = name.partition(":") if "/" not in name.rpartition(":")[2] else (name, "", "")
+    fork = any(FORKED.fullmatch(one) for one in recipe.build_args.values())
+    own = repository.startswith(EUGR) and repository not in PLAIN_BUILDS
+    plain = known_engine(container) is not None and not own and (not tag or MOVING.fullmatch(tag) is not None)
+    return "" if plain and not digest and not fork else container
+
+
+def release_of(recipe: ModelRecipe, engine: str | None, releases: Mapping[str, str]) -> str:
+    """The release that the container's tag names, else that of our image; empty for an engine of neither."""
+    found = RELEASE.search(recipe.container or "")
+    return found[1] if found else releases.get(engine or "", "")
+
+
+def words_of(command: str, engine: str | None) -> list[str]:
+    """The words of the serve command; those behind ``&&``, ``|`` or ``;`` are another's. A broken quote ends them."""
+    command = command.replace("\\\n", "")  # a shell joins such lines before it reads words
+    start = SERVE[engine].search(command) if engine else None
+    lexer = shlex.shlex(command[start.end() if start else 0 :], posix=True, punctuation_chars=";&|")
+    lexer.whitespace_split, lexer.commenters = True, ""
+    found: list[str] = []
+    try:
+        for word in lexer:
+            if word and set(word) <= set(";&|"):
+                break
+            found.append(word)
+    except ValueError:
+        pass
+    return [word for word in found if word.strip("\n\\ ")]
+
+
+def options_of(words: Sequence[str]) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """Values and spelling of the options by long name."""
+    values: dict[str, tuple[str, ...]] = {}
+    spelled: dict[str, str] = {}
+    last: str | None = None
+    for word in words:
+        if OPTION.match(word):
+            name, equals, value = word.partition("=")
+            last = SHORT.get(name, name.replace("_", "-") if name.startswith("--") else name)
+            spelled.setdefault(last, name)
+            values[last] = (*values.get(last, ()), value)
+            last = None if equals else last
+        elif last is not None:
+            values[last] = (*values[last][:-1], word) if not values[last][-1] else (*values[last], word)
+    return values, spelled

@@ -1,0 +1,233 @@
+"""The numbers of a serve command that decide its memory: options and parameters become a launch. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gb10.errors import UsageError
+from gb10.models.issue import Issue, errors_of
+from gb10.models.lint.engine_words import declared, known_words
+from gb10.models.lint.option_numbers import Options, json_object, share, size_in_gib, vllm_drafts, whole, word
+from gb10.models.lint.served import Served, asked_nodes, engine_of, options_of, release_of, words_of
+from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.memory.figures import load_figures
+from gb10.models.memory.known_models import known_model
+from gb10.models.memory.launch import Drafts, Engine, Launch
+from gb10.models.memory.weights.weight import Ranks
+from gb10.models.render.rendered import RenderedRecipe, RenderRequest
+from gb10.models.render.rendering import render_recipe
+
+MOST_RANKS: Final = 64
+OWN_LAYER: Final = ("mtp", "nextn", "eagle_mtp", "dspark")
+"""Parts of the names of methods that draft with the model's own layer."""
+OUR_IMAGES: Final = "gb10/"
+PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "--tensor-parallel-size": ("tensor_parallel",),
+    "--pipeline-parallel-size": ("pipeline_parallel",),
+    "--data-parallel-size": ("data_parallel",),
+    "length": ("ctx_size", "max_model_len"),
+    "requests": ("max_num_seqs",),
+    "fraction": ("free_gpu_memory_fraction", "gpu_memory_utilization"),
+    "cache": ("kv_cache_dtype",),
+    "batched": ("max_num_batched_tokens", "ubatch_size"),
+}
+"""Where engines without known options keep their numbers."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServedModel:
+    """What a recipe serves, and how; ``issues`` are those of the rendering, with which nothing else is known."""
+
+    model: str
+    launch: Launch
+    issues: tuple[Issue, ...] = ()
+
+
+def served_model(recipe: ModelRecipe, request: RenderRequest, releases: Mapping[str, str]) -> ServedModel:
+    """The launch of a recipe on as many nodes as it asks for. Raises UsageError for a number that is none."""
+    peer = request.peer or ("eugr" if recipe.format == "v1" else "sparkrun")
+    most = recipe.values.get("max_nodes")
+    enough = most if isinstance(most, int) and 0 < most < MOST_RANKS else MOST_RANKS  # sparkrun takes what it needs
+    asked = min(asked_nodes(recipe), MOST_RANKS) if peer == "eugr" else enough
+    nodes = request.nodes or tuple(f"node-{number}" for number in range(1, asked + 1))
+    rendered = render_recipe(recipe, replace(request, nodes=nodes))
+    if rendered.serve is None:  # a mistake that its own launcher does not mind does not change what it takes
+        rendered = render_recipe(recipe, replace(request, nodes=nodes, peer="eugr" if peer == "eugr" else "sparkrun"))
+    if errors_of(rendered.issues) and rendered.serve is None:
+        return ServedModel(model=recipe.model or "", launch=Launch(engine="vllm"), issues=rendered.issues)
+    command = rendered.serve or recipe.command or ""
+    engine = engine_of(command, recipe)
+    words = words_of(command, engine)
+    options, _ = options_of(words)
+    release = release_of(recipe, engine, releases)
+    launch = launch_of(_engine(engine, rendered), release, options, rendered)
+    launch = replace(launch, fork=is_fork(engine or "", release, options))
+    return ServedModel(
+        model=model_name(recipe, options, words if engine == "vllm" else ()), launch=launch, issues=rendered.issues
+    )
+
+
+def _engine(engine: str | None, rendered: RenderedRecipe) -> Engine:
+    if engine == "trtllm":
+        return "trtllm"
+    if engine == "sglang" or rendered.runtime == "sglang":
+        return "sglang"
+    if engine is None and rendered.runtime in ("trtllm", "llama-cpp"):
+        return "trtllm" if rendered.runtime == "trtllm" else "llama-cpp"
+    return "vllm"
+
+
+def model_name(recipe: ModelRecipe, options: Options, words: Sequence[str]) -> str:
+    """The model that is served: the recipe's, or what the command names; ``words`` are those after ``vllm serve``."""
+    named = [*options.get("--model-path", ()), *options.get("--model", ())]
+    first = words[0] if words and not words[0].startswith("-") else ""
+    return next((name for name in (*named, first) if name and "{" not in name), recipe.model or "")
+
+
+def launch_of_case(case: Served) -> Launch | None:
+    """The launch of what lint looks at; None for an engine that it does not know, or numbers that are none."""
+    if case.engine not in ("vllm", "sglang"):
+        return None
+    rendered = RenderedRecipe(
+        runtime=case.engine, image=case.recipe.container, script=None, serve=case.command, parameters=case.parameters
+    )
+    try:
+        launch = launch_of("sglang" if case.engine == "sglang" else "vllm", case.release, case.options, rendered)
+        return replace(launch, fork=is_fork(case.engine, case.release, case.options))
+    except UsageError:
+        return None
+
+
+def is_fork(engine: str, release: str, options: Options) -> bool:
+    """Whether a command has options that the release lacks; false where the release's options are not known."""
+    words = known_words(engine, release)
+    return words is not None and any(declared(words, name) is None for name in options if name.startswith("--"))
+
+
+def launch_of(engine: Engine, release: str, options: Options, rendered: RenderedRecipe) -> Launch:
+    """The launch; raises UsageError for a value that is no number."""
+    own = (rendered.image or "").startswith(OUR_IMAGES)
+    if engine == "vllm":
+        return _vllm(options, release, own_image=own)
+    if engine == "sglang":
+        return _sglang(options, release, own_image=own)
+    return _by_parameters(engine, release, rendered.parameters)
+
+
+def _vllm(options: Options, release: str, *, own_image: bool) -> Launch:
+    fixed = size_in_gib(options, "--gpu-memory-utilization-gb")
+    total = load_figures()["total"].gib or 1
+    fraction = fixed / total if fixed else share(options, "--gpu-memory-utilization")
+    return Launch(
+        engine="vllm",
+        release=release,
+        ranks=_ranks(options, experts="--enable-expert-parallel" in options),
+        replicas=whole(options, "--data-parallel-size") or 1,
+        fraction=fraction,
+        cache_size=whole(options, "--kv-cache-memory-bytes") or whole(options, "--kv-cache-memory"),
+        length=whole(options, "--max-model-len"),
+        requests=whole(options, "--max-num-seqs"),
+        batched=whole(options, "--max-num-batched-tokens"),
+        cache_type=word(options, "--kv-cache-dtype"),
+        graphs="--enforce-eager" not in options,
+        graph_batch=whole(options, "--max-cudagraph-capture-size"),
+        drafts=_vllm_drafts(options),
+        loader=word(options, "--load-format"),
+        loader_limit=_extra(options).get("memory_limit"),
+        mapped=word(options, "--safetensors-load-strategy") != "eager",
+        prefix_caching="--no-enable-prefix-caching" not in options,
+        scheduled_ahead="--no-async-scheduling" not in options,
+        block=whole(options, "--block-size"),
+        shared_pages="--disable-hybrid-kv-cache-manager" not in options,
+        experts=word(options, "--moe-backend"),
+        text_only="--language-model-only" in options,
+        pictures=not _without_pictures(options),
+        own_image=own_image,
+    )
+
+
+def _extra(options: Options) -> dict[str, int]:
+    """The whole numbers of --model-loader-extra-config."""
+    found = json_object(next(iter(options.get("--model-loader-extra-config", ())), ""))
+    return {name: value for name, value in found.items() if type(value) is int and 0 < value < 1 << 46}
+
+
+def _without_pictures(options: Options) -> bool:
+    """Whether requests may have neither pictures nor videos."""
+    limits = json_object(next(iter(options.get("--limit-mm-per-prompt", ())), ""))
+    return limits.get("image") == 0 and limits.get("video", 0) == 0
+
+
+def _sglang(options: Options, release: str, *, own_image: bool) -> Launch:
+    shared = "--enable-dp-attention" in options
+    return Launch(
+        engine="sglang",
+        release=release,
+        ranks=_ranks(options, experts=False),
+        replicas=1 if shared else whole(options, "--data-parallel-size", "--dp-size", "--dp") or 1,
+        fraction=share(options, "--mem-fraction-static"),
+        cache_tokens=whole(options, "--max-total-tokens"),
+        length=whole(options, "--context-length"),
+        requests=whole(options, "--max-running-requests"),
+        batched=whole(options, "--chunked-prefill-size"),
+        cache_type=word(options, "--kv-cache-dtype"),
+        graphs="--disable-cuda-graph" not in options,
+        graph_batch=whole(options, "--cuda-graph-max-bs-decode", "--cuda-graph-max-bs"),
+        states=whole(options, "--max-mamba-cache-size"),
+        drafts=_sglang_drafts(options),
+        loader=word(options, "--load-format"),
+        loader_limit=_extra(options).get("memory_limit") or _extra(options).get("num_threads"),
+        mapped="--weight-loader-disable-mmap" not in options,
+        experts=word(options, "--moe-runner-backend"),
+        text_only="--language-only" in options,
+        table_in_file=word(options, "--ple-offload-backend") == "file" and "--no-ple-offload-embedding" not in options,
+        own_image=own_image,
+    )
+
+
+def _by_parameters(engine: Engine, release: str, parameters: Mapping[str, object]) -> Launch:
+    options = {
+        name: (str(value),)
+        for name, keys in PARAMETERS.items()
+        if (value := next((parameters[key] for key in keys if parameters.get(key) is not None), None)) is not None
+    }
+    return Launch(
+        engine=engine,
+        release=release,
+        ranks=_ranks(options, experts=False),
+        fraction=share(options, "fraction"),
+        length=whole(options, "length"),
+        requests=whole(options, "requests"),
+        batched=whole(options, "batched"),
+        cache_type=word(options, "cache"),
+    )
+
+
+def _ranks(options: Options, *, experts: bool) -> Ranks:
+    tensor = whole(options, "--tensor-parallel-size") or 1
+    stages = whole(options, "--pipeline-parallel-size", "--pp-size") or 1
+    copies = whole(options, "--data-parallel-size") or 1 if experts else 1
+    if tensor * stages * copies > MOST_RANKS:
+        raise UsageError(f"{tensor} x {stages} x {copies} ranks are more than {MOST_RANKS}", hint="one GPU a node")
+    return Ranks(tensor=tensor, stages=stages, expert_copies=copies)
+
+
+def _vllm_drafts(options: Options) -> Drafts | None:
+    found = vllm_drafts(options)
+    return None if found is None else _drafts(found.tokens, found.method, found.model)
+
+
+def _sglang_drafts(options: Options) -> Drafts | None:
+    method = word(options, "--speculative-algorithm")
+    if method == "auto":
+        return None
+    tokens = whole(options, "--speculative-num-draft-tokens") or 4
+    return _drafts(tokens, method, word(options, "--speculative-draft-model-path"))
+
+
+def _drafts(tokens: int, method: str, model: str) -> Drafts:
+    """A draft without a model of its own is the model's layer."""
+    named = model not in ("", "auto")
+    own = not named or any(part in method.lower() for part in OWN_LAYER)
+    sizes = known_model(model) if named and not own else None
+    return Drafts(tokens=tokens, own=own, model="" if own else model, size=sizes.total if sizes else None)

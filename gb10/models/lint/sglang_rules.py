@@ -1,0 +1,124 @@
+"""The computed rules about SGLang on GB10: NVFP4 weights, CUDA graphs, the state of recurrent layers.
+
+What holds for which release was read in SGLang 0.5.10 to 0.5.23; what fails on a GB10 is from the matrices of
+vroomfondel/dgxarley (four Sparks, SGLang 0.5.10), whose rows the recipes keep.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from gb10.models.lint.conditions import Found
+from gb10.models.lint.served import Served
+from gb10.models.memory.known_models import known_config
+
+NVFP4: Final = re.compile(r"(?<![a-z])(?:nv)?fp4(?![a-z0-9])", re.IGNORECASE)
+"""``NVFP4`` or ``FP4`` as a word of a model's name; ``MXFP4`` is another format."""
+RECURRENT: Final = re.compile(r"qwen-?3[._-]?next|qwen-?3[._]?[5-9](?![0-9b])", re.IGNORECASE)
+"""Models of Gated DeltaNet layers, by name: their state is what SGLang calls the Mamba cache."""
+RECURRENT_TYPES: Final = ("qwen3_next", "qwen3_5", "qwen3_5_moe")
+SPEC_V2: Final = "SGLANG_ENABLE_SPEC_V2"
+LARGEST_GRAPH: Final = (256, 512)
+"""``cuda_graph_max_bs`` of 0.5.10 to 0.5.13 on a GPU of 90 to 160 GiB: below a tensor parallelism of four, else."""
+LEAST_REQUESTS: Final = 2048
+"""``max_running_requests`` where no option bounds it: 2,048 to 4,096 by the size of the cache, less if it is small."""
+NO_PIECEWISE: Final = (
+    *("--disable-piecewise-cuda-graph", "--enable-dp-attention", "--enable-torch-compile", "--enable-lora"),
+    *("--lora-paths", "--moe-a2a-backend", "--enable-hierarchical-cache", "--enable-deterministic-inference"),
+    *("--enable-symm-mem", "--enable-eplb", "--disaggregation-mode", "--cpu-offload-gb"),
+)
+"""Options with which SGLang 0.5.10 and 0.5.11 make no piecewise graphs (``_handle_piecewise_cuda_graph``)."""
+
+
+def is_nvfp4(case: Served) -> bool:
+    """Whether the weights are NVFP4: by ``--quantization``, else by the model's known config, else by its name."""
+    asked = case.options.get("--quantization", ())
+    if asked and asked[-1]:
+        return asked[-1].lower() in ("modelopt_fp4", "nvfp4", "petit_nvfp4")
+    name = case.recipe.model or ""
+    return _quantization(known_config(name)) == "NVFP4" or NVFP4.search(name.rpartition("/")[2]) is not None
+
+
+def _quantization(config: Mapping[str, object]) -> str:
+    found = config.get("quantization_config") or config.get("quantization")
+    return str(found.get("quant_algo", "")).upper() if isinstance(found, Mapping) else ""
+
+
+def eager_experts(case: Served) -> Iterator[Found]:
+    """NVFP4 experts that run in parallel, without any CUDA graph."""
+    if "--disable-cuda-graph" in case.options and is_nvfp4(case) and _parallel_experts(case):
+        yield Found(line=case.line_of("--disable-cuda-graph"), value="")
+
+
+def graphs_below_requests(case: Served) -> Iterator[Found]:
+    """Batches above the largest graph, given or by default: eager ones. Wrong text where experts run in parallel."""
+    if "--disable-cuda-graph" in case.options or not is_nvfp4(case):
+        return
+    tensor = case.number("--tensor-parallel-size") or 1
+    graph = case.number("--cuda-graph-max-bs") or LARGEST_GRAPH[tensor >= 4]
+    asked = case.number("--max-running-requests")
+    requests = asked or LEAST_REQUESTS
+    if graph >= requests:
+        return
+    name = "--max-running-requests" if asked or "--cuda-graph-max-bs" not in case.options else "--cuda-graph-max-bs"
+    said = f"{requests:.0f}" if asked else f"{LEAST_REQUESTS} and more, by default,"
+    yield Found(
+        line=case.line_of(name),
+        value=f"{graph:.0f}",
+        name=said,
+        level=None if _parallel_experts(case) else "note",
+    )
+
+
+def piecewise_by_default(case: Served) -> Iterator[Found]:
+    """Piecewise graphs of NVFP4 layers: on unless an option, drafts (in 0.5.10) or the model's kind take them away."""
+    if "--enforce-piecewise-cuda-graph" in case.options or "--enable-piecewise-cuda-graph" in case.options:
+        asked = next(one for one in case.options if one.endswith("-piecewise-cuda-graph"))
+        if is_nvfp4(case):
+            yield Found(line=case.line_of(asked), value=asked)
+        return
+    drafts = "--speculative-algorithm" in case.options and case.release == "0.5.10"
+    spread = (case.number("--pipeline-parallel-size") or 1) > 1 or (case.number("--attn-cp-size") or 1) > 1
+    if drafts or spread or not is_nvfp4(case) or any(one in case.options for one in NO_PIECEWISE):
+        return
+    config = known_config(case.recipe.model or "")
+    if "vision_config" in config or RECURRENT.search(case.recipe.model or ""):
+        return  # multimodal models have none in these releases
+    yield Found(
+        line=case.recipe.line("command"), value="nothing switches them off", level=None if config else "warning"
+    )
+
+
+def mamba_settings(case: Served) -> Iterator[Found]:
+    """Drafts of a model with recurrent layers, without the scheduler that keeps their state beside the radix cache."""
+    if not _recurrent_drafts(case) or "--disable-radix-cache" in case.options:
+        return
+    if "extra_buffer" not in case.options.get("--mamba-scheduler-strategy", ()):
+        yield Found(line=case.line_of("--speculative-algorithm"), value="")
+
+
+def spec_v2(case: Served) -> Iterator[Found]:
+    """The same settings' variable, which 0.5.10 leaves off."""
+    given = str(case.recipe.env.get(SPEC_V2, "")).lower()
+    if _recurrent_drafts(case) and "--disable-radix-cache" not in case.options and given not in ("1", "true"):
+        yield Found(line=case.line_of("--speculative-algorithm"), value="")
+
+
+def _recurrent_drafts(case: Served) -> bool:
+    name = case.recipe.model or ""
+    recurrent = known_config(name).get("model_type") in RECURRENT_TYPES or RECURRENT.search(name) is not None
+    return recurrent and "--speculative-algorithm" in case.options
+
+
+def _parallel_experts(case: Served) -> bool:
+    return (case.number("--ep-size") or 1) > 1
+
+
+SGLANG: Final[Mapping[str, Callable[[Served], Iterator[Found]]]] = {
+    "nvfp4-graphs-needed": eager_experts,
+    "nvfp4-graph-batch": graphs_below_requests,
+    "nvfp4-piecewise": piecewise_by_default,
+    "qwen35-mamba-settings": mamba_settings,
+    "qwen35-spec-v2": spec_v2,
+}
+"""By the code of the rule."""

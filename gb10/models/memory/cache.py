@@ -1,0 +1,184 @@
+"""The KV cache of one rank: bytes of a token, of a window, and of the state of a sequence. Pure.
+
+Sizes are those of vLLM 0.33 (v1/kv_cache_interface.py) and SGLang 0.5.23 (model_executor/pool_configurator.py).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import ceil
+from typing import Final, Literal
+
+from gb10.errors import UsageError
+from gb10.models.memory.shapes.attention import cache_heads, ratio_of
+from gb10.models.memory.shapes.config_fields import Fields
+from gb10.models.memory.shapes.layer_plan import Layer
+from gb10.models.model_config import mapping_in
+
+NUMBER: Final[Mapping[str, float]] = {
+    **dict.fromkeys(("bfloat16", "float16", "bf16", "fp16", "half"), 2.0),
+    **dict.fromkeys(("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_ds_mla", "fp8_inc", "int8", "int8_per_token_head"), 1.0),
+    **dict.fromkeys(("nvfp4", "fp4_e2m1", "nvfp4_ds_mla"), 0.5625),
+    "float32": 4.0,
+}
+"""Bytes of a number in the cache; four bits have a scale of one byte for 16 numbers."""
+SPARSE_LATENT: Final = 656
+"""Bytes of a token in vLLM's fp8_ds_mla: 512 in FP8, 4 scales of 4 bytes, 64 numbers of two bytes for the positions."""
+SMALL_LATENT: Final = 584
+"""The same for DeepSeek-V4: 448 in FP8, 64 of two bytes, 8 scales."""
+
+
+Kind = Literal["full", "window", "chunk", "state"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CacheLayer:
+    """One layer: ``size`` is the bytes of a token, or of a state; ``window`` is the tokens that are kept.
+
+    ``step`` is what a state grows by for each token that may be rejected. ``latent``: one head for keys and values.
+    ``checkpoint``: a state may be kept inside a prefill, at a multiple of as many tokens.
+    """
+
+    kind: Kind
+    size: float
+    window: int = 0
+    step: float = 0.0
+    latent: bool = False
+    checkpoint: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cache:
+    """Bytes of one rank. ``token``: of each token, in layers that keep all. ``windows``: bytes of a token and tokens
+    kept, for layers with a window. ``state``: of a sequence, whatever its length. ``layers``: the same one by one,
+    empty where an engine does not keep layers of one size in equal pages (DeepSeek-V4), or where it is published."""
+
+    token: float = 0.0
+    windows: tuple[tuple[float, int], ...] = ()
+    state: float = 0.0
+    layers: tuple[CacheLayer, ...] = ()
+
+    def of_request(self, tokens: int, *, ahead: int = 0, copies: int = 1, block: int = 16) -> int:
+        """Bytes of one sequence: whole blocks. ``ahead`` tokens of a window are kept while a chunk is computed;
+        ``copies`` of the state are kept for tokens that may be rejected."""
+        size = ceil(tokens / block) * block * self.token
+        kept = sum(each * min(tokens, window + ahead) for each, window in self.windows)
+        return ceil(size + kept + copies * self.state)
+
+    @property
+    def windowed(self) -> float:
+        """Bytes of a token in all layers with a window."""
+        return sum(each for each, _ in self.windows)
+
+
+def number_size(word: str, model_width: int, file_type: str | None) -> float:
+    """Bytes of a number for ``--kv-cache-dtype``; ``auto`` is the model file's type. Raises UsageError."""
+    if word in ("", "auto"):
+        return NUMBER[file_type] if file_type else float(min(model_width, 2))
+    if word not in NUMBER:
+        raise UsageError(
+            f"the size of the KV cache type '{word[:40]}' is not known", hint=f"known: {', '.join(NUMBER)}"
+        )
+    return NUMBER[word]
+
+
+def cache_of(fields: Fields, layers: Iterable[Layer], tensor: int, number: float) -> Cache:
+    """The cache of a rank that holds these layers, with key heads over ``tensor`` ranks."""
+    parts = [_layer(fields, layer, tensor, number) for layer in layers]
+    windows: dict[int, float] = {}
+    for part in parts:
+        for each, window in part.windows:
+            windows[window] = windows.get(window, 0.0) + each
+    alike = all(part.layers or not (part.token or part.windows or part.state) for part in parts)
+    return Cache(
+        token=sum(part.token for part in parts),
+        windows=tuple((each, window) for window, each in windows.items()),
+        state=sum(part.state for part in parts),
+        layers=tuple(layer for part in parts for layer in part.layers) if alike else (),
+    )
+
+
+def _layer(fields: Fields, layer: Layer, tensor: int, number: float) -> Cache:
+    if layer.mixer in ("full", "window"):
+        return _grouped(fields, layer, tensor, number)
+    if layer.mixer == "latent":
+        each = _latent(fields, number)
+        return Cache(token=each, layers=(CacheLayer(kind="full", size=each, latent=True),))
+    if layer.mixer == "compressed":
+        return _compressed(fields, layer)
+    if layer.mixer in ("delta", "kimi-delta", "mamba"):
+        state, step = _state(fields, layer, tensor)
+        one = CacheLayer(kind="state", size=state, step=step, checkpoint=_checkpoint(fields, layer))
+        return Cache(state=state, layers=(one,))
+    return Cache()
+
+
+def _checkpoint(fields: Fields, layer: Layer) -> int:
+    """Mamba 2 keeps a state at any token; FlashInfer's prefill of delta networks, for heads of 128, at each 64th."""
+    if layer.mixer == "mamba":
+        return 1
+    return 64 if layer.mixer == "delta" and fields.number("linear_key_head_dim") == 128 else 0
+
+
+def _grouped(fields: Fields, layer: Layer, tensor: int, number: float) -> Cache:
+    """Grouped heads: keys and values of the key heads of a rank. Llama 4's chunks end at their own borders."""
+    heads, key, value = cache_heads(fields, layer)
+    each = max(1, ceil(heads / tensor)) * (key + value) * number + _blocks(fields, layer, number)
+    chunk = fields.number("attention_chunk_size", default=0) if fields.kind == "llama4" else 0
+    window = chunk or fields.number("sliding_window", default=0)
+    if layer.mixer != "window" or not window:
+        return Cache(token=each, layers=(CacheLayer(kind="full", size=each),))
+    one = CacheLayer(kind="chunk" if chunk else "window", size=each, window=window)
+    return Cache(windows=((each, window),), layers=(one,))
+
+
+def _blocks(fields: Fields, layer: Layer, number: float) -> float:
+    """MiniMax-M3's index of blocks: one head of keys in sparse layers."""
+    chosen = fields.text.get("sparse_attention_config")
+    if not isinstance(chosen, Mapping) or layer.feed == "dense":
+        return 0.0
+    return Fields(chosen).number("sparse_index_dim") * max(number, 1.0)
+
+
+def _latent(fields: Fields, number: float) -> float:
+    """A latent is whole on each rank. Sparse attention adds an index in FP8, with a scale of four bytes."""
+    kept = fields.number("kv_lora_rank") + fields.number("qk_rope_head_dim", default=0)
+    if fields.text.get("index_topk") is None:
+        return kept * number
+    index = fields.number("index_head_dim") + 4
+    return (SPARSE_LATENT if number == 1.0 else kept * number) + index
+
+
+def _compressed(fields: Fields, layer: Layer) -> Cache:
+    """DeepSeek-V4: a window of whole tokens, and one entry for each ``ratio`` tokens; the low ratio has an index."""
+    ratio = ratio_of(fields, layer)
+    window = ((float(SMALL_LATENT), fields.number("sliding_window", default=128)),)
+    if not ratio:
+        return Cache(windows=window)
+    index = fields.number("index_head_dim") + 4 if ratio == 4 else 0
+    return Cache(token=(SMALL_LATENT + index) / ratio, windows=window)
+
+
+def _state(fields: Fields, layer: Layer, tensor: int) -> tuple[float, float]:
+    """The last inputs of the convolution in two bytes, and the state in FP32 unless the config says otherwise.
+
+    And what one more input of the convolution takes: each token that may be rejected keeps one.
+    """
+    if layer.mixer == "delta":
+        heads, keys = fields.number("linear_num_value_heads"), fields.number("linear_num_key_heads")
+        key, value = fields.number("linear_key_head_dim"), fields.number("linear_value_head_dim")
+        mixed, kernel, state = (
+            2 * keys * key + heads * value,
+            fields.number("linear_conv_kernel_dim"),
+            heads * key * value,
+        )
+    elif layer.mixer == "kimi-delta":
+        own = Fields(mapping_in(fields.text, "linear_attn_config"))
+        heads, size = own.number("num_heads", largest=4096), own.number("head_dim")
+        mixed, kernel, state = 3 * heads * size, own.number("short_conv_kernel_size"), heads * size * size
+    else:
+        inner = fields.number("mamba_num_heads") * fields.number("mamba_head_dim")
+        groups = 2 * fields.number("n_groups") * fields.number("ssm_state_size")
+        mixed, kernel, state = inner + groups, fields.number("conv_kernel"), inner * fields.number("ssm_state_size")
+    words = (fields.text.get("mamba_ssm_dtype"), fields.text.get("mamba_ssm_cache_dtype"))
+    width = 2 if any(word in ("bfloat16", "float16") for word in words) else 4
+    return (mixed * (kernel - 1) * 2 + state * width) / tensor, mixed * 2 / tensor

@@ -1,0 +1,102 @@
+"""SGLang: a static share of what is free holds weights, states and the cache; the rest is for steps and graphs. Pure.
+
+As in mem_cache/kv_cache_configurator.py of SGLang 0.5.23: cache = free after the load - free before x (1 - share).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gb10.models.memory.cache import Cache
+from gb10.models.memory.engines.budget import Budget, Problem, gib, size_of
+from gb10.models.memory.engines.shared import (
+    Machine,
+    activations,
+    cache_item,
+    load_peak,
+    load_problems,
+    machine_items,
+    over_reserve,
+    start_peak,
+    weight_items,
+)
+from gb10.models.memory.launch import Launch
+from gb10.models.memory.model import Model
+
+FRACTION: Final = 0.88
+CHUNK: Final = 8192
+"""Defaults of --mem-fraction-static and --chunked-prefill-size, about, for this much memory."""
+SLOTS: Final = 3
+"""State slots of one request with a prefix cache."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Pools:
+    """Bytes: ``rest`` for states and cache together, ``states`` for ``slots`` sequences, ``pool`` for ``tokens``."""
+
+    rest: int
+    states: int
+    slots: int | None
+    pool: int
+    tokens: int
+    cell: float
+
+
+def sglang_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> Budget:
+    """The budget of a node; raises UsageError when the model's cache is not known."""
+    own = weight_items(model, launch, stage)
+    loaded = size_of(own, "weights", "draft layer", "draft model")
+    free = machine.total - sum(item.size for item in machine_items(machine))
+    share = launch.fraction or FRACTION
+    cache = model.cache_on(launch, stage)
+    pools = _pools(cache, launch, machine, round(free * share) - loaded)
+    requests = launch.requests or 32
+    work = activations(model, launch, machine, min(launch.batched or CHUNK, CHUNK), min(requests, 64))
+    graphs = [machine.item("CUDA graphs", "sglang_graphs")] if launch.graphs else []
+    state = [cache_item("states of sequences", pools.states, model)] if cache.state else []
+    items = (*machine_items(machine), *own, work, *graphs, *state, cache_item("KV cache", pools.pool, model))
+    length = launch.length or 0
+    return Budget(
+        stage=stage,
+        total=machine.total,
+        items=items,
+        pool=pools.pool,
+        tokens=pools.tokens,
+        requests=pools.tokens / length if length else None,
+        load=load_peak(model, launch, machine, loaded),
+        start=start_peak(launch, machine, sum(item.size for item in items)),
+        problems=(
+            *_problems(launch, pools, loaded, free),
+            *over_reserve(items, machine, "headroom-too-small"),
+            *load_problems(model, launch, machine, loaded),
+        ),
+    )
+
+
+def _pools(cache: Cache, launch: Launch, machine: Machine, rest: int) -> _Pools:
+    """States and cache from what the static share leaves. The layers with a window hold fewer tokens."""
+    states, slots = 0, None
+    if cache.state and rest > 0:
+        share = machine.figures["sglang_mamba_share"].value
+        slots = launch.states or int(rest * share / (1 + share) // cache.state)
+        waiting = min(launch.requests or 32, slots // SLOTS) + 1
+        states = round(slots * cache.state + (waiting * launch.drafts.tokens * cache.state if launch.drafts else 0))
+    cell = cache.token + machine.figures["sglang_window_share"].value * cache.windowed
+    pool = max(rest - states, 0)
+    tokens = int(pool / cell) if cell else 0
+    if launch.cache_tokens and launch.cache_tokens < tokens:
+        tokens, pool = launch.cache_tokens, round(launch.cache_tokens * cell)
+    return _Pools(rest=rest, states=states, slots=slots, pool=pool, tokens=tokens, cell=cell)
+
+
+def _problems(launch: Launch, pools: _Pools, loaded: int, free: int) -> Sequence[Problem]:
+    if pools.rest <= 0 or pools.tokens <= 0:
+        text = f"weights take {gib(loaded)} of a static share of {gib(loaded + pools.rest)} ({gib(free)} are free)"
+        return (Problem(code="weights-too-large", text=f"{text}: nothing is left for the KV cache"),)
+    if launch.length and pools.tokens < launch.length:
+        text = f"the KV cache holds {pools.tokens} tokens: a request of {launch.length} does not fit"
+        return (Problem(code="pool-too-small", text=text, warning=True),)
+    if pools.slots is not None and pools.slots < SLOTS:
+        text = f"the states of sequences have {pools.slots} slots: not one request fits"
+        return (Problem(code="pool-too-small", text=text),)
+    return ()

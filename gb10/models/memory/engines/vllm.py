@@ -1,0 +1,188 @@
+"""vLLM: a share of all memory holds weights, activations, graphs and the cache; the cache gets what is left. Pure.
+
+As in v1/worker/gpu_worker.py of vLLM 0.33. The share covers the CUDA graphs from 0.21 on by its own words; the stock
+0.19.2rc1 and 0.20.0 that people ran on Sparks covered them, too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Final
+
+from packaging.version import InvalidVersion, Version
+
+from gb10.models.memory.engines.budget import Budget, Item, Problem, gib, size_of
+from gb10.models.memory.engines.shared import (
+    Machine,
+    activations,
+    cache_item,
+    load_peak,
+    load_problems,
+    machine_items,
+    over_reserve,
+    start_peak,
+    weight_items,
+)
+from gb10.models.memory.engines.vllm_pages import padding_share, request_bytes
+from gb10.models.memory.launch import Launch
+from gb10.models.memory.model import Model
+
+FRACTION: Final = 0.92
+"""Default of --gpu-memory-utilization."""
+BATCHED: Final = 2048
+REQUESTS: Final = 256
+"""Defaults on a GB10, which vLLM counts among small GPUs in spite of its memory (engine/arg_utils.py)."""
+GRAPHS_COUNTED: Final = Version("0.19.2rc1")
+LARGEST_GRAPH: Final = 512
+LAYERS: Final = 48
+"""Of a model whose layers are not known."""
+ENCODER_TOKENS: Final = 4096
+"""As many tokens of pictures are tried at most: logs with 32,768 and 65,536 batched tokens show no more."""
+UNIFORM_DRAFTS: Final = Version("0.24")
+"""Before, FlashInfer's attention had no whole graphs for steps with drafts."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Share:
+    """``asked`` bytes of the machine, ``fixed`` of them beside the cache; a request of full length ``needs`` some."""
+
+    asked: int
+    fixed: int
+    pool: int
+    needs: int
+    length: int
+
+
+def vllm_budget(model: Model, launch: Launch, machine: Machine, stage: int) -> Budget:
+    """The budget of a node; raises UsageError when the model's cache is not known."""
+    batched = launch.batched or BATCHED
+    requests = min(launch.requests or REQUESTS, batched)
+    own = weight_items(model, launch, stage)
+    work = activations(model, launch, machine, batched, requests)
+    graphs = [machine.item("CUDA graphs", _graph_figure(model), graph_bytes(model, launch, machine, requests))]
+    counted = graphs if launch.graphs and _counts_graphs(launch.release) else []
+    late = graphs if launch.graphs and not counted else []
+    inside = [*own, work, *counted, *_workspaces(model, launch, machine, batched)]
+    share = _share(model, launch, machine, stage, sum(item.size for item in inside))
+    outside = machine_items(machine)
+    items = (*outside, *inside, *late, cache_item("KV cache", share.pool, model))
+    weights = size_of(own, "weights", "draft layer", "draft model")
+    return Budget(
+        stage=stage,
+        total=machine.total,
+        items=items,
+        pool=max(share.pool, 0),
+        tokens=max(int(share.pool / share.needs * share.length), 0),
+        requests=max(share.pool / share.needs, 0.0),
+        load=load_peak(model, launch, machine, weights),
+        start=start_peak(launch, machine, sum(item.size for item in (*outside, *own, work))),
+        problems=(
+            *_problems(share, launch, machine),
+            *over_reserve(items, machine, "share-too-large", spare=_spare(machine)),
+            *_padding_note(model, launch, stage),
+            *load_problems(model, launch, machine, weights),
+        ),
+    )
+
+
+def _workspaces(model: Model, launch: Launch, machine: Machine, batched: int) -> list[Item]:
+    """What the engine takes beside weights, steps and graphs."""
+    items = [machine.item("context and workspaces", "vllm_share")]
+    if launch.pictures and not launch.text_only and model.sees:
+        tried = min(batched, ENCODER_TOKENS) * machine.figures["vllm_encoder_mib"].value
+        items.append(machine.item("trial of the encoder", "vllm_encoder_mib", round(tried * (1 << 20))))
+    if launch.drafts:
+        items.append(machine.item("workspaces of the drafts", "vllm_drafts"))
+    if launch.nodes > 1:
+        items.append(machine.item("buffers of the network", "vllm_network"))
+        if launch.loader == "fastsafetensors":
+            items.append(machine.item("left by the loader", "vllm_loader_left"))
+    return items
+
+
+def _share(model: Model, launch: Launch, machine: Machine, stage: int, fixed: int) -> _Share:
+    """What the share of memory leaves for the cache; --kv-cache-memory-bytes takes the share's place."""
+    length = launch.length or _longest(model)
+    asked = ceil((launch.fraction or FRACTION) * machine.total)
+    pool = asked - fixed if launch.cache_size is None else launch.cache_size
+    needs = request_bytes(model.cache_on(launch, stage), launch, length, launch.batched or BATCHED)
+    return _Share(asked=max(asked, fixed + pool), fixed=fixed, pool=pool, needs=max(needs, 1), length=length)
+
+
+def _problems(share: _Share, launch: Launch, machine: Machine) -> Sequence[Problem]:
+    """What vLLM itself finds: too little free at the start, no pool, or a pool for less than one request."""
+    free = machine.total - machine.figures["system_least"].size - machine.services
+    if share.pool <= 0:
+        text = f"weights and activations take {gib(share.fixed)}, and the share is {gib(share.asked)}"
+        return (Problem(code="weights-too-large", text=f"{text}: nothing is left for the KV cache"),)
+    if share.asked > free and launch.cache_size is None:
+        text = f"vLLM asks for {gib(share.asked)} at its start, and at most {gib(free)} are free"
+        return (Problem(code="share-too-large", text=text),)
+    if share.pool < share.needs:
+        text = f"one request of {share.length} tokens needs {gib(share.needs)} of KV cache"
+        return (Problem(code="pool-too-small", text=f"{text}, and {gib(share.pool)} are left"),)
+    return ()
+
+
+def _spare(machine: Machine) -> int:
+    """What system and processes may take less: at 0.95 launches had 6.1 GiB for both, and ran."""
+    figures = machine.figures
+    return figures["system"].size - figures["system_least"].size + figures["processes"].size
+
+
+def _padding_note(model: Model, launch: Launch, stage: int) -> Sequence[Problem]:
+    """vLLM's padding layers, as its own log names them."""
+    wasted = padding_share(model.cache_on(launch, stage), launch)
+    if not wasted:
+        return ()
+    text = f"padding layers waste up to {100 * wasted:.0f} % of the KV cache of some layers (vLLM's groups of layers)"
+    return (Problem(code="cache-padding", text=text, warning=True),)
+
+
+def graph_bytes(model: Model, launch: Launch, machine: Machine, requests: int) -> int:
+    """CUDA graphs, as vLLM estimates them at its start: in pieces and whole, one for each batch size.
+
+    The estimate is a figure for each graph; logs show none that grows with the layers. On several nodes each graph
+    holds NCCL's buffers for two sums in a layer.
+    """
+    step = 1 + (launch.drafts.tokens if launch.drafts else 0)
+    largest = launch.graph_batch or min(2 * requests * step, LARGEST_GRAPH)
+    pieces = graph_count(largest, step)
+    whole = 0 if _only_pieces(launch, step) else graph_count(min(requests * step, largest), step)
+    each = machine.figures[_graph_figure(model)].value
+    if launch.ranks.tensor > 1:
+        layers = (len(model.layers) or LAYERS) / launch.ranks.stages
+        each += 2 * layers * machine.figures["vllm_graph_sum_mib"].value
+    return ceil((pieces + whole) * each * (1 << 20))
+
+
+def graph_count(largest: int, step: int = 1) -> int:
+    """Batch sizes up to the largest: 1, 2, 4, then each 8th to 256, then each 16th; with drafts whole steps only."""
+    sizes = {size for size in (1, 2, 4, *range(8, 256, 8), *range(256, LARGEST_GRAPH + 1, 16)) if size <= largest}
+    return len({min(-(-size // step) * step, largest // step * step) for size in sizes} - {0})
+
+
+def _only_pieces(launch: Launch, step: int) -> bool:
+    return step > 1 and launch.cache_type.startswith("fp8") and not _is_from(launch.release, UNIFORM_DRAFTS)
+
+
+def _graph_figure(model: Model) -> str:
+    """By what a layer is made of: experts, Mamba, or neither."""
+    if any(layer.mixer == "mamba" for layer in model.layers):
+        return "vllm_graph_mamba_mib"
+    return "vllm_graph_mib" if model.fields is None or model.fields.experts else "vllm_graph_dense_mib"
+
+
+def _counts_graphs(release: str) -> bool:
+    return _is_from(release, GRAPHS_COUNTED)
+
+
+def _is_from(release: str, first: Version) -> bool:
+    try:
+        return Version(release) >= first
+    except InvalidVersion:
+        return True
+
+
+def _longest(model: Model) -> int:
+    return model.fields.number("max_position_embeddings", default=32768, largest=1 << 24) if model.fields else 32768

@@ -1,0 +1,74 @@
+"""How a model is launched, as far as memory goes: the numbers of a serve command. Pure."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gb10.models.memory.weights.weight import Ranks
+
+Engine = Literal["vllm", "sglang", "trtllm", "llama-cpp"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Drafts:
+    """Speculative decoding: ``tokens`` are proposed at once. ``own`` is the model's own layer; else ``model`` names
+    a model of its own, whose ``size`` in bytes may be unknown."""
+
+    tokens: int
+    own: bool
+    model: str = ""
+    size: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """One GPU a node. ``fraction`` is vLLM's share of all memory or SGLang's static share of what is free.
+
+    ``cache_size`` (bytes) and ``cache_tokens`` set the cache by hand. ``length`` is the longest request, ``requests``
+    run at the same time, ``batched`` tokens are computed in one step.
+    """
+
+    engine: Engine
+    release: str = ""
+    ranks: Ranks = field(default_factory=Ranks)
+    replicas: int = 1
+    fraction: float | None = None
+    cache_size: int | None = None
+    cache_tokens: int | None = None
+    length: int | None = None
+    requests: int | None = None
+    batched: int | None = None
+    cache_type: str = "auto"
+    graphs: bool = True
+    graph_batch: int | None = None
+    states: int | None = None
+    """SGLang: slots for the states of a hybrid model."""
+    drafts: Drafts | None = None
+    loader: str = "auto"
+    loader_limit: int | None = None
+    """Bytes that a streaming loader may hold; files that are read at a time for others."""
+    mapped: bool = True
+    """Files are mapped, not read whole."""
+    prefix_caching: bool = True
+    scheduled_ahead: bool = True
+    """vLLM: the next step is scheduled while one runs."""
+    block: int | None = None
+    """vLLM: tokens of a page of the cache."""
+    shared_pages: bool = True
+    """vLLM: layers with a window give back what is behind it."""
+    experts: str = "auto"
+    """vLLM: --moe-backend."""
+    text_only: bool = False
+    """The encoder for pictures is not loaded."""
+    pictures: bool = True
+    """Requests may have pictures: the encoder is tried at the start."""
+    table_in_file: bool = False
+    """A table of embeddings stays in a file."""
+    fork: bool = False
+    """The command has options that the release lacks: what else this engine does is not known."""
+    own_image: bool = False
+    """The image holds compiled kernels."""
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the whole launch."""
+        return self.ranks.tensor * self.ranks.stages * self.replicas

@@ -1,0 +1,181 @@
+"""A model's sizes: its tensors and its cache, computed from a config, read from headers, or published. Pure."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from gb10.errors import UsageError
+from gb10.models.memory.cache import Cache, cache_of, number_size
+from gb10.models.memory.figures import GIB, Known
+from gb10.models.memory.launch import Launch
+from gb10.models.memory.shapes.config_fields import Fields
+from gb10.models.memory.shapes.decoder import FAMILIES, model_tensors
+from gb10.models.memory.shapes.layer_plan import NO_CACHE, Layer, layer_plan
+from gb10.models.memory.weights.scheme import Scheme, read_scheme
+from gb10.models.memory.weights.weight import Part, Ranks, Weight, merged, of_rank, stage_of, weight_of
+from gb10.models.model_config import QUANTIZED, Config
+
+FEW_BITS: Final = re.compile(
+    r"(?:^|[-_./ ])(?:(?:nv|mx)?fp4|(?:mx)?fp8|w[48]a(?:4|8|16)|int[48]|awq|gptq|auto-?round|[48]-?bits?)(?=[-_. ]|$)",
+    re.I,
+)
+"""Words in a model's name for weights of eight bits and fewer."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Model:
+    """``weights`` divide over the ranks; ``whole`` (bytes) is given in their place where only a total is known.
+
+    ``known`` and ``source`` are of the weights. Without ``layers`` the cache is ``cache``, which is published.
+    """
+
+    name: str
+    weights: tuple[Weight, ...] = ()
+    whole: int | None = None
+    whole_drafts: int = 0
+    whole_repeated: int = 0
+    """Bytes of ``whole`` that each rank keeps."""
+    known: Known = "computed"
+    source: str = "its config"
+    fields: Fields | None = None
+    layers: tuple[Layer, ...] = ()
+    scheme: Scheme | None = None
+    cache: Cache | None = None
+    cache_source: str = "the layers of its config"
+    kind: str = ""
+    """The config's model type, where its layers are not known."""
+    table: int = 0
+    """Bytes of a table of embeddings that an engine can leave in a file; ``weights`` or ``whole`` count it."""
+    largest_file: int | None = None
+    """Bytes of the largest file of weights, where the files are there."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know of the sizes."""
+
+    @property
+    def total(self) -> int:
+        """Bytes of the weights without drafts."""
+        return sum(one.size for one in self.weights if one.part != "draft") if self.whole is None else self.whole
+
+    @property
+    def drafts(self) -> int:
+        """Bytes of the model's own draft layers."""
+        return sum(one.size for one in self.weights if one.part == "draft") + self.whole_drafts
+
+    def parts(self, launch: Launch, stage: int) -> Mapping[Part, int]:
+        """Bytes by part on a rank of a stage; ``draft`` only where the launch drafts with the model's own layer."""
+        ranks = launch.ranks
+        table = self.table if launch.table_in_file else 0
+        if self.whole is not None:
+            shared = (self.whole - self.whole_repeated - table) // (ranks.tensor * ranks.stages)
+            kept = self.whole_repeated // ranks.stages
+            found: Mapping[Part, int] = {"other": shared + kept, "draft": self.whole_drafts // ranks.tensor}
+        else:
+            found = _divided(self, ranks, stage)
+        left = {"table"} if table else set()
+        if launch.text_only:
+            left.add("vision")
+        if launch.drafts is None or not launch.drafts.own:
+            left.add("draft")
+        return {part: size for part, size in found.items() if part not in left}
+
+    def cache_on(self, launch: Launch, stage: int) -> Cache:
+        """The cache of a rank of a stage, with that of the model's own draft layer. Raises UsageError."""
+        if self.cache is not None:
+            return self.cache
+        own = launch.drafts is not None and launch.drafts.own
+        return _cache_on(self, launch.ranks, stage, launch.cache_type, own=own)
+
+    @property
+    def sees(self) -> bool:
+        """Whether the model has an encoder for pictures."""
+        return any(one.part == "vision" for one in self.weights)
+
+    @property
+    def file_type(self) -> str | None:
+        """The type of the cache that the model file was made for."""
+        return self.scheme.cache if self.scheme else None
+
+
+@lru_cache(maxsize=256)
+def _divided(model: Model, ranks: Ranks, stage: int) -> Mapping[Part, int]:
+    """A rank's bytes by part; looked at many times while a launch that fits is searched."""
+    kv_heads = model.fields.kv_heads if model.fields else ranks.tensor
+    return of_rank(model.weights, ranks, stage, len(model.layers) or 1, kv_heads)
+
+
+@lru_cache(maxsize=256)
+def _cache_on(model: Model, ranks: Ranks, stage: int, cache_type: str, *, own: bool) -> Cache:
+    """A rank's cache: of its layers, and on the last stage of the draft layer."""
+    if model.fields is None or not model.layers:
+        kind = f" (model type '{model.kind[:80]}')" if model.kind else ""
+        found = f"its weights take {(model.total + model.drafts) / GIB:.1f} GiB, by {model.source}"
+        raise UsageError(
+            f"the layers of {model.name}{kind} are not known, so its KV cache is not", where=found, hint=NO_CACHE
+        )
+    count = len(model.layers)
+    mine = [layer for layer in model.layers if stage_of(layer.number, count, ranks.stages) == stage]
+    if own and stage == ranks.stages - 1:
+        mine += [layer for layer in reversed(model.layers) if layer.mixer in ("full", "latent", "compressed")][:1]
+    number = number_size(cache_type, model.scheme.width if model.scheme else 2, model.file_type)
+    return cache_of(model.fields, mine, ranks.tensor, number)
+
+
+def model_of(config: Config, name: str, source: str) -> Model:
+    """A model by its config alone; raises UsageError for a family or a quantization that is not known."""
+    fields, scheme = Fields(config), read_scheme(config)
+    tensors = model_tensors(config, name)
+    weights = merged(weight_of(tensor.name, scheme.size(tensor), fields.layers) for tensor in tensors)
+    layers, told = layer_plan(fields), _unsaid(name, scheme)
+    return Model(
+        name=name,
+        weights=weights,
+        known="assumed" if told else "computed",
+        source=source,
+        fields=fields,
+        layers=layers,
+        scheme=scheme,
+        table=sum(one.size for one in weights if one.part == "table"),
+        notes=told,
+    )
+
+
+def _unsaid(name: str, scheme: Scheme) -> tuple[str, ...]:
+    """The note of a model whose name says that it has few bits, and whose config does not."""
+    said = FEW_BITS.search(name)
+    if scheme.rules or said is None:
+        return ()
+    return (
+        f"the name says {said[0].strip('-_. ')}, and the config has no quantization: all weights are counted with "
+        f"{8 * scheme.width} bits. ModelOpt keeps the quantization in {QUANTIZED}: put it beside config.json",
+    )
+
+
+def with_sizes(
+    config: Config | None, sizes: Iterable[tuple[str, int]], name: str, source: str, *, largest_file: int | None = None
+) -> Model:
+    """A model by the bytes of its tensors; its config gives the layers. Of an unknown family the cache is unknown."""
+    fields = Fields(config) if config is not None else None
+    known = fields is not None and fields.kind in FAMILIES
+    count = fields.layers if fields is not None else 1 << 16
+    weights = merged(weight_of(tensor, size, count) for tensor, size in sizes)
+    return Model(
+        name=name,
+        weights=weights,
+        source=source,
+        fields=fields if known else None,
+        layers=layer_plan(fields) if known and fields else (),
+        scheme=read_scheme(config) if known and config is not None else None,
+        kind=fields.kind if fields is not None and not known else "",
+        largest_file=largest_file,
+        table=sum(one.size for one in weights if one.part == "table"),
+    )
+
+
+def scaled(model: Model, total: int, source: str) -> Model:
+    """The model with its weights scaled to a total of bytes, drafts included, that an index says."""
+    computed = model.total + model.drafts
+    factor = total / max(computed, 1)
+    weights = tuple(replace(one, size=round(one.size * factor)) for one in model.weights)
+    return replace(model, weights=weights, source=source)

@@ -1,0 +1,85 @@
+"""The file of a model recipe: of this checkout, of the user, or of a registry."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from gb10.core.data_root import ROOT
+from gb10.models.registries.registry import Registry
+
+SUFFIXES: Final = (".yaml", ".yml")
+DEEPEST: Final = 6
+"""Folders above a recipe in which its mods are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeFile:
+    """``root``: the content of the registry that it is of."""
+
+    path: Path
+    registry: Registry | None = None
+    root: Path | None = None
+
+    @property
+    def shown(self) -> str:
+        """How issues name it: its path, or ``@registry/path/in/it``."""
+        if self.registry is None or self.root is None:
+            return str(self.path)
+        return f"@{self.registry.name}/{self.path.relative_to(self.root).as_posix()}"
+
+    @property
+    def name(self) -> str:
+        """Its path without the suffix; in the folder of recipes, for one of a registry."""
+        folder = self.root / (self.registry.recipes or "") if self.root and self.registry else self.path.parent
+        return self.path.relative_to(folder).with_suffix("").as_posix()
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is one of this checkout."""
+        return self.registry is None and self.path.absolute().parent == ROOT / "recipes/models"
+
+    @property
+    def trusted(self) -> bool:
+        """Whether it may do what it says: it is ours, the user's, or of a registry that the user trusts."""
+        return self.registry is None or self.registry.trusted
+
+    @property
+    def above(self) -> tuple[Path, ...]:
+        """The folders around it in which its mods may lie, the nearest first; never outside of its registry."""
+        found = tuple(self.path.absolute().parents)[:DEEPEST]
+        return found if self.root is None else tuple(one for one in found if one.is_relative_to(self.root))
+
+    def mod(self, written: str) -> Path | None:
+        """The folder of a mod as the recipe writes it; None when there is none."""
+        inside = PurePosixPath(written)
+        if self.root is not None and (inside.is_absolute() or ".." in inside.parts):
+            return None
+        return next((found for folder in self.above if _exists(found := folder / written)), None)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name that is too long for a file system, or holds a NUL
+        return False
+
+
+def recipe_files(root: Path, registry: Registry) -> dict[str, RecipeFile]:
+    """The files of a registry that may be recipes, by their path without its suffix, in its folder of recipes."""
+    folder = root / registry.recipes if registry.recipes else root
+    mods = {script.parent for script in root.rglob("run.sh")}
+    found = (path for path in sorted(folder.rglob("*")) if path.suffix in SUFFIXES and path.is_file())
+    files = (RecipeFile(path, registry, root) for path in found if not mods & set(path.parents))
+    return {file.name: file for file in files if not file.path.relative_to(root).as_posix().startswith(".")}
+
+
+def short_names(files: dict[str, RecipeFile]) -> dict[str, RecipeFile]:
+    """The same by the last part of the name, where it is of one file alone; else by the whole."""
+    counts = Counter(map(last_part, files))
+    return {last_part(name) if counts[last_part(name)] == 1 else name: file for name, file in files.items()}
+
+
+def last_part(name: str) -> str:
+    """A name without its folders."""
+    return name.rpartition("/")[2]

@@ -1,0 +1,1 @@
+"""What comes after: nodes, services, their doctor, their benchmarks."""

@@ -1,0 +1,176 @@
+"""The whole of a check-up: machines, containers, logs and endpoints are read at the same time, then judged."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from gb10.core.host import Host
+from gb10.errors import Gb10Error
+from gb10.serving.checkup.bundle import as_text, file_name
+from gb10.serving.checkup.endpoint_probe import probe_endpoint
+from gb10.serving.checkup.looking import look_at_all
+from gb10.serving.checkup.saved_logs import SavedLog
+from gb10.serving.checkup.visiting import Visited, joined, scanner_for, sentence, visit
+from gb10.serving.doctor.container_shown import ContainerShown
+from gb10.serving.doctor.diagnosing import Asked, Shown, diagnose
+from gb10.serving.doctor.log_scan import Scan
+from gb10.serving.doctor.look import Machine
+from gb10.serving.doctor.masking import masked, masked_environment, secrets_in, secrets_of
+from gb10.serving.doctor.rule_files import load_doctor_rules
+from gb10.serving.doctor.seen import Diagnosis
+from gb10.serving.load.endpoint import KEY, reach
+from gb10.serving.run.labelled import read_labels
+from gb10.serving.run.service_url import is_this_machine, url_on
+
+KERNEL: Final = "kernel"
+OWN: Final = ("TOKEN", "API_KEY", "PASSWORD", "SECRET")
+"""How variables of the user end that this tool, or an engine, sends to others."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """What to look at."""
+
+    hosts: tuple[str, ...] = ()
+    logs: tuple[SavedLog, ...] = ()
+    probe: bool = False
+    urls: tuple[str, ...] = ()
+    """Endpoints to ask; empty: those of the services that run."""
+    model: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checkup:
+    """The diagnosis, and the files of a bundle by their names."""
+
+    diagnosis: Diagnosis
+    shown: Shown
+    files: Mapping[str, bytes | str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
+    """Of variables and commands of containers, and of the user: masked in a bundle wherever they stand."""
+
+
+def check_up(host: Host, request: Request, seed: str) -> Checkup:
+    """Look at all that was asked for. What cannot be read is a remark; raises UsageError."""
+    with ThreadPoolExecutor(max(2, 2 * len(request.hosts))) as pool:
+        machines = pool.submit(look_at_all, request.hosts)
+        visits = [pool.submit(visit, host, name) for name in request.hosts]
+    visited = joined([one.result() for one in visits])
+    found = machines.result()
+    seen = {name: one for name, one in found.items() if isinstance(one, Machine)}
+    failed = [sentence(one, name) for name, one in found.items() if isinstance(one, Gb10Error)]
+    containers = tuple(replace(one, machine=seen.get(one.host)) for one in visited.containers)
+    saved = {log.name: log.scan for log in request.logs}
+    asked, unasked = _asked(host, request, containers, seed) if request.probe else ((), ())
+    shown = Shown(
+        logs={**visited.logs, **saved, **_kernel_logs(seen)},
+        machines=tuple(seen.values()),
+        containers=containers,
+        endpoints=asked,
+        notes=visited.notes,
+        remarks=(*failed, *visited.remarks, *unasked, *_unreadable(seen), *_cut(visited.logs | saved)),
+    )
+    tails = visited.tails | {log.name: log.tail for log in request.logs}
+    files = _files(shown, replace(visited, tails=tails))
+    secrets = _secrets(host.env, containers)
+    return Checkup(diagnosis=diagnose(load_doctor_rules(), shown), shown=shown, files=files, secrets=secrets)
+
+
+def _secrets(env: Mapping[str, str], containers: Sequence[ContainerShown]) -> tuple[str, ...]:
+    own = {name: value for name, value in env.items() if name.endswith(OWN)}
+    found = [*secrets_of(own)]
+    for one in containers:
+        found += [*secrets_of(one.environment), *secrets_in(one.command)]
+    return tuple(dict.fromkeys(found))
+
+
+def _kernel_logs(machines: Mapping[str, Machine]) -> dict[str, Scan]:
+    """The lines of each kernel, scanned like a log."""
+    found = {}
+    for name, machine in machines.items():
+        if machine.look.kernel:
+            scanner = scanner_for(None)
+            scanner.feed("".join(f"{line}\n" for line in machine.look.kernel).encode())
+            found[f"{name} {KERNEL}"] = replace(scanner.scan(), trouble=())
+    return found
+
+
+def _unreadable(machines: Mapping[str, Machine]) -> list[str]:
+    found = [f"{name}: this user may not read {path}" for name, one in machines.items() for path in one.look.unreadable]
+    for name, machine in machines.items():
+        if not machine.facts.netdevs:
+            found.append(f"{name}: nothing in /sys can be read, so nothing is said of its network")
+        if machine.facts.driver is None:
+            found.append(f"{name}: no NVIDIA driver answers, so nothing is said of its GPU")
+    return found
+
+
+def _cut(logs: Mapping[str, Scan]) -> list[str]:
+    return [
+        f"{name}: of lines with {text!r} only the first were looked at"
+        for name, scan in logs.items()
+        for text in scan.cut
+    ]
+
+
+def _asked(
+    host: Host, request: Request, containers: Sequence[ContainerShown], seed: str
+) -> tuple[tuple[Asked, ...], tuple[str, ...]]:
+    """The endpoints that are named, else those of the services that run.
+
+    A service is asked on the node where its container was found. Only an endpoint that the user named, and one of this
+    machine, gets the user's key.
+    """
+    found, failed = (dict.fromkeys(request.urls), []) if request.urls else _running(containers)
+    if not found:
+        return (), (*failed, "no endpoint is known to ask: name one with --url")
+    asked = []
+    for url in found:
+        keyed = bool(request.urls) or is_this_machine(url)
+        try:
+            endpoint = reach(url, request.model, host.env, keyed=keyed, direct=not request.urls)
+            with host.talk.task(f"{url}: asking canaries"):
+                asked.append(probe_endpoint(endpoint, host.env, seed))
+        except Gb10Error as error:
+            more = "" if keyed or not host.env.get(KEY) else f"; it got no key: name it with --url {url}"
+            failed.append(sentence(error, url) + more)
+    return tuple(asked), tuple(failed)
+
+
+def _running(containers: Sequence[ContainerShown]) -> tuple[dict[str, None], list[str]]:
+    """The URLs of services that run, each once, and a sentence for each that has none."""
+    urls: dict[str, None] = {}
+    failed = []
+    for one in containers:
+        labels = read_labels(one.labels)
+        if one.runs and labels.endpoint and labels.rank == 0:
+            url = url_on(one.host, labels.endpoint)
+            if url:
+                urls[url] = None
+            else:
+                failed.append(f"{one.label}: its label names no endpoint of a service, so it was not asked")
+    return urls, failed
+
+
+def _files(shown: Shown, visited: Visited) -> dict[str, bytes | str]:
+    """What a bundle has of it."""
+    machines = {f"machines/{file_name(one.host)}.json": as_text(plain(one)) for one in shown.machines}
+    containers = {
+        f"containers/{file_name(one.host)}-{file_name(one.name)}.json": as_text(_container(one))
+        for one in shown.containers
+    }
+    plans = {f"plans/{file_name(name)}.json": text for name, text in visited.plans.items()}
+    logs = {f"logs/{file_name(name)}.log": data for name, data in visited.tails.items()}
+    return {**machines, **containers, **plans, **logs}
+
+
+def _container(one: ContainerShown) -> dict[str, Any]:
+    found = plain(replace(one, machine=None, record=None))
+    return {**found, "environment": masked_environment(one.environment), "command": masked(one.command)}
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - any frozen value of the rooms below
+    """A value as data."""
+    return dataclasses.asdict(value)

@@ -1,0 +1,170 @@
+"""The containers of a machine that serve models, with what their images say of themselves, and their logs scanned."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Final
+
+from gb10.containers.connection import Engine
+from gb10.containers.docker_containers import run_inside
+from gb10.containers.node import reached
+from gb10.containers.reach import denial, look
+from gb10.containers.serving_containers import ServingContainer, file_in, log_blocks, serving_containers
+from gb10.core.host import Host
+from gb10.core.ssh import HERE
+from gb10.errors import EngineError, Gb10Error
+from gb10.image.moe.nearest import nearest_files
+from gb10.serving.doctor.container_shown import ContainerShown
+from gb10.serving.doctor.diagnosing import fitting
+from gb10.serving.doctor.image_record import PLACE, ImageRecord, read_installed, read_plan
+from gb10.serving.doctor.log_scan import Scan, Scanner, last_lines_of, whole_lines
+from gb10.serving.doctor.rule_files import load_doctor_rules, load_slim_rules
+from gb10.serving.doctor.slimmed import left_out
+from gb10.serving.run.labelled import read_labels
+
+LARGEST_PLAN: Final = 4 << 20
+UNTUNED: Final = "no-tuned-file"
+ASKED, LISTED = 4, 5000
+TAIL: Final = 2 << 20
+"""Bytes of the end of a log that are kept for a bundle."""
+INSTALLED: Final = (
+    "sh",
+    "-c",
+    "ls -d /usr/local/lib/python3*/*-packages/*.dist-info /usr/lib/python3*/*-packages/*.dist-info"
+    " /opt/*/lib/python3*/site-packages/*.dist-info 2>/dev/null; true",
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Visited:
+    """What was found on a machine. ``plans``, ``tails`` are texts by the name of the container, for a bundle."""
+
+    containers: tuple[ContainerShown, ...] = ()
+    logs: dict[str, Scan] = field(default_factory=dict)
+    plans: dict[str, str] = field(default_factory=dict)
+    tails: dict[str, bytes] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    """About a tuned file that an engine asked for."""
+    remarks: tuple[str, ...] = ()
+
+
+def missing_from(image: ImageRecord | None, library: str) -> str | None:
+    """What to say of a library that the image's slimming left out; None for another."""
+    return left_out(library, image.slim, load_slim_rules()) if image else None
+
+
+def scanner_for(image: ImageRecord | None) -> Scanner:
+    """A scanner of a log of this image: for the rules that can be about it."""
+    return Scanner(fitting(load_doctor_rules(), image)[0], lambda library: missing_from(image, library))
+
+
+def visit(host: Host, name: str) -> Visited:
+    """The containers of a machine, each looked at. What cannot be read is a remark."""
+    try:
+        with _engine(host, name) as engine:
+            found = [_one(engine, name, container) for container in serving_containers(engine)]
+            return joined(found) if found else Visited(remarks=(f"no container on {name} serves a model",))
+    except Gb10Error as error:
+        return Visited(remarks=(sentence(error, f"containers of {name}"),))
+
+
+def sentence(error: Gb10Error, what: str) -> str:
+    """An error as one sentence about what could not be read."""
+    about = "" if error.message.startswith(what) else what
+    return ": ".join(filter(None, (about, error.message, " ".join((error.where or "").split()))))
+
+
+@contextmanager
+def _engine(host: Host, name: str) -> Iterator[Engine]:
+    if name != HERE:
+        with reached(name) as engine:
+            yield engine
+        return
+    found = look(host.env, host.store)
+    if found is None:
+        raise denial(host.env, host.store) or EngineError("no container engine runs here")
+    yield found
+
+
+def joined(parts: Sequence[Visited]) -> Visited:
+    """Several visits as one."""
+    return Visited(
+        containers=tuple(one for part in parts for one in part.containers),
+        logs={log: scan for part in parts for log, scan in part.logs.items()},
+        plans={one: text for part in parts for one, text in part.plans.items()},
+        tails={one: text for part in parts for one, text in part.tails.items()},
+        notes={asked: text for part in parts for asked, text in part.notes.items()},
+        remarks=tuple(remark for part in parts for remark in part.remarks),
+    )
+
+
+def _one(engine: Engine, host: str, container: ServingContainer) -> Visited:
+    text, record = _record(engine, container)
+    shown = ContainerShown(
+        name=container.name,
+        host=host,
+        image=container.image,
+        record=record,
+        command=container.command,
+        environment=container.environment,
+        labels=container.labels,
+        devices=container.devices,
+        gpus=container.gpus,
+        privileged=container.privileged,
+        runtime=container.runtime,
+        memlock=container.memlock,
+        runs=container.runs,
+        hosts=max(1, len(read_labels(container.labels).hosts)),
+    )
+    label = shown.label
+    try:
+        scan, tail = _log(engine, container, record)
+    except Gb10Error as error:
+        return Visited(containers=(shown,), remarks=(sentence(error, f"the log of {label}"),))
+    remarks = () if record else (f"{label}: its image says nothing of itself, so no rule is dropped",)
+    return Visited(
+        containers=(shown,),
+        logs={label: scan},
+        plans={label: text} if text else {},
+        tails={label: tail},
+        notes=_notes(engine, container, scan),
+        remarks=remarks,
+    )
+
+
+def _notes(engine: Engine, container: ServingContainer, scan: Scan) -> dict[str, str]:
+    """What files are near those that the engine asked for in vain; nothing of a container that ended."""
+    asked = dict.fromkeys(hit.value for hit in scan.hits if hit.rule.code == UNTUNED)
+    found = {}
+    for path in list(asked)[:ASKED] if container.runs else ():
+        folder = str(PurePosixPath(path).parent)
+        try:
+            _, printed = run_inside(engine, container.id, ["ls", "--", folder])
+        except EngineError:  # an image without ls
+            return {}
+        near = nearest_files(path, printed.splitlines()[:LISTED])
+        found[path] = "; ".join(near) or f"no file in {folder} is near it"
+    return found
+
+
+def _record(engine: Engine, container: ServingContainer) -> tuple[str, ImageRecord | None]:
+    """The text of plan.json and what it says; of an image of others, what is installed in it, while it runs."""
+    content = file_in(engine, container.id, PLACE, LARGEST_PLAN)
+    text = content.decode("utf-8", "replace") if content else ""
+    record = read_plan(text)
+    if record is not None or not container.runs:
+        return text, record
+    try:
+        _, printed = run_inside(engine, container.id, INSTALLED)
+    except EngineError:  # an image without a shell
+        return text, None
+    return text, read_installed(printed)
+
+
+def _log(engine: Engine, container: ServingContainer, record: ImageRecord | None) -> tuple[Scan, bytes]:
+    scanner, tail = scanner_for(record), b""
+    for block in whole_lines(log_blocks(engine, container.id)):
+        scanner.feed(block)
+        tail = last_lines_of(tail + block, TAIL)
+    return scanner.scan(), tail

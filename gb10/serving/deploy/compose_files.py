@@ -1,0 +1,84 @@
+"""A compose file for each node: compose knows one machine. Pure."""
+
+from typing import Final
+
+from gb10.containers.container_options import ContainerOptions
+from gb10.serving.deploy.deployment import HUB_FILE, HUB_PLACE, NO_FILE, Deployment, File
+from gb10.serving.deploy.words import compose_value
+from gb10.serving.deploy.yaml_text import yaml_text
+from gb10.serving.run.service import Rank
+
+HUB_SOURCE: Final = "hf-token"
+GPUS: Final = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
+"""Without it a container sees the GPU only where NVIDIA's runtime is Docker's default, as on DGX OS."""
+HEALTHY: Final = (
+    "exec 3<>/dev/tcp/127.0.0.1/{port} && printf 'GET /health HTTP/1.0\\r\\n\\r\\n' >&3"
+    ' && read -r _ code _ <&3 && [ "$code" = 200 ]'
+)
+"""For bash, which the first process needs anyway: not every image has curl."""
+
+
+def compose_files(deployment: Deployment) -> tuple[File, ...]:
+    """The files, the head's first."""
+    return tuple(
+        File(
+            name=f"{options.name}.compose.yaml",
+            host=rank.node.host,
+            text=yaml_text(_document(deployment, rank, options), head=_head(deployment, rank, options)),
+        )
+        for rank, options in deployment.ranks
+    )
+
+
+def _head(deployment: Deployment, rank: Rank, options: ContainerOptions) -> tuple[str, ...]:
+    file = f"{options.name}.compose.yaml"
+    return (
+        deployment.title(rank),
+        f"Made by gb10. On that node: docker compose --file {file} up --detach",
+        f"The token of a gated model: {HUB_FILE}=$HOME/.cache/huggingface/token docker compose …",
+    )
+
+
+def _document(deployment: Deployment, rank: Rank, options: ContainerOptions) -> dict[str, object]:
+    service = _service(options)
+    if rank.number == 0:
+        service["healthcheck"] = compose_value(_healthcheck(deployment.service.port))
+    return {
+        "name": options.name.lower().replace(".", "-"),
+        "services": {"server": service},
+        "volumes": {name: {"name": name} for name in options.volumes},
+        "secrets": {HUB_SOURCE: {"file": f"${{{HUB_FILE}:-{NO_FILE}}}"}},
+    }
+
+
+def _service(options: ContainerOptions) -> dict[str, object]:
+    """The service in compose's words; nothing in it is a variable."""
+    limit = {"mem_limit": options.memory, "memswap_limit": options.memory} if options.memory else {}
+    devices = [f"{device}:{device}:rwm" for device in options.devices]
+    return compose_value(
+        {
+            "container_name": options.name,
+            "image": options.image,
+            "pull_policy": options.pull,
+            **({"platform": options.platform} if options.platform else {}),
+            **({"deploy": {"resources": {"reservations": {"devices": [GPUS]}}}} if options.gpus else {}),
+            "ipc": "host",
+            "network_mode": "host",
+            **limit,
+            "oom_score_adj": options.oom_score_adj,
+            **({"ulimits": {"memlock": -1}} if options.memlock else {}),
+            **({"devices": devices} if devices else {}),
+            "restart": "unless-stopped" if options.restart else "no",
+            "volumes": [f"{source}:{target}" for source, target in options.volumes.items()],
+            "secrets": [{"source": HUB_SOURCE, "target": HUB_PLACE}],
+            **({"environment": dict(options.environment)} if options.environment else {}),
+            "labels": dict(options.labels),
+            "entrypoint": list(options.command),
+        }
+    )
+
+
+def _healthcheck(port: int) -> dict[str, object]:
+    """Loading may take two hours, as ``run`` has it."""
+    test = ["CMD", "bash", "-c", HEALTHY.format(port=port)]
+    return {"test": test, "start_period": "2h", "interval": "10s", "timeout": "10s"}

@@ -1,0 +1,79 @@
+"""The findings of the logs of one node or several: the first occurrence of each, in the order of time. Pure."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from gb10.core.log_words import PREFIX
+from gb10.serving.doctor.doctor_rule import DoctorRule
+from gb10.serving.doctor.log_scan import Line, Scan
+from gb10.serving.doctor.log_times import Moment
+from gb10.serving.doctor.seen import Seen
+
+NUMBERS: Final = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
+SHAPE: Final = 120
+MOST_UNKNOWN: Final = 12
+"""Kinds of unknown errors that are shown: those that came first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """A line of one log that counts."""
+
+    log: str
+    line: Line
+    rule: DoctorRule | None
+    value: str
+
+    @property
+    def order(self) -> tuple[bool, Moment, int]:
+        """By the clocks of the nodes; what has no time comes last, by its line."""
+        moment = self.line.moment
+        return moment is None, moment or Moment(0, 0, 0.0), self.line.number
+
+    @property
+    def kind(self) -> str:
+        """Events of one kind are one finding."""
+        return self.rule.code if self.rule else f"?{shape(self.line.text)}"
+
+
+def shape(text: str) -> str:
+    """A line without its prefix and its numbers."""
+    before = PREFIX.match(text)
+    return NUMBERS.sub("0", text[before.end() if before else 0 :])[:SHAPE].strip()
+
+
+def judge_logs(scans: Mapping[str, Scan]) -> tuple[Seen, ...]:
+    """What the logs show, by log; the first of each kind, in the order of time over all of them."""
+    events = sorted((event for log, scan in scans.items() for event in _events(log, scan)), key=lambda one: one.order)
+    kinds: dict[str, list[_Event]] = {}
+    for event in events:
+        kinds.setdefault(event.kind, []).append(event)
+    known = [kind for kind in kinds if not kind.startswith("?")]
+    unknown = list(islice((kind for kind in kinds if kind.startswith("?")), MOST_UNKNOWN))
+    chosen = {*known, *unknown}
+    return tuple(_seen(events) for kind, events in kinds.items() if kind in chosen)
+
+
+def _events(log: str, scan: Scan) -> Iterable[_Event]:
+    yield from (_Event(log, hit.line, hit.rule, hit.value) for hit in scan.hits)
+    yield from (_Event(log, line, None, line.text) for line in scan.trouble)
+
+
+def _seen(events: list[_Event]) -> Seen:
+    first = events[0]
+    logs: dict[str, int] = {}
+    for event in events:
+        logs[event.log] = logs.get(event.log, 0) + 1
+    return Seen(
+        rule=first.rule,
+        place="log",
+        where=first.log,
+        value=first.value,
+        line=first.line.number,
+        moment=first.line.moment,
+        count=logs.pop(first.log),
+        others=logs,
+    )

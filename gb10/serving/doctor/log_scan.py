@@ -1,0 +1,233 @@
+"""One pass over a log: the few lines that a rule or a reader may care about, found by texts that such lines have. Pure.
+
+A block of a log is in the processor's cache while every text is sought in it, so 50 MB take half a second.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from packaging.version import InvalidVersion, Version
+
+from gb10.core.linear import LinearMatch
+from gb10.core.log_words import is_trouble
+from gb10.serving.doctor.doctor_rule import DoctorRule, LogSign, specifier
+from gb10.serving.doctor.log_times import BEFORE, Moment, last_moment, moment_of, near
+
+BLOCK: Final = 1 << 20
+LONGEST: Final = 4096
+"""Bytes of a line that are looked at."""
+MANY: Final = 20_000
+"""Lines with the same text that are looked at, each."""
+TROUBLE: Final = (b"rror", b"ERROR", b"xception", b"ailed", b"annot ", b"illed")
+"""Parts of words that speak of trouble: a line that has one may be an error that no rule knows."""
+ENGINE_MARKS: Final[Mapping[str, tuple[bytes, ...]]] = {
+    "vllm": (b"vLLM API server version", b"Initializing a V1 LLM engine", b"(EngineCore", b"/vllm/"),
+    "sglang": (b"server_args=ServerArgs(", b"sglang.launch_server", b"/sglang/srt/"),
+    "trtllm": (b"[TRT-LLM]", b"trtllm-serve", b"-packages/tensorrt_llm/"),
+}
+"""Texts that only one engine prints: its banner, its processes, its files in a traceback. FlashInfer's kernels, which
+vLLM and SGLang call, print ``[TensorRT-LLM]``, too."""
+VERSIONS: Final = re.compile(rb"(?:vLLM API server version|Initializing a V1 LLM engine \(v) ?(\d[\w.+]{2,40})")
+ESCAPES: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """A line of a log: its number, counted from 1, its text without colours, and when it was written."""
+
+    number: int
+    text: str
+    moment: Moment | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hit:
+    """A line that a rule is about; ``value`` is what it shows."""
+
+    line: Line
+    rule: DoctorRule
+    value: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scan:
+    """What was found in a log. ``cut`` are the texts with more lines than were looked at."""
+
+    hits: tuple[Hit, ...]
+    trouble: tuple[Line, ...]
+    """Lines that speak of trouble and that no rule is about, in their order."""
+    size: int
+    cut: tuple[str, ...] = ()
+
+
+def whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes, in blocks that end with a line, but for the last one."""
+    pending = b""
+    for block in blocks:
+        end = block.rfind(b"\n") + 1
+        if not end and len(pending) < BLOCK:
+            pending += block
+            continue
+        yield pending + block[:end] if end else pending + block
+        pending = block[end:] if end else b""
+    if pending:
+        yield pending
+
+
+def last_lines_of(data: bytes, most: int) -> bytes:
+    """The data; of more than ``most`` bytes the last whole lines."""
+    if len(data) <= most:
+        return data
+    return data[len(data) - most :].partition(b"\n")[2]
+
+
+class Scanner:
+    """Looks for the signs of some rules; feed it the blocks of one log, in order, then take what it found."""
+
+    def __init__(
+        self, rules: Sequence[DoctorRule], missing: Callable[[str], str | None] = lambda library: None
+    ) -> None:
+        """``missing``: what to say of a library that the image left out; None for another."""
+        self._missing = missing
+        self._signs: dict[bytes, list[tuple[DoctorRule, LogSign]]] = {}
+        for rule in rules:
+            for sign in rule.log:
+                self._signs.setdefault(sign.has.encode(), []).append((rule, sign))
+        self._seen = dict.fromkeys((*self._signs, *TROUBLE), 0)
+        self._hits: list[Hit] = []
+        self._trouble: list[Line] = []
+        self._runs: dict[tuple[str, LogSign], list[Hit]] = {}
+        self._last: Moment | None = None
+        self._lines = 0
+        self._size = 0
+        self._engines: set[str] = set()
+        self._version: str | None = None
+
+    def feed(self, block: bytes) -> None:
+        """Look at whole lines."""
+        wanted: dict[tuple[int, int], set[bytes]] = {}
+        for text in self._seen:
+            at = block.find(text)
+            while at >= 0 and self._seen[text] < MANY:
+                start, end = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
+                end = len(block) if end < 0 else end
+                wanted.setdefault((start, end), set()).add(text)
+                self._seen[text] += 1
+                at = block.find(text, end)
+        for engine, marks in ENGINE_MARKS.items():
+            if engine not in self._engines and any(mark in block for mark in marks):
+                self._engines.add(engine)
+        if self._version is None and (banner := VERSIONS.search(block)):
+            self._version = banner[1].decode()
+        past = 0
+        for (start, end), texts in sorted(wanted.items()):
+            self._lines += block.count(b"\n", past, start)
+            line = readable(block[start : min(end, start + LONGEST)])
+            self._last = moment_of(line) or last_moment(block[max(past, start - BEFORE) : start]) or self._last
+            past = start
+            self._look(Line(number=self._lines + 1, text=line, moment=self._last), texts)
+        self._lines += block.count(b"\n", past)
+        self._last = last_moment(block[-BEFORE:]) or self._last
+        self._size += len(block)
+
+    def _look(self, line: Line, texts: set[bytes]) -> None:
+        own = [pair for text in texts for pair in self._signs.get(text, ())]
+        hits = [hit for rule, sign in own if (hit := self._hit(rule, sign, line))]
+        if not hits and not texts.isdisjoint(TROUBLE) and is_trouble(line.text):
+            self._trouble.append(line)
+
+    def _hit(self, rule: DoctorRule, sign: LogSign, line: Line) -> Hit | None:
+        """The match of a line, kept with those before it when enough follow each other."""
+        found = sign.regex.search(line.text)
+        value = self._value(sign, found) if found and numbers_hold(sign, found) else None
+        run = self._runs.setdefault((rule.code, sign), [])
+        if value is None or (run and not near(run[-1].line.moment, line.moment)):
+            run.clear()
+        if value is None:
+            return None
+        hit = Hit(line=line, rule=rule, value=value)
+        run.append(hit)
+        if len(run) >= sign.least:
+            self._hits += run
+            run.clear()
+        return hit
+
+    def _value(self, sign: LogSign, found: LinearMatch) -> str | None:
+        """What a match shows: the group that is named ``value``, else all of it."""
+        value = str(found.groupdict().get("value") or found[0])
+        return self._missing(value) if sign.check == "left-out" else value
+
+    def scan(self) -> Scan:
+        """What was found, less what rules about another engine or release than the log shows have said of it."""
+        cut = tuple(text.decode() for text, count in self._seen.items() if count >= MANY)
+        (engine,) = self._engines if len(self._engines) == 1 else (None,)
+        version = self._version if engine == "vllm" else None
+        hits = [hit for hit in self._hits if _can_be_about(hit.rule, engine, version)]
+        said = {(hit.line.number, hit.rule.code) for hit in hits}
+        hits = [hit for hit in hits if (hit.line.number, hit.rule.unless) not in said]
+        explained = {hit.line.number for hit in hits}
+        left = (hit.line for hit in self._hits if hit.line.number not in explained and is_trouble(hit.line.text))
+        trouble = {line.number: line for line in (*self._trouble, *left)}
+        return Scan(
+            hits=tuple(sorted(hits, key=lambda hit: hit.line.number)),
+            trouble=tuple(trouble[number] for number in sorted(trouble)),
+            size=self._size,
+            cut=cut,
+        )
+
+
+def _can_be_about(rule: DoctorRule, engine: str | None, version: str | None) -> bool:
+    """Whether a rule can be about a log of this engine; of a log that shows none, all but TensorRT-LLM's can."""
+    if engine is None:
+        return rule.engines != ("trtllm",)
+    if rule.engines and engine not in rule.engines:
+        return False
+    if not rule.releases or any(name not in ENGINE_MARKS for name in rule.releases):
+        return True  # the log does not show the releases of libraries
+    if engine not in rule.releases:
+        return False
+    try:
+        return version is None or specifier(rule.releases[engine]).contains(Version(version), prereleases=True)
+    except InvalidVersion:
+        return True
+
+
+def readable(raw: bytes) -> str:
+    """The text of a line, without colours and what cannot be printed."""
+    text = ESCAPES.sub("", raw.decode("utf-8", "replace")).strip()
+    return "".join(one if one.isprintable() or one == "\t" else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
+def numbers_hold(sign: LogSign, found: LinearMatch) -> bool:
+    """Whether the numbers of a match are as the sign wants them."""
+    for test in sign.where:
+        value = _number(found, test.group)
+        if test.per is not None:
+            divisor = _number(found, test.per)
+            value = value / divisor if value is not None and divisor else None
+        if value is None or not _between(value, test.above, test.below):
+            return False
+    return True
+
+
+def _number(found: LinearMatch, group: int) -> float | None:
+    try:
+        return float(found[group] or "")
+    except (TypeError, ValueError, IndexError):
+        return None
+
+
+def _between(value: float, above: float | None, below: float | None) -> bool:
+    return (above is None or value > above) and (below is None or value < below)
+
+
+def scan_log(
+    blocks: Iterable[bytes], rules: Sequence[DoctorRule], missing: Callable[[str], str | None] = lambda library: None
+) -> Scan:
+    """The findings of one log."""
+    scanner = Scanner(rules, missing)
+    for block in whole_lines(blocks):
+        scanner.feed(block)
+    return scanner.scan()

@@ -1,0 +1,30 @@
+"""The rules of the checkout: those of ``doctor``, and the slimming rules that explain a missing library."""
+
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+from gb10.core.data_root import ROOT
+from gb10.core.document import parse_document
+from gb10.image.recipe.slim_rules import RULES as SLIM
+from gb10.image.recipe.slim_rules import Rule, read_rules
+from gb10.serving.doctor.doctor_rule import DoctorRule, RuleFile
+
+FOLDER: Final = "recipes/doctor"
+
+
+@cache
+def load_doctor_rules(folder: Path = ROOT / FOLDER) -> tuple[DoctorRule, ...]:
+    """The rules; raises UsageError for a file that is not valid."""
+    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.yaml"))}
+    files = (
+        parse_document(text, RuleFile, where=f"{FOLDER}/{name}", what="list of rules") for name, text in texts.items()
+    )
+    return tuple(chain.from_iterable(file.rules for file in files))
+
+
+@cache
+def load_slim_rules() -> tuple[Rule, ...]:
+    """What images leave out."""
+    return read_rules((ROOT / SLIM).read_text(encoding="utf-8")).rules

@@ -1,0 +1,66 @@
+"""What ``doctor`` has seen, and the diagnosis that it makes of it. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from gb10.models.issue import LEVELS, Level
+from gb10.serving.doctor.doctor_rule import DoctorRule
+from gb10.serving.doctor.log_times import Moment
+
+Place = Literal["log", "machine", "container", "endpoint"]
+UNKNOWN: Final = "unknown"
+"""The code of an error in a log that no rule knows."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """One sign, where it was first seen. ``where`` is a node, a log, a container or an endpoint."""
+
+    rule: DoctorRule | None
+    """None: an error of a log that no rule knows."""
+    place: Place
+    where: str
+    value: str = ""
+    line: int | None = None
+    moment: Moment | None = None
+    count: int = 1
+    others: Mapping[str, int] = field(default_factory=dict)
+    """Other logs with the same, and how often."""
+    note: str = ""
+    """One more sentence about this very finding."""
+
+    @property
+    def code(self) -> str:
+        """The rule's code."""
+        return self.rule.code if self.rule else UNKNOWN
+
+    @property
+    def level(self) -> Level:
+        """The rule's level; what nobody knows is an error."""
+        return self.rule.level if self.rule else "error"
+
+    def words(self, text: str) -> str:
+        """The meaning or the action of the rule, about what was seen."""
+        return text.replace("{value}", self.value[:200])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Diagnosis:
+    """All that was seen: logs in the order of time, then machines, containers, endpoints."""
+
+    seen: tuple[Seen, ...]
+    dropped: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By what it is about: codes of rules that cannot be, and why."""
+    remarks: tuple[str, ...] = ()
+    """What could not be read, in a sentence each."""
+
+    @property
+    def first(self) -> Seen | None:
+        """The first error of all logs."""
+        return next((one for one in self.seen if one.place == "log" and one.level == "error"), None)
+
+    @property
+    def worst(self) -> Level | None:
+        """The worst level of all."""
+        return min((one.level for one in self.seen), key=LEVELS.index, default=None)

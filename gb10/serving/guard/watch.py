@@ -1,0 +1,154 @@
+"""Watches one text as it arrives: cheap signs every 64 characters, dearer ones less often, the rest at its end."""
+
+from gb10.serving.guard import signs
+from gb10.serving.guard.finding import Finding, Verdict
+from gb10.serving.guard.limits import Limits
+
+STRIDE = 64
+DEARER = 4
+"""Strides between two looks at variety, odd characters and scripts."""
+
+
+class Watch:
+    """One channel of one stream. ``sure`` is the first finding that decides a verdict: nothing is sought after it."""
+
+    def __init__(self, limits: Limits, channel: str = "content", *, forced: bool = False) -> None:
+        """``forced``: the server was made to go on after the answer's end, so repetition is no kernel's fault."""
+        self.limits = limits
+        self.channel = channel
+        self.forced = forced
+        self.characters = 0
+        self.sure: Finding | None = None
+        self.visible = False
+        self._tail = ""
+        self._fresh: list[str] = []
+        self._waiting = 0
+        self._strides = 0
+        self._suspects: dict[str, Finding] = {}
+
+    def feed(self, text: str) -> None:
+        """Take what arrived, of any length; ``sure`` is set as soon as it is."""
+        self._fresh.append(text)
+        self._waiting += len(text)
+        if self._waiting >= STRIDE:
+            self._take(self._waiting // STRIDE * STRIDE)
+
+    def _take(self, count: int) -> None:
+        """Look at every whole stride among ``count`` characters, so that how a text is cut decides nothing."""
+        text = "".join(self._fresh)
+        self._fresh[:] = [text[count:]]
+        self._waiting -= count
+        self.visible = self.visible or bool(text.strip())
+        for at in range(0, count, STRIDE):
+            piece = text[at : min(count, at + STRIDE)]
+            self.characters += len(piece)
+            if self.sure is None:
+                self._tail = (self._tail + piece)[-self.limits.window :]
+                self._look()
+
+    def _look(self) -> None:
+        self._strides += 1
+        self.sure = self._flood() or self._loop()
+        if self.sure is None and self._strides % DEARER == 0:
+            self.sure = self._odd() or self._mixed() or self._few()
+            if self._strides % (4 * DEARER) == 0:
+                self._suspect()
+
+    def end(self) -> tuple[Finding, ...]:
+        """All findings, the sure one first; a short answer is judged as a whole. Call it once, after the last text."""
+        self._take(self._waiting)
+        if self.sure is None and self.characters >= self.limits.flood_short:
+            self.sure = self._flood() or self._loop() or self._odd() or self._mixed() or self._few() or self._short()
+        if self.sure is None:
+            self._suspect()
+        return (*([self.sure] if self.sure else ()), *self._suspects.values())
+
+    def _flood(self) -> Finding | None:
+        limits = self.limits
+        unit, extent = signs.repeated(self._tail, limits.flood_unit, limits.loop_times)
+        if not unit or extent < limits.flood:
+            return None
+        drawn = not set(self._tail[-unit:]) - set(limits.drawn)
+        if drawn and extent < limits.flood_drawn:
+            return None
+        onset = self.characters - extent
+        own = self.forced and onset >= limits.own
+        text = f"the last {extent:,} characters are {self._tail[-unit:]!r}, over and over"
+        return self._found("flood", onset, text, Verdict.LOOP if own else Verdict.GARBAGE)
+
+    def _loop(self) -> Finding | None:
+        limits = self.limits
+        unit, extent = signs.repeated(self._tail, limits.loop_unit, limits.loop_times)
+        if unit <= limits.flood_unit or extent < limits.loop:
+            return None
+        onset = self.characters - extent
+        text = f"a text of {unit} characters repeats, {extent / unit:.1f} times so far"
+        own = onset >= limits.own or self.forced
+        return self._found("loop", onset, text, Verdict.LOOP if own else Verdict.GARBAGE)
+
+    def _few(self) -> Finding | None:
+        limits = self.limits
+        text = self._tail[-limits.few_window :]
+        if len(text) < limits.few_window:
+            return None
+        found = signs.pieces(text)
+        if found > limits.few:
+            return None
+        onset = self.characters - len(text)
+        own = self.forced and onset >= limits.own
+        what = f"only {found} different pieces of four characters in the last {len(text):,}"
+        return self._found("few", onset, what, Verdict.LOOP if own else Verdict.GARBAGE)
+
+    def _odd(self) -> Finding | None:
+        limits = self.limits
+        text = self._tail[-limits.odd_window :]
+        found = signs.odd(text)
+        if found < limits.odd_least or found < limits.odd_share * len(text):
+            return None
+        what = f"{found} of the last {len(text)} characters are control, replacement or private ones: no text has them"
+        return self._found("odd", self.characters - len(text), what)
+
+    def _mixed(self) -> Finding | None:
+        limits = self.limits
+        text = self._tail[-limits.odd_window :]
+        found, scripts = signs.mixed(text)
+        least = min(limits.mixed, max(6, limits.mixed_short_share * len(text)))
+        if scripts < limits.mixed_scripts or found < least:
+            return None
+        what = f"letters of {scripts} unrelated scripts side by side, {found} times in the last {len(text)} characters"
+        return self._found("mixed", self.characters - len(text), what)
+
+    def _short(self) -> Finding | None:
+        """An answer that ended before the limits of a long one: the share of its repetition counts."""
+        limits, text = self.limits, self._tail
+        if self.characters > limits.few_window:
+            return None
+        unit, extent = signs.repeated(text, limits.flood_unit, limits.loop_times)
+        least = limits.flood_short_drawn if unit and not set(text[-unit:]) - set(limits.drawn) else limits.flood_short
+        if unit and extent >= max(least, limits.flood_short_share * len(text)):
+            return self._found("flood", len(text) - extent, f"{extent} of {len(text)} characters are {text[-unit:]!r}")
+        few = signs.pieces(text) if len(text) >= limits.few_short else len(text)
+        if few <= min(limits.few, limits.few_short_share * len(text)):
+            return self._found("few", 0, f"only {few} different pieces of four characters in {len(text)}")
+        return None
+
+    def _suspect(self) -> None:
+        limits, tail = self.limits, self._tail
+        long = len(tail) >= limits.zipped_window
+        if long and (share := signs.zipped(tail[-limits.zipped_window :])) <= limits.zipped_share:
+            self._note("zipped", f"the last {limits.zipped_window:,} characters compress to {share:.0%}")
+        words = signs.different_words(tail, limits.words_window)
+        if words is not None and words <= limits.words:
+            self._note("words", f"only {words} different words among the last {limits.words_window}")
+        if len(tail) >= limits.fuzzy:
+            unit = signs.nearly_repeated(tail[-limits.fuzzy :], limits.fuzzy // 4, limits.fuzzy_share)
+            if unit:
+                self._note("nearly", f"about the same {unit} characters repeat for {limits.fuzzy:,}")
+
+    def _note(self, sign: str, what: str) -> None:
+        self._suspects.setdefault(sign, self._found(sign, self.characters, what, Verdict.SUSPECT))
+
+    def _found(self, sign: str, onset: int, what: str, verdict: Verdict = Verdict.GARBAGE) -> Finding:
+        return Finding(
+            verdict=verdict, sign=sign, at=self.characters, onset=max(0, onset), what=what, channel=self.channel
+        )

@@ -1,0 +1,186 @@
+"""One service from its recipe to a healthy endpoint; what was started is ended when that fails."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from gb10.containers.docker_containers import tail_of
+from gb10.containers.engine_host import engine_host
+from gb10.containers.images import ImageInfo
+from gb10.core.talk import Talk, clock
+from gb10.errors import EndpointError, Gb10Error, ServeError, UsageError
+from gb10.image.context import Workshop
+from gb10.image.mods.lookup import FoundMod
+from gb10.models.memory.torch_cap import NAMES
+from gb10.serving.guard.finding import Verdict
+from gb10.serving.run.cause import cause_of
+from gb10.serving.run.existing import Found, check_room, of_service, runs_unchanged, services_on
+from gb10.serving.run.fleet import Fleet, on_each, tried_on_each
+from gb10.serving.run.health import first_answer, is_healthy
+from gb10.serving.run.notes import note_nodes
+from gb10.serving.run.ports import check_port
+from gb10.serving.run.ready_images import ready_images
+from gb10.serving.run.service import Service
+from gb10.serving.run.starting import end_all, started
+from gb10.serving.run.watching import LINES, Watched, died, watch
+
+DYING: Final = 3
+"""Seconds that a server takes to end after an error that ends it."""
+OTHER: Final = "another attention or MoE backend may help: ./build.py explain MODEL"
+SECRETS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+"""Variables that a server gets from the user's environment, and that no recipe holds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """How a service is started. ``patience``: seconds until it must be healthy."""
+
+    mods: Callable[[ImageInfo], Sequence[FoundMod]] = lambda image: ()
+    """The mods that a service on this image needs."""
+    patience: float = 7200.0
+    replace: bool = False
+    place: Callable[[Service], Service] = lambda service: service
+    """Gives a service that must be started what its nodes' network needs."""
+    keep: Callable[[Mapping[str, Sequence[str]]], object] | None = None
+    """Gets the logs of all ranks before they are ended."""
+    meet: Callable[[Service], Service] = lambda service: service
+    """Gives it ports that are free for its ranks to meet, once what is left of a former run is gone."""
+
+
+@contextmanager
+def running(shop: Workshop, fleet: Fleet, service: Service, wish: Wish) -> Iterator[Watched | None]:
+    """The service, healthy; None when it runs already, unchanged. Ended when the context fails.
+
+    Raises UsageError, EngineError, PublishError (the pull), ServeError.
+    """
+    machines = on_each(lambda _, engine: engine_host(engine), fleet)
+    images = ready_images(shop, fleet, service.image, machines)
+    found = services_on(fleet)
+    own = of_service(found, service.name)
+    if runs_unchanged(service, own, images):
+        yield None
+        return
+    mods = wish.mods(next(iter(images.values())))  # first: a mod that needs trust must end no running service
+    _say_replaced(shop.talk, service, images)
+    service = wish.place(service)
+    _clear(shop.talk, fleet, service, own, replace=wish.replace)
+    service = wish.meet(service)
+    check_room(service, found, machines)
+    check_port(service, [one for one in found if one not in own])
+    secrets = {name: shop.env[name] for name in SECRETS if shop.env.get(name)}
+    _note(shop, service)
+    with started(service, fleet, images, mods, secrets, talk=shop.talk) as containers:
+        _note(shop, service)  # once more: `status` forgets a service that is on none of its nodes
+        ahead = {host: machine.ahead for host, machine in machines.items()}
+        watched = Watched(name=service.name, fleet=fleet, containers=containers, ahead=ahead, keep=wish.keep)
+        try:
+            _healthy(shop.talk, service, watched, wish.patience)
+            _check_answer(shop, service, watched)
+        except BaseException:
+            watched.keep_logs()
+            raise
+        yield watched
+
+
+def _note(shop: Workshop, service: Service) -> None:
+    """Note the nodes of a service, for `status`, `logs` and `stop`. It runs without, too."""
+    try:
+        note_nodes(shop.env, service.name, service.hosts)
+    except UsageError as error:
+        why = ": ".join(filter(None, (error.message, error.where)))
+        shop.talk.say_once(f"its nodes are not noted, so status, logs and stop need --nodes: {why}")
+
+
+def _say_replaced(talk: Talk, service: Service, images: Mapping[str, ImageInfo]) -> None:
+    """Say which variables of PyTorch's allocator the image sets, and this service sets otherwise."""
+    for one in dict.fromkeys(text for image in images.values() for text in image.environment):
+        name, _, value = one.partition("=")
+        given = service.ranks[0].container.environment.get(name, value)
+        if name in NAMES and value not in given:
+            talk.say(f"the image's {name}={value} does not count: this service sets {given}; write it into the recipe")
+
+
+def _clear(talk: Talk, fleet: Fleet, service: Service, own: Sequence[Found], *, replace: bool) -> None:
+    """Remove what a former run of this service left. Raises UsageError for one that runs, unless it is replaced.
+
+    Ranks whose other ranks have ended serve nobody: a node was started anew, or the tool was killed.
+    """
+    runs, name = [one for one in own if one.state.runs], service.name
+    half = len(runs) < len(service.ranks) and all(one.labels.digest == service.digest for one in runs)
+    if runs and not half and not replace:
+        where = "\n".join(f"{one.host}: {one.state.name}, since {one.state.started[:19]}" for one in runs)
+        hint = f"stop it (./build.py stop {name}), or replace it (--replace)"
+        raise UsageError(f"{name} runs already, with other settings or another image", where=where, hint=hint)
+    if runs and half:
+        talk.say(f"{name}: {len(runs)} of its {len(service.ranks)} ranks run, so it is started anew")
+    elif own:
+        talk.say(f"{name}: removing {len(own)} container{'s' * (len(own) > 1)} of an earlier run")
+    for error in end_all(fleet, {host: [one.state.id for one in own if one.host == host] for host in fleet}).values():
+        raise error
+
+
+def _healthy(talk: Talk, service: Service, watched: Watched, patience: float) -> None:
+    """Wait until the server says that it is ready. Raises ServeError when a rank ends, or patience does."""
+    deadline = time.monotonic() + patience
+    with talk.task(f"{service.name}: loading") as task:
+
+        def ready() -> bool:
+            if time.monotonic() > deadline:
+                raise _late(watched, patience)
+            talk.update(task, 0, 0, _last_line(watched))
+            return is_healthy(service.endpoint)
+
+        watch(watched, ready)
+
+
+def _last_line(watched: Watched) -> str:
+    """The newest line of the head's log, for the progress."""
+    found = _lines(watched, 1)
+    return found[-1].strip()[:100] if found else ""
+
+
+def _lines(watched: Watched, count: int) -> list[str]:
+    """The newest lines of the head's log; none when its node does not answer, which the watch finds."""
+    head = next(iter(watched.fleet))
+    found = tried_on_each(
+        lambda host, engine: tail_of(engine, watched.containers[host], count), {head: watched.fleet[head]}
+    )[head]
+    return [] if isinstance(found, Gb10Error) else found
+
+
+def _late(watched: Watched, patience: float) -> ServeError:
+    line = _last_line(watched)
+    return ServeError(
+        f"{watched.name} is not healthy after {clock(patience)}; it is stopped",
+        where=f"the last line of its log: {line}" if line else None,
+        hint="give it more time: --wait SECONDS; models that are not on the disk are downloaded first",
+    )
+
+
+def _check_answer(shop: Workshop, service: Service, watched: Watched) -> None:
+    """Raise ServeError when the first answer is no sound text, with the line that tells why a server failed."""
+    try:
+        with shop.talk.task(f"{service.name}: first request"):
+            judgement = first_answer(service.endpoint, shop.env)
+    except EndpointError as error:
+        raise _failed(watched, f"{service.name} is healthy and does not answer; it is stopped", error.where) from error
+    if judgement.verdict.bad:
+        message = f"{service.name} is healthy, but its first answer is {judgement.verdict}; it is stopped"
+        if judgement.verdict in (Verdict.ERROR, Verdict.CUT):  # as a server does that dies meanwhile
+            raise _failed(watched, message, judgement.why)
+        raise ServeError(message, where=judgement.why, hint=OTHER)
+    if judgement.why:
+        shop.talk.say(f"{service.name}: the first answer is {judgement.verdict}: {judgement.why}")
+
+
+def _failed(watched: Watched, message: str, why: str | None) -> ServeError:
+    """The error of a server that failed at its first request: its death, if it dies, else a line of its log."""
+    for _ in range(DYING):
+        death = watched.look()
+        if death:
+            return died(watched.name, watched.explained(death), watched.end())
+        time.sleep(1)
+    cause = cause_of(_lines(watched, LINES))
+    return ServeError(message, where="\n".join(filter(None, (why, cause))) or None, hint=OTHER)

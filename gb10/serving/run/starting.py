@@ -1,0 +1,163 @@
+"""Starting a service: a container on every node, mods, the same driver everywhere, then the servers at once."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from gb10.containers.connection import Engine
+from gb10.containers.docker_containers import (
+    container_state,
+    create_container,
+    end_container,
+    name_is_taken,
+    put_files,
+    run_inside,
+    start_container,
+)
+from gb10.containers.images import ImageInfo
+from gb10.core.proc import last_lines
+from gb10.core.talk import Talk
+from gb10.errors import EngineError, Gb10Error, ServeError
+from gb10.image.mods.lookup import FoundMod
+from gb10.serving.doctor.explaining import remedy_of
+from gb10.serving.run.fleet import Fleet, on_each, tried_on_each
+from gb10.serving.run.labelled import read_labels
+from gb10.serving.run.mods import apply_mods, not_baked
+from gb10.serving.run.node_launch import FOLDER, container_options, launch_files, secret_files
+from gb10.serving.run.service import Service
+
+USER: Final = ("bash", "-c", "echo $EUID")
+"""Prints the number of the server's user; the first process needs bash, too."""
+DRIVER: Final = ("cat", "/proc/driver/nvidia/version")
+RELEASE: Final = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
+PATIENCE: Final = 10
+HINTS: Final = (
+    (
+        "bind source path does not exist",
+        "the pulled weights are gone there: ./build.py recipe pull RECIPE (--host NODE for another machine)",
+    ),
+    ("no space left on device", "make room there: docker system df shows what takes it"),
+)
+Started = dict[str, str]
+"""The id of the container of each node."""
+
+
+@contextmanager
+def started(
+    service: Service,
+    fleet: Fleet,
+    images: Mapping[str, ImageInfo],
+    mods: Sequence[FoundMod],
+    secrets: Mapping[str, str],
+    *,
+    talk: Talk,
+) -> Iterator[Started]:
+    """The containers of a service, whose servers run. If the context fails, all of them are ended.
+
+    ``secrets`` are variables that only the server sees: they come into the container with its start, after the mods.
+    Raises ServeError, EngineError.
+    """
+    made: Started = {}
+
+    def apply(engine: Engine, host: str, image: ImageInfo) -> None:
+        apply_mods(engine, made[host], host, image.workdir, not_baked(mods, image.labels), talk=talk)
+
+    try:
+        _create(service, fleet, launch_files(), made)
+        on_each(lambda host, engine: _start(engine, host, made[host]), fleet)
+        _check_drivers(service, fleet, made)
+        on_each(lambda host, engine: apply(engine, host, images[host]), fleet)
+        on_each(lambda host, engine: _release(engine, host, made[host], secrets), fleet)
+        yield made
+    except BaseException:
+        tried_on_each(lambda host, engine: end_container(engine, made[host], patience=PATIENCE), _having(fleet, made))
+        raise
+
+
+def _having(fleet: Fleet, made: Started) -> Fleet:
+    return {host: engine for host, engine in fleet.items() if host in made}
+
+
+def _create(service: Service, fleet: Fleet, files: Mapping[str, tuple[bytes, int]], made: Started) -> None:
+    ranks = {rank.node.host: rank for rank in service.ranks}
+
+    def create(host: str, engine: Engine) -> None:
+        options = container_options(service, ranks[host])
+        try:
+            made[host] = create_container(engine, options, files)
+        except EngineError as error:
+            if name_is_taken(error):
+                raise _taken(engine, host, options.name) from error
+            raise _refused(error, f"the container cannot be made on {host}") from error
+
+    on_each(create, fleet)
+
+
+def _taken(engine: Engine, host: str, name: str) -> ServeError:
+    """Why a container's name is taken: by another run, which came first, or by somebody else."""
+    holder = container_state(engine, name)
+    if holder is None:
+        return ServeError(f"{host} had a container {name} a moment ago, and has none now", hint="run the command again")
+    labels = read_labels(holder.labels)
+    if not labels.service:
+        hint = f"remove it there, when it is not needed: docker rm --force {name}"
+        return ServeError(f"{host} has a container {name} that gb10 did not make", hint=hint)
+    return ServeError(
+        f"another run of {labels.service} was first: it made the container {name} on {host}",
+        where=f"made at {holder.created[:19] or 'a time that is not known'}, now {holder.status}",
+        hint=f"./build.py status {labels.service} shows it; to start it anew: --replace",
+    )
+
+
+def _release(engine: Engine, host: str, container: str, secrets: Mapping[str, str]) -> None:
+    """Let the server of a container start, with its secrets: the mods have run, and did not see them."""
+    if secrets:
+        code, printed = run_inside(engine, container, USER)
+        number = "".join(printed.split()[-1:])  # a shell may print warnings before it
+        if code or not number.isdecimal():
+            raise ServeError(
+                f"the user of the server is not known on {host}, so it got no token",
+                where=last_lines(printed, 3) or f"{shlex.join(USER)} exited with {code}",
+                hint=f"run it without: unset {' '.join(secrets)}",
+            )
+        put_files(engine, container, secret_files(secrets), owner=int(number))
+    put_files(engine, container, {f"{FOLDER}/go": (b"", 0o444)})
+
+
+def _start(engine: Engine, host: str, container: str) -> None:
+    try:
+        start_container(engine, container)
+    except EngineError as error:
+        raise _refused(error, f"the container does not start on {host}") from error
+
+
+def _refused(error: EngineError, message: str) -> ServeError:
+    """The error of a container engine, with what to do about it."""
+    reason = error.where or error.message
+    ours = next((hint for sign, hint in HINTS if sign in reason.lower()), error.hint)
+    hint = remedy_of([reason]) or ours
+    return ServeError(message, where=reason, hint=hint)
+
+
+def _check_drivers(service: Service, fleet: Fleet, made: Started) -> None:
+    """Raise ServeError when the nodes have different NVIDIA drivers: NCCL and compiled kernels must fit both."""
+    if len(fleet) == 1 or not service.options.gpus:
+        return
+    printed = on_each(lambda host, engine: run_inside(engine, made[host], DRIVER)[1], fleet)
+    releases = {host: found[1] if (found := RELEASE.search(text)) else "none" for host, text in printed.items()}
+    if len(set(releases.values())) > 1:
+        where = "\n".join(f"{host}: {release}" for host, release in releases.items())
+        raise ServeError("the nodes have different NVIDIA drivers", where=where, hint="install the same one everywhere")
+
+
+def end_all(fleet: Fleet, containers: Mapping[str, Sequence[str]], *, patience: int = PATIENCE) -> dict[str, Gb10Error]:
+    """End and remove containers on every node at the same time; the error of each node where that failed."""
+
+    def end(host: str, engine: Engine) -> None:
+        for container in containers[host]:
+            end_container(engine, container, patience=patience)
+
+    done = tried_on_each(end, {host: engine for host, engine in fleet.items() if containers.get(host)})
+    return {host: error for host, error in done.items() if error is not None}

@@ -1,0 +1,166 @@
+"""Watching a service: when a rank ends, it is named with the line of its log that tells why, and all are ended."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from gb10.containers.connection import Engine
+from gb10.containers.docker_containers import ContainerState, container_state, tail_of, was_silent
+from gb10.containers.engine_host import seconds_of
+from gb10.errors import Gb10Error, ServeError
+from gb10.serving.doctor.explaining import remedy_of
+from gb10.serving.run.cause import GUARDED, cause_of, ending_of, guard_report
+from gb10.serving.run.existing import Found
+from gb10.serving.run.fleet import Fleet, tried_on_each
+from gb10.serving.run.starting import end_all
+
+PAUSE: Final = 1.0
+"""Seconds between two looks."""
+AWAY: Final = 10.0
+"""Seconds since its last answer after which a node counts as lost, when its engine refuses connections."""
+SILENT: Final = 30.0
+"""The same when it accepts them and says nothing: a busy machine does so, too."""
+LINES: Final = 2000
+SHOWN: Final = 6
+ENDING: Final = 8
+"""Seconds that the other ranks get to end by themselves."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Death:
+    """How a rank ended. ``cause`` is a line of its log, if there is one; ``lines`` are the last of it."""
+
+    rank: int
+    host: str
+    how: str
+    at: float
+    """When, by the clock of this machine."""
+    code: int = 0
+    lost: bool = False
+    """Whether its node does not answer, so that nothing more can be read of it."""
+    cause: str | None = None
+    lines: tuple[str, ...] = ()
+    remedy: str | None = None
+    """What to do, when a rule of `doctor` knows the error."""
+    report: tuple[str, ...] = ()
+    """What the memory guard printed, when it ended the rank."""
+
+
+@dataclass(slots=True)
+class Watched:
+    """A running service: the ranks in the order of the fleet. It has no ``containers`` after its end.
+
+    ``ahead`` has the seconds by which the clocks of nodes are before ours: engines tell by these when a rank ended.
+    ``heard`` is when each node answered last.
+    """
+
+    name: str
+    fleet: Fleet
+    containers: dict[str, str]
+    ahead: Mapping[str, float] = field(default_factory=dict)
+    heard: dict[str, float] = field(default_factory=dict)
+    keep: Callable[[Mapping[str, Sequence[str]]], object] | None = None
+    """Gets the logs of all ranks before they are gone, if it is to have them."""
+
+    def look(self) -> Death | None:
+        """The rank that ended first, if one has."""
+        found = tried_on_each(lambda host, engine: container_state(engine, self.containers[host]), self.fleet)
+        deaths = [death for rank, host in enumerate(self.fleet) if (death := self._death(rank, host, found[host]))]
+        return min(deaths, key=lambda death: death.at) if deaths else None
+
+    def _death(self, rank: int, host: str, state: ContainerState | Gb10Error | None) -> Death | None:
+        now = time.time()
+        heard = self.heard.setdefault(host, now)
+        if isinstance(state, Gb10Error):
+            how = f"its node does not answer: {state.where or state.message}"
+            lost = now - heard > (SILENT if was_silent(state) else AWAY)
+            return Death(rank=rank, host=host, how=how, at=heard, lost=True) if lost else None
+        self.heard[host] = now
+        if state is None:
+            return Death(rank=rank, host=host, how="its container was removed, by stop or by another watch", at=heard)
+        if state.runs:
+            return None
+        ended = seconds_of(state.ended)
+        at = heard if ended is None else ended - self.ahead.get(host, 0.0)
+        how = ending_of(state.code, out_of_memory=state.out_of_memory)
+        return Death(rank=rank, host=host, how=how, code=state.code, at=at)
+
+    def explained(self, death: Death) -> Death:
+        """The death with the lines of its log, if its node answers."""
+        if death.lost:
+            return death
+        lines = tried_on_each(
+            lambda host, engine: tail_of(engine, self.containers[host], LINES), {death.host: self.fleet[death.host]}
+        )[death.host]
+        if isinstance(lines, Gb10Error):
+            return death
+        report = tuple(guard_report(lines)) if death.code == GUARDED else ()
+        last = tuple(line for line in lines if line.strip() and line.strip() not in report)[-SHOWN:]
+        return replace(death, cause=cause_of(lines), lines=last, remedy=remedy_of(lines), report=report)
+
+    def logs(self) -> dict[str, Sequence[str]]:
+        """The last lines of each rank's log, by ``rank N on HOST``; of a node that does not answer, why."""
+        read = {host: engine for host, engine in self.fleet.items() if host in self.containers}
+        found = tried_on_each(lambda host, engine: tail_of(engine, self.containers[host], LINES), read)
+        return {
+            f"rank {rank} on {host}": [lines.message] if isinstance(lines, Gb10Error) else lines
+            for rank, host in enumerate(self.fleet)
+            if (lines := found.get(host)) is not None
+        }
+
+    def keep_logs(self) -> None:
+        """Hand the logs of all ranks out, while there are some."""
+        if self.keep and self.containers:
+            self.keep(self.logs())
+
+    def end(self) -> dict[str, Gb10Error]:
+        """End every rank; the error of each node where that failed."""
+        self.keep_logs()
+        left = end_all(self.fleet, {host: (one,) for host, one in self.containers.items()}, patience=ENDING)
+        self.containers.clear()  # who started them need not wait for a lost node again
+        return left
+
+
+def guard_reports(fleet: Fleet, found: Sequence[Found]) -> dict[str, list[str]]:
+    """What the memory guard printed of each container that it ended, by the container's id.
+
+    A node that does not answer is left out: its log cannot be read.
+    """
+    ended = [one for one in found if not one.state.runs and one.state.code == GUARDED]
+    on = {host: [one.state.id for one in ended if one.host == host] for host in fleet}
+
+    def read(host: str, engine: Engine) -> dict[str, list[str]]:
+        return {container: guard_report(tail_of(engine, container, LINES)) for container in on[host]}
+
+    done = tried_on_each(read, {host: engine for host, engine in fleet.items() if on[host]})
+    return {name: lines for part in done.values() if isinstance(part, dict) for name, lines in part.items()}
+
+
+def watch(watched: Watched, until: Callable[[], bool]) -> None:
+    """Look every second until ``until`` says so; when a rank ends, end all. Raises ServeError that names it."""
+    while not until():
+        death = watched.look()
+        if death:
+            death = watched.explained(death)
+            raise died(watched.name, death, watched.end())
+        time.sleep(PAUSE)
+
+
+def died(name: str, death: Death, left: Mapping[str, Gb10Error]) -> ServeError:
+    """The error of a service whose rank ended, and of nodes where the others could not be ended. Pure."""
+    where = list(death.report) or [death.cause or ""]
+    if death.lines and death.cause not in death.lines[-1:]:
+        where += ["the last lines of its log:", *(f"  {line[:300]}" for line in death.lines)]
+    where += [f"not ended on {host}: {error.message}" for host, error in left.items() if host != death.host]
+    hint = (
+        "let it use less memory: --set gpu_memory_utilization=N, a shorter max_model_len"
+        if death.code == GUARDED
+        else death.remedy
+    )
+    again = "end what is left: ./build.py stop " + name if left else None
+    return ServeError(
+        f"{name}: rank {death.rank} on {death.host} ended first: {death.how}; all ranks are stopped",
+        where="\n".join(filter(None, where)) or None,
+        hint="\n".join(filter(None, (hint, again))) or None,
+    )
