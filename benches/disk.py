@@ -16,8 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.core.keep import disk
 from gb10.core.store import store_root
+from gb10.core.store_gc import disk
 from gb10.image.plan.catalog import ROOT
 
 EVERY = 0.5

@@ -21,8 +21,8 @@ from gb10.containers.buildx.commands import open_buildx
 from gb10.containers.reach import find
 from gb10.core.proc import capture
 from gb10.image.build.assemble import image_request
-from gb10.image.build.gather import image_context
-from gb10.image.context import open_workshop
+from gb10.image.build.prepare import prepare_build_context
+from gb10.image.context import open_context
 from gb10.image.plan.catalog import ROOT
 from gb10.image.request.planning import Request, make_plan
 
@@ -32,13 +32,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10)
     runs = parser.parse_args().runs
-    shop = open_workshop(os.environ, verbosity=-1)
-    plan = make_plan(shop, Request(engine="vllm", arch="12.1f"))
-    engine = find(shop.env, shop.store)
-    buildx = open_buildx(engine, shop.env, shop.store)
-    with image_context(shop, plan, engine) as context:
+    ctx = open_context(os.environ, verbosity=-1)
+    plan = make_plan(ctx, Request(engine="vllm", arch="12.1f"))
+    engine = find(ctx.env, ctx.store)
+    buildx = open_buildx(engine, ctx.env, ctx.store)
+    with prepare_build_context(ctx, plan, engine) as context:
         request: BuildRequest = image_request(plan, context, engine, plan.tags[-1])
-        log = shop.store.root / "logs/bench.log"
+        log = ctx.store.root / "logs/bench.log"
         ours = [sys.executable, str(ROOT / "build.py"), "image", "--quiet"]
         sides: dict[str, Callable[[], object]] = {
             "build.py image": lambda: capture(ours, env=os.environ),

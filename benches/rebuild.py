@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from gb10.containers.connection import Engine, client
 from gb10.containers.reach import find
 from gb10.core.proc import capture
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.plan.catalog import ROOT
 
 CHANGED = Path("usr/local/lib/python3.13/dist-packages/vllm/gb10_bench.py")
@@ -29,8 +29,8 @@ PATCHED, FIRST = "vllm/envs.py", "# SPDX-License-Identifier: Apache-2.0"
 
 def main() -> None:
     """Run both, print one document."""
-    shop = open_workshop(os.environ, verbosity=-1)
-    engine = find(shop.env, shop.store)
+    ctx = open_context(os.environ, verbosity=-1)
+    engine = find(ctx.env, ctx.store)
     _, image = timed()
     remove(engine, image["tags"])
     removed, image = timed()

@@ -23,7 +23,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gb10.core.fetch import stored
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.locked_files import fetch_files
 from gb10.image.plan.dag import plan_image
@@ -43,35 +43,33 @@ def main() -> None:
     parser.add_argument("engine", nargs="?", default="vllm")
     parser.add_argument("--no-zstd", action="store_true")
     options = parser.parse_args()
-    shop = open_workshop(os.environ, verbosity=0)
-    steps = {extent: layers(shop, options.engine, extent) for extent in EXTENTS}
+    ctx = open_context(os.environ, verbosity=0)
+    steps = {extent: layers(ctx, options.engine, extent) for extent in EXTENTS}
     saved: dict[str, float] = {}
     rows = {
-        name: layer(shop, [steps[extent][name] for extent in EXTENTS], saved, zstd=not options.no_zstd)
+        name: layer(ctx, [steps[extent][name] for extent in EXTENTS], saved, zstd=not options.no_zstd)
         for name in steps["none"]
     }
     total = {key: round(sum(row[key] for row in rows.values()), 1) for key in next(iter(rows.values()))}
     print(json.dumps({"layers": rows, "total": total, "rules": dict(sorted(saved.items()))}, indent=1))
 
 
-def layers(shop: Workshop, engine: str, extent: Extent) -> dict[str, Step]:
+def layers(ctx: Context, engine: str, extent: Extent) -> dict[str, Step]:
     """The steps of upstream's layers, with the rules of this extent."""
-    path = shop.catalog.recipe(engine)
+    path = ctx.catalog.recipe(engine)
     options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64")
-    plan = plan_image(
-        load_recipe(path), load_lock(lock_path(path)), shop.catalog.toolkit, replace(options, slim=extent)
-    )
+    plan = plan_image(load_recipe(path), load_lock(lock_path(path)), ctx.catalog.toolkit, replace(options, slim=extent))
     return {step.name: step for step in plan.of_kind("layer") if step.files}
 
 
-def layer(shop: Workshop, steps: list[Step], saved: dict[str, float], *, zstd: bool) -> dict[str, float]:
+def layer(ctx: Context, steps: list[Step], saved: dict[str, float], *, zstd: bool) -> dict[str, float]:
     """MB of one layer for each extent; ``saved`` gets what each rule saved."""
-    fetch_files(shop, steps[:1])
+    fetch_files(ctx, steps[:1])
     found: dict[str, float] = {}
-    with tempfile.TemporaryDirectory(dir=shop.store.root) as folder:
+    with tempfile.TemporaryDirectory(dir=ctx.store.root) as folder:
         out, gone, done = Path(folder), set[str](), list[object]()
         for file in steps[0].files:
-            unpack(stored(shop.store, file), out)
+            unpack(stored(ctx.store, file), out)
         for extent, step in zip(EXTENTS, steps, strict=True):
             fresh = [rule for rule in step.slim if rule not in done]
             for rule in fresh:

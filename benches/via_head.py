@@ -29,7 +29,7 @@ from gb10.containers.images import require_image
 from gb10.containers.packages import unpack
 from gb10.containers.reach import find
 from gb10.core.proc import capture
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from tests.integration import own_store
 from tests.integration.nodes import another_engine, build_py, random_image, ssh_server
 
@@ -57,22 +57,22 @@ def main() -> None:
     os.environ.update(own_store.variables(user, store))
     try:
         with tempfile.TemporaryDirectory(dir=store.root) as folder:
-            print(json.dumps(compared(open_workshop(os.environ, verbosity=-1), Path(folder)), indent=1))
+            print(json.dumps(compared(open_context(os.environ, verbosity=-1), Path(folder)), indent=1))
     finally:
         own_store.release(user, store)
 
 
-def compared(shop: Workshop, folder: Path) -> dict[str, object]:
+def compared(ctx: Context, folder: Path) -> dict[str, object]:
     """The table."""
-    head = find(shop.env, shop.store)
+    head = find(ctx.env, ctx.store)
     with (
-        another_engine(shop.store, folder / "ours") as ours,
-        another_engine(shop.store, folder / "theirs") as theirs,
-        ssh_server(shop.store, _made(folder / "ssh")) as (port, clients),
+        another_engine(ctx.store, folder / "ours") as ours,
+        another_engine(ctx.store, folder / "theirs") as theirs,
+        ssh_server(ctx.store, _made(folder / "ssh")) as (port, clients),
         counting(port) as counter,
     ):
         os.environ["PATH"] = f"{clients}:{os.environ['PATH']}"
-        docker = unpack(shop.store, shop.env).bin / "docker"
+        docker = unpack(ctx.store, ctx.env).bin / "docker"
         shutil.copy(docker, folder / "ssh/root/usr/bin/docker")
         ways = {
             "pull --via-head": lambda: pulled(ours, counter.port),
@@ -83,7 +83,7 @@ def compared(shop: Workshop, folder: Path) -> dict[str, object]:
             random_image(head, IMAGE, *layers, seed=seed, share=0.5)
             table[name] = {way: measured(act, counter) for way, act in ways.items()}
         same = {require_image(engine, IMAGE).diff_ids for engine in (head, ours, theirs)}
-        kept = sum(path.stat().st_size for path in (shop.store.root / "registry").rglob("*") if path.is_file())
+        kept = sum(path.stat().st_size for path in (ctx.store.root / "registry").rglob("*") if path.is_file())
     image = sum(LAYERS) / 1e6
     return {"image_mb": image, "table": table, "kept_on_the_head_mb": round(kept / 1e6, 1), "same": len(same) == 1}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bootstrap.environment import CHECKOUT, environment, is_inside
 from gb10.core.config import with_cache_dir
-from gb10.core.ending import end_as_by_ctrl_c
+from gb10.core.signals import end_as_by_ctrl_c
 from gb10.core.store import open_store, store_root
 from gb10.errors import Gb10Error, interrupted
 

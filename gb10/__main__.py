@@ -6,7 +6,7 @@ import sys
 def run() -> int:
     """The exit code of this process's command line."""
     try:
-        from gb10.core.ending import end_as_by_ctrl_c  # noqa: PLC0415 - Ctrl-C may come while it is loaded
+        from gb10.core.signals import end_as_by_ctrl_c  # noqa: PLC0415 - Ctrl-C may come while it is loaded
 
         end_as_by_ctrl_c()
         from gb10.cli import main  # noqa: PLC0415

@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from gb10.cli.explain import engine_of  # noqa: E402 - the checkout goes on the path first
 from gb10.errors import Gb10Error  # noqa: E402
-from gb10.image.context import Workshop, open_workshop  # noqa: E402
+from gb10.image.context import Context, open_context  # noqa: E402
 from gb10.image.explain.asked_engine import AskedEngine  # noqa: E402
 from gb10.image.explain.engine_choice import Held, Question, ask_models, refuse  # noqa: E402
 from gb10.image.explain.layer_rows import Answer  # noqa: E402
@@ -70,7 +70,7 @@ def kernels(answer: Answer, kind: str) -> list[str]:
 
 
 def ask(
-    shop: Workshop, engine: AskedEngine, names: Sequence[str], options: Mapping[str, str], held: Held
+    ctx: Context, engine: AskedEngine, names: Sequence[str], options: Mapping[str, str], held: Held
 ) -> list[Answer]:
     """The answers for these configs."""
     quick = engine.facts.model_copy(update={"flags": {}})  # the table has no options: SGLang tries each in a process
@@ -80,29 +80,29 @@ def ask(
         options=options,
         held=held,
     )
-    return ask_models(shop, question, [local_files(FOLDER / name) for name in names])
+    return ask_models(ctx, question, [local_files(FOLDER / name) for name in names])
 
 
-def note(shop: Workshop, name: str, only: str, noted: dict[str, dict[str, Noted]]) -> None:
+def note(ctx: Context, name: str, only: str, noted: dict[str, dict[str, Noted]]) -> None:
     """Ask one engine about every config."""
-    engine, wanted = engine_of(shop, name), models(only)
+    engine, wanted = engine_of(ctx, name), models(only)
     for first in range(0, len(wanted), 14):
         some = wanted[first : first + 14]
-        for model, answer in zip(some, ask(shop, engine, some, {}, replace(engine.held, beside=True)), strict=True):
+        for model, answer in zip(some, ask(ctx, engine, some, {}, replace(engine.held, beside=True)), strict=True):
             noted.setdefault(model, {})[name] = short(answer, f"{name} {engine.facts.engine}")
             print(model, name, json.dumps(noted[model][name])[:220], flush=True)
         save(noted)
 
 
-def compare(shop: Workshop, name: str, rows: Iterable[dict[str, Any]]) -> None:
+def compare(ctx: Context, name: str, rows: Iterable[dict[str, Any]]) -> None:
     """Write into each row of printed.json what the stock release answers with that server's options."""
-    engine, groups = engine_of(shop, name), dict[str, list[dict[str, Any]]]()
+    engine, groups = engine_of(ctx, name), dict[str, list[dict[str, Any]]]()
     for row in rows:
         if row["engine"] == name:
             groups.setdefault(json.dumps(row["options"], sort_keys=True), []).append(row)
     for options, group in groups.items():
         wanted = sorted({row["config"] for row in group})
-        answers = dict(zip(wanted, ask(shop, engine, wanted, json.loads(options), Held(stock=True)), strict=True))
+        answers = dict(zip(wanted, ask(ctx, engine, wanted, json.loads(options), Held(stock=True)), strict=True))
         for row in group:
             row["explain"] = kernels(answers[row["config"]], row["kind"])
             print(row["config"], row["kind"], row["means"], row["explain"], flush=True)
@@ -167,10 +167,10 @@ def main() -> None:
     noted = json.loads(NOTED.read_text(encoding="utf-8")) if NOTED.is_file() else {}
     printed = json.loads(PRINTED.read_text(encoding="utf-8")) if PRINTED.is_file() else []
     if not given.table:
-        shop = open_workshop(dict(os.environ), verbosity=0)
+        ctx = open_context(dict(os.environ), verbosity=0)
         for name in given.engine or ENGINES:
-            note(shop, name, given.only, noted)
-            compare(shop, name, printed)
+            note(ctx, name, given.only, noted)
+            compare(ctx, name, printed)
         save(noted)
         PRINTED.write_text(json.dumps(printed, indent=1) + "\n", encoding="utf-8")
     if BEGIN in PAGE.read_text(encoding="utf-8"):

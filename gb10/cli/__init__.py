@@ -11,9 +11,9 @@ from gb10.cli.causes import bug, known_cause
 from gb10.cli.spelling import respelled
 from gb10.cli.streams import drop_stdout, ready_streams
 from gb10.cli.unchanged import answered
-from gb10.core.ending import was_interrupted
 from gb10.core.printing import visible
-from gb10.core.started import as_started, program
+from gb10.core.program_name import as_started, program
+from gb10.core.signals import was_interrupted
 from gb10.errors import CLOSED_PIPE, INTERRUPTED, Gb10Error, interrupted
 
 NEW_OBJECTS: Final = 20_000

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar, get_args
 import typer
 
 from gb10.cli.recipe_trust import TrustOption
-from gb10.cli.signature import gives
+from gb10.cli.signature import inject
 from gb10.cli.values import (
     ArchOption,
     EngineOption,
@@ -112,9 +112,9 @@ ServedWithOption = Annotated[
 ]
 
 
-def asks_for(ask: Callable[..., Request]) -> Callable[[Callable[..., T]], Callable[..., T]]:
+def with_image_options(ask: Callable[..., Request]) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Add the options of ``ask`` before a verb's own; the verb gets the request as its parameter ``asked``."""
-    return gives("asked", ask, first=True)
+    return inject("asked", ask, first=True)
 
 
 def releases(texts: Sequence[str]) -> dict[str, str]:
@@ -166,7 +166,7 @@ def of_wheels(
     )
 
 
-@asks_for(of_wheels)
+@with_image_options(of_wheels)
 def of_image(
     *,
     asked: Request,

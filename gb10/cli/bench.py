@@ -12,13 +12,13 @@ from gb10.cli.bench_replay import replay
 from gb10.cli.bench_serve import serve
 from gb10.cli.bench_show import document, print_measured
 from gb10.cli.bench_show_saved import show
-from gb10.cli.common import DryRunOption, JsonOption, opens, print_json, reported, verb_app
+from gb10.cli.common import DryRunOption, JsonOption, print_json, reported, verb_app, with_context
 from gb10.cli.plan_show import print_plan
 from gb10.cli.values import ArchOption, EngineOption
+from gb10.image.build.cache_status import survey
 from gb10.image.build.estimate import check_room
 from gb10.image.build.stage import ready_engine
-from gb10.image.build.survey import survey
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.gemm.measure import judge, measure
 from gb10.image.gemm.program_build import build_program
 from gb10.image.plan.catalog import DEFAULT_ENGINE
@@ -48,10 +48,10 @@ app.command()(show)
 
 
 @app.command()
-@opens
+@with_context
 def gemm(
     *,
-    shop: Workshop,
+    ctx: Context,
     engine: EngineOption = DEFAULT_ENGINE,
     arch: ArchOption = "12.1f",
     require_gpu: Annotated[bool, typer.Option("--require-gpu", help="Exit 9 when there is no GPU to time.")] = False,
@@ -71,18 +71,18 @@ def gemm(
     Each result is compared with the simplest kernel before anything is timed; exit 9 when one is wrong. A time is the
     median of 20 runs. The peak is 500 TFLOPS (FP4, dense) of a GB10; for another GPU the table omits it.
     """
-    plan = plan_program(GEMM, make_plan(shop, Request(engine=engine, arch=arch)), shop.catalog.toolkit)
-    found = survey(shop, plan)
+    plan = plan_program(GEMM, make_plan(ctx, Request(engine=engine, arch=arch)), ctx.catalog.toolkit)
+    found = survey(ctx, plan)
     if dry_run:
-        print_plan(shop, plan, found, as_json=as_json)
+        print_plan(ctx, plan, found, as_json=as_json)
         return
     if not found.there[GEMM.name]:
-        check_room(shop, found.needs, found.engine)
-    program = build_program(shop, lambda: ready_engine(shop), plan, GEMM)
-    measured = measure(shop, plan, program)
+        check_room(ctx, found.needs, found.engine)
+    program = build_program(ctx, lambda: ready_engine(ctx), plan, GEMM)
+    measured = measure(ctx, plan, program)
     if as_json:
         print_json(document(plan, program, measured))
     else:
-        print_measured(shop.env, program, measured)
+        print_measured(ctx.env, program, measured)
     with reported(as_json):
         judge(measured, program, require_gpu=require_gpu)

@@ -16,18 +16,18 @@ from gb10.cli.bench_sides import (
     starting_of,
 )
 from gb10.cli.bench_target import Target, judged_targets
-from gb10.cli.common import JsonOption, opens
+from gb10.cli.common import JsonOption, with_context
 from gb10.cli.load_options import plans
-from gb10.cli.signature import gives
+from gb10.cli.signature import inject
 from gb10.core.fetch import redact
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.load.endpoint import reach
 from gb10.serving.load.load_plan import Plan
 from gb10.serving.stats.launches import Side
 from gb10.serving.trial.compared import Unit, compared
 from gb10.serving.trial.comparing import Contest, contest
-from gb10.serving.trial.keeping import MakeLauncher, open_journal
+from gb10.serving.trial.kept_runs import MakeLauncher, open_journal
 from gb10.serving.trial.launcher import running_already
 from gb10.serving.trial.measuring import Measure
 from gb10.serving.trial.saved_sides import is_saved, saved_launches
@@ -60,15 +60,15 @@ class Sides:
         return Contest(names=self.names, launchers=launchers, launches=launches, measure=measure)
 
 
-@gives("starting", starting_of, first=True)
+@inject("starting", starting_of, first=True)
 @plans
-@opens
+@with_context
 @judged_targets
 def compare(
     *,
     a: Annotated[str, typer.Argument(metavar="A", help="One side.")],
     b: Annotated[str, typer.Argument(metavar="B", help="The other side.")],
-    shop: Workshop,
+    ctx: Context,
     plan: Plan,
     starting: Starting,
     target: Target,
@@ -93,38 +93,36 @@ def compare(
     """
     if not starting.recipe and not starting.launch and is_saved(a, b):
         found = compared(saved_launches(a, b), (a, b), margin=margin / 100)
-        give_compared(shop, found, out, as_json=as_json)
+        give_compared(ctx, found, out, as_json=as_json)
         return
     folder = out or Path(time.strftime(FOLDER))
-    sides = _sides(shop, starting, (a, b), folder)
-    _check_endpoints(shop, sides, target)
-    measure = target.measure(shop, plan)
+    sides = _sides(ctx, starting, (a, b), folder)
+    _check_endpoints(ctx, sides, target)
+    measure = target.measure(ctx, plan)
     head = {"kind": "compare", "names": list(sides.names), "unit": sides.unit, **sides.what, **measure.document}
-    lines = contest(shop, sides.contest(launches, measure), open_journal(shop, folder, head))
-    keep_bundle(shop, folder, measure.book, starting.recipe)
+    lines = contest(ctx, sides.contest(launches, measure), open_journal(ctx, folder, head))
+    keep_bundle(ctx, folder, measure.book, starting.recipe)
     found = compared(lines, sides.names, margin=margin / 100, unit=sides.unit)
-    give_compared(shop, found, folder, as_json=as_json)
+    give_compared(ctx, found, folder, as_json=as_json)
 
 
-def _check_endpoints(shop: Workshop, sides: Sides, target: Target) -> None:
+def _check_endpoints(ctx: Context, sides: Sides, target: Target) -> None:
     """Raise EndpointError or UsageError when one of two endpoints does not serve the model."""
     for url in sides.names if sides.unit == "passes" else ():
-        reach(url, target.model, shop.env)
+        reach(url, target.model, ctx.env)
 
 
-def _sides(shop: Workshop, starting: Starting, texts: tuple[str, str], folder: Path) -> Sides:
+def _sides(ctx: Context, starting: Starting, texts: tuple[str, str], folder: Path) -> Sides:
     """The launchers of both sides. Raises UsageError."""
     if not starting.recipe and not starting.launch:
-        return _named(shop, starting, texts, folder)
+        return _named(ctx, starting, texts, folder)
     if texts[0] == texts[1]:
-        shop.talk.say("both sides are the same: what is found is the noise of this machine")
-    made = [
-        _launcher(shop, starting, parameters_of(text), side, folder) for text, side in zip(texts, "ab", strict=True)
-    ]
+        ctx.reporter.say("both sides are the same: what is found is the noise of this machine")
+    made = [_launcher(ctx, starting, parameters_of(text), side, folder) for text, side in zip(texts, "ab", strict=True)]
     return Sides(names=texts, launchers=(made[0], made[1]), unit="launches", what=starting.document)
 
 
-def _named(shop: Workshop, starting: Starting, texts: tuple[str, str], folder: Path) -> Sides:
+def _named(ctx: Context, starting: Starting, texts: tuple[str, str], folder: Path) -> Sides:
     """Two endpoints, or two recipes."""
     urls = [_is_url(text) for text in texts]
     if all(urls):
@@ -134,14 +132,13 @@ def _named(shop: Workshop, starting: Starting, texts: tuple[str, str], folder: P
     if any(urls):
         raise UsageError("one side is an endpoint, and the other is none", hint="name two endpoints, or two recipes")
     made = [
-        _launcher(shop, replace(starting, recipe=text), {}, side, folder)
-        for text, side in zip(texts, "ab", strict=True)
+        _launcher(ctx, replace(starting, recipe=text), {}, side, folder) for text, side in zip(texts, "ab", strict=True)
     ]
     return Sides(names=texts, launchers=(made[0], made[1]), unit="launches", what=starting.document)
 
 
-def _launcher(shop: Workshop, starting: Starting, parameters: Parameters, side: str, folder: Path) -> MakeLauncher:
-    return launcher_of(shop, starting, parameters, f"bench-{side}", folder / "logs")
+def _launcher(ctx: Context, starting: Starting, parameters: Parameters, side: str, folder: Path) -> MakeLauncher:
+    return launcher_of(ctx, starting, parameters, f"bench-{side}", folder / "logs")
 
 
 def _is_url(text: str) -> bool:

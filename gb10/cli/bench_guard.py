@@ -8,9 +8,9 @@ from typing import Annotated, Final
 import typer
 
 from gb10.cli.common import reported
-from gb10.cli.verb import JsonOption, print_json, talks
+from gb10.cli.verb import JsonOption, print_json, with_reporter
 from gb10.core.plain_file import read_plain_file
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import VerifyError
 from gb10.serving.guard.finding import worst
 from gb10.serving.load.guard_data import guard_limits
@@ -24,11 +24,11 @@ ForcedOption = Annotated[
 ]
 
 
-@talks
+@with_reporter
 def guard(
     file: FileArgument,
     *,
-    talk: Talk,
+    reporter: Reporter,
     same_prompt: SameOption = False,
     forced: ForcedOption = False,
     as_json: JsonOption = False,

@@ -14,19 +14,19 @@ from gb10.cli.bench_refusals import refusals
 from gb10.cli.bench_results import give_matrix, keep_bundle
 from gb10.cli.bench_sides import Starting, launcher_of, starting_of
 from gb10.cli.bench_target import Target, judged_targets
-from gb10.cli.common import JsonOption, opens, print_json
+from gb10.cli.common import JsonOption, print_json, with_context
 from gb10.cli.load_options import plans
 from gb10.cli.recipe_files import find_recipe, load_file, model_names
-from gb10.cli.signature import gives
+from gb10.cli.signature import inject
 from gb10.cli.values import completer
 from gb10.core.data_root import ROOT
 from gb10.core.plain_file import read_plain_file
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.models.load.own_section import own_section
 from gb10.serving.load.load_plan import Plan
 from gb10.serving.trial.axes import DRAFTS, MatrixFile, MatrixRow, drafting, read_matrix, rows_of
-from gb10.serving.trial.keeping import MakeLauncher, open_journal
+from gb10.serving.trial.kept_runs import MakeLauncher, open_journal
 from gb10.serving.trial.matrix_run import run_rows
 
 FOLDER: Final = "gb10-matrix-%Y%m%d-%H%M%S"
@@ -45,14 +45,14 @@ DryRunOption = Annotated[
 ]
 
 
-@gives("starting", starting_of, first=True)
+@inject("starting", starting_of, first=True)
 @plans
-@opens
+@with_context
 @judged_targets
 def matrix(
     *,
     what: WhatArgument,
-    shop: Workshop,
+    ctx: Context,
     plan: Plan,
     starting: Starting,
     target: Target,
@@ -73,28 +73,28 @@ def matrix(
     file has axes of your own (docs/bench.md). A row is STABLE, FAIL or GARBAGE, with the line of the server's log that
     tells why. After an interruption run the same command with the same --out. Exit 9 when no row is stable.
     """
-    asked = _asked(shop, what, starting.wanted.request.variant)
+    asked = _asked(ctx, what, starting.wanted.request.variant)
     if asked.recipe or asked.launch:
         starting = replace(starting, recipe=asked.recipe or starting.recipe, launch=asked.launch or starting.launch)
-    found = _judged(shop, starting, rows_of(asked), skip=skip_refused)
+    found = _judged(ctx, starting, rows_of(asked), skip=skip_refused)
     if dry_run:
         _list(found, as_json=as_json)
         return
     folder = out or Path(time.strftime(FOLDER))
-    measure = target.measure(shop, plan)
+    measure = target.measure(ctx, plan)
     head = {"kind": "matrix", "matrix": asked.model_dump(mode="json"), **starting.document, **measure.document}
-    journal = open_journal(shop, folder, head)
-    make = partial(_launcher, shop, starting, folder)
-    done = run_rows(shop, found, make, measure, journal, retry=retry)
-    keep_bundle(shop, folder, measure.book, starting.recipe)
-    give_matrix(shop, done, head, folder, as_json=as_json)
+    journal = open_journal(ctx, folder, head)
+    make = partial(_launcher, ctx, starting, folder)
+    done = run_rows(ctx, found, make, measure, journal, retry=retry)
+    keep_bundle(ctx, folder, measure.book, starting.recipe)
+    give_matrix(ctx, done, head, folder, as_json=as_json)
 
 
-def _launcher(shop: Workshop, starting: Starting, folder: Path, row: MatrixRow) -> MakeLauncher:
-    return launcher_of(shop, starting, row.settings, "bench-row", folder / "logs")
+def _launcher(ctx: Context, starting: Starting, folder: Path, row: MatrixRow) -> MakeLauncher:
+    return launcher_of(ctx, starting, row.settings, "bench-row", folder / "logs")
 
 
-def _asked(shop: Workshop, what: str, variant: str | None) -> MatrixFile:
+def _asked(ctx: Context, what: str, variant: str | None) -> MatrixFile:
     """The matrix of a file, or the one of a recipe's engine, with its own way to draft. Raises UsageError."""
     path = Path(what)
     if path.is_file():
@@ -111,17 +111,17 @@ def _asked(shop: Workshop, what: str, variant: str | None) -> MatrixFile:
         )
     asked = read_matrix(own.read_text(encoding="utf-8"), str(own.relative_to(ROOT)))
     if variant and variant.split("-")[-1] == DRAFTS:
-        shop.talk.say(f"every row drafts, by the variant {variant}: no row of its own for that")
+        ctx.reporter.say(f"every row drafts, by the variant {variant}: no row of its own for that")
     axes = drafting(asked.axes, tuple(own_section(recipe).variants), variant)
     return asked.model_copy(update={"recipe": what, "axes": axes})
 
 
-def _judged(shop: Workshop, starting: Starting, rows: Sequence[MatrixRow], *, skip: bool) -> tuple[MatrixRow, ...]:
+def _judged(ctx: Context, starting: Starting, rows: Sequence[MatrixRow], *, skip: bool) -> tuple[MatrixRow, ...]:
     """The rows; those that lint refuses are said, and left out when that is asked for."""
     refused = refusals(starting, rows)
     for why in dict.fromkeys(refused.values()):
         names = [name for name, one in refused.items() if one == why]
-        shop.talk.say(f"{len(names)} of {len(rows)} rows, {names[0]}: {why}")
+        ctx.reporter.say(f"{len(names)} of {len(rows)} rows, {names[0]}: {why}")
     return tuple(replace(row, left_out=row.left_out or (refused.get(row.name, "") if skip else "")) for row in rows)
 
 

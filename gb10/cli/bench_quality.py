@@ -8,9 +8,9 @@ import typer
 
 from gb10.cli.bench_serve import UrlArgument
 from gb10.cli.bench_target import ModelOption
-from gb10.cli.common import JsonOption, opens, print_json, reported
+from gb10.cli.common import JsonOption, print_json, reported, with_context
 from gb10.errors import VerifyError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.load.endpoint import reach
 from gb10.serving.load.quality import LIMIT, TASK, Exam, Judge, Quality, examine, installed
 from gb10.serving.load.quality_canaries import by_canaries
@@ -30,11 +30,11 @@ LeastOption = Annotated[
 ]
 
 
-@opens
+@with_context
 def quality(
     *,
     url: UrlArgument,
-    shop: Workshop,
+    ctx: Context,
     judge: WithOption = None,
     task: TaskOption = TASK,
     limit: LimitOption = LIMIT,
@@ -53,14 +53,14 @@ def quality(
     tool-eval-bench asks its 15 core scenarios. lm-eval downloads the questions of a task. Canaries are 64 requests,
     eight at once, each with a code to repeat and a question (docs/guard.md).
     """
-    endpoint = reach(url, model, shop.env)
-    chosen = judge or installed(shop.env)
-    with shop.talk.task(f"questions of {chosen}"):
+    endpoint = reach(url, model, ctx.env)
+    chosen = judge or installed(ctx.env)
+    with ctx.reporter.task(f"questions of {chosen}"):
         if chosen == "canaries":
-            found = by_canaries(endpoint, shop.env)
+            found = by_canaries(endpoint, ctx.env)
         else:
             exam = Exam(judge=chosen, task=task, limit=limit, tasks=tasks.resolve() if tasks else None)
-            found = examine(shop, endpoint, exam, shop.store.root / "logs/quality.log")
+            found = examine(ctx, endpoint, exam, ctx.store.root / "logs/quality.log")
     if as_json:
         print_json({"schema": SCHEMA, "endpoint": endpoint.url, "model": endpoint.model, **asdict(found)})
     else:

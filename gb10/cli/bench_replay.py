@@ -11,15 +11,15 @@ from gb10.cli.bench_compare import LaunchesOption, MarginOption, OutOption
 from gb10.cli.bench_results import give_compared, keep_bundle
 from gb10.cli.bench_sides import Starting, launcher_of, parameters_of, starting_of
 from gb10.cli.bench_target import ModelOption, TokenizerOption
-from gb10.cli.common import JsonOption, opens
-from gb10.cli.signature import gives
+from gb10.cli.common import JsonOption, with_context
+from gb10.cli.signature import inject
 from gb10.core.journal import Journal
 from gb10.core.store import file_sha256
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.trial.bench_bundle import Bundle, read_bundle
 from gb10.serving.trial.compared import Unit
-from gb10.serving.trial.keeping import MakeLauncher, kept, launches_of, open_journal
+from gb10.serving.trial.kept_runs import MakeLauncher, kept, launches_of, open_journal
 from gb10.serving.trial.launch_line import LaunchLine, Result
 from gb10.serving.trial.launcher import running_already
 from gb10.serving.trial.measuring import Measure
@@ -31,13 +31,13 @@ UrlArgument = Annotated[str | None, typer.Argument(metavar="[URL]", help="A serv
 SideOption = Annotated[str | None, typer.Option("--side", metavar="NAME", help="A or B, or a row of a matrix.")]
 
 
-@opens
-@gives("starting", starting_of, first=True)
+@with_context
+@inject("starting", starting_of, first=True)
 def replay(
     *,
     bundle: BundleArgument,
     url: UrlArgument = None,
-    shop: Workshop,
+    ctx: Context,
     starting: Starting,
     side: SideOption = None,
     launches: LaunchesOption = 5,
@@ -62,24 +62,22 @@ def replay(
     name, before = chosen_side(read, side)
     folder = out or Path(time.strftime(FOLDER))
     unit: Unit = "launches" if url is None else "passes"
-    make = _running(url) if url else _started(shop, starting, read, name, folder)
+    make = _running(url) if url else _started(ctx, starting, read, name, folder)
     measure = Measure(plan=read.plan, model=model, tokenizer=tokenizer, book=read.book)
     head = {"kind": "replay", "bundle": file_sha256(bundle), "side": name, "url": url, **measure.document}
-    journal = open_journal(shop, folder, head)
-    here = _measured(shop, make, measure, journal, launches)
-    keep_bundle(shop, folder, measure.book, None)
-    give_compared(shop, held_against(before, here, margin=margin / 100, unit=unit), folder, as_json=as_json)
+    journal = open_journal(ctx, folder, head)
+    here = _measured(ctx, make, measure, journal, launches)
+    keep_bundle(ctx, folder, measure.book, None)
+    give_compared(ctx, held_against(before, here, margin=margin / 100, unit=unit), folder, as_json=as_json)
 
 
-def _measured(
-    shop: Workshop, make: MakeLauncher, measure: Measure, journal: Journal, launches: int
-) -> list[LaunchLine]:
+def _measured(ctx: Context, make: MakeLauncher, measure: Measure, journal: Journal, launches: int) -> list[LaunchLine]:
     """So many launches here; those that the folder has stay."""
     known = {one.number: one for one in launches_of(journal) if one.result is not Result.FAIL}
     for number in range(launches):
         if number not in known:
-            with shop.talk.task(f"launch {number + 1} of {launches}"):
-                known[number] = kept(shop, lambda: make, measure, journal, name="here", number=number)
+            with ctx.reporter.task(f"launch {number + 1} of {launches}"):
+                known[number] = kept(ctx, lambda: make, measure, journal, name="here", number=number)
     return [known[number] for number in sorted(known)]
 
 
@@ -88,21 +86,21 @@ def _running(url: str) -> MakeLauncher:
     return lambda journal, name: launcher
 
 
-def _started(shop: Workshop, starting: Starting, bundle: Bundle, side: str, folder: Path) -> MakeLauncher:
+def _started(ctx: Context, starting: Starting, bundle: Bundle, side: str, folder: Path) -> MakeLauncher:
     """How servers are started here. Raises UsageError."""
     parameters = {**settings_of_side(bundle.head, side), **parameters_of(text_of_side(bundle.head, side))}
     if starting.recipe is None and starting.launch is None:
-        starting = _of_bundle(shop, starting, bundle, folder)
+        starting = _of_bundle(ctx, starting, bundle, folder)
     elif parameters and not starting.wanted.trust:
         raise UsageError(
             "the bundle sets parameters of the server, and they are another's",
             where="\n".join(f"{name}={value}" for name, value in parameters.items())[:4000],
             hint="read them; then --trust uses them",
         )
-    return launcher_of(shop, starting, parameters, "bench-here", folder / "logs")
+    return launcher_of(ctx, starting, parameters, "bench-here", folder / "logs")
 
 
-def _of_bundle(shop: Workshop, starting: Starting, bundle: Bundle, folder: Path) -> Starting:
+def _of_bundle(ctx: Context, starting: Starting, bundle: Bundle, folder: Path) -> Starting:
     """The command or the recipe that the bundle has; only when the user trusts it."""
     launch, recipe = bundle.head.get("launch"), bundle.recipe
     said = str(launch) if launch else recipe
@@ -119,5 +117,5 @@ def _of_bundle(shop: Workshop, starting: Starting, bundle: Bundle, folder: Path)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "recipe.yaml"
     path.write_text(said, encoding="utf-8")
-    shop.talk.say(f"the recipe of the bundle: {path}")
+    ctx.reporter.say(f"the recipe of the bundle: {path}")
     return replace(starting, recipe=str(path))

@@ -10,12 +10,12 @@ from gb10.cli.common import print_json, reported
 from gb10.cli.recipe_files import find_recipe
 from gb10.cli.tables import print_table
 from gb10.errors import VerifyError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.load.benchy import Book
 from gb10.serving.trial.bench_bundle import BUNDLE, write_bundle
 from gb10.serving.trial.compare_page import HEAD, compare_page, table_row
 from gb10.serving.trial.compared import Compared
-from gb10.serving.trial.keeping import JOURNAL
+from gb10.serving.trial.kept_runs import JOURNAL
 from gb10.serving.trial.matrix_page import head_of, matrix_page, table_rows, why
 from gb10.serving.trial.matrix_run import Done, counts, document
 from gb10.serving.trial.published import published
@@ -23,15 +23,15 @@ from gb10.serving.trial.result_page import Page
 from gb10.serving.trial.results_folder import MADE, write_results
 
 
-def keep_bundle(shop: Workshop, folder: Path, book: Book, recipe: str | None) -> None:
+def keep_bundle(ctx: Context, folder: Path, book: Book, recipe: str | None) -> None:
     """The bundle of a folder's journal. Raises UsageError."""
     journal = (folder / JOURNAL).read_text(encoding="utf-8")
     text = find_recipe(recipe).path.read_text(encoding="utf-8") if recipe else None
     found = write_bundle(folder / BUNDLE, journal, book, text)
-    shop.talk.say(f"{folder / BUNDLE}: repeat it elsewhere by bench replay; sha256 {found}")
+    ctx.reporter.say(f"{folder / BUNDLE}: repeat it elsewhere by bench replay; sha256 {found}")
 
 
-def give_compared(shop: Workshop, found: Compared, folder: Path | None, *, as_json: bool) -> None:
+def give_compared(ctx: Context, found: Compared, folder: Path | None, *, as_json: bool) -> None:
     """Print a comparison and keep it. Raises VerifyError when a side's answers are bad."""
     document = found.document()
     if folder is not None:
@@ -39,13 +39,13 @@ def give_compared(shop: Workshop, found: Compared, folder: Path | None, *, as_js
     if as_json:
         print_json(document)
     else:
-        print_compared(shop, found)
+        print_compared(ctx, found)
     with reported(as_json):
         if found.garbage:
             raise VerifyError(found.garbage, hint="docs/guard.md says what each verdict means; its speed means nothing")
 
 
-def print_compared(shop: Workshop, found: Compared) -> None:
+def print_compared(ctx: Context, found: Compared) -> None:
     """A line for each figure, what speaks against them, the verdict."""
     for side, name in zip("AB", found.names, strict=True):
         print(f"{side}: {name or 'unchanged'}, {len(found.of(side))} {found.unit}")
@@ -54,7 +54,7 @@ def print_compared(shop: Workshop, found: Compared) -> None:
         table.add_column(name, no_wrap=True, justify="left" if name in ("figure", "verdict") else "right")
     for row in found.rows:
         table.add_row(*table_row(row))
-    print_table(shop.env, table, least=110)
+    print_table(ctx.env, table, least=110)
     if found.answers is not None:
         print(found.answers.words)
     for doubt in found.doubts:
@@ -62,7 +62,7 @@ def print_compared(shop: Workshop, found: Compared) -> None:
     print(f"verdict: {found.verdict}")
 
 
-def give_matrix(shop: Workshop, done: Sequence[Done], head: Mapping[str, Any], folder: Path, *, as_json: bool) -> None:
+def give_matrix(ctx: Context, done: Sequence[Done], head: Mapping[str, Any], folder: Path, *, as_json: bool) -> None:
     """Print a matrix and keep it. Raises VerifyError when no row is stable."""
     made = document(done, head)
     model = next((one.line.serve.model for one in done if one.line and one.line.serve), "")
@@ -70,24 +70,24 @@ def give_matrix(shop: Workshop, done: Sequence[Done], head: Mapping[str, Any], f
     if as_json:
         print_json(made)
     else:
-        print_matrix(shop, done)
+        print_matrix(ctx, done)
     with reported(as_json):
         if not made["counts"]["STABLE"]:
             raise VerifyError("no row is stable", where=why(done[0]) if done else None, hint=f"logs: {folder / 'logs'}")
 
 
-def print_matrix(shop: Workshop, done: Sequence[Done]) -> None:
+def print_matrix(ctx: Context, done: Sequence[Done]) -> None:
     """A line for each row, and how many came out how."""
     table = Table(box=None, pad_edge=False)
     for name in head_of(done):
         table.add_column(name, no_wrap=name != "why", justify="right" if name.startswith("tok/s") else "left")
     for row in table_rows(done):
         table.add_row(*row)
-    print_table(shop.env, table, least=120)
+    print_table(ctx.env, table, least=120)
     print(", ".join(f"{count} {name}" for name, count in counts(done).items() if count))
 
 
-def print_page(shop: Workshop, page: Page) -> None:
+def print_page(ctx: Context, page: Page) -> None:
     """The tables and lines of a page; what it folds is left out."""
     print(f"{page.title}: {page.verdict}")
     for section in (one for one in page.sections if not one.folded):
@@ -98,6 +98,6 @@ def print_page(shop: Workshop, page: Page) -> None:
         for row in section.rows:
             table.add_row(*row)
         if section.rows:
-            print_table(shop.env, table, least=120)
+            print_table(ctx.env, table, least=120)
         for line in section.lines:
             print(line)

@@ -9,10 +9,10 @@ import typer
 
 from gb10.cli.bench_serve_show import print_served
 from gb10.cli.bench_target import Target, targets
-from gb10.cli.common import JsonOption, opens, print_json, reported
+from gb10.cli.common import JsonOption, print_json, reported, with_context
 from gb10.cli.load_options import BootOption, plans
 from gb10.errors import UsageError, VerifyError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.load.benchy import find_tokenizer
 from gb10.serving.load.endpoint import reach
 from gb10.serving.load.load_plan import Plan, make_bench
@@ -29,12 +29,12 @@ BundleOption = Annotated[
 
 
 @plans
-@opens
+@with_context
 @targets
 def serve(
     *,
     url: UrlArgument,
-    shop: Workshop,
+    ctx: Context,
     plan: Plan,
     target: Target,
     boot: BootOption = "",
@@ -56,18 +56,18 @@ def serve(
     Prompts are cut from a book: --book, else the one in llama-benchy's own cache, else gb10's documentation. The key
     of the endpoint is OPENAI_API_KEY.
     """
-    endpoint = reach(url, target.model, shop.env)
-    how = replace(target.measure(shop, plan), model=endpoint.model)
-    found = find_tokenizer(target.tokenizer, endpoint.model, shop.env)
-    served = measure(make_bench(shop, endpoint, replace(plan, boot=boot), found, how.book))
+    endpoint = reach(url, target.model, ctx.env)
+    how = replace(target.measure(ctx, plan), model=endpoint.model)
+    found = find_tokenizer(target.tokenizer, endpoint.model, ctx.env)
+    served = measure(make_bench(ctx, endpoint, replace(plan, boot=boot), found, how.book))
     if out is not None:
         write(out, served)
     if bundle is not None:
-        shop.talk.say(f"{bundle}: sha256 {write_serve_bundle(bundle, served, how)}")
+        ctx.reporter.say(f"{bundle}: sha256 {write_serve_bundle(bundle, served, how)}")
     if as_json:
         print_json(served.document())
     else:
-        print_served(shop, served)
+        print_served(ctx, served)
     with reported(as_json):
         refuse_bad(served)
 

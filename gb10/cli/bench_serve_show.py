@@ -5,7 +5,7 @@ from typing import Final
 from rich.table import Table
 
 from gb10.cli.tables import print_table
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.load.results import Level, Served, mean_of
 from gb10.serving.load.server_pages import Counted
 from gb10.serving.trial.published import published
@@ -16,9 +16,9 @@ FORMS: Final = ("{:.2f}", "{:.2f}", "{:.3f}", "{:.3f} s")
 """Of tok/s, steps/s, tokens a step, the time to the first token."""
 
 
-def print_served(shop: Workshop, served: Served) -> None:
+def print_served(ctx: Context, served: Served) -> None:
     """A line for each level, then what was found."""
-    print_table(shop.env, served_table(served), least=100)
+    print_table(ctx.env, served_table(served), least=100)
     alone = served.alone
     print(f"canaries one at a time: {alone.right} of {len(alone.answers)} right")
     for level in served.levels:
@@ -33,7 +33,7 @@ def print_served(shop: Workshop, served: Served) -> None:
     for doubt in served.doubts:
         print(f"doubt: {doubt}")
     for what in served.unknown:
-        shop.talk.say(f"not known: {what}")
+        ctx.reporter.say(f"not known: {what}")
     wanted = {level.concurrency for level in served.levels}
     for one in [one for one in published(served.model) if one.row.concurrency in wanted][:MOST]:
         row = one.row

@@ -7,9 +7,9 @@ import typer
 
 from gb10.cli.bench_compare import MarginOption
 from gb10.cli.bench_results import print_compared, print_matrix, print_page
-from gb10.cli.common import JsonOption, opens, print_json
+from gb10.cli.common import JsonOption, print_json, with_context
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.trial.compare_page import compare_page
 from gb10.serving.trial.compared import Compared
 from gb10.serving.trial.matrix_page import matrix_page
@@ -28,11 +28,11 @@ HtmlOption = Annotated[Path | None, typer.Option("--html", metavar="FILE", help=
 ForumOption = Annotated[bool, typer.Option("--markdown", help="Print tables for a forum or an issue.")]
 
 
-@opens
+@with_context
 def show(
     *,
     result: ResultArgument,
-    shop: Workshop,
+    ctx: Context,
     html_file: HtmlOption = None,
     forum: ForumOption = False,
     margin: MarginOption = 2.0,
@@ -56,11 +56,11 @@ def show(
     elif forum:
         print(markdown(page), end="")
     elif isinstance(found, Compared):
-        print_compared(shop, found)
+        print_compared(ctx, found)
     elif isinstance(found, SavedMatrix):
-        print_matrix(shop, found.done)
+        print_matrix(ctx, found.done)
     else:
-        print_page(shop, page)
+        print_page(ctx, page)
 
 
 def _page(found: SavedServe | Compared | SavedMatrix) -> Page:

@@ -20,11 +20,11 @@ from gb10.cli.serving import NodesOption
 from gb10.cli.wanted_service import Wanted
 from gb10.core.journal import Journal
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.run.running import Wish
 from gb10.serving.run.service import LEAST, Options
 from gb10.serving.trial.command_launch import Command, by_command
-from gb10.serving.trial.keeping import MakeLauncher
+from gb10.serving.trial.kept_runs import MakeLauncher
 from gb10.serving.trial.launcher import Launcher
 from gb10.serving.trial.recipe_launch import by_recipe
 from gb10.serving.trial.template import ENV
@@ -123,28 +123,28 @@ def parameters_of(text: str) -> dict[str, str]:
     return found
 
 
-def launcher_of(shop: Workshop, starting: Starting, parameters: Parameters, service: str, logs: Path) -> MakeLauncher:
+def launcher_of(ctx: Context, starting: Starting, parameters: Parameters, service: str, logs: Path) -> MakeLauncher:
     """The launcher of a side or a row. Raises UsageError for parameters that cannot be."""
     if starting.recipe is not None:
-        return _by_recipe(shop, starting, starting.recipe, parameters, service=service, logs=logs)
+        return _by_recipe(ctx, starting, starting.recipe, parameters, service=service, logs=logs)
     if starting.launch is None:
         raise UsageError("nothing says how servers are started", hint="--recipe NAME, or --launch COMMAND")
     command = Command(
         template=starting.launch, parameters=parameters, url=starting.endpoint, patience=float(starting.wait)
     )
-    by_command(shop, command, logs / "none.log", lambda *_: None)
+    by_command(ctx, command, logs / "none.log", lambda *_: None)
 
     def make(journal: Journal, name: str) -> Launcher:
         def begun(pid: int, started: int) -> None:
             journal.append_object({"kind": "begun", "pid": pid, "started": started})
 
-        return by_command(shop, command, logs / f"{name}.log", begun)
+        return by_command(ctx, command, logs / f"{name}.log", begun)
 
     return make
 
 
 def _by_recipe(
-    shop: Workshop, starting: Starting, recipe: str, parameters: Parameters, *, service: str, logs: Path
+    ctx: Context, starting: Starting, recipe: str, parameters: Parameters, *, service: str, logs: Path
 ) -> MakeLauncher:
     path = find_recipe(recipe)
     loaded = load_file(path)
@@ -158,11 +158,11 @@ def _by_recipe(
     request = replace(base, overrides=overrides, variant=parameters.get(VARIANT) or base.variant)
     image = parameters.get(IMAGE) or starting.wanted.image
     wanted = replace(starting.wanted, request=request, image=image, name=service, weights=weights_of(path), file=path)
-    made, placing = service_from(shop, loaded, wanted.given(shlex.split(parameters.get(ARGS, ""))), starting.options)
+    made, placing = service_from(ctx, loaded, wanted.given(shlex.split(parameters.get(ARGS, ""))), starting.options)
     wish = Wish(
-        mods=partial(mods_to_run, shop.talk, loaded, path, trust=wanted.trust),
+        mods=partial(mods_to_run, ctx.reporter, loaded, path, trust=wanted.trust),
         patience=starting.wait,
         place=placing.place,
         meet=placing.meet,
     )
-    return lambda journal, name: by_recipe(shop, made, wish, logs / name)
+    return lambda journal, name: by_recipe(ctx, made, wish, logs / name)

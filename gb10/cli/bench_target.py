@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.signature import gives
-from gb10.image.context import Workshop
+from gb10.cli.signature import inject
+from gb10.image.context import Context
 from gb10.serving.load.benchy import find_book
 from gb10.serving.load.load_plan import Plan
 from gb10.serving.load.quality import Exam, installed
@@ -40,16 +40,16 @@ class Target:
     book: Path | None
     quality: bool = False
 
-    def measure(self, shop: Workshop, plan: Plan) -> Measure:
+    def measure(self, ctx: Context, plan: Plan) -> Measure:
         """How each launch is measured. Raises UsageError."""
-        book = find_book(self.book, shop.env)
-        return Measure(plan=plan, model=self.model, tokenizer=self.tokenizer, book=book, exam=self._exam(shop))
+        book = find_book(self.book, ctx.env)
+        return Measure(plan=plan, model=self.model, tokenizer=self.tokenizer, book=book, exam=self._exam(ctx))
 
-    def _exam(self, shop: Workshop) -> Exam | None:
+    def _exam(self, ctx: Context) -> Exam | None:
         """What a judge that is installed asks; None when none is, or none was asked for."""
-        judge = installed(shop.env) if self.quality else "canaries"
+        judge = installed(ctx.env) if self.quality else "canaries"
         if self.quality and judge == "canaries":
-            shop.talk.say("neither tool-eval-bench nor lm-eval is installed: canaries judge the answers")
+            ctx.reporter.say("neither tool-eval-bench nor lm-eval is installed: canaries judge the answers")
         return Exam(judge=judge) if judge != "canaries" else None
 
 
@@ -69,6 +69,6 @@ def judged_target_of(
     return Target(model=model, tokenizer=tokenizer, book=book, quality=quality)
 
 
-targets = gives("target", target_of, first=True)
-judged_targets = gives("target", judged_target_of, first=True)
+targets = inject("target", target_of, first=True)
+judged_targets = inject("target", judged_target_of, first=True)
 """They add their options before a verb's own; the verb gets its parameter ``target``."""

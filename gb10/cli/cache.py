@@ -11,16 +11,16 @@ from rich.filesize import decimal
 from gb10.cli.cache_share import pull, push
 from gb10.cli.cache_show import DAY, age_of, print_kinds
 from gb10.cli.causes import shortened
-from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.containers.build_cache import build_cache, prune
 from gb10.containers.connection import Engine
 from gb10.containers.embedded.daemon import status as embedded_status
 from gb10.core.host import Host
-from gb10.core.keep import IN_USE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
 from gb10.core.store import Store
+from gb10.core.store_gc import IN_USE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
 from gb10.errors import UsageError, VerifyError
 from gb10.image.build.kept_images import drop_unknown
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.request.needed import reasons
 
 app = verb_app(
@@ -43,10 +43,10 @@ AGES: Final = {"h": 3600, "d": DAY, "w": 7 * DAY}
 
 
 @app.command()
-@opens
+@with_context
 def ls(
     *,
-    shop: Workshop,
+    ctx: Context,
     every: Annotated[bool, typer.Option("--all", help="List every entry.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -55,29 +55,29 @@ def ls(
     \b
     ./build.py cache ls --all
     """
-    found, engine = entries(shop.store, reasons(shop)), _embedded(shop.store)
+    found, engine = entries(ctx.store, reasons(ctx)), _embedded(ctx.store)
     if as_json:
         print_json(
             {
                 "schema": "gb10/cache/v1",
-                "root": str(shop.store.root),
+                "root": str(ctx.store.root),
                 "entries": list(map(document, found)),
-                "engine_bytes": disk(shop.store.root / "engine"),
+                "engine_bytes": disk(ctx.store.root / "engine"),
                 "build_cache_bytes": build_cache(engine) if engine else None,
             }
         )
         return
-    print_kinds(shop, found)
+    print_kinds(ctx, found)
     for entry in found if every else ():
         name = f"{entry.room}/{entry.key[:12]}"
         print(f"{decimal(entry.size):>9}  {age_of(entry):>5}  {name}  {entry.what}  {entry.why or '-'}")
 
 
 @app.command()
-@opens
+@with_context
 def gc(
     *,
-    shop: Workshop,
+    ctx: Context,
     keep: Annotated[
         str | None,
         typer.Option("--keep", metavar="SIZE", help="Remove until this much is left, images not counted: 50GB."),
@@ -99,13 +99,13 @@ def gc(
     if keep is None and older_than is None:
         raise UsageError("cache gc needs --keep or --older-than", hint="./build.py cache gc --keep 50GB")
     room, age = _number(keep, SIZES, "--keep"), _number(older_than, AGES, "--older-than")
-    found, engine = entries(shop.store, reasons(shop)), _embedded(shop.store)
-    check_clock(shop.store, found, time.time())
+    found, engine = entries(ctx.store, reasons(ctx)), _embedded(ctx.store)
+    check_clock(ctx.store, found, time.time())
     own, cache = sum(entry.size for entry in found), build_cache(engine) if engine else 0
     chosen = choose(found, own + cache, keep=room, age=age, now=time.time())
-    gone = chosen if dry_run else [entry for entry in chosen if _dropped(shop, entry)]
+    gone = chosen if dry_run else [entry for entry in chosen if _dropped(ctx, entry)]
     freed = sum(entry.size for entry in gone)
-    pruned = _prune(shop.store, engine, room, age, own - freed) if engine and not dry_run else 0
+    pruned = _prune(ctx.store, engine, room, age, own - freed) if engine and not dry_run else 0
     if as_json:
         print_json(_gc_document(gone, pruned, dry_run=dry_run))
         return
@@ -131,8 +131,8 @@ def _gc_document(gone: Sequence[Entry], pruned: int, *, dry_run: bool) -> dict[s
 
 
 @app.command()
-@opens
-def verify(*, shop: Workshop, as_json: JsonOption = False) -> None:
+@with_context
+def verify(*, ctx: Context, as_json: JsonOption = False) -> None:
     """Check every hash, remove damaged entries.
 
     \b
@@ -140,18 +140,18 @@ def verify(*, shop: Workshop, as_json: JsonOption = False) -> None:
 
     Exit 9 when an entry was damaged.
     """
-    found = [entry for entry in entries(shop.store, {}) if entry.room in ROOMS]
-    with shop.talk.task("verify", sum(entry.size for entry in found)) as task:
+    found = [entry for entry in entries(ctx.store, {}) if entry.room in ROOMS]
+    with ctx.reporter.task("verify", sum(entry.size for entry in found)) as task:
         states = []
         for entry in found:
             states.append(damaged(entry))
-            shop.talk.advance(task, entry.size)
+            ctx.reporter.advance(task, entry.size)
     wrong = {
         entry: f"{entry.room}/{entry.key[:12]}  {entry.what}"
         for entry, state in zip(found, states, strict=True)
         if state
     }
-    removed = [entry for entry in wrong if drop(shop.store, entry, lambda entry: damaged(entry) is True)]
+    removed = [entry for entry in wrong if drop(ctx.store, entry, lambda entry: damaged(entry) is True)]
     if as_json:
         print_json(
             {
@@ -189,7 +189,7 @@ def document(entry: Entry) -> dict[str, object]:
 def _dropped(host: Host, entry: Entry) -> bool:
     if drop(host.store, entry, idle):
         return True
-    host.talk.say(f"{entry.room}/{entry.key[:12]} stays: another run uses it")
+    host.reporter.say(f"{entry.room}/{entry.key[:12]} stays: another run uses it")
     return False
 
 

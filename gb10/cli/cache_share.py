@@ -7,16 +7,16 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.asking import asks_for, of_wheels
-from gb10.cli.common import JsonOption, opens, print_json
+from gb10.cli.asking import of_wheels, with_image_options
+from gb10.cli.common import JsonOption, print_json, with_context
 from gb10.core.config import variable
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.publish.sharing import Exchange, compiled_wheels
 from gb10.image.publish.sharing import pull as take
 from gb10.image.publish.sharing import push as share
-from gb10.image.publish.shelf import named_cache
+from gb10.image.publish.wheel_index import named_cache
 from gb10.image.request.planning import Request, make_plan
 
 RepoArgument = Annotated[
@@ -30,11 +30,11 @@ KeyOption = Annotated[
 ]
 
 
-@asks_for(of_wheels)
-@opens
+@with_image_options(of_wheels)
+@with_context
 def push(
     *,
-    shop: Workshop,
+    ctx: Context,
     asked: Request,
     repo: RepoArgument = None,
     every: AllOption = False,
@@ -50,20 +50,20 @@ def push(
     Only missing wheels are sent. The token is HF_TOKEN, or the one of `hf auth login`. Your key, and the key that
     signed the present listing, must be in the file wheel-cache-signers (allowed_signers in man ssh-keygen).
     """
-    cache, signing = named_cache(shop.env, repo), _signing(shop.env, key)
+    cache, signing = named_cache(ctx.env, repo), _signing(ctx.env, key)
     _print(
-        shop.talk,
-        share(shop, cache, compiled_wheels(shop.store) if every else _named(shop, asked), signing),
+        ctx.reporter,
+        share(ctx, cache, compiled_wheels(ctx.store) if every else _named(ctx, asked), signing),
         "push",
         as_json,
     )
 
 
-@asks_for(of_wheels)
-@opens
+@with_image_options(of_wheels)
+@with_context
 def pull(
     *,
-    shop: Workshop,
+    ctx: Context,
     asked: Request,
     repo: RepoArgument = None,
     every: AllOption = False,
@@ -78,13 +78,13 @@ def pull(
     The setting wheel-cache-signers names the trusted keys; the repository cannot. With wheel-cache set, too, `image`
     and `wheels` download missing wheels by themselves.
     """
-    cache = named_cache(shop.env, repo)
-    _print(shop.talk, take(shop, cache, None if every else _named(shop, asked)), "pull", as_json)
+    cache = named_cache(ctx.env, repo)
+    _print(ctx.reporter, take(ctx, cache, None if every else _named(ctx, asked)), "pull", as_json)
 
 
-def _named(shop: Workshop, asked: Request) -> Mapping[str, str]:
+def _named(ctx: Context, asked: Request) -> Mapping[str, str]:
     """The compiled wheels of a plan, by key."""
-    return {step.key: step.name for step in make_plan(shop, asked).of_kind("wheel")}
+    return {step.key: step.name for step in make_plan(ctx, asked).of_kind("wheel")}
 
 
 def _signing(env: Mapping[str, str], key: Path | None) -> Path:
@@ -94,7 +94,7 @@ def _signing(env: Mapping[str, str], key: Path | None) -> Path:
     return Path(found)
 
 
-def _print(talk: Talk, done: Exchange, verb: str, as_json: bool) -> None:
+def _print(reporter: Reporter, done: Exchange, verb: str, as_json: bool) -> None:
     """The wheels on stdout, the number that moved on stderr."""
     if as_json:
         print_json({"schema": f"gb10/cache-{verb}/v1", **asdict(done)})
@@ -102,7 +102,7 @@ def _print(talk: Talk, done: Exchange, verb: str, as_json: bool) -> None:
     moved = [wheel for wheel in done.wheels if wheel.moved]
     way = "uploaded" if verb == "push" else "downloaded"
     size = sum(wheel.size for wheel in moved) / 1e6
-    talk.say(
+    reporter.say(
         f"{done.repo}: {len(moved)} of {len(done.wheels)} wheels {way} ({size:,.1f} MB), "
         f"the others were present; commit {done.commit[:12]}"
     )

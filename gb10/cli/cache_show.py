@@ -8,8 +8,8 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from gb10.cli.tables import print_table
-from gb10.core.keep import Entry, disk
-from gb10.image.context import Workshop
+from gb10.core.store_gc import Entry, disk
+from gb10.image.context import Context
 
 DAY: Final = 86_400
 KINDS: Final = {
@@ -39,7 +39,7 @@ KINDS: Final = {
 """What people call a room of the store."""
 
 
-def print_kinds(shop: Workshop, found: Sequence[Entry]) -> None:
+def print_kinds(ctx: Context, found: Sequence[Entry]) -> None:
     """A row for each kind of which the store has something; gb10's own programs and the embedded engine come last."""
     table = Table(box=None, pad_edge=False)
     for name in ("kind", "entries", "size", "not needed here", "longest unused"):
@@ -50,10 +50,10 @@ def print_kinds(shop: Workshop, found: Sequence[Entry]) -> None:
             spare = [entry for entry in own if not entry.why]
             oldest = min(own, key=lambda entry: entry.used)
             table.add_row(kind, str(len(own)), _size(own), _size(spare), age_of(oldest))
-    programs = sum(disk(shop.store.root / name) for name in ("environments", "load", "uv"))
+    programs = sum(disk(ctx.store.root / name) for name in ("environments", "load", "uv"))
     table.add_row("gb10's own programs", "", decimal(programs), "", "")
-    table.add_row("embedded engine", "", decimal(disk(shop.store.root / "engine")), "", "")
-    print_table(shop.env, table)
+    table.add_row("embedded engine", "", decimal(disk(ctx.store.root / "engine")), "", "")
+    print_table(ctx.env, table)
 
 
 def age_of(entry: Entry) -> str:

@@ -7,10 +7,10 @@ import typer
 
 from gb10.cli.cluster_files import MARK, cluster_file, find_cluster, nodes_named
 from gb10.cli.cluster_show import print_survey, survey_document
-from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
+from gb10.cli.common import JsonOption, print_json, reported, verb_app, with_context
 from gb10.core.ssh import HERE
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.cluster.cluster_file import cluster_text
 from gb10.serving.cluster.fabric import WORDS
 from gb10.serving.run.survey_nodes import NodeSurvey, survey_nodes
@@ -33,10 +33,10 @@ ClusterOption = Annotated[
 
 
 @app.command()
-@opens
+@with_context
 def check(
     *,
-    shop: Workshop,
+    ctx: Context,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="A cluster. Default: this machine.")] = None,
     nodes: ClusterOption = None,
     as_json: JsonOption = False,
@@ -53,21 +53,21 @@ def check(
     """
     if name and nodes:
         raise UsageError("name a cluster, or machines", hint="leave NAME or --nodes out")
-    cluster = find_cluster(shop.env, name.removeprefix(MARK)) if name else nodes_named(shop.env, nodes)
-    survey = _survey(shop, cluster.nodes if cluster else (HERE,))
+    cluster = find_cluster(ctx.env, name.removeprefix(MARK)) if name else nodes_named(ctx.env, nodes)
+    survey = _survey(ctx, cluster.nodes if cluster else (HERE,))
     if as_json:
         print_json(survey_document(survey))
     else:
-        print_survey(shop.env, survey)
+        print_survey(ctx.env, survey)
     with reported(as_json):
         survey.require()
 
 
 @app.command()
-@opens
+@with_context
 def init(
     *,
-    shop: Workshop,
+    ctx: Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the cluster.")],
     nodes: ClusterOption = None,
     replaced: Annotated[bool, typer.Option("--replace", help="Write over the file of this name.")] = False,
@@ -81,26 +81,26 @@ def init(
     The file is $XDG_CONFIG_HOME/gb10/clusters/NAME.toml. `--nodes @NAME` means its machines. NCCL's variables are
     not in it: they are derived anew at each run, because interfaces and addresses change.
     """
-    path, cluster = cluster_file(shop.env, name), nodes_named(shop.env, nodes)
+    path, cluster = cluster_file(ctx.env, name), nodes_named(ctx.env, nodes)
     if cluster is None:
         raise UsageError("name the machines", hint=f"./build.py cluster init {name} --nodes HEAD,WORKER")
     if path.exists() and not replaced:
         raise UsageError(
             f"the cluster {name} exists", where=str(path), hint="edit the file, or write over it: --replace"
         )
-    survey = _survey(shop, cluster.nodes)
+    survey = _survey(ctx, cluster.nodes)
     survey.require()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(cluster_text(name, cluster.nodes), encoding="utf-8")
-    shop.talk.say(f"{len(cluster.nodes)} nodes: {WORDS[survey.fabric.kind]}")
+    ctx.reporter.say(f"{len(cluster.nodes)} nodes: {WORDS[survey.fabric.kind]}")
     for remark in survey.remarks:
-        shop.talk.say(f"{remark.level}: {remark.text}")
+        ctx.reporter.say(f"{remark.level}: {remark.text}")
     if as_json:
         print_json({"schema": "gb10/cluster-file/v1", "path": str(path), "nodes": list(cluster.nodes)})
     else:
         print(path)
 
 
-def _survey(shop: Workshop, hosts: Sequence[str]) -> NodeSurvey:
-    with shop.talk.task(f"read {len(hosts)} machine{'s' * (len(hosts) != 1)}"):
-        return survey_nodes(shop, hosts)
+def _survey(ctx: Context, hosts: Sequence[str]) -> NodeSurvey:
+    with ctx.reporter.task(f"read {len(hosts)} machine{'s' * (len(hosts) != 1)}"):
+        return survey_nodes(ctx, hosts)

@@ -13,11 +13,11 @@ from typing import Annotated
 import typer
 
 from gb10.cli import tell
-from gb10.cli.signature import gives
+from gb10.cli.signature import inject
 from gb10.cli.verb import JsonOption, QuietOption, VerboseOption, print_json, verb_app
 from gb10.containers.buildx.cache_options import check_cache
 from gb10.errors import Gb10Error, UsageError
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 
 __all__ = ["JsonOption", "QuietOption", "VerboseOption", "print_json", "verb_app"]
 
@@ -65,26 +65,26 @@ CompressionOption = Annotated[
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the plan, build nothing; the same as `plan`.")]
 
 
-def workshop(*, verbose: VerboseOption = 0, quiet: QuietOption = False) -> Workshop:
-    """The workshop with the user's environment and verbosity."""
-    return open_workshop(os.environ, verbosity=-1 if quiet else min(verbose, 1))
+def command_context(*, verbose: VerboseOption = 0, quiet: QuietOption = False) -> Context:
+    """The context with the user's environment and verbosity."""
+    return open_context(os.environ, verbosity=-1 if quiet else min(verbose, 1))
 
 
-opens = gives("shop", workshop, first=False)
-"""Adds -v and -q after a verb's own options; the verb gets the workshop as its parameter ``shop``."""
+with_context = inject("ctx", command_context, first=False)
+"""Adds -v and -q after a verb's own options; the verb gets the context as its parameter ``ctx``."""
 
 
 def building(
-    shop: Workshop,
+    ctx: Context,
     builder: str | None,
     cache_from: Sequence[str] | None = None,
     cache_to: Sequence[str] | None = None,
-) -> Workshop:
-    """The workshop with a builder and build caches; raises UsageError for a wrong name or syntax."""
+) -> Context:
+    """The context with a builder and build caches; raises UsageError for a wrong name or syntax."""
     if builder is not None and BUILDER.fullmatch(builder) is None:
         raise UsageError(f"not a builder name: {builder!r}", hint="docker buildx ls lists your builders")
     return replace(
-        shop,
+        ctx,
         builder=builder,
         cache_from=tuple(check_cache("from", cache) for cache in cache_from or ()),
         cache_to=tuple(check_cache("to", cache) for cache in cache_to or ()),

@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from gb10.cli.cluster_files import MARK, find_cluster
-from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.doctor_show import doctor_document, print_checkup, print_rules
 from gb10.core.plain_file import read_plain_file
 from gb10.core.ssh import HERE
 from gb10.errors import EngineError, ServeError, UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.checkup.bundle import as_text, write_bundle
-from gb10.serving.checkup.check_up import Checkup, Request, check_up
+from gb10.serving.checkup.collect import Checkup, Request, check_up
 from gb10.serving.checkup.saved_logs import SavedLog, log_size, read_log
 from gb10.serving.doctor.image_record import PLACE, ImageRecord, read_plan
 from gb10.serving.doctor.rule_files import load_doctor_rules
@@ -63,10 +63,10 @@ RulesOption = Annotated[bool, typer.Option("--rules", help="List the rules, and 
 
 
 @app.command(help=app.info.help)
-@opens
+@with_context
 def doctor(
     *,
-    shop: Workshop,
+    ctx: Context,
     hosts: HostOption = None,
     logs: LogOption = None,
     plan: PlanOption = None,
@@ -83,46 +83,46 @@ def doctor(
         return
     if (urls or model) and not probe:
         raise UsageError("--url and --model are for --probe", hint="./build.py doctor --probe --url URL")
-    named = _hosts(shop, hosts or ())
+    named = _hosts(ctx, hosts or ())
     only_saved = bool(logs) or (probe and bool(urls))
     request = Request(
         hosts=named or (() if only_saved else (HERE,)),
-        logs=_logs(shop, logs or (), plan),
+        logs=_logs(ctx, logs or (), plan),
         probe=probe,
         urls=tuple(urls or ()),
         model=model,
     )
-    with shop.talk.task(f"looking at {', '.join(request.hosts)}") if request.hosts else nullcontext():
-        found = check_up(shop, request, uuid.uuid4().hex)
+    with ctx.reporter.task(f"looking at {', '.join(request.hosts)}") if request.hosts else nullcontext():
+        found = check_up(ctx, request, uuid.uuid4().hex)
     document = doctor_document(found, load_doctor_rules())
-    written = _written(shop, bundle, found, document) if bundle else None
+    written = _written(ctx, bundle, found, document) if bundle else None
     if as_json:
         print_json(document | ({"bundle": {"file": str(bundle), "sha256": written}} if bundle else {}))
     else:
-        print_checkup(shop.talk, found, load_doctor_rules())
+        print_checkup(ctx.reporter, found, load_doctor_rules())
         if written:
             print(f"{bundle}  sha256:{written}")
     _end(request, named, found)
 
 
-def _written(shop: Workshop, bundle: Path, found: Checkup, document: object) -> str:
+def _written(ctx: Context, bundle: Path, found: Checkup, document: object) -> str:
     """The bundle's sha256."""
-    with shop.talk.task(f"mask secrets, write {bundle}"):
+    with ctx.reporter.task(f"mask secrets, write {bundle}"):
         return write_bundle(bundle, {"findings.json": as_text(document), **found.files}, found.secrets)
 
 
-def _hosts(shop: Workshop, given: list[str] | tuple[()]) -> tuple[str, ...]:
+def _hosts(ctx: Context, given: list[str] | tuple[()]) -> tuple[str, ...]:
     found: list[str] = []
     for one in given:
-        found += find_cluster(shop.env, one.removeprefix(MARK)).nodes if one.startswith(MARK) else [one]
+        found += find_cluster(ctx.env, one.removeprefix(MARK)).nodes if one.startswith(MARK) else [one]
     return tuple(dict.fromkeys(found))
 
 
-def _logs(shop: Workshop, given: list[str] | tuple[()], plan: Path | None) -> tuple[SavedLog, ...]:
+def _logs(ctx: Context, given: list[str] | tuple[()], plan: Path | None) -> tuple[SavedLog, ...]:
     if plan is not None and not given:
         raise UsageError("--plan is for --log", hint="the plan.json of a running container is read by itself")
     image = _image(plan) if plan is not None else None
-    found = tuple(_log(shop, one, image) for one in given)
+    found = tuple(_log(ctx, one, image) for one in given)
     names = [log.name for log in found]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
@@ -130,12 +130,12 @@ def _logs(shop: Workshop, given: list[str] | tuple[()], plan: Path | None) -> tu
     return found
 
 
-def _log(shop: Workshop, text: str, image: ImageRecord | None) -> SavedLog:
+def _log(ctx: Context, text: str, image: ImageRecord | None) -> SavedLog:
     size = log_size(text)
     if size <= LONG:
         return read_log(text, image)
-    with shop.talk.task(f"reading {text}", size) as task:
-        return read_log(text, image, lambda count: shop.talk.update(task, count, size))
+    with ctx.reporter.task(f"reading {text}", size) as task:
+        return read_log(text, image, lambda count: ctx.reporter.update(task, count, size))
 
 
 def _image(plan: Path) -> ImageRecord:

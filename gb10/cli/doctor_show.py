@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from gb10.cli.common import print_json
 from gb10.core.printing import printable, visible
-from gb10.core.talk import VERBOSE, Talk
-from gb10.serving.checkup.check_up import Checkup
+from gb10.core.reporter import VERBOSE, Reporter
+from gb10.serving.checkup.collect import Checkup
 from gb10.serving.doctor.doctor_rule import DoctorRule
 from gb10.serving.doctor.seen import Diagnosis, Seen
 
@@ -21,10 +21,10 @@ TITLES: Final = {
 LINE: Final = 200
 
 
-def print_checkup(talk: Talk, found: Checkup, rules: Sequence[DoctorRule]) -> None:
+def print_checkup(reporter: Reporter, found: Checkup, rules: Sequence[DoctorRule]) -> None:
     """All of it, for people."""
     diagnosis = found.diagnosis
-    for line in _looked_at(talk, found, len(rules)):
+    for line in _looked_at(reporter, found, len(rules)):
         print(printable(line))
     for place, title in TITLES.items():
         seen = [one for one in diagnosis.seen if one.place == place]
@@ -36,10 +36,10 @@ def print_checkup(talk: Talk, found: Checkup, rules: Sequence[DoctorRule]) -> No
     if not diagnosis.seen and (shown.machines or shown.containers or shown.logs or shown.endpoints):
         print("nothing found")
     for remark in diagnosis.remarks:
-        talk.say(f"note: {remark}")
+        reporter.say(f"note: {remark}")
 
 
-def _looked_at(talk: Talk, found: Checkup, rules: int) -> Iterable[str]:
+def _looked_at(reporter: Reporter, found: Checkup, rules: int) -> Iterable[str]:
     shown, dropped = found.shown, found.diagnosis.dropped
     machines, containers, logs = (len(one) for one in (shown.machines, shown.containers, shown.logs))
     parts = [_counted(machines, "machine"), _counted(containers, "container"), _counted(logs, "log")]
@@ -49,7 +49,7 @@ def _looked_at(talk: Talk, found: Checkup, rules: int) -> Iterable[str]:
         if one.record and one.label in dropped:
             what, left = f"{one.record.engine or 'no engine'} {one.record.release or ''}".strip(), dropped[one.label]
             yield f"  {one.label}: {what} by {one.record.source}; {len(left)} rules cannot be about it"
-            if talk.verbosity >= VERBOSE:
+            if reporter.verbosity >= VERBOSE:
                 yield from (f"    {code}: {why}" for code, why in sorted(left.items()))
 
 

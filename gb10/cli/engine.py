@@ -4,13 +4,13 @@ import os
 import shutil
 from collections.abc import Mapping
 
-from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.containers.embedded.daemon import down as stop
 from gb10.containers.embedded.daemon import status as embedded_status
 from gb10.containers.embedded.privileges import missing_privilege
 from gb10.containers.packages import Programs, unpacked
 from gb10.containers.reach import denial, find, look
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 
 app = verb_app(
     """The container engine: your Docker when it is reachable, else the embedded engine.
@@ -25,8 +25,8 @@ app = verb_app(
 
 
 @app.command()
-@opens
-def up(*, shop: Workshop, as_json: JsonOption = False) -> None:
+@with_context
+def up(*, ctx: Context, as_json: JsonOption = False) -> None:
     """Start the embedded engine if needed; print DOCKER_HOST.
 
     On a machine without the program docker, PATH is printed too, with the embedded engine's docker in front.
@@ -34,15 +34,15 @@ def up(*, shop: Workshop, as_json: JsonOption = False) -> None:
     \b
     eval "export $(./build.py engine up)"    # use it with your own docker commands
     """
-    engine = find(shop.env, shop.store)
+    engine = find(ctx.env, ctx.store)
     for note in engine.notes:
-        shop.talk.say(note)
-    shop.talk.say(f"Docker {engine.version} ({', '.join(dict.fromkeys((engine.kind, engine.endpoint.origin)))})")
+        ctx.reporter.say(note)
+    ctx.reporter.say(f"Docker {engine.version} ({', '.join(dict.fromkeys((engine.kind, engine.endpoint.origin)))})")
     if as_json:
         print_json({"schema": "gb10/engine-up/v1", "docker_host": engine.endpoint.host, "version": engine.version})
         return
     print(f"DOCKER_HOST={engine.endpoint.host}")
-    path = search_path(shop.env, unpacked(shop.store))
+    path = search_path(ctx.env, unpacked(ctx.store))
     if path:
         print(f"PATH={path}")
 
@@ -56,29 +56,29 @@ def search_path(env: Mapping[str, str], programs: Programs | None) -> str | None
 
 
 @app.command()
-@opens
-def down(*, shop: Workshop, as_json: JsonOption = False) -> None:
+@with_context
+def down(*, ctx: Context, as_json: JsonOption = False) -> None:
     """Stop the embedded engine; its images stay.
 
     \b
     ./build.py engine down
     """
-    stopped = stop(shop.store)
-    shop.talk.say("stopped" if stopped else "no embedded engine was running")
+    stopped = stop(ctx.store)
+    ctx.reporter.say("stopped" if stopped else "no embedded engine was running")
     if as_json:
         print_json({"schema": "gb10/engine-down/v1", "stopped": stopped})
 
 
 @app.command()
-@opens
-def status(*, shop: Workshop, as_json: JsonOption = False) -> None:
+@with_context
+def status(*, ctx: Context, as_json: JsonOption = False) -> None:
     """Show the container engine in use, and the embedded one.
 
     \b
     ./build.py engine status --json
     """
-    used = look(shop.env, shop.store)
-    own = embedded_status(shop.store)
+    used = look(ctx.env, ctx.store)
+    own = embedded_status(ctx.store)
     document = {
         "schema": "gb10/engine/v1",
         "used": {"kind": used.kind, "version": used.version, "host": used.endpoint.host} if used else None,
@@ -90,19 +90,19 @@ def status(*, shop: Workshop, as_json: JsonOption = False) -> None:
     print(
         f"used      Docker {used.version} ({used.kind}, {used.endpoint.host})"
         if used
-        else f"used      none: {_reason(shop)}"
+        else f"used      none: {_reason(ctx)}"
     )
     print(f"embedded  {'pid ' + str(own.pid) if own.pid else 'not running'}, data in {own.data}")
     for name, version in sorted(own.versions.items()):
         print(f"          {name} {version}")
 
 
-def _reason(shop: Workshop) -> str:
+def _reason(ctx: Context) -> str:
     """Why no container engine is used now, and the way out."""
-    denied = denial(shop.env, shop.store)
+    denied = denial(ctx.env, ctx.store)
     if denied:
         return f"{denied.message}: {denied.where}\n          {denied.hint}"
-    lacking = missing_privilege(shop.env)
+    lacking = missing_privilege(ctx.env)
     if lacking:
         return f"no Docker runs, and {lacking}\n          start Docker, or point to one by DOCKER_HOST"
     return "no Docker runs; gb10 starts the embedded engine when a build needs it"

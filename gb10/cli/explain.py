@@ -7,17 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
+from gb10.cli.common import JsonOption, print_json, reported, verb_app, with_context
 from gb10.cli.explain_show import as_document, print_rows
 from gb10.cli.values import EngineOption
 from gb10.errors import UsageError
 from gb10.image.build.inspect import inspect_image
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.explain.asked_engine import OWN, AskedEngine, ready_to_ask
 from gb10.image.explain.code_places import check_engine
 from gb10.image.explain.engine_choice import Held, refuse
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.image.proof.fit import judge
+from gb10.image.proof.arch_match import judge
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.request.kernel_choice import check_model, read_files
 
@@ -47,10 +47,10 @@ def _as_for_the_engine(name: str, value: str = "NAME") -> Any:  # noqa: ANN401 -
 
 
 @app.command(help=app.info.help)
-@opens
+@with_context
 def explain(
     *,
-    shop: Workshop,
+    ctx: Context,
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A folder, a config.json, or OWNER/NAME[@COMMIT] on the hub.")
     ],
@@ -76,14 +76,14 @@ def explain(
         linear_backend=linear_backend,
         kv_cache_dtype=kv_cache_dtype,
     )
-    scan = inspect_image(shop, image).found.scan if image else None
-    config = check_model(read_files(shop, model), model)
-    asked = engine_of(shop, engine)
+    scan = inspect_image(ctx, image).found.scan if image else None
+    config = check_model(read_files(ctx, model), model)
+    asked = engine_of(ctx, engine)
     if image and scan:
         check_engine(image, scan.distributions, asked.facts)
     asked = _of_image(asked, None if scan is None else {one.name for one in scan.distributions}, upstream=upstream)
     judged = judge(scan, parse_arch("12.1f")).judged if scan else None
-    answer = asked.answer(shop, config, options)
+    answer = asked.answer(ctx, config, options)
     print_json(as_document(answer, asked.facts, judged)) if as_json else print_rows(answer, asked.facts, judged)
     with reported(as_json):
         refuse(answer, f"{engine} {asked.facts.engine}{' as upstream ships it' if upstream else ''}")
@@ -105,7 +105,7 @@ def _words(**options: str | None) -> dict[str, str]:
     return given
 
 
-def engine_of(shop: Workshop, engine: str) -> AskedEngine:
+def engine_of(ctx: Context, engine: str) -> AskedEngine:
     """The engine of an image recipe, ready to be asked. Raises UsageError, LockStaleError, FetchError, PatchError."""
-    path = shop.catalog.recipe(engine)
-    return ready_to_ask(shop, load_recipe(path), load_lock(lock_path(path)))
+    path = ctx.catalog.recipe(engine)
+    return ready_to_ask(ctx, load_recipe(path), load_lock(lock_path(path)))

@@ -6,7 +6,7 @@ from typing import Any
 from gb10.image.explain.code_places import code_of
 from gb10.image.explain.engine_facts import EngineFacts
 from gb10.image.explain.layer_rows import Answer, LayerRow
-from gb10.image.proof.fit import Judged
+from gb10.image.proof.arch_match import Judged
 
 UNKNOWN = "unknown"
 

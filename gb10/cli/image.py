@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.asking import asks_for, of_image
+from gb10.cli.asking import of_image, with_image_options
 from gb10.cli.common import (
     BuilderOption,
     CacheFromOption,
@@ -18,8 +18,8 @@ from gb10.cli.common import (
     PushOption,
     RebuildOption,
     building,
-    opens,
     verb_app,
+    with_context,
     zstd_level,
 )
 from gb10.cli.plan_show import print_plan
@@ -28,17 +28,17 @@ from gb10.cli.unchanged import own_receipt
 from gb10.containers.reference import check_reference
 from gb10.errors import Gb10Error
 from gb10.image.build.build_log import Build, keep_build, now, steps_of
+from gb10.image.build.cache_status import survey
 from gb10.image.build.cmake_names import try_targets
 from gb10.image.build.estimate import check_room
-from gb10.image.build.gather import leave_context
 from gb10.image.build.grafts import try_patches
 from gb10.image.build.image_build import Verified, build_image, require_torch
 from gb10.image.build.outlook import with_forecast
+from gb10.image.build.prepare import leave_context
 from gb10.image.build.rates import keep_speed
-from gb10.image.build.stage import check_named_builder, ready_engine, wake_engine
-from gb10.image.build.survey import survey
+from gb10.image.build.stage import check_named_builder, ready_engine, resume_embedded_engine
 from gb10.image.build.wheel_build import selected, try_sources
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.inspect.local import local_layers
 from gb10.image.plan.values import Plan
 from gb10.image.publish.publishing import Published, names_in, publish, require_publishable
@@ -62,12 +62,12 @@ No tag is set before every compiled module is proven to hold the GPU code that i
 
 
 @app.command(help=app.info.help)
-@asks_for(of_image)
-@opens
+@with_image_options(of_image)
+@with_context
 def image(
     *,
-    ctx: typer.Context,
-    shop: Workshop,
+    called: typer.Context,
+    ctx: Context,
     asked: Request,
     tag: Annotated[str | None, typer.Option("--tag", metavar="REF", help="Add this tag to the image.")] = None,
     context: Annotated[
@@ -84,38 +84,38 @@ def image(
     as_json: JsonOption = False,
 ) -> None:
     """Build an image and prove it."""
-    receipt = own_receipt(ctx.obj or ())
-    shop = building(shop, builder, cache_from, cache_to)
+    receipt = own_receipt(called.obj or ())
+    ctx = building(ctx, builder, cache_from, cache_to)
     zstd = zstd_level(compression, pushed=bool(push))
     extra = check_reference(tag) if tag else None
-    plan = make_plan(shop, asked)
+    plan = make_plan(ctx, asked)
     names = _names(plan, push or ())
     again = selected(plan, rebuild or ())
-    require_torch(shop.talk, plan)
+    require_torch(ctx.reporter, plan)
     if dry_run:
-        _only_show(shop, plan, again, names, as_json=as_json)
+        _only_show(ctx, plan, again, names, as_json=as_json)
         return
-    shop, there = _prepare(shop, plan, again)
-    verified = build_image(shop, plan, rebuild=again, tag=extra)
-    _keep(shop, plan, asked, verified, there)
+    ctx, there = _prepare(ctx, plan, again)
+    verified = build_image(ctx, plan, rebuild=again, tag=extra)
+    _keep(ctx, plan, asked, verified, there)
     if context:
-        leave_context(shop, plan, ready_engine(shop), context)
-    if receipt and receipt == own_receipt(ctx.obj or ()):
-        keep_receipt(shop.talk, receipt, verified)
-    print_image(shop.talk, verified, _published(shop, plan, verified, names, zstd, as_json=as_json), as_json=as_json)
+        leave_context(ctx, plan, ready_engine(ctx), context)
+    if receipt and receipt == own_receipt(called.obj or ()):
+        keep_receipt(ctx.reporter, receipt, verified)
+    print_image(ctx.reporter, verified, _published(ctx, plan, verified, names, zstd, as_json=as_json), as_json=as_json)
 
 
 def _published(
-    shop: Workshop, plan: Plan, verified: Verified, names: tuple[str, ...], zstd: int | None, *, as_json: bool
+    ctx: Context, plan: Plan, verified: Verified, names: tuple[str, ...], zstd: int | None, *, as_json: bool
 ) -> Sequence[Published]:
     """What was pushed. When a push fails, the image is shown nevertheless: it is built and tagged."""
     try:
-        return publish(shop, plan.tags[-1], names, zstd) if names else ()
+        return publish(ctx, plan.tags[-1], names, zstd) if names else ()
     except Gb10Error:
         if as_json:  # stdout gets the error's document
-            say_image(shop.talk, verified)
+            say_image(ctx.reporter, verified)
         else:
-            print_image(shop.talk, verified, (), as_json=False)
+            print_image(ctx.reporter, verified, (), as_json=False)
         raise
 
 
@@ -126,25 +126,25 @@ def _names(plan: Plan, push: Collection[str]) -> tuple[str, ...]:
     return names
 
 
-def _only_show(shop: Workshop, plan: Plan, again: Collection[str], names: tuple[str, ...], *, as_json: bool) -> None:
+def _only_show(ctx: Context, plan: Plan, again: Collection[str], names: tuple[str, ...], *, as_json: bool) -> None:
     """What ``--dry-run`` does: patches and CMake targets are tried, and the plan is printed."""
-    found = survey(shop, plan, again)
-    try_patches(shop, plan)
-    try_sources(shop, plan)
-    try_targets(shop, plan)
-    print_plan(shop, plan, found, names, as_json=as_json)
+    found = survey(ctx, plan, again)
+    try_patches(ctx, plan)
+    try_sources(ctx, plan)
+    try_targets(ctx, plan)
+    print_plan(ctx, plan, found, names, as_json=as_json)
 
 
-def _keep(shop: Workshop, plan: Plan, asked: Request, verified: Verified, there: Mapping[str, bool]) -> None:
+def _keep(ctx: Context, plan: Plan, asked: Request, verified: Verified, there: Mapping[str, bool]) -> None:
     """Keep what `report` shows of a build, and which image `run` takes for a model recipe."""
     if not verified.hit:
-        keep_build(shop.store, _log(shop, plan, verified, there))
-        keep_speed(shop)
+        keep_build(ctx.store, _log(ctx, plan, verified, there))
+        keep_speed(ctx)
     if asked.serves:
-        note_image(shop.env, asked.serves, plan.tags[-1])
+        note_image(ctx.env, asked.serves, plan.tags[-1])
 
 
-def _log(shop: Workshop, plan: Plan, verified: Verified, there: Mapping[str, bool]) -> Build:
+def _log(ctx: Context, plan: Plan, verified: Verified, there: Mapping[str, bool]) -> Build:
     """What this build did, for `report`."""
     return Build(
         key=plan.key,
@@ -153,21 +153,21 @@ def _log(shop: Workshop, plan: Plan, verified: Verified, there: Mapping[str, boo
         size=verified.size,
         ended=now(),
         cores=os.cpu_count() or 1,
-        tasks=tuple(shop.talk.timings),
-        steps=steps_of(shop.store, plan, there),
-        layers={layer.digest: layer.size for layer in local_layers(shop, verified.id)},
+        tasks=tuple(ctx.reporter.timings),
+        steps=steps_of(ctx.store, plan, there),
+        layers={layer.digest: layer.size for layer in local_layers(ctx, verified.id)},
     )
 
 
-def _prepare(shop: Workshop, plan: Plan, again: Collection[str]) -> tuple[Workshop, Mapping[str, bool]]:
+def _prepare(ctx: Context, plan: Plan, again: Collection[str]) -> tuple[Context, Mapping[str, bool]]:
     """Everything that can stop an image before it starts: builder, engine, disk and memory; which steps are cached.
 
-    The workshop returns with a forecast of the others.
+    The context returns with a forecast of the others.
     """
-    check_named_builder(shop)
-    wake_engine(shop)
-    take_missing(shop, plan, again)  # first: a wheel from the cache needs no compiler, nor its memory
-    found = survey(shop, plan, again)
+    check_named_builder(ctx)
+    resume_embedded_engine(ctx)
+    take_missing(ctx, plan, again)  # first: a wheel from the cache needs no compiler, nor its memory
+    found = survey(ctx, plan, again)
     if not found.there["image"]:
-        check_room(shop, found.needs, found.engine)
-    return with_forecast(shop, plan, found.there, found.engine), found.there
+        check_room(ctx, found.needs, found.engine)
+    return with_forecast(ctx, plan, found.there, found.engine), found.there

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.signature import gives
+from gb10.cli.signature import inject
 from gb10.serving.load.benchy import words
 from gb10.serving.load.load_plan import Plan, Tool
 
@@ -72,5 +72,5 @@ def planned(
     )
 
 
-plans = gives("plan", planned, first=True)
+plans = inject("plan", planned, first=True)
 """Adds the options before a verb's own; the verb gets its parameter ``plan``."""

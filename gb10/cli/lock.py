@@ -5,12 +5,12 @@ from typing import Annotated, Final
 
 import typer
 
-from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.upgrade_show import print_upgrade
 from gb10.cli.values import EngineOption
 from gb10.core.digest import digest
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe, lock_path, write_lock
 from gb10.image.lock.relock import lock_recipe
 from gb10.image.plan.catalog import DEFAULT_ENGINE
@@ -37,10 +37,10 @@ says why, and no file changes.
 
 
 @app.command(help=app.info.help)
-@opens
+@with_context
 def lock(
     *,
-    shop: Workshop,
+    ctx: Context,
     engine: EngineOption = DEFAULT_ENGINE,
     check: Annotated[bool, typer.Option("--check", help="Write nothing; exit 4 when the lock is stale.")] = False,
     upgrade: Annotated[
@@ -54,7 +54,7 @@ def lock(
     as_json: JsonOption = False,
 ) -> None:
     """Resolve a recipe into its lock."""
-    path = shop.catalog.recipe(engine)
+    path = ctx.catalog.recipe(engine)
     named = tuple(upgrade or ())
     if ENGINE not in named and to is not None:
         raise UsageError("--to needs --upgrade engine", hint=f"./build.py lock --upgrade engine --to {to}")
@@ -62,26 +62,26 @@ def lock(
         raise UsageError("--check writes nothing, and --upgrade engine writes a recipe", hint="leave one of them out")
     if check:
         check_lock(load_recipe(path), load_lock(lock_path(path)), path)
-        shop.talk.say(f"{lock_path(path).name} matches {path.name}")
+        ctx.reporter.say(f"{lock_path(path).name} matches {path.name}")
         _print(lock_path(path), written=False, as_json=as_json)
         return
-    with shop.store.locked(f"lock-{digest(str(path.resolve()))}", shop.talk.waiting_for(path.name)):
+    with ctx.store.locked(f"lock-{digest(str(path.resolve()))}", ctx.reporter.waiting_for(path.name)):
         if ENGINE in named:
-            _upgrade(shop, path, to, tuple(name for name in named if name != ENGINE), as_json=as_json)
+            _upgrade(ctx, path, to, tuple(name for name in named if name != ENGINE), as_json=as_json)
             return
-        with shop.talk.task(f"resolve {path.name}"):
-            made = lock_recipe(path, store=shop.store, env=shop.env, upgrade=named)
+        with ctx.reporter.task(f"resolve {path.name}"):
+            made = lock_recipe(path, store=ctx.store, env=ctx.env, upgrade=named)
         write_lock(lock_path(path), made)
     _print(lock_path(path), written=True, as_json=as_json)
 
 
-def _upgrade(shop: Workshop, path: Path, to: str | None, others: tuple[str, ...], *, as_json: bool) -> None:
+def _upgrade(ctx: Context, path: Path, to: str | None, others: tuple[str, ...], *, as_json: bool) -> None:
     """Move the recipe to another release of its engine: recipe and lock are both written, or neither."""
     check_writable(path)
-    found = propose(shop, path, to, others)
+    found = propose(ctx, path, to, others)
     if found.moves:
         write(found)
-    print_upgrade(shop, found, as_json=as_json)
+    print_upgrade(ctx, found, as_json=as_json)
 
 
 def _print(path: Path, *, written: bool, as_json: bool) -> None:

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.serving import NodesOption, end_with, hosts_named, silence_of
 from gb10.containers.docker_containers import follow, tail_of
 from gb10.core.printing import visible
 from gb10.errors import EmptySelectionError, UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.run.overview import look_at, not_looked_at
 
 app = verb_app("""Print the log of a service.
@@ -26,10 +26,10 @@ nodes on which you started services; exit 2 when the service has others, by its 
 
 
 @app.command(help=app.info.help)
-@opens
+@with_context
 def logs(
     *,
-    shop: Workshop,
+    ctx: Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The service.")],
     nodes: NodesOption = None,
     rank: Annotated[int, typer.Option("--rank", metavar="N", min=0, help="The rank; 0 is the head.")] = 0,
@@ -40,7 +40,7 @@ def logs(
     """Print the log of a service."""
     if following and as_json:
         raise UsageError("--follow never ends, and --json prints one document", hint="leave one of them out")
-    with look_at(shop, hosts_named(shop, nodes), name) as seen:
+    with look_at(ctx, hosts_named(ctx, nodes), name) as seen:
         own = seen.require(name)
         left = not_looked_at("logs", {name: own}, seen)
         found = next((one for one in own if one.labels.rank == rank), None)

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.values import completer, mods
-from gb10.core.talk import terminal
+from gb10.core.reporter import terminal
 from gb10.errors import EmptySelectionError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.mods.declaration import RECORD, ModRecord, unfit
 from gb10.image.mods.lint import remarks_of
@@ -44,22 +44,22 @@ ModArgument = Annotated[
 
 
 @app.command("list")
-@opens
-def list_mods(*, shop: Workshop, as_json: JsonOption = False) -> None:
+@with_context
+def list_mods(*, ctx: Context, as_json: JsonOption = False) -> None:
     """List the mods of this checkout and the recipes that they fit.
 
     \b
     ./build.py mods list --json
     """
-    found = [find_mod(_root(shop.catalog), name) for name in mod_names(_root(shop.catalog))]
+    found = [find_mod(_root(ctx.catalog), name) for name in mod_names(_root(ctx.catalog))]
     if not found:
-        raise EmptySelectionError("this checkout has no mods", where=str(_root(shop.catalog)))
+        raise EmptySelectionError("this checkout has no mods", where=str(_root(ctx.catalog)))
     if as_json:
-        print_json({"schema": "gb10/mods/v1", "mods": [document(shop.catalog, mod) for mod in found]})
+        print_json({"schema": "gb10/mods/v1", "mods": [document(ctx.catalog, mod) for mod in found]})
         return
-    width = terminal(shop.env, stderr=False).width
+    width = terminal(ctx.env, stderr=False).width
     for mod in found:
-        for line in listed(mod, fit(shop.catalog, mod.record), width):
+        for line in listed(mod, fit(ctx.catalog, mod.record), width):
             print(line)
 
 
@@ -84,10 +84,10 @@ def _in_short(reason: str) -> str:
 
 
 @app.command()
-@opens
+@with_context
 def show(
     *,
-    shop: Workshop,
+    ctx: Context,
     mod: ModArgument,
     as_json: JsonOption = False,
 ) -> None:
@@ -97,19 +97,19 @@ def show(
     ./build.py mods show fixed-memory
     ./build.py mods show ~/my-mod --json
     """
-    found = find_mod(_root(shop.catalog), mod)
+    found = find_mod(_root(ctx.catalog), mod)
     if as_json:
-        print_json({"schema": "gb10/mod/v1", **document(shop.catalog, found)})
+        print_json({"schema": "gb10/mod/v1", **document(ctx.catalog, found)})
         return
-    for line in lines(shop.catalog, found):
+    for line in lines(ctx.catalog, found):
         print(line)
 
 
 @app.command()
-@opens
+@with_context
 def check(
     *,
-    shop: Workshop,
+    ctx: Context,
     mod: ModArgument,
     as_json: JsonOption = False,
 ) -> None:
@@ -120,16 +120,16 @@ def check(
     ./build.py mods check theirs.zip --json
     """
     # A bare name is one of the checkout's mods, or a directory of that name here.
-    here = mod not in mod_names(_root(shop.catalog)) and Path(mod).exists()
-    found = load_mod(Path(mod)) if here else find_mod(_root(shop.catalog), mod)
+    here = mod not in mod_names(_root(ctx.catalog)) and Path(mod).exists()
+    found = load_mod(Path(mod)) if here else find_mod(_root(ctx.catalog), mod)
     if as_json:
-        print_json({"schema": "gb10/mod/v1", **document(shop.catalog, found), "remarks": remarks_of(found.files)})
+        print_json({"schema": "gb10/mod/v1", **document(ctx.catalog, found), "remarks": remarks_of(found.files)})
         return
     for remark in remarks_of(found.files):
-        shop.talk.say(f"remark: {remark}")
+        ctx.reporter.say(f"remark: {remark}")
     if found.network:
         print(f"network: it needs the network ({RECORD}: network: true); a mod outside mods/ needs --mod-network")
-    for engine, reason in fit(shop.catalog, found.record).items():
+    for engine, reason in fit(ctx.catalog, found.record).items():
         print(f"{engine}: {reason}")
     print(f"{short_label(found.name, found.digest)} keeps the contract")
 

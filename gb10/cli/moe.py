@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
+from gb10.cli.common import JsonOption, print_json, reported, verb_app, with_context
 from gb10.cli.moe_judge import GroupOption, ReleaseOption, TopkOption, TritonOption, the_judge
 from gb10.cli.moe_seed import seed
 from gb10.cli.moe_show import as_document, print_compiled, print_verdicts, refuse
@@ -17,7 +17,7 @@ from gb10.containers.reference import is_reference
 from gb10.errors import UsageError
 from gb10.image.build.inspect import no_image
 from gb10.image.build.stage import engine_with_images
-from gb10.image.context import Workshop, build_architecture
+from gb10.image.context import Context, build_architecture
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.moe.compiled_rows import Compiled, compile_rows
 from gb10.image.moe.file_verdict import FileVerdict, judge_files
@@ -57,10 +57,10 @@ TargetArgument = Annotated[
 
 
 @app.command()
-@opens
+@with_context
 def check(
     *,
-    shop: Workshop,
+    ctx: Context,
     target: TargetArgument,
     engine: EngineOption = DEFAULT_ENGINE,
     release: ReleaseOption = None,
@@ -85,43 +85,43 @@ def check(
     Exit 9: a file is not read, stops the engine, or has a row that cannot run or computes wrong numbers.
     """
     sizes = Sizes(topk=topk, group=group_size)
-    with shop.talk.task("the engine's own look-up"):
-        judge, batch = _given(shop, target, engine, release, triton)
+    with ctx.reporter.task("the engine's own look-up"):
+        judge, batch = _given(ctx, target, engine, release, triton)
         verdicts = judge_files(judge, batch, sizes)
-    compiled = _compiled(shop, judge, batch, verdicts, sizes) if compile_rows_too else ()
+    compiled = _compiled(ctx, judge, batch, verdicts, sizes) if compile_rows_too else ()
     print_json(as_document(judge, verdicts, compiled)) if as_json else print_verdicts(judge, verdicts, rows=rows)
     if not as_json:
         print_compiled(compiled)
     if layer:
-        python = load_recipe(shop.catalog.recipe(engine)).python
+        python = load_recipe(ctx.catalog.recipe(engine)).python
         for place in write_layer(judge, batch, verdicts, layer, python):
-            shop.talk.say(f"{layer}: /{place}")
+            ctx.reporter.say(f"{layer}: /{place}")
     with reported(as_json):
         refuse(judge, verdicts, compiled)
 
 
 def _compiled(
-    shop: Workshop, judge: Judge, batch: Batch, verdicts: Sequence[FileVerdict], sizes: Sizes
+    ctx: Context, judge: Judge, batch: Batch, verdicts: Sequence[FileVerdict], sizes: Sizes
 ) -> tuple[Compiled, ...]:
-    locked = load_lock(lock_path(shop.catalog.recipe(DEFAULT_ENGINE))).wheels.tools[build_architecture()]
+    locked = load_lock(lock_path(ctx.catalog.recipe(DEFAULT_ENGINE))).wheels.tools[build_architecture()]
     nvcc = next(wheel for wheel in locked if wheel.name == "nvidia-cuda-nvcc")
-    with shop.talk.task(f"Triton {judge.triton} compiles for 12.1"):
-        return tuple(compile_rows(judge, shop.catalog.root, batch, verdicts, sizes, nvcc=nvcc))
+    with ctx.reporter.task(f"Triton {judge.triton} compiles for 12.1"):
+        return tuple(compile_rows(judge, ctx.catalog.root, batch, verdicts, sizes, nvcc=nvcc))
 
 
-def _given(shop: Workshop, target: str, engine: str, release: str | None, triton: str | None) -> tuple[Judge, Batch]:
+def _given(ctx: Context, target: str, engine: str, release: str | None, triton: str | None) -> tuple[Judge, Batch]:
     """The files of a path or an image, and who judges them."""
     if Path(target).exists() or not is_reference(target) or target.endswith(".json"):
-        return the_judge(shop, engine, release, triton), read_given(Path(target))
-    holder = engine_with_images(shop)
+        return the_judge(ctx, engine, release, triton), read_given(Path(target))
+    holder = engine_with_images(ctx)
     image = find_image(holder, target) if holder else None
     if holder is None or image is None:
         raise no_image(holder, target)
     if release or triton:
         raise UsageError("an image has its own release and Triton", hint="leave out --release and --triton")
-    found = read_image(shop, shop.catalog.root, holder, image, target)
+    found = read_image(ctx, ctx.catalog.root, holder, image, target)
     for remark in found.remarks:
-        shop.talk.say(remark)
+        ctx.reporter.say(remark)
     return found.judge, found.batch
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.moe.release_lookups import Judge, open_judge
 from gb10.image.moe.tuned_name import SPELLED, Meant
@@ -40,17 +40,17 @@ PerChannelOption = Annotated[
 ]
 
 
-def the_judge(shop: Workshop, engine: str, release: str | None, triton: str | None) -> Judge:
+def the_judge(ctx: Context, engine: str, release: str | None, triton: str | None) -> Judge:
     """The look-ups of a release: the one that is named, else the lock's."""
     for option, value in (("--release", release), ("--triton", triton)):
         if value is not None and RELEASE.fullmatch(value) is None:
             raise UsageError(f"{option} {value[:40]!r} is no version")
-    path = shop.catalog.recipe(engine)
+    path = ctx.catalog.recipe(engine)
     recipe = load_recipe(path)
     if release is not None and release != recipe.version:
-        return open_judge(shop, shop.catalog.root, recipe.engine, release, triton)
+        return open_judge(ctx, ctx.catalog.root, recipe.engine, release, triton)
     locked = {wheel.name: wheel.version for wheel in load_lock(lock_path(path)).wheels.image["arm64"]}
-    return open_judge(shop, shop.catalog.root, recipe.engine, recipe.version, triton or locked.get("triton"))
+    return open_judge(ctx, ctx.catalog.root, recipe.engine, recipe.version, triton or locked.get("triton"))
 
 
 def meant_shape(experts: int, width: int, dtype: str, block: str | None, *, per_channel: bool) -> Meant:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gb10.cli.common import JsonOption, opens, print_json
+from gb10.cli.common import JsonOption, print_json, with_context
 from gb10.cli.moe_judge import (
     BlockOption,
     DtypeOption,
@@ -23,7 +23,7 @@ from gb10.cli.moe_judge import (
 )
 from gb10.cli.values import EngineOption
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.moe.release_lookups import Judge
 from gb10.image.moe.seeding import ABOUT, MOST, Model, Seed, about, check_read, folder_of, make_seed
 from gb10.image.plan.catalog import DEFAULT_ENGINE
@@ -33,10 +33,10 @@ AlwaysOption = Annotated[bool, typer.Option("--always", help="Write the file eve
 DownOption = Annotated[bool, typer.Option("--down", help="Write SGLang's second file, `_down`, too.")]
 
 
-@opens
+@with_context
 def seed(
     *,
-    shop: Workshop,
+    ctx: Context,
     out: OutArgument,
     engine: EngineOption = DEFAULT_ENGINE,
     release: ReleaseOption = None,
@@ -67,8 +67,8 @@ def seed(
         topk=topk,
         group=group_size,
     )
-    judge, later = the_judge(shop, engine, release, triton), the_judge(shop, engine, None, None)
-    with shop.talk.task("the engine's own defaults"), shop.store.folder("moe") as work:
+    judge, later = the_judge(ctx, engine, release, triton), the_judge(ctx, engine, None, None)
+    with ctx.reporter.task("the engine's own defaults"), ctx.store.folder("moe") as work:
         made = make_seed(judge, later, model, work)
         if made.needed or always:
             check_read(judge, model, made, work / "written")

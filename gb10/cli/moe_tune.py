@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gb10.cli.common import JsonOption, opens, print_json
+from gb10.cli.common import JsonOption, print_json, with_context
 from gb10.cli.moe_backend import expert_kernel
 from gb10.cli.moe_judge import (
     BlockOption,
@@ -25,7 +25,7 @@ from gb10.cli.moe_judge import (
 )
 from gb10.cli.values import EngineOption
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.moe.lanes import container_lane, local_lane
 from gb10.image.moe.release_lookups import SITE, Judge
 from gb10.image.moe.seeding import Model, Seed, make_seed
@@ -58,10 +58,10 @@ MemoryOption = Annotated[
 CountOption = Annotated[bool, typer.Option("--count", help="Print how many kernels would be compiled, and stop.")]
 
 
-@opens
+@with_context
 def tune(
     *,
-    shop: Workshop,
+    ctx: Context,
     out: OutArgument,
     engine: EngineOption = DEFAULT_ENGINE,
     release: ReleaseOption = None,
@@ -90,41 +90,41 @@ def tune(
 
     Run it again after an interruption: nothing is timed twice. docs/moe.md says what is timed and what wins.
     """
-    _say_backend(shop, engine, model, moe_backend)
-    place = _lanes(shop, image, host, python)
-    made = _Made(shop, the_judge(shop, engine, release, None), the_judge(shop, engine, None, None))
+    _say_backend(ctx, engine, model, moe_backend)
+    place = _lanes(ctx, image, host, python)
+    made = _Made(ctx, the_judge(ctx, engine, release, None), the_judge(ctx, engine, None, None))
     meant = meant_shape(experts, width, dtype, block, per_channel=per_channel)
     seed, job = made.job(Model(meant=meant, hidden=hidden, topk=topk, group=128), size or LADDER, memory)
-    document = _counted(shop, job) if count else made.run(seed, job, place, out, as_json=as_json)
+    document = _counted(ctx, job) if count else made.run(seed, job, place, out, as_json=as_json)
     if as_json or count:
         print_json(document)
 
 
-def _counted(shop: Workshop, job: Job) -> dict[str, Any]:
+def _counted(ctx: Context, job: Job) -> dict[str, Any]:
     own, upstream = counted(job)
-    shop.talk.say(f"at most {own:,} kernels to compile; upstream's tuner compiles {upstream:,}")
+    ctx.reporter.say(f"at most {own:,} kernels to compile; upstream's tuner compiles {upstream:,}")
     return {"schema": "gb10/moe-tune-count/v1", "own": own, "upstream": upstream, "rows": len(job.rows)}
 
 
-def _say_backend(shop: Workshop, engine: str, model: str | None, backend: str | None) -> None:
+def _say_backend(ctx: Context, engine: str, model: str | None, backend: str | None) -> None:
     if backend is not None and WORD.fullmatch(backend) is None:
         raise UsageError(f"--moe-backend {backend[:40]!r} is no name of a backend")
     if model is None:
-        shop.talk.say("whether the engine uses Triton for your model is not known: name it with --model")
+        ctx.reporter.say("whether the engine uses Triton for your model is not known: name it with --model")
         return
-    shop.talk.say(f"{expert_kernel(shop, engine, model, backend)} serves the experts of {model}")
+    ctx.reporter.say(f"{expert_kernel(ctx, engine, model, backend)} serves the experts of {model}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    shop: Workshop
+    ctx: Context
     judge: Judge
     later: Judge
 
     def job(self, model: Model, sizes: Sequence[int], memory: int) -> tuple[Seed, Job]:
         """The seed of a shape, and the job that starts from its rows."""
         rows = rows_for(self.judge.engine, model.meant.shape)
-        with self.shop.store.folder("moe") as work:
+        with self.ctx.store.folder("moe") as work:
             seed = make_seed(self.judge, self.later, model, work)
         defaults = {
             at: next(span.row for span in seed.spans if span.first <= at <= span.last) for at in sorted(set(sizes))
@@ -145,10 +145,10 @@ class _Made:
         self, seed: Seed, job: Job, place: AbstractContextManager[dict[str, Lane]], out: Path, *, as_json: bool
     ) -> dict[str, Any]:
         """Tune, write what was found, and print it for people."""
-        _counted(self.shop, job)
+        _counted(self.ctx, job)
         with place as lanes:
             record = Record(out / "findings.jsonl", job)
-            run(job, lanes, record, self.shop.talk)
+            run(job, lanes, record, self.ctx.reporter)
         choices = choose(record.findings, job.defaults)
         written = write_tuned(self.judge, seed, choices, record.findings, out)
         if not as_json:
@@ -157,14 +157,14 @@ class _Made:
 
 
 @contextmanager
-def _lanes(shop: Workshop, image: str | None, hosts: list[str] | None, python: str | None) -> Iterator[dict[str, Lane]]:
+def _lanes(ctx: Context, image: str | None, hosts: list[str] | None, python: str | None) -> Iterator[dict[str, Lane]]:
     if (python is None) == (image is None) or bool(hosts) != bool(image):
         raise UsageError(
             "say where to run", hint="--image IMAGE --host HOST for Sparks, or --python PATH for this machine"
         )
-    with ExitStack() as opened, shop.store.folder("tune") as work:
+    with ExitStack() as opened, ctx.store.folder("tune") as work:
         if python is not None:
-            yield {"here": local_lane(shop, python, work)}
+            yield {"here": local_lane(ctx, python, work)}
         else:
             yield {host: opened.enter_context(container_lane(host, image or "")) for host in hosts or ()}
 

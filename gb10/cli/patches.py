@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.patches_show import print_patches, print_rows, rows_document
 from gb10.cli.values import completer, patched_sources, patches
 from gb10.errors import PatchError, UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_recipe
 from gb10.patches.maintain import new_patch
 from gb10.patches.maintain import refresh as refreshed
@@ -66,10 +66,10 @@ TreeOption = Annotated[
 
 
 @app.command()
-@opens
+@with_context
 def status(
     *,
-    shop: Workshop,
+    ctx: Context,
     source: SourceOption = None,
     ref: RefOption = None,
     tree: TreeOption = None,
@@ -83,19 +83,19 @@ def status(
     The first run downloads the releases, which takes minutes. Later runs read them from the store: about a second each.
     """
     started = time.monotonic()
-    rows = _rows(shop, source, ref or [], tree)
+    rows = _rows(ctx, source, ref or [], tree)
     if as_json:
         print_json(rows_document(rows))
         return
-    print_rows(shop, rows, idle_sources(shop))
-    shop.talk.say(f"{releases_in_words(len(rows))} in {time.monotonic() - started:.1f} s")
+    print_rows(ctx, rows, idle_sources(ctx))
+    ctx.reporter.say(f"{releases_in_words(len(rows))} in {time.monotonic() - started:.1f} s")
 
 
 @app.command()
-@opens
+@with_context
 def check(
     *,
-    shop: Workshop,
+    ctx: Context,
     source: SourceOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -106,7 +106,7 @@ def check(
 
     It also exits 6 when a range leaves out a release with the defect.
     """
-    rows = _rows(shop, source, [], None)
+    rows = _rows(ctx, source, [], None)
     found = troubles(rows)
     if found:
         raise PatchError(
@@ -114,16 +114,18 @@ def check(
             where="\n".join(found),
             hint="./build.py patches status shows all results",
         )
-    shop.talk.say(f"{sum(len(row.verdicts) for row in rows)} results over {releases_in_words(len(rows))} are correct")
+    ctx.reporter.say(
+        f"{sum(len(row.verdicts) for row in rows)} results over {releases_in_words(len(rows))} are correct"
+    )
     if as_json:
         print_json(rows_document(rows))
 
 
 @app.command()
-@opens
+@with_context
 def show(
     *,
-    shop: Workshop,
+    ctx: Context,
     name: PatchArgument,
     as_json: JsonOption = False,
 ) -> None:
@@ -132,14 +134,14 @@ def show(
     \b
     ./build.py patches show sglang/0001-jit-arch-suffix
     """
-    print_patches(find_patches(shop.catalog.patches, name), as_json=as_json)
+    print_patches(find_patches(ctx.catalog.patches, name), as_json=as_json)
 
 
 @app.command()
-@opens
+@with_context
 def refresh(
     *,
-    shop: Workshop,
+    ctx: Context,
     name: PatchArgument,
     tree: Annotated[Path, typer.Option("--tree", metavar="PATH", help="The tree that the patch no longer fits.")],
 ) -> None:
@@ -150,15 +152,15 @@ def refresh(
 
     This is a three-way merge. If the patch has several variants, the last one is merged.
     """
-    sys.stdout.buffer.write(refreshed(library(shop), find_patches(shop.catalog.patches, name)[-1], tree))
-    shop.talk.say("review the diff, then add it as a variant with its own X-Applies-To")
+    sys.stdout.buffer.write(refreshed(library(ctx), find_patches(ctx.catalog.patches, name)[-1], tree))
+    ctx.reporter.say("review the diff, then add it as a variant with its own X-Applies-To")
 
 
 @app.command()
-@opens
+@with_context
 def new(
     *,
-    shop: Workshop,
+    ctx: Context,
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", autocompletion=completer(patched_sources), help="vllm, flashinfer, …")
     ],
@@ -173,12 +175,12 @@ def new(
     ./build.py patches new vllm my-fix --ref 0.33.0 --tree ~/vllm
     """
     today = datetime.datetime.now(tz=datetime.UTC).date()
-    path = new_patch(library(shop), source, slug, parse_version(ref), tree, today=today)
+    path = new_patch(library(ctx), source, slug, parse_version(ref), tree, today=today)
     print_json({"schema": "gb10/patch-new/v1", "path": str(path)}) if as_json else print(path)
-    shop.talk.say("next, write the reason, the range and the probe; ./build.py patches check lists what is missing")
+    ctx.reporter.say("next, write the reason, the range and the probe; ./build.py patches check lists what is missing")
 
 
-def _rows(shop: Workshop, source: str | None, refs: list[str], tree: Path | None) -> tuple[Row, ...]:
+def _rows(ctx: Context, source: str | None, refs: list[str], tree: Path | None) -> tuple[Row, ...]:
     if (refs or tree) and source is None:
         raise UsageError("--ref and --tree need --source", hint="add --source vllm")
     if tree is not None and len(refs) != 1:
@@ -189,18 +191,18 @@ def _rows(shop: Workshop, source: str | None, refs: list[str], tree: Path | None
     wanted = (
         [source]
         if source
-        else [name for name in sources(shop.catalog.patches) if load_series(shop.catalog.patches, name)]
+        else [name for name in sources(ctx.catalog.patches) if load_series(ctx.catalog.patches, name)]
     )
-    return tuple(row for name in wanted for row in status_of(library(shop), name, versions, tree))
+    return tuple(row for name in wanted for row in status_of(library(ctx), name, versions, tree))
 
 
-def idle_sources(shop: Workshop) -> set[str]:
+def idle_sources(ctx: Context) -> set[str]:
     """The sources that no recipe compiles by itself: what a wheel lacks of their patches needs ``--targets``."""
-    recipes = [load_recipe(shop.catalog.recipe(engine)) for engine in shop.catalog.engines()]
+    recipes = [load_recipe(ctx.catalog.recipe(engine)) for engine in ctx.catalog.engines()]
     wheels = [wheel for recipe in recipes for wheel in recipe.wheels.values() if wheel.method == "source"]
     return {wheel.source for wheel in wheels} - {wheel.source for wheel in wheels if wheel.targets}
 
 
-def library(shop: Workshop) -> Library:
-    """The part of a workshop that reads and fetches releases."""
-    return Library(root=shop.catalog.patches, store=shop.store, env=shop.env, talk=shop.talk)
+def library(ctx: Context) -> Library:
+    """The part of a context that reads and fetches releases."""
+    return Library(root=ctx.catalog.patches, store=ctx.store, env=ctx.env, reporter=ctx.reporter)

@@ -7,8 +7,8 @@ from rich.table import Table
 
 from gb10.cli.common import print_json
 from gb10.cli.tables import print_table
-from gb10.core.talk import terminal
-from gb10.image.context import Workshop
+from gb10.core.reporter import terminal
+from gb10.image.context import Context
 from gb10.patches.series import Patch
 from gb10.patches.status import Row, find_patches, outcome_of
 
@@ -24,12 +24,12 @@ STYLES = {
 }
 
 
-def print_rows(shop: Workshop, rows: Sequence[Row], idle: Collection[str] = ()) -> None:
+def print_rows(ctx: Context, rows: Sequence[Row], idle: Collection[str] = ()) -> None:
     """A table per source (a line per release, a column per patch), then every reason once.
 
     ``idle`` are sources that are compiled only with ``--targets``.
     """
-    console = terminal(shop.env, stderr=False)
+    console = terminal(ctx.env, stderr=False)
     for source in dict.fromkeys(row.source for row in rows):
         own = [row for row in rows if row.source == source]
         ids = list(dict.fromkeys(verdict.patch.id for row in own for verdict in row.verdicts))
@@ -39,11 +39,11 @@ def print_rows(shop: Workshop, rows: Sequence[Row], idle: Collection[str] = ()) 
             table.add_column(name[:4], no_wrap=True)
         for row in own:
             table.add_row(str(row.version), *(_cell(row, name) for name in ids))
-        print_table(shop.env, table)
+        print_table(ctx.env, table)
         if any(outcome_of(verdict) in SHORT for row in own for verdict in row.verdicts):
             print(LEGEND)
         for name in ids:
-            ranges = dict.fromkeys(range_of(patch) for patch in find_patches(shop.catalog.patches, f"{source}/{name}"))
+            ranges = dict.fromkeys(range_of(patch) for patch in find_patches(ctx.catalog.patches, f"{source}/{name}"))
             console.print(f"\n{name}  {' or '.join(ranges)}", style="bold", soft_wrap=True)
             for line in reasons(own, name, idle):
                 console.print(f"  {line}", soft_wrap=True, highlight=False, markup=False)

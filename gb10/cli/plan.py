@@ -4,14 +4,14 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.asking import asks_for, of_image
-from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.asking import of_image, with_image_options
+from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.plan_show import print_plan
 from gb10.errors import UsageError
+from gb10.image.build.cache_status import survey
 from gb10.image.build.cmake_names import try_targets
 from gb10.image.build.grafts import try_patches
-from gb10.image.build.survey import survey
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.plan.render import bake, dockerfile
 from gb10.image.request.planning import Request, make_plan
 
@@ -33,11 +33,11 @@ MB       size of the step's files; those in the store are not downloaded again
 
 
 @app.command(help=app.info.help)
-@asks_for(of_image)
-@opens
+@with_image_options(of_image)
+@with_context
 def plan(
     *,
-    shop: Workshop,
+    ctx: Context,
     asked: Request,
     as_dockerfile: Annotated[bool, typer.Option("--dockerfile", help="Print the Dockerfile.")] = False,
     as_bake: Annotated[bool, typer.Option("--bake", help="Print docker-bake.json.")] = False,
@@ -46,12 +46,12 @@ def plan(
     """Show what `image` would do."""
     if as_json + as_dockerfile + as_bake > 1:
         raise UsageError("--json, --dockerfile and --bake exclude each other", hint="choose one")
-    made = make_plan(shop, asked)
+    made = make_plan(ctx, asked)
     if as_dockerfile:
-        print(dockerfile(made, shop.catalog.templates))
+        print(dockerfile(made, ctx.catalog.templates))
     elif as_bake:
         print_json(bake(made))
     else:
-        try_patches(shop, made)
-        try_targets(shop, made)
-        print_plan(shop, made, survey(shop, made), as_json=as_json)
+        try_patches(ctx, made)
+        try_targets(ctx, made)
+        print_plan(ctx, made, survey(ctx, made), as_json=as_json)

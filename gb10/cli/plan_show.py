@@ -9,13 +9,13 @@ from rich.table import Table
 
 from gb10.cli.common import print_json
 from gb10.cli.tables import print_table
-from gb10.core.talk import terminal
+from gb10.core.reporter import terminal
+from gb10.image.build.cache_status import CacheStatus
 from gb10.image.build.estimate import Needs, step_seconds
 from gb10.image.build.obstacles import obstacles
-from gb10.image.build.survey import Survey
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.plan.values import Plan, Step
-from gb10.image.publish.shelf import wheel_cache
+from gb10.image.publish.wheel_index import wheel_cache
 
 NAMES: Final = 3
 """Wheels of a layer that the plan names."""
@@ -26,15 +26,15 @@ WRAPPED: Final = 24
 """Columns that are left for the last one before others are left out."""
 
 
-def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = (), *, as_json: bool) -> None:
+def print_plan(ctx: Context, plan: Plan, found: CacheStatus, push: Sequence[str] = (), *, as_json: bool) -> None:
     """The plan with hit and miss, what the missing steps need, and the names that would be pushed."""
-    problems = obstacles(shop, plan, found.there)
+    problems = obstacles(ctx, plan, found.there)
     if as_json:
         present = {"hit": {step.name: found.there[step.name] for step in plan.steps}, "needs": asdict(found.needs)}
         stop = {"problem": "; ".join(problems)} if problems else {}
         print_json(plan.document() | present | ({"push": list(push)} if push else {}) | stop)
         return
-    _print_table(shop, plan, found)
+    _print_table(ctx, plan, found)
     needed, hits = found.needs, sum(found.there[step.name] for step in plan.steps)
     print(f"{len(plan.steps)} steps: {hits} cached, {len(plan.steps) - hits} to run")
     print(
@@ -53,7 +53,7 @@ def print_plan(shop: Workshop, plan: Plan, found: Survey, push: Sequence[str] = 
         print(f"slim: {sum(rule.saved for rule in plan.slim):,.0f} MB less in the image, {len(plan.slim)} rules")
     for name in push:
         print(f"to push {name}")
-    cache = wheel_cache(shop.env)
+    cache = wheel_cache(ctx.env)
     if cache and not all(found.there[step.name] for step in plan.of_kind("wheel")):
         print(f"a build first looks for missing wheels in {cache.repo}; this plan does not")
     for problem in problems:
@@ -68,10 +68,10 @@ def _bound(needed: Needs) -> str:
     return longest if needed.compile_bound == "longest unit" else f"its {needed.compile_bound}; longest unit: {longest}"
 
 
-def _print_table(shop: Workshop, plan: Plan, found: Survey) -> None:
+def _print_table(ctx: Context, plan: Plan, found: CacheStatus) -> None:
     """A row per step. A narrow terminal gets no files and MB, then no seconds; keys and names are never cut."""
-    rows = [dict(zip(COLUMNS, _row(shop, plan, step, found), strict=True)) for step in plan.steps]
-    width = terminal(shop.env, stderr=False).width
+    rows = [dict(zip(COLUMNS, _row(ctx, plan, step, found), strict=True)) for step in plan.steps]
+    width = terminal(ctx.env, stderr=False).width
     for left_out in ((), ("files", "MB"), NUMBERS):
         names = [name for name in COLUMNS if name not in left_out]
         widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names[:-1]}
@@ -83,12 +83,12 @@ def _print_table(shop: Workshop, plan: Plan, found: Survey) -> None:
         table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=name != "what")
     for row in rows:
         table.add_row(*(escape(row[name]) for name in names))
-    print_table(shop.env, table, least)
+    print_table(ctx.env, table, least)
 
 
-def _row(shop: Workshop, plan: Plan, step: Step, found: Survey) -> tuple[str, ...]:
+def _row(ctx: Context, plan: Plan, step: Step, found: CacheStatus) -> tuple[str, ...]:
     hit = found.there[step.name]
-    seconds = "" if hit else f"{step_seconds(shop, plan, step):.0f}"
+    seconds = "" if hit else f"{step_seconds(ctx, plan, step):.0f}"
     size = f"{step.download / 1e6:,.0f}" if step.files else ""
     files = str(len(step.files) or "")
     return step.name, step.key[:12], "hit" if hit else "miss", files, size, seconds, _about(plan, step)

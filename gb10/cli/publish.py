@@ -9,13 +9,13 @@ from typing import Annotated, Final
 
 import typer
 
-from gb10.cli.common import CompressionOption, JsonOption, opens, print_json, verb_app, zstd_level
+from gb10.cli.common import CompressionOption, JsonOption, print_json, verb_app, with_context, zstd_level
 from gb10.cli.results import print_published
 from gb10.containers.reference import split_reference
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.image.build.stage import ready_engine
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.publish.publishing import Published
 from gb10.image.publish.publishing import publish as push_proven
 from gb10.image.publish.retaining import Held, Rule
@@ -66,10 +66,10 @@ UsedOption = Annotated[
 
 
 @app.command(help=app.info.help)
-@opens
+@with_context
 def publish(
     *,
-    shop: Workshop,
+    ctx: Context,
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="A tag of an image that `image` built.")],
     targets: Annotated[list[str], typer.Argument(metavar="REF", help="REGISTRY/NAME[:TAG], one or more.")],
     compression: CompressionOption = None,
@@ -84,8 +84,8 @@ def publish(
 ) -> None:
     """Push a proven image."""
     zstd, rule = zstd_level(compression), rule_of(retain, delete=delete or bool(host))
-    done = push_proven(shop, image, targets, zstd, sign, attest=not no_attest)
-    older = _older(shop, done, rule, host or (), delete=delete) if rule else {}
+    done = push_proven(ctx, image, targets, zstd, sign, attest=not no_attest)
+    older = _older(ctx, done, rule, host or (), delete=delete) if rule else {}
     if as_json:
         print_json(
             {
@@ -95,18 +95,18 @@ def publish(
             }
         )
         return
-    print_published(shop.talk, done)
+    print_published(ctx.reporter, done)
     for place, found in older.items():
-        print_older(shop.talk, place, found)
+        print_older(ctx.reporter, place, found)
 
 
 def _older(
-    shop: Workshop, done: Sequence[Published], rule: Rule, nodes: Sequence[str], *, delete: bool
+    ctx: Context, done: Sequence[Published], rule: Rule, nodes: Sequence[str], *, delete: bool
 ) -> dict[str, tuple[Held, ...]]:
     """What each repository that was published to holds, judged."""
-    engine = ready_engine(shop)
+    engine = ready_engine(ctx)
     places = dict.fromkeys(split_reference(one.reference)[0] for one in done)
-    return {place: retain_some(shop, engine, place, rule, nodes, delete=delete) for place in places}
+    return {place: retain_some(ctx, engine, place, rule, nodes, delete=delete) for place in places}
 
 
 def rule_of(text: str | None, *, delete: bool) -> Rule | None:
@@ -122,14 +122,14 @@ def rule_of(text: str | None, *, delete: bool) -> Rule | None:
     return Rule(age=timedelta(days=number)) if found[2] else Rule(number=number)
 
 
-def print_older(talk: Talk, place: str, found: Sequence[Held]) -> None:
+def print_older(reporter: Reporter, place: str, found: Sequence[Held]) -> None:
     """What stays and why on stderr, what may go or went on stdout."""
     for one in found:
         if one.why:
-            talk.say(f"{place}: {one.tags[0]} stays: {one.why}")
+            reporter.say(f"{place}: {one.tags[0]} stays: {one.why}")
     going = [one for one in found if not one.why]
     size = f"{len(going)} of {len(found)} images"
     deleted = any(one.deleted for one in going)
-    talk.say(f"{place}: {size} deleted" if deleted else f"{place}: {size} may go" + (": --delete" if going else ""))
+    reporter.say(f"{place}: {size} deleted" if deleted else f"{place}: {size} may go" + (": --delete" if going else ""))
     for one in going:
         print(f"{'deleted' if one.deleted else 'may go'}  {place}:{one.tags[0]}@{one.digest}  {one.published}")

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from gb10.cli import error_fields
-from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
+from gb10.cli.common import JsonOption, print_json, reported, verb_app, with_context
 from gb10.cli.values import platform_option
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.publish.pulling import Pull, pull_from_each
 from gb10.image.publish.receiving import Pulled
 from gb10.image.publish.via_head import HeadPull, pull_via_head
@@ -61,10 +61,10 @@ SignerOption = Annotated[
 
 
 @app.command(help=app.info.help)
-@opens
+@with_context
 def pull(
     *,
-    shop: Workshop,
+    ctx: Context,
     reference: Annotated[str, typer.Argument(metavar="REF", help="REGISTRY/NAME[:TAG] or REGISTRY/NAME@sha256:…")],
     platform: PlatformOption = None,
     host: HostOption = None,
@@ -79,20 +79,20 @@ def pull(
         wanted = HeadPull(
             reference=reference, head=via_head, hosts=hosts, platform=platform, signers=require_signer, k3s=k3s
         )
-        done = pull_via_head(shop, wanted)
+        done = pull_via_head(ctx, wanted)
     elif k3s:
         raise UsageError("--k3s needs --via-head", hint="K3s pulls from a registry by itself")
     else:
-        done = pull_from_each(shop, reference, hosts, platform, require_signer)
+        done = pull_from_each(ctx, reference, hosts, platform, require_signer)
     if done.signer and not as_json:
-        shop.talk.say(f"signed by {done.signer}")
+        ctx.reporter.say(f"signed by {done.signer}")
     if as_json:
         print_json(document(reference, done))
         with reported(as_json):
             done.require_all()
         return
     for node in done.nodes:
-        shop.talk.say(f"{node.host}: {_what_moved(node)}, {node.seconds:.1f} s")
+        ctx.reporter.say(f"{node.host}: {_what_moved(node)}, {node.seconds:.1f} s")
     done.require_all()
     print(reference if via_head else f"{reference.partition('@')[0]}@{done.remote.digest}")
 

@@ -5,17 +5,26 @@ from typing import Annotated
 import typer
 
 from gb10.cli.asking import ModNetworkOption, OverlayOption
-from gb10.cli.common import BuilderOption, DryRunOption, JsonOption, RebuildOption, building, opens, reported, verb_app
+from gb10.cli.common import (
+    BuilderOption,
+    DryRunOption,
+    JsonOption,
+    RebuildOption,
+    building,
+    reported,
+    verb_app,
+    with_context,
+)
 from gb10.cli.plan_show import print_plan
 from gb10.cli.rebuild_show import print_comparison, refuse
 from gb10.cli.values import ModOption
+from gb10.image.build.cache_status import survey_again
 from gb10.image.build.estimate import check_room
 from gb10.image.build.reproducing import reproduce
 from gb10.image.build.stage import check_builder, ready_engine
 from gb10.image.build.subject import subject_of
-from gb10.image.build.survey import survey_again
 from gb10.image.build.wheel_build import selected
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.request.plan_replay import Given, replayed
 
 app = verb_app("""Build an image again from the record that it holds, and compare layer by layer.
@@ -36,10 +45,10 @@ diffoscope's words where it is installed.
 
 
 @app.command(help=app.info.help)
-@opens
+@with_context
 def rebuild(
     *,
-    shop: Workshop,
+    ctx: Context,
     target: Annotated[
         str, typer.Argument(metavar="IMAGE|FILE.json", help="An image of the container engine, or a plan.json.")
     ],
@@ -52,18 +61,18 @@ def rebuild(
     as_json: JsonOption = False,
 ) -> None:
     """Build an image again and compare."""
-    shop = building(shop, builder)
-    engine = check_builder(shop, ready_engine(shop))
-    subject = subject_of(shop.store, engine, target)
+    ctx = building(ctx, builder)
+    engine = check_builder(ctx, ready_engine(ctx))
+    subject = subject_of(ctx.store, engine, target)
     given = Given(mods=tuple(mod or ()), mod_network=mod_network, overlay=overlay)
-    with replayed(shop, subject.record, given) as plan:
+    with replayed(ctx, subject.record, given) as plan:
         compiled = selected(plan, again or ())
-        found = survey_again(shop, plan, compiled)
+        found = survey_again(ctx, plan, compiled)
         if dry_run:
-            print_plan(shop, plan, found, as_json=as_json)
+            print_plan(ctx, plan, found, as_json=as_json)
             return
-        check_room(shop, found.needs, found.engine)
-        comparison = reproduce(shop, plan, engine, subject.image, compiled)
-    print_comparison(shop.talk, target, comparison, as_json=as_json)
+        check_room(ctx, found.needs, found.engine)
+        comparison = reproduce(ctx, plan, engine, subject.image, compiled)
+    print_comparison(ctx.reporter, target, comparison, as_json=as_json)
     with reported(as_json):
         refuse(target, comparison)

@@ -6,7 +6,7 @@ from typing import Final
 
 from gb10.cli.common import print_json
 from gb10.core.printing import printable
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import VerifyError
 from gb10.image.build.reproducing import Comparison
 
@@ -14,18 +14,18 @@ SHOWN: Final = 20
 """Files that are listed for people."""
 
 
-def print_comparison(talk: Talk, target: str, found: Comparison, *, as_json: bool) -> None:
+def print_comparison(reporter: Reporter, target: str, found: Comparison, *, as_json: bool) -> None:
     """The layers on stderr, the digest of what was built again on stdout."""
     if as_json:
         print_json(document(target, found))
         return
     for pair in found.layers:
         state = "same" if pair.same else "built" if not found.compared else "differs"
-        talk.say(f"  {state:8} {pair.name:32} {(pair.after or pair.before or '')[:19]}")
+        reporter.say(f"  {state:8} {pair.name:32} {(pair.after or pair.before or '')[:19]}")
     if found.same:
-        talk.say(f"{target} is reproduced: {len(found.layers)} of {len(found.layers)} layers have the same bytes")
+        reporter.say(f"{target} is reproduced: {len(found.layers)} of {len(found.layers)} layers have the same bytes")
     elif not found.compared:
-        talk.say("there is no image to compare with: compare the digest with one of another machine")
+        reporter.say("there is no image to compare with: compare the digest with one of another machine")
     print(found.digest)
 
 

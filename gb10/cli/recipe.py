@@ -10,8 +10,8 @@ from gb10.cli.recipe_files import RecipeArgument, find_recipe, load_file, read_t
 from gb10.cli.recipe_fit import one_line
 from gb10.cli.recipe_mods import foreign_mods
 from gb10.cli.recipe_show import document, lines
-from gb10.cli.verb import JsonOption, print_json, talks, verb_app
-from gb10.core.talk import Talk
+from gb10.cli.verb import JsonOption, print_json, verb_app, with_reporter
+from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.models.issue import lines_of
 from gb10.models.load.loading import load_model_recipe
@@ -53,8 +53,8 @@ A recipe with a mistake is not rendered: each mistake has its line and a fix.
 
 
 @app.command()
-@talks
-def show(*, talk: Talk, recipe: RecipeArgument, as_json: JsonOption = False) -> None:
+@with_reporter
+def show(*, reporter: Reporter, recipe: RecipeArgument, as_json: JsonOption = False) -> None:
     """Show what a recipe serves, and what is wrong with it.
 
     \b
@@ -77,10 +77,10 @@ def show(*, talk: Talk, recipe: RecipeArgument, as_json: JsonOption = False) -> 
 
 
 @app.command()
-@talks
+@with_reporter
 def fix(
     *,
-    talk: Talk,
+    reporter: Reporter,
     recipe: RecipeArgument,
     write: Annotated[bool, typer.Option("--write", help="Change the file, in place of printing it.")] = False,
     as_json: JsonOption = False,
@@ -108,7 +108,7 @@ def fix(
     if not write:
         sys.stdout.write(mended)
     for line in (*(f"fixed: {one}" for one in done or ["nothing"]), *lines_of(left)):
-        talk.say(line)
+        reporter.say(line)
 
 
 def _write(path: Path, text: str) -> None:

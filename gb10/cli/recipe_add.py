@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.common import JsonOption, opens, print_json
+from gb10.cli.common import JsonOption, print_json, with_context
 from gb10.cli.recipe_list import registry_document, registry_line, registry_names
-from gb10.cli.signature import gives
+from gb10.cli.signature import inject
 from gb10.cli.values import completer
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.models.registries.moving import Moved, Wish, add_registries, remove_registry, update_registries
 from gb10.models.registries.naming import named_registry
 from gb10.models.registries.origin import check_ref, check_registry_name, origin_of
@@ -37,11 +37,11 @@ def wish_of(
     )
 
 
-@gives("wish", wish_of, first=True)
-@opens
+@inject("wish", wish_of, first=True)
+@with_context
 def add(
     *,
-    shop: Workshop,
+    ctx: Context,
     wish: Wish,
     source: Annotated[
         str | None,
@@ -65,30 +65,30 @@ def add(
     """
     wish = replace(wish, dry_run=dry_run)
     if update:
-        _update(shop, source, wish, as_json=as_json)
+        _update(ctx, source, wish, as_json=as_json)
         return
     if source is None or source.startswith("@"):
         raise UsageError("no registry is named", hint="./build.py recipe add URL, or --update to move those there are")
     origin = origin_of(source)
-    made, taken = add_registries(shop, origin, wish)
+    made, taken = add_registries(ctx, origin, wish)
     if taken.content.left_out:
-        shop.talk.say(f"{taken.content.left_out} entries are left out: links, special files, odd names")
+        ctx.reporter.say(f"{taken.content.left_out} entries are left out: links, special files, odd names")
     if as_json:
         print_json(_document([registry_document(one) for one in made], dry_run=wish.dry_run))
         return
     for one in made:
         print(registry_line(one))
-    shop.talk.say("it would be added" if wish.dry_run else f"its recipes: ./build.py recipe list @{made[0].name}")
+    ctx.reporter.say("it would be added" if wish.dry_run else f"its recipes: ./build.py recipe list @{made[0].name}")
 
 
-def _update(shop: Workshop, source: str | None, wish: Wish, *, as_json: bool) -> None:
-    known = read_registries(shop.env)
+def _update(ctx: Context, source: str | None, wish: Wish, *, as_json: bool) -> None:
+    known = read_registries(ctx.env)
     if wish.name or wish.ref:
         raise UsageError("--update keeps name and ref", hint="remove the registry, and add it anew")
     chosen = (named_registry(known, source),) if source else known
     if not chosen:
         raise UsageError("there is no registry to update", hint="./build.py recipe add URL adds one")
-    moved = update_registries(shop, chosen, wish)
+    moved = update_registries(ctx, chosen, wish)
     if as_json:
         rows = [{**registry_document(one.registry), "old": one.old, "changes": _changes(one)} for one in moved]
         print_json(_document(rows, dry_run=wish.dry_run))
@@ -99,7 +99,7 @@ def _update(shop: Workshop, source: str | None, wish: Wish, *, as_json: bool) ->
         for line in (line for change in one.changes for line in change.lines):
             print(line)
         if was[one.registry.name] and not one.registry.trusted:
-            shop.talk.say(f"@{one.registry.name} is not trusted any more: read the changes, then add --trust")
+            ctx.reporter.say(f"@{one.registry.name} is not trusted any more: read the changes, then add --trust")
 
 
 def _changes(one: Moved) -> list[dict[str, object]]:
@@ -116,10 +116,10 @@ def _document(rows: list[dict[str, object]], *, dry_run: bool) -> dict[str, obje
     return {"schema": "gb10/recipe-registries/v1", "dry_run": dry_run, "registries": rows}
 
 
-@opens
+@with_context
 def remove(
     *,
-    shop: Workshop,
+    ctx: Context,
     name: Annotated[str, typer.Argument(metavar="@NAME", autocompletion=completer(registry_names), help="A registry.")],
     as_json: JsonOption = False,
 ) -> None:
@@ -128,9 +128,9 @@ def remove(
     \b
     ./build.py recipe remove @theirs
     """
-    registry = named_registry(read_registries(shop.env), name)
-    remove_registry(shop, registry)
+    registry = named_registry(read_registries(ctx.env), name)
+    remove_registry(ctx, registry)
     if as_json:
         print_json(_document([registry_document(registry)], dry_run=False))
     else:
-        shop.talk.say(f"@{registry.name} is removed")
+        ctx.reporter.say(f"@{registry.name} is removed")

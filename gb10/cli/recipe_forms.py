@@ -17,7 +17,7 @@ from gb10.cli.verb import print_json
 from gb10.cli.wanted_service import Described, Wanted, described, require_room
 from gb10.containers.reference import registry_of
 from gb10.core.data_root import ROOT
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.models.issue import lines_of
 from gb10.models.load.model_recipe import ModelRecipe
@@ -96,7 +96,7 @@ def only_of_forms(wish: FormWish, options: Options) -> None:
 
 
 def render_form(
-    talk: Talk, loaded: ModelRecipe, request: RenderRequest, wish: FormWish, options: Options, *, as_json: bool
+    reporter: Reporter, loaded: ModelRecipe, request: RenderRequest, wish: FormWish, options: Options, *, as_json: bool
 ) -> None:
     """Print or write the files of a form. Raises UsageError."""
     if request.peer or request.ray:
@@ -110,8 +110,8 @@ def render_form(
         file=wish.file,
         weights=wish.weights,
     )
-    require_room(talk, loaded, wanted)
-    options = with_budget(talk, loaded, request, options, wish.image or loaded.container or "")
+    require_room(reporter, loaded, wanted)
+    options = with_budget(reporter, loaded, request, options, wish.image or loaded.container or "")
     deployment = deployment_of(loaded, wanted, wish, options)
     files = FORMS[wish.form](deployment)
     written = write(files, wish.out) if wish.out else None
@@ -129,7 +129,7 @@ def render_form(
         *image_lines(deployment.service.image),
         *cap_lines(deployment.service),
     ):
-        talk.say(line)
+        reporter.say(line)
 
 
 def deployment_of(loaded: ModelRecipe, wanted: Wanted, wish: FormWish, options: Options) -> Deployment:

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from gb10.cli.recipe_files import read_text
-from gb10.cli.signature import gives
-from gb10.cli.verb import JsonOption, print_json, talks
+from gb10.cli.signature import inject
+from gb10.cli.verb import JsonOption, print_json, with_reporter
 from gb10.core.data_root import ROOT
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.image.lock.lockfile import load_recipe
 from gb10.models.importing.imported import Wanted, written
@@ -37,11 +37,11 @@ def wanted_of(
     return Wanted(variant=variant, nodes=nodes, features=tuple(features or ()))
 
 
-@talks
-@gives("wanted", wanted_of, first=True)
+@with_reporter
+@inject("wanted", wanted_of, first=True)
 def import_file(
     *,
-    talk: Talk,
+    reporter: Reporter,
     wanted: Wanted,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to import.")],
     write: Annotated[
@@ -72,7 +72,7 @@ def import_file(
     elif write is None:
         sys.stdout.write(recipe)
     for line in found.said:
-        talk.say(line)
+        reporter.say(line)
 
 
 def image_of(engine: str) -> str:

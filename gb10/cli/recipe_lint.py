@@ -10,9 +10,9 @@ import typer
 
 from gb10.cli.recipe_files import find_recipe, load_file, read_text, registry_files
 from gb10.cli.recipe_mods import added_options, judged_mods, mods_of
-from gb10.cli.signature import gives
-from gb10.cli.verb import JsonOption, print_json, talks
-from gb10.core.talk import Talk
+from gb10.cli.signature import inject
+from gb10.cli.verb import JsonOption, print_json, with_reporter
+from gb10.core.reporter import Reporter
 from gb10.errors import EmptySelectionError, UsageError
 from gb10.models.issue import LEVELS, Issue, errors_of, in_order, lines_of
 from gb10.models.lint.image_facts import ImageFacts, facts_of
@@ -64,11 +64,11 @@ def judged_as(
     return Judged(release=release, image=_facts(image) if image is not None else None, weights=weights)
 
 
-@talks
-@gives("judged", judged_as, first=True)
+@with_reporter
+@inject("judged", judged_as, first=True)
 def lint_recipes(
     *,
-    talk: Talk,
+    reporter: Reporter,
     judged: Judged,
     recipes: Annotated[
         list[str] | None, typer.Argument(metavar="FILE|NAME|DIR|@REGISTRY", help="Files, folders, ours, or a registry.")
@@ -100,7 +100,7 @@ def lint_recipes(
     else:
         for line in (line for issues in shown.values() for line in lines_of(issues)):
             print(line)
-        talk.say(_summary(found))
+        reporter.say(_summary(found))
     if any(map(errors_of, found.values())):
         raise typer.Exit(UsageError.code)
 

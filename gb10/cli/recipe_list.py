@@ -9,8 +9,8 @@ from gb10.cli.recipe_files import load_file, model_names, models_folder, registr
 from gb10.cli.recipe_registries import registries
 from gb10.cli.recipe_show import document, listed
 from gb10.cli.values import completer
-from gb10.cli.verb import JsonOption, print_json, talks
-from gb10.core.talk import Talk
+from gb10.cli.verb import JsonOption, print_json, with_reporter
+from gb10.core.reporter import Reporter
 from gb10.errors import EmptySelectionError, FetchError
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.registries.naming import named_registry
@@ -23,10 +23,10 @@ def registry_names() -> list[str]:
     return [f"@{one.name}" for one in registries()]
 
 
-@talks
+@with_reporter
 def list_recipes(
     *,
-    talk: Talk,
+    reporter: Reporter,
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="@REGISTRY", autocompletion=completer(registry_names), help="Those of a registry."),
@@ -43,7 +43,7 @@ def list_recipes(
     chosen = tuple(named_registry(known, name) for name in names or ())
     found = {} if chosen else dict(_own())
     for one in chosen or (one for one in known if one.visible):
-        found.update(_of(one, talk, needed=bool(chosen)))
+        found.update(_of(one, reporter, needed=bool(chosen)))
     if not found:
         raise EmptySelectionError("this checkout has no model recipes", where=str(models_folder()))
     if as_json:
@@ -60,14 +60,14 @@ def _own() -> Iterator[tuple[str, ModelRecipe]]:
         yield name, load_file(RecipeFile(models_folder() / f"{name}.yaml"))
 
 
-def _of(registry: Registry, talk: Talk, *, needed: bool) -> Iterator[tuple[str, ModelRecipe]]:
+def _of(registry: Registry, reporter: Reporter, *, needed: bool) -> Iterator[tuple[str, ModelRecipe]]:
     """The recipes of a registry by the name that finds them; one that cannot be fetched is said, unless needed."""
     try:
         files = {file.name: file for file in registry_files(f"@{registry.name}")}
     except (FetchError, EmptySelectionError) as error:
         if needed:
             raise
-        talk.say(f"@{registry.name} is left out: {error.message}")
+        reporter.say(f"@{registry.name} is left out: {error.message}")
         return
     for name, file in short_names(files).items():
         yield f"@{registry.name}/{name}", load_file(file)

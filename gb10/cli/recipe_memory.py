@@ -11,9 +11,9 @@ import typer
 from gb10.cli.recipe_files import RecipeArgument, find_recipe, load_file, override
 from gb10.cli.recipe_fit import requests_of
 from gb10.cli.recipe_show import refused
-from gb10.cli.signature import gives
-from gb10.cli.verb import JsonOption, print_json, talks
-from gb10.core.talk import Talk
+from gb10.cli.signature import inject
+from gb10.cli.verb import JsonOption, print_json, with_reporter
+from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.models.issue import lines_of
 from gb10.models.lint.linting import own_releases
@@ -71,11 +71,11 @@ def asked(
     return Question(request=request, nodes=nodes, weights=weights, fetch=fetch, services=round(services * GIB))
 
 
-@talks
-@gives("question", asked, first=True)
+@with_reporter
+@inject("question", asked, first=True)
 def memory(
     *,
-    talk: Talk,
+    reporter: Reporter,
     question: Question,
     recipe: RecipeArgument,
     arguments: Annotated[
@@ -98,9 +98,9 @@ def memory(
     request = replace(question.request, arguments=tuple(arguments or ()))
     served = _on_nodes(loaded, request, question.nodes)
     for line in lines_of([issue for issue in served.issues if issue.code == WITHOUT_EFFECT]):
-        talk.say(line)
+        reporter.say(line)
     machine = Machine(figures=load_figures(), services=question.services)
-    found = estimate(_sizes(served.model, question, talk), served.launch, machine)
+    found = estimate(_sizes(served.model, question, reporter), served.launch, machine)
     if as_json:
         print_json(document(loaded, found, machine))
     else:
@@ -126,7 +126,7 @@ def _on_nodes(recipe: ModelRecipe, request: RenderRequest, nodes: int | None) ->
     return replace(served, launch=replace(served.launch, ranks=replace(ranks, tensor=nodes // others)))
 
 
-def _sizes(name: str, question: Question, talk: Talk) -> Model:
+def _sizes(name: str, question: Question, reporter: Reporter) -> Model:
     """The model's sizes: of the files that are named, a folder that the recipe names, ours, or the Hub's."""
     folder = Path(name) if name.startswith((".", "/")) and Path(name).exists() else None
     place = question.weights or folder
@@ -136,12 +136,12 @@ def _sizes(name: str, question: Question, talk: Talk) -> Model:
     if place is None and not question.fetch:
         hint = "--fetch reads them from the Hub, --weights PATH from the model's folder, index or config.json"
         raise UsageError(f"the sizes of {name or 'this model'} are not known here", hint=hint)
-    from gb10.image.context import open_workshop  # noqa: PLC0415 - the same
+    from gb10.image.context import open_context  # noqa: PLC0415 - the same
     from gb10.image.request.model_sizes import hub_model, local_model  # noqa: PLC0415 - a sixth of a second for other verbs
 
     if place is not None:
         return local_model(place, name)
-    return hub_model(open_workshop(os.environ, verbosity=talk.verbosity), name)
+    return hub_model(open_context(os.environ, verbosity=reporter.verbosity), name)
 
 
 def does_not_fit(found: Estimate) -> UsageError:

@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from gb10.cli.cluster_files import MARK, alone, find_cluster
-from gb10.cli.common import JsonOption, opens, print_json
+from gb10.cli.common import JsonOption, print_json, with_context
 from gb10.cli.recipe_files import RecipeArgument, find_recipe, load_file
 from gb10.cli.recipe_show import refused
-from gb10.cli.signature import gives
+from gb10.cli.signature import inject
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.models.issue import errors_of
 from gb10.models.lint.linting import own_releases
 from gb10.models.lint.served_launch import served_model
@@ -69,11 +69,11 @@ def nodes_of(env: Mapping[str, str], hosts: Sequence[str]) -> Hosts:
     return found
 
 
-@gives("asked", asked_of, first=True)
-@opens
+@inject("asked", asked_of, first=True)
+@with_context
 def pull(
     *,
-    shop: Workshop,
+    ctx: Context,
     asked: Asked,
     recipe: RecipeArgument,
     revision: Annotated[
@@ -94,16 +94,16 @@ def pull(
     """
     file = find_recipe(recipe)
     loaded = load_file(file)
-    path = lock_file(shop.env, file)
-    wish = replace(asked.wish, hosts=nodes_of(shop.env, asked.hosts))
-    pulled = pull_weights(shop, path, file.shown, models_of(loaded, revision), wish)
+    path = lock_file(ctx.env, file)
+    wish = replace(asked.wish, hosts=nodes_of(ctx.env, asked.hosts))
+    pulled = pull_weights(ctx, path, file.shown, models_of(loaded, revision), wish)
     if as_json:
-        print_json(document(shop, pulled, str(path)))
+        print_json(document(ctx, pulled, str(path)))
         return
     for model in pulled.lock.models:
-        print(ModelFolder(cache_folder(shop.env), model.repo).snapshot(model.revision))
+        print(ModelFolder(cache_folder(ctx.env), model.repo).snapshot(model.revision))
     for line in said(pulled, str(path)):
-        shop.talk.say(line)
+        ctx.reporter.say(line)
 
 
 def models_of(recipe: ModelRecipe, revision: str | None) -> tuple[WantedModel, ...]:
@@ -129,9 +129,9 @@ def models_of(recipe: ModelRecipe, revision: str | None) -> tuple[WantedModel, .
     )
 
 
-def document(shop: Workshop, pulled: PulledWeights, lock: str) -> dict[str, object]:
+def document(ctx: Context, pulled: PulledWeights, lock: str) -> dict[str, object]:
     """What was pulled, as data; sizes in bytes."""
-    cache = cache_folder(shop.env)
+    cache = cache_folder(ctx.env)
     return {
         "schema": SCHEMA,
         "lock": lock,

@@ -21,10 +21,10 @@ def root_here(registry: Registry) -> Path:
     root = store_root(with_settings(os.environ)) / "registries" / registry.pin / "tree"
     if root.is_dir():
         return root
-    from gb10.image.context import open_workshop  # noqa: PLC0415 - the same
+    from gb10.image.context import open_context  # noqa: PLC0415 - the same
     from gb10.models.registries.taking import root_of  # noqa: PLC0415 - a sixth of a second for verbs that need no store
 
-    return root_of(open_workshop(os.environ, verbosity=0), registry)
+    return root_of(open_context(os.environ, verbosity=0), registry)
 
 
 def registry_recipe(name: str) -> RecipeFile:

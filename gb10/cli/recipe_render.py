@@ -15,9 +15,9 @@ from gb10.cli.recipe_show import refused
 from gb10.cli.recipe_trust import lines_of_powers, powers_here
 from gb10.cli.recipe_weights import render_locked, weights_of
 from gb10.cli.run_memory import with_script_cap
-from gb10.cli.signature import gives
-from gb10.cli.verb import JsonOption, print_json, talks
-from gb10.core.talk import Talk
+from gb10.cli.signature import inject
+from gb10.cli.verb import JsonOption, print_json, with_reporter
+from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.models.issue import errors_of, lines_of
 from gb10.models.load.model_recipe import ModelRecipe
@@ -60,13 +60,13 @@ def requested(
     )
 
 
-@talks
-@gives("wish", form_wish, first=True)
-@gives("request", requested, first=True)
-@gives("options", options_of, first=True)
+@with_reporter
+@inject("wish", form_wish, first=True)
+@inject("request", requested, first=True)
+@inject("options", options_of, first=True)
 def render(
     *,
-    talk: Talk,
+    reporter: Reporter,
     wish: FormWish,
     request: RenderRequest,
     options: Options,
@@ -90,16 +90,16 @@ def render(
     loaded, request = load_file(file), replace(request, arguments=tuple(arguments or ()))
     lock = weights_of(file)
     if wish.form != SCRIPT_FORM:
-        render_form(talk, loaded, request, replace(wish, file=file, weights=lock), options, as_json=as_json)
+        render_form(reporter, loaded, request, replace(wish, file=file, weights=lock), options, as_json=as_json)
         return
     only_of_forms(wish, options)
-    rendered = render_locked(loaded, with_script_cap(talk, loaded, request, options), lock)
+    rendered = render_locked(loaded, with_script_cap(reporter, loaded, request, options), lock)
     if not errors_of(rendered.issues):
         rendered = with_issues(rendered, memory_issues(loaded, request))
     if not wish.trust:
         for line in lines_of_powers(loaded, powers_here(loaded, file, foreign_mods(loaded, file), rendered)):
-            talk.say(f"read it before you run it, run needs --trust: {line}")
-    _print_script(talk, loaded, rendered, request.peer, as_json=as_json)
+            reporter.say(f"read it before you run it, run needs --trust: {line}")
+    _print_script(reporter, loaded, rendered, request.peer, as_json=as_json)
 
 
 OTHERS: Final = '*) echo "there is no node $1" >&2; exit 2 ;;'
@@ -119,7 +119,7 @@ def script_of(rendered: RenderedRecipe, peer: Peer | None) -> str:
 
 
 def _print_script(
-    talk: Talk, loaded: ModelRecipe, rendered: RenderedRecipe, peer: Peer | None, *, as_json: bool
+    reporter: Reporter, loaded: ModelRecipe, rendered: RenderedRecipe, peer: Peer | None, *, as_json: bool
 ) -> None:
     """Print the script, or all that is rendered as one document; exit 2 with a mistake."""
     errors = errors_of(rendered.issues)
@@ -130,9 +130,9 @@ def _print_script(
     else:
         sys.stdout.write(f"{script_of(rendered, peer).removesuffix(chr(10))}\n")
         if peer and len(rendered.ranks) > 1:
-            talk.say(f"{peer}'s launcher hands this to {len(rendered.ranks)} nodes; --json has the command of each")
+            reporter.say(f"{peer}'s launcher hands this to {len(rendered.ranks)} nodes; --json has the command of each")
     for line in lines_of([] if errors else rendered.issues):
-        talk.say(line)
+        reporter.say(line)
     if errors:
         raise typer.Exit(UsageError.code)
 

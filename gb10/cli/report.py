@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.values import ArchOption
 from gb10.errors import UsageError
 from gb10.image.build.build_log import Build, kept_builds
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.inspect.any_image import portrait
-from gb10.image.inspect.portrait import Portrait
 from gb10.image.inspect.report_page import page
+from gb10.image.inspect.summary import Portrait
 from gb10.image.recipe.arch import parse_arch
 
 app = verb_app("""Write one HTML page about an image: layers, GPU code, its build, patches, what was left out.
@@ -29,10 +29,10 @@ PAGE = Path("report.html")
 
 
 @app.command(help=app.info.help)
-@opens
+@with_context
 def report(
     *,
-    shop: Workshop,
+    ctx: Context,
     image: Annotated[
         str | None, typer.Argument(metavar="IMAGE", help="As for `show`. Default: the image that was built last.")
     ] = None,
@@ -41,10 +41,10 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Write one HTML page about an image."""
-    builds = kept_builds(shop.store)
-    one = portrait(shop, image or last_tag(builds), parse_arch(arch))
+    builds = kept_builds(ctx.store)
+    one = portrait(ctx, image or last_tag(builds), parse_arch(arch))
     built, before = build_of(one, builds)
-    text = page(one, shop.catalog.templates, built=built, before=before)
+    text = page(one, ctx.catalog.templates, built=built, before=before)
     write(out, text)
     document = {"schema": "gb10/report/v1", "page": str(out), "image": one.digest, "bytes": len(text.encode())}
     print_json(document) if as_json else print(out)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from gb10.cli.common import print_json
 from gb10.cli.receipt import Receipt, write_receipt
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.image.build.image_build import Verified
 from gb10.image.build.wheel_store import Wheel
 from gb10.image.proof.report import render_summary
 from gb10.image.publish.publishing import Published
 
 
-def image_document(talk: Talk, verified: Verified) -> dict[str, object]:
+def image_document(reporter: Reporter, verified: Verified) -> dict[str, object]:
     """The result of ``image`` as data."""
     return {
         "schema": "gb10/image/v1",
@@ -23,34 +23,34 @@ def image_document(talk: Talk, verified: Verified) -> dict[str, object]:
         "layers": verified.layers,
         "hit": verified.hit,
         "gpu_code": {str(fit): count for fit, count in verified.verdict.counts.items()},
-        "timings": [asdict(timing) for timing in talk.timings],
+        "timings": [asdict(timing) for timing in reporter.timings],
     }
 
 
-def print_image(talk: Talk, verified: Verified, published: Sequence[Published], *, as_json: bool) -> None:
+def print_image(reporter: Reporter, verified: Verified, published: Sequence[Published], *, as_json: bool) -> None:
     """Phases and summary on stderr, the digest and what was published on stdout."""
     if as_json:
         pushed = {"published": [asdict(one) for one in published]} if published else {}
-        print_json(image_document(talk, verified) | pushed)
+        print_json(image_document(reporter, verified) | pushed)
         return
-    for timing in talk.timings:
-        talk.say(f"  {timing.name:28} {'hit' if timing.hit else f'{timing.seconds:.1f} s'}")
+    for timing in reporter.timings:
+        reporter.say(f"  {timing.name:28} {'hit' if timing.hit else f'{timing.seconds:.1f} s'}")
     for line in summary(verified):
-        talk.say(line)
+        reporter.say(line)
     print(verified.digest)
-    print_published(talk, published)
+    print_published(reporter, published)
 
 
-def say_image(talk: Talk, verified: Verified) -> None:
+def say_image(reporter: Reporter, verified: Verified) -> None:
     """The summary and the digest on stderr."""
     for line in (*summary(verified), verified.digest):
-        talk.say(line)
+        reporter.say(line)
 
 
-def print_published(talk: Talk, published: Sequence[Published]) -> None:
+def print_published(reporter: Reporter, published: Sequence[Published]) -> None:
     """Layers and bytes on stderr, each reference with its manifest's digest on stdout."""
     for one in published:
-        talk.say(f"{one.reference}: {one.moved} layers pushed ({one.bytes / 1e6:,.1f} MB), {one.there} present")
+        reporter.say(f"{one.reference}: {one.moved} layers pushed ({one.bytes / 1e6:,.1f} MB), {one.there} present")
         print(f"{one.reference}@{one.digest}")
 
 
@@ -61,10 +61,10 @@ def summary(verified: Verified) -> list[str]:
     return [*str(render_summary(verified.verdict)).splitlines(), size, *(f"  {tag}" for tag in verified.tags)]
 
 
-def keep_receipt(talk: Talk, path: Path, verified: Verified) -> None:
+def keep_receipt(reporter: Reporter, path: Path, verified: Verified) -> None:
     """Keep the result that the same command prints while nothing changes."""
     same = replace(verified, hit=True)
-    document = {**image_document(talk, same), "timings": []}
+    document = {**image_document(reporter, same), "timings": []}
     receipt = Receipt(
         host=same.host,
         id=same.id,

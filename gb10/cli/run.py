@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.container_flags import options_of
 from gb10.cli.recipe_files import RecipeArgument, find_recipe, load_file
 from gb10.cli.recipe_weights import weights_of
@@ -17,13 +17,13 @@ from gb10.cli.run_mods import mods_to_run
 from gb10.cli.run_options import Manner, manner_of, wanted_of
 from gb10.cli.run_service import service_from
 from gb10.cli.serving import document
-from gb10.cli.signature import gives
+from gb10.cli.signature import inject
 from gb10.cli.wanted_service import Wanted
 from gb10.containers.container_options import docker_call
 from gb10.core.proc import spawn
-from gb10.core.started import own_command
-from gb10.core.talk import Talk
-from gb10.image.context import Workshop
+from gb10.core.program_name import own_command
+from gb10.core.reporter import Reporter
+from gb10.image.context import Context
 from gb10.models.undone import lines_of_undone, undone_by_run
 from gb10.serving.run.fleet import open_fleet
 from gb10.serving.run.node_launch import container_options
@@ -48,13 +48,13 @@ ends the server before the node's memory is full.
 
 
 @app.command(help=app.info.help)
-@opens
-@gives("manner", manner_of, first=True)
-@gives("options", options_of, first=True)
-@gives("wanted", wanted_of, first=True)
+@with_context
+@inject("manner", manner_of, first=True)
+@inject("options", options_of, first=True)
+@inject("wanted", wanted_of, first=True)
 def run(
     *,
-    shop: Workshop,
+    ctx: Context,
     wanted: Wanted,
     options: Options,
     manner: Manner,
@@ -69,37 +69,39 @@ def run(
     path = find_recipe(recipe)
     loaded = load_file(path)
     wanted = replace(wanted, weights=weights_of(path), file=path)
-    service, placing = service_from(shop, loaded, wanted.given(arguments or ()), options, only_show=dry_run)
+    service, placing = service_from(ctx, loaded, wanted.given(arguments or ()), options, only_show=dry_run)
     undone = undone_by_run(loaded, service.ranks[0].container.command)
     for line in lines_of_undone(loaded, undone):
-        shop.talk.say(line)
+        ctx.reporter.say(line)
     more = {"undone": [one.text for one in undone]}
     if dry_run:
-        _print_plan(shop.talk, placing.place(service), more if as_json else None)
+        _print_plan(ctx.reporter, placing.place(service), more if as_json else None)
         return
-    mods = partial(mods_to_run, shop.talk, loaded, path, trust=wanted.trust)
+    mods = partial(mods_to_run, ctx.reporter, loaded, path, trust=wanted.trust)
     wish = Wish(mods=mods, patience=manner.wait, replace=manner.replace, place=placing.place, meet=placing.meet)
-    with open_fleet(shop, service.hosts) as fleet, running(shop, fleet, service, wish) as watched:
+    with open_fleet(ctx, service.hosts) as fleet, running(ctx, fleet, service, wish) as watched:
         if watched is None:
-            shop.talk.say(f"{service.name} runs already, unchanged")
+            ctx.reporter.say(f"{service.name} runs already, unchanged")
         _print_endpoint(service, {**more, "unchanged": watched is None} if as_json else None)
         if watched is None:
             return
         if manner.detach:
-            _watch_beside(shop, service)
+            _watch_beside(ctx, service)
             return
         sys.stdout.flush()
-        shop.talk.say("Ctrl-C stops it; ./build.py logs --follow shows its log")
+        ctx.reporter.say("Ctrl-C stops it; ./build.py logs --follow shows its log")
         watch(watched, lambda: False)
 
 
-def _print_plan(talk: Talk, service: Service, more: Mapping[str, object] | None) -> None:
+def _print_plan(reporter: Reporter, service: Service, more: Mapping[str, object] | None) -> None:
     if more is not None:
         print_json({**document(service, ran=False), **more})
         return
     for rank in service.ranks:
         print(f"# {rank.node.host}\n{shlex.join(docker_call(container_options(service, rank)))}")
-    talk.say("gb10 puts launch.sh into the container; for a call by hand: ./build.py recipe render NAME --as docker")
+    reporter.say(
+        "gb10 puts launch.sh into the container; for a call by hand: ./build.py recipe render NAME --as docker"
+    )
 
 
 def _print_endpoint(service: Service, more: Mapping[str, object] | None) -> None:
@@ -110,11 +112,11 @@ def _print_endpoint(service: Service, more: Mapping[str, object] | None) -> None
     print(curl_line(service.endpoint, service.model))
 
 
-def _watch_beside(shop: Workshop, service: Service) -> None:
+def _watch_beside(ctx: Context, service: Service) -> None:
     """Start the watch over several ranks as a process of its own; a single rank needs none."""
     if len(service.ranks) == 1:
         return
-    log = shop.store.root / "logs" / f"watch-{service.name}.log"
+    log = ctx.store.root / "logs" / f"watch-{service.name}.log"
     argv = [*own_command(), "status", service.name, "--watch", "--nodes", ",".join(service.hosts)]
-    spawn(argv, log=log, env=shop.env)
-    shop.talk.say(f"a process watches its {len(service.ranks)} ranks, and ends all when one ends; its log: {log}")
+    spawn(argv, log=log, env=ctx.env)
+    ctx.reporter.say(f"a process watches its {len(service.ranks)} ranks, and ends all when one ends; its log: {log}")

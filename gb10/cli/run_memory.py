@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gb10.cli.recipe_fit import known_estimate
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.models.lint.linting import own_releases
 from gb10.models.lint.served_launch import served_model
@@ -31,17 +31,21 @@ from gb10.models.render.rendered import RenderRequest
 from gb10.serving.run.service import Options, Service
 
 
-def with_budget(talk: Talk, recipe: ModelRecipe, request: RenderRequest, options: Options, image: str) -> Options:
+def with_budget(
+    reporter: Reporter, recipe: ModelRecipe, request: RenderRequest, options: Options, image: str
+) -> Options:
     """The options with a limit in bytes and the cap of PyTorch, the same on each node.
 
     Without known sizes of the model there is no limit, and the cap is what a node has.
     """
     found, machine = known_estimate(recipe, request), Machine(figures=load_figures())
-    options = replace(options, torch=_cap(talk, options, image, found, _launch(recipe, request)))
+    options = replace(options, torch=_cap(reporter, options, image, found, _launch(recipe, request)))
     if options.memory is not None:
         return options
     if found is None:
-        talk.say(f"{recipe.name}: the sizes of its model are not known, so its containers have no limit (--memory GIB)")
+        reporter.say(
+            f"{recipe.name}: the sizes of its model are not known, so its containers have no limit (--memory GIB)"
+        )
         return options
     limits = (container_memory(budget, found.launch, machine).limit for budget in found.budgets)
     return replace(options, memory=max(limits))
@@ -55,7 +59,9 @@ def _launch(recipe: ModelRecipe, request: RenderRequest) -> Launch | None:
         return None
 
 
-def _cap(talk: Talk, options: Options, image: str, found: Estimate | None, launch: Launch | None) -> float | None:
+def _cap(
+    reporter: Reporter, options: Options, image: str, found: Estimate | None, launch: Launch | None
+) -> float | None:
     """The part of a node's memory that PyTorch may take; None without a cap, and why is said."""
     if launch is None:
         return None
@@ -64,7 +70,9 @@ def _cap(talk: Talk, options: Options, image: str, found: Estimate | None, launc
     known = torch_knows(image, launch.engine)
     if not known and not options.cap:
         why = "is not known" if known is None else f"is older than 2.10, which has no {KEY}"
-        talk.say(f"{image}: its release of PyTorch {why}, so nothing caps what it takes (--torch-cap does it anyway)")
+        reporter.say(
+            f"{image}: its release of PyTorch {why}, so nothing caps what it takes (--torch-cap does it anyway)"
+        )
         return None
     machine = Machine(figures=load_figures())
     if found and options.memory is None:
@@ -72,24 +80,24 @@ def _cap(talk: Talk, options: Options, image: str, found: Estimate | None, launc
     else:
         size = torch_bytes_unknown(machine, launch.fraction, nodes=launch.nodes, limit=options.memory)
     if not size:
-        talk.say("--memory is less than what is not PyTorch's, so nothing caps what PyTorch takes")
+        reporter.say("--memory is less than what is not PyTorch's, so nothing caps what PyTorch takes")
         return None
     return fraction_of(size, machine)
 
 
-def with_script_cap(talk: Talk, recipe: ModelRecipe, request: RenderRequest, options: Options) -> RenderRequest:
+def with_script_cap(reporter: Reporter, recipe: ModelRecipe, request: RenderRequest, options: Options) -> RenderRequest:
     """The request for a script of ours that sets the cap beside the recipe's variables; another launcher's stays."""
     if request.peer:
         return request
     if recipe.format == "v1":
-        talk.say("the script is that of eugr's launcher, without a cap of PyTorch's memory (--as docker has one)")
+        reporter.say("the script is that of eugr's launcher, without a cap of PyTorch's memory (--as docker has one)")
         return request
     variants = own_section(recipe).variants
     chosen = variants[request.variant].overrides if request.variant in variants else ()
     told = {key[4:]: value for key, value in (*chosen, *request.overrides) if key.startswith("env.")}
     environment = {**{key: str(value) for key, value in recipe.env.items()}, **told}
     found = known_estimate(recipe, request)
-    fraction = _cap(talk, options, recipe.container or "", found, _launch(recipe, request))
+    fraction = _cap(reporter, options, recipe.container or "", found, _launch(recipe, request))
     more = ((f"env.{key}", value) for key, value in capped(environment, fraction).items() if key in NAMES)
     added = [(key, value) for key, value in more if environment.get(key[4:]) != value]
     return replace(request, overrides=(*request.overrides, *added))

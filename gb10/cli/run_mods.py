@@ -3,7 +3,7 @@
 from gb10.cli.recipe_mods import MODS, Release, foreign_mods, mods_of
 from gb10.cli.recipe_trust import mods_here, require_trust
 from gb10.containers.images import ImageInfo
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.image.mods.lookup import FoundMod, find_mod
 from gb10.models.load.model_recipe import ModelRecipe
@@ -14,7 +14,9 @@ VERSION = "org.opencontainers.image.version"
 KEY = "io.github.gb10.plan.key"
 
 
-def mods_to_run(talk: Talk, recipe: ModelRecipe, file: RecipeFile, image: ImageInfo, *, trust: bool) -> list[FoundMod]:
+def mods_to_run(
+    reporter: Reporter, recipe: ModelRecipe, file: RecipeFile, image: ImageInfo, *, trust: bool
+) -> list[FoundMod]:
     """The recipe's mods, in order; what the release of an image of ours does not need is left out, with its reason.
 
     Raises UsageError for a mod that is neither ours nor beside the recipe, and for one of somebody else, without trust.
@@ -25,10 +27,10 @@ def mods_to_run(talk: Talk, recipe: ModelRecipe, file: RecipeFile, image: ImageI
     for mod in mods_of(recipe, file):
         reason = mod.is_left_out(release)
         if reason:
-            talk.say(f"the mod {mod.name} is left out: {reason}")
+            reporter.say(f"the mod {mod.name} is left out: {reason}")
         elif mod.ours or mod.beside:
             if mod.replaced:
-                talk.say(mod.replaced)
+                reporter.say(mod.replaced)
             found.append(find_mod(MODS, mod.ours or f"{mod.beside}/"))
         else:
             hint = "put its folder beside the recipe, or remove it"

@@ -12,7 +12,7 @@ from gb10.cli.run_weights import with_weights
 from gb10.cli.wanted_service import Described, Wanted, described, require_room
 from gb10.core.ssh import HERE
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.models.issue import lines_of
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.serving.run.placing import named, placed
@@ -29,34 +29,34 @@ class Placing:
 
 
 def service_from(
-    shop: Workshop, loaded: ModelRecipe, wanted: Wanted, options: Options, *, only_show: bool = False
+    ctx: Context, loaded: ModelRecipe, wanted: Wanted, options: Options, *, only_show: bool = False
 ) -> tuple[Service, Placing]:
     """The service of the command line, and what it gets from its nodes. Raises UsageError.
 
     What a user should know is said. No node is asked yet. A recipe of somebody else that needs trust has none, unless
     the service is only shown.
     """
-    cluster = nodes_named(shop.env, wanted.nodes) or alone(HERE)
+    cluster = nodes_named(ctx.env, wanted.nodes) or alone(HERE)
     wanted = replace(wanted, hosts=cluster.nodes if wanted.nodes else ())
-    require_room(shop.talk, loaded, wanted)
-    wanted = replace(wanted, image=image_made(shop, loaded, wanted.image))
-    options = with_budget(shop.talk, loaded, wanted.request, options, wanted.image or loaded.container or "")
+    require_room(ctx.reporter, loaded, wanted)
+    wanted = replace(wanted, image=image_made(ctx, loaded, wanted.image))
+    options = with_budget(ctx.reporter, loaded, wanted.request, options, wanted.image or loaded.container or "")
     allowed = partial(_allowed, loaded, wanted, only_show=only_show)
     found = allowed(described(loaded, wanted, named(cluster), options))
     for line in lines_of_powers(loaded, found.powers):
-        shop.talk.say(f"needs --trust: {line}")
+        ctx.reporter.say(f"needs --trust: {line}")
     told = lines_of([issue for issue in found.issues if issue.code != "mods-not-applied"])
     for line in (*told, *cap_lines(found.service)):
-        shop.talk.say(line)
+        ctx.reporter.say(line)
     if options.restart and len(found.service.ranks) > 1:
         hint = "let systemd start all of them again: docs/run.md"
         raise UsageError("--restart is for one node: Docker would start a rank without the others", hint=hint)
 
     def seen(service: Service) -> Service:
-        return with_weights(shop.talk, service, loaded, wanted.weights)
+        return with_weights(ctx.reporter, service, loaded, wanted.weights)
 
     def place(asked: Service) -> Service:
-        nodes = placed(shop.talk, cluster.model_copy(update={"nodes": asked.hosts}))
+        nodes = placed(ctx.reporter, cluster.model_copy(update={"nodes": asked.hosts}))
         return replace(seen(allowed(described(loaded, wanted, nodes, options)).service), asked=asked.digest)
 
     def meet(asked: Service) -> Service:
@@ -65,7 +65,7 @@ def service_from(
             service = allowed(described(loaded, replace(wanted, request=request), nodes, options)).service
             return replace(seen(service), asked=asked.digest)
 
-        return on_free_ports(shop.talk, asked, moved)
+        return on_free_ports(ctx.reporter, asked, moved)
 
     return seen(found.service), Placing(place=place, meet=meet)
 

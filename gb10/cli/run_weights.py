@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.container import MODELS
 from gb10.serving.run.service import Rank, Service
@@ -16,21 +16,23 @@ MORE: Final = re.compile(r"--(?:tokenizer(?:-path)?|hf-config-path|lora-modules|
 """Options that name other repositories of the Hub, which were not pulled."""
 
 
-def with_weights(talk: Talk, service: Service, recipe: ModelRecipe, lock: WeightsLock | None) -> Service:
+def with_weights(reporter: Reporter, service: Service, recipe: ModelRecipe, lock: WeightsLock | None) -> Service:
     """The service whose containers see the files that each node has; without a lock as it is."""
     if lock is None:
         return service
-    return replace(service, ranks=tuple(_with_weights(talk, rank, recipe, lock) for rank in service.ranks))
+    return replace(service, ranks=tuple(_with_weights(reporter, rank, recipe, lock) for rank in service.ranks))
 
 
-def _with_weights(talk: Talk, rank: Rank, recipe: ModelRecipe, lock: WeightsLock) -> Rank:
+def _with_weights(reporter: Reporter, rank: Rank, recipe: ModelRecipe, lock: WeightsLock) -> Rank:
     host = rank.node.host
     place = lock.place(host)
     if place is None:
-        talk.say_once(f"{host} has no copy of the weights, and its server downloads them: recipe pull --host {host}")
+        reporter.say_once(
+            f"{host} has no copy of the weights, and its server downloads them: recipe pull --host {host}"
+        )
         return rank
     if lock.models[0].repo not in rank.container.command:
-        talk.say_once(f"{lock.models[0].repo} was pulled, and another model is served: its server downloads that")
+        reporter.say_once(f"{lock.models[0].repo} was pulled, and another model is served: its server downloads that")
         return rank
     hub = _hub_folder(recipe)
     mounts = {f"{place.cache}/{name}": f"{hub}/{name}" for name in (folder_name(one.repo) for one in lock.models)}

@@ -9,7 +9,7 @@ from gb10.cli import tell
 from gb10.cli.cluster_files import nodes_named
 from gb10.containers.container_options import docker_call
 from gb10.errors import EngineError, Gb10Error
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.models.memory.torch_cap import cap_of
 from gb10.serving.run.existing import Found
 from gb10.serving.run.labelled import container_name
@@ -25,9 +25,9 @@ NodesOption = Annotated[
 ]
 
 
-def hosts_named(shop: Workshop, text: str | None) -> tuple[str, ...]:
+def hosts_named(ctx: Context, text: str | None) -> tuple[str, ...]:
     """The nodes of ``--nodes``; none when it is not given. Raises UsageError."""
-    cluster = nodes_named(shop.env, text)
+    cluster = nodes_named(ctx.env, text)
     return cluster.nodes if cluster else ()
 
 

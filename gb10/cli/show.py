@@ -6,16 +6,16 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.show_lines import difference_lines, portrait_lines
 from gb10.cli.values import ArchOption
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.inspect.any_image import portrait, sbom
 from gb10.image.inspect.differences import differences
 from gb10.image.inspect.differences import document as difference_document
-from gb10.image.inspect.portrait import document
 from gb10.image.inspect.remote import Trust
+from gb10.image.inspect.summary import document
 from gb10.image.publish.signing import check_signers, signer_of
 from gb10.image.recipe.arch import parse_arch
 
@@ -38,10 +38,10 @@ of its keys signed the image, and only documents that one of them signed (`publi
 
 
 @app.command(help=app.info.help)
-@opens
+@with_context
 def show(
     *,
-    shop: Workshop,
+    ctx: Context,
     image: Annotated[str, typer.Argument(metavar="IMAGE", help="A tag, an id, or a reference to a registry.")],
     other: Annotated[
         str | None, typer.Argument(metavar="OTHER", help="Another image: show what changed from the first to it.")
@@ -57,23 +57,23 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show what an image holds."""
-    wanted, trust = parse_arch(arch), _trust(shop, signers)
+    wanted, trust = parse_arch(arch), _trust(ctx, signers)
     if only_sbom:
         if other or as_json:
             raise UsageError("--sbom is for one image, and is JSON itself", hint=f"./build.py show {image} --sbom")
-        sys.stdout.write(sbom(shop, image, wanted, trust).decode())
+        sys.stdout.write(sbom(ctx, image, wanted, trust).decode())
         return
-    one = portrait(shop, image, wanted, trust)
+    one = portrait(ctx, image, wanted, trust)
     if other is None:
         print_json(document(one)) if as_json else print("\n".join(portrait_lines(one)))
         return
-    found = differences(one, portrait(shop, other, wanted, trust))
+    found = differences(one, portrait(ctx, other, wanted, trust))
     print_json(difference_document(found)) if as_json else print("\n".join(difference_lines(found)))
 
 
-def _trust(shop: Workshop, signers: Path | None) -> Trust | None:
+def _trust(ctx: Context, signers: Path | None) -> Trust | None:
     """What must be signed, by a key of a file. Raises UsageError for a file that is not there."""
     if signers is None:
         return None
     check_signers(signers)
-    return lambda name, digest, beside: signer_of(shop, name, digest, beside, signers)
+    return lambda name, digest, beside: signer_of(ctx, name, digest, beside, signers)

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from gb10.core.printing import printable
 from gb10.image.inspect.differences import Differences
-from gb10.image.inspect.portrait import PatchStory, Portrait, codes_of
-from gb10.image.proof.fit import MEANING
+from gb10.image.inspect.summary import PatchStory, Portrait, codes_of
+from gb10.image.proof.arch_match import MEANING
 
 FIRST = ("torch", "triton", "vllm", "sglang", "flashinfer-python", "flashinfer-jit-cache", "transformers")
 """Packages that are named first."""

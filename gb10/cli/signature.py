@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-def gives(name: str, make: Callable[..., object], *, first: bool) -> Callable[[Callable[..., T]], Callable[..., T]]:
+def inject(name: str, make: Callable[..., object], *, first: bool) -> Callable[[Callable[..., T]], Callable[..., T]]:
     """Add the options of ``make`` before or after a verb's own; the verb gets its result as the parameter ``name``."""
     added = signature(make).parameters
 

@@ -5,11 +5,11 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.serving import NodesOption, end_with, found_document, hosts_named, silence_of, silent_document
 from gb10.core.printing import printable
 from gb10.errors import ServeError, UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.run.cause import ending_of
 from gb10.serving.run.existing import Found
 from gb10.serving.run.health import is_healthy
@@ -37,10 +37,10 @@ UNKNOWN: Final = "not known"
 
 
 @app.command(help=app.info.help)
-@opens
+@with_context
 def status(
     *,
-    shop: Workshop,
+    ctx: Context,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="One service. Default: all.")] = None,
     nodes: NodesOption = None,
     watching: Annotated[
@@ -51,7 +51,7 @@ def status(
     """Show services."""
     if watching and name is None:
         raise UsageError("--watch is for one service", hint="./build.py status NAME --watch")
-    with look_at(shop, hosts_named(shop, nodes), name) as seen:
+    with look_at(ctx, hosts_named(ctx, nodes), name) as seen:
         services = {name: seen.require(name)} if name else seen.services
         left = not_looked_at("status", services, seen)
         if watching and name:

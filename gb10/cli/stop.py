@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.common import JsonOption, opens, print_json, verb_app
+from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.serving import NodesOption, end_with, found_document, hosts_named, silence_of, silent_document
 from gb10.core.printing import printable
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.run.existing import Found
 from gb10.serving.run.overview import Overview, look_at, not_looked_at, why
 from gb10.serving.run.stopping import end_service
@@ -29,10 +29,10 @@ paste is printed. Exit 7 when a node does not answer.
 
 
 @app.command(help=app.info.help)
-@opens
+@with_context
 def stop(
     *,
-    shop: Workshop,
+    ctx: Context,
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="The service; ./build.py status lists them.")
     ] = None,
@@ -43,7 +43,7 @@ def stop(
     """Stop a service on all of its nodes."""
     if (name is None) != everything:
         raise UsageError("name a service, or all of them", hint="./build.py stop NAME, or ./build.py stop --all")
-    with look_at(shop, hosts_named(shop, nodes), name) as seen, shop.talk.task(f"stop {name or 'all services'}"):
+    with look_at(ctx, hosts_named(ctx, nodes), name) as seen, ctx.reporter.task(f"stop {name or 'all services'}"):
         wanted = {name: seen.require(name)} if name else seen.services
         left = not_looked_at("stop", wanted, seen)
         own = [one for ranks in wanted.values() if not seen.unseen(ranks) for one in ranks]

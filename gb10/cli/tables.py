@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from rich.table import Table
 
-from gb10.core.talk import terminal
+from gb10.core.reporter import terminal
 
 
 def print_table(env: Mapping[str, str], table: Table, least: int = 0) -> None:

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from gb10.cli.common import print_json
 from gb10.cli.tables import print_table
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.upgrade.news import News, document
 from gb10.image.upgrade.outcomes import Patched
 from gb10.image.upgrade.proposal import Proposal
@@ -49,7 +49,7 @@ def upgrade_document(found: Proposal) -> dict[str, object]:
     }
 
 
-def print_upgrade(shop: Workshop, found: Proposal, *, as_json: bool) -> None:
+def print_upgrade(ctx: Context, found: Proposal, *, as_json: bool) -> None:
     """The summary on stdout."""
     if as_json:
         print_json(upgrade_document(found))
@@ -59,44 +59,44 @@ def print_upgrade(shop: Workshop, found: Proposal, *, as_json: bool) -> None:
         _print_list("", found.notes)
         return
     print(f"{found.path}: {found.engine} {found.old} -> {found.new}\n")
-    _print_moves(shop, found)
-    _print_wheels(shop, found)
-    _print_patches(shop, found.checked.patches)
+    _print_moves(ctx, found)
+    _print_wheels(ctx, found)
+    _print_patches(ctx, found.checked.patches)
     _print_list(f"new for 12.x in {found.engine} {found.new}", _news(found.news))
     _print_list("not proposed, or left", found.notes)
     _print_list("lines that still name a release that moved", (f"{number}: {text}" for number, text in found.lines))
     _print_list("next", found.steps)
 
 
-def _print_moves(shop: Workshop, found: Proposal) -> None:
+def _print_moves(ctx: Context, found: Proposal) -> None:
     table = _table("pin", "from", "to", "why")
     for move in found.moves:
         table.add_row(f"{move.what} ({move.at[0]})", _short(move.before), _short(move.after), move.why)
-    print_table(shop.env, table)
+    print_table(ctx.env, table)
     print()
 
 
-def _print_wheels(shop: Workshop, found: Proposal) -> None:
+def _print_wheels(ctx: Context, found: Proposal) -> None:
     pinned = {move.what for move in found.moves}
     others = [row for row in found.wheels if row[0] not in pinned]
     table = _table("other wheels", "from", "to")
     for name, old, new in others[:MOST]:
         table.add_row(name, old or "-", new or "-")
     if others:
-        print_table(shop.env, table)
+        print_table(ctx.env, table)
         if len(others) > MOST:
             print(f"and {len(others) - MOST} more, listed by --json")
         print()
 
 
-def _print_patches(shop: Workshop, patches: Iterable[Patched]) -> None:
+def _print_patches(ctx: Context, patches: Iterable[Patched]) -> None:
     table = _table("patch", "release", "before", "now", "why")
     for patch in patches:
         changed = patch.before != patch.after or patch.remedy
         name = f"{patch.source}/{patch.patch}"
         table.add_row(name, patch.release, patch.before or "-", patch.after, patch.why if changed else "")
     if table.row_count:
-        print_table(shop.env, table)
+        print_table(ctx.env, table)
         print()
 
 

@@ -22,7 +22,7 @@ def completer(values: Callable[[], list[str]]) -> Callable[[str], list[str]]:
 
 
 def fits() -> list[str]:
-    """The values of ``verify --fit``, the same as in gb10.image.proof.fit, which imports more."""
+    """The values of ``verify --fit``, the same as in gb10.image.proof.arch_match, which imports more."""
     return ["native", "family", "compatible", "ptx", "nothing", "none", "damaged"]
 
 

@@ -1,4 +1,4 @@
-"""What every verb has: a group or a command, --json, -v, -q; without the workshop, so that a small verb starts fast."""
+"""What every verb has: a group or a command, --json, -v, -q; without the context, so that a small verb starts fast."""
 
 import importlib
 import json
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 from typer.core import TyperGroup
 
-from gb10.cli.signature import gives
+from gb10.cli.signature import inject
 from gb10.core.config import unknown_variables, with_settings
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 
 if TYPE_CHECKING:
     from gb10.cli.typer_click import Command, Context
@@ -67,16 +67,16 @@ def verb_app(help_text: str, *, group: bool = False, places: Mapping[str, str] |
     )
 
 
-def talking(*, verbose: VerboseOption = 0, quiet: QuietOption = False) -> Talk:
+def command_reporter(*, verbose: VerboseOption = 0, quiet: QuietOption = False) -> Reporter:
     """What a verb says to people, with the user's environment and verbosity."""
-    talk = Talk(with_settings(os.environ), verbosity=-1 if quiet else min(verbose, 1))
+    reporter = Reporter(with_settings(os.environ), verbosity=-1 if quiet else min(verbose, 1))
     for line in unknown_variables(os.environ):
-        talk.say_once(line)
-    return talk
+        reporter.say_once(line)
+    return reporter
 
 
-talks = gives("talk", talking, first=False)
-"""Adds -v and -q after a verb's own options; the verb gets its parameter ``talk``. For verbs without a store."""
+with_reporter = inject("reporter", command_reporter, first=False)
+"""Adds -v and -q after a verb's own options; the verb gets its parameter ``reporter``. For verbs without a store."""
 
 
 def print_json(document: object) -> None:

@@ -7,17 +7,17 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.common import JsonOption, opens, print_json, reported, verb_app
+from gb10.cli.common import JsonOption, print_json, reported, verb_app, with_context
 from gb10.cli.values import ArchOption, completer, fits
 from gb10.cli.verify_show import print_verdict
 from gb10.containers.reference import is_reference
 from gb10.errors import EmptySelectionError, UsageError
 from gb10.image.build.inspect import facts_of, inspect_image
 from gb10.image.build.trial_imports import try_imports
-from gb10.image.context import Workshop
+from gb10.image.context import Context
+from gb10.image.proof.arch_match import judge, parse_fits
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checking import all_checks, findings, refuse
-from gb10.image.proof.fit import judge, parse_fits
 from gb10.image.proof.reading import read_manifests, read_markers, scan_path
 from gb10.image.proof.report import document, render_notes
 from gb10.image.recipe.arch import Arch, parse_arch
@@ -89,10 +89,10 @@ FitOption = Annotated[
 
 
 @app.command(help=app.info.help)
-@opens
+@with_context
 def verify(
     *,
-    shop: Workshop,
+    ctx: Context,
     target: Annotated[
         str, typer.Argument(metavar="PATH|IMAGE", help="A file, a directory, or an image of the container engine.")
     ],
@@ -107,13 +107,13 @@ def verify(
     """List the GPU code of a file, a wheel, a directory or an image."""
     wanted, shown = parse_arch(arch), parse_fits(fit or ())
     claims = {"--only" if only else "--claim": wanted} if claim or only else {}
-    subject = _subject(shop, target, claims, imports=imports)
-    found = findings(replace(subject, only=wanted if only else None, arch=wanted, allowed=shop.catalog.allowances))
+    subject = _subject(ctx, target, claims, imports=imports)
+    found = findings(replace(subject, only=wanted if only else None, arch=wanted, allowed=ctx.catalog.allowances))
     verdict = judge(subject.scan, wanted)
     if as_json:
         print_json(document(verdict, found, shown))
     else:
-        print_verdict(shop, verdict, shown)
+        print_verdict(ctx, verdict, shown)
         for line in render_notes(found):
             print(line)
     with reported(as_json):
@@ -122,11 +122,11 @@ def verify(
             raise EmptySelectionError(f"{target} has no ELF, fatbin or cubin", hint="name what holds the GPU code")
 
 
-def _subject(shop: Workshop, target: str, claims: Mapping[str, Arch], *, imports: bool) -> Subject:
+def _subject(ctx: Context, target: str, claims: Mapping[str, Arch], *, imports: bool) -> Subject:
     """The scan of a path or an image, its declarations and the claims to check. Raises UsageError, VerifyError."""
     path = Path(target)
     if not _is_path(path, target):
-        return _image_subject(shop, target, claims, imports=imports)
+        return _image_subject(ctx, target, claims, imports=imports)
     if imports:
         raise UsageError("--imports is for an image", where=target, hint="name an image of the container engine")
     scan, manifests = scan_path(path), read_manifests(path)
@@ -135,11 +135,11 @@ def _subject(shop: Workshop, target: str, claims: Mapping[str, Arch], *, imports
     return Subject(scan=scan, manifests=manifests, claims={**marked, **claims})
 
 
-def _image_subject(shop: Workshop, reference: str, claims: Mapping[str, Arch], *, imports: bool) -> Subject:
-    one = inspect_image(shop, reference)
-    facts = facts_of(shop, one)
+def _image_subject(ctx: Context, reference: str, claims: Mapping[str, Arch], *, imports: bool) -> Subject:
+    one = inspect_image(ctx, reference)
+    facts = facts_of(ctx, one)
     if imports:
-        facts = replace(facts, imported=try_imports(shop, one))
+        facts = replace(facts, imported=try_imports(ctx, one))
     return Subject(scan=one.found.scan, linked=one.found.linked, image=facts, claims=claims)
 
 

@@ -9,7 +9,7 @@ from gb10.cli.recipe_show import refused
 from gb10.cli.recipe_trust import powers_here
 from gb10.cli.recipe_weights import render_locked
 from gb10.cli.run_memory import in_script
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.models.issue import Issue, errors_of, lines_of
 from gb10.models.load.model_recipe import ModelRecipe
@@ -59,13 +59,13 @@ class Described:
         return self.rendered.issues
 
 
-def require_room(talk: Talk, recipe: ModelRecipe, wanted: Wanted) -> None:
+def require_room(reporter: Reporter, recipe: ModelRecipe, wanted: Wanted) -> None:
     """Raise UsageError when the model is known not to fit into the nodes' memory; say what else is known of it."""
     issues = memory_issues(recipe, wanted.request)
     if errors_of(issues):
         raise refused(recipe, issues)
     for line in lines_of(issues):
-        talk.say(line)
+        reporter.say(line)
 
 
 def described(loaded: ModelRecipe, wanted: Wanted, nodes: Sequence[Node], options: Options) -> Described:

@@ -51,7 +51,7 @@ def check_name(name: str, path: Path) -> None:
         )
 
 
-def take_room(room: int, size: int, count: int, path: Path) -> int:
+def charge(room: int, size: int, count: int, path: Path) -> int:
     if size > room or count >= MOST:
         raise UsageError(
             f"{path} is too large for a mod",

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from gb10.core.talk import clock
+from gb10.core.reporter import clock
 from gb10.core.work_state import Part, Running, State, Unit, expected
 
 CACHED = 0.1

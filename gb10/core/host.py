@@ -1,10 +1,10 @@
-"""The machine as a command opened it: environment, store, talk."""
+"""The machine as a command opened it: environment, store, reporter."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gb10.core.reporter import Reporter
 from gb10.core.store import Store
-from gb10.core.talk import Talk
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -13,4 +13,4 @@ class Host:
 
     env: Mapping[str, str]
     store: Store
-    talk: Talk
+    reporter: Reporter

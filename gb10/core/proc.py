@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gb10.core.silence import Patience, watched
+from gb10.core.silence import IdleTimeout, watched
 from gb10.core.stop import Stop
 
 TAIL_LINES = 30
@@ -155,7 +155,7 @@ def stream(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     stop: Stop | None = None,
-    patience: Patience | None = None,
+    patience: IdleTimeout | None = None,
 ) -> None:
     """Run to the end, each line of stdout and stderr to ``log`` and ``on_line``; raises CommandFailedError.
 

@@ -13,7 +13,7 @@ UNIT = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Patience:
+class IdleTimeout:
     """A child may run as long as its sign of life changes within so many seconds; ``sign`` gets its pid."""
 
     seconds: float
@@ -31,11 +31,11 @@ def moved(pid: int) -> int:
 
 
 @contextmanager
-def watched(pid: int, patience: Patience | None, end: Callable[[], None]) -> Iterator[Event]:
+def watched(pid: int, patience: IdleTimeout | None, end: Callable[[], None]) -> Iterator[Event]:
     """Calls ``end`` and sets the event when the sign does not change for too long; without patience it never does."""
     over, silent = Event(), Event()
 
-    def watch(limit: Patience) -> None:
+    def watch(limit: IdleTimeout) -> None:
         before, since = limit.sign(pid), time.monotonic()
         while not over.wait(min(1.0, limit.seconds / LOOKS)):
             now = limit.sign(pid)

@@ -1,4 +1,4 @@
-"""The workshop: what every phase needs from the machine, opened once per command."""
+"""The context: what every phase needs from the machine, opened once per command."""
 
 import os
 import platform
@@ -10,15 +10,15 @@ from gb10.core.fields import Architecture
 from gb10.core.forecast import Forecast
 from gb10.core.host import Host
 from gb10.core.machine import ARCHITECTURES
+from gb10.core.reporter import Reporter
 from gb10.core.stop import Stop
 from gb10.core.store import open_store
-from gb10.core.talk import Talk
 from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT, Catalog
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Workshop(Host):
+class Context(Host):
     """The host, the checkout's catalog, and how images are built."""
 
     catalog: Catalog
@@ -28,18 +28,18 @@ class Workshop(Host):
     cache_to: tuple[str, ...] = ()
     """External build caches of an image, as buildx takes them."""
     stop: Stop = field(default_factory=Stop)
-    """Set when work in another thread has failed: builds and downloads of this workshop end."""
+    """Set when work in another thread has failed: builds and downloads of this context end."""
     forecast: Forecast = field(default_factory=Forecast)
     """What is expected of the command's build; it knows no part where none was made."""
 
 
-def open_workshop(env: Mapping[str, str], *, verbosity: int) -> Workshop:
-    """The workshop of this machine; raises UsageError when settings or store are unusable."""
+def open_context(env: Mapping[str, str], *, verbosity: int) -> Context:
+    """The context of this machine; raises UsageError when settings or store are unusable."""
     settings = with_settings(env)
-    talk = Talk(settings, verbosity=verbosity)
+    reporter = Reporter(settings, verbosity=verbosity)
     for line in unknown_variables(env):
-        talk.say_once(line)
-    return Workshop(env=settings, store=open_store(settings), talk=talk, catalog=Catalog(ROOT))
+        reporter.say_once(line)
+    return Context(env=settings, store=open_store(settings), reporter=reporter, catalog=Catalog(ROOT))
 
 
 def build_architecture() -> Architecture:

@@ -8,45 +8,45 @@ from gb10.core.artifact import Artifact
 from gb10.core.fetch import intact, stored
 from gb10.core.host import Host
 from gb10.core.store import Store
-from gb10.image.context import Workshop, cores
+from gb10.image.context import Context, cores
 from gb10.image.plan.values import Step
 from gb10.sources.git.archive import fetch_checkout
 from gb10.sources.index.downloads import fetch_all
 
 
-def fetch_files(shop: Workshop, steps: Iterable[Step]) -> None:
+def fetch_files(ctx: Context, steps: Iterable[Step]) -> None:
     """The wheels and source archives of these steps: cached files are hashed, missing files are downloaded.
 
     Raises FetchError.
     """
-    fetch_locked(shop, tuple({file.sha256: file for step in steps for file in step.reads}.values()))
+    fetch_locked(ctx, tuple({file.sha256: file for step in steps for file in step.reads}.values()))
 
 
-def fetch_locked(shop: Workshop, files: Sequence[Artifact]) -> None:
+def fetch_locked(ctx: Context, files: Sequence[Artifact]) -> None:
     """The same for locked files that are in no step."""
-    absent = absent_files(shop, files)
+    absent = absent_files(ctx, files)
     for file in absent:
-        shop.stop.check()
+        ctx.stop.check()
         if file.checkout:
-            with shop.talk.task(f"git {file.filename}"):
-                fetch_checkout(shop.store, shop.env, file, file.checkout)
+            with ctx.reporter.task(f"git {file.filename}"):
+                fetch_checkout(ctx.store, ctx.env, file, file.checkout)
     listed = [file for file in absent if not file.checkout]
     if not listed:
         return
 
     def arrived(count: int) -> None:
-        shop.stop.check()
-        shop.talk.advance(task, count)
+        ctx.stop.check()
+        ctx.reporter.advance(task, count)
 
-    with shop.talk.task(f"download {len(listed)} files", sum(file.size for file in listed)) as task:
-        fetch_all(listed, shop.store, shop.env, arrived)
+    with ctx.reporter.task(f"download {len(listed)} files", sum(file.size for file in listed)) as task:
+        fetch_all(listed, ctx.store, ctx.env, arrived)
 
 
 def absent_files(host: Host, files: Sequence[Artifact]) -> list[Artifact]:
     """The files that are missing or damaged in the store: each is hashed before use."""
 
     def damaged(path: Path) -> None:
-        host.talk.say(f"{path.name} is damaged in the store: downloading it again")
+        host.reporter.say(f"{path.name} is damaged in the store: downloading it again")
 
     with ThreadPoolExecutor(cores()) as pool:
         good = pool.map(lambda file: intact(host.store, file, damaged), files)

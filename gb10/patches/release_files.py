@@ -10,8 +10,8 @@ from packaging.version import Version
 
 from gb10.core.artifact import Artifact
 from gb10.core.fetch import intact
+from gb10.core.reporter import Reporter
 from gb10.core.store import Store, is_sealed, seal
-from gb10.core.talk import Talk
 from gb10.errors import FetchError, UsageError
 from gb10.patches.archives import Repacked
 from gb10.patches.releases import Release, Releases, check_told
@@ -32,7 +32,7 @@ class Library:
     root: Path
     store: Store
     env: Mapping[str, str]
-    talk: Talk
+    reporter: Reporter
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,7 +88,7 @@ def _tree(library: Library, release: Release) -> Tree:
     intact(
         library.store,
         artifact,
-        lambda path: library.talk.say(f"{path.name} is damaged in the store: fetching it again"),
+        lambda path: library.reporter.say(f"{path.name} is damaged in the store: fetching it again"),
     )
     return open_stored(library.store, fetch_all([artifact], library.store, library.env)[release.sha256], artifact)
 
@@ -132,7 +132,7 @@ def _ask(library: Library, releases: Releases, source: str, version: Version) ->
         links = [link for place in sources(session, read_settings(library.env)) for link in place.links(project)]
         best = _best([link for link in links if version_of(link) == version])
         if best and best.sha256:
-            library.talk.say(f"{best.filename} is not pinned: taken from the index with sha256 {best.sha256[:12]}")
+            library.reporter.say(f"{best.filename} is not pinned: taken from the index with sha256 {best.sha256[:12]}")
             return Release(filename=best.filename, sha256=best.sha256, size=size_of(session, best))
     raise FetchError(
         f"the package index has no {source} {version}",

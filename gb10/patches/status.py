@@ -56,12 +56,12 @@ def status(library: Library, source: str, versions: Sequence[Version], tree: Pat
     wanted = versions or sorted(map(Version, releases.source(source).releases))
     with (
         ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
-        library.talk.task(f"{source}: {releases_in_words(len(wanted))}") as task,
+        library.reporter.task(f"{source}: {releases_in_words(len(wanted))}") as task,
     ):
 
         def row(version: Version) -> Row:
             made = _row(patches, open_release(library, releases, source, version))
-            library.talk.advance(task, 1)
+            library.reporter.advance(task, 1)
             return made
 
         return tuple(pool.map(row, wanted))

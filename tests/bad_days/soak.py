@@ -20,7 +20,7 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gb10.core.ending import end_as_by_ctrl_c
+from gb10.core.signals import end_as_by_ctrl_c
 from gb10.image.plan.catalog import ROOT
 from tests.bad_days.blows import ENGINE, End, Surroundings, struck
 from tests.bad_days.left import RUN, kept_by, locks_held, mounts_below, processes_left, scratch_left

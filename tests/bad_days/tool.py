@@ -13,14 +13,14 @@ def run() -> int:
         from pathlib import Path  # noqa: PLC0415
 
         sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-        from gb10.core.ending import end_as_by_ctrl_c  # noqa: PLC0415
+        from gb10.core.signals import end_as_by_ctrl_c  # noqa: PLC0415
 
         end_as_by_ctrl_c()
         from gb10.cli import image, main  # noqa: PLC0415
         from tests.integration.test_pipeline import small_plan  # noqa: PLC0415
 
         setattr(  # noqa: B010 - in place of the recipe's
-            image, "make_plan", lambda shop, _: small_plan(shop, overlay=Path(os.environ["GB10_TEST_OVERLAY"]))
+            image, "make_plan", lambda ctx, _: small_plan(ctx, overlay=Path(os.environ["GB10_TEST_OVERLAY"]))
         )
         return main(sys.argv[1:])
     except KeyboardInterrupt:

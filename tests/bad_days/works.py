@@ -16,8 +16,8 @@ from urllib.request import Request, urlopen
 
 from gb10.containers.connection import Engine, client
 from gb10.containers.images import find_image
-from gb10.core.keep import ROOMS
 from gb10.core.store import Store, file_sha256, seal
+from gb10.core.store_gc import ROOMS
 from gb10.image.build.image_build import build_image
 from gb10.image.plan.values import Plan
 from gb10.image.proof.scans import proven

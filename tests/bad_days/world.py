@@ -18,7 +18,7 @@ from gb10.containers.connection import Engine
 from gb10.containers.embedded.daemon import down, up
 from gb10.core.proc import CommandFailedError, capture
 from gb10.core.store import Store, open_store
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from tests.integration import own_store
 from tests.integration.hub_server import TOKEN, FakeHub, Repository, fake_hub, make_signer
 from tests.integration.nodes import Registry, another_engine, registry, small_disk, ssh_keygen, ssh_server
@@ -37,7 +37,7 @@ class World:
     """All of them."""
 
     folder: Path
-    truth: Workshop
+    truth: Context
     store: Store
     engine: Engine
     nodes: tuple[Engine, Engine]
@@ -69,7 +69,7 @@ def world() -> Iterator[World]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bad-days-", dir=truth.root)))
         passing = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bd-", dir="/tmp")))
         clean = {name: value for name, value in user.items() if not name.startswith("DOCKER_")}
-        shop = open_workshop({**clean, **own_store.variables(user, truth)}, verbosity=-1)
+        ctx = open_context({**clean, **own_store.variables(user, truth)}, verbosity=-1)
         store = _machine(stack, folder, truth)
         env = {**clean, **own_store.variables(user, store), "TMPDIR": str(passing), "NO_COLOR": "1"}
         place = stack.enter_context(registry(truth, folder))
@@ -88,7 +88,7 @@ def world() -> Iterator[World]:
         socket = nodes[1].endpoint.host.removeprefix("unix://")
         yield World(
             folder=folder,
-            truth=shop,
+            truth=ctx,
             store=store,
             engine=up(store, env),
             nodes=(nodes[0], nodes[1]),

@@ -10,7 +10,7 @@ import pytest
 from gb10.containers.connection import Engine
 from gb10.containers.reach import find
 from gb10.core.store import Store, open_store
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from tests.e2e.image import build, run_python
 from tests.integration.test_base import emulator as foreign_emulator
 
@@ -21,8 +21,8 @@ def store() -> Store:
 
 
 @pytest.fixture(scope="session")
-def shop() -> Workshop:
-    return open_workshop(os.environ, verbosity=-1)
+def ctx() -> Context:
+    return open_context(os.environ, verbosity=-1)
 
 
 @pytest.fixture(scope="session")

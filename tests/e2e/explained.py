@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.explain.asked_engine import ready_to_ask
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
@@ -11,10 +11,10 @@ from gb10.image.plan.catalog import ROOT
 MODELS = ROOT / "tests/unit/data/explain"
 
 
-def files_of(shop: Workshop, engine: str) -> Path:
+def files_of(ctx: Context, engine: str) -> Path:
     """The folder with the engine's files."""
-    path = shop.catalog.recipe(engine)
-    return ready_to_ask(shop, load_recipe(path), load_lock(lock_path(path))).files
+    path = ctx.catalog.recipe(engine)
+    return ready_to_ask(ctx, load_recipe(path), load_lock(lock_path(path))).files
 
 
 def config_of(name: str) -> dict[str, object]:

@@ -13,14 +13,14 @@ import pytest
 
 from gb10.core.proc import capture
 from gb10.image.build.bases import make_rootfs
-from gb10.image.context import Workshop, build_architecture, open_workshop
+from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.plan.catalog import ROOT
 from gb10.image.proof.reading import scan_path
 from gb10.image.request.planning import Request, make_plan
 from tests.integration.disassembly import disassembled
 from tests.integration.pinned import cuda_prefix
 from tests.integration.test_bench import built, planned
-from tests.integration.test_bench import shop as shop  # noqa: PLC0414 - a fixture
+from tests.integration.test_bench import ctx as ctx  # noqa: PLC0414 - a fixture
 
 pytestmark = pytest.mark.e2e
 OLDEST_GLIBC = (2, 39)  # of Ubuntu 24.04, which a Spark's own system is
@@ -78,10 +78,10 @@ def emulated(emulator: Path, tmp_path_factory: pytest.TempPathFactory) -> list[s
     """How this machine runs a program of the target: as it is, or under qemu with the cross compiler's libc."""
     if build_architecture() == "arm64":
         return []
-    shop = open_workshop(os.environ, verbosity=-1)
-    plan = make_plan(shop, Request(engine="vllm", arch="12.1f"))
+    ctx = open_context(os.environ, verbosity=-1)
+    plan = make_plan(ctx, Request(engine="vllm", arch="12.1f"))
     root = tmp_path_factory.mktemp("cross")
-    with tarfile.open(make_rootfs(shop, plan, plan.step("base-build"))) as tar:
+    with tarfile.open(make_rootfs(ctx, plan, plan.step("base-build"))) as tar:
         members = [member for member in tar if "usr/aarch64-linux-gnu/lib" in member.name]
         tar.extractall(root, members, filter="tar")
     return [str(emulator), "-L", str(root / "usr/aarch64-linux-gnu")]
@@ -98,8 +98,8 @@ def test_it_starts_where_there_is_no_driver(document: dict[str, Any], emulated: 
     ]
 
 
-def test_a_program_for_this_machine_checks_itself(shop: Workshop) -> None:
+def test_a_program_for_this_machine_checks_itself(ctx: Context) -> None:
     """In the compile stage, whose C library is as new as it wants."""
-    program = built(shop, planned(shop, "12.0f", build_architecture()))
+    program = built(ctx, planned(ctx, "12.0f", build_architecture()))
     assert [line["kind"] for line in program.checks] == ["formats", "scales", "scales", "scales", "size"]
     assert all(line["ok"] for line in program.checks)

@@ -16,57 +16,57 @@ from gb10.core.proc import capture
 from gb10.image.build.image_build import build_image
 from gb10.image.build.stage import check_builder, ready_engine
 from gb10.image.build.wheel_build import build_wheels
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from tests.integration.test_builder import big as big  # noqa: PLC0414 - a fixture
 from tests.integration.test_builder import other as other  # noqa: PLC0414 - a fixture
 from tests.integration.test_mods import DIFFERS, plan_with, write_mod
 from tests.integration.test_pipeline import archive, named_plan, small_plan
-from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
+from tests.integration.test_pipeline import ctx as ctx  # noqa: PLC0414 - a fixture
 
 pytestmark = pytest.mark.e2e
 UUID = re.compile(r"usr/local/bin/[0-9a-f-]{36}")
 
 
-def test_a_wheel_comes_back_and_is_the_same(shop: Workshop, big: Workshop) -> None:
-    plan = small_plan(shop)
-    here = build_wheels(shop, plan, lambda: ready_engine(shop), rebuild=())[0]
+def test_a_wheel_comes_back_and_is_the_same(ctx: Context, big: Context) -> None:
+    plan = small_plan(ctx)
+    here = build_wheels(ctx, plan, lambda: ready_engine(ctx), rebuild=())[0]
     there = build_wheels(big, plan, lambda: check_builder(big, ready_engine(big)), rebuild=("flashinfer-jit-cache",))[0]
     assert (there.hit, there.sha256) == (False, here.sha256)
 
 
-def test_an_image_is_built_there_and_comes_back(shop: Workshop, big: Workshop, other: Engine) -> None:
-    plan = named_plan(shop, "built-elsewhere")
+def test_an_image_is_built_there_and_comes_back(ctx: Context, big: Context, other: Engine) -> None:
+    plan = named_plan(ctx, "built-elsewhere")
     built = build_image(big, plan, rebuild=(), tag=None)
-    engine = find(shop.env, shop.store)
+    engine = find(ctx.env, ctx.store)
     there = require_image(engine, built.tags[-1])
     assert there.id == built.id
     assert find_image(other, built.tags[-1]) is None
-    again = build_image(shop, plan, rebuild=(), tag=None)
+    again = build_image(ctx, plan, rebuild=(), tag=None)
     assert (again.hit, again.digest) == (True, built.digest)
 
 
-def forget(shop: Workshop, image: str) -> None:
+def forget(ctx: Context, image: str) -> None:
     """Remove an image here, and everything that the builder keeps."""
-    with closing(client(find(shop.env, shop.store))) as sdk:
+    with closing(client(find(ctx.env, ctx.store))) as sdk:
         sdk.images.remove(image, force=True)
-    there = open_buildx(ready_engine(shop), shop.env, shop.store)
+    there = open_buildx(ready_engine(ctx), ctx.env, ctx.store)
     capture([*there.command, "prune", "--all", "--force"], env=there.env)
 
 
-def local_programs(shop: Workshop, image: str) -> set[str]:
+def local_programs(ctx: Context, image: str) -> set[str]:
     """What mods put into an image's /usr/local/bin, by the engine itself: their programs are named by uuids."""
-    with archive(shop, image, "/usr/local/bin") as tar:
+    with archive(ctx, image, "/usr/local/bin") as tar:
         names = {f"usr/local/{member.name}" for member in tar if member.isfile()}
     return {name for name in names if UUID.fullmatch(name)}
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_a_cache_of_two_runs_gives_a_proof_of_what_is_in_the_image(
-    shop: Workshop, big: Workshop, tmp_path: Path, order: tuple[int, int]
+    ctx: Context, big: Context, tmp_path: Path, order: tuple[int, int]
 ) -> None:
     """Both mods differ on each run. One cache holds both, the other a later run of the first mod alone."""
     mods = [write_mod(tmp_path / name, f"{DIFFERS}# {uuid.uuid4().hex}\n") for name in ("first", "second")]
-    both, first = plan_with(shop, *mods), plan_with(shop, mods[0])
+    both, first = plan_with(ctx, *mods), plan_with(ctx, mods[0])
     caches = [tmp_path / "cache-both", tmp_path / "cache-first"]
     for plan, cache in zip((both, first), caches, strict=True):
         made = build_image(replace(big, cache_to=(f"type=local,dest={cache},mode=max",)), plan, rebuild=(), tag=None)
@@ -75,4 +75,4 @@ def test_a_cache_of_two_runs_gives_a_proof_of_what_is_in_the_image(
     made = build_image(replace(big, cache_from=read), both, rebuild=(), tag=None)
     found = {one.binary.path for one in made.verdict.judged if UUID.fullmatch(one.binary.path)}
     assert len(found) == 2
-    assert found == local_programs(shop, made.tags[-1])
+    assert found == local_programs(ctx, made.tags[-1])

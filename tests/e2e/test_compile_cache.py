@@ -20,10 +20,10 @@ from gb10.image.build.shared_cache import with_user
 from gb10.image.build.stage import log_path, ready_engine
 from gb10.image.build.wheel_build import build_wheels
 from gb10.image.build.wheel_store import Wheel
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.inside.compile_cache import ask
 from tests.integration.nodes import Redis, another_engine, free_port, redis
-from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
+from tests.integration.test_pipeline import ctx as ctx  # noqa: PLC0414 - a fixture
 from tests.integration.test_pipeline import small_plan
 
 pytestmark = pytest.mark.e2e
@@ -36,36 +36,36 @@ SECRET = f"a:b/@{uuid.uuid4().hex}"
 class Machine:
     """A machine of its own: its store, its engine."""
 
-    shop: Workshop
+    ctx: Context
     engine: Engine
 
     def compile(self, url: str, *rebuild: str) -> Wheel:
         """The wheel of one small module, with a compile cache."""
-        shop = replace(self.shop, env={**self.shop.env, variable("compile-cache"): url})
-        return build_wheels(shop, small_plan(shop), lambda: self.engine, rebuild=rebuild)[0]
+        ctx = replace(self.ctx, env={**self.ctx.env, variable("compile-cache"): url})
+        return build_wheels(ctx, small_plan(ctx), lambda: self.engine, rebuild=rebuild)[0]
 
 
 @pytest.fixture(scope="module")
-def server(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
-    with redis(shop.store, tmp_path_factory.mktemp("redis"), SECRET) as found:
+def server(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
+    with redis(ctx.store, tmp_path_factory.mktemp("redis"), SECRET) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def second(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def second(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """Another machine; what it would download is there by hard links."""
     folder = tmp_path_factory.mktemp("second")
-    with another_engine(shop.store, folder) as engine:
+    with another_engine(ctx.store, folder) as engine:
         store = open_store({"GB10_CACHE_DIR": str(folder)})
         for name in ("downloads", "rootfss"):
-            shutil.copytree(shop.store.root / name, store.root / name, copy_function=os.link, dirs_exist_ok=True)
-        yield Machine(replace(shop, store=store), engine)
+            shutil.copytree(ctx.store.root / name, store.root / name, copy_function=os.link, dirs_exist_ok=True)
+        yield Machine(replace(ctx, store=store), engine)
 
 
 def test_what_one_machine_compiled_another_does_not(
-    shop: Workshop, server: Redis, second: Machine, capfd: pytest.CaptureFixture[str]
+    ctx: Context, server: Redis, second: Machine, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    first = Machine(shop, ready_engine(shop)).compile(server.url, NAME)
+    first = Machine(ctx, ready_engine(ctx)).compile(server.url, NAME)
     said = capfd.readouterr().err
     units = int(server.ask("dbsize")) // 2  # a list of what it includes, and its results
     assert f"compile cache redis://***@{urlsplit(server.url).netloc.partition('@')[2]}: the compile stage has a" in said
@@ -76,10 +76,10 @@ def test_what_one_machine_compiled_another_does_not(
     assert (other.hit, other.key, other.sha256) == (False, first.key, first.sha256)
     assert cpu_seconds(first) > 2  # nvcc and ptxas
     assert cpu_seconds(other) < 2
-    history = second.shop.store.root / "engine/data/buildkit"  # of builds, with what each was told
+    history = second.ctx.store.root / "engine/data/buildkit"  # of builds, with what each was told
     told = [path for path in history.rglob("*") if path.is_file()]
     assert told
-    for path in (*told, *(log_path(one.store, small_plan(one).of_kind("wheel")[0]) for one in (shop, second.shop))):
+    for path in (*told, *(log_path(one.store, small_plan(one).of_kind("wheel")[0]) for one in (ctx, second.ctx))):
         content = path.read_bytes()
         assert SECRET.encode() not in content, path
         assert quote(SECRET, safe="").encode() not in content, path

@@ -19,7 +19,7 @@ from gb10.core.store import file_sha256
 from gb10.image.build.image_build import build_image
 from gb10.image.build.reproducing import Comparison, built_again, compare
 from gb10.image.build.wheel_build import build_wheels
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Options
@@ -34,21 +34,21 @@ HEADERS = ("nvidia-cublas", "nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cuda-
 
 
 @pytest.fixture(scope="module")
-def shop() -> Workshop:
+def ctx() -> Context:
     """Programs of arm64 run."""
-    made = open_workshop(os.environ, verbosity=0)
+    made = open_context(os.environ, verbosity=0)
     if not emulated(made.store, "arm64"):
         register(made.store, made.env, "arm64", "this test")
     return made
 
 
-def on(shop: Workshop, plan: Plan, build: Architecture) -> Plan:
+def on(ctx: Context, plan: Plan, build: Architecture) -> Plan:
     """The plan as a machine of that kind has it."""
     options = replace(plan.options, build=build)
-    return plan_image(plan.recipe, plan.lock, shop.catalog.toolkit, options)
+    return plan_image(plan.recipe, plan.lock, ctx.catalog.toolkit, options)
 
 
-def norm_and_page(shop: Workshop) -> Plan:
+def norm_and_page(ctx: Context) -> Plan:
     """FlashInfer's modules norm and page, from the real recipe and lock."""
     recipe, lock = load_recipe(RECIPE), load_lock(lock_path(RECIPE))
     build = recipe.wheels[AOT].model_copy(update={"kernels": "cross", "headers": HEADERS})
@@ -56,14 +56,14 @@ def norm_and_page(shop: Workshop) -> Plan:
     locked = lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": image})})
     changes = {"repository": "gb10/test", "wheels": {AOT: build}, "layers": (Layer(name="all", rest=True),)}
     options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64")
-    return plan_image(recipe.model_copy(update=changes), locked, shop.catalog.toolkit, options)
+    return plan_image(recipe.model_copy(update=changes), locked, ctx.catalog.toolkit, options)
 
 
-def test_a_wheel_has_the_same_bytes_from_both(shop: Workshop) -> None:
-    plan, found = norm_and_page(shop), dict[str, tuple[str, str]]()
+def test_a_wheel_has_the_same_bytes_from_both(ctx: Context) -> None:
+    plan, found = norm_and_page(ctx), dict[str, tuple[str, str]]()
     for build in ARCHITECTURES:
-        mine = on(shop, plan, build)
-        (wheel,) = build_wheels(shop, mine, lambda: find(shop.env, shop.store), rebuild=(AOT,))
+        mine = on(ctx, plan, build)
+        (wheel,) = build_wheels(ctx, mine, lambda: find(ctx.env, ctx.store), rebuild=(AOT,))
         measured = json.loads(wheel.path.with_name("measured.json").read_text(encoding="utf-8"))
         assert not wheel.hit
         assert sum(module["units"] for module in measured.values()) > 0
@@ -71,20 +71,20 @@ def test_a_wheel_has_the_same_bytes_from_both(shop: Workshop) -> None:
     assert found["amd64"] == found["arm64"]
 
 
-def test_an_image_has_the_same_digest_from_both(shop: Workshop, tmp_path: Path) -> None:
+def test_an_image_has_the_same_digest_from_both(ctx: Context, tmp_path: Path) -> None:
     """Bases, layers of locked and compiled wheels, settings, an overlay, scans and record; nothing from a cache."""
     (tmp_path / "usr/local/lib/python3.13/dist-packages").mkdir(parents=True)
     (tmp_path / "usr/local/lib/python3.13/dist-packages/mine.py").write_text("MINE = {'a', 'b', 'c'}\n")
-    plan = small_plan(shop, overlay=tmp_path)
-    cross, native = (on(shop, plan, build) for build in ARCHITECTURES)
-    built = build_image(shop, cross, rebuild=(), tag=None)
-    found = again(shop, native, built.tags[-1])
+    plan = small_plan(ctx, overlay=tmp_path)
+    cross, native = (on(ctx, plan, build) for build in ARCHITECTURES)
+    built = build_image(ctx, cross, rebuild=(), tag=None)
+    found = again(ctx, native, built.tags[-1])
     assert [pair.name for pair in found.layers if not pair.same] == []
     assert (found.settings, found.digest) == ((), built.digest)
-    assert found.digest == again(shop, cross, built.tags[-1]).digest
+    assert found.digest == again(ctx, cross, built.tags[-1]).digest
 
 
-def again(shop: Workshop, plan: Plan, tag: str) -> Comparison:
-    engine = find(shop.env, shop.store)
-    with built_again(shop, plan, engine, ()) as image:
-        return compare(shop, plan, engine, require_image(engine, tag), image)
+def again(ctx: Context, plan: Plan, tag: str) -> Comparison:
+    engine = find(ctx.env, ctx.store)
+    with built_again(ctx, plan, engine, ()) as image:
+        return compare(ctx, plan, engine, require_image(engine, tag), image)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import UsageError, VerifyError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.explain.engine_choice import Held, Question, ask_engine, ask_models, refuse
 from gb10.image.explain.engine_facts import EngineFacts, read_facts
 from gb10.image.explain.layer_rows import Answer
@@ -52,66 +52,66 @@ PUBLIC = {
 
 
 @pytest.fixture(scope="module", name="files")
-def unpacked(shop: Workshop) -> Path:
-    return files_of(shop, "vllm")
+def unpacked(ctx: Context) -> Path:
+    return files_of(ctx, "vllm")
 
 
-def ask(shop: Workshop, files: Path, config: dict[str, object], facts: EngineFacts | None = None) -> Answer:
-    return ask_engine(shop, facts or read_facts(ROOT, "vllm")[0], files, config, {})
+def ask(ctx: Context, files: Path, config: dict[str, object], facts: EngineFacts | None = None) -> Answer:
+    return ask_engine(ctx, facts or read_facts(ROOT, "vllm")[0], files, config, {})
 
 
 @pytest.mark.parametrize("name", sorted(CHOSEN))
-def test_explain_says_what_the_built_layers_hold(shop: Workshop, files: Path, name: str) -> None:
-    answer = ask(shop, files, config_of(name))
+def test_explain_says_what_the_built_layers_hold(ctx: Context, files: Path, name: str) -> None:
+    answer = ask(ctx, files, config_of(name))
     assert answer.stopped is None
     assert {row.chosen for row in answer.rows if row.kind != "embedding"} == CHOSEN[name]
     for row in answer.rows:
         assert row.held is None or row.held == row.chosen, row.name
 
 
-def test_models_with_vision_states_and_own_quantization_files_are_answered(shop: Workshop, files: Path) -> None:
+def test_models_with_vision_states_and_own_quantization_files_are_answered(ctx: Context, files: Path) -> None:
     question = Question(facts=read_facts(ROOT, "vllm")[0], files=files, options={}, held=Held())
     configs = [local_files(MODELS / "public" / name) for name in PUBLIC]
-    for name, answer in zip(PUBLIC, ask_models(shop, question, configs), strict=True):
+    for name, answer in zip(PUBLIC, ask_models(ctx, question, configs), strict=True):
         assert answer.stopped is None, name
         assert {row.chosen for row in answer.rows} >= PUBLIC[name], name
 
 
-def test_the_choice_of_a_patch_is_told_with_that_of_the_stock_release(shop: Workshop, files: Path) -> None:
+def test_the_choice_of_a_patch_is_told_with_that_of_the_stock_release(ctx: Context, files: Path) -> None:
     facts, held = read_facts(ROOT, "vllm")[0], Held(kernels="12.1f", beside=True)
-    rows = ask_engine(shop, facts, files, config_of("moe-fp8-token"), {}, held=held).rows
+    rows = ask_engine(ctx, facts, files, config_of("moe-fp8-token"), {}, held=held).rows
     told = {row.kind: (row.chosen, row.upstream) for row in rows if row.upstream}
     assert told == {"attention": ("TRITON_ATTN", "FLASH_ATTN"), "experts": ("TritonOrCutlassExperts", "TritonExperts")}
-    stock = ask_engine(shop, facts, files, config_of("moe-fp8-token"), {}, held=Held(stock=True)).rows
+    stock = ask_engine(ctx, facts, files, config_of("moe-fp8-token"), {}, held=Held(stock=True)).rows
     assert {"FLASH_ATTN", "TritonExperts"} <= {row.chosen for row in stock}
 
 
-def test_experts_per_channel_without_our_package_are_triton_s(shop: Workshop, files: Path) -> None:
-    assert "TritonExperts" in {row.chosen for row in ask(shop, files, config_of("moe-fp8-token")).rows}
+def test_experts_per_channel_without_our_package_are_triton_s(ctx: Context, files: Path) -> None:
+    assert "TritonExperts" in {row.chosen for row in ask(ctx, files, config_of("moe-fp8-token")).rows}
 
 
-def test_a_model_that_the_release_does_not_know_is_named(shop: Workshop, files: Path) -> None:
-    answer = ask(shop, files, {"architectures": ["NobodyForCausalLM"], "model_type": "nobody"})
+def test_a_model_that_the_release_does_not_know_is_named(ctx: Context, files: Path) -> None:
+    answer = ask(ctx, files, {"architectures": ["NobodyForCausalLM"], "model_type": "nobody"})
     with pytest.raises(UsageError, match="its registry has no NobodyForCausalLM, model_type nobody"):
         refuse(answer, "vllm")
 
 
-def test_upstream_s_first_choice_of_attention_stays_a_choice(shop: Workshop, files: Path) -> None:
+def test_upstream_s_first_choice_of_attention_stays_a_choice(ctx: Context, files: Path) -> None:
     facts, options = read_facts(ROOT, "vllm")[0], {"attention_backend": "FLASH_ATTN"}
-    assert "FLASH_ATTN" in {row.chosen for row in ask_engine(shop, facts, files, config_of("dense-bf16"), options).rows}
+    assert "FLASH_ATTN" in {row.chosen for row in ask_engine(ctx, facts, files, config_of("dense-bf16"), options).rows}
     older = facts.model_copy(update={"capability": (9, 0)})
-    assert "FLASH_ATTN" in {row.chosen for row in ask(shop, files, config_of("dense-bf16"), older).rows}
+    assert "FLASH_ATTN" in {row.chosen for row in ask(ctx, files, config_of("dense-bf16"), older).rows}
 
 
-def test_another_capability_gives_another_answer(shop: Workshop, files: Path) -> None:
+def test_another_capability_gives_another_answer(ctx: Context, files: Path) -> None:
     facts = read_facts(ROOT, "vllm")[0].model_copy(update={"capability": (9, 0)})
-    answer = ask(shop, files, config_of("w4a16"), facts)
+    answer = ask(ctx, files, config_of("w4a16"), facts)
     assert "MacheteLinearKernel" in {row.chosen for row in answer.rows}
 
 
-def test_no_backend_is_an_error_with_each_reason(shop: Workshop, files: Path) -> None:
+def test_no_backend_is_an_error_with_each_reason(ctx: Context, files: Path) -> None:
     facts = read_facts(ROOT, "vllm")[0]
-    answer = ask_engine(shop, facts, files, config_of("mxfp4-moe-sinks"), {"kv_cache_dtype": "nvfp4"})
+    answer = ask_engine(ctx, facts, files, config_of("mxfp4-moe-sinks"), {"kv_cache_dtype": "nvfp4"})
     with pytest.raises(VerifyError, match="no backend for this model") as caught:
         refuse(answer, "vllm")
     assert "TRITON_ATTN: kv_cache_dtype not supported" in str(caught.value)
@@ -119,7 +119,7 @@ def test_no_backend_is_an_error_with_each_reason(shop: Workshop, files: Path) ->
 
 @pytest.mark.parametrize("config", [{}, {"model_type": "qwen3", "hidden_size": "x"}])
 def test_a_config_that_the_engine_cannot_read_leaves_it_unknown(
-    shop: Workshop, files: Path, config: dict[str, object]
+    ctx: Context, files: Path, config: dict[str, object]
 ) -> None:
     with pytest.raises(UsageError, match="unknown"):
-        refuse(ask(shop, files, config), "vllm")
+        refuse(ask(ctx, files, config), "vllm")

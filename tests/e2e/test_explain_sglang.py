@@ -8,7 +8,7 @@ import pytest
 
 from gb10.core.proc import capture
 from gb10.errors import UsageError, VerifyError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.explain.engine_choice import ask_engine, refuse
 from gb10.image.explain.engine_facts import EngineFacts, read_facts
 from gb10.image.explain.layer_rows import Answer
@@ -52,8 +52,8 @@ print(host.tolist())
 
 
 @pytest.fixture(scope="module", name="files")
-def unpacked(shop: Workshop) -> Path:
-    return files_of(shop, "sglang")
+def unpacked(ctx: Context) -> Path:
+    return files_of(ctx, "sglang")
 
 
 @pytest.fixture(scope="module", name="facts")
@@ -67,17 +67,17 @@ def chosen(answer: Answer) -> set[str | None]:
 
 @pytest.mark.parametrize("name", sorted(CHOSEN))
 def test_explain_says_what_the_methods_of_the_built_layers_call(
-    shop: Workshop, files: Path, facts: EngineFacts, name: str
+    ctx: Context, files: Path, facts: EngineFacts, name: str
 ) -> None:
-    answer = ask_engine(shop, facts, files, config_of(name), {})
+    answer = ask_engine(ctx, facts, files, config_of(name), {})
     assert answer.stopped is None
     assert chosen(answer) == CHOSEN[name]
     held = {row.held for row in answer.rows if row.held}
     assert held == ({"cutlass_w8a8_block_fp8_linear_with_fallback"} if BLOCK_FP8 in CHOSEN[name] else set())
 
 
-def test_other_options_are_asked_one_by_one(shop: Workshop, files: Path, facts: EngineFacts) -> None:
-    answer = ask_engine(shop, facts, files, config_of("fp8-block"), {})
+def test_other_options_are_asked_one_by_one(ctx: Context, files: Path, facts: EngineFacts) -> None:
+    answer = ask_engine(ctx, facts, files, config_of("fp8-block"), {})
     linear = next(row for row in answer.rows if row.kind == "linear")
     assert linear.options["--fp8-gemm-backend triton"] == "Triton _w8a8_block_fp8_matmul"
     assert "requires SM100/SM103" in linear.refused["--fp8-gemm-backend flashinfer_trtllm"]
@@ -94,28 +94,28 @@ def test_other_options_are_asked_one_by_one(shop: Workshop, files: Path, facts: 
     [({"attention_backend": "triton"}, "triton"), ({"moe_backend": "triton"}, "experts triton")],
 )
 def test_an_option_is_the_engine_s_own(
-    shop: Workshop, files: Path, facts: EngineFacts, options: Mapping[str, str], kernel: str
+    ctx: Context, files: Path, facts: EngineFacts, options: Mapping[str, str], kernel: str
 ) -> None:
-    assert kernel in chosen(ask_engine(shop, facts, files, config_of("moe-bf16"), options))
+    assert kernel in chosen(ask_engine(ctx, facts, files, config_of("moe-bf16"), options))
 
 
-def test_another_capability_gives_another_answer(shop: Workshop, files: Path, facts: EngineFacts) -> None:
+def test_another_capability_gives_another_answer(ctx: Context, files: Path, facts: EngineFacts) -> None:
     hopper = facts.model_copy(update={"capability": (9, 0)})
-    assert "fa3" in chosen(ask_engine(shop, hopper, files, config_of("dense-bf16"), {}))
+    assert "fa3" in chosen(ask_engine(ctx, hopper, files, config_of("dense-bf16"), {}))
 
 
-def test_no_backend_is_an_error_with_each_reason(shop: Workshop, files: Path, facts: EngineFacts) -> None:
+def test_no_backend_is_an_error_with_each_reason(ctx: Context, files: Path, facts: EngineFacts) -> None:
     old = facts.model_copy(update={"capability": (7, 0)})
-    answer = ask_engine(shop, old, files, config_of("moe-nvfp4"), {})
+    answer = ask_engine(ctx, old, files, config_of("moe-nvfp4"), {})
     with pytest.raises(VerifyError, match="no backend for this model"):
         refuse(answer, "sglang")
 
 
 def test_a_format_that_sglang_itself_refuses_on_a_gb10_has_no_backend(
-    shop: Workshop, files: Path, facts: EngineFacts
+    ctx: Context, files: Path, facts: EngineFacts
 ) -> None:
     """Its fp8.py makes the weights of experts in MXFP8 ready for capability 10.x alone, whatever the runner."""
-    answer = ask_engine(shop, facts, files, config_of("moe-mxfp8"), {})
+    answer = ask_engine(ctx, facts, files, config_of("moe-mxfp8"), {})
     assert answer.stopped is not None
     assert "MXFP8 MoE quantization requires SM100" in answer.stopped
     assert {name.partition(" ")[0] for name, _ in answer.tried} == {"--moe-runner-backend"}
@@ -123,16 +123,16 @@ def test_a_format_that_sglang_itself_refuses_on_a_gb10_has_no_backend(
         refuse(answer, "sglang")
 
 
-def test_the_same_format_has_a_backend_elsewhere(shop: Workshop, files: Path, facts: EngineFacts) -> None:
+def test_the_same_format_has_a_backend_elsewhere(ctx: Context, files: Path, facts: EngineFacts) -> None:
     blackwell = facts.model_copy(update={"capability": (10, 0), "flags": {}})
-    assert ask_engine(shop, blackwell, files, config_of("moe-mxfp8"), {}).stopped is None
+    assert ask_engine(ctx, blackwell, files, config_of("moe-mxfp8"), {}).stopped is None
 
 
 def test_a_mistake_in_building_the_layers_is_not_a_missing_backend(
-    shop: Workshop, files: Path, facts: EngineFacts
+    ctx: Context, files: Path, facts: EngineFacts
 ) -> None:
     broken = facts.model_copy(update={"script": "broken_builder", "paths": (*facts.paths, str(INSIDE))})
-    answer = ask_engine(shop, broken, files, config_of("dense-bf16"), {})
+    answer = ask_engine(ctx, broken, files, config_of("dense-bf16"), {})
     assert answer.stopped == "RuntimeError: no layer was built"
     with pytest.raises(UsageError, match="unknown"):
         refuse(answer, "sglang")
@@ -147,9 +147,9 @@ def test_a_mistake_in_building_the_layers_is_not_a_missing_backend(
     ],
 )
 def test_what_no_gpu_can_serve_is_not_a_missing_backend(
-    shop: Workshop, files: Path, facts: EngineFacts, change: dict[str, object]
+    ctx: Context, files: Path, facts: EngineFacts, change: dict[str, object]
 ) -> None:
-    answer = ask_engine(shop, facts, files, config_of("dense-bf16") | change, {})
+    answer = ask_engine(ctx, facts, files, config_of("dense-bf16") | change, {})
     with pytest.raises(UsageError, match="unknown"):
         refuse(answer, "sglang")
 
@@ -159,10 +159,10 @@ def test_what_no_gpu_can_serve_is_not_a_missing_backend(
     [{}, {"model_type": "nobody", "architectures": ["NobodyForCausalLM"]}, {"model_type": "qwen3", "hidden_size": "x"}],
 )
 def test_a_config_that_the_engine_cannot_read_leaves_it_unknown(
-    shop: Workshop, files: Path, facts: EngineFacts, config: dict[str, object]
+    ctx: Context, files: Path, facts: EngineFacts, config: dict[str, object]
 ) -> None:
     with pytest.raises(UsageError, match=r"unknown|does not know this model"):
-        refuse(ask_engine(shop, facts, files, config, {}), "sglang")
+        refuse(ask_engine(ctx, facts, files, config, {}), "sglang")
 
 
 def test_what_the_host_copies_from_a_tensor_without_memory_is_zero(files: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gb10.cli.moe_show import refuse
 from gb10.errors import VerifyError
-from gb10.image.context import Workshop, build_architecture
+from gb10.image.context import Context, build_architecture
 from gb10.image.lock.lockfile import load_lock
 from gb10.image.moe.compiled_rows import compile_rows
 from gb10.image.moe.file_verdict import judge_batches, judge_files, unexplained
@@ -39,9 +39,9 @@ RELEASES = [
 
 
 @pytest.fixture(scope="module", name="judge", params=RELEASES, ids=" ".join)
-def of_a_release(shop: Workshop, request: pytest.FixtureRequest) -> Judge:
+def of_a_release(ctx: Context, request: pytest.FixtureRequest) -> Judge:
     engine, version = request.param
-    return open_judge(shop, ROOT, engine, version, None)
+    return open_judge(ctx, ROOT, engine, version, None)
 
 
 def test_200_mistakes_and_no_disagreement(judge: Judge) -> None:
@@ -79,9 +79,9 @@ def of_another_kind(laid: Laid) -> bool:
     return any(word in laid.label for word in ("down", "per channel", "dtype", "device"))
 
 
-def test_every_shipped_file_as_one_for_a_gb10(shop: Workshop, judge: Judge) -> None:
+def test_every_shipped_file_as_one_for_a_gb10(ctx: Context, judge: Judge) -> None:
     """Files for other GPUs, renamed: whatever the engine does with them, our rules say the same."""
-    library = Library(root=ROOT / "patches", store=shop.store, env=shop.env, talk=shop.talk)
+    library = Library(root=ROOT / "patches", store=ctx.store, env=ctx.env, reporter=ctx.reporter)
     tree = open_release(library, load_releases(ROOT / "patches"), judge.engine, parse_version(judge.version)).tree
     names = [path for path in tree.paths() if path.endswith(".json") and meant_by(path)]
     files = [given_file(as_gb10(path), tree.read(path) or b"") for path in names]
@@ -99,8 +99,8 @@ def as_gb10(path: str) -> str:
     return re.sub(r"/(?:nvidia|amd)_\w+\.json$", "/nvidia_gb10.json", name)
 
 
-def test_seeds_of_all_shapes_keep_every_default_that_fits(shop: Workshop, judge: Judge, tmp_path: Path) -> None:
-    later = open_judge(shop, ROOT, judge.engine, {"vllm": "0.33.0", "sglang": "0.5.23"}[judge.engine], None)
+def test_seeds_of_all_shapes_keep_every_default_that_fits(ctx: Context, judge: Judge, tmp_path: Path) -> None:
+    later = open_judge(ctx, ROOT, judge.engine, {"vllm": "0.33.0", "sglang": "0.5.23"}[judge.engine], None)
     needed = []
     for number, (shape, kind) in enumerate(itertools.product(SHAPES, TYPES)):
         _, made = seed_of(judge, later, tmp_path / str(number), shape, kind)
@@ -114,9 +114,9 @@ KINDS = ["dtype=fp8_w8a8", "dtype=fp8_w8a8,block_shape=[128,128]", "dtype=int4_w
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_formula_is_what_the_compiler_needs(shop: Workshop, kind: str) -> None:
+def test_the_formula_is_what_the_compiler_needs(ctx: Context, kind: str) -> None:
     """vLLM 0.33.0 and its Triton, for capability 12.1: equal, or with blocks at most 4 bytes a column above."""
-    judge = open_judge(shop, ROOT, "vllm", "0.33.0", "3.8.0")
+    judge = open_judge(ctx, ROOT, "vllm", "0.33.0", "3.8.0")
     rows = {str(4**number * 1024): tile(*sides) for number, sides in enumerate(TILES)}
     name = ",".join(filter(None, ("E=64,N=512,device_name=NVIDIA_GB10", kind)))
     batch = Batch((given_file(f"{name}.json", json.dumps(rows).encode()),))
@@ -134,12 +134,12 @@ def test_the_formula_is_what_the_compiler_needs(shop: Workshop, kind: str) -> No
             assert kernel.mma
 
 
-def test_the_default_that_does_not_fit_is_compiled(shop: Workshop) -> None:
+def test_the_default_that_does_not_fit_is_compiled(ctx: Context) -> None:
     """SGLang 0.5.10's own row for more tokens than experts, by its own Triton and by a newer one."""
     row = {**tile(128, 256, 128, 8, 4), "GROUP_SIZE_M": 32}
     del row["SPLIT_K"]
     for triton, instruction in (("3.5.1", "f16"), ("3.8.0", "e4m3")):
-        judge = open_judge(shop, ROOT, "sglang", "0.5.10", triton)
+        judge = open_judge(ctx, ROOT, "sglang", "0.5.10", triton)
         name = f"configs/triton_{triton.replace('.', '_')}/E=160,N=384,device_name=NVIDIA_GB10,dtype=fp8_w8a8.json"
         batch = Batch((given_file(name, json.dumps({"1024": row}).encode()),))
         verdicts = judge_files(judge, batch, FEW)

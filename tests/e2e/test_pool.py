@@ -12,7 +12,7 @@ from gb10.errors import BuildError
 from gb10.image.build.stage import log_path
 from gb10.image.build.wheel_build import build_wheels
 from gb10.image.build.wheel_store import Wheel
-from gb10.image.context import Workshop, build_architecture, open_workshop
+from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.plan.dag import plan_image
@@ -34,7 +34,7 @@ extern "C" void gb10_tiny(float* x) { twice<<<1, 32>>>(x); }
 UNITS = re.compile(r"\[\d+/\d+\]")
 
 
-def checkout(folder: Path, unit: str) -> Workshop:
+def checkout(folder: Path, unit: str) -> Context:
     """A checkout with a kernel set of ours that compiles in seconds."""
     for name in ("gb10", "patches", "templates"):
         (folder / name).symlink_to(ROOT / name)
@@ -46,11 +46,11 @@ def checkout(folder: Path, unit: str) -> Workshop:
     (folder / "recipes/kernels/gb10-tiny.toml").write_text(SET, encoding="utf-8")
     (folder / "kernels/tiny").mkdir(parents=True)
     (folder / "kernels/tiny/tiny.cu").write_text(unit, encoding="utf-8")
-    real = open_workshop(os.environ, verbosity=0)
-    return Workshop(env=real.env, store=real.store, talk=real.talk, catalog=Catalog(folder))
+    real = open_context(os.environ, verbosity=0)
+    return Context(env=real.env, store=real.store, reporter=real.reporter, catalog=Catalog(folder))
 
 
-def plan_of(shop: Workshop, *names: str) -> Plan:
+def plan_of(ctx: Context, *names: str) -> Plan:
     """The real recipe and lock with these wheels: FlashInfer's set smoke, ours tiny."""
     recipe, lock = load_recipe(RECIPE), load_lock(lock_path(RECIPE))
     builds = {
@@ -66,30 +66,30 @@ def plan_of(shop: Workshop, *names: str) -> Plan:
     }
     locked = lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": wheels})})
     options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build=build_architecture())
-    return plan_image(recipe.model_copy(update=changes), locked, shop.catalog.toolkit, options)
+    return plan_image(recipe.model_copy(update=changes), locked, ctx.catalog.toolkit, options)
 
 
-def made(shop: Workshop, *names: str) -> tuple[Wheel, ...]:
+def made(ctx: Context, *names: str) -> tuple[Wheel, ...]:
     """The wheels, compiled anew."""
-    return build_wheels(shop, plan_of(shop, *names), lambda: find(shop.env, shop.store), rebuild=names)
+    return build_wheels(ctx, plan_of(ctx, *names), lambda: find(ctx.env, ctx.store), rebuild=names)
 
 
 def test_together_they_are_what_they_are_alone(tmp_path: Path) -> None:
-    shop = checkout(tmp_path, UNIT)
-    alone = [wheel for name in (SMOKE, TINY) for wheel in made(shop, name)]
+    ctx = checkout(tmp_path, UNIT)
+    alone = [wheel for name in (SMOKE, TINY) for wheel in made(ctx, name)]
     begin = time.monotonic()
-    both = made(shop, SMOKE, TINY)
+    both = made(ctx, SMOKE, TINY)
     wall = time.monotonic() - begin
     assert [(wheel.key, wheel.sha256) for wheel in both] == [(wheel.key, wheel.sha256) for wheel in alone]
     assert not any(wheel.hit for wheel in both)
-    assert sum(timing.seconds for timing in shop.talk.timings[-2:]) > 1.2 * wall
-    for step in plan_of(shop, SMOKE, TINY).of_kind("wheel"):
-        assert UNITS.search(log_path(shop.store, step).read_text(encoding="utf-8"))
+    assert sum(timing.seconds for timing in ctx.reporter.timings[-2:]) > 1.2 * wall
+    for step in plan_of(ctx, SMOKE, TINY).of_kind("wheel"):
+        assert UNITS.search(log_path(ctx.store, step).read_text(encoding="utf-8"))
 
 
 def test_a_unit_that_does_not_compile_stops_the_other_wheel(tmp_path: Path) -> None:
-    shop = checkout(tmp_path, UNIT.replace("float* x) {", "float* x) { wrong", 1))
+    ctx = checkout(tmp_path, UNIT.replace("float* x) {", "float* x) { wrong", 1))
     with pytest.raises(BuildError, match=r"tiny\.cu"):
-        made(shop, SMOKE, TINY)
-    plan = plan_of(shop, TINY)
-    assert not shop.store.entry("wheels", plan.step(TINY).key).exists()
+        made(ctx, SMOKE, TINY)
+    plan = plan_of(ctx, TINY)
+    assert not ctx.store.entry("wheels", plan.step(TINY).key).exists()

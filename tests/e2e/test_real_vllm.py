@@ -16,7 +16,7 @@ from gb10.core.store import Store
 from gb10.image.plan.catalog import ROOT
 from gb10.serving.load.endpoint import reach
 from gb10.serving.load.server_pages import counters, gained
-from gb10.serving.trial.keeping import JOURNAL
+from gb10.serving.trial.kept_runs import JOURNAL
 from tests.e2e import vllm_cpu
 from tests.e2e.matrices import measured, rows_of
 from tests.e2e.word_model import TEXT

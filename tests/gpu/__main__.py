@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from gb10.core.artifact import Artifact
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
 from gb10.patches.archives import Sdist
@@ -25,13 +25,13 @@ BUNDLED = "3rdparty/cutlass/"
 
 def lay_out(target: Path) -> None:
     """The patched tree of CUTLASS, from the locked source archive of FlashInfer. Raises FetchError, PatchError."""
-    shop = open_workshop(os.environ, verbosity=0)
+    ctx = open_context(os.environ, verbosity=0)
     lock = load_lock(lock_path(RECIPE))
     sdist = lock.sdists["flashinfer-python"]
     recipe = load_recipe(RECIPE).model_copy(update={"patches": ("cutlass",)})
-    (path,) = fetch_all([Artifact(sdist.filename, sdist.sha256, sdist.size)], shop.store, shop.env).values()
-    uses = plan_patches(shop.catalog.patches, recipe, lock, "arm64", ())
-    tree = Changed(Sdist(path), patched_files(shop.catalog.patches, path, uses, shop.talk.say))
+    (path,) = fetch_all([Artifact(sdist.filename, sdist.sha256, sdist.size)], ctx.store, ctx.env).values()
+    uses = plan_patches(ctx.catalog.patches, recipe, lock, "arm64", ())
+    tree = Changed(Sdist(path), patched_files(ctx.catalog.patches, path, uses, ctx.reporter.say))
     for name in tree.paths():
         if name.startswith((f"{BUNDLED}include/", f"{BUNDLED}tools/util/include/")):
             place = target / name.removeprefix(BUNDLED)

@@ -10,7 +10,7 @@ import pytest
 from xdist.workermanage import WorkerController
 
 from gb10.core.store import Store, open_store
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from tests.integration import longest_first, own_store
 from tests.integration.debian_git import unpack_git
 from tests.integration.machine_tools import install_missing
@@ -87,8 +87,8 @@ def _folders_go_with_their_file(
 
 
 @pytest.fixture(scope="session")
-def shop() -> Workshop:
-    return open_workshop(os.environ, verbosity=-1)
+def ctx() -> Context:
+    return open_context(os.environ, verbosity=-1)
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import pytest
 from gb10.containers.reach import find
 from gb10.core.fields import Architecture
 from gb10.core.proc import capture
-from gb10.image.context import Workshop, build_architecture, open_workshop
+from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.gemm.measure import judge, measure
 from gb10.image.gemm.program_build import BuiltProgram, build_program
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
@@ -33,7 +33,7 @@ MAIN = '#include "gemm.h"\n\nint main() { return gb10::bench::check_sizes() ? 1 
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+def ctx(tmp_path_factory: pytest.TempPathFactory) -> Context:
     """A checkout whose benchmark is one kernel's types, the reference, and a main that checks."""
     root = tmp_path_factory.mktemp("checkout")
     for name in ("gb10", "patches", "recipes", "templates"):
@@ -48,29 +48,29 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     assert count == 1
     (units / "gemm.h").write_text(one, encoding="utf-8")
     (units / "main.cpp").write_text(MAIN, encoding="utf-8")
-    real = open_workshop(os.environ, verbosity=0)
-    return Workshop(env=real.env, store=real.store, talk=real.talk, catalog=Catalog(root))
+    real = open_context(os.environ, verbosity=0)
+    return Context(env=real.env, store=real.store, reporter=real.reporter, catalog=Catalog(root))
 
 
-def planned(shop: Workshop, arch: str, target: Architecture) -> Plan:
+def planned(ctx: Context, arch: str, target: Architecture) -> Plan:
     recipe, lock = load_recipe(RECIPE), load_lock(lock_path(RECIPE))
-    patches = plan_patches(shop.catalog.patches, recipe, lock, target, ())
+    patches = plan_patches(ctx.catalog.patches, recipe, lock, target, ())
     options = Options(arch=parse_arch(arch), platform=f"linux/{target}", build=build_architecture(), patches=patches)
-    return plan_program(GEMM, plan_image(recipe, lock, shop.catalog.toolkit, options), shop.catalog.toolkit)
+    return plan_program(GEMM, plan_image(recipe, lock, ctx.catalog.toolkit, options), ctx.catalog.toolkit)
 
 
 @pytest.fixture(scope="module")
-def plan(shop: Workshop) -> Plan:
-    return planned(shop, "12.1f", "arm64")
+def plan(ctx: Context) -> Plan:
+    return planned(ctx, "12.1f", "arm64")
 
 
-def built(shop: Workshop, plan: Plan) -> BuiltProgram:
-    return build_program(shop, lambda: find(shop.env, shop.store), plan, GEMM)
+def built(ctx: Context, plan: Plan) -> BuiltProgram:
+    return build_program(ctx, lambda: find(ctx.env, ctx.store), plan, GEMM)
 
 
 @pytest.fixture(scope="module")
-def program(shop: Workshop, plan: Plan) -> BuiltProgram:
-    return built(shop, plan)
+def program(ctx: Context, plan: Plan) -> BuiltProgram:
+    return built(ctx, plan)
 
 
 def test_the_checks_ran_on_the_building_machine_and_are_right(program: BuiltProgram) -> None:
@@ -79,8 +79,8 @@ def test_the_checks_ran_on_the_building_machine_and_are_right(program: BuiltProg
     assert 0 < program.checks[-1]["bytes"] <= 101_376
 
 
-def test_what_cannot_run_here_is_said(shop: Workshop, plan: Plan, program: BuiltProgram) -> None:
-    measured = measure(shop, plan, program)
+def test_what_cannot_run_here_is_said(ctx: Context, plan: Plan, program: BuiltProgram) -> None:
+    measured = measure(ctx, plan, program)
     judge(measured, program, require_gpu=False)
     assert measured.times == ()
     assert measured.why_not
@@ -91,7 +91,7 @@ def test_the_program_holds_the_arch_as_nvidias_own_tool_reads_it(program: BuiltP
     assert {line.split("=")[1].strip() for line in text.splitlines() if line.startswith("arch =")} == {"sm_121f"}
 
 
-def test_the_same_again_compiles_nothing(shop: Workshop, plan: Plan, program: BuiltProgram) -> None:
-    again = built(shop, plan)
+def test_the_same_again_compiles_nothing(ctx: Context, plan: Plan, program: BuiltProgram) -> None:
+    again = built(ctx, plan)
     assert again.hit
     assert again.checks == program.checks

@@ -14,7 +14,7 @@ from gb10.cli import main
 from gb10.core.proc import CommandFailedError, capture
 from gb10.core.store import open_store
 from gb10.errors import FetchError
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.plan.catalog import ROOT
 from gb10.serving.load.benchy import CONNECTIONS, install
 from tests.integration.byte_tokenizer import write_byte_tokenizer
@@ -150,7 +150,7 @@ asyncio.run(main(sys.argv[2], float(sys.argv[3])))
 def test_a_load_that_was_busy_with_its_prompts_meets_no_closed_connection(
     server: tuple[str, State], connections: str, ending: str
 ) -> None:
-    site = install(open_workshop(os.environ, verbosity=-1))
+    site = install(open_context(os.environ, verbosity=-1))
     program = f"import sys\nsys.path.insert(0, sys.argv[1])\n{connections}\n{BUSY}"
     argv = [sys.executable, "-I", "-S", "-c", program, str(site), server[0], str(IDLE_S + 0.5)]
     if ending == "200":
@@ -168,5 +168,5 @@ def test_an_index_without_llama_benchy_is_one_sentence(
     monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "empty").as_uri())
     (tmp_path / "empty").mkdir()
     with pytest.raises(FetchError, match=r"cannot install llama-benchy 0\.4\.0"):
-        install(open_workshop(os.environ, verbosity=-1))
+        install(open_context(os.environ, verbosity=-1))
     assert main(["bench", "serve", server[0], "--model", "good", "--tokenizer", str(tokenizer)]) == 5

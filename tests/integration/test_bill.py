@@ -9,8 +9,8 @@ import pytest
 
 from gb10.core.artifact import Artifact
 from gb10.core.proc import CommandFailedError, capture
-from gb10.image.context import Workshop, open_workshop
-from gb10.image.inspect.stories import patch_stories, whys
+from gb10.image.context import Context, open_context
+from gb10.image.inspect.patch_notes import patch_stories, whys
 from gb10.image.lock.lockfile import load_lock, lock_path
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.plan_record import record
@@ -53,8 +53,8 @@ if "buildDefinition" in predicate:
 
 
 @pytest.fixture(scope="module")
-def shop() -> Workshop:
-    return open_workshop(os.environ, verbosity=0)
+def ctx() -> Context:
+    return open_context(os.environ, verbosity=0)
 
 
 @pytest.fixture(scope="session")
@@ -71,14 +71,14 @@ def validated(validators: Path, script: str, document: bytes, folder: Path) -> s
 
 
 @pytest.fixture(params=["vllm", "sglang"])
-def plan(shop: Workshop, request: pytest.FixtureRequest) -> Plan:
-    return make_plan(shop, Request(engine=request.param, arch="12.1f"))
+def plan(ctx: Context, request: pytest.FixtureRequest) -> Plan:
+    return make_plan(ctx, Request(engine=request.param, arch="12.1f"))
 
 
-def test_spdxs_own_library_finds_nothing_wrong(shop: Workshop, plan: Plan, validators: Path, tmp_path: Path) -> None:
+def test_spdxs_own_library_finds_nothing_wrong(ctx: Context, plan: Plan, validators: Path, tmp_path: Path) -> None:
     recorded = as_recorded(plan)
-    defects = whys(patch_stories(shop.catalog, recorded))
-    bill = bill_of(recorded, read_nested(shop.catalog.nested), whys=defects)
+    defects = whys(patch_stories(ctx.catalog, recorded))
+    bill = bill_of(recorded, read_nested(ctx.catalog.nested), whys=defects)
     made = as_bytes(spdx(bill, digest=DIGEST, created=recorded.created, tool="gb10-1.0"))
     assert validated(validators, SPDX, made, tmp_path) == f"{len(bill.parts)} packages\n"
     wheels = {wheel.filename for wheel in plan.lock.wheels.image["arm64"]}
@@ -107,8 +107,8 @@ def test_in_totos_own_library_takes_the_statements(plan: Plan, validators: Path,
 
 
 @pytest.mark.parametrize(("engine", "project"), [("vllm", "vllm"), ("vllm", "flashinfer-python")])
-def test_the_list_of_nested_projects_is_what_the_archives_hold(shop: Workshop, engine: str, project: str) -> None:
+def test_the_list_of_nested_projects_is_what_the_archives_hold(ctx: Context, engine: str, project: str) -> None:
     source = load_lock(lock_path(ROOT / f"recipes/images/{engine}.yaml")).sdists[project]
     artifact = Artifact(source.filename, source.sha256, source.size)
-    archive = fetch_all([artifact], shop.store, shop.env)[source.sha256]
-    assert entry(archive) in shop.catalog.nested
+    archive = fetch_all([artifact], ctx.store, ctx.env)[source.sha256]
+    assert entry(archive) in ctx.catalog.nested

@@ -17,7 +17,7 @@ from gb10.core.fetch import open_session
 from gb10.errors import UsageError
 from gb10.image.build.image_build import build_image
 from gb10.image.build.stage import ready_engine
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, lock_path
 from gb10.rootfs.unpack import write_rootfs
 from gb10.sources.debian.debs import fetch_debs
@@ -25,7 +25,7 @@ from gb10.sources.index.downloads import fetch_all
 from tests.integration.debian_roots import resolved
 from tests.integration.nodes import load_image, random_image
 from tests.integration.test_pipeline import RECIPE, small_plan
-from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
+from tests.integration.test_pipeline import ctx as ctx  # noqa: PLC0414 - a fixture
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -54,11 +54,11 @@ def member(wheels: Mapping[str, Path], project: str, name: str) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def good(shop: Workshop) -> Files:
+def good(ctx: Context) -> Files:
     """The packages of an image that is as it should be, below site-packages."""
     locked = load_lock(lock_path(RECIPE)).wheels.image["arm64"]
     wanted = [one for one in locked if one.name in ("apache-tvm-ffi", "xgrammar")]
-    wheels = fetch_all([Artifact(one.filename, one.sha256, one.size) for one in wanted], shop.store, shop.env)
+    wheels = fetch_all([Artifact(one.filename, one.sha256, one.size) for one in wanted], ctx.store, ctx.env)
     return {
         **information("torch", "2.14.0"),
         "torch/version.py": b"__version__ = '2.14.0+cu130'\ncuda: Optional[str] = '13.0'\n",
@@ -72,18 +72,18 @@ def good(shop: Workshop) -> Files:
 
 
 @pytest.fixture(scope="module")
-def base(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def base(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """Debian's C and C++ libraries for the Spark's machine."""
     tar = tmp_path_factory.mktemp("base") / "root.tar"
     with open_session(os.environ) as session:
-        debs = fetch_debs(session, shop.store, os.environ, resolved("libstdc++6", architecture="arm64"))
+        debs = fetch_debs(session, ctx.store, os.environ, resolved("libstdc++6", architecture="arm64"))
         write_rootfs(debs, tar, epoch=0)
     return tar.read_bytes()
 
 
 @pytest.fixture(scope="module")
-def engine(shop: Workshop) -> Engine:
-    return ready_engine(shop)
+def engine(ctx: Context) -> Engine:
+    return ready_engine(ctx)
 
 
 Made = Callable[..., dict[str, list[tuple[str, str]]]]
@@ -189,13 +189,13 @@ def test_wheels_that_claim_an_arch_and_hold_another(tmp_path: Path, capsys: pyte
 
 @pytest.mark.long
 def test_a_patch_that_a_later_layer_hides(
-    shop: Workshop, engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ctx: Context, engine: Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An image of ours on which somebody built: an install above it replaced a file that was changed on purpose."""
     path = f"{SITE}/jinja2/gb10_note.py"
     (tmp_path / path).parent.mkdir(parents=True)
     (tmp_path / path).write_text("WHY = 'patched'\n", encoding="utf-8")
-    ours = build_image(shop, small_plan(shop, overlay=tmp_path), rebuild=(), tag=None)
+    ours = build_image(ctx, small_plan(ctx, overlay=tmp_path), rebuild=(), tag=None)
     assert main(["verify", ours.tags[-1], "--json", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["problems"] == []
     with asking(engine) as sdk:

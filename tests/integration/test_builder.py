@@ -20,30 +20,30 @@ from gb10.containers.reach import find
 from gb10.core.proc import capture
 from gb10.errors import EngineError
 from gb10.image.build.stage import check_builder, check_caches, ready_engine, run_build
-from gb10.image.context import Workshop, build_architecture
+from gb10.image.context import Context, build_architecture
 from tests.integration.nodes import another_engine, buildkit, registry
-from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
+from tests.integration.test_pipeline import ctx as ctx  # noqa: PLC0414 - a fixture
 from tests.integration.test_pipeline import small_plan
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def other(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    with another_engine(shop.store, tmp_path_factory.mktemp("other"), containerd=True) as engine:
+def other(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with another_engine(ctx.store, tmp_path_factory.mktemp("other"), containerd=True) as engine:
         yield engine
 
 
 @pytest.fixture(scope="module")
-def big(shop: Workshop, other: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
-    """The workshop of a user whose buildx has a remote builder, and a context of the other engine."""
+def big(ctx: Context, other: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
+    """The context of a user whose buildx has a remote builder, and a context of the other engine."""
     folder = tmp_path_factory.mktemp("big")
-    env = {**shop.env, "DOCKER_CONFIG": str(folder / "docker")}
-    client = open_buildx(find(shop.env, shop.store), env, shop.store)
+    env = {**ctx.env, "DOCKER_CONFIG": str(folder / "docker")}
+    client = open_buildx(find(ctx.env, ctx.store), env, ctx.store)
     with buildkit(other, folder / "buildkitd.sock") as address:
         create = ("create", "--name", "big", "--driver", "remote", address)
         capture([*client.command, *create], env={**env, "BUILDX_CONFIG": str(folder / "docker/buildx")})
-        yield replace(shop, env=env, builder="big")
+        yield replace(ctx, env=env, builder="big")
 
 
 def tiny(folder: Path, text: str) -> BuildRequest:
@@ -54,7 +54,7 @@ def tiny(folder: Path, text: str) -> BuildRequest:
     return BuildRequest(dockerfile=folder / "Dockerfile", target="final", platform=platform, context=folder)
 
 
-def test_what_is_built_there_comes_back(shop: Workshop, big: Workshop, other: Engine, tmp_path: Path) -> None:
+def test_what_is_built_there_comes_back(ctx: Context, big: Context, other: Engine, tmp_path: Path) -> None:
     engine, request = check_builder(big, ready_engine(big)), tiny(tmp_path, uuid.uuid4().hex)
     buildx = open_buildx(engine, big.env, big.store)
     build(buildx, replace(request, out=tmp_path / "out"), log=tmp_path / "log")
@@ -63,19 +63,19 @@ def test_what_is_built_there_comes_back(shop: Workshop, big: Workshop, other: En
     build(buildx, tagged, log=tmp_path / "log")
     came = require_image(engine, tagged.tags[0])
     assert find_image(other, tagged.tags[0]) is None
-    own = find(shop.env, shop.store)
-    build(open_buildx(own, shop.env, shop.store), replace(tagged, output=image_output(own)), log=tmp_path / "log")
+    own = find(ctx.env, ctx.store)
+    build(open_buildx(own, ctx.env, ctx.store), replace(tagged, output=image_output(own)), log=tmp_path / "log")
     assert require_image(own, tagged.tags[0]).diff_ids == came.diff_ids
 
 
-def test_a_builder_that_is_not_there_is_told(big: Workshop) -> None:
+def test_a_builder_that_is_not_there_is_told(big: Context) -> None:
     wrong = replace(big, builder="no-such-builder")
     with pytest.raises(EngineError, match="the builder no-such-builder cannot be used") as caught:
         check_builder(wrong, ready_engine(wrong))
     assert 'no builder "no-such-builder" found' in str(caught.value)
 
 
-def test_a_context_is_no_builder(big: Workshop, other: Engine) -> None:
+def test_a_context_is_no_builder(big: Context, other: Engine) -> None:
     programs = unpack(big.store, big.env)
     capture(
         [str(programs.bin / "docker"), "context", "create", "elsewhere", "--docker", f"host={other.endpoint.host}"],
@@ -88,16 +88,16 @@ def test_a_context_is_no_builder(big: Workshop, other: Engine) -> None:
 
 
 def test_a_cache_that_a_builder_wrote_saves_an_engine_the_work(
-    shop: Workshop, big: Workshop, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    ctx: Context, big: Context, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    own, elsewhere = find(shop.env, shop.store), ready_engine(big)
-    with registry(shop.store, tmp_path_factory.mktemp("registry")) as place:
+    own, elsewhere = find(ctx.env, ctx.store), ready_engine(big)
+    with registry(ctx.store, tmp_path_factory.mktemp("registry")) as place:
         image, folder = f"type=registry,ref={place.host}/gb10/cache", tmp_path / "cache"
         for to, read in ((f"{image},mode=max", image), (f"type=local,dest={folder}", f"type=local,src={folder}")):
             request, events = tiny(tmp_path, uuid.uuid4().hex), list[Event]()
             there = open_buildx(elsewhere, big.env, big.store)
             build(there, replace(request, cache_to=(to,)), log=tmp_path / "log")
-            here, out = open_buildx(own, shop.env, shop.store), tmp_path / "out"
+            here, out = open_buildx(own, ctx.env, ctx.store), tmp_path / "out"
             reading = replace(request, cache_from=(read,), out=out)
             build(here, reading, log=tmp_path / "log", on_event=events.append)
             copied = [event.cached for event in events if isinstance(event, StepDone) and "COPY" in event.step]
@@ -107,17 +107,17 @@ def test_a_cache_that_a_builder_wrote_saves_an_engine_the_work(
 
 
 def test_a_cache_that_is_not_there_is_told_and_the_build_goes_on(
-    shop: Workshop, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    ctx: Context, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    asking = replace(shop, cache_from=("type=registry,ref=127.0.0.1:1/none", f"type=local,src={tmp_path}/none"))
-    request, step = replace(tiny(tmp_path, uuid.uuid4().hex), out=tmp_path / "out"), small_plan(shop).step("proof")
-    run_build(asking, find(shop.env, shop.store), request, step, lambda event: None)
+    asking = replace(ctx, cache_from=("type=registry,ref=127.0.0.1:1/none", f"type=local,src={tmp_path}/none"))
+    request, step = replace(tiny(tmp_path, uuid.uuid4().hex), out=tmp_path / "out"), small_plan(ctx).step("proof")
+    run_build(asking, find(ctx.env, ctx.store), request, step, lambda event: None)
     assert (tmp_path / "out/file").exists()
     said = capfd.readouterr().err
     assert "importing cache manifest from 127.0.0.1:1/none failed, building without it" in said
     assert f"local cache import at {tmp_path}/none not found" in said
 
 
-def test_the_classic_image_store_exports_no_cache(shop: Workshop) -> None:
+def test_the_classic_image_store_exports_no_cache(ctx: Context) -> None:
     with pytest.raises(EngineError, match="exports no build cache"):
-        check_caches(replace(shop, cache_to=("type=local,dest=x",)), find(shop.env, shop.store))
+        check_caches(replace(ctx, cache_to=("type=local,dest=x",)), find(ctx.env, ctx.store))

@@ -14,7 +14,7 @@ from gb10.core.proc import capture
 from gb10.errors import BuildError
 from gb10.image.build.wheel_build import build_wheels
 from gb10.image.build.wheel_store import Wheel
-from gb10.image.context import Workshop, build_architecture, open_workshop
+from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.plan.dag import plan_image
@@ -38,17 +38,17 @@ BUILD = WheelBuild(method="extension", source="flashinfer", kernels="moe", heade
 TILE = re.compile(r"(?m)^(  X\(\w+, (Pingpong|Cooperative)Tile), .*?\)( *\\?)$")
 
 
-def checkout(folder: Path) -> Workshop:
+def checkout(folder: Path) -> Context:
     """A checkout of its own whose sources of kernels a test may change."""
     for name in ("gb10", "patches", "recipes", "templates"):
         (folder / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "kernels", folder / "kernels")
-    real = open_workshop(os.environ, verbosity=0)
-    return Workshop(env=real.env, store=real.store, talk=real.talk, catalog=Catalog(folder))
+    real = open_context(os.environ, verbosity=0)
+    return Context(env=real.env, store=real.store, reporter=real.reporter, catalog=Catalog(folder))
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+def ctx(tmp_path_factory: pytest.TempPathFactory) -> Context:
     """Every tile gets the size of one, so a unit compiles one kernel per type: `make e2e` compiles all of them."""
     made = checkout(tmp_path_factory.mktemp("checkout"))
     tiles = made.catalog.root / "kernels/moe/tiles.h"
@@ -60,25 +60,25 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     return made
 
 
-def own_plan(shop: Workshop) -> Plan:
+def own_plan(ctx: Context) -> Plan:
     """The real recipe and lock, with our wheel alone and the wheels that it is compiled against."""
     recipe, lock = load_recipe(RECIPE), load_lock(lock_path(RECIPE))
     changes = {"repository": "gb10/test", "wheels": {"gb10-kernels": BUILD}, "layers": (Layer(name="all", rest=True),)}
     wheels = {key: tuple(wheel for wheel in value if wheel.name in HEADERS) for key, value in lock.wheels.image.items()}
     locked = lock.model_copy(update={"wheels": lock.wheels.model_copy(update={"image": wheels})})
-    patches = plan_patches(shop.catalog.patches, recipe.model_copy(update={"patches": ("cutlass",)}), lock, "arm64", ())
+    patches = plan_patches(ctx.catalog.patches, recipe.model_copy(update={"patches": ("cutlass",)}), lock, "arm64", ())
     options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build=build_architecture(), patches=patches)
-    return plan_image(recipe.model_copy(update=changes), locked, shop.catalog.toolkit, options)
+    return plan_image(recipe.model_copy(update=changes), locked, ctx.catalog.toolkit, options)
 
 
-def compiled(shop: Workshop) -> Wheel:
-    return build_wheels(shop, own_plan(shop), lambda: find(shop.env, shop.store), rebuild=())[0]
+def compiled(ctx: Context) -> Wheel:
+    return build_wheels(ctx, own_plan(ctx), lambda: find(ctx.env, ctx.store), rebuild=())[0]
 
 
 @pytest.fixture(scope="module")
-def installed(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Our wheel as pip unpacks it for the image's machine."""
-    wheel, target = compiled(shop).path, tmp_path_factory.mktemp("site")
+    wheel, target = compiled(ctx).path, tmp_path_factory.mktemp("site")
     tag = wheel.stem.rsplit("-", 1)[1]
     assert tag.startswith("manylinux_2_")
     assert int(tag.split("_")[2]) <= 41  # the image's glibc
@@ -126,9 +126,9 @@ def test_the_library_names_the_torch_that_it_finds_its_symbols_in(installed: Pat
     assert {name.partition(".so")[0] for name in library.needed} <= {*known, "ld-linux-aarch64"}
 
 
-def test_the_same_again_compiles_nothing(shop: Workshop, installed: Path) -> None:
+def test_the_same_again_compiles_nothing(ctx: Context, installed: Path) -> None:
     assert installed.is_dir()
-    assert compiled(shop).hit
+    assert compiled(ctx).hit
 
 
 def test_a_symbol_that_torch_does_not_export_stops_the_build(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_a_key_goes_to_this_machine_or_to_a_url_that_the_user_named(
     docker: FakeDocker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node is asked without it: here one by its address, whose name is another one than the label's."""
-    monkeypatch.setattr("gb10.serving.checkup.check_up.is_this_machine", lambda url: False)
+    monkeypatch.setattr("gb10.serving.checkup.collect.is_this_machine", lambda url: False)
     with web() as (port, asked):
         docker.containers = [container("x", endpoint=f"http://127.0.0.1:{port}")]
         _, _, said = called("doctor", "--probe")

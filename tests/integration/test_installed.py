@@ -14,10 +14,10 @@ import pytest
 from bootstrap.install import PIP
 from gb10 import __version__
 from gb10.core.proc import capture
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.image.build.wheel_build import show_in_checkout
 from gb10.image.build.wheel_store import Wheel
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from gb10.image.plan.catalog import ROOT, Catalog
 from tests.integration.nodes import build_py
 
@@ -115,10 +115,10 @@ def test_it_completes_the_names_of_its_mods(site: Path) -> None:
 
 
 def test_a_compiled_wheel_is_not_linked_into_it(site: Path, tmp_path: Path) -> None:
-    real = open_workshop(os.environ, verbosity=-1)
+    real = open_context(os.environ, verbosity=-1)
     root = next(site.glob("lib/python3.*/site-packages/gb10/_data"))
-    shop = Workshop(env=real.env, store=real.store, talk=Talk({}, verbosity=-1), catalog=Catalog(root))
-    show_in_checkout(shop, Wheel(name="a", key="k", path=tmp_path / "a.whl", sha256="0" * 64, hit=False))
+    ctx = Context(env=real.env, store=real.store, reporter=Reporter({}, verbosity=-1), catalog=Catalog(root))
+    show_in_checkout(ctx, Wheel(name="a", key="k", path=tmp_path / "a.whl", sha256="0" * 64, hit=False))
     assert not (root / "wheels").exists()
 
 

@@ -17,7 +17,7 @@ from gb10.containers.connection import client
 from gb10.containers.emulation import emulated, register
 from gb10.containers.reach import find
 from gb10.image.build.image_build import Verified, build_image
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from tests.integration.test_pipeline import small_plan
 
 pytestmark = pytest.mark.integration
@@ -27,21 +27,21 @@ SITE = "/usr/local/lib/python3.12/dist-packages"
 
 
 @pytest.fixture(scope="module")
-def shop() -> Workshop:
-    return open_workshop(os.environ, verbosity=0)
+def ctx() -> Context:
+    return open_context(os.environ, verbosity=0)
 
 
 @pytest.fixture(scope="module")
-def image(shop: Workshop) -> Verified:
-    if not emulated(shop.store, "arm64"):
-        register(shop.store, shop.env, "arm64", "this test")
-    return build_image(shop, small_plan(shop), rebuild=(), tag=None)
+def image(ctx: Context) -> Verified:
+    if not emulated(ctx.store, "arm64"):
+        register(ctx.store, ctx.env, "arm64", "this test")
+    return build_image(ctx, small_plan(ctx), rebuild=(), tag=None)
 
 
 @contextmanager
-def started(shop: Workshop, image: Verified, command: list[str], options: dict[str, Any]) -> Iterator[Container]:
+def started(ctx: Context, image: Verified, command: list[str], options: dict[str, Any]) -> Iterator[Container]:
     """A running container, removed at the end."""
-    with closing(client(find(shop.env, shop.store))) as sdk:
+    with closing(client(find(ctx.env, ctx.store))) as sdk:
         container = sdk.containers.run(
             image.tags[-1], command, detach=True, network_mode="none", platform="linux/arm64", **options
         )
@@ -61,7 +61,7 @@ def said(container: Container, script: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def eugr(shop: Workshop, image: Verified, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Container, Path]]:
+def eugr(ctx: Context, image: Verified, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Container, Path]]:
     """A container of launch-cluster.sh, and the home directory whose caches it mounts."""
     home = tmp_path_factory.mktemp("home")
     for name in EUGR:
@@ -70,7 +70,7 @@ def eugr(shop: Workshop, image: Verified, tmp_path_factory: pytest.TempPathFacto
     (home / ".cache/huggingface/hub/model").write_text("weights", encoding="ascii")
     volumes = {str(home / name): {"bind": f"/root/{name}", "mode": "rw"} for name in EUGR}
     options: dict[str, Any] = {"entrypoint": "", "privileged": True, "ipc_mode": "host", "volumes": volumes}
-    with started(shop, image, ["sleep", "infinity"], options) as container:
+    with started(ctx, image, ["sleep", "infinity"], options) as container:
         yield container, home
 
 
@@ -108,7 +108,7 @@ def test_a_mod_that_names_python_3_12_changes_our_packages(eugr: tuple[Container
 
 
 @pytest.mark.slow
-def test_any_user_starts_without_rights_and_writes_only_caches(shop: Workshop, image: Verified) -> None:
+def test_any_user_starts_without_rights_and_writes_only_caches(ctx: Context, image: Verified) -> None:
     """sparkrun's way: the host's user, no new rights, HOME in /tmp; here also on a root file system without writing."""
     options: dict[str, Any] = {
         "user": "1234:1234",
@@ -120,14 +120,14 @@ def test_any_user_starts_without_rights_and_writes_only_caches(shop: Workshop, i
         "tmpfs": {"/tmp": ""},  # noqa: S108
         "volumes": {"gb10-test-cache": {"bind": "/var/cache/gb10", "mode": "rw"}},
     }
-    with started(shop, image, ["bash", "-c", "sleep infinity"], options) as container:
+    with started(ctx, image, ["bash", "-c", "sleep infinity"], options) as container:
         script = 'id -u; cd; pwd; echo x > "$HF_HOME/x"; mkdir -p "$XDG_CACHE_HOME/any" && python3 -c "import jinja2"'
         assert said(container, script) == "1234\n/tmp\n"
 
 
 @pytest.mark.slow
-def test_any_user_works_on_the_images_own_directories(shop: Workshop, image: Verified) -> None:
-    with started(shop, image, ["sleep", "infinity"], {"user": "4321"}) as container:
+def test_any_user_works_on_the_images_own_directories(ctx: Context, image: Verified) -> None:
+    with started(ctx, image, ["sleep", "infinity"], {"user": "4321"}) as container:
         assert (
             said(container, 'id -u; pwd; touch mine "$HOME/mine" "$HF_HOME/mine"; ls')
             == "4321\n/workspace/vllm\nmine\n"

@@ -27,14 +27,14 @@ from gb10.containers.connection import Engine, client
 from gb10.containers.images import require_image
 from gb10.containers.reach import find
 from gb10.core.proc import CommandFailedError, capture
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import BuildError
 from gb10.image.build import image_build
 from gb10.image.build.assemble import image_request
 from gb10.image.build.contexts import BuildContext
 from gb10.image.build.image_build import Verified, build_image
 from gb10.image.build.stage import log_path
-from gb10.image.context import Workshop, build_architecture, open_workshop
+from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.mods.declaration import unfit
 from gb10.image.mods.lookup import load_mod
 from gb10.image.moe.child.cut import Cut, Module
@@ -70,8 +70,8 @@ rm /usr/bin/tac
 
 
 @pytest.fixture(scope="module")
-def shop() -> Workshop:
-    return open_workshop(os.environ, verbosity=0)
+def ctx() -> Context:
+    return open_context(os.environ, verbosity=0)
 
 
 def write_mod(folder: Path, script: str, **files: str) -> Path:
@@ -81,11 +81,11 @@ def write_mod(folder: Path, script: str, **files: str) -> Path:
     return folder
 
 
-def plan_with(shop: Workshop, *paths: Path, network: bool = False) -> Plan:
+def plan_with(ctx: Context, *paths: Path, network: bool = False) -> Plan:
     found = [load_mod(path) for path in paths]
     mods = tuple(Mod(name=mod.name, path=str(mod.path), digest=mod.digest, network=network) for mod in found)
     options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build=build_architecture(), mods=mods)
-    return plan_image(*small(), shop.catalog.toolkit, options)
+    return plan_image(*small(), ctx.catalog.toolkit, options)
 
 
 @pytest.fixture(scope="module")
@@ -99,16 +99,16 @@ def mods(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture(scope="module")
-def image(shop: Workshop, mods: tuple[Path, Path]) -> Verified:
-    return build_image(shop, plan_with(shop, *mods), rebuild=(), tag=None)
+def image(ctx: Context, mods: tuple[Path, Path]) -> Verified:
+    return build_image(ctx, plan_with(ctx, *mods), rebuild=(), tag=None)
 
 
-def text_of(shop: Workshop, image: Verified, path: str) -> str:
-    return read_file(shop, image.tags[-1], path)[1].decode()
+def text_of(ctx: Context, image: Verified, path: str) -> str:
+    return read_file(ctx, image.tags[-1], path)[1].decode()
 
 
-def test_a_mod_runs_as_the_contract_says(shop: Workshop, image: Verified) -> None:
-    assert text_of(shop, image, "/found").splitlines() == [
+def test_a_mod_runs_as_the_contract_says(ctx: Context, image: Verified) -> None:
+    assert text_of(ctx, image, "/found").splitlines() == [
         "0",
         "/workspace/mods/first",
         "/workspace/vllm",
@@ -117,52 +117,52 @@ def test_a_mod_runs_as_the_contract_says(shop: Workshop, image: Verified) -> Non
     ]
 
 
-def test_the_second_mod_sees_the_first_and_the_bytecode_follows_the_source(shop: Workshop, image: Verified) -> None:
-    assert text_of(shop, image, "/second").startswith("first\n0\n")
-    _, bytecode = read_file(shop, image.tags[-1], f"/{SITE}/jinja2/__pycache__/__init__.cpython-313.pyc")
+def test_the_second_mod_sees_the_first_and_the_bytecode_follows_the_source(ctx: Context, image: Verified) -> None:
+    assert text_of(ctx, image, "/second").startswith("first\n0\n")
+    _, bytecode = read_file(ctx, image.tags[-1], f"/{SITE}/jinja2/__pycache__/__init__.cpython-313.pyc")
     assert bytecode[4:8] == b"\x03\0\0\0"
     assert b"first" in bytecode
 
 
-def test_a_mod_is_one_small_layer_and_moves_no_other(shop: Workshop, image: Verified) -> None:
-    engine = find(shop.env, shop.store)
-    plain = require_image(engine, build_image(shop, small_plan(shop), rebuild=(), tag=None).tags[-1])
+def test_a_mod_is_one_small_layer_and_moves_no_other(ctx: Context, image: Verified) -> None:
+    engine = find(ctx.env, ctx.store)
+    plain = require_image(engine, build_image(ctx, small_plan(ctx), rebuild=(), tag=None).tags[-1])
     made = require_image(engine, image.tags[-1])
     assert made.diff_ids[: len(plain.diff_ids) - 2] == plain.diff_ids[:-2]  # above: the record, and WORKDIR's
     assert len(made.diff_ids) == len(plain.diff_ids) + 2
     assert made.size - plain.size < 200_000
 
 
-def test_mods_are_recorded_and_the_user_stays(shop: Workshop, image: Verified, mods: tuple[Path, Path]) -> None:
-    with closing(client(find(shop.env, shop.store))) as sdk:
+def test_mods_are_recorded_and_the_user_stays(ctx: Context, image: Verified, mods: tuple[Path, Path]) -> None:
+    with closing(client(find(ctx.env, ctx.store))) as sdk:
         config = sdk.images.get(image.tags[-1]).attrs["Config"]
     found = [load_mod(path) for path in mods]
     assert [config["Labels"][f"io.github.gb10.mod.{number}"] for number in (1, 2)] == [
         f"{mod.name}@{mod.digest[:12]}" for mod in found
     ]
-    recorded = json.loads(text_of(shop, image, "/usr/share/gb10/plan.json"))["mods"]
+    recorded = json.loads(text_of(ctx, image, "/usr/share/gb10/plan.json"))["mods"]
     assert [(mod["name"], mod["sha256"]) for mod in recorded] == [(mod.name, mod.digest) for mod in found]
     assert (config["User"], config["WorkingDir"]) == ("0", "/workspace/vllm")
     assert len(image.tags) == 1
 
 
-def test_the_same_mods_again_build_nothing(shop: Workshop, image: Verified, mods: tuple[Path, Path]) -> None:
-    again = build_image(shop, plan_with(shop, *mods), rebuild=(), tag=None)
+def test_the_same_mods_again_build_nothing(ctx: Context, image: Verified, mods: tuple[Path, Path]) -> None:
+    again = build_image(ctx, plan_with(ctx, *mods), rebuild=(), tag=None)
     assert (again.hit, again.digest) == (True, image.digest)
 
 
 @pytest.mark.slow
-def test_a_changed_mod_runs_alone(shop: Workshop, image: Verified, mods: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_changed_mod_runs_alone(ctx: Context, image: Verified, mods: tuple[Path, Path], tmp_path: Path) -> None:
     other = write_mod(tmp_path / "other", f"echo {uuid.uuid4().hex} > /other\n")
-    plan = plan_with(shop, mods[0], other)
-    build_image(shop, plan, rebuild=(), tag=None)
-    lines = log_path(shop.store, plan.step("image")).read_text(encoding="utf-8").splitlines()
+    plan = plan_with(ctx, mods[0], other)
+    build_image(ctx, plan, rebuild=(), tag=None)
+    lines = log_path(ctx.store, plan.step("image")).read_text(encoding="utf-8").splitlines()
     assert any("[mod-2 1/1] RUN" in line for line in lines)
     assert not [line for line in lines if "[mod-1 1/1] RUN" in line]  # a cached step has no line of its own
 
 
-def test_a_program_of_a_mod_is_scanned_and_a_removed_one_is_gone(shop: Workshop, image: Verified) -> None:
-    plain = build_image(shop, small_plan(shop), rebuild=(), tag=None)
+def test_a_program_of_a_mod_is_scanned_and_a_removed_one_is_gone(ctx: Context, image: Verified) -> None:
+    plain = build_image(ctx, small_plan(ctx), rebuild=(), tag=None)
     before, after = ({judged.binary.path for judged in one.verdict.judged} for one in (plain, image))
     assert (before - after, after - before) == ({"usr/bin/tac"}, {"usr/local/bin/added"})
 
@@ -178,16 +178,16 @@ def losing(lost: tuple[str, ...], plan: Plan, context: BuildContext, engine: Eng
 
 @pytest.mark.slow
 def test_what_is_tagged_is_what_was_scanned_also_where_a_mod_differs_on_each_run(
-    shop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ctx: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second build runs the mod again, and all else comes from the cache: its scan is of that run."""
-    plan = plan_with(shop, write_mod(tmp_path / "differs", f"{DIFFERS}# {uuid.uuid4().hex}\n"), network=True)
-    engine, names = find(shop.env, shop.store), set[str]()
+    plan = plan_with(ctx, write_mod(tmp_path / "differs", f"{DIFFERS}# {uuid.uuid4().hex}\n"), network=True)
+    engine, names = find(ctx.env, ctx.store), set[str]()
     for lost in ((), ("mod-1",)):
         monkeypatch.setattr(image_build, "image_request", partial(losing, lost))
-        made = build_image(shop, plan, rebuild=(), tag=None)
-        name = text_of(shop, made, "/name").strip()
-        record, image = read_record(shop.store, plan), require_image(engine, made.tags[-1])
+        made = build_image(ctx, plan, rebuild=(), tag=None)
+        name = text_of(ctx, made, "/name").strip()
+        record, image = read_record(ctx.store, plan), require_image(engine, made.tags[-1])
         found = {judged.binary.path for judged in made.verdict.judged}
         assert [path for path in found if re.fullmatch(r"usr/local/bin/[0-9a-f-]{36}", path)] == [
             f"usr/local/bin/{name}"
@@ -201,31 +201,31 @@ def test_what_is_tagged_is_what_was_scanned_also_where_a_mod_differs_on_each_run
 
 
 @pytest.mark.slow
-def test_a_failing_mod_says_its_own_words_and_stops(shop: Workshop, tmp_path: Path) -> None:
+def test_a_failing_mod_says_its_own_words_and_stops(ctx: Context, tmp_path: Path) -> None:
     script = f"seq 1 60\necho the reason {uuid.uuid4().hex} >&2\nexit 7\n"
-    plan = plan_with(shop, write_mod(tmp_path / "broken", script))
+    plan = plan_with(ctx, write_mod(tmp_path / "broken", script))
     with pytest.raises(BuildError, match="the mod broken failed") as caught:
-        build_image(shop, plan, rebuild=(), tag=None)
+        build_image(ctx, plan, rebuild=(), tag=None)
     text = str(caught.value)
     assert "the reason" in text
     assert "run.sh exited with 7" in text
     assert "--mod-network" in text
     assert "  60\n" in text
     assert "  20\n" not in text  # the last 30 lines
-    with closing(client(find(shop.env, shop.store))) as sdk:
+    with closing(client(find(ctx.env, ctx.store))) as sdk:
         assert not sdk.images.list(name=plan.tags[-1])
 
 
 @pytest.mark.slow
 def test_a_crash_in_a_mod_and_its_progress_are_named(
-    shop: Workshop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ctx: Context, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = f"the line {uuid.uuid4().hex}"
-    plan = plan_with(shop, write_mod(tmp_path / "crashing", f"echo {words}\nkill -SEGV $$\n"))
+    plan = plan_with(ctx, write_mod(tmp_path / "crashing", f"echo {words}\nkill -SEGV $$\n"))
     emulated = plan.options.build != plan.options.target
     message = "the emulator crashed while it ran the mod crashing" if emulated else "the mod crashing failed"
     with pytest.raises(BuildError, match=message) as caught:
-        build_image(replace(shop, talk=Talk({}, verbosity=1, interval=0)), plan, rebuild=(), tag=None)
+        build_image(replace(ctx, reporter=Reporter({}, verbosity=1, interval=0)), plan, rebuild=(), tag=None)
     assert "run.sh exited with -11" in str(caught.value)
     said = capsys.readouterr().err
     assert f"mod crashing 1/1{' (emulated)' * emulated}" in said
@@ -245,12 +245,12 @@ EOF
 
 
 @pytest.mark.slow
-def test_a_declared_network_reaches_the_index_and_leaves_no_secret(shop: Workshop, tmp_path: Path) -> None:
+def test_a_declared_network_reaches_the_index_and_leaves_no_secret(ctx: Context, tmp_path: Path) -> None:
     mod = write_mod(tmp_path / "net", f"{NETWORK}# {uuid.uuid4().hex}\n")
-    behind = replace(shop, env={**shop.env, "no_proxy": "nowhere.invalid"})
-    made = build_image(behind, plan_with(shop, mod, network=True), rebuild=(), tag=None)
-    assert text_of(shop, made, "/reached") == "200"
-    with closing(client(find(shop.env, shop.store))) as sdk:
+    behind = replace(ctx, env={**ctx.env, "no_proxy": "nowhere.invalid"})
+    made = build_image(behind, plan_with(ctx, mod, network=True), rebuild=(), tag=None)
+    assert text_of(ctx, made, "/reached") == "200"
+    with closing(client(find(ctx.env, ctx.store))) as sdk:
         kept = sdk.images.get(made.tags[-1])
         history = json.dumps([kept.history(), kept.attrs["Config"]])
     assert "PIP_INDEX_URL" not in history
@@ -263,11 +263,11 @@ def test_a_declared_network_reaches_the_index_and_leaves_no_secret(shop: Worksho
 
 
 @pytest.fixture
-def release(shop: Workshop, tmp_path: Path) -> Callable[..., Path]:
+def release(ctx: Context, tmp_path: Path) -> Callable[..., Path]:
     """Unpack some files of a release, as they are, into a directory that Python finds packages in."""
 
     def unpack(source: str, version: str, *parts: str) -> Path:
-        tree: Tree = open_release(library(shop), load_releases(shop.catalog.patches), source, Version(version)).tree
+        tree: Tree = open_release(library(ctx), load_releases(ctx.catalog.patches), source, Version(version)).tree
         root = tmp_path / f"{source}-{version}"
         for path in tree.paths():
             if any(part in path for part in parts) or path == f"{source}/__init__.py":

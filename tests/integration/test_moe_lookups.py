@@ -10,7 +10,7 @@ import pytest
 from gb10.cli.moe_show import refuse
 from gb10.core.proc import capture
 from gb10.errors import VerifyError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.moe.child.asked import Question
 from gb10.image.moe.file_verdict import FileVerdict, judge_batches, judge_files, unexplained
 from gb10.image.moe.given_files import Batch, given_file, read_given
@@ -42,9 +42,9 @@ GB10 = "device_name=NVIDIA_GB10"
 
 
 @pytest.fixture(scope="module", name="judge", params=RELEASES, ids=" ".join)
-def of_a_release(shop: Workshop, request: pytest.FixtureRequest) -> Judge:
+def of_a_release(ctx: Context, request: pytest.FixtureRequest) -> Judge:
     engine, version = request.param
-    return open_judge(shop, ROOT, engine, version, None)
+    return open_judge(ctx, ROOT, engine, version, None)
 
 
 def bases(judge: Judge) -> Iterator[Laid]:
@@ -106,9 +106,9 @@ def test_files_that_upstream_ships_for_a_gb10_are_good(judge: Judge) -> None:
     assert all(row.shared and row.shared <= LIMIT for one in found for row in one.rows)
 
 
-def test_the_files_of_both_gemms_lie_together(shop: Workshop) -> None:
+def test_the_files_of_both_gemms_lie_together(ctx: Context) -> None:
     for version, verdict in (("0.5.10", "raises"), ("0.5.23", "found")):
-        judge = open_judge(shop, ROOT, "sglang", version, "3.8.0")
+        judge = open_judge(ctx, ROOT, "sglang", version, "3.8.0")
         up = f"configs/triton_3_8_0/E=160,N=384,{GB10},dtype=fp8_w8a8.json"
         names = (up, up.replace(".json", "_down.json"))
         alike = judge_files(judge, Batch(tuple(given_file(name, ROWS) for name in names)), FEW)
@@ -157,9 +157,9 @@ def needed(judge: Judge, work: Path, block: list[int] | None, first: int = 1) ->
     return [moe_bytes("fp8_w8a8", block, span[4]) or 0 for span in said.spans if span[1] >= first]
 
 
-def test_a_layer_is_read_by_the_engine(shop: Workshop, tmp_path: Path) -> None:
+def test_a_layer_is_read_by_the_engine(ctx: Context, tmp_path: Path) -> None:
     """Dense FP8 files reach an engine in a layer alone: what `--layer` writes is found where an image has it."""
-    judge = open_judge(shop, ROOT, "sglang", "0.5.23", "3.8.0")
+    judge = open_judge(ctx, ROOT, "sglang", "0.5.23", "3.8.0")
     tuned = tmp_path / "tuned/configs/triton_3_8_0"
     tuned.mkdir(parents=True)
     dense = f"N=512,K=2048,{GB10},dtype=fp8_w8a8,block_shape=[128, 128].json"

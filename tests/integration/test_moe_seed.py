@@ -7,7 +7,7 @@ import pytest
 
 from gb10.cli.moe_judge import meant_shape
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.moe.child.asked import Question
 from gb10.image.moe.expected_rows import nearest
 from gb10.image.moe.release_lookups import Judge, ask, open_judge
@@ -33,9 +33,9 @@ def seed_of(
 @pytest.mark.parametrize("shape", SHAPES[-1:])
 @pytest.mark.parametrize(("engine", "version"), [("vllm", "0.33.0"), ("sglang", "0.5.23")])
 def test_where_every_default_fits_no_file_is_needed(
-    shop: Workshop, tmp_path: Path, engine: str, version: str, shape: tuple[int, int]
+    ctx: Context, tmp_path: Path, engine: str, version: str, shape: tuple[int, int]
 ) -> None:
-    judge = open_judge(shop, ROOT, engine, version, "3.8.0")
+    judge = open_judge(ctx, ROOT, engine, version, "3.8.0")
     for number, kind in enumerate(KINDS):
         _, made = seed_of(judge, judge, tmp_path / str(number), shape, kind)
         assert (made.needed, made.differing) == (False, 0)
@@ -44,10 +44,10 @@ def test_where_every_default_fits_no_file_is_needed(
 
 @pytest.mark.parametrize("shape", SHAPES[-2:])
 def test_sglang_0_5_10_gets_another_row_only_beyond_its_experts(
-    shop: Workshop, tmp_path: Path, shape: tuple[int, int]
+    ctx: Context, tmp_path: Path, shape: tuple[int, int]
 ) -> None:
-    judge = open_judge(shop, ROOT, "sglang", "0.5.10", None)
-    later = open_judge(shop, ROOT, "sglang", "0.5.23", None)
+    judge = open_judge(ctx, ROOT, "sglang", "0.5.10", None)
+    later = open_judge(ctx, ROOT, "sglang", "0.5.23", None)
     model, made = seed_of(judge, later, tmp_path, shape, KINDS[0])
     experts = shape[0]
     replaced = [(span.first, span.last, span.shared) for span in made.spans if not span.kept]
@@ -57,10 +57,10 @@ def test_sglang_0_5_10_gets_another_row_only_beyond_its_experts(
     assert "147,456 bytes do not fit" in about(judge, later, model, made)
 
 
-def test_the_engine_reads_the_seed_as_it_was_meant(shop: Workshop, tmp_path: Path) -> None:
+def test_the_engine_reads_the_seed_as_it_was_meant(ctx: Context, tmp_path: Path) -> None:
     """The written file, through the engine's own look-up, for each batch size to 4,096."""
-    judge = open_judge(shop, ROOT, "sglang", "0.5.10", None)
-    later = open_judge(shop, ROOT, "sglang", "0.5.23", None)
+    judge = open_judge(ctx, ROOT, "sglang", "0.5.10", None)
+    later = open_judge(ctx, ROOT, "sglang", "0.5.23", None)
     model, made = seed_of(judge, later, tmp_path / "work", (161, 384), KINDS[0])
     folder = tmp_path / "tuned/configs/triton_3_5_1"
     folder.mkdir(parents=True)
@@ -94,31 +94,31 @@ def row_of(spans: list[tuple[int, int, dict[str, int]]], size: int) -> dict[str,
     return next(row for first, last, row in spans if first <= size <= last)
 
 
-def test_a_type_that_the_engine_does_not_name_is_refused(shop: Workshop, tmp_path: Path) -> None:
-    judge = open_judge(shop, ROOT, "vllm", "0.33.0", "3.8.0")
+def test_a_type_that_the_engine_does_not_name_is_refused(ctx: Context, tmp_path: Path) -> None:
+    judge = open_judge(ctx, ROOT, "vllm", "0.33.0", "3.8.0")
     with pytest.raises(UsageError, match="has no default for dtype=int8_w8a8"):
         seed_of(judge, judge, tmp_path, (64, 512), ("int8_w8a8", None))
 
 
-def test_rows_of_seeds_fit(shop: Workshop, tmp_path: Path) -> None:
-    judge = open_judge(shop, ROOT, "sglang", "0.5.10", None)
-    later = open_judge(shop, ROOT, "sglang", "0.5.23", None)
+def test_rows_of_seeds_fit(ctx: Context, tmp_path: Path) -> None:
+    judge = open_judge(ctx, ROOT, "sglang", "0.5.10", None)
+    later = open_judge(ctx, ROOT, "sglang", "0.5.23", None)
     for number, kind in enumerate(KINDS[:2]):
         _, made = seed_of(judge, later, tmp_path / str(number), (128, 768), kind)
         assert all((span.shared or 0) <= LIMIT for span in made.spans if span.kept)
 
 
 @pytest.mark.parametrize("version", ["0.5.3.post3", "0.5.4.post2", "0.5.9"])
-def test_old_releases_of_sglang_are_asked_and_read_the_seed(shop: Workshop, tmp_path: Path, version: str) -> None:
-    judge, later = open_judge(shop, ROOT, "sglang", version, None), open_judge(shop, ROOT, "sglang", "0.5.23", None)
+def test_old_releases_of_sglang_are_asked_and_read_the_seed(ctx: Context, tmp_path: Path, version: str) -> None:
+    judge, later = open_judge(ctx, ROOT, "sglang", version, None), open_judge(ctx, ROOT, "sglang", "0.5.23", None)
     model, made = seed_of(judge, later, tmp_path, (160, 384), KINDS[0])
     assert [(span.first, span.last, span.shared) for span in made.spans if not span.kept] == [(161, 131_072, 147_456)]
     check_read(judge, model, made, tmp_path / "read")
 
 
 @pytest.mark.parametrize("version", ["0.10.2", "0.11.2", "0.17.1"])
-def test_old_releases_of_vllm_are_asked_and_read_the_seed(shop: Workshop, tmp_path: Path, version: str) -> None:
-    judge = open_judge(shop, ROOT, "vllm", version, "3.8.0")
+def test_old_releases_of_vllm_are_asked_and_read_the_seed(ctx: Context, tmp_path: Path, version: str) -> None:
+    judge = open_judge(ctx, ROOT, "vllm", version, "3.8.0")
     model, made = seed_of(judge, judge, tmp_path, (160, 384), KINDS[0])
     assert not made.needed
     check_read(judge, model, made, tmp_path / "read")
@@ -133,9 +133,9 @@ def test_old_releases_of_vllm_are_asked_and_read_the_seed(shop: Workshop, tmp_pa
     ],
 )
 def test_older_ones_are_refused_with_the_reason(
-    shop: Workshop, tmp_path: Path, engine: str, version: str, why: str
+    ctx: Context, tmp_path: Path, engine: str, version: str, why: str
 ) -> None:
-    judge = open_judge(shop, ROOT, engine, version, "3.4.0")
+    judge = open_judge(ctx, ROOT, engine, version, "3.4.0")
     with pytest.raises(UsageError, match=why):
         model, made = seed_of(judge, judge, tmp_path, (160, 384), KINDS[1])
         check_read(judge, model, made, tmp_path / "read")

@@ -29,12 +29,12 @@ from gb10.containers.reach import find
 from gb10.core.proc import CommandFailedError, capture
 from gb10.errors import BuildError, VerifyError
 from gb10.image.build import image_build
-from gb10.image.build.gather import leave_context
 from gb10.image.build.image_build import Verified, build_image, unproven_tag
 from gb10.image.build.inspect import inspect_image
+from gb10.image.build.prepare import leave_context
 from gb10.image.build.wheel_build import build_wheels
 from gb10.image.build.wheel_store import Wheel
-from gb10.image.context import Workshop, build_architecture, open_workshop
+from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT, tree_digest
 from gb10.image.plan.dag import plan_image
@@ -63,8 +63,8 @@ WITHOUT = Override(requirement="flashinfer-python", why="it has 420 MB, which no
 
 
 @pytest.fixture(scope="module")
-def shop() -> Workshop:
-    return open_workshop(os.environ, verbosity=0)
+def ctx() -> Context:
+    return open_context(os.environ, verbosity=0)
 
 
 def small() -> tuple[Recipe, Lock]:
@@ -79,33 +79,33 @@ def small() -> tuple[Recipe, Lock]:
     return recipe.model_copy(update=changes), locked
 
 
-def small_plan(shop: Workshop, arch: str = "12.1f", overlay: Path | None = None) -> Plan:
+def small_plan(ctx: Context, arch: str = "12.1f", overlay: Path | None = None) -> Plan:
     over = Overlay(path=str(overlay), digest=tree_digest(overlay)) if overlay else None
     options = Options(arch=parse_arch(arch), platform="linux/arm64", build=build_architecture(), overlay=over)
-    return plan_image(*small(), shop.catalog.toolkit, options)
+    return plan_image(*small(), ctx.catalog.toolkit, options)
 
 
-def wheels_of(shop: Workshop, plan: Plan, *rebuild: str) -> tuple[Wheel, ...]:
-    return build_wheels(shop, plan, lambda: find(shop.env, shop.store), rebuild=rebuild)
+def wheels_of(ctx: Context, plan: Plan, *rebuild: str) -> tuple[Wheel, ...]:
+    return build_wheels(ctx, plan, lambda: find(ctx.env, ctx.store), rebuild=rebuild)
 
 
 @pytest.fixture(scope="module")
-def image(shop: Workshop) -> Verified:
-    return build_image(shop, small_plan(shop), rebuild=(), tag="gb10/test:extra")
+def image(ctx: Context) -> Verified:
+    return build_image(ctx, small_plan(ctx), rebuild=(), tag="gb10/test:extra")
 
 
-def read_file(shop: Workshop, reference: str, path: str) -> tuple[tarfile.TarInfo, bytes]:
+def read_file(ctx: Context, reference: str, path: str) -> tuple[tarfile.TarInfo, bytes]:
     """One file of an image."""
-    with archive(shop, reference, path) as tar:
+    with archive(ctx, reference, path) as tar:
         member = tar.getmembers()[0]
         content = tar.extractfile(member) if member.isfile() else None
         return member, content.read() if content else b""
 
 
 @contextmanager
-def archive(shop: Workshop, reference: str, path: str) -> Iterator[tarfile.TarFile]:
+def archive(ctx: Context, reference: str, path: str) -> Iterator[tarfile.TarFile]:
     """A path of an image as the engine itself packs it; nothing of the image runs."""
-    with closing(client(find(shop.env, shop.store))) as sdk:
+    with closing(client(find(ctx.env, ctx.store))) as sdk:
         container = sdk.containers.create(reference, command="-", platform="linux/arm64")
         try:
             stream, _ = container.get_archive(path)
@@ -116,8 +116,8 @@ def archive(shop: Workshop, reference: str, path: str) -> Iterator[tarfile.TarFi
 
 
 @pytest.mark.slow
-def test_wheels_of_two_arches_live_side_by_side_and_are_compiled_once_each(shop: Workshop, cuda_tools: Path) -> None:
-    made = [wheels_of(shop, small_plan(shop, arch))[0] for arch in ("12.1f", "12.1a", "12.1f")]
+def test_wheels_of_two_arches_live_side_by_side_and_are_compiled_once_each(ctx: Context, cuda_tools: Path) -> None:
+    made = [wheels_of(ctx, small_plan(ctx, arch))[0] for arch in ("12.1f", "12.1a", "12.1f")]
     assert made[2].hit
     assert made[0].path == made[2].path != made[1].path
     assert [cubins(wheel.path, cuda_tools) for wheel in made[:2]] == [{"sm_121f"}, {"sm_121a"}]
@@ -135,8 +135,8 @@ def cubins(wheel: Path, cuda_tools: Path) -> set[str]:
     return {line.split("=")[1].strip() for line in text.splitlines() if line.startswith("arch =")}
 
 
-def test_pip_takes_the_wheel_for_the_image_and_for_nothing_else(shop: Workshop) -> None:
-    wheel = wheels_of(shop, small_plan(shop))[0].path
+def test_pip_takes_the_wheel_for_the_image_and_for_nothing_else(ctx: Context) -> None:
+    wheel = wheels_of(ctx, small_plan(ctx))[0].path
     tag = wheel.stem.rsplit("-", 1)[1]
     assert re.fullmatch(r"manylinux_2_(3[4-9]|4[01])_aarch64", tag)  # the image's glibc is 2.41
     pip = [sys.executable, "-I", str(PIP / "pip"), "install", "--dry-run", "--no-deps", "--only-binary=:all:"]
@@ -148,11 +148,11 @@ def test_pip_takes_the_wheel_for_the_image_and_for_nothing_else(shop: Workshop) 
 
 
 @pytest.mark.slow
-def test_a_rebuild_really_compiles(shop: Workshop) -> None:
-    plan = small_plan(shop)
-    before = wheels_of(shop, plan)[0]
+def test_a_rebuild_really_compiles(ctx: Context) -> None:
+    plan = small_plan(ctx)
+    before = wheels_of(ctx, plan)[0]
     stamp = before.path.stat().st_ino
-    after = wheels_of(shop, plan, "flashinfer-jit-cache")[0]
+    after = wheels_of(ctx, plan, "flashinfer-jit-cache")[0]
     measured = json.loads((after.path.parent / "measured.json").read_text(encoding="utf-8"))
     assert not after.hit
     assert after.path.stat().st_ino != stamp
@@ -160,9 +160,9 @@ def test_a_rebuild_really_compiles(shop: Workshop) -> None:
     assert after.sha256 == before.sha256
 
 
-def test_the_image_is_what_the_plan_says(shop: Workshop, image: Verified) -> None:
-    plan = small_plan(shop)
-    engine = find(shop.env, shop.store)
+def test_the_image_is_what_the_plan_says(ctx: Context, image: Verified) -> None:
+    plan = small_plan(ctx)
+    engine = find(ctx.env, ctx.store)
     with closing(client(engine)) as sdk:
         attributes = sdk.images.get("gb10/test:extra").attrs
     config = attributes["Config"]
@@ -179,7 +179,7 @@ ODD = "a $HOME ${HOME} \"q\" 'p' back\\slash\\\\ `x` ünï 😀 # <<EOF\n line t
 
 
 @pytest.mark.slow
-def test_values_reach_the_image_as_the_recipe_has_them(shop: Workshop) -> None:
+def test_values_reach_the_image_as_the_recipe_has_them(ctx: Context) -> None:
     recipe, lock = small()
     workdir = f"/srv/{uuid.uuid4().hex} {ODD}"
     changes = {
@@ -188,56 +188,56 @@ def test_values_reach_the_image_as_the_recipe_has_them(shop: Workshop) -> None:
         "entrypoint": ("/bin/echo", ODD),
         "command": (ODD, ""),
     }
-    plan = plan_image(recipe.model_copy(update=changes), lock, shop.catalog.toolkit, small_plan(shop).options)
-    made = build_image(shop, plan, rebuild=(), tag=None)
-    with closing(client(find(shop.env, shop.store))) as sdk:
+    plan = plan_image(recipe.model_copy(update=changes), lock, ctx.catalog.toolkit, small_plan(ctx).options)
+    made = build_image(ctx, plan, rebuild=(), tag=None)
+    with closing(client(find(ctx.env, ctx.store))) as sdk:
         config = sdk.images.get(made.tags[-1]).attrs["Config"]
     assert config["WorkingDir"] == workdir
     assert {f"ODD={ODD}", "EMPTY="} <= set(config["Env"])
     assert (config["Entrypoint"], config["Cmd"]) == (["/bin/echo", ODD], [ODD, ""])
     assert config["Labels"] == labels(plan)
-    folder, _ = read_file(shop, made.tags[-1], workdir)
+    folder, _ = read_file(ctx, made.tags[-1], workdir)
     assert folder.mode & 0o7777 == 0o1777
 
 
-def test_the_image_holds_the_scans_of_its_layers_and_the_record_names_them(shop: Workshop, image: Verified) -> None:
-    plan, engine = small_plan(shop), find(shop.env, shop.store)
-    record = read_record(shop.store, plan)
+def test_the_image_holds_the_scans_of_its_layers_and_the_record_names_them(ctx: Context, image: Verified) -> None:
+    plan, engine = small_plan(ctx), find(ctx.env, ctx.store)
+    record = read_record(ctx.store, plan)
     assert record is not None
     assert record.layers == require_image(engine, image.tags[-1]).diff_ids
     for name in scanned(plan):
-        _, text = read_file(shop, image.tags[-1], f"/usr/share/gb10/scans/{name}.json")
-        assert text == (proof_path(shop.store, plan) / f"{name}.json").read_bytes()
-    assert find_image(engine, unproven_tag(shop.store, plan)) is None
+        _, text = read_file(ctx, image.tags[-1], f"/usr/share/gb10/scans/{name}.json")
+        assert text == (proof_path(ctx.store, plan) / f"{name}.json").read_bytes()
+    assert find_image(engine, unproven_tag(ctx.store, plan)) is None
 
 
-def test_an_image_that_is_not_proven_gets_no_tag(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, engine = named_plan(shop, uuid.uuid4().hex), find(shop.env, shop.store)
+def test_an_image_that_is_not_proven_gets_no_tag(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, engine = named_plan(ctx, uuid.uuid4().hex), find(ctx.env, ctx.store)
     moving = find_image(engine, plan.tags[0])
     other = Manifest(file="other", arch="12.1a", modules={"silu_and_mul.so": ["sm_120f"]})
-    monkeypatch.setattr(image_build, "manifests", lambda shop, plan: [other])
+    monkeypatch.setattr(image_build, "manifests", lambda ctx, plan: [other])
     with pytest.raises(VerifyError, match="verify found 1 problem") as caught:
-        build_image(shop, plan, rebuild=(), tag=None)
+        build_image(ctx, plan, rebuild=(), tag=None)
     assert caught.value.code == 9
-    assert [find_image(engine, tag) for tag in (plan.tags[0], plan.tags[-1], unproven_tag(shop.store, plan))] == [
+    assert [find_image(engine, tag) for tag in (plan.tags[0], plan.tags[-1], unproven_tag(ctx.store, plan))] == [
         moving,
         None,
         None,
     ]
 
 
-def test_the_plan_and_the_users_directories_are_inside(shop: Workshop, image: Verified) -> None:
-    _, text = read_file(shop, image.tags[-1], "/usr/share/gb10/plan.json")
-    assert json.loads(text)["key"] == small_plan(shop).key
+def test_the_plan_and_the_users_directories_are_inside(ctx: Context, image: Verified) -> None:
+    _, text = read_file(ctx, image.tags[-1], "/usr/share/gb10/plan.json")
+    assert json.loads(text)["key"] == small_plan(ctx).key
     for directory in ("/var/cache/gb10", "/workspace/vllm"):
-        member, _ = read_file(shop, image.tags[-1], directory)
+        member, _ = read_file(ctx, image.tags[-1], directory)
         assert (member.uid, member.mode & 0o7777, member.isdir()) == (0, 0o1777, True)
-    link, _ = read_file(shop, image.tags[-1], "/usr/local/cuda")
+    link, _ = read_file(ctx, image.tags[-1], "/usr/local/cuda")
     assert link.linkname == "/usr/local/lib/python3.13/dist-packages/nvidia/cu13"
 
 
-def test_the_same_again_builds_nothing(shop: Workshop, image: Verified) -> None:
-    again = build_image(shop, small_plan(shop), rebuild=(), tag=None)
+def test_the_same_again_builds_nothing(ctx: Context, image: Verified) -> None:
+    again = build_image(ctx, small_plan(ctx), rebuild=(), tag=None)
     assert again.hit
     assert again.digest == image.digest
 
@@ -265,64 +265,64 @@ def test_a_receipt_holds_only_while_the_engine_has_that_image_under_every_tag(im
 
 @pytest.mark.slow
 def test_the_context_that_is_left_builds_the_same_image_by_bake_alone(
-    shop: Workshop, image: Verified, tmp_path: Path
+    ctx: Context, image: Verified, tmp_path: Path
 ) -> None:
-    plan, engine = small_plan(shop), find(shop.env, shop.store)
+    plan, engine = small_plan(ctx), find(ctx.env, ctx.store)
     before = require_image(engine, image.tags[-1])
-    leave_context(shop, plan, engine, tmp_path / "left")
-    buildx = open_buildx(engine, shop.env, shop.store)
+    leave_context(ctx, plan, engine, tmp_path / "left")
+    buildx = open_buildx(engine, ctx.env, ctx.store)
     file = str(tmp_path / "left/docker-bake.json")
     capture([*buildx.command, "bake", "--provenance=false", "-f", file], env=buildx.env, cwd=tmp_path / "left")
     assert require_image(engine, image.tags[-1]).id == before.id
 
 
 @pytest.mark.slow
-def test_an_image_whose_wheel_is_gone_is_no_hit_and_is_made_whole(shop: Workshop, image: Verified) -> None:
-    (step,) = small_plan(shop).of_kind("wheel")
-    shop.store.discard(shop.store.entry("wheels", step.key))
-    assert not build_image(shop, small_plan(shop), rebuild=(), tag=None).hit
-    assert shop.store.entry("wheels", step.key).exists()
+def test_an_image_whose_wheel_is_gone_is_no_hit_and_is_made_whole(ctx: Context, image: Verified) -> None:
+    (step,) = small_plan(ctx).of_kind("wheel")
+    ctx.store.discard(ctx.store.entry("wheels", step.key))
+    assert not build_image(ctx, small_plan(ctx), rebuild=(), tag=None).hit
+    assert ctx.store.entry("wheels", step.key).exists()
 
 
 @pytest.mark.slow
-def test_the_compile_cache_outlives_an_image(shop: Workshop, image: Verified) -> None:
-    (step,) = small_plan(shop).of_kind("wheel")
-    shop.store.discard(shop.store.entry("wheels", step.key))
+def test_the_compile_cache_outlives_an_image(ctx: Context, image: Verified) -> None:
+    (step,) = small_plan(ctx).of_kind("wheel")
+    ctx.store.discard(ctx.store.entry("wheels", step.key))
     # the number is in the command of the stage, so BuildKit has no result of it
-    other = open_workshop({**os.environ, "GB10_JOBS": "1"}, verbosity=0)
+    other = open_context({**os.environ, "GB10_JOBS": "1"}, verbosity=0)
     (wheel,) = wheels_of(other, small_plan(other))
     measured = json.loads((wheel.path.parent / "measured.json").read_text(encoding="utf-8"))
     assert not wheel.hit
     assert measured["silu_and_mul"]["cpu_s"] < 1  # no nvcc, no ptxas
 
 
-def test_an_image_whose_scan_was_emptied_is_proven_again(shop: Workshop, image: Verified) -> None:
+def test_an_image_whose_scan_was_emptied_is_proven_again(ctx: Context, image: Verified) -> None:
     scan = Path(image.proof) / "base.json"
     scan.write_text("")
-    assert not build_image(shop, small_plan(shop), rebuild=(), tag=None).hit
+    assert not build_image(ctx, small_plan(ctx), rebuild=(), tag=None).hit
     assert scan.stat().st_size > 0
-    assert build_image(shop, small_plan(shop), rebuild=(), tag=None).hit
+    assert build_image(ctx, small_plan(ctx), rebuild=(), tag=None).hit
 
 
-def test_an_image_of_known_layers_is_verified_without_a_build(shop: Workshop, image: Verified) -> None:
-    scan = inspect_image(shop, image.tags[0]).found.scan
+def test_an_image_of_known_layers_is_verified_without_a_build(ctx: Context, image: Verified) -> None:
+    scan = inspect_image(ctx, image.tags[0]).found.scan
     assert {binary.path.rsplit("/", 1)[-1] for binary in scan.binaries if binary.codes} == {"silu_and_mul.so"}
 
 
-def test_an_overlay_is_one_more_layer_and_moves_no_other(shop: Workshop, image: Verified, tmp_path: Path) -> None:
+def test_an_overlay_is_one_more_layer_and_moves_no_other(ctx: Context, image: Verified, tmp_path: Path) -> None:
     changed = tmp_path / "usr/local/lib/python3.13/dist-packages/jinja2/__init__.py"
     changed.parent.mkdir(parents=True)
     changed.write_text("raise SystemExit('patched')\n", encoding="utf-8")
-    over = build_image(shop, small_plan(shop, overlay=tmp_path), rebuild=(), tag=None)
-    engine = find(shop.env, shop.store)
+    over = build_image(ctx, small_plan(ctx, overlay=tmp_path), rebuild=(), tag=None)
+    engine = find(ctx.env, ctx.store)
     before, after = (require_image(engine, verified.tags[-1]).diff_ids for verified in (image, over))
     assert len(set(after) - set(before)) <= 2  # the overlay and the plan
-    _, content = read_file(shop, over.tags[-1], f"/{changed.relative_to(tmp_path)}")
+    _, content = read_file(ctx, over.tags[-1], f"/{changed.relative_to(tmp_path)}")
     assert content == changed.read_bytes()
 
 
 @pytest.mark.slow
-def test_python_loads_what_the_overlay_holds(shop: Workshop, tmp_path: Path) -> None:
+def test_python_loads_what_the_overlay_holds(ctx: Context, tmp_path: Path) -> None:
     """Every source in the image has bytecode that Python does not check; so must a changed one."""
     overlay = tmp_path / "overlay"
     site = overlay / "usr/local/lib/python3.13/dist-packages"
@@ -330,42 +330,42 @@ def test_python_loads_what_the_overlay_holds(shop: Workshop, tmp_path: Path) -> 
     (site / "packaging/__init__.py").write_text("ORIGIN = 'overlay'\n", encoding="utf-8")
     (site / "packaging/tags.py").write_text("this does not parse\n", encoding="utf-8")
     (site / "packaging/utils.py").symlink_to("__init__.py")
-    over = build_image(shop, small_plan(shop, overlay=overlay), rebuild=(), tag=None)
-    python = partial(run_python, find(shop.env, shop.store), over.tags[-1], emulator(shop.store), "-c")
+    over = build_image(ctx, small_plan(ctx, overlay=overlay), rebuild=(), tag=None)
+    python = partial(run_python, find(ctx.env, ctx.store), over.tags[-1], emulator(ctx.store), "-c")
     assert python("import packaging; print(packaging.ORIGIN, packaging.__cached__[-4:])") == "overlay .pyc\n"
     assert python("import packaging.utils as u; print(u.ORIGIN)") == "overlay\n"
     loading = "try:\n    import packaging.tags\nexcept SyntaxError as error:\n    print(error.filename[-7:])"
     assert python(loading) == "tags.py\n"
 
 
-def test_a_damaged_wheel_is_told_and_compiled_again(shop: Workshop, capfd: pytest.CaptureFixture[str]) -> None:
-    whole = wheels_of(shop, small_plan(shop))[0]
+def test_a_damaged_wheel_is_told_and_compiled_again(ctx: Context, capfd: pytest.CaptureFixture[str]) -> None:
+    whole = wheels_of(ctx, small_plan(ctx))[0]
     content = bytearray(whole.path.read_bytes())
     content[len(content) // 2] ^= 1
     spoil(whole.path, bytes(content))
-    again = wheels_of(shop, small_plan(shop))[0]
+    again = wheels_of(ctx, small_plan(ctx))[0]
     assert "damaged in the store" in capfd.readouterr().err
     assert (again.hit, again.sha256) == (False, whole.sha256)
 
 
-def test_a_damaged_download_is_fetched_again(shop: Workshop, capfd: pytest.CaptureFixture[str]) -> None:
-    plan = small_plan(shop)
+def test_a_damaged_download_is_fetched_again(ctx: Context, capfd: pytest.CaptureFixture[str]) -> None:
+    plan = small_plan(ctx)
     file = min(plan.step("layer-deps").files, key=lambda file: file.size)
-    stored = shop.store.entry("downloads", file.sha256) / file.filename
-    build_image(shop, plan, rebuild=(), tag=None)
+    stored = ctx.store.entry("downloads", file.sha256) / file.filename
+    build_image(ctx, plan, rebuild=(), tag=None)
     spoil(stored, b"damaged")
     recipe, lock = small()
     other = plan_image(
-        recipe.model_copy(update={"command": (uuid.uuid4().hex,)}), lock, shop.catalog.toolkit, plan.options
+        recipe.model_copy(update={"command": (uuid.uuid4().hex,)}), lock, ctx.catalog.toolkit, plan.options
     )
-    build_image(shop, other, rebuild=(), tag=None)
+    build_image(ctx, other, rebuild=(), tag=None)
     assert f"{file.filename} is damaged in the store" in capfd.readouterr().err
     assert stored.stat().st_size == file.size
 
 
 @pytest.mark.slow
-def test_a_module_that_holds_other_code_than_declared_is_refused(shop: Workshop, tmp_path: Path) -> None:
-    wheel = wheels_of(shop, small_plan(shop, "12.1a"))[0].path
+def test_a_module_that_holds_other_code_than_declared_is_refused(ctx: Context, tmp_path: Path) -> None:
+    wheel = wheels_of(ctx, small_plan(ctx, "12.1a"))[0].path
     liar = tmp_path / wheel.name
     with zipfile.ZipFile(wheel) as honest, zipfile.ZipFile(liar, "w") as lying:
         for name in honest.namelist():
@@ -378,15 +378,15 @@ def test_a_module_that_holds_other_code_than_declared_is_refused(shop: Workshop,
 
 
 @pytest.mark.slow
-def test_a_build_that_fails_moves_no_tag(shop: Workshop, image: Verified) -> None:
-    plan = small_plan(shop)
-    engine = find(shop.env, shop.store)
+def test_a_build_that_fails_moves_no_tag(ctx: Context, image: Verified) -> None:
+    plan = small_plan(ctx)
+    engine = find(ctx.env, ctx.store)
     before = require_image(engine, plan.tags[0]).id
     recipe, lock = small()
     broken = recipe.model_copy(update={"workdir": "/usr/local/cuda"})
-    bad = plan_image(broken, lock, shop.catalog.toolkit, replace(plan.options))
+    bad = plan_image(broken, lock, ctx.catalog.toolkit, replace(plan.options))
     with pytest.raises(BuildError, match="build step failed"):
-        build_image(shop, bad, rebuild=(), tag=None)
+        build_image(ctx, bad, rebuild=(), tag=None)
     assert require_image(engine, plan.tags[0]).id == before
     assert image.tags[0] == plan.tags[0]
 
@@ -394,30 +394,30 @@ def test_a_build_that_fails_moves_no_tag(shop: Workshop, image: Verified) -> Non
 BUILD = """\
 import os, sys
 sys.path.insert(0, os.getcwd())
-from tests.integration.test_pipeline import build_image, named_plan, open_workshop
-shop = open_workshop(os.environ, verbosity=-1)
-build_image(shop, named_plan(shop, sys.argv[1]), rebuild={"flashinfer-jit-cache"}, tag=None)
+from tests.integration.test_pipeline import build_image, named_plan, open_context
+ctx = open_context(os.environ, verbosity=-1)
+build_image(ctx, named_plan(ctx, sys.argv[1]), rebuild={"flashinfer-jit-cache"}, tag=None)
 """
 
 
-def named_plan(shop: Workshop, name: str) -> Plan:
+def named_plan(ctx: Context, name: str) -> Plan:
     """A plan of its own: its image runs ``name``."""
     recipe, lock = small()
     changed = recipe.model_copy(update={"command": (name,)})
-    return plan_image(changed, lock, shop.catalog.toolkit, small_plan(shop).options)
+    return plan_image(changed, lock, ctx.catalog.toolkit, small_plan(ctx).options)
 
 
 @pytest.mark.long
-def test_killed_at_any_moment_the_next_run_is_right(shop: Workshop) -> None:
-    whole = wheels_of(shop, small_plan(shop))[0]
+def test_killed_at_any_moment_the_next_run_is_right(ctx: Context) -> None:
+    whole = wheels_of(ctx, small_plan(ctx))[0]
     name = uuid.uuid4().hex
     for moment in (0.7, 1.5, 2.5, 4.0, 6.0, 9.0):
         with subprocess.Popen([sys.executable, "-c", BUILD, name], cwd=ROOT, start_new_session=True) as run:
             time.sleep(moment)
             os.killpg(run.pid, signal.SIGKILL)
-    built = build_image(shop, named_plan(shop, name), rebuild=(), tag=None)
-    assert wheels_of(shop, small_plan(shop))[0].sha256 == whole.sha256
+    built = build_image(ctx, named_plan(ctx, name), rebuild=(), tag=None)
+    assert wheels_of(ctx, small_plan(ctx))[0].sha256 == whole.sha256
     assert built.verdict.counts[Fit.NATIVE] == 1
     assert (
-        json.loads(read_file(shop, built.tags[-1], "/usr/share/gb10/plan.json")[1])["key"] == named_plan(shop, name).key
+        json.loads(read_file(ctx, built.tags[-1], "/usr/share/gb10/plan.json")[1])["key"] == named_plan(ctx, name).key
     )

@@ -26,7 +26,7 @@ from gb10.containers.registry.transfer import Moves, push
 from gb10.errors import EngineError, PublishError, UsageError
 from gb10.image.build.image_build import Verified, build_image
 from gb10.image.build.stage import ready_engine
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.proof.scans import Record
 from gb10.image.publish import publishing, retries
 from gb10.image.publish.publishing import Published, publish
@@ -50,7 +50,7 @@ from tests.integration.nodes import (
     wake,
 )
 from tests.integration.proxy import Fault, Line, bad_line
-from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
+from tests.integration.test_pipeline import ctx as ctx  # noqa: PLC0414 - a fixture
 from tests.integration.test_pipeline import small_plan
 
 pytestmark = pytest.mark.integration
@@ -62,19 +62,19 @@ Disk = tuple[Path, Callable[[str], None]]
 
 
 @pytest.fixture(scope="module")
-def place(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    with registry(shop.store, tmp_path_factory.mktemp("registry")) as found:
+def place(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with registry(ctx.store, tmp_path_factory.mktemp("registry")) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def image(shop: Workshop) -> Verified:
-    return build_image(shop, small_plan(shop), rebuild=(), tag=None)
+def image(ctx: Context) -> Verified:
+    return build_image(ctx, small_plan(ctx), rebuild=(), tag=None)
 
 
 @pytest.fixture(scope="module")
-def published(shop: Workshop, place: Registry, image: Verified) -> tuple[Published, ...]:
-    return publish(shop, image.tags[-1], [f"{place.host}/gb10/test"])
+def published(ctx: Context, place: Registry, image: Verified) -> tuple[Published, ...]:
+    return publish(ctx, image.tags[-1], [f"{place.host}/gb10/test"])
 
 
 @pytest.fixture(scope="module")
@@ -92,20 +92,18 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disk]:
 
 
 @pytest.fixture(scope="module")
-def nodes(shop: Workshop, disk: Disk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, Engine]]:
+def nodes(ctx: Context, disk: Disk, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, Engine]]:
     one, two = disk[0].parents[1], tmp_path_factory.mktemp("two")
-    with another_engine(shop.store, one) as first, another_engine(shop.store, two) as second:
+    with another_engine(ctx.store, one) as first, another_engine(ctx.store, two) as second:
         yield first, second
 
 
 @pytest.fixture(scope="module")
-def hosts(
-    shop: Workshop, nodes: tuple[Engine, Engine], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[list[str]]:
+def hosts(ctx: Context, nodes: tuple[Engine, Engine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """The first node by its socket, the second through sshd."""
     socket = nodes[1].endpoint.host.removeprefix("unix://")
     with (
-        ssh_server(shop.store, tmp_path_factory.mktemp("ssh")) as (port, clients),
+        ssh_server(ctx.store, tmp_path_factory.mktemp("ssh")) as (port, clients),
         pytest.MonkeyPatch.context() as path,
     ):
         path.setenv("PATH", f"{clients}:{os.environ['PATH']}")
@@ -142,7 +140,7 @@ def beside(place: Registry, name: str, digest: str) -> list[dict[str, Any]]:
 
 
 def test_sbom_provenance_and_verification_are_attached_once(
-    shop: Workshop, place: Registry, published: tuple[Published, ...], image: Verified
+    ctx: Context, place: Registry, published: tuple[Published, ...], image: Verified
 ) -> None:
     first, second = published
     kinds = ["application/spdx+json", "application/vnd.in-toto+json", "application/vnd.in-toto+json"]
@@ -156,15 +154,15 @@ def test_sbom_provenance_and_verification_are_attached_once(
     assert max(number for number, tag in enumerate(tags) if tag.startswith("sha256-")) < moving
     listed = beside(place, "gb10/test", first.digest)
     place.forget()
-    assert publish(shop, image.tags[-1], [f"{place.host}/gb10/test"])[0].attached == first.attached
+    assert publish(ctx, image.tags[-1], [f"{place.host}/gb10/test"])[0].attached == first.attached
     assert not place.received("PATCH", "")
     assert beside(place, "gb10/test", first.digest) == listed
 
 
 @pytest.fixture
-def away(shop: Workshop, published: tuple[Published, ...]) -> str:
+def away(ctx: Context, published: tuple[Published, ...]) -> str:
     """The name of the published image, which the registry has and the engine has not."""
-    untag(find(shop.env, shop.store), [published[-1].reference])
+    untag(find(ctx.env, ctx.store), [published[-1].reference])
     return published[-1].reference
 
 
@@ -200,15 +198,15 @@ def test_the_sbom_of_an_image_is_the_one_that_is_attached_to_it(
 
 @pytest.mark.slow
 def test_documents_are_signed_with_the_image_and_others_are_left_out(  # noqa: PLR0917 - fixtures
-    shop: Workshop,
+    ctx: Context,
     place: Registry,
     image: Verified,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("PATH", ssh_keygen(shop.store, tmp_path / "ssh"))
-    own = replace(shop, env={**shop.env, "PATH": os.environ["PATH"]})
+    monkeypatch.setenv("PATH", ssh_keygen(ctx.store, tmp_path / "ssh"))
+    own = replace(ctx, env={**ctx.env, "PATH": os.environ["PATH"]})
     for name in ("me", "other"):
         make_signer(tmp_path, name, own.env)
     reference = f"{place.host}/signed/test:1"
@@ -229,7 +227,7 @@ def test_documents_are_signed_with_the_image_and_others_are_left_out(  # noqa: P
         (signature,) = beside(place, "signed/test", document["digest"])
         assert signature["artifactType"] == KIND
     foreign = Artifact(kind=SPDX, annotations={"a": "b"}, contents=(Content(kind=SPDX, content=b"{}"),))
-    with open_referrers(shop.store, own.env, find(shop.env, shop.store), reference) as referrers:
+    with open_referrers(ctx.store, own.env, find(ctx.env, ctx.store), reference) as referrers:
         first = {one.digest for one in referrers.of(sent.digest)}
         referrers.attach(sent.digest, foreign)
     assert len(first) == 4
@@ -241,15 +239,15 @@ def test_documents_are_signed_with_the_image_and_others_are_left_out(  # noqa: P
     assert shown("other", "--sbom")[:2] == (9, "")
 
 
-def test_without_attestations_nothing_lies_beside_an_image(shop: Workshop, place: Registry, image: Verified) -> None:
-    (sent,) = publish(shop, image.tags[-1], [f"{place.host}/bare/test:1"], attest=False)
+def test_without_attestations_nothing_lies_beside_an_image(ctx: Context, place: Registry, image: Verified) -> None:
+    (sent,) = publish(ctx, image.tags[-1], [f"{place.host}/bare/test:1"], attest=False)
     assert sent.attached == ()
     with pytest.raises(HTTPError, match="404"):
         beside(place, "bare/test", sent.digest)
 
 
-def test_what_was_not_proven_is_not_published(shop: Workshop, place: Registry, image: Verified) -> None:
-    engine = find(shop.env, shop.store)
+def test_what_was_not_proven_is_not_published(ctx: Context, place: Registry, image: Verified) -> None:
+    engine = find(ctx.env, ctx.store)
     with closing(client(engine)) as sdk:
         container = sdk.containers.create(image.tags[-1], command="-", platform=ARM)
         try:
@@ -258,27 +256,27 @@ def test_what_was_not_proven_is_not_published(shop: Workshop, place: Registry, i
             container.remove()
     place.forget()
     with pytest.raises(PublishError, match="was not proven here"):
-        publish(shop, "gb10/test:changed", [f"{place.host}/gb10/test:changed"])
+        publish(ctx, "gb10/test:changed", [f"{place.host}/gb10/test:changed"])
     assert not place.received("PUT", "")
     with pytest.raises(UsageError, match="has no image"):
-        publish(shop, "gb10/test:none", [f"{place.host}/gb10/test"])
+        publish(ctx, "gb10/test:none", [f"{place.host}/gb10/test"])
 
 
 @pytest.mark.slow
 def test_two_nodes_have_the_image_and_one_changed_file_moves_kilobytes(
-    shop: Workshop, place: Registry, nodes: tuple[Engine, Engine], hosts: list[str]
+    ctx: Context, place: Registry, nodes: tuple[Engine, Engine], hosts: list[str]
 ) -> None:
     seed, reference = next(SEEDS), f"{place.host}/pull/test:1"
     digest, image = pushed(place, nodes[1], "pull/test:1", *LAYERS, seed=seed)
-    remote, done = pull_everywhere(shop, reference, hosts, ARM)
+    remote, done = pull_everywhere(ctx, reference, hosts, ARM)
     assert remote.digest == digest
     assert [(node.id, node.moved) for node in done] == [(image, len(LAYERS))] * 2
     assert all(require_image(node, reference).id == image for node in nodes)
-    _, again = pull_everywhere(shop, reference, hosts, ARM)
+    _, again = pull_everywhere(ctx, reference, hosts, ARM)
     assert [(node.moved, node.bytes) for node in again] == [(0, 0)] * 2
     digest, image = pushed(place, nodes[1], "pull/test:1", *LAYERS, 1_000, seed=seed)
     place.forget()
-    _, done = pull_everywhere(shop, reference, hosts, ARM)
+    _, done = pull_everywhere(ctx, reference, hosts, ARM)
     assert [(node.id, node.moved, node.there) for node in done] == [(image, 1, len(LAYERS))] * 2
     blobs = [int(line.split('" 200 ')[1].split()[0]) for line in place.received("GET", "/blobs/") if '" 200 ' in line]
     assert blobs
@@ -292,57 +290,57 @@ def test_two_nodes_have_the_image_and_one_changed_file_moves_kilobytes(
 
 @pytest.mark.slow
 def test_one_changed_file_is_all_that_is_sent(
-    shop: Workshop, place: Registry, published: tuple[Published, ...], tmp_path: Path
+    ctx: Context, place: Registry, published: tuple[Published, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/motd.gb10").write_text("changed\n", encoding="utf-8")
-    changed = build_image(shop, small_plan(shop, overlay=tmp_path), rebuild=(), tag=None)
-    (sent,) = publish(shop, changed.tags[-1], [f"{place.host}/gb10/test:one-file"])
+    changed = build_image(ctx, small_plan(ctx, overlay=tmp_path), rebuild=(), tag=None)
+    (sent,) = publish(ctx, changed.tags[-1], [f"{place.host}/gb10/test:one-file"])
     assert sent.there >= changed.layers - 3
     assert sent.bytes < 500_000  # the file, the plan and the scans, before compression
     assert place.manifest("gb10/test", "one-file")["config"]["digest"] == changed.digest
 
 
 def test_a_node_of_another_machine_is_told_before_anything_travels(
-    shop: Workshop, hosts: list[str], published: tuple[Published, ...]
+    ctx: Context, hosts: list[str], published: tuple[Published, ...]
 ) -> None:
     with pytest.raises(PublishError) as caught:
-        pull_everywhere(shop, published[0].reference, hosts[:1], None)
+        pull_everywhere(ctx, published[0].reference, hosts[:1], None)
     assert f"is for {ARM}" in str(caught.value)
     assert f"--platform {ARM}" in str(caught.value)
 
 
 def test_a_node_that_is_not_there_is_named_and_the_other_has_the_image(
-    shop: Workshop, place: Registry, nodes: tuple[Engine, Engine], hosts: list[str], tmp_path: Path
+    ctx: Context, place: Registry, nodes: tuple[Engine, Engine], hosts: list[str], tmp_path: Path
 ) -> None:
     _, image = pushed(place, nodes[1], "not/there:1", *LAYERS, seed=next(SEEDS))
     reference = f"{place.host}/not/there:1"
     with pytest.raises(PublishError) as caught:
-        pull_everywhere(shop, reference, [hosts[0], f"unix://{tmp_path}/none.sock"], ARM)
+        pull_everywhere(ctx, reference, [hosts[0], f"unix://{tmp_path}/none.sock"], ARM)
     assert "1 of 2 nodes do not have the image" in str(caught.value)
     assert f"{tmp_path}/none.sock" in str(caught.value)
     assert require_image(nodes[0], reference).id == image
 
 
-def test_ssh_that_asks_a_question_is_an_error_with_the_way_out(shop: Workshop, hosts: list[str]) -> None:
+def test_ssh_that_asks_a_question_is_an_error_with_the_way_out(ctx: Context, hosts: list[str]) -> None:
     nobody = hosts[1].replace("root@", "nobody@")
     with pytest.raises(EngineError, match="cannot be reached") as caught:
-        pull_everywhere(shop, "127.0.0.1:1/gb10/test:none", [nobody], ARM)
+        pull_everywhere(ctx, "127.0.0.1:1/gb10/test:none", [nobody], ARM)
     assert "Permission denied" in (caught.value.where or "")
     assert re.search(r"ssh-copy-id -p \d+ nobody@127\.0\.0\.1", caught.value.hint or "")
 
 
-def test_a_reference_that_the_registry_has_not_is_told(shop: Workshop, place: Registry, hosts: list[str]) -> None:
+def test_a_reference_that_the_registry_has_not_is_told(ctx: Context, place: Registry, hosts: list[str]) -> None:
     with pytest.raises(PublishError, match="the registry refused"):
-        pull_everywhere(shop, f"{place.host}/gb10/test:none", hosts[:1], ARM)
+        pull_everywhere(ctx, f"{place.host}/gb10/test:none", hosts[:1], ARM)
 
 
 def test_under_a_second_name_the_registry_mounts_what_it_has(
-    shop: Workshop, place: Registry, published: tuple[Published, ...], image: Verified
+    ctx: Context, place: Registry, published: tuple[Published, ...], image: Verified
 ) -> None:
-    tag_image(find(shop.env, shop.store), image.tags[-1], ("gb10/test:mine",))
+    tag_image(find(ctx.env, ctx.store), image.tags[-1], ("gb10/test:mine",))
     place.forget()
-    (sent,) = publish(shop, "gb10/test:mine", [f"{place.host}/other/name:mine"], attest=False)
+    (sent,) = publish(ctx, "gb10/test:mine", [f"{place.host}/other/name:mine"], attest=False)
     assert (sent.reference, sent.config) == (f"{place.host}/other/name:mine", image.digest)
     assert (sent.there, sent.moved, sent.bytes) == (image.layers, 0, 0)
     mounted = {line.partition("mount=")[2].split()[0] for line in place.received("POST", "mount=")}
@@ -351,13 +349,13 @@ def test_under_a_second_name_the_registry_mounts_what_it_has(
 
 
 def test_image_publishes_what_it_built_or_found(
-    shop: Workshop,
+    ctx: Context,
     place: Registry,
     image: Verified,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(verb, "make_plan", lambda shop, request: small_plan(shop))
+    monkeypatch.setattr(verb, "make_plan", lambda ctx, request: small_plan(ctx))
     arguments = ["image", "--push", f"{place.host}/by/image", "--push", f"{place.host}/by/image:mine", "--json"]
     names = [f"{place.host}/by/image:{tag.rpartition(':')[2]}" for tag in (image.tags[1], image.tags[0], ":mine")]
     place.forget()
@@ -377,11 +375,11 @@ def test_image_publishes_what_it_built_or_found(
 
 
 @pytest.fixture
-def fresh(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def fresh(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An image of layers that no registry has, taken as proven."""
-    engine = find(shop.env, shop.store)
+    engine = find(ctx.env, ctx.store)
     random_image(engine, "gb10/test:fresh", *LAYERS, seed=next(SEEDS))
-    monkeypatch.setattr(publishing, "proven", lambda shop, image_id: Record(id=image_id, config=image_id, layers=()))
+    monkeypatch.setattr(publishing, "proven", lambda ctx, image_id: Record(id=image_id, config=image_id, layers=()))
     yield "gb10/test:fresh"
     with closing(client(engine)) as sdk:
         sdk.images.remove(require_image(engine, "gb10/test:fresh").id, force=True)
@@ -389,13 +387,13 @@ def fresh(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.mark.slow
 def test_a_push_over_a_bad_line_is_tried_again_by_whoever_can(
-    shop: Workshop, line: Line, fresh: str, capfd: pytest.CaptureFixture[str]
+    ctx: Context, line: Line, fresh: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Docker tries a layer again, and nothing else: a manifest that was refused is sent again by us."""
     dropped = Fault(request="PATCH .*/bad/line/blobs/", does="drop", after=1_000_000)
     refused = Fault(request="PUT .*/bad/line/manifests/", does="refuse")
     with line.bad(dropped), line.bad(refused):
-        (sent,) = publish(shop, fresh, [f"{line.host}/bad/line:1"], attest=False)
+        (sent,) = publish(ctx, fresh, [f"{line.host}/bad/line:1"], attest=False)
     assert (dropped.met, refused.met) == (1, 1)
     assert sent.there + sent.moved == 4
     said = capfd.readouterr().err
@@ -404,24 +402,24 @@ def test_a_push_over_a_bad_line_is_tried_again_by_whoever_can(
 
 
 def test_a_registry_that_stays_broken_is_told_and_the_next_push_sends_what_is_missing(
-    shop: Workshop, place: Registry, line: Line, fresh: str, monkeypatch: pytest.MonkeyPatch
+    ctx: Context, place: Registry, line: Line, fresh: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retries, "PAUSES", (0.1, 0.1))
     target = f"{line.host}/stays/broken:1"
     with line.bad(Fault(request="PUT .*/manifests/", does="refuse", times=3)), pytest.raises(PublishError) as caught:
-        publish(shop, fresh, [target], attest=False)
+        publish(ctx, fresh, [target], attest=False)
     assert f"{target} is not published" in str(caught.value)
-    assert target not in require_image(ready_engine(shop), fresh).tags
+    assert target not in require_image(ready_engine(ctx), fresh).tags
     assert "503 Service Unavailable" in str(caught.value)
     assert len(place.received("PATCH", "/stays/broken/blobs/")) == 4 + 1  # the layers, and the config
     place.forget()
-    (sent,) = publish(shop, fresh, [target], attest=False)
+    (sent,) = publish(ctx, fresh, [target], attest=False)
     assert (sent.there, sent.moved, sent.bytes) == (4, 0, 0)
     assert not place.received("PATCH", "")
 
 
-def test_tags_of_a_failed_push_name_what_they_named_before(shop: Workshop, fresh: str, image: Verified) -> None:
-    engine = ready_engine(shop)
+def test_tags_of_a_failed_push_name_what_they_named_before(ctx: Context, fresh: str, image: Verified) -> None:
+    engine = ready_engine(ctx)
     pushed, other = require_image(engine, fresh), require_image(engine, image.id)
     tag_image(engine, other.id, ("gb10/test:taken",))
     names = (f"docker.io/{fresh}", "gb10/test:taken", "gb10/test:new")
@@ -436,7 +434,7 @@ def test_tags_of_a_failed_push_name_what_they_named_before(shop: Workshop, fresh
 @pytest.mark.slow
 @pytest.mark.parametrize("dies", ["engine", "ssh"])
 def test_a_pull_that_broke_off_is_resumed_by_the_same_command(  # noqa: PLR0917 - fixtures
-    shop: Workshop, place: Registry, line: Line, nodes: tuple[Engine, Engine], hosts: list[str], dies: str
+    ctx: Context, place: Registry, line: Line, nodes: tuple[Engine, Engine], hosts: list[str], dies: str
 ) -> None:
     reference = f"{line.host}/broken/{dies}:1"
     digest, _ = pushed(place, nodes[1], f"broken/{dies}:1", *LAYERS, seed=next(SEEDS))
@@ -446,7 +444,7 @@ def test_a_pull_that_broke_off_is_resumed_by_the_same_command(  # noqa: PLR0917 
         line.bad(Fault(request=f"GET .*{last}", does="stall", after=100_000, times=2)) as stalled,
         ThreadPoolExecutor(1) as pool,
     ):
-        running = pool.submit(pull_everywhere, shop, reference, hosts, ARM)
+        running = pool.submit(pull_everywhere, ctx, reference, hosts, ARM)
         until(lambda: stalled.met == 2 and held(nodes[1], arriving) == len(lower), "the last layer on both nodes")
         kill(nodes[1]) if dies == "engine" else kill_ssh()
         until(lambda: not receiving(nodes[1]), "the end of the second node's pull")
@@ -458,7 +456,7 @@ def test_a_pull_that_broke_off_is_resumed_by_the_same_command(  # noqa: PLR0917 
     assert len(require_image(nodes[0], reference).diff_ids) == len(lower) + 1
     wake(nodes[1])
     place.forget()
-    _, done = pull_everywhere(shop, reference, hosts, ARM)
+    _, done = pull_everywhere(ctx, reference, hosts, ARM)
     assert [(node.there, node.moved) for node in done] == [(0, 0), (len(lower), 1)]
     assert len(place.received("GET", last)) == 1
     assert not any(place.received("GET", layer) for layer in lower)
@@ -472,7 +470,7 @@ def held(engine: Engine, arriving: str) -> int:
 
 @pytest.mark.slow
 def test_a_full_disk_is_told_leaves_nothing_and_a_pull_with_more_room_succeeds(
-    shop: Workshop, place: Registry, nodes: tuple[Engine, Engine], hosts: list[str], disk: Disk
+    ctx: Context, place: Registry, nodes: tuple[Engine, Engine], hosts: list[str], disk: Disk
 ) -> None:
     folder, resize = disk
     digest, _ = pushed(place, nodes[1], "full/disk:1", *LAYERS, seed=next(SEEDS))
@@ -480,14 +478,14 @@ def test_a_full_disk_is_told_leaves_nothing_and_a_pull_with_more_room_succeeds(
     before = layers_on(folder)
     resize(str(shutil.disk_usage(folder).used + 10_000_000))
     with pytest.raises(PublishError, match="1 of 2 nodes") as caught:
-        pull_everywhere(shop, reference, hosts, ARM)
+        pull_everywhere(ctx, reference, hosts, ARM)
     assert f"the disk of {hosts[0]} is full (" in str(caught.value)
     assert "no space left on device" in str(caught.value)
     assert "make room there" in (caught.value.hint or "")
     assert layers_on(folder) == before
     assert find_image(nodes[0], holder(nodes[0], digest, ARM, ()).tag) is None
     resize("4g")
-    _, done = pull_everywhere(shop, reference, hosts, ARM)
+    _, done = pull_everywhere(ctx, reference, hosts, ARM)
     assert [(node.there, node.moved) for node in done] == [(0, 4), (0, 0)]
     assert layers_on(folder) == before + 4
 

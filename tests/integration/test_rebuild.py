@@ -18,7 +18,7 @@ from gb10.containers.image_reading import read_folders
 from gb10.containers.images import require_image
 from gb10.containers.reach import find
 from gb10.image.build.image_build import Verified, build_image
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from gb10.image.plan.catalog import ROOT
 from tests.integration.test_pipeline import small_plan
 
@@ -29,8 +29,8 @@ CHANGED = "gb10/test:changed"
 
 
 @pytest.fixture(scope="module")
-def shop() -> Workshop:
-    return open_workshop(os.environ, verbosity=0)
+def ctx() -> Context:
+    return open_context(os.environ, verbosity=0)
 
 
 @pytest.fixture(scope="module")
@@ -42,19 +42,19 @@ def overlay(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def image(shop: Workshop, overlay: Path) -> Verified:
-    return build_image(shop, small_plan(shop, overlay=overlay), rebuild=(), tag=None)
+def image(ctx: Context, overlay: Path) -> Verified:
+    return build_image(ctx, small_plan(ctx, overlay=overlay), rebuild=(), tag=None)
 
 
 @pytest.fixture
-def changed(shop: Workshop, image: Verified) -> Iterator[str]:
+def changed(ctx: Context, image: Verified) -> Iterator[str]:
     """The image with other bytes in one file, as a container that was committed has them."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         member = tarfile.TarInfo(MINE)
         member.size = 2
         tar.addfile(member, io.BytesIO(b"#\n"))
-    with closing(client(find(shop.env, shop.store))) as sdk:
+    with closing(client(find(ctx.env, ctx.store))) as sdk:
         container = sdk.containers.create(image.tags[-1], command="-", platform="linux/arm64")
         container.put_archive("/", packed.getvalue())
         container.commit(*CHANGED.split(":"))
@@ -70,28 +70,28 @@ def rebuild(*arguments: str | Path) -> tuple[int, dict[str, Any], str]:
     return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 
-def names(shop: Workshop) -> set[str]:
+def names(ctx: Context) -> set[str]:
     """Tags of the engine's images."""
-    with closing(client(find(shop.env, shop.store))) as sdk:
+    with closing(client(find(ctx.env, ctx.store))) as sdk:
         return {tag for one in sdk.images.list() for tag in one.tags}
 
 
 def test_an_image_is_made_again_with_the_same_digest_and_nothing_stays(
-    shop: Workshop, image: Verified, overlay: Path
+    ctx: Context, image: Verified, overlay: Path
 ) -> None:
-    before = names(shop)
+    before = names(ctx)
     code, document, said = rebuild(image.tags[-1], "--overlay", overlay)
     assert (code, document["same"], document["digest"]) == (0, True, image.digest), said
     assert [layer["name"] for layer in document["layers"]][:2] == ["base", "layer-cuda"]
-    assert names(shop) == before
+    assert names(ctx) == before
 
 
-def test_the_record_alone_is_enough_to_plan_it(shop: Workshop, image: Verified, overlay: Path, tmp_path: Path) -> None:
-    engine = find(shop.env, shop.store)
-    files, _ = read_folders(engine, shop.store, require_image(engine, image.tags[-1]), (PLAN,))
+def test_the_record_alone_is_enough_to_plan_it(ctx: Context, image: Verified, overlay: Path, tmp_path: Path) -> None:
+    engine = find(ctx.env, ctx.store)
+    files, _ = read_folders(engine, ctx.store, require_image(engine, image.tags[-1]), (PLAN,))
     (tmp_path / "plan.json").write_bytes(files[PLAN])
     code, document, said = rebuild(tmp_path / "plan.json", "--overlay", overlay, "--dry-run")
-    assert (code, document["key"]) == (0, small_plan(shop, overlay=overlay).key), said
+    assert (code, document["key"]) == (0, small_plan(ctx, overlay=overlay).key), said
     assert [name for name, hit in document["hit"].items() if hit] == ["flashinfer-jit-cache"]
 
 

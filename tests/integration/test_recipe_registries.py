@@ -11,8 +11,8 @@ import pytest
 
 from gb10.core.host import Host
 from gb10.core.proc import capture
+from gb10.core.reporter import Reporter
 from gb10.core.store import Store
-from gb10.core.talk import Talk
 from gb10.errors import EmptySelectionError, FetchError, UsageError
 from gb10.models.registries import taking
 from gb10.models.registries.moving import Wish, add_registries, remove_registry, update_registries
@@ -66,7 +66,7 @@ def commit(root: Path, git: Git) -> Commit:
 @pytest.fixture
 def host(store: Store, env: dict[str, str], tmp_path: Path) -> Host:
     settings = {**env, "XDG_CONFIG_HOME": str(tmp_path / "config")}
-    return Host(env=settings, store=store, talk=Talk(settings))
+    return Host(env=settings, store=store, reporter=Reporter(settings))
 
 
 def origin(url: str = "file:///theirs") -> Origin:
@@ -188,7 +188,7 @@ def test_a_host_behind_a_login_is_asked_by_the_users_own_git(commit: Commit, hos
             "GIT_CONFIG_KEY_0": "credential.helper",
             "GIT_CONFIG_VALUE_0": "!f() { echo username=me; echo password=secret; }; f",
         }
-        allowed = Host(env={**host.env, **helper}, store=host.store, talk=host.talk)
+        allowed = Host(env={**host.env, **helper}, store=host.store, reporter=host.reporter)
         (made,), _ = add_registries(allowed, origin(url), Wish())
     assert made.pin == pin
     assert not [line for line in server.lines if "password=secret" in line and "git fetch" in line]

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core.reporter import Reporter
 from gb10.core.store import Store
-from gb10.core.talk import Talk
 from gb10.errors import FetchError, UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.lock.lockfile import check_lock, load_recipe
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.recipe.image_recipe import Recipe
@@ -31,10 +31,13 @@ NOWHERE = {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "0"}
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+def ctx(tmp_path_factory: pytest.TempPathFactory) -> Context:
     env = dict(os.environ)
-    return Workshop(
-        env=env, store=Store(tmp_path_factory.mktemp("store")), talk=Talk(env, verbosity=0), catalog=Catalog(ROOT)
+    return Context(
+        env=env,
+        store=Store(tmp_path_factory.mktemp("store")),
+        reporter=Reporter(env, verbosity=0),
+        catalog=Catalog(ROOT),
     )
 
 
@@ -49,15 +52,15 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Recipe, Lock
 
 @pytest.mark.slow
 def test_another_release_is_resolved_once_and_then_needs_no_network(
-    shop: Workshop, locked: tuple[Path, Recipe, Lock], capfd: pytest.CaptureFixture[str]
+    ctx: Context, locked: tuple[Path, Recipe, Lock], capfd: pytest.CaptureFixture[str]
 ) -> None:
     path, recipe, lock = locked
     refs = {"flashinfer": "0.7.2"}
     other = with_refs(recipe, refs)
-    offline = replace(shop, env={**shop.env, **NOWHERE})
+    offline = replace(ctx, env={**ctx.env, **NOWHERE})
     with pytest.raises(FetchError):
         lock_refs(offline, other, lock, refs)
-    made = lock_refs(shop, other, lock, refs)
+    made = lock_refs(ctx, other, lock, refs)
     check_lock(other, made, path)
     versions = {wheel.name: wheel.version for wheel in made.wheels.image["arm64"]}
     assert (versions["flashinfer-python"], made.sdists["flashinfer-python"].version) == ("0.7.2", "0.7.2")
@@ -71,24 +74,24 @@ def test_another_release_is_resolved_once_and_then_needs_no_network(
     assert [entry.name for entry in path.parent.iterdir()] == ["small.yaml"]
 
 
-def test_a_release_that_the_index_does_not_have(shop: Workshop, locked: tuple[Path, Recipe, Lock]) -> None:
+def test_a_release_that_the_index_does_not_have(ctx: Context, locked: tuple[Path, Recipe, Lock]) -> None:
     _, recipe, lock = locked
     refs = {"flashinfer": "0.7.99"}
     with pytest.raises(UsageError, match=r"^error: the package index has no flashinfer 0\.7\.99") as caught:
-        lock_refs(shop, with_refs(recipe, refs), lock, refs)
+        lock_refs(ctx, with_refs(recipe, refs), lock, refs)
     assert caught.value.where
     assert "0.7.2.post1" in caught.value.where
 
 
-def test_an_error_names_all_releases_that_fit_together(shop: Workshop, tmp_path: Path) -> None:
+def test_an_error_names_all_releases_that_fit_together(ctx: Context, tmp_path: Path) -> None:
     """pydantic 2.10.0 demands pydantic-core 2.27.0, and 2.11.0 demands 2.33.0."""
     path = tmp_path / "pair.yaml"
     path.write_text(small_recipe("", requirements="[pydantic==2.10.0, pydantic-core==2.27.0]"), encoding="utf-8")
     recipe, refs = load_recipe(path), {"pydantic": "2.11.0"}
     with pytest.raises(UsageError, match=r"pydantic 2\.11\.0: the requirements do not fit together") as caught:
-        lock_refs(shop, with_refs(recipe, refs), empty_lock(recipe), refs)
+        lock_refs(ctx, with_refs(recipe, refs), empty_lock(recipe), refs)
     assert caught.value.hint == "these releases fit together: --ref pydantic=2.11.0 --ref pydantic-core=2.33.0"
     both = refs | {"pydantic-core": "2.26.0"}
     with pytest.raises(UsageError, match="do not fit together") as caught:
-        lock_refs(shop, with_refs(recipe, both), empty_lock(recipe), both)
+        lock_refs(ctx, with_refs(recipe, both), empty_lock(recipe), both)
     assert "choose other releases" in (caught.value.hint or "")

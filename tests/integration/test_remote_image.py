@@ -15,7 +15,7 @@ from gb10.containers.registry.beside import SIGNATURES, attached, document_of
 from gb10.containers.registry.referrers import Artifact, Content, Descriptor, manifest_of, tag_of, write_index
 from gb10.containers.registry.repository import INDEX, LARGEST, MANIFEST, Repository, open_repository, path_of
 from gb10.errors import PublishError, VerifyError
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from gb10.image.inspect.remote import remote_image, remote_portrait
 from gb10.image.sbom.statements import MEDIA_TYPE as IN_TOTO
 from gb10.image.sbom.statements import PREDICATE, PROVENANCE, statement
@@ -112,11 +112,11 @@ def test_bytes_that_are_others_or_too_many_are_refused(registry: Registry) -> No
 
 
 @pytest.fixture
-def shop(registry: Registry, tmp_path: Path) -> Workshop:
-    """A workshop of a user who is logged in there."""
+def ctx(registry: Registry, tmp_path: Path) -> Context:
+    """A context of a user who is logged in there."""
     auth = base64.b64encode(b"me:secret").decode()
     (tmp_path / "config.json").write_text(json.dumps({"auths": {registry.host: {"auth": auth}}}))
-    return open_workshop({"DOCKER_CONFIG": str(tmp_path), "GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=0)
+    return open_context({"DOCKER_CONFIG": str(tmp_path), "GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=0)
 
 
 def pushed(registry: Registry, config: object, layers: object) -> str:
@@ -136,9 +136,9 @@ CONFIG = {
 }
 
 
-def test_an_image_of_another_builder_is_shown_without_a_pull(registry: Registry, shop: Workshop) -> None:
+def test_an_image_of_another_builder_is_shown_without_a_pull(registry: Registry, ctx: Context) -> None:
     pushed(registry, CONFIG, [LAYER])
-    one = remote_portrait(shop, None, f"{registry.host}/gb10/test:1", "linux/arm64")
+    one = remote_portrait(ctx, None, f"{registry.host}/gb10/test:1", "linux/arm64")
     assert [(layer.name, layer.size) for layer in one.layers] == [("make all", 7)]
     assert (one.platform, one.user, one.environment, one.size) == ("linux/arm64", "1000", ("A=b",), 7)
     assert one.plan is None
@@ -146,14 +146,14 @@ def test_an_image_of_another_builder_is_shown_without_a_pull(registry: Registry,
     assert "nothing is attached" in one.remarks[0]
 
 
-def test_of_an_index_the_platform_is_taken(registry: Registry, shop: Workshop) -> None:
+def test_of_an_index_the_platform_is_taken(registry: Registry, ctx: Context) -> None:
     found = pushed(registry, CONFIG, [LAYER])
     row = {"digest": found, "platform": {"os": "linux", "architecture": "arm64"}}
     put(registry, json.dumps({"manifests": [{"digest": found}, row]}).encode(), "2", kind=INDEX)
     name = f"{registry.host}/gb10/test:2"
-    assert remote_image(shop, None, name, "linux/arm64").digest == found
+    assert remote_image(ctx, None, name, "linux/arm64").digest == found
     with pytest.raises(PublishError) as caught:
-        remote_image(shop, None, name, "linux/amd64")
+        remote_image(ctx, None, name, "linux/amd64")
     assert caught.value.where == "it is for linux/arm64"
 
 
@@ -161,30 +161,30 @@ def test_of_an_index_the_platform_is_taken(registry: Registry, shop: Workshop) -
     ("config", "layers"), [({**CONFIG, "config": 1}, [LAYER]), (CONFIG, 1), (CONFIG, [1]), ([], [LAYER])]
 )
 def test_an_image_that_is_malformed_is_one_error(
-    registry: Registry, shop: Workshop, config: object, layers: object
+    registry: Registry, ctx: Context, config: object, layers: object
 ) -> None:
     pushed(registry, config, layers)
     with pytest.raises(PublishError, match="cannot be read"):
-        remote_portrait(shop, None, f"{registry.host}/gb10/test:1", "linux/arm64")
+        remote_portrait(ctx, None, f"{registry.host}/gb10/test:1", "linux/arm64")
 
 
 @pytest.mark.parametrize("text", [b"1", b'{"subject": [1], "predicate": {}}', b'{"subject": [], "predicate": 1}'])
-def test_a_statement_that_is_malformed_is_one_error(registry: Registry, shop: Workshop, text: bytes) -> None:
+def test_a_statement_that_is_malformed_is_one_error(registry: Registry, ctx: Context, text: bytes) -> None:
     subject = pushed(registry, CONFIG, [LAYER])
     one = Artifact(kind=IN_TOTO, annotations={PREDICATE: PROVENANCE}, contents=(Content(kind=IN_TOTO, content=text),))
     attach(registry, subject, one)
     with pytest.raises(PublishError, match="cannot be read"):
-        remote_portrait(shop, None, f"{registry.host}/gb10/test:1", "linux/arm64")
+        remote_portrait(ctx, None, f"{registry.host}/gb10/test:1", "linux/arm64")
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_a_statement_is_believed_about_its_own_image_alone(registry: Registry, shop: Workshop, own: bool) -> None:
+def test_a_statement_is_believed_about_its_own_image_alone(registry: Registry, ctx: Context, own: bool) -> None:
     subject = pushed(registry, CONFIG, [LAYER])
     digest = subject.removeprefix("sha256:") if own else "00" * 32
     told = statement("x", digest, PROVENANCE, {"buildDefinition": {"internalParameters": {"plan": PLAN}}})
     part = Content(kind=IN_TOTO, content=json.dumps(told).encode())
     attach(registry, subject, Artifact(kind=IN_TOTO, annotations={PREDICATE: PROVENANCE}, contents=(part,)))
-    found = remote_portrait(shop, None, f"{registry.host}/gb10/test:1", "linux/arm64").plan
+    found = remote_portrait(ctx, None, f"{registry.host}/gb10/test:1", "linux/arm64").plan
     assert (found == plan_of()) is own
 
 
@@ -211,14 +211,14 @@ def test_a_registry_that_sends_a_byte_now_and_then_is_left(registry: Registry, m
     assert time.monotonic() - begun < 3
 
 
-def test_of_many_documents_the_first_are_looked_at_each_once(registry: Registry, shop: Workshop) -> None:
+def test_of_many_documents_the_first_are_looked_at_each_once(registry: Registry, ctx: Context) -> None:
     subject = pushed(registry, CONFIG, [LAYER])
     (one,) = attach(registry, subject, SBOM)
     row = {"mediaType": MANIFEST, "digest": one, "size": 1, "artifactType": SBOM.kind}
     registry.listed[subject] = json.dumps({"manifests": [row] * 30_000}).encode()
     name, looks = f"{registry.host}/gb10/test:1", []
     begun = time.process_time()
-    found = remote_image(shop, None, name, "linux/arm64", lambda what, digest, beside: looks.append(digest))
+    found = remote_image(ctx, None, name, "linux/arm64", lambda what, digest, beside: looks.append(digest))
     assert time.process_time() - begun < 3
     assert looks == [subject, one]
     assert (found.unseen, len(found.attached)) == (29_900, 100)
@@ -228,9 +228,9 @@ def test_of_many_documents_the_first_are_looked_at_each_once(registry: Registry,
         if not beside:
             raise VerifyError(f"{what} has no signature")
 
-    found = remote_image(shop, None, name, "linux/arm64", signed)
+    found = remote_image(ctx, None, name, "linux/arm64", signed)
     assert (found.untrusted, found.attached) == (100, ())
-    remarks = remote_portrait(shop, None, name, "linux/arm64").remarks
+    remarks = remote_portrait(ctx, None, name, "linux/arm64").remarks
     assert "29900 more documents beside it were not looked at" in remarks
 
 

@@ -18,7 +18,7 @@ from gb10.containers.registry.referrers import Descriptor, write_index
 from gb10.containers.registry.repository import INDEX, MANIFEST
 from gb10.core.proc import capture
 from gb10.image.build.image_build import build_image
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.publish.publishing import publish
 from tests.integration.nodes import Registry, registry
 from tests.integration.signers import signing_shop
@@ -77,7 +77,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shop(keys: Path) -> Workshop:
+def ctx(keys: Path) -> Context:
     return signing_shop(keys, "me")
 
 
@@ -87,25 +87,23 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Disk:
 
 
 @pytest.fixture(scope="module")
-def place(shop: Workshop, disk: Disk) -> Iterator[Registry]:
-    with registry(shop.store, disk.folder, delete=True) as found:
+def place(ctx: Context, disk: Disk) -> Iterator[Registry]:
+    with registry(ctx.store, disk.folder, delete=True) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def images(
-    shop: Workshop, place: Registry, keys: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[list[str]]:
+def images(ctx: Context, place: Registry, keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """The names here of three signed images that the registry has, too, oldest first."""
     names = []
     for number in range(3):
         overlay = tmp_path_factory.mktemp("overlay")
         (overlay / "mine.txt").write_text(f"{number}\n")
-        tag = build_image(shop, small_plan(shop, overlay=overlay), rebuild=(), tag=None).tags[-1]
-        publish(shop, tag, [f"{place.host}/{NAME}"], None, keys / "me")
+        tag = build_image(ctx, small_plan(ctx, overlay=overlay), rebuild=(), tag=None).tags[-1]
+        publish(ctx, tag, [f"{place.host}/{NAME}"], None, keys / "me")
         names.append(tag)
     yield names
-    with closing(client(find(shop.env, shop.store))) as sdk:
+    with closing(client(find(ctx.env, ctx.store))) as sdk:
         for name in names:
             sdk.images.remove(name, force=True)
 
@@ -133,7 +131,7 @@ def collected(disk: Disk) -> set[str]:
 
 
 def test_all_that_a_deleted_image_refers_to_goes_and_nothing_of_another(  # noqa: PLR0917 - fixtures
-    shop: Workshop,
+    ctx: Context,
     place: Registry,
     disk: Disk,
     images: list[str],
@@ -142,7 +140,7 @@ def test_all_that_a_deleted_image_refers_to_goes_and_nothing_of_another(  # noqa
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """The oldest is part of an index, the second may go, the third is the newest. Then the index and the oldest go."""
-    monkeypatch.setenv("PATH", shop.env["PATH"])
+    monkeypatch.setenv("PATH", ctx.env["PATH"])
     tags = [name.rpartition(":")[2] for name in images]
     part, going, newest = (disk.tags()[tag] for tag in tags)
     size = disk.blob(part).stat().st_size

@@ -22,8 +22,8 @@ from gb10.containers.embedded.daemon import down
 from gb10.containers.images import require_image
 from gb10.containers.reach import find
 from gb10.core.proc import background, capture
+from gb10.core.reporter import Reporter
 from gb10.core.store import Store, open_store
-from gb10.core.talk import Talk
 from gb10.errors import ServeError
 from gb10.image.plan.catalog import ROOT
 from gb10.models.load.loading import load_model_recipe
@@ -420,7 +420,7 @@ def test_the_loser_of_two_runs_reads_who_was_first(engine: Engine, tmp_path: Pat
         pytest.raises(
             ServeError, match="another run of slow was first: it made the container gb10-slow-0 on localhost"
         ),
-        started(service, {"localhost": engine}, images, (), {}, talk=Talk({})),
+        started(service, {"localhost": engine}, images, (), {}, reporter=Reporter({})),
     ):
         pass
     assert container_state(engine, kept) is not None
@@ -428,7 +428,7 @@ def test_the_loser_of_two_runs_reads_who_was_first(engine: Engine, tmp_path: Pat
     create_container(engine, replace(options, labels={}), {})
     with (
         pytest.raises(ServeError, match="that gb10 did not make"),
-        started(service, {"localhost": engine}, images, (), {}, talk=Talk({})),
+        started(service, {"localhost": engine}, images, (), {}, reporter=Reporter({})),
     ):
         pass
 

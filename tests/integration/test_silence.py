@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gb10.core.proc import SILENT, CommandFailedError, capture_while_active, stream
-from gb10.core.silence import Patience, moved
+from gb10.core.silence import IdleTimeout, moved
 
 pytestmark = pytest.mark.integration
 
@@ -33,7 +33,7 @@ def test_a_child_that_reports_its_progress_is_not_ended() -> None:
 def test_a_child_that_moves_no_byte_is_ended_with_its_own_children(tmp_path: Path) -> None:
     start, heard = time.monotonic(), list[str]()
     with pytest.raises(CommandFailedError) as caught:
-        patience = Patience(seconds=0.5, sign=moved)
+        patience = IdleTimeout(seconds=0.5, sign=moved)
         stream(["sh", "-c", "echo begun; sleep 60"], log=tmp_path / "log", on_line=heard.append, patience=patience)
     assert (caught.value.returncode, heard) == (SILENT, ["begun"])
     assert time.monotonic() - start < 10
@@ -41,4 +41,4 @@ def test_a_child_that_moves_no_byte_is_ended_with_its_own_children(tmp_path: Pat
 
 def test_a_child_that_moves_bytes_and_prints_nothing_is_not_ended(tmp_path: Path) -> None:
     script = "import time\nfor _ in range(8):\n open('/dev/null', 'wb').write(bytes(1 << 18)); time.sleep(0.3)"
-    stream([sys.executable, "-c", script], log=tmp_path / "log", patience=Patience(seconds=1.2, sign=moved))
+    stream([sys.executable, "-c", script], log=tmp_path / "log", patience=IdleTimeout(seconds=1.2, sign=moved))

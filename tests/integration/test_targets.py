@@ -16,7 +16,7 @@ from gb10.errors import FetchError, UsageError
 from gb10.image.build.grafts import late_grafts
 from gb10.image.build.wheel_build import build_wheels, check_sources, installable
 from gb10.image.build.wheel_store import Wheel
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from gb10.image.locked_files import fetch_files, fetch_locked, store_paths
 from gb10.image.plan.values import Plan
 from gb10.image.proof.reading import scan_path
@@ -42,28 +42,28 @@ SMALL = ("spinloop", "fs_io_C")  # no GPU code: the whole way in seconds of comp
 
 
 @pytest.fixture(scope="module")
-def shop() -> Workshop:
-    return open_workshop(os.environ, verbosity=0)
+def ctx() -> Context:
+    return open_context(os.environ, verbosity=0)
 
 
-def plan_of(shop: Workshop, targets: Sequence[str]) -> Plan:
-    return make_plan(shop, Request(engine="vllm", arch="12.1f", targets=tuple(targets)))
+def plan_of(ctx: Context, targets: Sequence[str]) -> Plan:
+    return make_plan(ctx, Request(engine="vllm", arch="12.1f", targets=tuple(targets)))
 
 
-def compiled(shop: Workshop, plan: Plan) -> Wheel:
+def compiled(ctx: Context, plan: Plan) -> Wheel:
     alone = replace(plan, steps=tuple(step for step in plan.steps if step.kind != "wheel" or step.name == "vllm"))
-    return build_wheels(shop, alone, lambda: find(shop.env, shop.store), rebuild=())[0]
+    return build_wheels(ctx, alone, lambda: find(ctx.env, ctx.store), rebuild=())[0]
 
 
 @pytest.fixture(scope="module")
-def grafted(shop: Workshop) -> tuple[Path, Path]:
+def grafted(ctx: Context) -> tuple[Path, Path]:
     """Upstream's wheel, and the one with our targets laid over it."""
-    plan = plan_of(shop, SMALL)
-    wheel = compiled(shop, plan)
+    plan = plan_of(ctx, SMALL)
+    wheel = compiled(ctx, plan)
     assert installable(plan, [wheel]) == ()
-    made = next(wheel for wheel in late_grafts(shop, plan) if wheel.name == "graft-vllm")
-    fetch_files(shop, [plan.step("graft-vllm")])  # a graft that is there already fetches nothing
-    (upstream,) = store_paths(shop.store, plan.step("graft-vllm").files)
+    made = next(wheel for wheel in late_grafts(ctx, plan) if wheel.name == "graft-vllm")
+    fetch_files(ctx, [plan.step("graft-vllm")])  # a graft that is there already fetches nothing
+    (upstream,) = store_paths(ctx.store, plan.step("graft-vllm").files)
     return upstream, made.path
 
 
@@ -85,16 +85,16 @@ def test_the_libraries_are_for_the_images_machine(grafted: tuple[Path, Path], tm
     assert all("libtorch.so" in binary.needed or "libc.so.6" in binary.needed for binary in found)
 
 
-def test_the_same_again_is_a_hit(shop: Workshop, grafted: tuple[Path, Path]) -> None:
+def test_the_same_again_is_a_hit(ctx: Context, grafted: tuple[Path, Path]) -> None:
     assert grafted[1].exists()
-    assert compiled(shop, plan_of(shop, SMALL)).hit
+    assert compiled(ctx, plan_of(ctx, SMALL)).hit
 
 
-def test_without_targets_nothing_of_the_project_is_read(shop: Workshop) -> None:
-    plan = plan_of(shop, [])
+def test_without_targets_nothing_of_the_project_is_read(ctx: Context) -> None:
+    plan = plan_of(ctx, [])
     assert "vllm" not in {step.name for step in plan.steps}
     assert not [use for use in plan.options.patches if use.compiled and use.source == "vllm"]
-    compiled = [use.name for use in plan_of(shop, SMALL).options.patches if use.compiled and use.source == "vllm"]
+    compiled = [use.name for use in plan_of(ctx, SMALL).options.patches if use.compiled and use.source == "vllm"]
     assert compiled == [
         "0002-stale-cutlass-source@0.24.0.patch",
         "0004-sm120-fp8-moe-in-tree",
@@ -102,35 +102,35 @@ def test_without_targets_nothing_of_the_project_is_read(shop: Workshop) -> None:
     ]
 
 
-def test_a_name_that_is_no_target_is_refused_before_anything_runs(shop: Workshop) -> None:
+def test_a_name_that_is_no_target_is_refused_before_anything_runs(ctx: Context) -> None:
     with pytest.raises(UsageError, match="--targets a b"):
-        plan_of(shop, ["a b"])
+        plan_of(ctx, ["a b"])
     with pytest.raises(UsageError, match="the project has no CMake target foo") as caught:
-        check_sources(shop, plan_of(shop, ["foo", *SMALL]))
+        check_sources(ctx, plan_of(ctx, ["foo", *SMALL]))
     assert "_C_stable_libtorch" in (caught.value.where or "")
 
 
 @pytest.fixture(scope="module")
-def project(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def project(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The .cmake files of the locked release's nested projects, where the release has them."""
     folder = tmp_path_factory.mktemp("vllm")
-    (sdist,) = [file for file in plan_of(shop, SMALL).step("vllm").files if file.filename.startswith("vllm-")]
-    fetch_locked(shop, [sdist])
-    tree = open_stored(shop.store, store_paths(shop.store, [sdist])[0], sdist)
+    (sdist,) = [file for file in plan_of(ctx, SMALL).step("vllm").files if file.filename.startswith("vllm-")]
+    fetch_locked(ctx, [sdist])
+    tree = open_stored(ctx.store, store_paths(ctx.store, [sdist])[0], sdist)
     for name in (path for path in tree.paths() if path.startswith(f"{cmake_nested.FOLDER}/")):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(tree.read(name) or b"")
     return folder
 
 
-def test_every_nested_project_of_the_locked_release_is_read(shop: Workshop, project: Path) -> None:
+def test_every_nested_project_of_the_locked_release_is_read(ctx: Context, project: Path) -> None:
     """vLLM's own files: nine projects, and the recipe's is at the commit that vLLM names."""
     found = {path.stem: cmake_nested.read(path) for path in (project / cmake_nested.FOLDER).iterdir()}
     assert {name: one.targets for name, one in found.items()} == TARGETS
     assert all(one.url.startswith("https://github.com/") and one.pin and one.variable for one in found.values())
     assert (found["triton_kernels"].pin, found["triton_kernels"].url.rsplit("/", 1)[1]) == ("v3.5.1", "triton.git")
     assert found["deepgemm"].submodules == ("third-party/cutlass", "third-party/deep_jit")
-    source = plan_of(shop, ()).recipe.sources["qutlass"]
+    source = plan_of(ctx, ()).recipe.sources["qutlass"]
     assert (source.git, source.commit) == (found["qutlass"].url, found["qutlass"].pin)
 
 
@@ -141,14 +141,14 @@ def test_a_commit_that_is_not_the_engines_stops_with_both(project: Path) -> None
 
 
 def test_a_git_host_that_cannot_be_reached_stops_before_an_engine_is_asked(
-    shop: Workshop, git_root: Path, tmp_path: Path
+    ctx: Context, git_root: Path, tmp_path: Path
 ) -> None:
     (git_root / "unreachable").write_text('[url "file:///nowhere/"]\n insteadOf = https://github.com/\n')
-    env = {**shop.env, "PATH": put_on_path(git_root, tmp_path), "GIT_CONFIG_GLOBAL": "/unreachable", "HOME": "/"}
-    away = replace(shop, store=Store(git_root / "away"), env=env)
+    env = {**ctx.env, "PATH": put_on_path(git_root, tmp_path), "GIT_CONFIG_GLOBAL": "/unreachable", "HOME": "/"}
+    away = replace(ctx, store=Store(git_root / "away"), env=env)
     with pytest.raises(
         FetchError, match=r"qutlass: cannot take the commit e74319e3405c.* from git: qutlass-0"
     ) as caught:
-        check_sources(away, plan_of(shop, ("_qutlass_C",)))
+        check_sources(away, plan_of(ctx, ("_qutlass_C",)))
     assert "or build without it: leave its targets out of --targets, or qutlass out of nested" in str(caught.value)
     shutil.rmtree(git_root / "away")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.locked_files import fetch_locked, store_paths
 from gb10.image.request.planning import Request, make_plan
 from gb10.inside import room
@@ -32,12 +32,12 @@ UNITS = {
 @pytest.fixture(scope="module")
 def ninja(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program of the tools' locked wheel for this machine."""
-    shop = open_workshop(os.environ, verbosity=0)
-    plan = make_plan(shop, Request(engine="vllm", arch="12.1f"))
+    ctx = open_context(os.environ, verbosity=0)
+    plan = make_plan(ctx, Request(engine="vllm", arch="12.1f"))
     wheels = [file for file in plan.step("tools").files if file.filename.startswith("ninja-")]
     (wheel,) = (file for file in wheels if platform.machine() in file.filename)
-    fetch_locked(shop, [wheel])
-    (path,) = store_paths(shop.store, [wheel])
+    fetch_locked(ctx, [wheel])
+    (path,) = store_paths(ctx.store, [wheel])
     folder = tmp_path_factory.mktemp("ninja")
     with zipfile.ZipFile(path) as opened:
         (name,) = (name for name in opened.namelist() if name.endswith("/scripts/ninja"))

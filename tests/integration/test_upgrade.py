@@ -8,7 +8,7 @@ import pytest
 
 from gb10.cli.upgrade_show import print_upgrade
 from gb10.errors import UsageError
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe, lock_path, write_lock
 from gb10.image.upgrade.proposal import propose
 from gb10.image.upgrade.writing import write
@@ -28,8 +28,8 @@ RECIPE = (
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return open_workshop({**os.environ, "GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=0)
+def ctx(tmp_path: Path) -> Context:
+    return open_context({**os.environ, "GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=0)
 
 
 def recipe(folder: Path, text: str) -> Path:
@@ -40,9 +40,9 @@ def recipe(folder: Path, text: str) -> Path:
     return path
 
 
-def test_the_pins_move_and_the_text_stays(shop: Workshop, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_pins_move_and_the_text_stays(ctx: Context, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = recipe(tmp_path, RECIPE)
-    found = propose(shop, path, "2.11.0")
+    found = propose(ctx, path, "2.11.0")
     assert path.read_text(encoding="utf-8") == RECIPE
     write(found)
     new = RECIPE.replace("version: 2.10.0", "version: 2.11.0").replace("pydantic==2.10.0", "pydantic==2.11.0")
@@ -55,7 +55,7 @@ def test_the_pins_move_and_the_text_stays(shop: Workshop, tmp_path: Path, capsys
         "2.33.0",
         "4.12.2",
     )
-    print_upgrade(shop, found, as_json=True)
+    print_upgrade(ctx, found, as_json=True)
     document = json.loads(capsys.readouterr().out)
     assert {(move["what"], move["from"], move["to"]) for move in document["moved"]} == {
         ("version", "2.10.0", "2.11.0"),
@@ -63,14 +63,14 @@ def test_the_pins_move_and_the_text_stays(shop: Workshop, tmp_path: Path, capsys
         ("pydantic-core", "2.27.0", "2.33.0"),
     }
     assert [row["text"] for row in document["still_named"]] == ["-   pydantic-core==2.33.0   # what 2.10.0 asks for"]
-    assert propose(shop, path, "2.11.0").moves == ()
+    assert propose(ctx, path, "2.11.0").moves == ()
 
 
-def test_a_release_that_does_not_fit_is_one_sentence_and_no_file(shop: Workshop, tmp_path: Path) -> None:
+def test_a_release_that_does_not_fit_is_one_sentence_and_no_file(ctx: Context, tmp_path: Path) -> None:
     path = recipe(tmp_path, f"{RECIPE}constraints: [pydantic-core<2.30]\n")
     before = {file: file.read_bytes() for file in (path, lock_path(path))}
     with pytest.raises(UsageError) as caught:
-        propose(shop, path, "2.11.0")
+        propose(ctx, path, "2.11.0")
     assert caught.value.message.startswith("pydantic 2.11.0 is not proposed: the requirements do not fit together on ")
     assert caught.value.hint
     assert {file: file.read_bytes() for file in (path, lock_path(path))} == before

@@ -15,11 +15,11 @@ from gb10.containers.images import find_image, require_image, tag_image, untag
 from gb10.containers.reach import find
 from gb10.errors import BuildError
 from gb10.image.build import kept_images, upstream
-from gb10.image.build.base_images import STAGES, base_image, base_tag, lay_bases
+from gb10.image.build.base_images import STAGES, base_image, base_tag, provide_bases
 from gb10.image.build.kept_images import drop_unknown, noted_image
 from gb10.image.build.stage import run_build
 from gb10.image.build.upstream import Upstream, drop_again, forget_sent, upstream_image, upstream_wheels
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from gb10.image.locked_files import fetch_files
 from gb10.image.plan.values import Plan, Step
 from tests.integration.test_pipeline import small_plan
@@ -28,25 +28,25 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def shop() -> Workshop:
-    return open_workshop(os.environ, verbosity=0)
+def ctx() -> Context:
+    return open_context(os.environ, verbosity=0)
 
 
 @pytest.fixture(scope="module")
-def plan(shop: Workshop) -> Plan:
-    made = small_plan(shop)
-    fetch_files(shop, (made.step("tools"), *made.of_kind("layer")))
+def plan(ctx: Context) -> Plan:
+    made = small_plan(ctx)
+    fetch_files(ctx, (made.step("tools"), *made.of_kind("layer")))
     return made
 
 
 @pytest.fixture(scope="module")
-def engine(shop: Workshop) -> Engine:
-    return find(shop.env, shop.store)
+def engine(ctx: Context) -> Engine:
+    return find(ctx.env, ctx.store)
 
 
 @pytest.fixture
-def built(shop: Workshop, plan: Plan, engine: Engine) -> Upstream:
-    return upstream_image(shop, plan, engine)
+def built(ctx: Context, plan: Plan, engine: Engine) -> Upstream:
+    return upstream_image(ctx, plan, engine)
 
 
 def records(engine: Engine) -> list[str]:
@@ -61,10 +61,10 @@ def refuse(*_: object) -> None:
 
 
 @pytest.mark.slow
-def test_buildkit_keeps_no_wheels_and_one_folder(shop: Workshop, plan: Plan, engine: Engine, built: Upstream) -> None:
+def test_buildkit_keeps_no_wheels_and_one_folder(ctx: Context, plan: Plan, engine: Engine, built: Upstream) -> None:
     untag(engine, [built.image])
     forget(engine, lambda about: upstream.INSTALL in about)  # other tests share this engine
-    built = upstream_image(shop, plan, engine)
+    built = upstream_image(ctx, plan, engine)
     forget_sent(engine, plan)
     kept = records(engine)
     assert len(upstream_wheels(plan)) == 2
@@ -74,44 +74,44 @@ def test_buildkit_keeps_no_wheels_and_one_folder(shop: Workshop, plan: Plan, eng
 
 
 def test_what_is_there_is_not_built_again(
-    shop: Workshop, plan: Plan, engine: Engine, built: Upstream, monkeypatch: pytest.MonkeyPatch
+    ctx: Context, plan: Plan, engine: Engine, built: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kept_images, "run_build", refuse)
-    assert upstream_image(shop, plan, engine) == built
+    assert upstream_image(ctx, plan, engine) == built
     untag(engine, [built.image])
     with pytest.raises(BuildError, match="a layer was built"):
-        upstream_image(shop, plan, engine)
+        upstream_image(ctx, plan, engine)
 
 
 @pytest.mark.slow
 def test_a_run_that_broke_off_goes_on_above_its_last_layer(
-    shop: Workshop, plan: Plan, engine: Engine, built: Upstream, monkeypatch: pytest.MonkeyPatch
+    ctx: Context, plan: Plan, engine: Engine, built: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = require_image(engine, built.image).diff_ids
     untag(engine, [built.image])
     add, added = upstream._add, list[str]()
 
-    def broken(shop: Workshop, plan: Plan, engine: Engine, link: upstream.Link, anew: str) -> None:
+    def broken(ctx: Context, plan: Plan, engine: Engine, link: upstream.Link, rebuild_id: str) -> None:
         if link.step.name == "layer-deps":
             raise BuildError("broken off")
-        add(shop, plan, engine, link, anew)
+        add(ctx, plan, engine, link, rebuild_id)
 
     monkeypatch.setattr(upstream, "_add", broken)
     with pytest.raises(BuildError, match="broken off"):
-        upstream_image(shop, plan, engine)
+        upstream_image(ctx, plan, engine)
 
-    def counted(shop: Workshop, plan: Plan, engine: Engine, link: upstream.Link, anew: str) -> None:
+    def counted(ctx: Context, plan: Plan, engine: Engine, link: upstream.Link, rebuild_id: str) -> None:
         added.append(link.step.name)
-        add(shop, plan, engine, link, anew)
+        add(ctx, plan, engine, link, rebuild_id)
 
     monkeypatch.setattr(upstream, "_add", counted)
-    again = upstream_image(shop, plan, engine)
+    again = upstream_image(ctx, plan, engine)
     assert added == ["layer-deps"]
     assert require_image(engine, again.image).diff_ids == whole
 
 
 def test_another_image_under_the_same_tag_is_not_used(
-    shop: Workshop, plan: Plan, engine: Engine, built: Upstream
+    ctx: Context, plan: Plan, engine: Engine, built: Upstream
 ) -> None:
     whole = require_image(engine, built.image)
     with closing(client(engine)) as sdk:
@@ -119,51 +119,51 @@ def test_another_image_under_the_same_tag_is_not_used(
         foreign = str(container.commit().id)  # one more layer
         container.remove()
     tag_image(engine, foreign, (built.image,))
-    again = upstream_image(shop, plan, engine)
+    again = upstream_image(ctx, plan, engine)
     assert require_image(engine, again.image).diff_ids == whole.diff_ids
 
 
 @pytest.mark.slow
 def test_a_base_is_sent_once_and_another_image_under_its_tag_is_not_used(
-    shop: Workshop, plan: Plan, engine: Engine, built: Upstream, monkeypatch: pytest.MonkeyPatch
+    ctx: Context, plan: Plan, engine: Engine, built: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builds = list[str]()
 
     def counted(
-        shop: Workshop, engine: Engine, request: BuildRequest, step: Step, on_event: Callable[[Event], None]
+        ctx: Context, engine: Engine, request: BuildRequest, step: Step, on_event: Callable[[Event], None]
     ) -> BuildResult:
         builds.append(step.name)
-        return run_build(shop, engine, request, step, on_event)
+        return run_build(ctx, engine, request, step, on_event)
 
     monkeypatch.setattr(kept_images, "run_build", counted)
-    files, contexts = lay_bases(shop, plan, engine, STAGES)
+    files, contexts = provide_bases(ctx, plan, engine, STAGES)
     assert (files, builds) == ({}, [])  # the layers had both made
     assert contexts.keys() == {"base-build", "base"}
     tag = base_tag(plan, "base-image")
     before = require_image(engine, tag)
     tag_image(engine, built.image, (tag,))
-    lay_bases(shop, plan, engine, STAGES)
+    provide_bases(ctx, plan, engine, STAGES)
     assert builds == ["base-image"]
     assert require_image(engine, tag).diff_ids == before.diff_ids
     assert "local source for context" not in records(engine)
 
 
 @pytest.mark.long
-def test_a_base_made_anew_has_no_note_and_goes(shop: Workshop, plan: Plan, engine: Engine) -> None:
-    tag = base_image(shop, plan, engine, "base-image", "again")
+def test_a_base_made_anew_has_no_note_and_goes(ctx: Context, plan: Plan, engine: Engine) -> None:
+    tag = base_image(ctx, plan, engine, "base-image", "again")
     assert require_image(engine, tag).diff_ids == require_image(engine, base_tag(plan, "base-image")).diff_ids
-    assert noted_image(shop, engine, tag) is None
+    assert noted_image(ctx, engine, tag) is None
     drop_again(engine, plan, "again")
     assert find_image(engine, tag) is None
 
 
-def test_layers_whose_note_is_gone_are_removed(shop: Workshop, engine: Engine, built: Upstream) -> None:
+def test_layers_whose_note_is_gone_are_removed(ctx: Context, engine: Engine, built: Upstream) -> None:
     old = f"gb10/vllm:{built.image.rpartition(':')[2]}"  # as releases before tagged it: a registry could have that
     tag_image(engine, built.image, (old,))
-    drop_unknown(shop.store, engine)
+    drop_unknown(ctx.store, engine)
     assert find_image(engine, built.image)
     assert find_image(engine, old) is None
-    for note in shop.store.root.glob("built/*/layers-*"):
+    for note in ctx.store.root.glob("built/*/layers-*"):
         note.unlink()
-    drop_unknown(shop.store, engine)
+    drop_unknown(ctx.store, engine)
     assert find_image(engine, built.image) is None

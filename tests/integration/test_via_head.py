@@ -32,7 +32,7 @@ from gb10.core.locks import lock_now
 from gb10.core.proc import background, capture
 from gb10.core.ssh import HERE
 from gb10.errors import EngineError, Gb10Error, PublishError, UsageError, VerifyError
-from gb10.image.context import Workshop, build_architecture, open_workshop
+from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.publish.pulling import Pull
 from gb10.image.publish.via_head import PASSING, HeadPull, pull_via_head
 from tests.bad_days.left import RUN, processes_left
@@ -81,7 +81,7 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Resiz
 @pytest.fixture(scope="module")
 def nodes(disk: tuple[Path, Resize], tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, ...]]:
     """Two with the classic store, the first on a small disk; the third has containerd's."""
-    store, more = open_workshop(os.environ, verbosity=0).store, tmp_path_factory.mktemp
+    store, more = open_context(os.environ, verbosity=0).store, tmp_path_factory.mktemp
     with (
         another_engine(store, disk[0].parents[1]) as first,
         another_engine(store, more("two")) as second,
@@ -99,7 +99,7 @@ def ssh_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def port(ssh_root: Path) -> Iterator[int]:
     """The sshd through which every node, and a head, is reached."""
-    store = open_workshop(os.environ, verbosity=0).store
+    store = open_context(os.environ, verbosity=0).store
     with (
         ssh_server(store, ssh_root.parent) as (found, clients),
         pytest.MonkeyPatch.context() as patch,
@@ -118,17 +118,17 @@ def reached_by(port: int, engine: Engine) -> str:
 
 
 @pytest.fixture
-def shop(port: int) -> Workshop:
-    return open_workshop(os.environ, verbosity=0)
+def ctx(port: int) -> Context:
+    return open_context(os.environ, verbosity=0)
 
 
 @pytest.fixture
-def head(shop: Workshop) -> Engine:
-    return find(shop.env, shop.store)
+def head(ctx: Context) -> Engine:
+    return find(ctx.env, ctx.store)
 
 
-def taken(shop: Workshop, reference: str, hosts: list[str], head: str = HERE) -> Pull:
-    return pull_via_head(shop, HeadPull(reference=reference, head=head, hosts=hosts, platform=ARM))
+def taken(ctx: Context, reference: str, hosts: list[str], head: str = HERE) -> Pull:
+    return pull_via_head(ctx, HeadPull(reference=reference, head=head, hosts=hosts, platform=ARM))
 
 
 def names(engine: Engine) -> set[str]:
@@ -147,19 +147,19 @@ def sessions() -> list[Path]:
     return list(Path(tempfile.gettempdir()).glob("gb10-*"))
 
 
-def blobs(shop: Workshop) -> dict[str, int]:
+def blobs(ctx: Context) -> dict[str, int]:
     """What the head's registry keeps: the inode of each blob."""
-    found = (shop.store.root / "registry/docker/registry/v2/blobs").glob("sha256/*/*/data")
+    found = (ctx.store.root / "registry/docker/registry/v2/blobs").glob("sha256/*/*/data")
     return {path.parent.name: path.stat().st_ino for path in found}
 
 
 def test_three_nodes_get_the_missing_layers_under_the_images_own_name(
-    shop: Workshop, head: Engine, nodes: tuple[Engine, ...], hosts: list[str]
+    ctx: Context, head: Engine, nodes: tuple[Engine, ...], hosts: list[str]
 ) -> None:
     reference, seed = "gb10/via:three", next(SEEDS)
     random_image(head, reference, *LAYERS, seed=seed)
     image = require_image(head, reference)
-    done = taken(shop, reference, hosts)
+    done = taken(ctx, reference, hosts)
     done.require_all()
     assert [node.moved for node in done.nodes] == [3, 3, 3]
     assert [node.id for node in done.nodes[:2]] == [image.id] * 2
@@ -167,46 +167,46 @@ def test_three_nodes_get_the_missing_layers_under_the_images_own_name(
     assert {require_image(node, reference).diff_ids for node in nodes} == {image.diff_ids}
     assert not passing(head, *nodes)
     assert not sessions()
-    first = blobs(shop)
+    first = blobs(ctx)
     assert len(first) == 3 + 2  # layers, config, manifest
     random_image(head, reference, *LAYERS, 1_000, seed=seed)
-    again = taken(shop, reference, hosts)
+    again = taken(ctx, reference, hosts)
     again.require_all()
     assert [node.moved for node in again.nodes] == [1, 1, 1]
     assert [node.there for node in again.nodes[:2]] == [3, 3]  # containerd's store does not tell what it had
     assert all(node.bytes is not None and node.bytes < 10_000 for node in again.nodes)
-    second = blobs(shop)
+    second = blobs(ctx)
     assert len(second) == 4 + 2
     assert len(first.items() & second.items()) == 3  # not compressed again; the old config and manifest went
 
 
 def test_the_head_may_be_another_machine_that_pulls_from_a_registry(  # noqa: PLR0917 - fixtures
-    shop: Workshop, head: Engine, nodes: tuple[Engine, ...], hosts: list[str], port: int, tmp_path: Path
+    ctx: Context, head: Engine, nodes: tuple[Engine, ...], hosts: list[str], port: int, tmp_path: Path
 ) -> None:
     """The second node is the head: only it reaches the registry, and the others reach only it."""
-    with registry(shop.store, tmp_path) as place:
+    with registry(ctx.store, tmp_path) as place:
         reference = f"{place.host}/via/remote:1"
         random_image(head, reference, *LAYERS, seed=next(SEEDS))
         push(head, reference, Moves())
         image = require_image(head, reference)
-        done = taken(shop, reference, [hosts[0], hosts[1]], hosts[1])
+        done = taken(ctx, reference, [hosts[0], hosts[1]], hosts[1])
         done.require_all()
         assert [(node.host, node.id, node.moved) for node in done.nodes] == [(hosts[0], image.id, 3)]
         assert len(place.received("GET", "/blobs/sha256:")) >= 3
     assert require_image(nodes[1], reference).id == image.id
     assert not passing(*nodes)
     assert not sessions()
-    again = taken(shop, reference, [hosts[2]], hosts[1])  # the registry is gone: the head has it
+    again = taken(ctx, reference, [hosts[2]], hosts[1])  # the registry is gone: the head has it
     again.require_all()
 
 
 def test_a_node_that_dies_halfway_is_named_and_goes_on_where_it_was(
-    shop: Workshop, head: Engine, nodes: tuple[Engine, ...], hosts: list[str]
+    ctx: Context, head: Engine, nodes: tuple[Engine, ...], hosts: list[str]
 ) -> None:
     reference = "gb10/via:dies"
     random_image(head, reference, *LARGE, seed=next(SEEDS))
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(taken, shop, reference, hosts)
+        running = pool.submit(taken, ctx, reference, hosts)
         until(lambda: arrived(nodes[1]) >= 1 and receiving(nodes[1]), "the second node's pull")
         kill(nodes[1])
         done = running.result()
@@ -215,7 +215,7 @@ def test_a_node_that_dies_halfway_is_named_and_goes_on_where_it_was(
         done.require_all()
     assert {node.host for node in done.nodes} == {hosts[0], hosts[2]}
     wake(nodes[1])
-    again = taken(shop, reference, hosts)
+    again = taken(ctx, reference, hosts)
     again.require_all()
     by_host = {node.host: node for node in again.nodes}
     there, moved = by_host[hosts[1]].there, by_host[hosts[1]].moved
@@ -235,18 +235,18 @@ def arrived(engine: Engine) -> int:
 
 
 def test_a_node_with_a_full_disk_is_named_and_has_it_with_more_room(
-    shop: Workshop, head: Engine, nodes: tuple[Engine, ...], hosts: list[str], disk: tuple[Path, Resize]
+    ctx: Context, head: Engine, nodes: tuple[Engine, ...], hosts: list[str], disk: tuple[Path, Resize]
 ) -> None:
     reference, (folder, resize) = "gb10/via:full", disk
     random_image(head, reference, *LAYERS, seed=next(SEEDS))
     resize(str(shutil.disk_usage(folder).used + 4_000_000))
-    done = taken(shop, reference, hosts)
+    done = taken(ctx, reference, hosts)
     resize("4g")
     assert list(done.failed) == [hosts[0]]
     assert f"the disk of {hosts[0]} is full" in done.failed[hosts[0]].message
     assert find_image(nodes[0], reference) is None
     assert len(done.nodes) == 2
-    taken(shop, reference, hosts).require_all()
+    taken(ctx, reference, hosts).require_all()
     assert not passing(head, *nodes)
 
 
@@ -254,7 +254,7 @@ def test_a_node_with_a_full_disk_is_named_and_has_it_with_more_room(
     "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL]
 )
 def test_ctrl_c_and_kill_end_everything_on_the_head(
-    shop: Workshop, head: Engine, nodes: tuple[Engine, ...], hosts: list[str], number: signal.Signals
+    ctx: Context, head: Engine, nodes: tuple[Engine, ...], hosts: list[str], number: signal.Signals
 ) -> None:
 
     reference, run = f"gb10/via:ends-{number}", uuid.uuid4().hex
@@ -269,21 +269,21 @@ def test_ctrl_c_and_kill_end_everything_on_the_head(
     assert "Traceback" not in err
     assert not processes_left(run, (head, *nodes), grace=20)
     assert not sessions()
-    with (shop.store.root / "registry/lock").open() as handle:
+    with (ctx.store.root / "registry/lock").open() as handle:
         assert lock_now(handle)
-    taken(shop, reference, hosts).require_all()
+    taken(ctx, reference, hosts).require_all()
     assert not passing(head, *nodes)
 
 
 def test_what_must_be_signed_comes_from_a_registry_and_is_checked_first(
-    shop: Workshop, head: Engine, nodes: tuple[Engine, ...], hosts: list[str], tmp_path: Path
+    ctx: Context, head: Engine, nodes: tuple[Engine, ...], hosts: list[str], tmp_path: Path
 ) -> None:
-    mine = replace(shop, env={**shop.env, "PATH": ssh_keygen(shop.store, tmp_path / "ssh")})
+    mine = replace(ctx, env={**ctx.env, "PATH": ssh_keygen(ctx.store, tmp_path / "ssh")})
     make_signer(tmp_path, "me", mine.env)
     random_image(head, "gb10/via:signed", *LAYERS, seed=next(SEEDS))
     with pytest.raises(UsageError, match="cannot be taken from a registry"):
         pull_via_head(mine, signed("gb10/via:signed", hosts[:1], tmp_path))
-    with registry(shop.store, tmp_path) as place:
+    with registry(ctx.store, tmp_path) as place:
         reference = f"{place.host}/via/signed:1"
         tag_image(head, "gb10/via:signed", (reference,))
         push(head, reference, Moves())
@@ -297,14 +297,14 @@ def signed(reference: str, hosts: list[str], keys: Path) -> HeadPull:
 
 
 def test_a_node_with_a_newer_image_is_told(
-    shop: Workshop, head: Engine, nodes: tuple[Engine, ...], hosts: list[str], capfd: pytest.CaptureFixture[str]
+    ctx: Context, head: Engine, nodes: tuple[Engine, ...], hosts: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     reference, keyed = "gb10/via:moves", f"gb10/via:moves-{'b' * 12}"
     random_image(nodes[0], reference, *LAYERS, seed=next(SEEDS), created="2026-11-20T00:00:00Z")
     tag_image(nodes[0], reference, (keyed,))
     newer = require_image(nodes[0], reference).id
     random_image(head, reference, *LAYERS, seed=next(SEEDS), created="2026-11-02T00:00:00Z")
-    taken(shop, reference, hosts[:2]).require_all()
+    taken(ctx, reference, hosts[:2]).require_all()
     said = [line for line in capfd.readouterr().err.splitlines() if "had a newer image" in line]
     assert said == [
         f"{hosts[0]}: had a newer image under this name, of 2026-11-20; this one is of 2026-11-02. "
@@ -315,13 +315,13 @@ def test_a_node_with_a_newer_image_is_told(
 
 
 def test_what_cannot_work_is_one_error_before_anything_moves(
-    shop: Workshop, head: Engine, nodes: tuple[Engine, ...], hosts: list[str], capfd: pytest.CaptureFixture[str]
+    ctx: Context, head: Engine, nodes: tuple[Engine, ...], hosts: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     random_image(head, "gb10/via:small", 1_000, seed=next(SEEDS))
 
     def refused(reference: str, by: str, *to: str) -> Gb10Error:
         with pytest.raises(Gb10Error) as caught:
-            taken(shop, reference, list(to), by)
+            taken(ctx, reference, list(to), by)
         return caught.value
 
     assert "needs a tag" in refused(f"gb10/via@sha256:{'0' * 64}", HERE, hosts[0]).message
@@ -330,11 +330,11 @@ def test_what_cannot_work_is_one_error_before_anything_moves(
     assert "a socket is of this machine" in refused("gb10/via:small", hosts[0], nodes[1].endpoint.host).message
     nobody = hosts[0].replace("root@", "nobody@")
     assert "cannot be reached" in refused("gb10/via:small", nobody, hosts[1]).message
-    done = taken(shop, "gb10/via:small", [nobody, hosts[1]])
+    done = taken(ctx, "gb10/via:small", [nobody, hosts[1]])
     assert isinstance(done.failed[nobody], EngineError)
     assert "ssh-copy-id" in (done.failed[nobody].hint or "")
     assert [node.host for node in done.nodes] == [hosts[1]]
-    with (shop.store.root / "registry/lock").open("a") as handle:
+    with (ctx.store.root / "registry/lock").open("a") as handle:
         assert lock_now(handle)
         assert "another pull goes through this head" in (refused("gb10/via:small", HERE, hosts[1]).where or "")
     arguments = ["pull", "gb10/via:small", "--via-head", HERE, "--host", hosts[1], "--json"]
@@ -346,7 +346,7 @@ def test_what_cannot_work_is_one_error_before_anything_moves(
 @pytest.fixture(scope="module")
 def ctr(port: int, ssh_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., str]]:
     """Debian's containerd in place of the one in K3s, and `k3s ctr` before it on the node: what ctr prints."""
-    folder, store = tmp_path_factory.mktemp("k3s"), open_workshop(os.environ, verbosity=0).store
+    folder, store = tmp_path_factory.mktemp("k3s"), open_context(os.environ, verbosity=0).store
     socket = f"/run/gb10-k3s-{os.getpid()}.sock"
     for deb in debs(store, "containerd"):
         if deb.name.startswith("containerd_"):
@@ -367,19 +367,19 @@ def ctr(port: int, ssh_root: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def test_containerd_under_k3s_takes_only_what_it_lacks(
-    shop: Workshop, head: Engine, ctr: Callable[..., str], port: int
+    ctx: Context, head: Engine, ctr: Callable[..., str], port: int
 ) -> None:
     seed, name = next(SEEDS), "docker.io/gb10/via:k3s"
     host = f"root@127.0.0.1:{port}"
     wanted = HeadPull(reference="gb10/via:k3s", head=HERE, hosts=[host], platform=ARM, k3s=True)
     random_image(head, wanted.reference, *LAYERS, seed=seed)
-    done = pull_via_head(shop, wanted)
+    done = pull_via_head(ctx, wanted)
     done.require_all()
     assert name in ctr("images", "ls", "-q").split()
     assert done.remote.digest in ctr("images", "ls")
     before = set(ctr("content", "ls", "-q").split())
     random_image(head, wanted.reference, *LAYERS, 1_000, seed=seed)
-    again = pull_via_head(shop, wanted)
+    again = pull_via_head(ctx, wanted)
     again.require_all()
     new = set(ctr("content", "ls", "-q").split()) - before
     assert len(new) == 1 + 2  # a layer, the config and the manifest
@@ -388,14 +388,14 @@ def test_containerd_under_k3s_takes_only_what_it_lacks(
     for digest in before | new:
         ctr("content", "rm", digest)
     with pytest.raises(PublishError, match="1 of 1 nodes") as caught:
-        pull_via_head(shop, replace(wanted, hosts=[f"nobody@127.0.0.1:{port}"])).require_all()
+        pull_via_head(ctx, replace(wanted, hosts=[f"nobody@127.0.0.1:{port}"])).require_all()
     assert "ssh-copy-id" in str(caught.value)
     with pytest.raises(UsageError, match="a socket is of this machine"):
-        pull_via_head(shop, replace(wanted, hosts=[head.endpoint.host]))
+        pull_via_head(ctx, replace(wanted, hosts=[head.endpoint.host]))
 
 
 def test_a_node_with_k3s_of_another_machine_is_one_error(
-    shop: Workshop, head: Engine, ctr: Callable[..., str], ssh_root: Path, port: int
+    ctx: Context, head: Engine, ctr: Callable[..., str], ssh_root: Path, port: int
 ) -> None:
     host, uname = f"root@127.0.0.1:{port}", ssh_root / "usr/local/bin/uname"
     wanted = HeadPull(reference="gb10/via:machine", head=HERE, hosts=[host], k3s=True)
@@ -403,57 +403,57 @@ def test_a_node_with_k3s_of_another_machine_is_one_error(
     uname.write_text("#!/bin/sh\necho riscv64\n", encoding="utf-8")
     uname.chmod(0o755)
     try:
-        done = pull_via_head(shop, wanted)
+        done = pull_via_head(ctx, wanted)
         assert done.failed[host].message == f"gb10/via:machine is for {ARM}, {host} is linux/riscv64"
         assert done.failed[host].hint == f"--platform {ARM} takes it all the same"
         assert "via:machine" not in ctr("images", "ls", "-q")
-        pull_via_head(shop, replace(wanted, platform=ARM)).require_all()
+        pull_via_head(ctx, replace(wanted, platform=ARM)).require_all()
         uname.write_text("#!/bin/sh\necho aarch64\n", encoding="utf-8")
-        pull_via_head(shop, wanted).require_all()
+        pull_via_head(ctx, wanted).require_all()
     finally:
         uname.unlink()
     assert not sessions()
 
 
 def test_old_layers_that_stay_on_the_head_are_told(
-    shop: Workshop, head: Engine, hosts: list[str], capfd: pytest.CaptureFixture[str]
+    ctx: Context, head: Engine, hosts: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A link of the registry that a power cut left empty: it collects nothing from then on."""
     random_image(head, "gb10/via:stays", 1_000, seed=next(SEEDS))
-    taken(shop, "gb10/via:stays", hosts[1:2]).require_all()
+    taken(ctx, "gb10/via:stays", hosts[1:2]).require_all()
     assert "cache grows" not in capfd.readouterr().err
-    repository = shop.store.root / "registry/docker/registry/v2/repositories" / PASSING
+    repository = ctx.store.root / "registry/docker/registry/v2/repositories" / PASSING
     broken = repository / f"_manifests/revisions/sha256/{'0' * 64}/link"
     broken.parent.mkdir(parents=True)
     broken.touch()
-    taken(shop, "gb10/via:stays", hosts[1:2]).require_all()
+    taken(ctx, "gb10/via:stays", hosts[1:2]).require_all()
     (said,) = [line for line in capfd.readouterr().err.splitlines() if "cache grows" in line]
     print(said)
-    assert f"old layers stay in {shop.store.root}/registry: " in said
+    assert f"old layers stay in {ctx.store.root}/registry: " in said
     shutil.rmtree(broken.parent)
-    taken(shop, "gb10/via:stays", hosts[1:2]).require_all()
+    taken(ctx, "gb10/via:stays", hosts[1:2]).require_all()
     assert "cache grows" not in capfd.readouterr().err
 
 
 @pytest.mark.long
-def test_the_registry_for_a_spark_runs_with_the_glibc_that_it_names(shop: Workshop, tmp_path: Path) -> None:
+def test_the_registry_for_a_spark_runs_with_the_glibc_that_it_names(ctx: Context, tmp_path: Path) -> None:
     """The program for the other architecture, run by qemu with Debian's own C library; DGX OS has glibc 2.39."""
     foreign, machine = {"amd64": ("arm64", "aarch64"), "arm64": ("amd64", "x86_64")}[build_architecture()]
-    program = registry_program(shop.store, shop.env, machine)
+    program = registry_program(ctx.store, ctx.env, machine)
     needed = {tuple(map(int, found.split(b"."))) for found in re.findall(rb"GLIBC_(\d+\.\d+)", program.read_bytes())}
     assert max(needed) == (2, 34)
-    with fetch_packages(shop.store, shop.env, ("libc6",), foreign) as (libc,):
+    with fetch_packages(ctx.store, ctx.env, ("libc6",), foreign) as (libc,):
         capture(["dpkg-deb", "--extract", str(libc), str(tmp_path / "root")])
     (tmp_path / "root/lib").symlink_to("usr/lib")  # of another package
-    argv = [str(emulator(shop.store)), "-L", str(tmp_path / "root"), str(program), "--version"]
+    argv = [str(emulator(ctx.store)), "-L", str(tmp_path / "root"), str(program), "--version"]
     assert " 2.8" in capture(argv)
     with pytest.raises(EngineError, match="no registry is known for a head of riscv64"):
-        registry_program(shop.store, shop.env, "riscv64")
+        registry_program(ctx.store, ctx.env, "riscv64")
 
 
-def test_a_head_whose_reader_is_gone_at_once_leaves_nothing(shop: Workshop, tmp_path: Path) -> None:
+def test_a_head_whose_reader_is_gone_at_once_leaves_nothing(ctx: Context, tmp_path: Path) -> None:
     """A pull that is killed while the registry starts: the script's first word meets a broken pipe."""
-    program, run = registry_program(shop.store, shop.env, os.uname().machine), uuid.uuid4().hex
+    program, run = registry_program(ctx.store, ctx.env, os.uname().machine), uuid.uuid4().hex
     argv = ["sh", str(SCRIPT), str(program), str(tmp_path / "storage"), str(tmp_path / "work")]
     env = {**os.environ, RUN: run}
     with subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:

@@ -16,7 +16,7 @@ import requests
 
 from gb10.core import fetch
 from gb10.errors import FetchError, PatchError
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from gb10.image.plan.labels import labels
 from gb10.image.plan.values import Plan
 from gb10.image.request.planning import Request, make_plan
@@ -69,78 +69,76 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return open_workshop({**os.environ, "GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=0)
+def ctx(tmp_path: Path) -> Context:
+    return open_context({**os.environ, "GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=0)
 
 
-def planned(shop: Workshop, *patches: str) -> Plan:
-    return make_plan(shop, Request(engine="vllm", arch="12.1f", patches=patches))
+def planned(ctx: Context, *patches: str) -> Plan:
+    return make_plan(ctx, Request(engine="vllm", arch="12.1f", patches=patches))
 
 
-def test_a_diff_is_fetched_once_and_recorded(site: Site, shop: Workshop, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_diff_is_fetched_once_and_recorded(site: Site, ctx: Context, capfd: pytest.CaptureFixture[str]) -> None:
     url = f"{site.address}/pull/7.diff"
-    first = planned(shop, url)
+    first = planned(ctx, url)
     (use,) = (use for use in first.options.patches if use.path)
     assert (use.name, use.sha256, use.url, use.source) == ("7.diff", SHA256, url, "vllm")
-    assert use.path == str(shop.store.root / "downloads" / SHA256 / "7.diff")
+    assert use.path == str(ctx.store.root / "downloads" / SHA256 / "7.diff")
     assert labels(first)["io.github.gb10.patch-url.1"] == f"{url}#sha256={SHA256}"
     assert f"fetched {url}#sha256={SHA256}" in capfd.readouterr().err
-    assert not list((shop.store.root / "tmp").iterdir())
+    assert not list((ctx.store.root / "tmp").iterdir())
     site.pages.clear()
-    assert planned(shop, f"vllm={url}") == first
-    assert planned(shop, f"{url}#sha256={SHA256}") == first
+    assert planned(ctx, f"vllm={url}") == first
+    assert planned(ctx, f"{url}#sha256={SHA256}") == first
     assert site.seen == ["/pull/7.diff"]
     assert "to fetch it again, remove" in capfd.readouterr().err
 
 
-def test_a_damaged_copy_and_another_diff_are_told(
-    site: Site, shop: Workshop, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_copy_and_another_diff_are_told(site: Site, ctx: Context, capfd: pytest.CaptureFixture[str]) -> None:
     url = f"{site.address}/pull/7.diff"
-    planned(shop, url)
-    kept = shop.store.root / "downloads" / SHA256 / "7.diff"
+    planned(ctx, url)
+    kept = ctx.store.root / "downloads" / SHA256 / "7.diff"
     kept.write_bytes(DIFF.replace(b"1\n", b"2\n"))
     site.pages["/pull/7.diff"] = (200, {}, DIFF.replace(b"x", b"y"))
-    other = planned(shop, url)
+    other = planned(ctx, url)
     assert {use.sha256 for use in other.options.patches if use.path} != {SHA256}
     said = capfd.readouterr().err
     assert "7.diff is damaged in the store" in said
     assert f"gave another diff before: sha256 {SHA256}" in said
 
 
-def test_a_pinned_diff_is_that_one_or_none(site: Site, shop: Workshop) -> None:
+def test_a_pinned_diff_is_that_one_or_none(site: Site, ctx: Context) -> None:
     with pytest.raises(FetchError, match="is not the diff that was pinned") as caught:
-        planned(shop, f"{site.address}/pull/7.diff#sha256={'0' * 64}")
+        planned(ctx, f"{site.address}/pull/7.diff#sha256={'0' * 64}")
     assert SHA256 in (caught.value.where or "")
-    assert not (shop.store.root / "urls").exists()
-    assert not (shop.store.root / "downloads").exists()
+    assert not (ctx.store.root / "urls").exists()
+    assert not (ctx.store.root / "downloads").exists()
 
 
-def test_a_packed_answer_is_unpacked_and_bounded(site: Site, shop: Workshop) -> None:
+def test_a_packed_answer_is_unpacked_and_bounded(site: Site, ctx: Context) -> None:
     packed = {"Content-Encoding": "gzip"}
     site.pages["/p"] = (200, packed, gzip.compress(DIFF))
-    assert {use.name for use in planned(shop, f"{site.address}/p").options.patches if use.path} == {"p"}
+    assert {use.name for use in planned(ctx, f"{site.address}/p").options.patches if use.path} == {"p"}
     site.pages["/big"] = (200, packed, gzip.compress(b"+" * (64 << 20)))
     with pytest.raises(FetchError, match="has more than 8 MiB"):
-        planned(shop, f"{site.address}/big")
+        planned(ctx, f"{site.address}/big")
     site.pages["/damaged"] = (200, packed, b"no gzip")
     with pytest.raises(FetchError, match=r"cannot fetch .*/damaged"):
-        planned(shop, f"{site.address}/damaged")
+        planned(ctx, f"{site.address}/damaged")
 
 
-def test_redirects_lead_to_no_other_kind_of_place(site: Site, shop: Workshop) -> None:
+def test_redirects_lead_to_no_other_kind_of_place(site: Site, ctx: Context) -> None:
     site.pages["/moved"] = (302, {"Location": "/pull/7.diff"}, b"")
-    assert {use.sha256 for use in planned(shop, f"{site.address}/moved").options.patches if use.path} == {SHA256}
+    assert {use.sha256 for use in planned(ctx, f"{site.address}/moved").options.patches if use.path} == {SHA256}
     for target in ("file:///etc/passwd", "http://h.invalid/x", "ftp://h.invalid/x", "data:text/plain,x"):
         site.pages["/away"] = (302, {"Location": target}, b"")
         with pytest.raises(FetchError, match="it redirects to"):
-            planned(shop, f"{site.address}/away")
+            planned(ctx, f"{site.address}/away")
     site.pages["/away"] = (302, {"Location": "//["}, b"")
     with pytest.raises(FetchError, match="Invalid IPv6 URL"):
-        planned(shop, f"{site.address}/away")
+        planned(ctx, f"{site.address}/away")
     site.pages["/circle"] = (302, {"Location": "/circle"}, b"")
     with pytest.raises(FetchError, match="more than 5 redirects"):
-        planned(shop, f"{site.address}/circle")
+        planned(ctx, f"{site.address}/circle")
 
 
 @pytest.mark.parametrize(
@@ -152,48 +150,46 @@ def test_redirects_lead_to_no_other_kind_of_place(site: Site, shop: Workshop) ->
     ],
 )
 def test_what_is_no_diff_is_not_kept(
-    site: Site, shop: Workshop, page: tuple[int, dict[str, str], bytes], said: str
+    site: Site, ctx: Context, page: tuple[int, dict[str, str], bytes], said: str
 ) -> None:
     site.pages["/pull"] = page
     with pytest.raises(PatchError, match=said):
-        planned(shop, f"{site.address}/pull")
-    assert not (shop.store.root / "urls").exists()
+        planned(ctx, f"{site.address}/pull")
+    assert not (ctx.store.root / "urls").exists()
 
 
-def test_a_server_that_answers_otherwise(site: Site, shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_answers_otherwise(site: Site, ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FetchError, match="the server answered 404") as caught:
-        planned(shop, f"{site.address}/none")
+        planned(ctx, f"{site.address}/none")
     assert "check the URL" in (caught.value.hint or "")
     monkeypatch.setattr(web, "open_session", lambda env: requests.Session())  # tries once
     with pytest.raises(FetchError, match="the server cannot be reached"):
-        planned(shop, "http://localhost:9/1.diff")
+        planned(ctx, "http://localhost:9/1.diff")
     monkeypatch.undo()
     monkeypatch.setattr(web, "DEADLINE", 0.5)
     site.pause = 0.1
     with pytest.raises(FetchError, match="not done in"):
-        planned(shop, f"{site.address}/pull/7.diff")
+        planned(ctx, f"{site.address}/pull/7.diff")
 
 
 @pytest.mark.parametrize("asked", ["3600", "Fri, 01 Jan 2100 00:00:00 GMT"])
 def test_a_server_that_asks_for_an_hour_is_asked_again_soon(
-    site: Site, shop: Workshop, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], asked: str
+    site: Site, ctx: Context, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], asked: str
 ) -> None:
     monkeypatch.setattr(fetch, "MOST_WAIT", 0.1)
     monkeypatch.setattr(fetch, "LONG_WAIT", 0.1)
     site.pages["/busy"] = (503, {"Retry-After": asked}, b"")
     begun = time.monotonic()
     with pytest.raises(FetchError):
-        planned(shop, f"{site.address}/busy")
+        planned(ctx, f"{site.address}/busy")
     assert time.monotonic() - begun < 20
     assert f"the server answers 503 (Retry-After: {asked}): trying again in" in capfd.readouterr().err
 
 
-def test_the_deadline_counts_the_waits_between_tries(
-    site: Site, shop: Workshop, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_deadline_counts_the_waits_between_tries(site: Site, ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web, "DEADLINE", 0.5)
     site.pages["/busy"] = (503, {"Retry-After": "3600"}, b"")
     begun = time.monotonic()
     with pytest.raises(FetchError, match="not done in"):
-        planned(shop, f"{site.address}/busy")
+        planned(ctx, f"{site.address}/busy")
     assert time.monotonic() - begun < 8

@@ -15,11 +15,11 @@ import pytest
 from gb10.core.proc import CommandFailedError, capture
 from gb10.core.store import file_sha256, open_store, seal
 from gb10.errors import EmptySelectionError, FetchError, Gb10Error, PublishError, UsageError, VerifyError
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.values import Plan
 from gb10.image.publish.sharing import Exchange, compiled_wheels, pull, push, take_missing
-from gb10.image.publish.shelf import named_cache
+from gb10.image.publish.wheel_index import named_cache
 from gb10.image.request.planning import Request, make_plan
 from tests.integration.hub_server import TOKEN, FakeHub, Repository, fake_hub, make_signer
 from tests.integration.nodes import ssh_keygen
@@ -45,8 +45,8 @@ def _client(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """An environment with ssh-keygen, the keys of two people, and a file of allowed signers for each."""
-    folder, shop = tmp_path_factory.mktemp("keys"), open_workshop(os.environ, verbosity=0)
-    env = {**os.environ, "PATH": ssh_keygen(shop.store, tmp_path_factory.mktemp("ssh"))}
+    folder, ctx = tmp_path_factory.mktemp("keys"), open_context(os.environ, verbosity=0)
+    env = {**os.environ, "PATH": ssh_keygen(ctx.store, tmp_path_factory.mktemp("ssh"))}
     settings, _ = (make_signer(folder, name, env) for name in ("me", "other"))
     return {**env, **settings, "KEYS": str(folder), "HF_TOKEN": TOKEN, "GB10_WHEEL_CACHE": REPO}
 
@@ -58,23 +58,23 @@ def hub() -> Iterator[FakeHub]:
         yield found
 
 
-def machine(keys: Mapping[str, str], hub: FakeHub, store: Path) -> Workshop:
+def machine(keys: Mapping[str, str], hub: FakeHub, store: Path) -> Context:
     """A user's machine: a store of its own, and the settings of the cache."""
     env = {**keys, "HF_ENDPOINT": hub.url, "GB10_CACHE_DIR": str(store), "NO_COLOR": "1"}
-    return replace(open_workshop(env, verbosity=0), store=open_store(env))
+    return replace(open_context(env, verbosity=0), store=open_store(env))
 
 
 @pytest.fixture
-def first(keys: dict[str, str], hub: FakeHub, tmp_path: Path, plan: Plan) -> Workshop:
+def first(keys: dict[str, str], hub: FakeHub, tmp_path: Path, plan: Plan) -> Context:
     """A machine that compiled every wheel of the plan."""
-    shop = machine(keys, hub, tmp_path / "first")
+    ctx = machine(keys, hub, tmp_path / "first")
     for step in plan.of_kind("wheel"):
-        write_wheel(shop, step.key, step.name)
-    return shop
+        write_wheel(ctx, step.key, step.name)
+    return ctx
 
 
 @pytest.fixture
-def second(keys: dict[str, str], hub: FakeHub, tmp_path: Path) -> Workshop:
+def second(keys: dict[str, str], hub: FakeHub, tmp_path: Path) -> Context:
     """A machine that has nothing yet."""
     return machine(keys, hub, tmp_path / "second")
 
@@ -82,12 +82,12 @@ def second(keys: dict[str, str], hub: FakeHub, tmp_path: Path) -> Workshop:
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     """The real recipe's."""
-    return make_plan(open_workshop(os.environ, verbosity=0), Request(engine="vllm", arch="12.1f"))
+    return make_plan(open_context(os.environ, verbosity=0), Request(engine="vllm", arch="12.1f"))
 
 
-def write_wheel(shop: Workshop, key: str, name: str, cubin: str = "12.1f", size: int = 1000) -> Path:
+def write_wheel(ctx: Context, key: str, name: str, cubin: str = "12.1f", size: int = 1000) -> Path:
     """A wheel in the store as a compile leaves it: a real library, and one file of ``size`` random bytes."""
-    folder = shop.store.entry("wheels", key)
+    folder = ctx.store.entry("wheels", key)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     path = folder / f"{name.replace('-', '_')}-1.0+gb10.{key[:8]}-py3-none-any.whl"
@@ -100,32 +100,32 @@ def write_wheel(shop: Workshop, key: str, name: str, cubin: str = "12.1f", size:
     return path
 
 
-def wheel(shop: Workshop, key: str) -> Path | None:
+def wheel(ctx: Context, key: str) -> Path | None:
     """The store's wheel of a key."""
-    return next(shop.store.entry("wheels", key).glob("*.whl"), None)
+    return next(ctx.store.entry("wheels", key).glob("*.whl"), None)
 
 
 def names(plan: Plan) -> dict[str, str]:
     return {step.key: step.name for step in plan.of_kind("wheel")}
 
 
-def pushed(shop: Workshop, who: str = "me") -> Exchange:
+def pushed(ctx: Context, who: str = "me") -> Exchange:
     """Push all, signed by somebody."""
-    return push(shop, named_cache(shop.env, None), compiled_wheels(shop.store), Path(shop.env["KEYS"]) / who)
+    return push(ctx, named_cache(ctx.env, None), compiled_wheels(ctx.store), Path(ctx.env["KEYS"]) / who)
 
 
-def pulled(shop: Workshop, wanted: Mapping[str, str] | None = None) -> Exchange:
-    return pull(shop, named_cache(shop.env, None), wanted)
+def pulled(ctx: Context, wanted: Mapping[str, str] | None = None) -> Exchange:
+    return pull(ctx, named_cache(ctx.env, None), wanted)
 
 
 def moved(done: Exchange) -> list[str]:
     return [one.key for one in done.wheels if one.moved]
 
 
-def build_py(shop: Workshop, *arguments: str, code: int = 0, **more: str) -> tuple[str, str]:
+def build_py(ctx: Context, *arguments: str, code: int = 0, **more: str) -> tuple[str, str]:
     """The tool itself: stdout and stderr, once it ended with this exit code."""
-    log = shop.store.root / "stderr"
-    env = {**shop.env, "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(shop.store.root / "hf"), **more}
+    log = ctx.store.root / "stderr"
+    env = {**ctx.env, "HF_HUB_DISABLE_XET": "1", "HF_HOME": str(ctx.store.root / "hf"), **more}
     argv = ["sh", "-c", f'"$@" 2>{log}', "sh", sys.executable, "-m", "gb10", *arguments]
     try:
         out, found = capture(argv, env=env, cwd=ROOT), 0
@@ -135,7 +135,7 @@ def build_py(shop: Workshop, *arguments: str, code: int = 0, **more: str) -> tup
     return out, log.read_text()
 
 
-def test_push_and_pull_as_a_user_calls_them(first: Workshop, second: Workshop, hub: FakeHub, plan: Plan) -> None:
+def test_push_and_pull_as_a_user_calls_them(first: Context, second: Context, hub: FakeHub, plan: Plan) -> None:
     document = json.loads(build_py(first, "cache", "push", "--json")[0])
     assert document["schema"] == "gb10/cache-push/v1"
     assert {one["key"]: one["moved"] for one in document["wheels"]} == dict.fromkeys(names(plan), True)
@@ -152,7 +152,7 @@ def test_push_and_pull_as_a_user_calls_them(first: Workshop, second: Workshop, h
 
 @pytest.mark.slow
 def test_a_wheel_that_is_missing_is_taken_before_anything_is_compiled(
-    first: Workshop, second: Workshop, hub: FakeHub
+    first: Context, second: Context, hub: FakeHub
 ) -> None:
     (step,) = make_plan(first, Request(engine="sglang", arch="12.1f")).of_kind("wheel")
     write_wheel(first, step.key, step.name)
@@ -168,7 +168,7 @@ def test_a_wheel_that_is_missing_is_taken_before_anything_is_compiled(
 
 
 @pytest.mark.slow
-def test_what_is_there_travels_no_more(first: Workshop, second: Workshop, hub: FakeHub, plan: Plan) -> None:
+def test_what_is_there_travels_no_more(first: Context, second: Context, hub: FakeHub, plan: Plan) -> None:
     assert sorted(moved(pushed(first))) == sorted(names(plan))
     commit = hub.repositories[REPO].sha()
     pulled(second)
@@ -182,7 +182,7 @@ def test_what_is_there_travels_no_more(first: Workshop, second: Workshop, hub: F
 
 
 @pytest.mark.slow
-def test_a_download_that_breaks_off_goes_on_where_it_was(first: Workshop, second: Workshop, hub: FakeHub) -> None:
+def test_a_download_that_breaks_off_goes_on_where_it_was(first: Context, second: Context, hub: FakeHub) -> None:
     made = write_wheel(first, MINE, "large", size=2 * BLOCK + 5000)
     pushed(first)
     hub.log.clear()
@@ -195,7 +195,7 @@ def test_a_download_that_breaks_off_goes_on_where_it_was(first: Workshop, second
 
 @pytest.mark.parametrize("case", ["unreachable", "gone", "rebuild"])
 def test_a_build_goes_on_without_the_cache(
-    *, first: Workshop, hub: FakeHub, second: Workshop, plan: Plan, case: str, capsys: pytest.CaptureFixture[str]
+    *, first: Context, hub: FakeHub, second: Context, plan: Plan, case: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pushed(first)
     hub.log.clear()
@@ -217,14 +217,14 @@ def test_a_build_goes_on_without_the_cache(
     assert not any(wheel(second, key) for key in names(plan))
 
 
-def signed(shop: Workshop, hub: FakeHub, text: str, who: str = "me", purpose: str = "gb10-wheels") -> None:
+def signed(ctx: Context, hub: FakeHub, text: str, who: str = "me", purpose: str = "gb10-wheels") -> None:
     """Put a listing there that somebody signed for a purpose."""
-    argv = ["ssh-keygen", "-Y", "sign", "-f", f"{shop.env['KEYS']}/{who}", "-n", purpose]
-    signature = capture(argv, stdin=text, env=shop.env)
+    argv = ["ssh-keygen", "-Y", "sign", "-f", f"{ctx.env['KEYS']}/{who}", "-n", purpose]
+    signature = capture(argv, stdin=text, env=ctx.env)
     hub.put(REPO, {"wheels.json": text.encode(), "wheels.json.sig": signature.encode()})
 
 
-def spoil(case: str, shop: Workshop, hub: FakeHub, key: str) -> None:
+def spoil(case: str, ctx: Context, hub: FakeHub, key: str) -> None:
     """What somebody who may write to the repository does to it."""
     listing = hub.read(REPO, "wheels.json").decode()
     document = json.loads(listing)
@@ -239,14 +239,14 @@ def spoil(case: str, shop: Workshop, hub: FakeHub, key: str) -> None:
         other = next(one for one in document["wheels"] if one != key)
         hub.put(REPO, {path: hub.read(REPO, f"wheels/{other}/{document['wheels'][other]['file']}")})
     elif case == "stranger":
-        signed(shop, hub, listing, who="other")
+        signed(ctx, hub, listing, who="other")
     elif case == "purpose":
-        signed(shop, hub, listing, purpose="git")
+        signed(ctx, hub, listing, purpose="git")
     elif case == "newer":
-        signed(shop, hub, listing.replace('"version": 1', '"version": 2'))
+        signed(ctx, hub, listing.replace('"version": 1', '"version": 2'))
     elif case == "not listed":
         del document["wheels"][key]
-        signed(shop, hub, json.dumps(document))
+        signed(ctx, hub, json.dumps(document))
     else:
         files: dict[str, dict[str, bytes | None]] = {
             "garbage": {"wheels.json.sig": b"no signature"},
@@ -275,8 +275,8 @@ def spoil(case: str, shop: Workshop, hub: FakeHub, key: str) -> None:
 )
 def test_what_is_not_as_a_trusted_key_signed_it_is_not_taken(
     *,
-    first: Workshop,
-    second: Workshop,
+    first: Context,
+    second: Context,
     hub: FakeHub,
     plan: Plan,
     case: str,
@@ -299,7 +299,7 @@ def test_what_is_not_as_a_trusted_key_signed_it_is_not_taken(
     assert (f"{name} is not taken from" in said, "no wheel is taken from" in said) == (whole, not whole)
 
 
-def test_a_wheel_that_a_trusted_key_signed_is_proven_all_the_same(first: Workshop, second: Workshop) -> None:
+def test_a_wheel_that_a_trusted_key_signed_is_proven_all_the_same(first: Context, second: Context) -> None:
     write_wheel(first, MINE, "wrong", cubin="12.1a")
     pushed(first)
     with pytest.raises(VerifyError, match="verify found 1 problem"):
@@ -309,7 +309,7 @@ def test_a_wheel_that_a_trusted_key_signed_is_proven_all_the_same(first: Worksho
 
 @pytest.mark.slow
 def test_two_pushers_lose_nothing_of_each_other(
-    first: Workshop, second: Workshop, hub: FakeHub, plan: Plan, capsys: pytest.CaptureFixture[str]
+    first: Context, second: Context, hub: FakeHub, plan: Plan, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pushed(first)
     theirs = {path: hub.read(REPO, path) for path in hub.repositories[REPO].commits[-1]}
@@ -330,7 +330,7 @@ def test_two_pushers_lose_nothing_of_each_other(
 
 
 def test_nobody_signs_what_a_stranger_listed_and_no_stranger_pushes(
-    first: Workshop, second: Workshop, hub: FakeHub
+    first: Context, second: Context, hub: FakeHub
 ) -> None:
     with pytest.raises(VerifyError, match=r"no key in .* made the signature"):
         pushed(first, who="other")
@@ -344,7 +344,7 @@ def test_nobody_signs_what_a_stranger_listed_and_no_stranger_pushes(
 
 
 def test_only_whole_compiled_wheels_are_pushed_and_the_first_stays(
-    second: Workshop, hub: FakeHub, capsys: pytest.CaptureFixture[str]
+    second: Context, hub: FakeHub, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(EmptySelectionError, match="no compiled wheel"):
         pushed(second)
@@ -367,7 +367,7 @@ def test_only_whole_compiled_wheels_are_pushed_and_the_first_stays(
 
 
 def test_a_token_and_ssh_keygen_are_asked_for_in_so_many_words(
-    first: Workshop, second: Workshop, hub: FakeHub, tmp_path: Path
+    first: Context, second: Context, hub: FakeHub, tmp_path: Path
 ) -> None:
     pushed(first)
     with pytest.raises(FetchError, match="the Hub has no such repository, or it is private") as caught:

@@ -22,7 +22,7 @@ import yaml
 from gb10.containers.packages import unpack
 from gb10.containers.reach import find
 from gb10.core.proc import capture
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from gb10.image.plan.catalog import ROOT
 from tests.integration.hub_server import make_signer
 from tests.integration.nodes import Registry, registry, ssh_keygen
@@ -150,18 +150,18 @@ class Runner:
 
 
 @pytest.fixture(scope="module")
-def shop() -> Workshop:
-    return open_workshop(os.environ, verbosity=0)
+def ctx() -> Context:
+    return open_context(os.environ, verbosity=0)
 
 
 @pytest.fixture(scope="module")
-def place(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    with registry(shop.store, tmp_path_factory.mktemp("registry")) as found:
+def place(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with registry(ctx.store, tmp_path_factory.mktemp("registry")) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def runner(shop: Workshop, place: Registry, tmp_path_factory: pytest.TempPathFactory) -> Runner:
+def runner(ctx: Context, place: Registry, tmp_path_factory: pytest.TempPathFactory) -> Runner:
     """A checkout with the small recipe, an origin, and the programs of a runner."""
     folder = tmp_path_factory.mktemp("runner")
     checkout, origin, temp, bin_folder = (folder / name for name in ("checkout", "origin.git", "temp", "bin"))
@@ -172,7 +172,7 @@ def runner(shop: Workshop, place: Registry, tmp_path_factory: pytest.TempPathFac
     recipe = checkout / "recipes/images/small.yaml"
     recipe.write_text(RECIPE, encoding="utf-8")
     env = {
-        "PATH": f"{bin_folder}:{ssh_keygen(shop.store, folder / 'ssh')}",
+        "PATH": f"{bin_folder}:{ssh_keygen(ctx.store, folder / 'ssh')}",
         "HOME": str(folder / "home"),
         "RUNNER_TEMP": str(temp),
         "GITHUB_ENV": str(temp / "env"),
@@ -191,7 +191,7 @@ def runner(shop: Workshop, place: Registry, tmp_path_factory: pytest.TempPathFac
     for name, text in STANDS_IN.items():
         (bin_folder / name).write_text(f"#!/bin/bash\n{text}\n", encoding="utf-8")
         (bin_folder / name).chmod(0o755)
-    programs = unpack(shop.store, shop.env)
+    programs = unpack(ctx.store, ctx.env)
     (bin_folder / "docker").symlink_to(programs.bin / "docker")
     capture([sys.executable, str(checkout / "build.py"), "lock", "--engine", str(recipe)], env=env)
     git = ("git", "-C", str(checkout), "-c", "user.name=me", "-c", "user.email=me@localhost")
@@ -215,7 +215,7 @@ def runner(shop: Workshop, place: Registry, tmp_path_factory: pytest.TempPathFac
     return Runner(checkout=checkout, temp=temp, env=env, context=context)
 
 
-def test_the_image_is_built_proven_published_and_signed(shop: Workshop, place: Registry, runner: Runner) -> None:
+def test_the_image_is_built_proven_published_and_signed(ctx: Context, place: Registry, runner: Runner) -> None:
     said = runner.job("image")
     document = json.loads((runner.temp / "image.json").read_text())
     tags = [tag.rpartition(":")[2] for tag in document["tags"]]
@@ -226,7 +226,7 @@ def test_the_image_is_built_proven_published_and_signed(shop: Workshop, place: R
     assert "make check" in said
     assert not (runner.temp / "key").exists()
     signers = runner.temp.parent / "me.signers"
-    words = ("--host", find(shop.env, shop.store).endpoint.host, "--platform", "linux/arm64", "--require-signer")
+    words = ("--host", find(ctx.env, ctx.store).endpoint.host, "--platform", "linux/arm64", "--require-signer")
     pulled = [
         sys.executable,
         str(ROOT / "build.py"),

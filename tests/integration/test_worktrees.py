@@ -11,7 +11,7 @@ import pytest
 from gb10.core.proc import capture
 from gb10.core.store import Store
 from gb10.errors import FetchError, PatchError, UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.plan.labels import labels
 from gb10.image.plan.options import Taken
 from gb10.image.plan.values import Plan
@@ -20,7 +20,7 @@ from gb10.image.request.planning import Request, make_plan
 from gb10.patches.patched import patched_files
 from tests.integration.debian_git import put_on_path, unpack_git
 from tests.integration.git_server import git_host
-from tests.integration.patches.releases import opened, shop
+from tests.integration.patches.releases import ctx, opened
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -32,18 +32,18 @@ Git = Callable[..., str]
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return unpack_git(shop().store, tmp_path_factory.mktemp("git"))
+    return unpack_git(ctx().store, tmp_path_factory.mktemp("git"))
 
 
 @pytest.fixture(scope="module")
-def machine(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    """The workshop whose git is Debian's."""
+def machine(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Context:
+    """The context whose git is Debian's."""
     path = put_on_path(root, tmp_path_factory.mktemp("bin"))
-    return replace(shop(), env={**shop().env, "PATH": path, "HOME": "/"})
+    return replace(ctx(), env={**ctx().env, "PATH": path, "HOME": "/"})
 
 
 @pytest.fixture(scope="module")
-def git(machine: Workshop) -> Git:
+def git(machine: Context) -> Git:
     def run(folder: Path, *words: str) -> str:
         name = ["-c", "user.name=a", "-c", "user.email=a@b.invalid", "-c", "core.compression=0"]
         return capture(["git", "-C", str(folder), *name, *words], env=machine.env)
@@ -74,7 +74,7 @@ def checkout(upstream: Path, git: Git) -> Path:
     return upstream
 
 
-def planned(machine: Workshop, *sources: str, targets: tuple[str, ...] = ("_moe_C_stable_libtorch",)) -> Plan:
+def planned(machine: Context, *sources: str, targets: tuple[str, ...] = ("_moe_C_stable_libtorch",)) -> Plan:
     return make_plan(machine, Request(engine="vllm", arch="12.1f", sources=sources, targets=targets))
 
 
@@ -93,14 +93,14 @@ def edit(checkout: Path) -> dict[str, bytes]:
 
 
 def test_a_checkout_of_the_release_plans_nothing_and_says_so(
-    machine: Workshop, checkout: Path, capfd: pytest.CaptureFixture[str]
+    machine: Context, checkout: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    loud = replace(machine, talk=type(machine.talk)(machine.env, verbosity=0))
+    loud = replace(machine, reporter=type(machine.reporter)(machine.env, verbosity=0))
     assert planned(loud, f"vllm={checkout}") == planned(machine)
     assert ", v0.33.0) has no changes that affect the build" in capfd.readouterr().err
 
 
-def test_what_was_edited_is_what_is_grafted_and_compiled(machine: Workshop, checkout: Path, tmp_path: Path) -> None:
+def test_what_was_edited_is_what_is_grafted_and_compiled(machine: Context, checkout: Path, tmp_path: Path) -> None:
     changed = edit(checkout)
     plan = planned(machine, f"vllm={checkout}")
     uses = [use for use in plan.options.patches_of("vllm") if use.taken]
@@ -112,16 +112,16 @@ def test_what_was_edited_is_what_is_grafted_and_compiled(machine: Workshop, chec
     with zipfile.ZipFile(tmp_path / WHEEL, "w") as wheel:
         for name in ("vllm/envs.py", "vllm/__init__.py"):
             wheel.writestr(name, tree.read(name) or b"")
-    grafted = patched_files(machine.catalog.patches, tmp_path / WHEEL, uses[:1], machine.talk.say)
+    grafted = patched_files(machine.catalog.patches, tmp_path / WHEEL, uses[:1], machine.reporter.say)
     assert grafted == {name: content for name, content in changed.items() if name.startswith("vllm/")}
     archive = next(file for file in plan.step("vllm").files if file.filename == "vllm-0.33.0.tar.gz")
     path = machine.store.entry("downloads", archive.sha256) / archive.filename
-    assert patched_files(machine.catalog.patches, path, uses[1:], machine.talk.say) == {
+    assert patched_files(machine.catalog.patches, path, uses[1:], machine.reporter.say) == {
         "csrc/topk.cu": changed["csrc/topk.cu"]
     }
 
 
-def test_the_content_alone_is_in_the_key(machine: Workshop, checkout: Path, git: Git, tmp_path: Path) -> None:
+def test_the_content_alone_is_in_the_key(machine: Context, checkout: Path, git: Git, tmp_path: Path) -> None:
     edit(checkout)
     first = planned(machine, f"vllm={checkout}")
     git(checkout, "add", ".")
@@ -143,23 +143,23 @@ def test_the_content_alone_is_in_the_key(machine: Workshop, checkout: Path, git:
 
 
 def test_a_change_of_what_our_series_changes_names_the_checkout(
-    machine: Workshop, checkout: Path, tmp_path: Path
+    machine: Context, checkout: Path, tmp_path: Path
 ) -> None:
     use = next(use for use in planned(machine).options.patches if use.name.startswith("0001-cutlass-moe"))
     with zipfile.ZipFile(tmp_path / WHEEL, "w") as wheel:
         wheel.write(checkout / GATE, GATE)
-    ours = patched_files(machine.catalog.patches, tmp_path / WHEEL, [use], machine.talk.say)[GATE]
+    ours = patched_files(machine.catalog.patches, tmp_path / WHEEL, [use], machine.reporter.say)[GATE]
     assert ours is not None
     (checkout / GATE).write_bytes(ours)  # our patch was taken over into the checkout
     uses = [use, *(one for one in planned(machine, f"vllm={checkout}").options.patches_of("vllm") if one.taken)]
     with pytest.raises(PatchError, match=r"changes lines that our patch vllm/0001-.* changes, too") as caught:
-        patched_files(machine.catalog.patches, tmp_path / WHEEL, uses, machine.talk.say)
+        patched_files(machine.catalog.patches, tmp_path / WHEEL, uses, machine.reporter.say)
     assert str(checkout) in str(caught.value)
     assert GATE in str(caught.value.where)
 
 
 @pytest.fixture
-def apart(machine: Workshop, root: Path) -> Workshop:
+def apart(machine: Context, root: Path) -> Context:
     """The same with a store that Debian's git sees, too; it holds the release."""
     folder = root / "store"
     shutil.rmtree(folder, ignore_errors=True)
@@ -170,7 +170,7 @@ def apart(machine: Workshop, root: Path) -> Workshop:
 
 
 def test_a_commit_of_a_git_host_is_what_a_checkout_of_it_is(
-    machine: Workshop, apart: Workshop, checkout: Path, git: Git, root: Path
+    machine: Context, apart: Context, checkout: Path, git: Git, root: Path
 ) -> None:
     (checkout / "vllm/envs.py").write_bytes((checkout / "vllm/envs.py").read_bytes() + b"EDITED = 1\n")
     (checkout / "vllm/link.py").symlink_to("envs.py")
@@ -196,7 +196,7 @@ def test_a_commit_of_a_git_host_is_what_a_checkout_of_it_is(
 
 
 def test_a_commit_that_changes_what_is_compiled_needs_targets(
-    machine: Workshop, apart: Workshop, checkout: Path, git: Git, root: Path
+    machine: Context, apart: Context, checkout: Path, git: Git, root: Path
 ) -> None:
     edit(checkout)
     git(checkout, "add", "vllm", "csrc")
@@ -210,7 +210,7 @@ def test_a_commit_that_changes_what_is_compiled_needs_targets(
     assert made.key == planned(machine, f"vllm={checkout}", targets=targets).key
 
 
-def test_submodules_and_what_git_ignores(machine: Workshop, root: Path, git: Git) -> None:
+def test_submodules_and_what_git_ignores(machine: Context, root: Path, git: Git) -> None:
     folder = root / "small"
     (folder / "3rdparty/cutlass").mkdir(parents=True)
     for name, text in ((".gitignore", "*.log\n"), ("a.py", ""), ("b.log", "")):

@@ -19,7 +19,7 @@ from gb10.containers.registry.skopeo import Access, Skopeo, open_skopeo
 from gb10.containers.registry.transfer import LOGIN, Moves, push
 from gb10.core.proc import capture
 from gb10.errors import PublishError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.proof.scans import Record
 from gb10.image.publish import compressing, publishing, retries
 from gb10.image.publish.publishing import publish
@@ -27,7 +27,7 @@ from gb10.image.publish.pulling import pull_everywhere
 from tests.integration.nodes import Registry, another_engine, free_port, random_image, registry
 from tests.integration.own_store import spoil
 from tests.integration.proxy import Fault, bad_line
-from tests.integration.test_pipeline import shop as shop  # noqa: PLC0414 - a fixture
+from tests.integration.test_pipeline import ctx as ctx  # noqa: PLC0414 - a fixture
 
 pytestmark = pytest.mark.integration
 
@@ -47,14 +47,14 @@ echo '{{"ServerURL": "'$registry'", "Username": "me", "Secret": "{PASSWORD}"}}'
 
 
 @pytest.fixture(scope="module")
-def place(shop: Workshop, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    with registry(shop.store, tmp_path_factory.mktemp("registry")) as found:
+def place(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    with registry(ctx.store, tmp_path_factory.mktemp("registry")) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
-def engine(shop: Workshop) -> Engine:
-    return find(shop.env, shop.store)
+def engine(ctx: Context) -> Engine:
+    return find(ctx.env, ctx.store)
 
 
 @pytest.fixture(scope="module")
@@ -70,20 +70,20 @@ def image(engine: Engine) -> Iterator[str]:
 
 @pytest.fixture(autouse=True)
 def taken_as_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "proven", lambda shop, image_id: Record(id=image_id, config=image_id, layers=()))
+    monkeypatch.setattr(publishing, "proven", lambda ctx, image_id: Record(id=image_id, config=image_id, layers=()))
 
 
-def saved(shop: Workshop) -> list[Path]:
+def saved(ctx: Context) -> list[Path]:
     """What is left of images that this process saved."""
-    return list((shop.store.root / "tmp").glob(f"layout-{os.getpid()}-*"))
+    return list((ctx.store.root / "tmp").glob(f"layout-{os.getpid()}-*"))
 
 
 def test_layers_are_zstd_the_image_is_the_same_and_travels_once(
-    shop: Workshop, place: Registry, image: str, capsys: pytest.CaptureFixture[str]
+    ctx: Context, place: Registry, image: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = Path("/var/lib/containers").exists()
     arguments = ["publish", IMAGE, f"{place.host}/zstd/one", "--compression", "zstd", "--no-attest", "--json"]
-    (gzip,) = publish(shop, IMAGE, [f"{place.host}/zstd/one:gzip"], attest=False)
+    (gzip,) = publish(ctx, IMAGE, [f"{place.host}/zstd/one:gzip"], attest=False)
     assert main(arguments) == 0
     first, second = json.loads(capsys.readouterr().out)["published"]
     assert [one["reference"].rpartition(":")[2] for one in (first, second)] == [KEYED, MOVING]
@@ -99,31 +99,31 @@ def test_layers_are_zstd_the_image_is_the_same_and_travels_once(
     assert main(arguments) == 0
     assert [one["there"] for one in json.loads(capsys.readouterr().out)["published"]] == [len(LAYERS)] * 2
     assert not any(place.received(method, "") for method in ("POST", "PATCH", "PUT"))
-    (sibling,) = publish(shop, IMAGE, [f"{place.host}/zstd/sibling:1"], 3, attest=False)
+    (sibling,) = publish(ctx, IMAGE, [f"{place.host}/zstd/sibling:1"], 3, attest=False)
     assert (sibling.config, sibling.there, sibling.moved) == (image, len(LAYERS), 0)
     assert len(place.received("POST", "from=zstd%2Fone")) == len(LAYERS)
     assert len(place.received("PATCH", "")) == 1  # the config, of some hundred bytes
-    assert not saved(shop)
+    assert not saved(ctx)
     assert Path("/var/lib/containers").exists() == other
 
 
 @pytest.mark.slow
 def test_two_classic_engines_pull_it_and_have_the_same_image(
-    shop: Workshop, place: Registry, engine: Engine, tmp_path: Path
+    ctx: Context, place: Registry, engine: Engine, tmp_path: Path
 ) -> None:
     random_image(engine, "gb10/zstd:pulled", *LAYERS, seed=int.from_bytes(os.urandom(4)))
     image = require_image(engine, "gb10/zstd:pulled").id
-    (sent,) = publish(shop, "gb10/zstd:pulled", [f"{place.host}/zstd/pulled:1"], 1, attest=False)
+    (sent,) = publish(ctx, "gb10/zstd:pulled", [f"{place.host}/zstd/pulled:1"], 1, attest=False)
     with closing(client(engine)) as sdk:
         sdk.images.remove("gb10/zstd:pulled")
-    with another_engine(shop.store, tmp_path) as node:
-        remote, done = pull_everywhere(shop, sent.reference, [engine.endpoint.host, node.endpoint.host], ARM)
+    with another_engine(ctx.store, tmp_path) as node:
+        remote, done = pull_everywhere(ctx, sent.reference, [engine.endpoint.host, node.endpoint.host], ARM)
         assert remote.digest == sent.digest
         assert [(one.id, one.moved) for one in done] == [(image, len(LAYERS))] * 2
 
 
 def test_another_image_than_the_proven_one_is_not_sent(
-    shop: Workshop, place: Registry, image: str, monkeypatch: pytest.MonkeyPatch
+    ctx: Context, place: Registry, image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def changed(engine: Engine, image_id: str, config: str, into: Path, on_bytes: Callable[[int], None]) -> Layout:
         layout = save_layout(engine, image_id, config, into, on_bytes)
@@ -135,21 +135,21 @@ def test_another_image_than_the_proven_one_is_not_sent(
     monkeypatch.setattr(compressing, "save_layout", changed)
     monkeypatch.setattr(retries, "PAUSES", ())
     place.forget()
-    random_image(find(shop.env, shop.store), "gb10/zstd:fresh", *LAYERS, seed=int.from_bytes(os.urandom(4)))
+    random_image(find(ctx.env, ctx.store), "gb10/zstd:fresh", *LAYERS, seed=int.from_bytes(os.urandom(4)))
     with pytest.raises(PublishError, match="is not published") as caught:
-        publish(shop, "gb10/zstd:fresh", [f"{place.host}/zstd/changed:1"], 3, attest=False)
+        publish(ctx, "gb10/zstd:fresh", [f"{place.host}/zstd/changed:1"], 3, attest=False)
     assert "igest" in (caught.value.where or "")
     record = Record(id="", config=f"sha256:{'0' * 64}", layers=())
-    monkeypatch.setattr(publishing, "proven", lambda shop, image_id: replace(record, id=image_id))
+    monkeypatch.setattr(publishing, "proven", lambda ctx, image_id: replace(record, id=image_id))
     with pytest.raises(PublishError, match="another image than the one that was proven"):
-        publish(shop, IMAGE, [f"{place.host}/zstd/foreign:1"], 3, attest=False)
+        publish(ctx, IMAGE, [f"{place.host}/zstd/foreign:1"], 3, attest=False)
     assert not place.received("PUT", "/manifests/")
-    assert not saved(shop)
+    assert not saved(ctx)
 
 
 @pytest.mark.slow
 def test_what_somebody_else_pushed_meanwhile_is_told_before_the_moving_tag(
-    shop: Workshop, place: Registry, engine: Engine, image: str, monkeypatch: pytest.MonkeyPatch
+    ctx: Context, place: Registry, engine: Engine, image: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     foreign = f"{place.host}/zstd/race:{KEYED}"
     random_image(engine, foreign, 1_000_000, seed=7)
@@ -164,14 +164,14 @@ def test_what_somebody_else_pushed_meanwhile_is_told_before_the_moving_tag(
     monkeypatch.setattr(Skopeo, "copy", overtaken)
     place.forget()
     with pytest.raises(PublishError, match="is not what was pushed") as caught:
-        publish(shop, IMAGE, [f"{place.host}/zstd/race"], 3, attest=False)
+        publish(ctx, IMAGE, [f"{place.host}/zstd/race"], 3, attest=False)
     assert f"its config is {require_image(engine, foreign).id}, not {image}" in (caught.value.where or "")
     assert not place.received("PUT", f"/manifests/{MOVING} ")
 
 
 @pytest.mark.slow
 def test_a_push_that_broke_off_goes_on_and_an_interrupted_one_leaves_nothing(
-    shop: Workshop, place: Registry, engine: Engine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ctx: Context, place: Registry, engine: Engine, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     random_image(engine, "gb10/zstd:other", *LAYERS, seed=int.from_bytes(os.urandom(4)))
     with (
@@ -180,7 +180,7 @@ def test_a_push_that_broke_off_goes_on_and_an_interrupted_one_leaves_nothing(
         line.bad(Fault(request="PATCH .*/zstd/bad/blobs/", does="drop", after=1_000_000)) as dropped,
     ):
         monkeypatch.setattr(retries, "PAUSES", (0.1, 0.1))
-        (sent,) = publish(shop, "gb10/zstd:other", [f"{line.host}/zstd/bad:1"], 3, attest=False)
+        (sent,) = publish(ctx, "gb10/zstd:other", [f"{line.host}/zstd/bad:1"], 3, attest=False)
     assert (refused.met, dropped.met) == (1, 1)
     assert (sent.there, sent.moved) == (len(LAYERS), 0)  # the try before the last one sent them
     said = capfd.readouterr().err
@@ -188,28 +188,28 @@ def test_a_push_that_broke_off_goes_on_and_an_interrupted_one_leaves_nothing(
     assert "503 Service Unavailable; trying again" in said
 
     with pytest.raises(PublishError, match="is not published") as caught:
-        publish(shop, "gb10/zstd:other", [f"127.0.0.1:{free_port()}/zstd/nobody:1"], 3, attest=False)
+        publish(ctx, "gb10/zstd:other", [f"127.0.0.1:{free_port()}/zstd/nobody:1"], 3, attest=False)
     assert "connection refused" in (caught.value.where or "")
     assert "save the image" not in capfd.readouterr().err
 
     def interrupted(*_: object) -> None:
-        assert saved(shop)
+        assert saved(ctx)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Skopeo, "copy", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        publish(shop, "gb10/zstd:other", [f"{place.host}/zstd/interrupted:1"], 3, attest=False)
-    assert not saved(shop)
+        publish(ctx, "gb10/zstd:other", [f"{place.host}/zstd/interrupted:1"], 3, attest=False)
+    assert not saved(ctx)
 
 
 @pytest.mark.slow
 def test_credentials_are_those_of_dockers_own_stores(
-    shop: Workshop, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ctx: Context, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "docker-credential-gb10-test").write_text(HELPER, encoding="utf-8")
     (tmp_path / "docker-credential-gb10-test").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with registry(shop.store, tmp_path, USERS) as asking:
+    with registry(ctx.store, tmp_path, USERS) as asking:
         written = {"auth": b64encode(f"me:{PASSWORD}".encode()).decode()}
         configs: tuple[dict[str, object], ...] = (
             {},
@@ -219,7 +219,7 @@ def test_credentials_are_those_of_dockers_own_stores(
         )
         for number, config in enumerate(configs):
             (tmp_path / "config.json").write_text(json.dumps(config), encoding="utf-8")
-            mine = replace(shop, env={**shop.env, "DOCKER_CONFIG": str(tmp_path)})
+            mine = replace(ctx, env={**ctx.env, "DOCKER_CONFIG": str(tmp_path)})
             if not config:
                 with pytest.raises(PublishError, match="is not published") as caught:
                     publish(mine, IMAGE, [f"{asking.host}/zstd/private:{number}"], 3, attest=False)
@@ -231,8 +231,8 @@ def test_credentials_are_those_of_dockers_own_stores(
 
 
 @pytest.mark.slow
-def test_a_damaged_skopeo_is_fetched_again(shop: Workshop) -> None:
-    program = Path(open_skopeo(shop.store, shop.env).command[3])
+def test_a_damaged_skopeo_is_fetched_again(ctx: Context) -> None:
+    program = Path(open_skopeo(ctx.store, ctx.env).command[3])
     spoil(program, b"damaged")
-    mended = open_skopeo(shop.store, shop.env)
+    mended = open_skopeo(ctx.store, ctx.env)
     assert capture([*mended.command, "--version"]).startswith("skopeo version")

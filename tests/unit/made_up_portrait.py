@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from gb10.image.inspect.portrait import Layer, ModStory, PatchStory, Portrait
-from gb10.image.proof.fit import judge
+from gb10.image.inspect.summary import Layer, ModStory, PatchStory, Portrait
+from gb10.image.proof.arch_match import judge
 from gb10.image.recipe.arch import parse_arch
 from gb10.inside.binary import Binary, Unit
 from gb10.inside.scan import Scan

@@ -7,7 +7,7 @@ from unittest.mock import sentinel
 import pytest
 
 from gb10.image.build import base_images
-from gb10.image.build.base_images import STAGES, base_tag, lay_bases
+from gb10.image.build.base_images import STAGES, base_tag, provide_bases
 from tests.unit.test_rehearsal_plan import OPTIONS, plan
 
 
@@ -15,8 +15,8 @@ from tests.unit.test_rehearsal_plan import OPTIONS, plan
 def test_an_engine_that_copies_images_gets_files(shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base_images, "one_by_one", lambda *_: shared)
     monkeypatch.setattr(base_images, "make_rootfs", lambda _, made, step: Path(step.name))
-    monkeypatch.setattr(base_images, "base_image", lambda shop, made, engine, name, anew: f"a:{name}-{anew}")
-    files, contexts = lay_bases(sentinel.shop, plan(OPTIONS), sentinel.engine, STAGES, "7")
+    monkeypatch.setattr(base_images, "base_image", lambda ctx, made, engine, name, rebuild_id: f"a:{name}-{rebuild_id}")
+    files, contexts = provide_bases(sentinel.ctx, plan(OPTIONS), sentinel.engine, STAGES, "7")
     if shared:
         assert files == {}
         assert contexts == {"base-build": "docker-image://a:base-build-7", "base": "docker-image://a:base-image-7"}
@@ -27,7 +27,12 @@ def test_an_engine_that_copies_images_gets_files(shared: bool, monkeypatch: pyte
 
 def test_a_tag_is_of_one_machine_and_one_run() -> None:
     native = plan(replace(OPTIONS, build="arm64"))
-    tags = [base_tag(made, name, anew) for made in (plan(OPTIONS), native) for name in STAGES for anew in ("", "7")]
+    tags = [
+        base_tag(made, name, rebuild_id)
+        for made in (plan(OPTIONS), native)
+        for name in STAGES
+        for rebuild_id in ("", "7")
+    ]
     assert base_tag(plan(OPTIONS), "base-image") == base_tag(native, "base-image")  # one image from either machine
     assert len(set(tags)) == 6
     assert all(tag.startswith("gb10.invalid/") for tag in tags)  # no registry is asked for one that is gone

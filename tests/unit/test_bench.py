@@ -12,7 +12,7 @@ from rich.console import Console
 from gb10.cli.bench_show import document, print_measured, sizes_table, times_table
 from gb10.core.fields import Architecture
 from gb10.errors import BuildError, UsageError, VerifyError
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.gemm.measure import judge, run, sort_lines
 from gb10.image.gemm.program_build import BuiltProgram, Line, read_lines
 from gb10.image.gemm.published_gemms import published_gemms
@@ -56,7 +56,7 @@ def ran(folder: Path, text: str, *, code: int) -> tuple[Line, ...]:
     program.write_text(f"#!/bin/sh\ncat <<'END'\n{text}END\nexit {code}\n", encoding="utf-8")
     program.chmod(0o755)
     env = {"GB10_CACHE_DIR": str(folder / "store"), "XDG_CONFIG_HOME": str(folder), "PATH": os.environ["PATH"]}
-    return run(open_workshop(env, verbosity=-1), replace(PROGRAM, path=program))
+    return run(open_context(env, verbosity=-1), replace(PROGRAM, path=program))
 
 
 def shown(table: object) -> str:

@@ -101,7 +101,7 @@ STREAMING = """
 import signal, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from gb10.core.ending import end_as_by_ctrl_c
+from gb10.core.signals import end_as_by_ctrl_c
 from gb10.core.proc import stream
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests may run under nohup
 end_as_by_ctrl_c()

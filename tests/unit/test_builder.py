@@ -4,7 +4,7 @@ from typing import Literal
 
 import pytest
 
-from gb10.cli.common import building, workshop
+from gb10.cli.common import building, command_context
 from gb10.containers.buildx.build import image_output, lent_network
 from gb10.containers.buildx.builders import read_builder
 from gb10.containers.buildx.cache_options import Direction, check_cache
@@ -65,7 +65,7 @@ def test_what_a_builder_keeps_is_marked_as_its() -> None:
 @pytest.mark.parametrize("name", ["", "-x", "a b", "../a", "a/b"])
 def test_what_is_no_name_of_a_builder_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="not a builder name"):
-        building(workshop(), name)
+        building(command_context(), name)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 
 from gb10.cli import main
 from gb10.errors import UsageError, VerifyError
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.serving.load.benchy import Book
 from gb10.serving.trial.bench_bundle import LIMITS, read_bundle, write_bundle
-from gb10.serving.trial.keeping import open_journal
+from gb10.serving.trial.kept_runs import open_journal
 from gb10.serving.trial.launch_line import Outcome, Result, left_behind, read_launch
 from gb10.serving.trial.replaying import chosen_side, held_against, settings_of_side, text_of_side
 from gb10.serving.trial.saved_result import read_result
@@ -167,9 +167,9 @@ def test_parameters_of_a_bundle_need_trust_like_its_command(
     "value", ["serve --api-key sk-123456789012345678901234", {"env.HF_TOKEN": "hf_abcdefghijklmnopq"}]
 )
 def test_a_secret_never_enters_a_journal(tmp_path: Path, value: object) -> None:
-    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=0)
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=0)
     with pytest.raises(UsageError, match="a secret in the command line"):
-        open_journal(shop, tmp_path / "out", {"launch": value})
+        open_journal(ctx, tmp_path / "out", {"launch": value})
     assert not (tmp_path / "out").exists()
 
 

@@ -8,7 +8,7 @@ from gb10.core.fetch import stored
 from gb10.errors import UsageError
 from gb10.image.build import cmake_names
 from gb10.image.build.cmake_names import is_cmake, require_named, try_targets
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.plan.inputs import wheel_inputs
 from gb10.image.request.planning import Request, make_plan
 
@@ -54,10 +54,10 @@ def test_a_variable_that_a_function_gets_composes_no_name() -> None:
 def test_a_plan_names_known_targets_while_the_source_is_not_downloaded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
-    try_targets(shop, make_plan(shop, Request(engine="vllm", arch="12.1f")))
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
+    try_targets(ctx, make_plan(ctx, Request(engine="vllm", arch="12.1f")))
     assert capsys.readouterr().err == ""
-    try_targets(shop, make_plan(shop, Request(engine="vllm", arch="12.1f", targets=("nope",))))
+    try_targets(ctx, make_plan(ctx, Request(engine="vllm", arch="12.1f", targets=("nope",))))
     assert "known from earlier builds: _C_stable_libtorch, _moe_C_" in capsys.readouterr().err
     assert not list(tmp_path.glob("downloads/*"))
 
@@ -65,13 +65,13 @@ def test_a_plan_names_known_targets_while_the_source_is_not_downloaded(
 def test_a_plan_checks_targets_when_the_source_is_in_the_store(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
-    plan = make_plan(shop, Request(engine="vllm", arch="12.1f", targets=("nope",)))
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
+    plan = make_plan(ctx, Request(engine="vllm", arch="12.1f", targets=("nope",)))
     origin, *_ = wheel_inputs(plan, "vllm").origins
-    shop.store.write_text(stored(shop.store, origin.file), "an archive")
+    ctx.store.write_text(stored(ctx.store, origin.file), "an archive")
     checked: list[str] = []
     monkeypatch.setattr(cmake_names, "check_targets", lambda *given: checked.append(given[2].name))
-    try_targets(shop, plan)
+    try_targets(ctx, plan)
     assert (checked, capsys.readouterr().err) == (["vllm"], "")
 
 

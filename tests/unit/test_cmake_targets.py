@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core.reporter import Reporter
 from gb10.core.store import Store, seal
-from gb10.core.talk import Talk
 from gb10.image.build.wheel_build import build_wheels
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
 from gb10.image.proof.wheel_manifest import read_manifest
@@ -104,17 +104,17 @@ def test_what_is_left_out_is_in_the_wheel_and_told_on_a_hit(
     (built / "vllm/_C.abi3.so").write_bytes(b"library")
     asked = argparse.Namespace(work=tmp_path, out=built, arch="12.1f")
     cmake_manifest.write_manifest(asked, ["_C"], {"_flashkda_C": "of flashkda, not handed in"})
-    shop = Workshop(env={}, store=Store(tmp_path / "store"), talk=Talk({}), catalog=SHIPPED)
+    ctx = Context(env={}, store=Store(tmp_path / "store"), reporter=Reporter({}), catalog=SHIPPED)
     plan = make(with_targets(load_recipe(RECIPE), ("all",)), load_lock(lock_path(RECIPE)))
     step = plan.step("vllm")
-    wheel = shop.store.entry("wheels", step.key) / "vllm_targets-1-py3-none-any.whl"
+    wheel = ctx.store.entry("wheels", step.key) / "vllm_targets-1-py3-none-any.whl"
     wheel.parent.mkdir(parents=True)
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.write(built / "manifest.json", "vllm_targets/manifest.json")
     seal(wheel)
     assert read_manifest(wheel).modules == {"vllm/_C.abi3.so": ("sm_120",)}
     alone = replace(plan, steps=(step,))
-    assert build_wheels(shop, alone, lambda: pytest.fail("an engine was asked for"), rebuild=())[0].hit
+    assert build_wheels(ctx, alone, lambda: pytest.fail("an engine was asked for"), rebuild=())[0].hit
     assert capfd.readouterr().err == "left out: _flashkda_C: of flashkda, not handed in\n"
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from gb10.core.artifact import Artifact
+from gb10.core.reporter import Reporter
 from gb10.core.store import Store
-from gb10.core.talk import Talk
 from gb10.image.build.shared_cache import SAYS, SCRIPT, cache_secret, configuration, reads_reviewed, shared_cache
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.plan.options import PatchUse
 from gb10.image.plan.values import Inputs, Origin
 from gb10.inside.compile_cache import SAYS as STAGE_SAYS
@@ -57,13 +57,15 @@ def inputs(path: str | None = None) -> Inputs:
 
 def test_a_change_by_hand_gets_no_server_and_a_folder_of_its_own(tmp_path: Path) -> None:
     """What it writes into a cache would outlive its build, and the server's secret would be its own to read."""
-    shop = Workshop(env={"GB10_COMPILE_CACHE": "redis://:p@h:1"}, store=Store(tmp_path), talk=Talk({}), catalog=SHIPPED)
-    assert shared_cache(shop.env, inputs())
-    assert shared_cache(shop.env, inputs("/home/me/fix.diff")) is None
-    with cache_secret(shop, inputs("/home/me/fix.diff")) as secrets:
+    ctx = Context(
+        env={"GB10_COMPILE_CACHE": "redis://:p@h:1"}, store=Store(tmp_path), reporter=Reporter({}), catalog=SHIPPED
+    )
+    assert shared_cache(ctx.env, inputs())
+    assert shared_cache(ctx.env, inputs("/home/me/fix.diff")) is None
+    with cache_secret(ctx, inputs("/home/me/fix.diff")) as secrets:
         assert secrets == {}
     for name in ("wheel", "targets", "program"):
-        text = shop.catalog.templates[f"{name}.Dockerfile.j2"]
+        text = ctx.catalog.templates[f"{name}.Dockerfile.j2"]
         assert "ccache.mounts(shared, machine, by_hand, reviewed, jobs)" in text
 
 
@@ -91,8 +93,8 @@ def test_what_an_image_says_of_its_plan_is_by_hand() -> None:
 
 def test_the_secret_is_for_this_user_and_gone_afterwards(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     env = {"GB10_COMPILE_CACHE": "redis://:p@h:1"}
-    shop = Workshop(env=env, store=Store(tmp_path), talk=Talk({}), catalog=SHIPPED)
-    with cache_secret(shop, inputs()) as secrets:
+    ctx = Context(env=env, store=Store(tmp_path), reporter=Reporter({}), catalog=SHIPPED)
+    with cache_secret(ctx, inputs()) as secrets:
         (path,) = secrets.values()
         assert path.parent.stat().st_mode & 0o777 == 0o700
         assert "default:p@h:1" in path.read_text(encoding="utf-8")
@@ -104,8 +106,8 @@ def test_the_secret_is_for_this_user_and_gone_afterwards(tmp_path: Path, capfd: 
 def test_without_a_server_there_is_no_secret(
     env: dict[str, str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    shop = Workshop(env=env, store=Store(tmp_path), talk=Talk({}), catalog=SHIPPED)
-    with cache_secret(shop, inputs()) as secrets:
+    ctx = Context(env=env, store=Store(tmp_path), reporter=Reporter({}), catalog=SHIPPED)
+    with cache_secret(ctx, inputs()) as secrets:
         assert secrets == {}
     assert capfd.readouterr().err == ""
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core.reporter import Reporter
 from gb10.core.store import Store
-from gb10.core.talk import Talk
 from gb10.errors import BuildError
 from gb10.image.build.compiling import explained
 from gb10.image.build.diagnosis import diagnosed
 from gb10.image.build.stage import log_path
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.plan.values import Step
 from tests.recipes import SHIPPED
 
@@ -118,12 +118,12 @@ def test_no_unit_is_blamed_with_what_another_said(text: str) -> None:
     assert "m/a.o" not in told(text)
 
 
-def shop_with(tmp_path: Path, text: str) -> Workshop:
+def shop_with(tmp_path: Path, text: str) -> Context:
     """A store that has this log of the step's."""
-    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}), catalog=SHIPPED)
-    log_path(shop.store, STEP).parent.mkdir(parents=True)
-    log_path(shop.store, STEP).write_text(text, encoding="utf-8")
-    return shop
+    ctx = Context(env={}, store=Store(tmp_path), reporter=Reporter({}), catalog=SHIPPED)
+    log_path(ctx.store, STEP).parent.mkdir(parents=True)
+    log_path(ctx.store, STEP).write_text(text, encoding="utf-8")
+    return ctx
 
 
 def test_a_compile_is_explained_from_the_log_of_its_step(tmp_path: Path) -> None:

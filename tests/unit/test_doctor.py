@@ -27,10 +27,10 @@ from gb10.serving.checkup.saved_logs import read_log
 from gb10.serving.doctor.container_shown import ContainerShown
 from gb10.serving.doctor.diagnosing import Shown, diagnose, fitting
 from gb10.serving.doctor.explaining import remedy_of
+from gb10.serving.doctor.host_state_reading import read_look
 from gb10.serving.doctor.image_record import ImageRecord, read_installed, read_plan
 from gb10.serving.doctor.log_scan import LONGEST, MANY, Scan, last_lines_of, scan_log, whole_lines
 from gb10.serving.doctor.log_times import Moment, moment_of
-from gb10.serving.doctor.look_reading import read_look
 from gb10.serving.doctor.masking import masked, masked_environment
 from gb10.serving.doctor.rule_files import load_doctor_rules, load_slim_rules
 from gb10.serving.doctor.seen import Diagnosis

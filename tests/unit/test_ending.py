@@ -10,7 +10,7 @@ from bootstrap.environment import CHECKOUT
 PROGRAM = """
 import os, signal, sys, time
 sys.path.insert(0, sys.argv[1])
-from gb10.core.ending import end_as_by_ctrl_c
+from gb10.core.signals import end_as_by_ctrl_c
 end_as_by_ctrl_c()
 signal.signal(signal.SIGTERM, signal.default_int_handler)  # tests may run under nohup
 class Freed:
@@ -50,7 +50,7 @@ import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 import gb10.cli
 from gb10.errors import UsageError
-from gb10.core.ending import end_as_by_ctrl_c
+from gb10.core.signals import end_as_by_ctrl_c
 end_as_by_ctrl_c()
 def reads(arguments):
     try:

@@ -10,7 +10,7 @@ import pytest
 from gb10.cli.explain import engine_of
 from gb10.cli.explain_show import as_document, print_rows
 from gb10.errors import FetchError, Gb10Error, UsageError, VerifyError
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.explain import engine_choice
 from gb10.image.explain.asked_engine import image_wheels
 from gb10.image.explain.code_places import check_engine, code_of
@@ -30,7 +30,7 @@ from gb10.image.explain.layer_rows import Answer, read_answer
 from gb10.image.explain.operators import schemas
 from gb10.image.lock.lockfile import load_lock, load_recipe
 from gb10.image.plan.catalog import ROOT
-from gb10.image.proof.fit import Judged
+from gb10.image.proof.arch_match import Judged
 from gb10.image.recipe.model_kernels import BY_KERNEL, Entry
 from gb10.image.request.kernel_choice import check_model, local_files
 from gb10.image.request.left_out import without
@@ -111,7 +111,7 @@ def test_an_answer_is_kept_until_something_that_it_follows_from_changes(
     (tmp_path / "others").mkdir()
     (tmp_path / "others/operators.json").write_text("{}")
     monkeypatch.setattr(engine_choice, "capture_while_active", child)
-    host = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=-1)
+    host = open_context({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=-1)
     plain = partial(ask_engine, host, facts, tmp_path / "files", {"a": 1}, {})
     assert plain() == plain()
     assert len(runs) == 1
@@ -130,7 +130,7 @@ def test_an_engine_that_stopped_is_asked_again(
     facts: EngineFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "operators.json").write_text("{}")
-    host = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=-1)
+    host = open_context({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=-1)
     answers = [Answer(stopped=why, rows=[], tried=[]) for why in ("MemoryError", None)]
     monkeypatch.setattr(engine_choice, "capture_while_active", lambda *_, **__: document(answers.pop(0)))
     asked = [ask_engine(host, facts, tmp_path, {}, {}).stopped for _ in range(3)]
@@ -153,7 +153,7 @@ def test_several_models_are_asked_at_once_and_only_those_without_an_answer(
 
     (tmp_path / "operators.json").write_text("{}")
     monkeypatch.setattr(engine_choice, "capture_while_active", child)
-    host = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=-1)
+    host = open_context({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=-1)
     question = Question(facts=facts, files=tmp_path, options={}, held=Held())
     for configs in ([{"a": 1}, {"a": 2}], [{"a": 2}, {"a": 3}, {"a": 1}]):
         assert len(ask_models(host, question, configs)) == len(configs)
@@ -162,7 +162,7 @@ def test_several_models_are_asked_at_once_and_only_those_without_an_answer(
 
 def test_what_is_no_answer_is_not_kept(facts: EngineFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "operators.json").write_text("{}")
-    host = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=-1)
+    host = open_context({"GB10_CACHE_DIR": str(tmp_path / "store")}, verbosity=-1)
     monkeypatch.setattr(engine_choice, "capture_while_active", lambda *_, **__: "killed")
     with pytest.raises(Gb10Error, match="no answer"):
         ask_engine(host, facts, tmp_path, {}, {})
@@ -298,9 +298,9 @@ def test_an_image_of_another_engine_or_release_is_named(
 
 
 def test_a_release_of_sglang_without_facts_is_refused_with_the_one_that_is_known(tmp_path: Path) -> None:
-    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
     with pytest.raises(UsageError, match=r"explain knows sglang 0\.5\.23, the lock has 0\.5\.10"):
-        engine_of(shop, "sglang-0.5.10")
+        engine_of(ctx, "sglang-0.5.10")
 
 
 def test_the_document_has_every_layer(facts: EngineFacts) -> None:

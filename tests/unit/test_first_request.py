@@ -8,7 +8,7 @@ import pytest
 
 from gb10.errors import VerifyError
 from gb10.image.build.first_request import KEPT, read_report, say_report
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.proof.scans import proof_path
 from tests.unit.test_rehearsal_plan import OPTIONS, plan
 
@@ -41,12 +41,12 @@ def test_what_is_no_report_is_refused(content: bytes) -> None:
 
 def said(tmp_path: Path, report: dict[str, Any], capsys: pytest.CaptureFixture[str], served: bool = True) -> list[str]:
     """What is printed of a report that lies beside the scans of an image."""
-    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path), "COLUMNS": "200"}, verbosity=0)
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path), "COLUMNS": "200"}, verbosity=0)
     chosen = plan() if served else plan(OPTIONS)
-    folder = proof_path(shop.store, chosen)
+    folder = proof_path(ctx.store, chosen)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / KEPT).write_text(json.dumps(report), encoding="utf-8")
-    say_report(shop.talk, shop.store, chosen)
+    say_report(ctx.reporter, ctx.store, chosen)
     return capsys.readouterr().err.splitlines()
 
 

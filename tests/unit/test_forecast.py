@@ -18,7 +18,7 @@ from gb10.core.compilers_seen import compilers_seen
 from gb10.core.forecast import Forecast, Speed
 from gb10.core.work_state import Part, Unit
 from gb10.image.build.outlook import compile_units
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.request.planning import Request, make_plan
 
@@ -37,8 +37,8 @@ def stream(name: str) -> list[dict[str, Any]]:
 def units(tmp_path_factory: pytest.TempPathFactory) -> tuple[Unit, ...]:
     """As measured on the machine of reference."""
     home = str(tmp_path_factory.mktemp("home"))
-    shop = open_workshop({"GB10_CACHE_DIR": home, "HOME": home}, verbosity=-1)
-    plan = make_plan(shop, Request(engine="vllm", arch="12.1f"))
+    ctx = open_context({"GB10_CACHE_DIR": home, "HOME": home}, verbosity=-1)
+    plan = make_plan(ctx, Request(engine="vllm", arch="12.1f"))
     found = compile_units(Catalog(ROOT), plan, plan.step("flashinfer-jit-cache"))
     return tuple(unit for unit in found if "fp4_quantization" not in unit.name)
 

@@ -25,8 +25,8 @@ def session(text: str) -> Iterator[Session]:
     os.close(write)
     with os.fdopen(read, "rb") as out:
         nodes = tuple(Node(host=name, ssh=SshHost(name=name, port=None, socket=None), socket="/s") for name in NAMES)
-        talk = Dialogue(io.BytesIO(), out, io.BytesIO(b"its last words"))
-        yield Session(port=1, sockets="/w", nodes=nodes, talk=talk)
+        pipe = Dialogue(io.BytesIO(), out, io.BytesIO(b"its last words"))
+        yield Session(port=1, sockets="/w", nodes=nodes, pipe=pipe)
 
 
 def test_each_thread_gets_the_answer_for_its_node_whoever_reads_it() -> None:

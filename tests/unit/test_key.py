@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gb10.core.proc import capture
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import plan_image
@@ -197,6 +197,6 @@ def test_neither_place_nor_time_nor_locale_nor_jobs_nor_order_moves_a_key(tmp_pa
         SOURCE_DATE_EPOCH="1",
         XDG_CACHE_HOME=str(tmp_path / "cache"),
     )
-    shop = open_workshop({"HOME": str(tmp_path), "GB10_CACHE_DIR": str(tmp_path)}, verbosity=-1)
-    plan = make_plan(shop, Request(engine="vllm", arch="12.1f"))
+    ctx = open_context({"HOME": str(tmp_path), "GB10_CACHE_DIR": str(tmp_path)}, verbosity=-1)
+    plan = make_plan(ctx, Request(engine="vllm", arch="12.1f"))
     assert other == {"key": plan.key, "tags": list(plan.tags), "keys": [step.key for step in plan.steps]}

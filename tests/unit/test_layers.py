@@ -65,7 +65,7 @@ WORLD = {
     "time",
     "urllib3",
 }
-WORLDLY = {"config", "ending", "fetch", "keep", "proc", "store", "talk"}
+WORLDLY = {"config", "signals", "fetch", "store_gc", "proc", "store", "reporter"}
 """The modules of host/ that touch the machine."""
 
 PROCESSES = {"subprocess", "multiprocessing", "pty"}
@@ -117,7 +117,7 @@ class Facts:
     """Each (module, name), wherever in the file."""
     functions: tuple[tuple[str, int], ...]
     """Each (name, lines)."""
-    opens: bool
+    with_context: bool
     """Whether it calls ``open``."""
 
 
@@ -132,7 +132,7 @@ def read(path: Path) -> Facts:
     return Facts(
         imports=tuple(pair for node in nodes for pair in imported(node)),
         functions=tuple((node.name, (node.end_lineno or 0) - node.lineno + 1) for node in functions),
-        opens=any(isinstance(call.func, ast.Name) and call.func.id == "open" for call in calls),
+        with_context=any(isinstance(call.func, ast.Name) and call.func.id == "open" for call in calls),
     )
 
 
@@ -248,7 +248,7 @@ def touched(path: Path) -> set[str]:
     """What a module imports or calls that no pure room may."""
     worldly = {f"gb10.core.{name}" for name in WORLDLY}
     own = worldly & {name for module, what in imports(path) for name in (module, f"{module}.{what}")}
-    return own | (packages_used(path) & WORLD) | ({"open"} if read(path).opens else set())
+    return own | (packages_used(path) & WORLD) | ({"open"} if read(path).with_context else set())
 
 
 def test_pure_rooms_touch_nothing() -> None:
@@ -278,7 +278,7 @@ def test_code_for_build_stages_stands_alone() -> None:
     assert {name_of(path) for path in (PACKAGE / "inside").glob("*.py") if rooms_used(path)} == set()
 
 
-@pytest.mark.parametrize("module", ["errors", "core/config", "core/ending", "core/proc", "core/store"])
+@pytest.mark.parametrize("module", ["errors", "core/config", "core/signals", "core/proc", "core/store"])
 def test_what_the_bootstrap_imports_is_standard_library(module: str) -> None:
     path = PACKAGE / f"{module}.py"
     assert packages_used(path) - {"gb10"} <= sys.stdlib_module_names

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from gb10.cli import main
+from gb10.core.reporter import Reporter
 from gb10.core.ssh import ssh_host
-from gb10.core.talk import Talk
 from gb10.errors import UsageError
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.render.meeting import BLOCKS, Meeting, api_port
@@ -96,23 +96,23 @@ def test_a_port_that_is_taken_is_passed_over_and_said() -> None:
         port = held.getsockname()[1]
         assert port in ports_of("localhost")
         asked = replace(service(), meeting=(port,))
-        found = on_free_ports(Talk({}), asked, lambda step: replace(asked, meeting=(port + step,)))
+        found = on_free_ports(Reporter({}), asked, lambda step: replace(asked, meeting=(port + step,)))
     assert found.meeting[0] > port
     assert f"port {port} is taken on localhost, so the ranks meet at {found.meeting[0]}" in said.getvalue()
 
 
 def test_the_port_of_the_api_is_no_place_to_meet_and_one_node_meets_nobody() -> None:
     asked = replace(service(), port=25000)
-    assert on_free_ports(Talk({}), asked, lambda step: replace(service(step), port=25000)).meeting != (25000,)
+    assert on_free_ports(Reporter({}), asked, lambda step: replace(service(step), port=25000)).meeting != (25000,)
     alone = replace(asked, meeting=())
-    assert on_free_ports(Talk({}), alone, lambda step: alone) is alone
+    assert on_free_ports(Reporter({}), alone, lambda step: alone) is alone
 
 
 def test_when_no_port_is_free_that_is_an_error() -> None:
     with socket.create_server(("", 0)) as held:
         asked = replace(service(), meeting=(held.getsockname()[1],))
         with pytest.raises(UsageError, match="no port is free for the ranks of x to meet"):
-            on_free_ports(Talk({}), asked, lambda step: asked)
+            on_free_ports(Reporter({}), asked, lambda step: asked)
 
 
 @pytest.mark.parametrize("host", ["2", "02", "me@3", "ssh://4:22", "5:22"])

@@ -9,11 +9,11 @@ import pytest
 from gb10.containers import emulation
 from gb10.containers.buildx.progress import StepStarted
 from gb10.containers.emulation import emulated, emulator_key, held_version, register
+from gb10.core.reporter import Reporter
 from gb10.core.store import Store
-from gb10.core.talk import Talk
 from gb10.errors import BuildError
 from gb10.image.build.mod_layers import mod_note, naming_mods, note_build, ready_emulation
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from tests.recipes import SHIPPED
 from tests.unit.test_mods_plan import ENTRY, ONE, TWO, engine, plan
 
@@ -99,12 +99,12 @@ def test_the_emulator_that_will_run_is_named_before_the_first_mod(
     version, note = "7.2.22", "older than 10.0, programs that import torch may crash"
     enter(binfmt, tmp_path, monkeypatch, version)
     monkeypatch.setattr(emulation, "missing_capability", lambda: "this process is not root")
-    shop = Workshop(env={}, store=Store(tmp_path / "store"), talk=Talk({}), catalog=SHIPPED)
+    ctx = Context(env={}, store=Store(tmp_path / "store"), reporter=Reporter({}), catalog=SHIPPED)
     here = replace(engine("user"), data=tmp_path)
-    ready_emulation(shop, here, plan(ONE))
+    ready_emulation(ctx, here, plan(ONE))
     assert capsys.readouterr().err.endswith(f"the kernel's emulator is qemu {version}: {note}\n")
     enter(binfmt, tmp_path, monkeypatch, "10.0.13")
-    ready_emulation(shop, here, plan(ONE))
+    ready_emulation(ctx, here, plan(ONE))
     assert capsys.readouterr().err.endswith("the kernel's emulator is qemu 10.0.13\n")
 
 
@@ -173,15 +173,15 @@ def test_a_native_mod_is_not_called_emulated() -> None:
 
 
 def test_the_task_shows_the_mods_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}, interval=0), catalog=SHIPPED)
-    with shop.talk.task("layers and proof", unit="steps") as task:
-        note_build(shop.talk, plan(ONE, TWO), task, StepStarted("[mod-2 1/1] RUN --network=none --mount=type=bind"))
+    ctx = Context(env={}, store=Store(tmp_path), reporter=Reporter({}, interval=0), catalog=SHIPPED)
+    with ctx.reporter.task("layers and proof", unit="steps") as task:
+        note_build(ctx.reporter, plan(ONE, TWO), task, StepStarted("[mod-2 1/1] RUN --network=none --mount=type=bind"))
     assert "mod two 2/2 (emulated)" in capsys.readouterr().err
 
 
 def test_an_emulated_mod_is_announced_as_slow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}), catalog=SHIPPED)
-    ready_emulation(shop, engine("user"), plan(ONE))
+    ctx = Context(env={}, store=Store(tmp_path), reporter=Reporter({}), catalog=SHIPPED)
+    ready_emulation(ctx, engine("user"), plan(ONE))
     assert "each can take minutes" in capsys.readouterr().err
-    ready_emulation(shop, engine("user"), plan())
+    ready_emulation(ctx, engine("user"), plan())
     assert not capsys.readouterr().err

@@ -12,12 +12,12 @@ from gb10.cli.receipt import receipt_path
 from gb10.containers import emulation
 from gb10.containers.connection import Endpoint, Engine
 from gb10.containers.emulation import MASK, PROGRAMS, line, register, serves
+from gb10.core.reporter import Reporter
 from gb10.core.store import Store
-from gb10.core.talk import Talk
 from gb10.errors import BuildError, EngineError, UsageError
 from gb10.image.build.estimate import MOD_SECONDS, step_seconds
 from gb10.image.build.mod_layers import index_variables, mod_network, naming_mods
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.plan.dag import plan_image
@@ -122,13 +122,13 @@ def test_only_a_declared_network_is_given() -> None:
 
 
 @cache
-def checkout(root: Path) -> Workshop:
+def checkout(root: Path) -> Context:
     """A checkout with one mod of its own that declares the network, and a store."""
     networked(root / "mods/own")
     for name in ("recipes", "patches", "gb10", "templates"):
         (root / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "kernels", root / "kernels")
-    return Workshop(env={}, store=Store(root / "store"), talk=Talk({}, verbosity=-1), catalog=Catalog(root))
+    return Context(env={}, store=Store(root / "store"), reporter=Reporter({}, verbosity=-1), catalog=Catalog(root))
 
 
 def networked(folder: Path, network: str = "true") -> Path:
@@ -186,9 +186,9 @@ def test_the_proxies_of_this_machine_go_with_the_index() -> None:
 
 
 def test_a_mod_takes_seconds_in_an_estimate(tmp_path: Path) -> None:
-    shop = Workshop(env={}, store=Store(tmp_path), talk=Talk({}, verbosity=0), catalog=SHIPPED)
+    ctx = Context(env={}, store=Store(tmp_path), reporter=Reporter({}, verbosity=0), catalog=SHIPPED)
     made = plan(ONE, TWO)
-    assert [step_seconds(shop, made, step) for step in made.of_kind("mod")] == [MOD_SECONDS] * 2
+    assert [step_seconds(ctx, made, step) for step in made.of_kind("mod")] == [MOD_SECONDS] * 2
     assert 3 <= MOD_SECONDS <= 6
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from gb10.cli.moe_judge import meant_shape
 from gb10.errors import UsageError
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.moe.engine_table import read_table
 from gb10.image.moe.release_lookups import SITE, Judge
 from gb10.image.moe.seeding import Model, check_read, folder_of, make_seed
@@ -51,7 +51,7 @@ def judge(tmp_path: Path, *, line: str = "pass", keys: str = KEYS, folder: str =
     (site / "fused_moe_triton_config.py").write_text(module, encoding="utf-8")
     (site / "fused_moe_triton_kernels.py").write_text(KERNEL.format(keys=keys), encoding="utf-8")
     return Judge(
-        host=open_workshop({"GB10_CACHE_DIR": str(tmp_path / "s"), "HOME": str(tmp_path)}, verbosity=-1),
+        host=open_context({"GB10_CACHE_DIR": str(tmp_path / "s"), "HOME": str(tmp_path)}, verbosity=-1),
         engine="sglang",
         version="0.5.4.post2",
         triton="3.5.1",

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import UsageError, VerifyError
 from gb10.image.moe.lanes import code
 from gb10.image.moe.shared_memory import LIMIT, moe_bytes
@@ -141,7 +141,7 @@ def test_a_worker_that_does_not_start_says_what_it_lacks(tmp_path: Path) -> None
         on_line("Traceback (most recent call last):\n  import torch\nModuleNotFoundError: No module named 'torch'")
 
     with pytest.raises(VerifyError, match="here cannot tune") as caught:
-        run(job(), {"here": lane}, Record(tmp_path / "findings.jsonl", job()), Talk({}, verbosity=-1))
+        run(job(), {"here": lane}, Record(tmp_path / "findings.jsonl", job()), Reporter({}, verbosity=-1))
     assert caught.value.where == "ModuleNotFoundError: No module named 'torch'"
 
 
@@ -175,17 +175,17 @@ def works(asked: list[list[int]], stop_at: int | None = None) -> Lane:
 
 def test_machines_share_the_sizes_and_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     asked: list[list[int]] = []
-    talk, path = Talk({}, verbosity=-1), tmp_path / "findings.jsonl"
+    reporter, path = Reporter({}, verbosity=-1), tmp_path / "findings.jsonl"
     with pytest.raises(VerifyError, match="two ended before batch sizes 16") as caught:
-        run(job(), {"one": works(asked), "two": works(asked, 16)}, Record(path, job()), talk)
+        run(job(), {"one": works(asked), "two": works(asked, 16)}, Record(path, job()), reporter)
     assert "Killed" in str(caught.value)
     assert sorted(map(sorted, asked)) == [[1, 256], [16]]
     asked.clear()
     again = Record(path, job(memory=2 << 30))
     assert finished(again.findings) == {1, 256}
-    run(job(), {"one": works(asked)}, again, talk)
+    run(job(), {"one": works(asked)}, again, reporter)
     assert asked == [[16]]
-    run(job(), {"one": works(asked)}, Record(path, job()), talk)
+    run(job(), {"one": works(asked)}, Record(path, job()), reporter)
     assert asked == [[16]]
 
 
@@ -202,7 +202,7 @@ def test_a_shape_beyond_the_limit_is_refused(tmp_path: Path) -> None:
             on_line(line)
 
     with pytest.raises(VerifyError, match="needs 583 MiB, the limit is 50 MiB"):
-        run(job(), {"here": refuses}, Record(tmp_path / "f.jsonl", job()), Talk({}, verbosity=-1))
+        run(job(), {"here": refuses}, Record(tmp_path / "f.jsonl", job()), Reporter({}, verbosity=-1))
 
 
 def test_the_picture_is_xml_with_a_bar_for_each_size() -> None:

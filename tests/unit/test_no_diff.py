@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import PatchError, UsageError
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.labels import labels
 from gb10.image.plan.options import PatchUse
@@ -31,9 +31,9 @@ PAGE = b"\n<!-- x -->\n<!DOCTYPE html>\n<html><body>Pull request #1\n--- a/x\n</
 )
 def test_a_file_that_is_no_diff_says_what_it_is(text: bytes, said: str, tmp_path: Path) -> None:
     (tmp_path / "pr.diff").write_bytes(text)
-    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "s"), "HOME": str(tmp_path)}, verbosity=-1)
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path / "s"), "HOME": str(tmp_path)}, verbosity=-1)
     with pytest.raises(PatchError) as caught:
-        make_plan(shop, Request(engine="vllm", arch="12.1f", patches=(f"{tmp_path}/pr.diff",)))
+        make_plan(ctx, Request(engine="vllm", arch="12.1f", patches=(f"{tmp_path}/pr.diff",)))
     assert caught.value.message == said
     assert ".diff at the end" in (caught.value.hint or "")
 
@@ -98,10 +98,10 @@ def test_the_file_has_the_urls_name_if_that_is_plain() -> None:
 
 
 def test_a_pin_is_a_sha256(tmp_path: Path) -> None:
-    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "s"), "HOME": str(tmp_path)}, verbosity=-1)
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path / "s"), "HOME": str(tmp_path)}, verbosity=-1)
     for fragment in ("sha256=12", "md5=1", f"sha256={'A' * 64}", ""):
         with pytest.raises(UsageError, match="after # comes the sha256"):
-            make_plan(shop, Request(engine="vllm", arch="12.1f", patches=(f"https://h.invalid/1.diff#{fragment}",)))
+            make_plan(ctx, Request(engine="vllm", arch="12.1f", patches=(f"https://h.invalid/1.diff#{fragment}",)))
 
 
 def test_the_url_is_in_record_and_label_and_in_no_key() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from gb10.containers.connection import Endpoint, Engine
 from gb10.containers.docker_containers import ContainerState
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import EngineError
 from gb10.serving.run.existing import Found
 from gb10.serving.run.labelled import SERVICE, read_labels
@@ -29,7 +29,7 @@ def seen(hosts: Sequence[str], *own: Found, silent: Sequence[str] = (), named: b
         silent={host: EngineError("away") for host in silent},
         found=own,
         notes=Notes(),
-        talk=Talk({}),
+        reporter=Reporter({}),
         named=named,
     )
 

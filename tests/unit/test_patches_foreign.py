@@ -7,7 +7,7 @@ import pytest
 
 from gb10.errors import Gb10Error, PatchError, UsageError
 from gb10.image.build.grafts import try_patches
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.plan.catalog import ROOT
 from gb10.image.request.planning import Request, make_plan
 from gb10.patches.foreign import apply_foreign, find_foreign, load_foreign
@@ -86,16 +86,16 @@ PYTHON = "--- /dev/null\n+++ b/vllm/new_thing.py\n@@ -0,0 +1,1 @@\n+x = 1\n"
 @pytest.mark.parametrize("text", [CPP, PYTHON + CPP])
 def test_compiled_code_that_nothing_compiles_is_refused_by_its_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "pr.diff").write_text(text)
-    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "s"), "HOME": str(tmp_path)}, verbosity=-1)
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path / "s"), "HOME": str(tmp_path)}, verbosity=-1)
     asked = Request(engine="vllm", arch="12.1f", patches=(f"vllm={tmp_path}/pr.diff",))
     with pytest.raises(UsageError, match=r"pr\.diff changes what is compiled of vllm: csrc/ops\.h") as caught:
-        make_plan(shop, asked)
+        make_plan(ctx, asked)
     assert "--targets NAME" in (caught.value.hint or "")
-    assert make_plan(shop, replace(asked, targets=("_C_stable_libtorch",))).step("vllm").key
+    assert make_plan(ctx, replace(asked, targets=("_C_stable_libtorch",))).step("vllm").key
 
 
 def test_patches_of_an_absent_wheel_are_not_checked_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "pr.diff").write_text(PYTHON)
-    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path / "s"), "HOME": str(tmp_path)}, verbosity=0)
-    try_patches(shop, make_plan(shop, Request(engine="vllm", arch="12.1f", patches=(f"{tmp_path}/pr.diff",))))
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path / "s"), "HOME": str(tmp_path)}, verbosity=0)
+    try_patches(ctx, make_plan(ctx, Request(engine="vllm", arch="12.1f", patches=(f"{tmp_path}/pr.diff",))))
     assert capsys.readouterr().err == "not checked yet: the patches of vllm (its wheel is not in the store)\n"

@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from gb10.cli.patches import app, idle_sources
 from gb10.cli.patches_show import print_rows, range_of, reasons
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.plan.catalog import ROOT
 from gb10.patches.probe import Answered
 from gb10.patches.status import Row, find_patches
@@ -37,8 +37,8 @@ def test_a_range_has_its_lowest_bound_first() -> None:
 
 def test_a_patch_of_what_is_compiled_names_the_option(tmp_path: Path) -> None:
     name = "0002-stale-cutlass-source"
-    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
-    assert idle_sources(shop) == {"vllm"}
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
+    assert idle_sources(ctx) == {"vllm"}
     (line,) = reasons([row("applies")], name, {"vllm"})
     assert line == "applies on 1.0 (only with --targets: upstream's wheel is compiled already): as read"
     assert reasons([row("applies")], name) == ["applies on 1.0: as read"]
@@ -46,11 +46,11 @@ def test_a_patch_of_what_is_compiled_names_the_option(tmp_path: Path) -> None:
 
 
 def test_a_short_form_has_its_legend(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
-    print_rows(shop, [row("not-applicable", "absent")])
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
+    print_rows(ctx, [row("not-applicable", "absent")])
     out = capsys.readouterr().out
     assert "\n1.0      -\n-  not-applicable: " in out
-    print_rows(shop, [row("conflict")])
+    print_rows(ctx, [row("conflict")])
     out = capsys.readouterr().out
     assert "1.0      conflict\n" in out
     assert "-  not" not in out

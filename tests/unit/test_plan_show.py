@@ -7,9 +7,9 @@ import pytest
 
 from gb10.cli.mods import fit, listed
 from gb10.cli.plan_show import print_plan
+from gb10.image.build.cache_status import CacheStatus
 from gb10.image.build.estimate import needs
-from gb10.image.build.survey import Survey
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.mods.lookup import find_mod
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.programs import GEMM, plan_program
@@ -19,12 +19,12 @@ from tests.recipes import SHIPPED
 
 def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str], columns: int, targets: tuple[str, ...] = ()) -> list[str]:
     env = {"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path), "COLUMNS": str(columns)}
-    shop = open_workshop(env, verbosity=-1)
-    plan = make_plan(shop, Request(engine="vllm", arch="12.1f", targets=targets))
+    ctx = open_context(env, verbosity=-1)
+    plan = make_plan(ctx, Request(engine="vllm", arch="12.1f", targets=targets))
     there = {step.name: False for step in plan.steps}
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("COLUMNS", str(columns))
-        print_plan(shop, plan, Survey(engine=None, there=there, needs=needs(shop, plan, there, None)), as_json=False)
+        print_plan(ctx, plan, CacheStatus(engine=None, there=there, needs=needs(ctx, plan, there, None)), as_json=False)
     return capsys.readouterr().out.splitlines()
 
 
@@ -68,8 +68,8 @@ def test_a_listed_mod_is_whole_at_any_width(width: int) -> None:
 
 
 def test_a_program_has_no_layers_to_slim(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
-    plan = plan_program(GEMM, make_plan(shop, Request(engine="vllm", arch="12.1f")), shop.catalog.toolkit)
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
+    plan = plan_program(GEMM, make_plan(ctx, Request(engine="vllm", arch="12.1f")), ctx.catalog.toolkit)
     there = {step.name: False for step in plan.steps}
-    print_plan(shop, plan, Survey(engine=None, there=there, needs=needs(shop, plan, there, None)), as_json=False)
+    print_plan(ctx, plan, CacheStatus(engine=None, there=there, needs=needs(ctx, plan, there, None)), as_json=False)
     assert "slim" not in capsys.readouterr().out

@@ -11,7 +11,7 @@ import pytest
 
 from gb10.core.dialogue import dialogue
 from gb10.core.proc import CommandFailedError, background, capture, capture_while_active, stream
-from gb10.core.silence import Patience, moved
+from gb10.core.silence import IdleTimeout, moved
 
 ROOT = Path(__file__).resolve().parents[2]
 URL = "https://me:se@cret@mirror.invalid/debian"
@@ -19,7 +19,7 @@ URL = "https://me:se@cret@mirror.invalid/debian"
 
 def test_a_child_that_fails_by_itself_has_its_own_code(tmp_path: Path) -> None:
     with pytest.raises(CommandFailedError) as caught:
-        stream(["sh", "-c", "exit 3"], log=tmp_path / "log", patience=Patience(seconds=5, sign=moved))
+        stream(["sh", "-c", "exit 3"], log=tmp_path / "log", patience=IdleTimeout(seconds=5, sign=moved))
     assert caught.value.returncode == 3
 
 
@@ -27,10 +27,10 @@ def test_ctrl_c_ends_a_child_that_is_watched(tmp_path: Path) -> None:
     script = f"""\
 from pathlib import Path
 from gb10.core.proc import stream
-from gb10.core.silence import Patience, moved
+from gb10.core.silence import IdleTimeout, moved
 argv = ["sh", "-c", "echo $$; exec sleep 60"]
 stream(argv, log=Path({str(tmp_path / "log")!r}), on_line=lambda line: print(line, flush=True),
-       patience=Patience(seconds=600, sign=moved))
+       patience=IdleTimeout(seconds=600, sign=moved))
 """
     start = time.monotonic()
     argv = [sys.executable, "-c", script]
@@ -106,13 +106,13 @@ def test_a_child_in_the_background_that_ends_by_itself_is_seen(tmp_path: Path) -
 
 def test_a_dialogue_ends_with_the_end_of_stdin_and_is_read_line_by_line() -> None:
     script = 'echo one; echo two; echo words >&2; while read -r word; do echo "got $word"; done; echo end'
-    with dialogue(["sh", "-c", script], env=os.environ) as talk:
-        assert [talk.line(10), talk.line(10), talk.line(0.05)] == ["one", "two", None]
-        talk.say("a line")
-        assert talk.line(10) == "got a line"
-        assert talk.errors() == "words"
-    with dialogue(["sh", "-c", "echo one; exit 3"], env=os.environ) as talk:
-        assert [talk.line(10), talk.line(10)] == ["one", ""]
-        talk.say("nobody hears it")
+    with dialogue(["sh", "-c", script], env=os.environ) as reporter:
+        assert [reporter.line(10), reporter.line(10), reporter.line(0.05)] == ["one", "two", None]
+        reporter.say("a line")
+        assert reporter.line(10) == "got a line"
+        assert reporter.errors() == "words"
+    with dialogue(["sh", "-c", "echo one; exit 3"], env=os.environ) as reporter:
+        assert [reporter.line(10), reporter.line(10)] == ["one", ""]
+        reporter.say("nobody hears it")
     with pytest.raises(CommandFailedError), dialogue(["/nowhere"], env=os.environ):
         pass

@@ -16,7 +16,7 @@ from gb10.containers.registry.skopeo import Access, Skopeo
 from gb10.containers.registry.transfer import Moves, hint_of, registry_error
 from gb10.core.ssh import ssh_host
 from gb10.errors import EngineError, PublishError, UsageError
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from gb10.image.publish import pulling
 from gb10.image.publish.publishing import names_in, own_tags
 from gb10.image.publish.retries import PAUSES, patiently
@@ -160,9 +160,9 @@ def test_layers_are_whole_from_the_lowest_on() -> None:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
+def ctx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Context:
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    return open_workshop({"GB10_CACHE_DIR": str(tmp_path)}, verbosity=0)
+    return open_context({"GB10_CACHE_DIR": str(tmp_path)}, verbosity=0)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
         ("write /layer: no space left on device", "Pushing", 1),
     ],
 )
-def test_only_what_may_mend_itself_is_tried_again(shop: Workshop, words: str, before: str, tries: int) -> None:
+def test_only_what_may_mend_itself_is_tried_again(ctx: Context, words: str, before: str, tries: int) -> None:
     tried = 0
 
     def transfer(moves: Moves) -> None:
@@ -182,19 +182,19 @@ def test_only_what_may_mend_itself_is_tried_again(shop: Workshop, words: str, be
         tried += 1
         moves.follow([{"status": before, "id": "a"}, {"error": words}])
 
-    with shop.talk.task("h/a:b") as task, pytest.raises(PublishError, match=words[:8]):
-        patiently(shop.talk, task, transfer)
+    with ctx.reporter.task("h/a:b") as task, pytest.raises(PublishError, match=words[:8]):
+        patiently(ctx.reporter, task, transfer)
     assert tried == tries
 
 
 @pytest.mark.parametrize(("script", "words", "tries"), [("sleep 60", "nothing for", 1), ("exit 7", "exited with 7", 3)])
 def test_a_stall_is_not_tried_again(
-    shop: Workshop, monkeypatch: pytest.MonkeyPatch, script: str, words: str, tries: int
+    ctx: Context, monkeypatch: pytest.MonkeyPatch, script: str, words: str, tries: int
 ) -> None:
     for name in ("PATIENCE", "ANSWER"):
         monkeypatch.setattr(skopeo, name, 0.3)
     program = Skopeo(command=("sh", "-c", script), env={})
-    access, layout = Access(credentials="/none", tls=True), Layout(path=shop.store.root, sizes={})
+    access, layout = Access(credentials="/none", tls=True), Layout(path=ctx.store.root, sizes={})
     transfers: list[Callable[[Moves], object]] = [
         lambda moves: program.copy(layout, "h/a", access, 3, moves),
         lambda _: program.manifest("h/a", access),
@@ -206,8 +206,8 @@ def test_a_stall_is_not_tried_again(
             tried.append(moves)
             transfer(moves)
 
-        with shop.talk.task("h/a") as task, pytest.raises(PublishError, match=words):
-            patiently(shop.talk, task, counted)
+        with ctx.reporter.task("h/a") as task, pytest.raises(PublishError, match=words):
+            patiently(ctx.reporter, task, counted)
         assert len(tried) == tries
 
 

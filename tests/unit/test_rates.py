@@ -11,14 +11,14 @@ from gb10.image.build.compiling import made_object
 from gb10.image.build.estimate import needs, step_seconds
 from gb10.image.build.outlook import ASSEMBLY, DOWNLOAD, TOOLS, UPSTREAM, with_forecast
 from gb10.image.build.rates import MOST, REFERENCE, keep_speed, known_speed, processor
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from gb10.image.plan.values import Plan
 from gb10.image.request.planning import Request, make_plan
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
-    return open_workshop({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
+def ctx(tmp_path: Path) -> Context:
+    return open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
 
 
 class Seen(Forecast):
@@ -32,72 +32,72 @@ class Seen(Forecast):
         return self.seen
 
 
-def build(shop: Workshop, factor: float, seconds: float = 700.0, held: float = 1.0) -> None:
-    keep_speed(replace(shop, forecast=Seen(factor, seconds, held)))
+def build(ctx: Context, factor: float, seconds: float = 700.0, held: float = 1.0) -> None:
+    keep_speed(replace(ctx, forecast=Seen(factor, seconds, held)))
 
 
-def plan(shop: Workshop) -> Plan:
-    return make_plan(shop, Request(engine="vllm", arch="12.1f"))
+def plan(ctx: Context) -> Plan:
+    return make_plan(ctx, Request(engine="vllm", arch="12.1f"))
 
 
-def test_the_first_plan_says_that_its_figures_are_of_another_machine(shop: Workshop) -> None:
-    made = plan(shop)
-    found = needs(shop, made, {step.name: False for step in made.steps}, None)
+def test_the_first_plan_says_that_its_figures_are_of_another_machine(ctx: Context) -> None:
+    made = plan(ctx)
+    found = needs(ctx, made, {step.name: False for step in made.steps}, None)
     assert (found.rates, found.foreign) == (REFERENCE, True)
 
 
-def test_later_plans_use_what_builds_took_here(shop: Workshop) -> None:
-    made = plan(shop)
+def test_later_plans_use_what_builds_took_here(ctx: Context) -> None:
+    made = plan(ctx)
     absent = {step.name: False for step in made.steps}
-    before, wheel = needs(shop, made, absent, None), made.step("flashinfer-jit-cache")
-    alone = step_seconds(shop, made, wheel)
+    before, wheel = needs(ctx, made, absent, None), made.step("flashinfer-jit-cache")
+    alone = step_seconds(ctx, made, wheel)
     for factor in (2.0, 2.1, 1.9):
-        build(shop, factor)
-    after = needs(shop, made, absent, None)
+        build(ctx, factor)
+    after = needs(ctx, made, absent, None)
     assert after.compile_seconds == pytest.approx(2 * before.compile_seconds)
     assert after.longest_seconds == pytest.approx(2 * before.longest_seconds)
-    assert step_seconds(shop, made, wheel) == pytest.approx(2 * alone)
+    assert step_seconds(ctx, made, wheel) == pytest.approx(2 * alone)
     assert not after.foreign
     assert after.rates == "this machine: the last 3 builds took 2.0 times as long as on two idle x86-64 cores"
 
 
-def test_one_odd_build_does_not_count_and_the_last_ones_do(shop: Workshop) -> None:
+def test_one_odd_build_does_not_count_and_the_last_ones_do(ctx: Context) -> None:
     for factor in (1.0, 1.0, 9.0, 1.1, 0.9):
-        build(shop, factor)
-    assert known_speed(shop)[0].factor == 1.0
+        build(ctx, factor)
+    assert known_speed(ctx)[0].factor == 1.0
     for _ in range(MOST):
-        build(shop, 3.0)
-    assert known_speed(shop)[0].factor == 3.0
-    assert len(list((shop.store.root / rates.ROOM).iterdir())) == 1
+        build(ctx, 3.0)
+    assert known_speed(ctx)[0].factor == 3.0
+    assert len(list((ctx.store.root / rates.ROOM).iterdir())) == 1
 
 
 @pytest.mark.parametrize(
     ("factor", "seconds", "held"), [(0.01, 700, 1), (40, 700, 1), (1, 5, 1), (1, 700, 50), (5, 700, 5)]
 )
 def test_what_no_compile_of_this_machine_takes_is_not_kept(
-    shop: Workshop, factor: float, seconds: float, held: float
+    ctx: Context, factor: float, seconds: float, held: float
 ) -> None:
-    build(shop, factor, seconds, held)
-    assert known_speed(shop) == (Speed(), REFERENCE)
+    build(ctx, factor, seconds, held)
+    assert known_speed(ctx) == (Speed(), REFERENCE)
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"machine": "x"}', '{"machine": 1, "rates": [{"factor": "fast"}]}', "\x00\xff"]
 )
-def test_a_damaged_file_is_passed_over(shop: Workshop, text: str) -> None:
-    build(shop, 2.0)
-    (path,) = (shop.store.root / rates.ROOM).iterdir()
+def test_a_damaged_file_is_passed_over(ctx: Context, text: str) -> None:
+    build(ctx, 2.0)
+    (path,) = (ctx.store.root / rates.ROOM).iterdir()
     path.write_text(text, encoding="latin-1")
-    assert known_speed(shop) == (Speed(), REFERENCE)
-    build(shop, 2.0)
-    assert known_speed(shop)[0].factor == 2.0
+    assert known_speed(ctx) == (Speed(), REFERENCE)
+    build(ctx, 2.0)
+    assert known_speed(ctx)[0].factor == 2.0
 
 
-def test_another_processor_and_a_builder_have_their_own(shop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    build(shop, 2.0)
-    assert known_speed(replace(shop, builder="far"))[1] == REFERENCE
+def test_another_processor_and_a_builder_have_their_own(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(ctx, 2.0)
+    assert known_speed(replace(ctx, builder="far"))[1] == REFERENCE
     monkeypatch.setattr(rates, "cores", lambda: 64)
-    assert known_speed(shop)[1] == REFERENCE
+    assert known_speed(ctx)[1] == REFERENCE
 
 
 @pytest.mark.parametrize(
@@ -117,20 +117,20 @@ def test_a_processor_has_a_name(tmp_path: Path, text: str, name: str) -> None:
     assert processor(tmp_path / "none") == "unknown"
 
 
-def test_a_forecast_knows_all_that_is_not_there(shop: Workshop) -> None:
-    made = plan(shop)
+def test_a_forecast_knows_all_that_is_not_there(ctx: Context) -> None:
+    made = plan(ctx)
     absent = {step.name: False for step in made.steps}
-    found = with_forecast(shop, made, absent, None).forecast
+    found = with_forecast(ctx, made, absent, None).forecast
     parts = (TOOLS, "flashinfer-jit-cache", "gb10-kernels", DOWNLOAD, UPSTREAM, ASSEMBLY)
     assert all(found.knows(name) for name in parts)
     whole = found.left()
-    compiled = with_forecast(shop, made, {**absent, "flashinfer-jit-cache": True}, None).forecast
+    compiled = with_forecast(ctx, made, {**absent, "flashinfer-jit-cache": True}, None).forecast
     assert not compiled.knows("flashinfer-jit-cache")
     left = compiled.left()
     assert whole is not None
     assert left is not None
     assert 0 < left < whole
-    assert with_forecast(shop, made, dict.fromkeys(absent, True), None).forecast.left() is None
+    assert with_forecast(ctx, made, dict.fromkeys(absent, True), None).forecast.left() is None
 
 
 @pytest.mark.parametrize(

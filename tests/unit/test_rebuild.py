@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gb10.cli.rebuild_show import document, print_comparison, refuse
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import VerifyError
 from gb10.image.build.difference import Different
 from gb10.image.build.reproducing import Comparison, Pair
@@ -98,7 +98,7 @@ OTHER = Pair(name="layer-deps", before="sha256:2", after="sha256:3")
 
 def test_a_reproduced_image_prints_its_digest(capsys: pytest.CaptureFixture[str]) -> None:
     found = Comparison(digest="sha256:d", layers=(SAME,))
-    print_comparison(Talk({}, verbosity=0), "gb10/x", found, as_json=False)
+    print_comparison(Reporter({}, verbosity=0), "gb10/x", found, as_json=False)
     refuse("gb10/x", found)
     printed = capsys.readouterr()
     assert printed.out == "sha256:d\n"
@@ -107,7 +107,7 @@ def test_a_reproduced_image_prints_its_digest(capsys: pytest.CaptureFixture[str]
 
 def test_without_an_image_there_is_nothing_to_refuse(capsys: pytest.CaptureFixture[str]) -> None:
     found = Comparison(digest="sha256:d", layers=(Pair(name="base", before=None, after="sha256:1"),), compared=False)
-    print_comparison(Talk({}, verbosity=0), "plan.json", found, as_json=False)
+    print_comparison(Reporter({}, verbosity=0), "plan.json", found, as_json=False)
     refuse("plan.json", found)
     assert not document("plan.json", found)["same"]
     assert "there is no image to compare with" in capsys.readouterr().err

@@ -18,7 +18,7 @@ from gb10.cli.wanted_service import Described, Wanted, described
 from gb10.cli.wishes import with_recipe
 from gb10.containers.images import ImageInfo
 from gb10.core.folder_files import ModFile
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.image.request.planning import Request
 from gb10.models.registries import content
@@ -222,10 +222,10 @@ def test_a_mod_needs_trust_where_its_own_folder_would_run(
         write(theirs, {f"mods/{name}/run.sh": "#!/bin/bash\nid\n"})
     write(theirs, {"recipes/one.yaml": f"{RECIPE}mods: [mods/{name}]\n"})
     printed(capsys, "add", str(theirs))
-    talk, file = Talk({}), find_recipe("@theirs/one")
+    reporter, file = Reporter({}), find_recipe("@theirs/one")
 
     def mods(*, trust: bool) -> list[str]:
-        return [str(mod.path) for mod in mods_to_run(talk, load_file(file), file, image_of(release), trust=trust)]
+        return [str(mod.path) for mod in mods_to_run(reporter, load_file(file), file, image_of(release), trust=trust)]
 
     own = f"/tree/mods/{name}"
     if runs:
@@ -237,7 +237,7 @@ def test_a_mod_needs_trust_where_its_own_folder_would_run(
         assert not any(path.endswith(own) for path in mods(trust=False))
         assert mods(trust=True) == mods(trust=False)
     mine = RecipeFile(theirs / "recipes/one.yaml")
-    assert len(mods_to_run(talk, load_file(mine), mine, image_of(release), trust=False)) == len(mods(trust=True))
+    assert len(mods_to_run(reporter, load_file(mine), mine, image_of(release), trust=False)) == len(mods(trust=True))
 
 
 def test_a_form_that_passes_mods_on_needs_trust_for_each(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gb10.core.fields import Architecture
 from gb10.errors import UsageError
-from gb10.image.context import open_workshop
+from gb10.image.context import open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import plan_image
@@ -210,12 +210,12 @@ def test_options_have_the_engine_s_own_names(engine: str, argument: str) -> None
 
 def test_the_command_s_model_gets_the_variables_of_its_engine(tmp_path: Path) -> None:
     recipe, _, toolkit = inputs("sglang")
-    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
-    assert rehearsed(shop, recipe, toolkit, OPTIONS, MODEL) == ready(toolkit, "sglang", MODEL)
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
+    assert rehearsed(ctx, recipe, toolkit, OPTIONS, MODEL) == ready(toolkit, "sglang", MODEL)
 
 
 def test_an_option_that_the_engine_has_not_is_an_error(tmp_path: Path) -> None:
     recipe, _, toolkit = inputs("sglang")
-    shop = open_workshop({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
+    ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
     with pytest.raises(UsageError, match="sglang has no option for linear_backend"):
-        rehearsed(shop, recipe, toolkit, OPTIONS, replace(MODEL, options=(("linear_backend", "marlin"),)))
+        rehearsed(ctx, recipe, toolkit, OPTIONS, replace(MODEL, options=(("linear_backend", "marlin"),)))

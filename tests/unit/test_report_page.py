@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gb10.cli.report import build_of, last_tag
+from gb10.core.reporter import Timing
 from gb10.core.store import Store
-from gb10.core.talk import Timing
 from gb10.errors import UsageError
 from gb10.image.build.build_log import Build, Step, keep_build, kept_builds
-from gb10.image.inspect.portrait import Layer, PatchStory, Portrait, codes_of
 from gb10.image.inspect.report_page import duration, megabytes, page
 from gb10.image.inspect.report_values import against, bars, columns, heat, life, tiles
+from gb10.image.inspect.summary import Layer, PatchStory, Portrait, codes_of
 from gb10.image.inspect.treemap import Box, treemap
 from gb10.image.plan.catalog import ROOT, Catalog
 from tests.unit.made_up_images import KEY

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gb10.errors import UsageError
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.request.kernel_choice import with_model
 from gb10.image.request.served_models import served_model
@@ -16,9 +16,9 @@ from gb10.image.request.served_models import served_model
 CONFIG = {"torch_dtype": "bfloat16", "hidden_size": 64}
 
 
-@pytest.fixture(name="shop")
-def workshop(tmp_path: Path) -> Workshop:
-    return open_workshop({"GB10_CACHE_DIR": str(tmp_path / "store"), "HOME": str(tmp_path)}, verbosity=-1)
+@pytest.fixture(name="ctx")
+def command_context(tmp_path: Path) -> Context:
+    return open_context({"GB10_CACHE_DIR": str(tmp_path / "store"), "HOME": str(tmp_path)}, verbosity=-1)
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def model(tmp_path: Path) -> str:
     ],
 )
 def test_an_option_of_the_engine_is_taken_as_it_is_written_there(
-    shop: Workshop, model: str, text: str, option: tuple[str, Any]
+    ctx: Context, model: str, text: str, option: tuple[str, Any]
 ) -> None:
-    served = served_model(shop, model, [text])
+    served = served_model(ctx, model, [text])
     assert served is not None
     assert (served.name, json.loads(served.config), served.options) == ("A-model", CONFIG, (option,))
 
@@ -65,30 +65,30 @@ def test_an_option_of_the_engine_is_taken_as_it_is_written_there(
         (f"max-num-seqs={'9' * 5000}", "not a whole number"),
     ],
 )
-def test_what_is_no_such_option_is_refused(shop: Workshop, model: str, text: str, why: str) -> None:
+def test_what_is_no_such_option_is_refused(ctx: Context, model: str, text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
-        served_model(shop, model, [text])
+        served_model(ctx, model, [text])
 
 
-def test_an_option_twice_is_refused(shop: Workshop, model: str) -> None:
+def test_an_option_twice_is_refused(ctx: Context, model: str) -> None:
     with pytest.raises(UsageError, match="twice"):
-        served_model(shop, model, ["max-num-seqs=8", "max_num_seqs=9"])
+        served_model(ctx, model, ["max-num-seqs=8", "max_num_seqs=9"])
 
 
-def test_options_without_a_model_are_refused(shop: Workshop) -> None:
-    assert served_model(shop, None, []) is None
+def test_options_without_a_model_are_refused(ctx: Context) -> None:
+    assert served_model(ctx, None, []) is None
     with pytest.raises(UsageError, match="needs a model"):
-        served_model(shop, None, ["max-num-seqs=8"])
+        served_model(ctx, None, ["max-num-seqs=8"])
 
 
 @pytest.mark.parametrize(("chosen", "kernels"), [({"TRITON_ATTN"}, "core"), ({"FLASHINFER"}, "for-a-model")])
 def test_a_model_that_adds_no_module_takes_the_wheel_of_core(
-    shop: Workshop, model: str, chosen: set[str], kernels: str
+    ctx: Context, model: str, chosen: set[str], kernels: str
 ) -> None:
-    served = served_model(shop, model, [])
+    served = served_model(ctx, model, [])
     assert served is not None
     served = replace(served, config=json.dumps(CONFIG | {"head_dim": 64, "num_attention_heads": 1}))
-    recipe = load_recipe(shop.catalog.recipe("vllm"))
-    found, toolkit = with_model(shop, recipe, shop.catalog.toolkit, served, chosen)
+    recipe = load_recipe(ctx.catalog.recipe("vllm"))
+    found, toolkit = with_model(ctx, recipe, ctx.catalog.toolkit, served, chosen)
     assert found.wheels["flashinfer-jit-cache"].kernels == kernels
     assert ("flashinfer-for-a-model" in toolkit.kernel_sets) == (kernels != "core")

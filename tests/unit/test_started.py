@@ -10,8 +10,8 @@ import pytest
 from gb10.cli import main, print_error, tell
 from gb10.core.data_root import ROOT
 from gb10.core.proc import capture
-from gb10.core.started import as_started, own_command, program
-from gb10.core.talk import Talk
+from gb10.core.program_name import as_started, own_command, program
+from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 
 INSTALLED = "/home/me/.local/bin/gb10"
@@ -52,7 +52,7 @@ def test_errors_and_talk_show_the_name(capsys: pytest.CaptureFixture[str], monke
     error = UsageError("a", hint="./build.py lock writes it")
     tell(error, as_json=False)
     print_error(error)
-    Talk({}).say("./build.py plan shows [it]")
+    Reporter({}).say("./build.py plan shows [it]")
     shown = capsys.readouterr()
     assert shown.err == "error: a\nhint: gb10 lock writes it\ngb10 plan shows [it]\n"
     assert json.loads(shown.out)["error"]["hint"] == "gb10 lock writes it"

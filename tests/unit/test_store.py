@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.core import talk
+from gb10.core import reporter
 from gb10.core.store import FOREIGN_AGE, Store, open_store, store_root
 from gb10.errors import UsageError
 
@@ -184,8 +184,8 @@ def test_a_wait_names_its_holder(tmp_path: Path) -> None:
 def test_a_quiet_run_reports_only_a_long_wait(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(talk, "LONG_WAIT", 0.1)
-    waiting = talk.Talk({}, verbosity=talk.QUIET).waiting_for("image")
+    monkeypatch.setattr(reporter, "LONG_WAIT", 0.1)
+    waiting = reporter.Reporter({}, verbosity=reporter.QUIET).waiting_for("image")
     with waiting("process 1"):
         pass
     time.sleep(0.2)
@@ -198,6 +198,6 @@ def test_a_quiet_run_reports_only_a_long_wait(
             time.sleep(0.01)
             said += capsys.readouterr().err
     assert said == "image: waiting for process 1\n"
-    with talk.Talk({}).waiting_for("image")("process 2"):
+    with reporter.Reporter({}).waiting_for("image")("process 2"):
         pass
     assert capsys.readouterr().err == "image: waiting for process 2\n"

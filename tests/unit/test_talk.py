@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from gb10.core.talk import QUIET, Talk, Task, clock, remaining
+from gb10.core.reporter import QUIET, Reporter, Task, clock, remaining
 
 
 @pytest.mark.parametrize(
@@ -37,23 +37,23 @@ def test_a_line_of_progress(unit: str, total: float, amount: str) -> None:
 
 
 def test_a_task_that_ended_and_one_that_failed_differ(capsys: pytest.CaptureFixture[str]) -> None:
-    talk = Talk({})
-    with talk.task("one"):
+    reporter = Reporter({})
+    with reporter.task("one"):
         pass
-    with pytest.raises(ValueError, match="x"), talk.task("two"):
+    with pytest.raises(ValueError, match="x"), reporter.task("two"):
         raise ValueError("x")
-    with pytest.raises(KeyboardInterrupt), talk.task("three"):
+    with pytest.raises(KeyboardInterrupt), reporter.task("three"):
         raise KeyboardInterrupt
     lines = capsys.readouterr().err.splitlines()
     ends = [re.sub(r"\d+\.\d s$", "N s", line) for line in lines[1::2]]  # a busy machine takes a while
     assert ends == ["one  N s", "two  failed after N s", "three  interrupted after N s"]
-    assert [timing.name for timing in talk.timings] == ["one"]
+    assert [timing.name for timing in reporter.timings] == ["one"]
 
 
 def test_a_silent_task_still_shows_that_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    talk = Talk({}, interval=0.05)
-    with talk.task("compile", 40, "files") as task:
-        talk.update(task, 2, 40, "norm.cu")
+    reporter = Reporter({}, interval=0.05)
+    with reporter.task("compile", 40, "files") as task:
+        reporter.update(task, 2, 40, "norm.cu")
         said, deadline = "", time.monotonic() + 60
         while len(re.findall(r"^compile  2 of 40 files  norm\.cu  0:\d\d$", said, re.MULTILINE)) < 2:
             assert time.monotonic() < deadline, said
@@ -64,8 +64,8 @@ def test_a_silent_task_still_shows_that_it_runs(capsys: pytest.CaptureFixture[st
 
 
 def test_quiet_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    talk = Talk({}, verbosity=QUIET, interval=0.01)
-    with talk.task("compile"):
+    reporter = Reporter({}, verbosity=QUIET, interval=0.01)
+    with reporter.task("compile"):
         time.sleep(0.05)
     assert capsys.readouterr().err == ""
 
@@ -84,7 +84,7 @@ def test_what_was_measured_beats_the_count_of_files() -> None:
 
 
 def test_a_note_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
-    talk = Talk({"NO_COLOR": "1"})
+    reporter = Reporter({"NO_COLOR": "1"})
     for _ in range(3):
-        talk.say_once("no Docker at the default socket")
+        reporter.say_once("no Docker at the default socket")
     assert capsys.readouterr().err.count("no Docker") == 1

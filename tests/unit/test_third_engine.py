@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core.reporter import Reporter
 from gb10.core.store import Store
-from gb10.core.talk import Talk
 from gb10.errors import UsageError
 from gb10.image.build.wheel_build import selected
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.lock.lockfile import base_digest, input_digest, load_lock, load_recipe, lock_path, write_lock
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.plan.dag import plan_image
@@ -71,8 +71,8 @@ def plan_of(path: Path) -> Plan:
 def made(recipe: Path, root: Path, room: Path, *patches: Path) -> Plan:
     """The plan as the command line makes it."""
     env = {"HOME": str(room)}
-    shop = Workshop(env=env, store=Store(room / "store"), talk=Talk(env, verbosity=-1), catalog=Catalog(root))
-    return make_plan(shop, Request(engine=str(recipe), arch="12.1f", patches=tuple(map(str, patches))))
+    ctx = Context(env=env, store=Store(room / "store"), reporter=Reporter(env, verbosity=-1), catalog=Catalog(root))
+    return make_plan(ctx, Request(engine=str(recipe), arch="12.1f", patches=tuple(map(str, patches))))
 
 
 def test_it_is_planned_like_any_other(recipe_file: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from gb10.models.lint.engine_words import declared, known_words, releases
 from gb10.models.load.own_section import own_section
 from gb10.serving.doctor.masking import masked_environment
 from gb10.serving.trial.axes import drafting, read_matrix, rows_of
-from gb10.serving.trial.keeping import keep_texts
+from gb10.serving.trial.kept_runs import keep_texts
 from gb10.serving.trial.launch_line import Outcome, Result
 from gb10.serving.trial.launcher import Launched
 from gb10.serving.trial.measuring import cause_in

@@ -12,7 +12,7 @@ import pytest
 
 from gb10.cli.upgrade_show import print_upgrade
 from gb10.errors import FetchError, Gb10Error, LockStaleError, PatchError, UsageError
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from gb10.image.lock.lockfile import load_recipe, lock_path, write_lock
 from gb10.image.upgrade.proposal import propose
 from gb10.image.upgrade.writing import check_writable, write
@@ -41,14 +41,14 @@ def index(tmp_path: Path) -> Offer:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Workshop:
+def ctx(tmp_path: Path) -> Context:
     env = {
         "GB10_CACHE_DIR": str(tmp_path / "store"),
         "HOME": str(tmp_path),
         "PATH": os.environ["PATH"],
         "PIP_INDEX_URL": (tmp_path / "simple").as_uri(),
     }
-    return open_workshop(env, verbosity=-1)
+    return open_context(env, verbosity=-1)
 
 
 @pytest.fixture
@@ -76,28 +76,28 @@ def offer_release(index: Offer, version: str, metadata: bytes | None = b"Name: e
     index(f"eng-{version}-py3-none-any.whl", version.encode())
 
 
-def refused(shop: Workshop, recipe: Path, asked: str | None = None) -> Gb10Error:
+def refused(ctx: Context, recipe: Path, asked: str | None = None) -> Gb10Error:
     before = {path: path.read_bytes() for path in recipe.parent.iterdir()}
     with pytest.raises(Gb10Error) as caught:
-        propose(shop, recipe, asked)
+        propose(ctx, recipe, asked)
     assert {path: path.read_bytes() for path in recipe.parent.iterdir()} == before
     return caught.value
 
 
-def test_nothing_newer(shop: Workshop, recipe: Path, index: Offer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_newer(ctx: Context, recipe: Path, index: Offer, capsys: pytest.CaptureFixture[str]) -> None:
     for version in ("0.9", "1.0", "1.1rc1"):
         offer_release(index, version)
     index("eng-1.2-cp313-cp313-manylinux_2_28_x86_64.whl")
     index("other-9.9.tar.gz")
-    found = propose(shop, recipe, None)
+    found = propose(ctx, recipe, None)
     assert (found.moves, found.text, str(found.new)) == ((), TEXT, "1.0")
     assert found.notes == (
         "eng 1.2 is not proposed: it has no wheel for aarch64 and Python 3.13",
         "eng 1.1rc1 is not proposed: it is a pre-release",
     )
-    print_upgrade(shop, found, as_json=False)
+    print_upgrade(ctx, found, as_json=False)
     assert f"{recipe}: eng 1.0 stays, nothing newer is proposed\n  eng 1.2 is not" in capsys.readouterr().out
-    print_upgrade(shop, found, as_json=True)
+    print_upgrade(ctx, found, as_json=True)
     document = json.loads(capsys.readouterr().out)
     assert (document["schema"], document["written"], document["not_proposed"]) == (
         "gb10/upgrade/v1",
@@ -106,7 +106,7 @@ def test_nothing_newer(shop: Workshop, recipe: Path, index: Offer, capsys: pytes
     )
 
 
-def test_releases_that_cannot_be_asked_for(shop: Workshop, recipe: Path, index: Offer) -> None:
+def test_releases_that_cannot_be_asked_for(ctx: Context, recipe: Path, index: Offer) -> None:
     for version in ("0.9", "1.0", "2.0"):
         offer_release(index, version)
     index("eng-1.5-py3-none-any.whl", yanked=True)
@@ -117,17 +117,17 @@ def test_releases_that_cannot_be_asked_for(shop: Workshop, recipe: Path, index: 
         ("main", "--to main is not a release"),
         ("9" * 5000, f"--to {'9' * 100} is not a release"),
     ):
-        error = refused(shop, recipe, asked)
+        error = refused(ctx, recipe, asked)
         assert (type(error), error.message) == (UsageError, said)
         assert error.hint
-    assert refused(shop, recipe, "9.9").hint == "choose one of its releases: --to VERSION"
+    assert refused(ctx, recipe, "9.9").hint == "choose one of its releases: --to VERSION"
 
 
-def test_an_index_without_the_engine_or_without_an_answer(shop: Workshop, recipe: Path, tmp_path: Path) -> None:
-    assert refused(shop, recipe).message == "the package index has no eng"
+def test_an_index_without_the_engine_or_without_an_answer(ctx: Context, recipe: Path, tmp_path: Path) -> None:
+    assert refused(ctx, recipe).message == "the package index has no eng"
     (tmp_path / "simple/eng").mkdir(parents=True)
     (tmp_path / "simple/eng/index.html").write_bytes(b"<a>" * 2_000_000)
-    error = refused(shop, recipe)
+    error = refused(ctx, recipe)
     assert isinstance(error, FetchError)
     assert "its page is not a project page" in error.message
 
@@ -150,43 +150,43 @@ def test_a_release_with_a_hostile_archive(
 
 
 @pytest.fixture
-def hostile(shop: Workshop, recipe: Path, index: Offer) -> Callable[[bytes], Gb10Error]:
+def hostile(ctx: Context, recipe: Path, index: Offer) -> Callable[[bytes], Gb10Error]:
     """The error of a release with this source archive."""
 
     def meet(content: bytes) -> Gb10Error:
         offer_release(index, "1.0")
         index("eng-2.0-py3-none-any.whl")
         index("eng-2.0.tar.gz", content)
-        return refused(shop, recipe)
+        return refused(ctx, recipe)
 
     return meet
 
 
-def test_a_file_that_is_not_what_the_index_says(shop: Workshop, recipe: Path, index: Offer) -> None:
+def test_a_file_that_is_not_what_the_index_says(ctx: Context, recipe: Path, index: Offer) -> None:
     offer_release(index, "1.0")
     index("eng-2.0-py3-none-any.whl")
     index("eng-2.0.tar.gz", archive("eng-2.0", b""), sha256="0" * 64)
-    assert "is not the file that was locked" in refused(shop, recipe).message
+    assert "is not the file that was locked" in refused(ctx, recipe).message
 
 
-def test_recipes_that_cannot_move(shop: Workshop, recipe: Path, index: Offer) -> None:
+def test_recipes_that_cannot_move(ctx: Context, recipe: Path, index: Offer) -> None:
     offer_release(index, "2.0")
     recipe.write_text(TEXT.replace("[eng==1.0]", "[eng==1.0, pip]"), encoding="utf-8")
-    assert isinstance(refused(shop, recipe), LockStaleError)
+    assert isinstance(refused(ctx, recipe), LockStaleError)
     recipe.write_text(TEXT.replace("[eng==1.0]", "[eng>=1.0]").replace('"1.0"', '"1"'), encoding="utf-8")
     with pytest.raises(UsageError):
-        propose(shop, recipe, None)
+        propose(ctx, recipe, None)
     loose = TEXT.replace("requirements: [eng==1.0]", "requirements: [pip]")
     recipe.write_text(loose, encoding="utf-8")
     write_lock(lock_path(recipe), empty_lock(load_recipe(recipe)))
-    assert "requires no eng==RELEASE" in refused(shop, recipe).message
+    assert "requires no eng==RELEASE" in refused(ctx, recipe).message
 
 
 def test_both_files_are_written_or_neither(
-    shop: Workshop, recipe: Path, index: Offer, monkeypatch: pytest.MonkeyPatch
+    ctx: Context, recipe: Path, index: Offer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offer_release(index, "1.0")
-    found = propose(shop, recipe, None)
+    found = propose(ctx, recipe, None)
     locked = lock_path(recipe).read_bytes()
     recipe.chmod(0o640)
     recipe.write_text(TEXT + "# mine\n", encoding="utf-8")

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from gb10.cli.values import fits
 from gb10.errors import UsageError, VerifyError
+from gb10.image.proof.arch_match import judge, judge_binary
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checking import findings, prove
-from gb10.image.proof.fit import judge, judge_binary
 from gb10.image.proof.merging import merge_layers
 from gb10.image.proof.reading import read_scan, scan_path
 from gb10.image.proof.report import document, render_rows, render_summary, render_table

@@ -12,7 +12,7 @@ from gb10.cli import main
 from gb10.cli.cluster_files import cluster_file
 from gb10.cli.recipe_pull import models_of, nodes_of
 from gb10.cli.run_weights import with_weights
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import PublishError, UsageError
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.registries.recipe_file import RecipeFile
@@ -233,14 +233,14 @@ def test_each_node_sees_its_own_copy_or_downloads(capsys: pytest.CaptureFixture[
     rendered = render_recipe(recipe, RenderRequest(nodes=tuple(node.address for node in nodes)))
     service = service_of(name="m", model="org/m", rendered=rendered, nodes=nodes, mods=(), options=Options())
     places = {"me@b": NodePlace(cache="/b/hub", models=locked("org/m").content)}
-    found = with_weights(Talk({}), service, recipe, locked("org/m", places=places))
+    found = with_weights(Reporter({}), service, recipe, locked("org/m", places=places))
     first, second = (rank.container for rank in found.ranks)
     assert first.mounts == {"/b/hub/models--org--m": "/root/hf/hub/models--org--m"}
     assert (first.environment["HF_HUB_OFFLINE"], "HF_HUB_OFFLINE" in second.environment) == ("1", False)
     assert second.mounts == {}
     said = capsys.readouterr().err
     assert "me@c has no copy of the weights, and its server downloads them: recipe pull --host me@c" in said
-    assert with_weights(Talk({}), service, recipe, None) is service
+    assert with_weights(Reporter({}), service, recipe, None) is service
 
 
 def read(one: Spark, two: Spark) -> dict[str, Reading]:
@@ -264,15 +264,15 @@ def test_a_copy_takes_the_cable_that_both_machines_see(
     one, two = pair()
     readings = read(one, two)
     answer(readings, monkeypatch)
-    assert fast_address(Talk({}), "me@b", None) == two.cables["p0"][0].partition("/")[0]
-    assert fast_address(Talk({}), "me@b", "10.9.9.9") == "10.9.9.9"
+    assert fast_address(Reporter({}), "me@b", None) == two.cables["p0"][0].partition("/")[0]
+    assert fast_address(Reporter({}), "me@b", "10.9.9.9") == "10.9.9.9"
     answer(readings, monkeypatch, reached=False)
-    assert fast_address(Talk({}), "me@b", None) is None
+    assert fast_address(Reporter({}), "me@b", None) is None
     assert "copying by its name" in capsys.readouterr().err
     answer(read(one, replace(two, cables={})), monkeypatch)
-    assert fast_address(Talk({}), "me@b", None) is None
+    assert fast_address(Reporter({}), "me@b", None) is None
     answer({**readings, "me@b": PublishError("no")}, monkeypatch)
-    assert fast_address(Talk({}), "me@b", None) is None
+    assert fast_address(Reporter({}), "me@b", None) is None
 
 
 def test_a_cluster_names_its_nodes_and_their_addresses(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from gb10.errors import UsageError, VerifyError
 from gb10.image.plan.catalog import ROOT
 from gb10.image.publish.listing import Listed, read_listing, write_listing
-from gb10.image.publish.shelf import REPO, SIGNERS, named_cache, wheel_cache
+from gb10.image.publish.wheel_index import REPO, SIGNERS, named_cache, wheel_cache
 from gb10.sources.hub import open_hub
 
 KEY, SHA256 = "a" * 64, "b" * 64

@@ -9,7 +9,7 @@ import pytest
 from packaging.version import Version
 
 from gb10.errors import PatchError, UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import plan_image
@@ -206,7 +206,7 @@ def test_what_is_left_out_is_said() -> None:
 )
 def test_what_the_option_takes(named: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        own_sources(cast("Workshop", None), load_recipe(RECIPE), load_lock(lock_path(RECIPE)), "arm64", named)
+        own_sources(cast("Context", None), load_recipe(RECIPE), load_lock(lock_path(RECIPE)), "arm64", named)
 
 
 def test_a_plain_folder_is_all_of_it_but_what_python_leaves(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from gb10.containers.buildx.commands import Buildx
 from gb10.containers.buildx.progress import Event, RawJson
 from gb10.containers.connection import Engine
 from gb10.core.proc import SILENT, CommandFailedError, stream
-from gb10.core.silence import Patience
+from gb10.core.silence import IdleTimeout
 from gb10.core.stop import Stop
 from gb10.errors import Gb10Error
 
@@ -38,7 +38,7 @@ class BuildRequest:
     secrets: Mapping[str, Path] = field(default_factory=dict)
     build_args: Mapping[str, str] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
-    anew: bool = False
+    rebuild_id: bool = False
     """Whether every stage runs, whatever BuildKit's cache has."""
     fresh: tuple[str, ...] = ()
     """Stages that run in every build: BuildKit looks for no result of theirs in its cache."""
@@ -109,7 +109,7 @@ def arguments(request: BuildRequest, *, work: Path) -> list[str]:
     argv += [f"--secret=id={name},{_csv(f'src={path}')}" for name, path in sorted(request.secrets.items())]
     argv += [f"--build-arg={name}={value}" for name, value in sorted(request.build_args.items())]
     argv += [f"--tag={tag}" for tag in request.tags]
-    argv += ["--no-cache"] if request.anew else [f"--no-cache-filter={stage}" for stage in request.fresh]
+    argv += ["--no-cache"] if request.rebuild_id else [f"--no-cache-filter={stage}" for stage in request.fresh]
     argv += [f"--cache-from={cache}" for cache in request.cache_from]
     argv += [f"--cache-to={cache}" for cache in request.cache_to]
     return [*argv, f"--output={_output(request)}", str(request.context or work / "empty")]
@@ -137,7 +137,7 @@ def _run(buildx: Buildx, request: BuildRequest, work: Path, record: Record, stop
             record.take(event)
 
     argv = [*buildx.command, *arguments(request, work=work)]
-    patience = Patience(seconds=pulls.PATIENCE, sign=waits.sign)
+    patience = IdleTimeout(seconds=pulls.PATIENCE, sign=waits.sign)
     try:
         stream(argv, log=Path(os.devnull), on_line=on_line, env=buildx.env, stop=stop, patience=patience)
     except CommandFailedError as error:

@@ -63,7 +63,7 @@ class Pulls:
         return any(step.startswith(EXPORT) for step in self.waiting)
 
     def sign(self, _: int) -> object:
-        """The sign of life for ``Patience``: always another one while a step runs that may be silent."""
+        """The sign of life for ``IdleTimeout``: always another one while a step runs that may be silent."""
         in_time = self.exporting and self.clock() - self.since < LAYER - PATIENCE
         return self.news if self.waiting and not in_time else object()
 

@@ -58,7 +58,7 @@ class Session:
     port: int
     sockets: str
     nodes: Sequence[Node]
-    talk: Dialogue
+    pipe: Dialogue
     found: dict[int, Way | EngineError] = field(default_factory=dict)
     taken: dict[int, str] = field(default_factory=dict)
     """Why a node with K3s did not take an image; empty when it did."""
@@ -76,7 +76,7 @@ class Session:
     def take(self, node: Node, platform: str, source: str, name: str) -> None:
         """Let the containerd of a node with K3s pull what it lacks of an image. Raises EngineError."""
         number = self.nodes.index(node) + 1
-        self.talk.say(f"k3s {number} {platform} {source} {name}")
+        self.pipe.say(f"k3s {number} {platform} {source} {name}")
         self._read_until(node, lambda: number in self.taken, LONGEST)
         if self.taken[number]:
             raise EngineError(f"the containerd of {node.host} does not take it", where=self.taken[number], hint=K3S)
@@ -85,9 +85,9 @@ class Session:
         deadline = time.monotonic() + patience
         while not ready():
             with self.lock:  # one reads; what it read may be what others wait for
-                line = None if ready() else self.talk.line(1.0)
+                line = None if ready() else self.pipe.line(1.0)
             if line == "" or time.monotonic() > deadline:
-                where = f"the head: {self.talk.errors()}" if line == "" else f"no answer in {patience:.0f} s"
+                where = f"the head: {self.pipe.errors()}" if line == "" else f"no answer in {patience:.0f} s"
                 raise EngineError(f"{node.host} cannot be reached from the head", where=where, hint=_keys(node))
             if line:
                 self._note(line)
@@ -109,13 +109,13 @@ class Session:
 
     def done(self) -> str:
         """Everything went well: what is not of the image may go. Why it stays, if it does; else empty."""
-        self.talk.say("done")
+        self.pipe.say("done")
         deadline = time.monotonic() + PATIENCE
-        while line := self.talk.line(max(0.0, deadline - time.monotonic())):
+        while line := self.pipe.line(max(0.0, deadline - time.monotonic())):
             word, _, why = line.partition(" ")
             if word in ("collected", "error"):
                 return why
-        return "the head did not tell whether old layers went: " + (self.talk.errors() or "no answer")
+        return "the head did not tell whether old layers went: " + (self.pipe.errors() or "no answer")
 
 
 def _keys(node: Node) -> str:
@@ -180,9 +180,9 @@ def _placed(store: Store, env: Mapping[str, str], head: str, found: SshHost) -> 
 
 @contextmanager
 def _opened(argv: Sequence[str], env: Mapping[str, str], sockets: str, nodes: Sequence[Node]) -> Iterator[Session]:
-    with dialogue(argv, env=env) as talk:
-        line = talk.line(PATIENCE) or f"error {last_lines(talk.errors(), 5) or 'it gave no answer'}"
+    with dialogue(argv, env=env) as pipe:
+        line = pipe.line(PATIENCE) or f"error {last_lines(pipe.errors(), 5) or 'it gave no answer'}"
         port = re.fullmatch(r"registry (\d{1,5})", line)
         if port is None:
             raise EngineError("no registry starts on the head", where=line.removeprefix("error ").strip())
-        yield Session(port=int(port[1]), sockets=sockets, nodes=nodes, talk=talk)
+        yield Session(port=int(port[1]), sockets=sockets, nodes=nodes, pipe=pipe)

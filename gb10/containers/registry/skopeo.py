@@ -15,7 +15,7 @@ from gb10.containers.registry.saving import Layout
 from gb10.containers.registry.transfer import Moves, hint_of
 from gb10.core.fetch import ca_bundle
 from gb10.core.proc import SILENT, CommandFailedError, capture, capture_while_active, stream
-from gb10.core.silence import Patience, moved
+from gb10.core.silence import IdleTimeout, moved
 from gb10.core.store import Store, file_sha256
 from gb10.errors import EngineError, PublishError
 
@@ -74,7 +74,7 @@ class Skopeo:
                 started.append(blob[1])
 
         try:
-            patience = Patience(seconds=PATIENCE, sign=moved)
+            patience = IdleTimeout(seconds=PATIENCE, sign=moved)
             stream(argv, log=Path(os.devnull), on_line=on_line, env=self.env, patience=patience)
         except CommandFailedError as error:
             raise _refusal(error, PATIENCE) from error

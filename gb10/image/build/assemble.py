@@ -13,7 +13,7 @@ from gb10.image.build.costs import module_peaks
 from gb10.image.build.grafts import graft_files
 from gb10.image.build.scanner import archive, scanner_files
 from gb10.image.build.wheel_store import Wheel
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.locked_files import store_paths
 from gb10.image.plan.plan_record import record
 from gb10.image.plan.rehearsing import PROGRAM, SCRIPTS, request_text
@@ -23,9 +23,9 @@ from gb10.image.plan.values import Plan, Step
 from gb10.patches.patched import diffs_by_hand
 
 
-def image_files(shop: Workshop, plan: Plan) -> dict[str, Path | bytes]:
+def image_files(ctx: Context, plan: Plan) -> dict[str, Path | bytes]:
     """The files of the main context but for the bases."""
-    own = shop.catalog.contents
+    own = ctx.catalog.contents
     scripts = [
         "install.py",
         "settings.py",
@@ -34,25 +34,25 @@ def image_files(shop: Workshop, plan: Plan) -> dict[str, Path | bytes]:
         *(["mod.py"] if plan.options.mods else []),
     ]
     return {
-        "Dockerfile": dockerfile(plan, shop.catalog.templates).encode(),
+        "Dockerfile": dockerfile(plan, ctx.catalog.templates).encode(),
         "plan.json": (json.dumps(record(plan, diffs_by_hand(plan.options.patches)), indent=1) + "\n").encode(),
         **{name: own[f"inside/{name}"] for name in scripts},
         **scanner_files(own, mods=bool(plan.options.mods)),
         **slim_files(own, plan.of_kind("layer")),
-        **(rehearsal_files(shop, plan) if plan.of_kind("rehearsal") else {}),
+        **(rehearsal_files(ctx, plan) if plan.of_kind("rehearsal") else {}),
     }
 
 
-def rehearsal_files(shop: Workshop, plan: Plan) -> dict[str, bytes]:
+def rehearsal_files(ctx: Context, plan: Plan) -> dict[str, bytes]:
     """The program of a rehearsal, its scripts in one folder, and its request."""
-    own, toolkit = shop.catalog.contents, shop.catalog.toolkit
+    own, toolkit = ctx.catalog.contents, ctx.catalog.toolkit
     scripts = {Path(name).name: own[name] for name in toolkit.of(*SCRIPTS)}
     return {
         "rehearsal.py": archive("rehearsal", {name: own[name] for name in PROGRAM}),
         **{f"rehearsal/{name}": content for name, content in scripts.items()},
         "rehearsal/request.json": request_text(plan, toolkit).encode(),
         "rehearsal/room.py": own["inside/room.py"],
-        "rehearsal/peaks.json": module_peaks(shop.catalog),
+        "rehearsal/peaks.json": module_peaks(ctx.catalog),
     }
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from gb10.core.fetch import open_session
 from gb10.core.host import Host
+from gb10.core.reporter import Reporter
 from gb10.core.store import Store, is_sealed, seal
-from gb10.core.talk import Talk
 from gb10.errors import FetchError
 from gb10.image.locked_files import absent_files
 from gb10.image.plan.render import epoch
@@ -29,16 +29,16 @@ MEMBER = 16 << 20
 FIELDS = ("Package", "Version", "Architecture")
 
 
-def make_rootfs(host: Host, plan: Plan, step: Step, *, anew: bool = False) -> Path:
-    """The base's root file system as a tar in the store. A damaged tar is made again, and each one ``anew``."""
+def make_rootfs(host: Host, plan: Plan, step: Step, *, rebuild_id: bool = False) -> Path:
+    """The base's root file system as a tar in the store. A damaged tar is made again, and each one ``rebuild_id``."""
     final = rootfs_path(host.store, step).parent
-    with host.store.locked(f"rootfs-{step.key}", host.talk.waiting_for(step.name)):
-        if not anew and is_sealed(rootfs_path(host.store, step)):
-            host.talk.hit(step.name)
+    with host.store.locked(f"rootfs-{step.key}", host.reporter.waiting_for(step.name)):
+        if not rebuild_id and is_sealed(rootfs_path(host.store, step)):
+            host.reporter.hit(step.name)
         else:
-            if final.exists() and not anew:
-                host.talk.say(f"{step.name} is damaged in the store: making it again")
-            host.store.replace(final, partial(_unpack, host.talk, plan, step, _fetch_base(host, plan, step)))
+            if final.exists() and not rebuild_id:
+                host.reporter.say(f"{step.name} is damaged in the store: making it again")
+            host.store.replace(final, partial(_unpack, host.reporter, plan, step, _fetch_base(host, plan, step)))
     return rootfs_path(host.store, step)
 
 
@@ -47,9 +47,9 @@ def rootfs_path(store: Store, step: Step) -> Path:
     return store.entry("rootfss", step.key) / ROOTFS
 
 
-def _unpack(talk: Talk, plan: Plan, step: Step, debs: Sequence[Path], work: Path) -> None:
+def _unpack(reporter: Reporter, plan: Plan, step: Step, debs: Sequence[Path], work: Path) -> None:
     user = User(uid=USER_ID, name=USER_NAME, home=USER_HOME) if step.name == "base-image" else None
-    with talk.task(f"unpack {step.name}"):
+    with reporter.task(f"unpack {step.name}"):
         for deb in debs:
             require_control(deb)
         write_rootfs(debs, work / "plain.tar", epoch=epoch(plan), user=user)
@@ -92,5 +92,7 @@ def _fetch_base(host: Host, plan: Plan, step: Step) -> Sequence[Path]:
         "base-image": plan.lock.debs.image[plan.options.target],
     }
     absent = sum(file.size for file in absent_files(host, step.files))
-    with host.talk.task(f"download {step.name}", absent) as task, open_session(host.env) as session:
-        return fetch_debs(session, host.store, host.env, debs[step.name], lambda count: host.talk.advance(task, count))
+    with host.reporter.task(f"download {step.name}", absent) as task, open_session(host.env) as session:
+        return fetch_debs(
+            session, host.store, host.env, debs[step.name], lambda count: host.reporter.advance(task, count)
+        )

@@ -8,8 +8,8 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
+from gb10.core.reporter import Timing
 from gb10.core.store import Store
-from gb10.core.talk import Timing
 from gb10.image.plan.values import Plan
 
 ROOM: Final = "builds"

@@ -5,7 +5,7 @@ from typing import Final
 from gb10.containers.connection import Engine
 from gb10.containers.engine_host import engine_id
 from gb10.core.store import Store
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.plan.values import Kind, Plan, Step
 
 IN_ENGINE: Final[tuple[Kind, ...]] = ("tools", "layer", "rehearsal", "cache", "mod")
@@ -33,10 +33,10 @@ def is_built(store: Store, room: str | None, step: Step) -> bool:
     return room is not None and store.entry(room, step.key).exists()
 
 
-def one_by_one(shop: Workshop, engine: Engine | None) -> bool:
+def one_by_one(ctx: Context, engine: Engine | None) -> bool:
     """Whether layers are built one by one: the classic image store shares them with BuildKit. Caches are of one solve.
 
     A builder, and containerd's store, copy an image's layers instead. Without an engine the embedded one is meant.
     """
     copied = engine is not None and (engine.builder is not None or engine.containerd)
-    return not (copied or shop.cache_from or shop.cache_to)
+    return not (copied or ctx.cache_from or ctx.cache_to)

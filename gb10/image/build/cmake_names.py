@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from gb10.errors import UsageError
 from gb10.image.build.compiling import patched_source
 from gb10.image.build.costs import known_targets
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.locked_files import fetch_locked, store_paths
 from gb10.image.plan.inputs import wheel_inputs
 from gb10.image.plan.values import Plan, Step
@@ -22,7 +22,7 @@ VARIABLE = re.compile(r"\$\{\w+\}")
 COMPOSED = re.compile(rf"{COMMANDS}\"?((?:\w|\$\{{\w+\}})*\$\{{\w+\}}(?:\w|\$\{{\w+\}})*)")
 
 
-def check_targets(shop: Workshop, plan: Plan, step: Step) -> None:
+def check_targets(ctx: Context, plan: Plan, step: Step) -> None:
     """Raise UsageError for a target that no CMake file of the step's project names or can compose.
 
     Other steps have no targets.
@@ -31,30 +31,30 @@ def check_targets(shop: Workshop, plan: Plan, step: Step) -> None:
     if not asked:
         return
     origin, *_ = wheel_inputs(plan, step.name).origins
-    fetch_locked(shop, [origin.file])
-    project = open_stored(shop.store, store_paths(shop.store, [origin.file])[0], origin.file)
-    changed = patched_source(shop, origin) if origin.patches else {}
+    fetch_locked(ctx, [origin.file])
+    project = open_stored(ctx.store, store_paths(ctx.store, [origin.file])[0], origin.file)
+    changed = patched_source(ctx, origin) if origin.patches else {}
     kept = (path for path in project.paths() if is_cmake(path) and path not in changed)
     unsure = require_named(asked, (*(project.read(path) or b"" for path in kept), *_texts(changed)))
     if unsure:
-        shop.talk.say(f"{step.name}: {', '.join(unsure)} is spelled in no CMake file: checked at configure")
+        ctx.reporter.say(f"{step.name}: {', '.join(unsure)} is spelled in no CMake file: checked at configure")
 
 
-def try_targets(shop: Workshop, plan: Plan) -> None:
+def try_targets(ctx: Context, plan: Plan) -> None:
     """Check the names of targets if the source is in the store, else print which are known. Downloads nothing.
 
     Raises UsageError as ``check_targets``.
     """
     for step in plan.of_kind("wheel"):
         build = plan.recipe.wheels[step.name]
-        if not set(build.targets) - {ALL} or shop.store.entry("wheels", step.key).exists():
+        if not set(build.targets) - {ALL} or ctx.store.entry("wheels", step.key).exists():
             continue
         origin, *_ = wheel_inputs(plan, step.name).origins
-        if store_paths(shop.store, [origin.file])[0].exists():
-            check_targets(shop, plan, step)
+        if store_paths(ctx.store, [origin.file])[0].exists():
+            check_targets(ctx, plan, step)
         else:
-            known = ", ".join(known_targets(shop.catalog, build.source))
-            shop.talk.say(
+            known = ", ".join(known_targets(ctx.catalog, build.source))
+            ctx.reporter.say(
                 f"the names of --targets are checked when the source of {build.source} is downloaded"
                 + (f"; known from earlier builds: {known}" if known else "")
             )

@@ -13,17 +13,17 @@ from gb10.containers.buildx.build import BuildRequest, lent_network
 from gb10.containers.buildx.progress import Event, LogLine, StepStarted
 from gb10.containers.connection import Engine
 from gb10.core.compilers_seen import object_name
+from gb10.core.reporter import Task
 from gb10.core.store import Store
-from gb10.core.talk import Task
 from gb10.errors import BuildError, FetchError, PatchError
-from gb10.image.build.base_images import base_files, lay_bases
+from gb10.image.build.base_images import base_files, provide_bases
 from gb10.image.build.contexts import BuildContext, Lay, build_context, tree, wheels
 from gb10.image.build.costs import asked_jobs, peaks
 from gb10.image.build.diagnosis import diagnosed
 from gb10.image.build.outlook import TOOLS, outlook
 from gb10.image.build.shared_cache import SAYS, SCRIPT, cache_secret, reads_reviewed, shared_cache
 from gb10.image.build.stage import log_path, run_build
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files, fetch_locked, store_paths
 from gb10.image.plan.compiles import INSTALLER
 from gb10.image.plan.render import Compilers
@@ -43,7 +43,7 @@ UNITS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 
 
 def compile_step(
-    shop: Workshop,
+    ctx: Context,
     engine: Engine,
     plan: Plan,
     step: Step,
@@ -55,16 +55,16 @@ def compile_step(
     build_args: Mapping[str, str],
 ) -> None:
     """Build ``target`` of the Dockerfile among ``files`` into ``work``. Raises FetchError, PatchError, BuildError."""
-    shop.forecast.begin(TOOLS)
+    ctx.forecast.begin(TOOLS)
     # CMake targets read the image's base from its tar: the text of that stage is in their key
-    bases, lent = lay_bases(shop, plan, engine, [name for name in inputs.bases if name == "base-build"])
-    bases |= base_files(shop, plan, [name for name in inputs.bases if name != "base-build"])
-    laid = _compile_context(shop, plan, step, inputs, {**files, **bases})
+    bases, lent = provide_bases(ctx, plan, engine, [name for name in inputs.bases if name == "base-build"])
+    bases |= base_files(ctx, plan, [name for name in inputs.bases if name != "base-build"])
+    laid = _compile_context(ctx, plan, step, inputs, {**files, **bases})
     with (
-        cache_secret(shop, inputs) as secrets,
+        cache_secret(ctx, inputs) as secrets,
         laid as context,
-        shop.talk.task(step.name, unit="files", outlook=outlook(shop, step.name)) as task,
-        explained(shop.store, step),
+        ctx.reporter.task(step.name, unit="files", outlook=outlook(ctx, step.name)) as task,
+        explained(ctx.store, step),
     ):
         request = BuildRequest(
             dockerfile=context.folder / "Dockerfile",
@@ -77,37 +77,37 @@ def compile_step(
             out=work,
             build_args=build_args,
         )
-        run_build(shop, engine, request, step, lambda event: _note(shop, step, task, event))
-    shop.forecast.end(step.name)
+        run_build(ctx, engine, request, step, lambda event: _note(ctx, step, task, event))
+    ctx.forecast.end(step.name)
 
 
-def compilers(shop: Workshop, plan: Plan, step: Step, inputs: Inputs) -> Compilers:
+def compilers(ctx: Context, plan: Plan, step: Step, inputs: Inputs) -> Compilers:
     """How a stage compiles here. Raises PatchError when a diff given by hand has changed since."""
     return Compilers(
-        jobs=asked_jobs(shop, plan, step),
-        shared=shared_cache(shop.env, inputs) is not None,
+        jobs=asked_jobs(ctx, plan, step),
+        shared=shared_cache(ctx.env, inputs) is not None,
         by_hand=inputs.by_hand,
         reviewed=reads_reviewed(inputs),
     )
 
 
 def _compile_context(
-    shop: Workshop, plan: Plan, step: Step, inputs: Inputs, files: Mapping[str, Path | bytes]
+    ctx: Context, plan: Plan, step: Step, inputs: Inputs, files: Mapping[str, Path | bytes]
 ) -> AbstractContextManager[BuildContext]:
     """All inputs of a compile stage: fetched now, laid out when the context is entered."""
-    tools, own = plan.step("tools"), shop.catalog.contents
-    fetch_nested(shop, inputs)
-    fetch_files(shop, (tools, step))
+    tools, own = plan.step("tools"), ctx.catalog.contents
+    fetch_nested(ctx, inputs)
+    fetch_files(ctx, (tools, step))
     folders = {
-        **{name: wheels(store_paths(shop.store, files)) for name, files in inputs.wheels.items()},
-        "tools-wheels": wheels(store_paths(shop.store, tools.files)),
-        "own-tools-wheels": wheels(store_paths(shop.store, inputs.tools)),
-        **{name: lay for origin in inputs.origins for name, lay in _origin(shop, origin).items()},
+        **{name: wheels(store_paths(ctx.store, files)) for name, files in inputs.wheels.items()},
+        "tools-wheels": wheels(store_paths(ctx.store, tools.files)),
+        "own-tools-wheels": wheels(store_paths(ctx.store, inputs.tools)),
+        **{name: lay for origin in inputs.origins for name, lay in _origin(ctx, origin).items()},
     }
-    scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared_cache(shop.env, inputs) else ()))
+    scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared_cache(ctx.env, inputs) else ()))
     laid = {"install.py" if name == INSTALLER else name: own[name] for name in scripts}
-    laid |= {"inside/peaks.json": peaks(shop.catalog, plan, step)}
-    return build_context(shop.store, {**files, **laid, **stage_modules(own)}, folders)
+    laid |= {"inside/peaks.json": peaks(ctx.catalog, plan, step)}
+    return build_context(ctx.store, {**files, **laid, **stage_modules(own)}, folders)
 
 
 def stage_modules(contents: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -128,12 +128,12 @@ def explained(store: Store, step: Step) -> Iterator[None]:
         raise told from error
 
 
-def fetch_nested(shop: Workshop, inputs: Inputs) -> None:
+def fetch_nested(ctx: Context, inputs: Inputs) -> None:
     """The nested projects of an engine's own project, from git; fetched first. Raises FetchError."""
     for origin in inputs.origins:
         if origin.nested:
             try:
-                fetch_locked(shop, [origin.file])
+                fetch_locked(ctx, [origin.file])
             except FetchError as error:
                 raise FetchError(
                     f"{origin.nested}: {error.message}",
@@ -143,16 +143,16 @@ def fetch_nested(shop: Workshop, inputs: Inputs) -> None:
                 ) from error
 
 
-def _origin(shop: Workshop, origin: Origin) -> dict[str, Lay]:
+def _origin(ctx: Context, origin: Origin) -> dict[str, Lay]:
     """The named contexts of an archive that is compiled: the archive, and the files that its patches change."""
-    patched = {origin.patched: tree(patched_source(shop, origin))} if origin.patches else {}
-    return {origin.context: wheels(store_paths(shop.store, [origin.file])), **patched}
+    patched = {origin.patched: tree(patched_source(ctx, origin))} if origin.patches else {}
+    return {origin.context: wheels(store_paths(ctx.store, [origin.file])), **patched}
 
 
-def patched_source(shop: Workshop, origin: Origin) -> Mapping[str, Path | bytes]:
+def patched_source(ctx: Context, origin: Origin) -> Mapping[str, Path | bytes]:
     """The files that patches change in an archive that is compiled. Raises PatchError."""
-    (archive,) = store_paths(shop.store, [origin.file])
-    changes = patched_files(shop.catalog.patches, archive, origin.patches, shop.talk.say)
+    (archive,) = store_paths(ctx.store, [origin.file])
+    changes = patched_files(ctx.catalog.patches, archive, origin.patches, ctx.reporter.say)
     kept: dict[str, Path | bytes] = {path: content for path, content in changes.items() if content is not None}
     if len(kept) < len(changes):
         raise PatchError(
@@ -163,21 +163,21 @@ def patched_source(shop: Workshop, origin: Origin) -> Mapping[str, Path | bytes]
     return kept
 
 
-def _note(shop: Workshop, step: Step, task: Task, event: Event) -> None:
+def _note(ctx: Context, step: Step, task: Task, event: Event) -> None:
     """ninja's ``[n/m] …`` lines drive the progress of a compile. Messages for the user are passed on."""
     if isinstance(event, StepStarted) and event.step.startswith(COMPILING):
-        shop.forecast.end(TOOLS)
-        shop.forecast.begin(step.name)
+        ctx.forecast.end(TOOLS)
+        ctx.forecast.begin(step.name)
     text = event.text if isinstance(event, LogLine) else ""
     if text.startswith((SAYS, LEFT_OUT)):
-        shop.talk.say(text)
+        ctx.reporter.say(text)
     found = UNITS.match(text)
     if found:
-        shop.forecast.begin(step.name)
+        ctx.forecast.begin(step.name)
         made = made_object(found[3])
         if made:
-            shop.forecast.done(step.name, made)
-        shop.talk.update(task, int(found[1]), int(found[2]), Path(made or found[3].split(" ")[-1]).name)
+            ctx.forecast.done(step.name, made)
+        ctx.reporter.update(task, int(found[1]), int(found[2]), Path(made or found[3].split(" ")[-1]).name)
 
 
 def made_object(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from packaging.version import Version
 
-from gb10.image.context import Workshop, cores, memory
+from gb10.image.context import Context, cores, memory
 from gb10.image.plan.catalog import Catalog
 from gb10.image.plan.values import Plan, Step
 from gb10.image.recipe.builds import ALL
@@ -139,16 +139,16 @@ def jobs(env: Mapping[str, str]) -> int:
     return int(env.get("GB10_JOBS") or cores())
 
 
-def asked_jobs(shop: Workshop, plan: Plan, step: Step) -> str:
+def asked_jobs(ctx: Context, plan: Plan, step: Step) -> str:
     """The job count as a shell expression: only the compile stage knows the cores of its machine.
 
     Without a launcher that delays units until memory is free, this machine's memory limits the count.
     """
-    if shop.env.get("GB10_JOBS"):
-        return shop.env["GB10_JOBS"]
+    if ctx.env.get("GB10_JOBS"):
+        return ctx.env["GB10_JOBS"]
     if has_launcher(plan, step):
         return "$(nproc)"
-    largest = max(one.peak for one in kernel_cost(shop.catalog, plan, step))
+    largest = max(one.peak for one in kernel_cost(ctx.catalog, plan, step))
     return str(max(1, min(cores(), memory() // largest)))
 
 

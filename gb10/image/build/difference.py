@@ -37,7 +37,7 @@ def described(host: Host, engine: Engine, images: tuple[ImageInfo, ImageInfo], f
     wanted = [f"/{one.path}" for one in files if "content" in one.differs and 0 < one.size <= LARGEST][:FIRST]
     if not wanted or shutil.which(PROGRAM, path=host.env.get("PATH")) is None:
         return ""
-    with host.store.folder("diffoscope") as folder, host.talk.task(PROGRAM):
+    with host.store.folder("diffoscope") as folder, host.reporter.task(PROGRAM):
         for name, image in zip(("before", "after"), images, strict=True):
             found, _ = read_folders(engine, host.store, image, wanted)
             _lay(folder / name, found)
@@ -59,6 +59,6 @@ def _report(host: Host, folder: Path) -> str:
         capture_while_active([*argv, "before", "after"], patience=2 * SECONDS, cwd=folder, env=host.env)
     except CommandFailedError as error:
         if error.returncode != DIFFERENT:
-            host.talk.say(f"{PROGRAM} failed: {error.tail}")
+            host.reporter.say(f"{PROGRAM} failed: {error.tail}")
             return ""
     return "\n".join(out.read_text(encoding="utf-8", errors="replace").splitlines()[:LINES]) if out.exists() else ""

@@ -12,7 +12,7 @@ from gb10.errors import BuildError
 from gb10.image.build.built import one_by_one
 from gb10.image.build.costs import critical_path, kernel_cost
 from gb10.image.build.rates import REFERENCE, known_speed
-from gb10.image.context import Workshop, cores, memory
+from gb10.image.context import Context, cores, memory
 from gb10.image.plan.values import Plan, Step
 
 # Measured on two x86 cores (docs/measurements.md); bytes are those of the locked, compressed files.
@@ -53,17 +53,17 @@ class Needs:
         return self.rates == REFERENCE
 
 
-def step_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
+def step_seconds(ctx: Context, plan: Plan, step: Step) -> float:
     """Seconds that a step takes alone here, without downloads."""
-    return known_speed(shop)[0].whole * _reference_seconds(shop, plan, step)
+    return known_speed(ctx)[0].whole * _reference_seconds(ctx, plan, step)
 
 
-def _reference_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
+def _reference_seconds(ctx: Context, plan: Plan, step: Step) -> float:
     """The same on a machine as fast as that of the measurements, with this one's cores."""
     if step.kind == "rootfs":
         return ROOTFS_SECONDS
     if step.kind in COMPILED:
-        return together_seconds(shop, plan, (step,))
+        return together_seconds(ctx, plan, (step,))
     if step.kind in ("layer", "tools", "rehearsal"):
         own = REHEARSAL_SECONDS if step.kind == "rehearsal" else 0.0
         return own + step.download / INSTALL_RATE / cores()
@@ -72,25 +72,25 @@ def _reference_seconds(shop: Workshop, plan: Plan, step: Step) -> float:
     return unpacked(plan.steps) / EXPORT_RATE if step.kind == "image" else 0.0
 
 
-def together_seconds(shop: Workshop, plan: Plan, steps: Iterable[Step]) -> float:
+def together_seconds(ctx: Context, plan: Plan, steps: Iterable[Step]) -> float:
     """Seconds of these compiles at the same time, on such a machine."""
-    costs = (kernel_cost(shop.catalog, plan, step) for step in steps)
-    return critical_path(shop.env, (family for cost in costs for family in cost)).seconds
+    costs = (kernel_cost(ctx.catalog, plan, step) for step in steps)
+    return critical_path(ctx.env, (family for cost in costs for family in cost)).seconds
 
 
-def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine | None) -> Needs:
+def needs(ctx: Context, plan: Plan, there: Mapping[str, bool], engine: Engine | None) -> Needs:
     """Totals over the missing steps. ``engine`` is the running engine."""
     absent = [step for step in plan.steps if not there[step.name]]
     files = {file.sha256: file for step in absent for file in step.reads}
-    download = sum(file.size for file in files.values() if not stored(shop.store, file).exists())
-    families = [family for step in absent if step.kind in COMPILED for family in kernel_cost(shop.catalog, plan, step)]
-    critical = critical_path(shop.env, families)
+    download = sum(file.size for file in files.values() if not stored(ctx.store, file).exists())
+    families = [family for step in absent if step.kind in COMPILED for family in kernel_cost(ctx.catalog, plan, step)]
+    critical = critical_path(ctx.env, families)
     long = max(families, key=lambda one: one.longest_seconds, default=None)
-    speed, rates = known_speed(shop)
-    others = (_reference_seconds(shop, plan, step) for step in absent if step.kind not in COMPILED)
+    speed, rates = known_speed(ctx)
+    others = (_reference_seconds(ctx, plan, step) for step in absent if step.kind not in COMPILED)
     return Needs(
         download=download,
-        disk=int(download + _build_disk(shop, plan, absent, engine)),
+        disk=int(download + _build_disk(ctx, plan, absent, engine)),
         memory=max([LEAST_MEMORY, *(family.peak for family in families)]),
         seconds=download / DOWNLOAD_RATE + speed.whole * (critical.seconds + sum(others)),
         longest=long.longest if long else "",
@@ -101,15 +101,15 @@ def needs(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine 
     )
 
 
-def _build_disk(shop: Workshop, plan: Plan, absent: Collection[Step], engine: Engine | None) -> float:
+def _build_disk(ctx: Context, plan: Plan, absent: Collection[Step], engine: Engine | None) -> float:
     """Peak bytes that the engine needs: what is sent to it, stages, layers."""
     compiled = sum(step.download for step in absent if step.kind in ("tools", "rehearsal", *COMPILED))
     layers = [step.download for step in absent if step.kind == "layer"]
-    if shop.builder:  # stages and layers are there; here is what is sent, and the whole image that comes back
+    if ctx.builder:  # stages and layers are there; here is what is sent, and the whole image that comes back
         whole = unpacked(plan.steps) if any(step.kind == "image" for step in absent) else 0
         return compiled + sum(layers) + whole
     stages = compiled * (1 + UNPACKED_RATIO)
-    if one_by_one(shop, engine):
+    if one_by_one(ctx, engine):
         return stages + _one_by_one(absent)
     return stages + sum(layers) + COPIES[bool(engine and engine.containerd)] * unpacked(absent)
 
@@ -128,22 +128,22 @@ def unpacked(steps: Iterable[Step]) -> int:
     return int(sum(step.download for step in steps if step.kind in ("layer", "rootfs")) * UNPACKED_RATIO)
 
 
-def check_room(shop: Workshop, needed: Needs, engine: Engine | None) -> None:
+def check_room(ctx: Context, needed: Needs, engine: Engine | None) -> None:
     """Print what the work needs. Raises BuildError before it starts when disk or memory is too small."""
-    free = shutil.disk_usage(shop.store.root).free
-    shop.talk.say(
+    free = shutil.disk_usage(ctx.store.root).free
+    ctx.reporter.say(
         f"needs {needed.disk / 1e9:.1f} GB of disk ({free / 1e9:.1f} GB free), "
         f"{needed.download / 1e9:.1f} GB to download, about {needed.seconds / 60:.0f} min"
         f"{' at the speed of another machine' if needed.foreign else ''}"
     )
-    for folder, wanted in _disks(shop.store.root, engine.data if engine else None, needed).items():
+    for folder, wanted in _disks(ctx.store.root, engine.data if engine else None, needed).items():
         if wanted > shutil.disk_usage(folder).free:
             raise BuildError(
                 f"not enough disk: {wanted / 1e9:.1f} GB needed, {shutil.disk_usage(folder).free / 1e9:.1f} GB free",
                 where=str(folder),
                 hint="free some, or set GB10_CACHE_DIR (and Docker's data-root) to a larger disk",
             )
-    if shop.builder is None and needed.memory > memory():  # a builder has its own
+    if ctx.builder is None and needed.memory > memory():  # a builder has its own
         raise BuildError(
             f"not enough memory: {needed.memory / 1e9:.1f} GB needed, {memory() / 1e9:.1f} GB available",
             hint="stop other programs, or let a larger machine compile (--builder)",

@@ -10,8 +10,8 @@ from gb10.containers.connection import Engine
 from gb10.containers.image_reading import read_folders
 from gb10.containers.images import ImageInfo
 from gb10.core.printing import printable
+from gb10.core.reporter import Reporter
 from gb10.core.store import Store
-from gb10.core.talk import Talk
 from gb10.errors import VerifyError
 from gb10.image.plan.values import Plan
 from gb10.image.proof.scans import proof_path
@@ -62,7 +62,7 @@ def read_report(content: bytes) -> Report:
         raise VerifyError("the image has no report of its rehearsal", where=str(error)[:400], hint=hint) from error
 
 
-def say_report(talk: Talk, store: Store, plan: Plan) -> None:
+def say_report(reporter: Reporter, store: Store, plan: Plan) -> None:
     """Print how many kernels are ready, and each thing that is left with its reason."""
     path = proof_path(store, plan) / KEPT
     if not plan.of_kind("rehearsal") or not path.exists():
@@ -73,8 +73,8 @@ def say_report(talk: Talk, store: Store, plan: Plan) -> None:
     if count := counts.pop("cute", 0):
         ready.append(f"{count} kernels of b12x")
     own = [f"{count} of the engine's own, by {compiler}" for compiler, count in sorted(counts.items())]
-    talk.say(f"ready for the first request: {', '.join([*ready, *map(printable, own)])}")
+    reporter.say(f"ready for the first request: {', '.join([*ready, *map(printable, own)])}")
     if report.stopped:
-        talk.say(f"the rehearsal stopped, so later kernels are not known: {printable(report.stopped)}")
+        reporter.say(f"the rehearsal stopped, so later kernels are not known: {printable(report.stopped)}")
     for left in report.left:
-        talk.say(f"left: {printable(left.what)}: {printable(left.why)}")
+        reporter.say(f"left: {printable(left.what)}: {printable(left.why)}")

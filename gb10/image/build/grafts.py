@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gb10.core.store import Store, file_sha256, seal
 from gb10.image.build.wheel_store import Wheel, kept_wheel, wheel_file
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files, store_paths
 from gb10.image.plan.options import PatchUse
 from gb10.image.plan.values import Plan, Step
@@ -19,49 +19,51 @@ COMPILED = "compiled"
 """In a graft's entry: what was compiled for it, by sha256."""
 
 
-def early_grafts(shop: Workshop, plan: Plan, *, anew: bool = False) -> tuple[Wheel, ...]:
+def early_grafts(ctx: Context, plan: Plan, *, rebuild_id: bool = False) -> tuple[Wheel, ...]:
     """The grafts without compiled libraries, from the store or made now. The patches of the others are only tried.
 
     So a patch that does not fit stops before anything is compiled. Raises PatchError, FetchError.
     """
     steps = [step for step in plan.of_kind("graft") if not _compiles(plan, step)]
-    made = make_grafts(shop, plan, steps, anew=anew)
+    made = make_grafts(ctx, plan, steps, rebuild_id=rebuild_id)
     for step in plan.of_kind("graft"):
-        if _compiles(plan, step) and not shop.store.entry("wheels", step.key).exists():
-            fetch_files(shop, (step,))
-            _hold(shop, plan, step, shop.talk.detail)
+        if _compiles(plan, step) and not ctx.store.entry("wheels", step.key).exists():
+            fetch_files(ctx, (step,))
+            _hold(ctx, plan, step, ctx.reporter.detail)
     return made
 
 
-def late_grafts(shop: Workshop, plan: Plan, *, anew: bool = False) -> tuple[Wheel, ...]:
+def late_grafts(ctx: Context, plan: Plan, *, rebuild_id: bool = False) -> tuple[Wheel, ...]:
     """The grafts with compiled libraries, from the store or made now. The libraries must be in the store."""
-    return make_grafts(shop, plan, [step for step in plan.of_kind("graft") if _compiles(plan, step)], anew=anew)
+    return make_grafts(
+        ctx, plan, [step for step in plan.of_kind("graft") if _compiles(plan, step)], rebuild_id=rebuild_id
+    )
 
 
-def make_grafts(shop: Workshop, plan: Plan, steps: Iterable[Step], *, anew: bool = False) -> tuple[Wheel, ...]:
-    """The grafted wheels of these steps. One with other libraries than the store's is made again, or all ``anew``."""
+def make_grafts(ctx: Context, plan: Plan, steps: Iterable[Step], *, rebuild_id: bool = False) -> tuple[Wheel, ...]:
+    """The grafted wheels of these steps. One with other libraries than the store's is made again."""
     return tuple(
-        kept_wheel(shop, step, partial(_graft, shop, plan, step), rebuild=anew or not _holds(shop.store, plan, step))
+        kept_wheel(ctx, step, partial(_graft, ctx, plan, step), rebuild=rebuild_id or not _holds(ctx.store, plan, step))
         for step in steps
     )
 
 
-def _hold(shop: Workshop, plan: Plan, step: Step, tell: Callable[[str], None]) -> None:
-    (wheel,) = store_paths(shop.store, step.files)
+def _hold(ctx: Context, plan: Plan, step: Step, tell: Callable[[str], None]) -> None:
+    (wheel,) = store_paths(ctx.store, step.files)
     if uses := _uses(plan, step):
-        check_changes(wheel, patched_files(shop.catalog.patches, wheel, uses, tell))
+        check_changes(wheel, patched_files(ctx.catalog.patches, wheel, uses, tell))
 
 
-def try_patches(shop: Workshop, plan: Plan) -> None:
+def try_patches(ctx: Context, plan: Plan) -> None:
     """Try patches from the command line on the wheels in the store. Raises PatchError."""
     for step in plan.of_kind("graft"):
-        (wheel,) = store_paths(shop.store, step.files)
+        (wheel,) = store_paths(ctx.store, step.files)
         if not any(use.path for use in _uses(plan, step)):
             continue
         if wheel.exists():
-            _hold(shop, plan, step, shop.talk.say)
+            _hold(ctx, plan, step, ctx.reporter.say)
         else:
-            shop.talk.say(f"not checked yet: the patches of {step.project} (its wheel is not in the store)")
+            ctx.reporter.say(f"not checked yet: the patches of {step.project} (its wheel is not in the store)")
 
 
 def _uses(plan: Plan, step: Step) -> list[PatchUse]:
@@ -82,14 +84,14 @@ def graft_files(store: Store, step: Step) -> dict[str, Path | bytes]:
         return {name: after.read(name) for name in changed if ".dist-info/" not in name or name.endswith("/METADATA")}
 
 
-def _graft(shop: Workshop, plan: Plan, step: Step, work: Path) -> None:
-    fetch_files(shop, (step,))
-    (wheel,) = store_paths(shop.store, step.files)
-    with shop.talk.task(step.name):
+def _graft(ctx: Context, plan: Plan, step: Step, work: Path) -> None:
+    fetch_files(ctx, (step,))
+    (wheel,) = store_paths(ctx.store, step.files)
+    with ctx.reporter.task(step.name):
         uses = _uses(plan, step)
-        changes = patched_files(shop.catalog.patches, wheel, uses, shop.talk.say) if uses else {}
-        seal(graft(wheel, {**changes, **_libraries(shop.store, plan, step)}, step.key, work))
-        (work / COMPILED).write_text(_compiled(shop.store, plan, step), encoding="ascii")
+        changes = patched_files(ctx.catalog.patches, wheel, uses, ctx.reporter.say) if uses else {}
+        seal(graft(wheel, {**changes, **_libraries(ctx.store, plan, step)}, step.key, work))
+        (work / COMPILED).write_text(_compiled(ctx.store, plan, step), encoding="ascii")
 
 
 def _libraries(store: Store, plan: Plan, step: Step) -> dict[str, bytes]:

@@ -10,27 +10,27 @@ from gb10.containers.connection import Engine
 from gb10.containers.image_reading import copy_files
 from gb10.containers.images import ImageInfo, passing_tag, require_image, tag_image
 from gb10.core.digest import digest
+from gb10.core.reporter import Reporter
 from gb10.core.store import Store
-from gb10.core.talk import Talk
 from gb10.image.build.assemble import image_request
 from gb10.image.build.built import one_by_one, remember_built
 from gb10.image.build.changed_files import changed_files
 from gb10.image.build.contexts import BuildContext
 from gb10.image.build.first_request import keep_report, say_report
-from gb10.image.build.gather import image_context
 from gb10.image.build.mod_layers import naming_mods, note_build, ready_emulation
 from gb10.image.build.outlook import ASSEMBLY, outlook
+from gb10.image.build.prepare import prepare_build_context
 from gb10.image.build.stage import check_builder, check_caches, ready_engine, run_build
 from gb10.image.build.tuned_files import Wrong, tuned_problems
 from gb10.image.build.upstream import forget_sent
 from gb10.image.build.wheel_build import say_left_out
 from gb10.image.build.wheel_store import wheel_file
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.moe.tuned_name import SPELLED
 from gb10.image.plan.dag import torch_problem
 from gb10.image.plan.values import Plan
+from gb10.image.proof.arch_match import Verdict
 from gb10.image.proof.check import Subject
-from gb10.image.proof.fit import Verdict
 from gb10.image.proof.scans import (
     SCANS,
     Record,
@@ -63,68 +63,66 @@ class Verified:
     hit: bool
 
 
-def require_torch(talk: Talk, plan: Plan) -> None:
+def require_torch(reporter: Reporter, plan: Plan) -> None:
     """Raise UsageError when torch is not built with the recipe's CUDA. If that is unknown, print a note."""
     problem = torch_problem(plan)
     if problem:
         raise problem
     torch = plan.torch
     if torch and torch.cuda is None:
-        talk.say(f"torch {torch.version}: the lock does not name its CUDA version; not checked")
+        reporter.say(f"torch {torch.version}: the lock does not name its CUDA version; not checked")
 
 
-def build_image(shop: Workshop, plan: Plan, *, rebuild: Collection[str], tag: str | None) -> Verified:
+def build_image(ctx: Context, plan: Plan, *, rebuild: Collection[str], tag: str | None) -> Verified:
     """The verified image of a plan, tagged; raises FetchError, BuildError or VerifyError, and then moves no tag.
 
     A cache hit takes no lock: it does not wait for another run's build.
     """
     tags = (*plan.tags, *([tag] if tag else ()))
-    engine = ready_engine(shop)
-    check_caches(shop, engine)
-    anew = bool(rebuild or shop.cache_to)
-    hit = None if anew else _hit(shop, engine, plan, tags)
+    engine = ready_engine(ctx)
+    check_caches(ctx, engine)
+    rebuild_id = bool(rebuild or ctx.cache_to)
+    hit = None if rebuild_id else _hit(ctx, engine, plan, tags)
     if hit:
         return hit
-    with shop.store.locked("image", shop.talk.waiting_for("image")):
-        engine = ready_engine(shop)  # another run may have stopped it meanwhile
-        hit = None if anew else _hit(shop, engine, plan, tags)
+    with ctx.store.locked("image", ctx.reporter.waiting_for("image")):
+        engine = ready_engine(ctx)  # another run may have stopped it meanwhile
+        hit = None if rebuild_id else _hit(ctx, engine, plan, tags)
         if hit:
             return hit
-        check_builder(shop, engine)
+        check_builder(ctx, engine)
         if rebuild:
-            forget_record(shop.store, plan)  # should it break off, the next run must not find the old image
-        built = _tagged(shop, engine, plan, _build(shop, engine, plan, rebuild), tags, hit=False)
-        say_report(shop.talk, shop.store, plan)
+            forget_record(ctx.store, plan)  # should it break off, the next run must not find the old image
+        built = _tagged(ctx, engine, plan, _build(ctx, engine, plan, rebuild), tags, hit=False)
+        say_report(ctx.reporter, ctx.store, plan)
         return built
 
 
-def _hit(shop: Workshop, engine: Engine, plan: Plan, tags: tuple[str, ...]) -> Verified | None:
+def _hit(ctx: Context, engine: Engine, plan: Plan, tags: tuple[str, ...]) -> Verified | None:
     """The engine's image of the plan, tagged. None when it must be built, or another run is replacing it."""
     try:
-        there = known(shop.store, engine, plan)
+        there = known(ctx.store, engine, plan)
         if there is None:
             return None
-        shop.talk.hit("image")
-        for wheel in _compiled(shop.store, plan):
-            say_left_out(shop.talk, wheel)
-        say_report(shop.talk, shop.store, plan)
-        return _tagged(shop, engine, plan, there, tags, hit=True)
+        ctx.reporter.hit("image")
+        for wheel in _compiled(ctx.store, plan):
+            say_left_out(ctx.reporter, wheel)
+        say_report(ctx.reporter, ctx.store, plan)
+        return _tagged(ctx, engine, plan, there, tags, hit=True)
     except FileNotFoundError:
         return None
 
 
-def _tagged(
-    shop: Workshop, engine: Engine, plan: Plan, record: Record, tags: tuple[str, ...], *, hit: bool
-) -> Verified:
+def _tagged(ctx: Context, engine: Engine, plan: Plan, record: Record, tags: tuple[str, ...], *, hit: bool) -> Verified:
     image = require_image(engine, record.id)
     require_scanned(image.diff_ids, record.layers)
-    verdict = verdict_of(shop, plan)
+    verdict = verdict_of(ctx, plan)
     tag_image(engine, record.id, tags)
     return Verified(
         digest=record.config,
         id=image.id,
         host=engine.endpoint.host,
-        proof=str(proof_path(shop.store, plan)),
+        proof=str(proof_path(ctx.store, plan)),
         tags=tags,
         size=image.size,
         layers=len(image.diff_ids),
@@ -133,22 +131,22 @@ def _tagged(
     )
 
 
-def _build(shop: Workshop, engine: Engine, plan: Plan, rebuild: Collection[str]) -> Record:
-    ready_emulation(shop, engine, plan)
+def _build(ctx: Context, engine: Engine, plan: Plan, rebuild: Collection[str]) -> Record:
+    ready_emulation(ctx, engine, plan)
     with (
-        image_context(shop, plan, engine, rebuild) as context,
+        prepare_build_context(ctx, plan, engine, rebuild) as context,
         naming_mods(plan),
-        passing_tag(engine, unproven_tag(shop.store, plan)) as tag,
+        passing_tag(engine, unproven_tag(ctx.store, plan)) as tag,
     ):
-        config = _export(shop, engine, plan, context, tag)
+        config = _export(ctx, engine, plan, context, tag)
         image = require_image(engine, tag)
         record = Record(id=image.id, config=config or image.id, layers=image.diff_ids)
-        _prove(shop, engine, plan, image, record)
+        _prove(ctx, engine, plan, image, record)
         tag_image(engine, image.id, (plan.tags[-1],))
-    if one_by_one(shop, engine):
+    if one_by_one(ctx, engine):
         forget_sent(engine, plan)
-    remember_layers(shop, plan, record.layers)
-    remember_built(shop.store, engine, plan)
+    remember_layers(ctx, plan, record.layers)
+    remember_built(ctx.store, engine, plan)
     return record
 
 
@@ -158,44 +156,44 @@ def unproven_tag(store: Store, plan: Plan) -> str:
     return f"{plan.recipe.repository}:unproven-{plan.key[:12]}.{builder}"
 
 
-def _export(shop: Workshop, engine: Engine, plan: Plan, context: BuildContext, tag: str) -> str | None:
+def _export(ctx: Context, engine: Engine, plan: Plan, context: BuildContext, tag: str) -> str | None:
     """Build and scan the layers, and hand them to the engine's image store; the config's digest if buildx names it."""
-    shop.forecast.begin(ASSEMBLY)
-    with shop.talk.task(ASSEMBLY, unit="steps", outlook=outlook(shop, ASSEMBLY)) as task:
-        request = replace(image_request(plan, context, engine, tag), cache_to=shop.cache_to)
-        note = partial(note_build, shop.talk, plan, task)
-        return run_build(shop, engine, request, plan.step("image"), note).config
+    ctx.forecast.begin(ASSEMBLY)
+    with ctx.reporter.task(ASSEMBLY, unit="steps", outlook=outlook(ctx, ASSEMBLY)) as task:
+        request = replace(image_request(plan, context, engine, tag), cache_to=ctx.cache_to)
+        note = partial(note_build, ctx.reporter, plan, task)
+        return run_build(ctx, engine, request, plan.step("image"), note).config
 
 
-def _prove(shop: Workshop, engine: Engine, plan: Plan, image: ImageInfo, record: Record) -> None:
+def _prove(ctx: Context, engine: Engine, plan: Plan, image: ImageInfo, record: Record) -> None:
     """Read the scans that the image holds of its own layers, and keep them; raises VerifyError, then keeps none."""
-    recorded = changed_files(shop.store, plan)
+    recorded = changed_files(ctx.store, plan)
 
     def make(work: Path) -> None:
-        copy_files(engine, shop.store, image, SCANS, work)
-        keep_report(engine, shop.store, plan, image, work)
+        copy_files(engine, ctx.store, image, SCANS, work)
+        keep_report(engine, ctx.store, plan, image, work)
         require_layers(plan, record.layers)
-        prove_layers(work, plan, _subject(shop, plan, recorded, _tuned(shop, engine, plan, image, work)))
+        prove_layers(work, plan, _subject(ctx, plan, recorded, _tuned(ctx, engine, plan, image, work)))
         write_record_in(work, record)
 
-    shop.store.replace(proof_path(shop.store, plan), make)
+    ctx.store.replace(proof_path(ctx.store, plan), make)
 
 
-def verdict_of(shop: Workshop, plan: Plan) -> Verdict:
+def verdict_of(ctx: Context, plan: Plan) -> Verdict:
     """Check a plan's stored scans. Raises VerifyError as the first check does."""
-    return prove_layers(proof_path(shop.store, plan), plan, _subject(shop, plan, {}, ()))
+    return prove_layers(proof_path(ctx.store, plan), plan, _subject(ctx, plan, {}, ()))
 
 
-def _subject(shop: Workshop, plan: Plan, recorded: Mapping[str, tuple[str, str]], tuned: Wrong) -> Subject:
-    subject = planned_subject(plan, manifests(shop.store, plan), shop.catalog.allowances)
+def _subject(ctx: Context, plan: Plan, recorded: Mapping[str, tuple[str, str]], tuned: Wrong) -> Subject:
+    subject = planned_subject(plan, manifests(ctx.store, plan), ctx.catalog.allowances)
     return replace(subject, image=replace(subject.image, recorded=recorded, tuned=tuned)) if subject.image else subject
 
 
-def _tuned(shop: Workshop, engine: Engine, plan: Plan, image: ImageInfo, folder: Path) -> Wrong:
+def _tuned(ctx: Context, engine: Engine, plan: Plan, image: ImageInfo, folder: Path) -> Wrong:
     """What is wrong with files of tiles, if patches, mods or the overlay bring some: upstream's were judged before."""
     changed = read_layers(folder, plan).scan.contents
     brought = any(path.endswith(".json") and SPELLED.lower() in path.lower() for path in changed)
-    return tuned_problems(shop, engine, image, plan.tags[-1], changed) if brought else ()
+    return tuned_problems(ctx, engine, image, plan.tags[-1], changed) if brought else ()
 
 
 def manifests(store: Store, plan: Plan) -> list[Manifest]:

@@ -14,7 +14,7 @@ from gb10.image.build.reading_stage import read_by_stage
 from gb10.image.build.scanner import scanner_files
 from gb10.image.build.stage import engine_with_images
 from gb10.image.build.tuned_files import tuned_problems
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.moe.image_files import ENGINES
 from gb10.image.plan.catalog import DEFAULT_ENGINE
 from gb10.image.plan.labels import NAMESPACE, SLIM
@@ -45,32 +45,32 @@ class Inspected:
     found: ImageScan
 
 
-def inspect_image(shop: Workshop, reference: str) -> Inspected:
+def inspect_image(ctx: Context, reference: str) -> Inspected:
     """The scan of an image, and what it says of itself. Raises UsageError when the engine has no such image."""
-    engine = engine_with_images(shop)
+    engine = engine_with_images(ctx)
     image = find_image(engine, reference) if engine else None
     if engine is None or image is None:
         raise no_image(engine, reference)
     check_platform(reference, image.platform)
     if told := slimmed(image.labels):
-        shop.talk.say(told)
-    own = read_folders(engine, shop.store, image, [PLAN, SCANS])[0]
-    found = known_layers(shop, reference, image.diff_ids) or known_image(shop, reference, image.diff_ids)
+        ctx.reporter.say(told)
+    own = read_folders(engine, ctx.store, image, [PLAN, SCANS])[0]
+    found = known_layers(ctx, reference, image.diff_ids) or known_image(ctx, reference, image.diff_ids)
     return Inspected(
         reference=reference,
         engine=engine,
         image=image,
         plan=own_plan(own),
         recorded=own_changes(own),
-        found=found or _scanned(shop, engine, reference, image),
+        found=found or _scanned(ctx, engine, reference, image),
     )
 
 
-def facts_of(shop: Workshop, one: Inspected) -> Facts:
+def facts_of(ctx: Context, one: Inspected) -> Facts:
     """What checks need to know of an image beside its files; its files of tiles are judged for that."""
     cuda = one.image.labels.get(f"{NAMESPACE}.cuda", "")
     has_engine = any(package.name in ENGINES for package in one.found.scan.distributions)
-    tuned = tuned_problems(shop, one.engine, one.image, one.reference, one.recorded) if has_engine else ()
+    tuned = tuned_problems(ctx, one.engine, one.image, one.reference, one.recorded) if has_engine else ()
     return Facts(
         platform=one.image.platform,
         user=one.image.user,
@@ -108,28 +108,28 @@ def check_platform(reference: str, platform: str) -> None:
         )
 
 
-def _scanned(shop: Workshop, engine: Engine, reference: str, image: ImageInfo) -> ImageScan:
+def _scanned(ctx: Context, engine: Engine, reference: str, image: ImageInfo) -> ImageScan:
     """The scan of an image whose layers are not known: its root is mounted in a build stage, nothing of it runs.
 
     It is kept, so that the next look at the same image takes seconds.
     """
     refuse_triggers(engine, image)
-    plan = make_plan(shop, Request(engine=DEFAULT_ENGINE, arch="12.1f"))  # for its build base alone
+    plan = make_plan(ctx, Request(engine=DEFAULT_ENGINE, arch="12.1f"))  # for its build base alone
     search = next((one.removeprefix(SEARCH) for one in image.environment if one.startswith(SEARCH)), "")
     files: dict[str, bytes] = {
-        "Dockerfile": scan_dockerfile(plan, reference, image.platform, shop.catalog.templates).encode(),
+        "Dockerfile": scan_dockerfile(plan, reference, image.platform, ctx.catalog.templates).encode(),
         "search.txt": search.encode(),
-        **scanner_files(shop.catalog.contents),
+        **scanner_files(ctx.catalog.contents),
     }
 
     def make(out: Path) -> None:
-        with shop.talk.task(f"scan {reference}"):
-            read_by_stage(shop, engine, plan, plan.step("proof"), files, out=out)
+        with ctx.reporter.task(f"scan {reference}"):
+            read_by_stage(ctx, engine, plan, plan.step("proof"), files, out=out)
 
-    kept = kept_image(shop, image.diff_ids)
-    with shop.store.locked("image-scan", shop.talk.waiting_for("scan")):
-        shop.store.replace(kept, make)
-    found = known_image(shop, reference, image.diff_ids)
+    kept = kept_image(ctx, image.diff_ids)
+    with ctx.store.locked("image-scan", ctx.reporter.waiting_for("scan")):
+        ctx.store.replace(kept, make)
+    found = known_image(ctx, reference, image.diff_ids)
     if found is None:
         raise VerifyError(f"the scan of {reference} cannot be read", where=str(kept), hint="run the command again")
     return found

@@ -12,7 +12,7 @@ from gb10.core.digest import digest
 from gb10.core.store import Store, note_use
 from gb10.image.build.built import engine_room
 from gb10.image.build.stage import run_build
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.plan.values import Step
 
 LAYERS = re.compile(r"gb10(\.invalid)?/.+:layers-[0-9a-f]{12}")
@@ -25,9 +25,9 @@ def layers_tag(name: str, keys: Iterable[str]) -> str:
     return f"{HOST}{name}:layers-{digest(list(keys))[:12]}"
 
 
-def noted_image(shop: Workshop, engine: Engine, tag: str) -> ImageInfo | None:
+def noted_image(ctx: Context, engine: Engine, tag: str) -> ImageInfo | None:
     """The image of a tag, if it is the very image that was noted."""
-    image, note = find_image(engine, tag), _note(shop.store, engine_room(engine), tag)
+    image, note = find_image(engine, tag), _note(ctx.store, engine_room(engine), tag)
     with suppress(FileNotFoundError):  # there is none, or cache gc removes it just now
         if image and note.read_text(encoding="utf-8") == "\n".join(image.diff_ids):
             note_use(note)
@@ -35,15 +35,15 @@ def noted_image(shop: Workshop, engine: Engine, tag: str) -> ImageInfo | None:
     return None
 
 
-def note_image(shop: Workshop, engine: Engine, tag: str, image: ImageInfo) -> None:
+def note_image(ctx: Context, engine: Engine, tag: str, image: ImageInfo) -> None:
     """Note the layers of an image and give it the tag."""
-    shop.store.write_text(_note(shop.store, engine_room(engine), tag), "\n".join(image.diff_ids))
+    ctx.store.write_text(_note(ctx.store, engine_room(engine), tag), "\n".join(image.diff_ids))
     tag_image(engine, image.id, (tag,))
 
 
-def made_image(shop: Workshop, engine: Engine, request: BuildRequest, step: Step) -> ImageInfo:
+def made_image(ctx: Context, engine: Engine, request: BuildRequest, step: Step) -> ImageInfo:
     """Build an image without a tag; the log is the step's. Raises BuildError, EngineError."""
-    result = run_build(shop, engine, request, step, lambda event: None)
+    result = run_build(ctx, engine, request, step, lambda event: None)
     return require_image(engine, result.config or "")
 
 

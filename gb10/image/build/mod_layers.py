@@ -14,7 +14,7 @@ from gb10.containers.connection import Engine
 from gb10.containers.emulation import BINFMT, LEAST, emulated, held_version, is_new, register
 from gb10.core.fetch import ca_bundle
 from gb10.core.host import Host
-from gb10.core.talk import Talk, Task
+from gb10.core.reporter import Reporter, Task
 from gb10.errors import BuildError
 from gb10.image.build.contexts import secret_file
 from gb10.image.build.stage import note_steps
@@ -73,16 +73,16 @@ def ready_emulation(host: Host, engine: Engine, plan: Plan) -> None:
     """
     if not plan.options.mods or is_native(plan):
         return
-    host.talk.say(f"mods run emulated ({plan.options.platform} on {plan.options.build}): each can take minutes")
+    host.reporter.say(f"mods run emulated ({plan.options.platform} on {plan.options.build}): each can take minutes")
     if engine.data is None:
         return
     if not emulated(host.store, plan.options.target):
         name = register(host.store, host.env, plan.options.target, f"the mod {plan.options.mods[0].name}")
         if name:
-            host.talk.say(
+            host.reporter.say(
                 f"mods run programs of {plan.options.platform}: registered {name} with the kernel (binfmt_misc)"
             )
-    host.talk.say(_emulator(held_version(host.store, plan.options.target)))
+    host.reporter.say(_emulator(held_version(host.store, plan.options.target)))
 
 
 def _emulator(version: str | None) -> str:
@@ -116,11 +116,11 @@ def naming_mods(plan: Plan) -> Iterator[None]:
         raise BuildError(message, where="\n".join(lines), hint=hint) from error
 
 
-def note_build(talk: Talk, plan: Plan, task: Task, event: Event) -> None:
+def note_build(reporter: Reporter, plan: Plan, task: Task, event: Event) -> None:
     """Count finished steps and name the one that started last; a mod by its name and place."""
     if isinstance(event, StepStarted):
         event = StepStarted(mod_note(plan, event.step) or event.step)
-    note_steps(talk, task, event)
+    note_steps(reporter, task, event)
 
 
 def mod_note(plan: Plan, step: str) -> str | None:

@@ -22,7 +22,7 @@ from gb10.image.build.estimate import (
     unpacked,
 )
 from gb10.image.build.rates import known_speed
-from gb10.image.context import Workshop, cores
+from gb10.image.context import Context, cores
 from gb10.image.plan.catalog import Catalog
 from gb10.image.plan.values import Plan, Step
 from gb10.image.recipe.kernel_sets import entries
@@ -48,32 +48,32 @@ class Outlook:
         return self.forecast.said()
 
 
-def outlook(shop: Workshop, part: str) -> Outlook | None:
+def outlook(ctx: Context, part: str) -> Outlook | None:
     """What a task shows; nothing where the command made no forecast of it."""
-    return Outlook(shop.forecast) if shop.forecast.knows(part) else None
+    return Outlook(ctx.forecast) if ctx.forecast.knows(part) else None
 
 
-def with_forecast(shop: Workshop, plan: Plan, there: Mapping[str, bool], engine: Engine | None) -> Workshop:
-    """The workshop with a forecast of the steps that are not there."""
+def with_forecast(ctx: Context, plan: Plan, there: Mapping[str, bool], engine: Engine | None) -> Context:
+    """The context with a forecast of the steps that are not there."""
     absent = [step for step in plan.steps if not there[step.name]]
-    speed, _ = known_speed(shop)
-    parts = [*_compiles(shop, plan, absent), *_rest(shop, plan, absent, alone=one_by_one(shop, engine))]
-    look = None if shop.builder else compilers_seen
-    return replace(shop, forecast=Forecast(parts, cores=cores(), jobs=jobs(shop.env), speed=speed, look=look))
+    speed, _ = known_speed(ctx)
+    parts = [*_compiles(ctx, plan, absent), *_rest(ctx, plan, absent, alone=one_by_one(ctx, engine))]
+    look = None if ctx.builder else compilers_seen
+    return replace(ctx, forecast=Forecast(parts, cores=cores(), jobs=jobs(ctx.env), speed=speed, look=look))
 
 
-def _compiles(shop: Workshop, plan: Plan, absent: Collection[Step]) -> Iterator[Part]:
+def _compiles(ctx: Context, plan: Plan, absent: Collection[Step]) -> Iterator[Part]:
     compiled = [step for step in absent if step.kind in COMPILED]
     if compiled:
         yield Part(name=TOOLS, units=(Unit(TOOLS, plan.step("tools").download / INSTALL_RATE, cores()),))
     for step in compiled:
-        units = tuple(compile_units(shop.catalog, plan, step))
+        units = tuple(compile_units(ctx.catalog, plan, step))
         yield Part(name=step.name, units=units, pooled=True, after=(TOOLS,))
 
 
-def _rest(shop: Workshop, plan: Plan, absent: Collection[Step], *, alone: bool) -> Iterator[Part]:
+def _rest(ctx: Context, plan: Plan, absent: Collection[Step], *, alone: bool) -> Iterator[Part]:
     files = {file.sha256: file for step in absent if step.kind not in COMPILED for file in step.reads}
-    size = sum(file.size for file in files.values() if not stored(shop.store, file).exists())
+    size = sum(file.size for file in files.values() if not stored(ctx.store, file).exists())
     if size and any(step.kind == "image" for step in absent):
         yield Part(name=DOWNLOAD, units=(Unit(DOWNLOAD, size / DOWNLOAD_RATE, 0),))
     bases = [Unit(step.name, ROOTFS_SECONDS) for step in absent if step.kind == "rootfs"]

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from gb10.core.digest import digest
 from gb10.core.forecast import Speed
 from gb10.core.store import Store
-from gb10.image.context import Workshop, cores
+from gb10.image.context import Context, cores
 
 ROOM: Final = "rates"
 SCHEMA: Final = "gb10/rates/v1"
@@ -48,9 +48,9 @@ class Rates:
 RECORD: Final = TypeAdapter(Rates)
 
 
-def known_speed(shop: Workshop) -> tuple[Speed, str]:
+def known_speed(ctx: Context) -> tuple[Speed, str]:
     """How fast this machine is by its last builds, and in words whose figures the estimates are."""
-    kept = _read(shop.store, _machine(shop)).rates
+    kept = _read(ctx.store, _machine(ctx)).rates
     if not kept:
         return Speed(), REFERENCE
     factor, held = median(one.factor for one in kept), median(one.held for one in kept)
@@ -59,15 +59,15 @@ def known_speed(shop: Workshop) -> tuple[Speed, str]:
     return speed, f"this machine: {builds} took {speed.whole:.1f} times as long as on two idle x86-64 cores"
 
 
-def keep_speed(shop: Workshop) -> None:
+def keep_speed(ctx: Context) -> None:
     """Keep how fast the units were that the command's forecast has seen, if they were enough."""
-    seen = shop.forecast.speed()
+    seen = ctx.forecast.speed()
     if seen.seconds < ENOUGH or not _is_likely(seen.factor, seen.held):
         return
-    machine = _machine(shop)
-    kept = (*_read(shop.store, machine).rates, Rate(factor=seen.factor, held=seen.held, seconds=seen.seconds))
+    machine = _machine(ctx)
+    kept = (*_read(ctx.store, machine).rates, Rate(factor=seen.factor, held=seen.held, seconds=seen.seconds))
     text = json.dumps(asdict(Rates(machine=machine, rates=kept[-MOST:])), indent=1)
-    shop.store.write_text(_path(shop.store, machine), f"{text}\n")
+    ctx.store.write_text(_path(ctx.store, machine), f"{text}\n")
 
 
 def _is_likely(factor: float, held: float) -> bool:
@@ -90,10 +90,10 @@ def _path(store: Store, machine: str) -> Path:
     return store.root / ROOM / f"{digest(machine)[:16]}.json"
 
 
-def _machine(shop: Workshop) -> str:
+def _machine(ctx: Context) -> str:
     """The processor and its cores, as far as this command may use them; another's, where a builder builds."""
-    if shop.builder:
-        return f"builder {shop.builder}"
+    if ctx.builder:
+        return f"builder {ctx.builder}"
     return f"{platform.machine()} {processor()}, {cores()} cores"
 
 

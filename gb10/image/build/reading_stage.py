@@ -5,22 +5,22 @@ from pathlib import Path
 
 from gb10.containers.buildx.build import BuildRequest
 from gb10.containers.connection import Engine
-from gb10.image.build.base_images import lay_bases
+from gb10.image.build.base_images import provide_bases
 from gb10.image.build.contexts import build_context
 from gb10.image.build.stage import run_build
-from gb10.image.context import Workshop, build_architecture
+from gb10.image.context import Context, build_architecture
 from gb10.image.plan.values import Plan, Step
 
 
 def read_by_stage(
-    shop: Workshop, engine: Engine, plan: Plan, step: Step, files: Mapping[str, bytes], *, out: Path
+    ctx: Context, engine: Engine, plan: Plan, step: Step, files: Mapping[str, bytes], *, out: Path
 ) -> None:
     """Export the stage ``result`` of the Dockerfile among ``files`` to ``out``; the log is the step's.
 
     The plan's build base fills the stage ``base-build``. Raises BuildError, EngineError, FetchError.
     """
-    bases, lent = lay_bases(shop, plan, engine, ["base-build"])
-    with build_context(shop.store, {**files, **bases}, {}) as context:
+    bases, lent = provide_bases(ctx, plan, engine, ["base-build"])
+    with build_context(ctx.store, {**files, **bases}, {}) as context:
         request = BuildRequest(
             dockerfile=context.folder / "Dockerfile",
             target="result",
@@ -29,4 +29,4 @@ def read_by_stage(
             platform=f"linux/{build_architecture()}",
             out=out,
         )
-        run_build(shop, engine, request, step, lambda event: None)
+        run_build(ctx, engine, request, step, lambda event: None)

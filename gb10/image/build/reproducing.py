@@ -23,12 +23,12 @@ from gb10.containers.triggers import refuse_triggers
 from gb10.image.build.assemble import image_request
 from gb10.image.build.built import one_by_one
 from gb10.image.build.difference import Different, described
-from gb10.image.build.gather import image_context
 from gb10.image.build.mod_layers import naming_mods, note_build, ready_emulation
+from gb10.image.build.prepare import prepare_build_context
 from gb10.image.build.reading_stage import read_by_stage
 from gb10.image.build.stage import run_build
 from gb10.image.build.upstream import drop_again, forget_sent
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.plan.render import differ_dockerfile, scanned
 from gb10.image.plan.values import Plan
 
@@ -68,41 +68,41 @@ class Comparison:
 
 
 @contextmanager
-def built_again(shop: Workshop, plan: Plan, engine: Engine, rebuild: Collection[str]) -> Iterator[ImageInfo]:
+def built_again(ctx: Context, plan: Plan, engine: Engine, rebuild: Collection[str]) -> Iterator[ImageInfo]:
     """The image of a plan, made again from its locked files: nothing is taken from BuildKit's cache.
 
     Compiled wheels come from the store, but for those of ``rebuild``. It goes when the context ends.
     """
     run = uuid.uuid4().hex[:12]
-    ready_emulation(shop, engine, plan)
-    with shop.store.locked("image", shop.talk.waiting_for("image")):
+    ready_emulation(ctx, engine, plan)
+    with ctx.store.locked("image", ctx.reporter.waiting_for("image")):
         try:
             with (
-                image_context(shop, plan, engine, rebuild, anew=run) as context,
+                prepare_build_context(ctx, plan, engine, rebuild, rebuild_id=run) as context,
                 naming_mods(plan),
                 passing_tag(engine, f"{plan.recipe.repository}:again-{run}") as tag,
             ):
-                with shop.talk.task("layers", unit="steps") as task:
+                with ctx.reporter.task("layers", unit="steps") as task:
                     request = image_request(plan, context, engine, tag)
                     modules = {"REBUILD": run} if plan.of_kind("rehearsal") else {}  # none from the compile cache
-                    request = replace(request, anew=True, build_args={**request.build_args, **modules})
-                    run_build(shop, engine, request, plan.step("image"), partial(note_build, shop.talk, plan, task))
+                    request = replace(request, rebuild_id=True, build_args={**request.build_args, **modules})
+                    run_build(ctx, engine, request, plan.step("image"), partial(note_build, ctx.reporter, plan, task))
                 yield require_image(engine, tag)
         finally:
-            if one_by_one(shop, engine):
+            if one_by_one(ctx, engine):
                 drop_again(engine, plan, run)
                 forget_sent(engine, plan)
 
 
 def reproduce(
-    shop: Workshop, plan: Plan, engine: Engine, before: ImageInfo | None, rebuild: Collection[str]
+    ctx: Context, plan: Plan, engine: Engine, before: ImageInfo | None, rebuild: Collection[str]
 ) -> Comparison:
     """Build a plan's image again, and compare it with one, or with the engine's image of that plan, if any."""
     known = before or find_image(engine, plan.tags[-1])
-    with built_again(shop, plan, engine, rebuild) as after:
+    with built_again(ctx, plan, engine, rebuild) as after:
         if known is None:
             return Comparison(digest=after.id, layers=_pairs(plan, (), after.diff_ids), compared=False)
-        return compare(shop, plan, engine, known, after)
+        return compare(ctx, plan, engine, known, after)
 
 
 def _pairs(plan: Plan, before: Sequence[str], after: Sequence[str]) -> tuple[Pair, ...]:
@@ -114,15 +114,15 @@ def _pairs(plan: Plan, before: Sequence[str], after: Sequence[str]) -> tuple[Pai
     )
 
 
-def compare(shop: Workshop, plan: Plan, engine: Engine, before: ImageInfo, after: ImageInfo) -> Comparison:
+def compare(ctx: Context, plan: Plan, engine: Engine, before: ImageInfo, after: ImageInfo) -> Comparison:
     """Compare two images of a plan; files are read only when a layer differs."""
     layers = _pairs(plan, before.diff_ids, after.diff_ids)
     settings = _other(image_settings(engine, before.id), image_settings(engine, after.id))
     found = Comparison(digest=after.id, layers=layers, settings=settings)
     if all(pair.same for pair in layers):
         return found
-    files, count = different_files(shop, plan, engine, before, after)
-    return replace(found, files=files, count=count, report=described(shop, engine, (before, after), files))
+    files, count = different_files(ctx, plan, engine, before, after)
+    return replace(found, files=files, count=count, report=described(ctx, engine, (before, after), files))
 
 
 def _other(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
@@ -131,7 +131,7 @@ def _other(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ..
 
 
 def different_files(
-    shop: Workshop, plan: Plan, engine: Engine, before: ImageInfo, after: ImageInfo
+    ctx: Context, plan: Plan, engine: Engine, before: ImageInfo, after: ImageInfo
 ) -> tuple[tuple[Different, ...], int]:
     """The paths that differ between two images, read in a build stage; nothing of the images runs."""
     for image in (before, after):
@@ -141,22 +141,22 @@ def different_files(
     with passing_tag(engine, names[0]), passing_tag(engine, names[1]):
         for image, name in zip((before, after), names, strict=True):
             tag_image(engine, image.id, (name,))
-        found = json.loads(_read_files(shop, plan, engine, names[0], names[1]))
+        found = json.loads(_read_files(ctx, plan, engine, names[0], names[1]))
     files = tuple(
         Different(path=one["path"], differs=tuple(one["differs"]), size=one["size"]) for one in found["files"]
     )
     return files, int(found["count"])
 
 
-def _read_files(shop: Workshop, plan: Plan, engine: Engine, before: str, after: str) -> str:
+def _read_files(ctx: Context, plan: Plan, engine: Engine, before: str, after: str) -> str:
     files = {
-        "Dockerfile": differ_dockerfile(plan, before, after, shop.catalog.templates).encode(),
-        "differ.py": shop.catalog.contents["inside/differ.py"],
+        "Dockerfile": differ_dockerfile(plan, before, after, ctx.catalog.templates).encode(),
+        "differ.py": ctx.catalog.contents["inside/differ.py"],
     }
-    out = shop.store.scratch("differ")
+    out = ctx.store.scratch("differ")
     try:
-        with shop.talk.task("compare files"):
-            read_by_stage(shop, engine, plan, plan.step("image"), files, out=out)
+        with ctx.reporter.task("compare files"):
+            read_by_stage(ctx, engine, plan, plan.step("image"), files, out=out)
         return (out / "files.json").read_text(encoding="utf-8")
     finally:
         shutil.rmtree(out)

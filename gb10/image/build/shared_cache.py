@@ -44,7 +44,7 @@ def cache_secret(host: Host, inputs: Inputs) -> Iterator[Mapping[str, Path]]:
     if url is None:
         yield {}
         return
-    host.talk.say(f"compile cache {without_login(url)}: the compile stage has a network for it")
+    host.reporter.say(f"compile cache {without_login(url)}: the compile stage has a network for it")
     with secret_file(host.store, configuration(url)) as path:
         yield {"compile-cache": path}
 

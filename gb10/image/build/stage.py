@@ -13,36 +13,36 @@ from gb10.containers.connection import Engine
 from gb10.containers.packages import unpacked
 from gb10.containers.reach import find, holding
 from gb10.core.host import Host
+from gb10.core.reporter import Reporter, Task
 from gb10.core.store import Store
-from gb10.core.talk import Talk, Task
 from gb10.errors import EngineError
-from gb10.image.context import Workshop, build_architecture
+from gb10.image.context import Context, build_architecture
 from gb10.image.plan.values import Step
 
 WARNING = "WARNING: local cache import"
 """Prefix of buildx's warning that a folder holds no cache."""
 
 
-def ready_engine(shop: Workshop) -> Engine:
+def ready_engine(ctx: Context) -> Engine:
     """The engine to build with, started when needed. The log shows which engines were not usable."""
-    return _told(shop, find(shop.env, shop.store))
+    return _told(ctx, find(ctx.env, ctx.store))
 
 
-def engine_with_images(shop: Workshop) -> Engine | None:
+def engine_with_images(ctx: Context) -> Engine | None:
     """The engine that may have images, started when needed; None when nothing was ever built on this machine."""
-    engine = holding(shop.env, shop.store)
-    return _told(shop, engine) if engine else None
+    engine = holding(ctx.env, ctx.store)
+    return _told(ctx, engine) if engine else None
 
 
-def _told(shop: Workshop, engine: Engine) -> Engine:
+def _told(ctx: Context, engine: Engine) -> Engine:
     for note in engine.notes:
-        shop.talk.say_once(note)
-    return replace(engine, builder=shop.builder)
+        ctx.reporter.say_once(note)
+    return replace(engine, builder=ctx.builder)
 
 
-def check_caches(shop: Workshop, engine: Engine) -> None:
+def check_caches(ctx: Context, engine: Engine) -> None:
     """Raise EngineError where a cache cannot be exported."""
-    if shop.cache_to and not (engine.containerd or engine.builder):
+    if ctx.cache_to and not (engine.containerd or engine.builder):
         raise EngineError(
             "Docker's classic image store exports no build cache (--cache-to)",
             where=engine.endpoint.host,
@@ -65,43 +65,43 @@ def check_builder(host: Host, engine: Engine) -> Engine:
     return engine
 
 
-def check_named_builder(shop: Workshop) -> None:
+def check_named_builder(ctx: Context) -> None:
     """Check a builder that the user names before any work, also when nothing is left to build; raises EngineError."""
-    if shop.builder:
-        check_builder(shop, ready_engine(shop))
+    if ctx.builder:
+        check_builder(ctx, ready_engine(ctx))
 
 
-def wake_engine(host: Host) -> None:
+def resume_embedded_engine(host: Host) -> None:
     """Start the embedded engine if it ran here before: layers of a stopped engine count as missing."""
     if unpacked(host.store):
         find(host.env, host.store)
 
 
 def run_build(
-    shop: Workshop, engine: Engine, request: BuildRequest, step: Step, on_event: Callable[[Event], None]
+    ctx: Context, engine: Engine, request: BuildRequest, step: Step, on_event: Callable[[Event], None]
 ) -> BuildResult:
     """Build; every line a step prints is shown when verbose. Raises BuildError with the log's path."""
 
     def events(event: Event) -> None:
         if isinstance(event, LogLine):
-            shop.talk.detail(event.text)
+            ctx.reporter.detail(event.text)
         if isinstance(event, StepFailed) and event.step.startswith(IMPORT):
-            shop.talk.say(f"{event.step} failed, building without it: {event.error}")
+            ctx.reporter.say(f"{event.step} failed, building without it: {event.error}")
         if isinstance(event, Note) and event.text.startswith(WARNING):
-            shop.talk.say(event.text)
+            ctx.reporter.say(event.text)
         on_event(event)
 
-    buildx = open_buildx(engine, shop.env, shop.store)
-    request = replace(request, cache_from=shop.cache_from)
-    return build(buildx, request, log=log_path(shop.store, step), on_event=events, stop=shop.stop)
+    buildx = open_buildx(engine, ctx.env, ctx.store)
+    request = replace(request, cache_from=ctx.cache_from)
+    return build(buildx, request, log=log_path(ctx.store, step), on_event=events, stop=ctx.stop)
 
 
-def note_steps(talk: Talk, task: Task, event: Event) -> None:
+def note_steps(reporter: Reporter, task: Task, event: Event) -> None:
     """Count finished steps and name the one that started last."""
     if isinstance(event, StepDone):
-        talk.advance(task, 1)
+        reporter.advance(task, 1)
     elif isinstance(event, StepStarted):
-        talk.advance(task, 0, event.step[:72])
+        reporter.advance(task, 0, event.step[:72])
 
 
 def log_path(store: Store, step: Step) -> Path:

@@ -10,7 +10,7 @@ from gb10.containers.emulation import PROGRAMS, emulated, fetch_emulator
 from gb10.containers.trial_run import TIMED_OUT, run_once
 from gb10.errors import EngineError
 from gb10.image.build.inspect import Inspected
-from gb10.image.context import Workshop, build_architecture
+from gb10.image.context import Context, build_architecture
 from gb10.inside.installed import Distribution
 
 SECONDS: Final = 600.0
@@ -19,26 +19,26 @@ PLACE: Final = re.compile(r"(.*)lib/python(3(?:\.\d+)?)/[a-z]+-packages")
 SYSTEM: Final = ("usr/", "usr/local/")
 
 
-def try_imports(shop: Workshop, one: Inspected) -> tuple[tuple[str, str], ...]:
+def try_imports(ctx: Context, one: Inspected) -> tuple[tuple[str, str], ...]:
     """Each package that recipes/verify.yaml names and the image has, and what went wrong; nothing where all is well.
 
     Raises EngineError when this machine has no way to run the image's programs.
     """
-    emulator = _emulator(shop, one)
-    modules = shop.catalog.allowances.imports
+    emulator = _emulator(ctx, one)
+    modules = ctx.catalog.allowances.imports
     tried = []
     for package in one.found.scan.distributions:
         module = modules.get(canonicalize_name(package.name))
         if module:
-            with shop.talk.task(f"import {module}"):
-                tried.append((package.name, _imported(shop, one, package, module, emulator)))
+            with ctx.reporter.task(f"import {module}"):
+                tried.append((package.name, _imported(ctx, one, package, module, emulator)))
     return tuple(tried)
 
 
-def _imported(shop: Workshop, one: Inspected, package: Distribution, module: str, emulator: Path | None) -> str:
+def _imported(ctx: Context, one: Inspected, package: Distribution, module: str, emulator: Path | None) -> str:
     programs = {binary.path for binary in one.found.scan.binaries}
     argv = (interpreter(package.site, programs), "-c", f"import {module}")
-    code, output = run_once(one.engine, shop.store, one.image, argv, emulator=emulator, seconds=SECONDS)
+    code, output = run_once(one.engine, ctx.store, one.image, argv, emulator=emulator, seconds=SECONDS)
     if code == TIMED_OUT:
         return f"import {module} did not end within {SECONDS / 60:.0f} minutes"
     return f"import {module} ended with {code}: {last_line(output)}" if code else ""
@@ -57,10 +57,10 @@ def last_line(output: str) -> str:
     return next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "it printed nothing")
 
 
-def _emulator(shop: Workshop, one: Inspected) -> Path | None:
+def _emulator(ctx: Context, one: Inspected) -> Path | None:
     """The emulator to start the image's programs with; None where the machine or the kernel runs them."""
     architecture = PurePosixPath(one.image.platform).parts[1]
-    if architecture == build_architecture() or (architecture in PROGRAMS and emulated(shop.store, architecture)):
+    if architecture == build_architecture() or (architecture in PROGRAMS and emulated(ctx.store, architecture)):
         return None
     if architecture not in PROGRAMS or one.engine.data is None:
         raise EngineError(
@@ -68,4 +68,4 @@ def _emulator(shop: Workshop, one: Inspected) -> Path | None:
             where=one.engine.endpoint.host,
             hint="verify it on a machine of its own platform, or by an engine on this machine",
         )
-    return fetch_emulator(shop.store, shop.env, PROGRAMS[architecture][0])
+    return fetch_emulator(ctx.store, ctx.env, PROGRAMS[architecture][0])

@@ -19,7 +19,7 @@ from gb10.image.build.contexts import build_context, wheels
 from gb10.image.build.kept_images import layers_tag, made_image, note_image, noted_image
 from gb10.image.build.outlook import UPSTREAM, outlook
 from gb10.image.build.scanner import scanner_files
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.locked_files import store_paths
 from gb10.image.plan.render import build_args, layer_dockerfile
 from gb10.image.plan.values import Plan, Step
@@ -62,37 +62,40 @@ class Link:
     below: str
 
 
-def upstream_image(shop: Workshop, plan: Plan, engine: Engine, anew: str = "") -> Upstream:
+def upstream_image(ctx: Context, plan: Plan, engine: Engine, rebuild_id: str = "") -> Upstream:
     """The image of the layers that hold only locked wheels, built where it is missing, and their scans.
 
-    The lock of the image must be held, its bases and wheels be in the store. ``anew`` names a run that makes all of
-    them again, beside those that are there; ``drop_again`` removes them. Raises BuildError and EngineError.
+    The lock of the image must be held, its bases and wheels be in the store. ``rebuild_id`` names a run that makes all
+    of them again, beside those that are there; ``drop_again`` removes them. Raises BuildError and EngineError.
     """
-    links = _chain(plan, anew)
-    there = max((number for number, link in enumerate(links, 1) if _known(shop, engine, link.tag)), default=0)
-    shop.forecast.begin(UPSTREAM)
+    links = _chain(plan, rebuild_id)
+    there = max((number for number, link in enumerate(links, 1) if _known(ctx, engine, link.tag)), default=0)
+    ctx.forecast.begin(UPSTREAM)
     for name in STAGES if there < len(links) else ():
-        base_image(shop, plan, engine, name, anew)
-        shop.forecast.done(UPSTREAM, name)
-    with shop.talk.task(UPSTREAM, len(links), unit="layers", outlook=outlook(shop, UPSTREAM)) as task:
-        shop.talk.advance(task, there)
+        base_image(ctx, plan, engine, name, rebuild_id)
+        ctx.forecast.done(UPSTREAM, name)
+    with ctx.reporter.task(UPSTREAM, len(links), unit="layers", outlook=outlook(ctx, UPSTREAM)) as task:
+        ctx.reporter.advance(task, there)
         for link in links[there:]:
             _forget_below(engine, plan)
-            _add(shop, plan, engine, link, anew)
+            _add(ctx, plan, engine, link, rebuild_id)
             untag(engine, [link.below] if link is not links[0] else [])
-            shop.forecast.done(UPSTREAM, link.step.name)
-            shop.talk.advance(task, 1, link.step.name)
-    shop.forecast.end(UPSTREAM)
+            ctx.forecast.done(UPSTREAM, link.step.name)
+            ctx.reporter.advance(task, 1, link.step.name)
+    ctx.forecast.end(UPSTREAM)
     image = require_image(engine, links[-1].tag)
     kept = zip(links, image.diff_ids[1:], strict=True)
     return Upstream(
-        image=links[-1].tag, scans={link.step.name: kept_scan(shop, diff_id).parent for link, diff_id in kept}
+        image=links[-1].tag, scans={link.step.name: kept_scan(ctx, diff_id).parent for link, diff_id in kept}
     )
 
 
-def drop_again(engine: Engine, plan: Plan, anew: str) -> None:
+def drop_again(engine: Engine, plan: Plan, rebuild_id: str) -> None:
     """Remove the images of the layers that a run made again."""
-    untag(engine, [*(link.tag for link in _chain(plan, anew)), *(base_tag(plan, name, anew) for name in STAGES)])
+    untag(
+        engine,
+        [*(link.tag for link in _chain(plan, rebuild_id)), *(base_tag(plan, name, rebuild_id) for name in STAGES)],
+    )
 
 
 def upstream_layers(plan: Plan) -> tuple[Step, ...]:
@@ -122,29 +125,32 @@ def _forget_below(engine: Engine, plan: Plan) -> None:
     forget(engine, lambda about: about in done or INSTALL in about)
 
 
-def _chain(plan: Plan, anew: str = "") -> list[Link]:
+def _chain(plan: Plan, rebuild_id: str = "") -> list[Link]:
     """The layers with the tag of the image that each makes: the key of what it holds."""
-    links, keys = list[Link](), [plan.step("base-image").key, plan.options.platform, *([anew] if anew else [])]
+    links, keys = (
+        list[Link](),
+        [plan.step("base-image").key, plan.options.platform, *([rebuild_id] if rebuild_id else [])],
+    )
     for step in upstream_layers(plan):
         keys.append(step.key)
-        below = links[-1].tag if links else base_tag(plan, "base-image", anew)
+        below = links[-1].tag if links else base_tag(plan, "base-image", rebuild_id)
         links.append(Link(step=step, tag=layers_tag("upstream", keys), below=below))
     return links
 
 
-def _known(shop: Workshop, engine: Engine, tag: str) -> bool:
+def _known(ctx: Context, engine: Engine, tag: str) -> bool:
     """Whether the engine has this very image, and the store the scan of each layer above the base."""
-    image = noted_image(shop, engine, tag)
-    kept = [kept_scan(shop, layer) for layer in image.diff_ids[1:]] if image else []
+    image = noted_image(ctx, engine, tag)
+    kept = [kept_scan(ctx, layer) for layer in image.diff_ids[1:]] if image else []
     return image is not None and all(scan.exists() and scan.with_name(SYMBOLS).exists() for scan in kept)
 
 
-def _add(shop: Workshop, plan: Plan, engine: Engine, link: Link, anew: str) -> None:
+def _add(ctx: Context, plan: Plan, engine: Engine, link: Link, rebuild_id: str) -> None:
     """Build one layer, tag the image that has it, and scan it."""
     steps = (plan.step("tools"), link.step)
-    folders = {f"{step.name}-wheels": wheels(store_paths(shop.store, step.files)) for step in steps}
-    images = {"base-build": base_tag(plan, "base-build", anew), "below": link.below}
-    with build_context(shop.store, _files(shop, plan, link.step), folders) as context:
+    folders = {f"{step.name}-wheels": wheels(store_paths(ctx.store, step.files)) for step in steps}
+    images = {"base-build": base_tag(plan, "base-build", rebuild_id), "below": link.below}
+    with build_context(ctx.store, _files(ctx, plan, link.step), folders) as context:
         request = BuildRequest(
             dockerfile=context.folder / "Dockerfile",
             target=LAYERED,
@@ -154,34 +160,34 @@ def _add(shop: Workshop, plan: Plan, engine: Engine, link: Link, anew: str) -> N
             build_args=build_args(plan),
             output="type=image",
         )
-        layered = made_image(shop, engine, replace(request, anew=bool(anew)), link.step)
+        layered = made_image(ctx, engine, replace(request, rebuild_id=bool(rebuild_id)), link.step)
         tag_image(engine, layered.id, (link.tag,))
-        _scan(shop, engine, replace(request, target=SCANNED), plan.step("proof"), layered)
-    if not anew:
-        note_image(shop, engine, link.tag, layered)
+        _scan(ctx, engine, replace(request, target=SCANNED), plan.step("proof"), layered)
+    if not rebuild_id:
+        note_image(ctx, engine, link.tag, layered)
 
 
-def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
-    own = shop.catalog.contents
+def _files(ctx: Context, plan: Plan, step: Step) -> dict[str, bytes]:
+    own = ctx.catalog.contents
     return {
-        "Dockerfile": layer_dockerfile(plan, step, shop.catalog.templates).encode(),
+        "Dockerfile": layer_dockerfile(plan, step, ctx.catalog.templates).encode(),
         "install.py": own["inside/install.py"],
         **slim_files(own, [step]),
         **scanner_files(own),
     }
 
 
-def _scan(shop: Workshop, engine: Engine, request: BuildRequest, step: Step, layered: ImageInfo) -> None:
+def _scan(ctx: Context, engine: Engine, request: BuildRequest, step: Step, layered: ImageInfo) -> None:
     """Scan the layer in a solve of its own, and keep the scan under the layer's diffID.
 
     The image that brings the scan has the layer, too: should BuildKit have made it anew, its diffID shows a difference.
     """
-    image = made_image(shop, engine, request, step)
+    image = made_image(ctx, engine, request, step)
     require_scanned(image.diff_ids[:-1], layered.diff_ids)
-    with shop.store.folder("scan") as folder:
-        copy_files(engine, shop.store, image, SCANS, folder)
-        kept = kept_scan(shop, layered.diff_ids[-1]).parent
-        shop.store.replace(kept, lambda work: _take(folder, work))
+    with ctx.store.folder("scan") as folder:
+        copy_files(engine, ctx.store, image, SCANS, folder)
+        kept = kept_scan(ctx, layered.diff_ids[-1]).parent
+        ctx.store.replace(kept, lambda work: _take(folder, work))
     drop_image(engine, image.id)
 
 

@@ -9,16 +9,16 @@ from pathlib import Path
 
 from gb10.containers.connection import Engine
 from gb10.core.data_root import is_installed
+from gb10.core.reporter import Reporter
 from gb10.core.stop import together
 from gb10.core.store import seal
-from gb10.core.talk import Talk
 from gb10.errors import UsageError
 from gb10.image.build.cmake_names import check_targets
 from gb10.image.build.compiling import LEFT_OUT, compile_step, compilers, fetch_nested, patched_source
 from gb10.image.build.costs import has_launcher
 from gb10.image.build.exported import check_exported
 from gb10.image.build.wheel_store import Wheel, found_wheel, made_wheel, wheel_file, wheel_lock
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files, store_paths
 from gb10.image.plan.compiles import compile_files
 from gb10.image.plan.inputs import wheel_inputs
@@ -32,7 +32,7 @@ OURS = "kernels"  # as --rebuild names the wheels of our own kernels
 
 
 def build_wheels(
-    shop: Workshop, plan: Plan, engine: Callable[[], Engine], *, rebuild: Collection[str]
+    ctx: Context, plan: Plan, engine: Callable[[], Engine], *, rebuild: Collection[str]
 ) -> tuple[Wheel, ...]:
     """Every wheel of a plan: from the store, or compiled now. Raises BuildError, VerifyError.
 
@@ -43,40 +43,40 @@ def build_wheels(
     with ExitStack() as locks:
         for step in sorted(plan.of_kind("wheel"), key=lambda one: one.key):
             with ExitStack() as lock:
-                lock.enter_context(wheel_lock(shop, step))
-                wheel = None if step.name in rebuild else found_wheel(shop, step)
+                lock.enter_context(wheel_lock(ctx, step))
+                wheel = None if step.name in rebuild else found_wheel(ctx, step)
                 if wheel:
                     found[step.name] = wheel
-                    say_left_out(shop.talk, wheel.path)  # a compile says it
+                    say_left_out(ctx.reporter, wheel.path)  # a compile says it
                 else:
                     locks.push(lock.pop_all())
         absent = [step for step in plan.of_kind("wheel") if step.name not in found]
-        made = _compile_all(shop, plan, engine, absent, rebuild) if absent else ()
+        made = _compile_all(ctx, plan, engine, absent, rebuild) if absent else ()
     built = found | {wheel.name: wheel for wheel in made}
     return tuple(built[step.name] for step in plan.of_kind("wheel"))
 
 
 def _compile_all(
-    shop: Workshop, plan: Plan, engine: Callable[[], Engine], steps: Sequence[Step], rebuild: Collection[str]
+    ctx: Context, plan: Plan, engine: Callable[[], Engine], steps: Sequence[Step], rebuild: Collection[str]
 ) -> tuple[Wheel, ...]:
     """Compile at the same time: the stages share cores and memory by inside/room.py, and the first failure stops all.
 
     A stage whose compilers nothing holds back would take what others were promised: then one runs after the other.
     """
-    compiler = partial(_compile, shop, engine(), plan)
+    compiler = partial(_compile, ctx, engine(), plan)
 
     def work(step: Step) -> Wheel:
-        return made_wheel(shop.store, step, partial(compiler, step, rebuild=step.name in rebuild))
+        return made_wheel(ctx.store, step, partial(compiler, step, rebuild=step.name in rebuild))
 
     if all(has_launcher(plan, step) for step in steps):
-        return together(shop.stop, [partial(work, step) for step in steps])
+        return together(ctx.stop, [partial(work, step) for step in steps])
     return tuple(work(step) for step in steps)
 
 
-def say_left_out(talk: Talk, wheel: Path) -> None:
+def say_left_out(reporter: Reporter, wheel: Path) -> None:
     """Print the requested units that a wheel does not hold, from the log of its compile stage."""
     for name, why in read_manifest(wheel).left_out.items():
-        talk.say(f"{LEFT_OUT}{name}: {why}")
+        reporter.say(f"{LEFT_OUT}{name}: {why}")
 
 
 def installable(plan: Plan, built: Iterable[Wheel]) -> tuple[Wheel, ...]:
@@ -84,41 +84,41 @@ def installable(plan: Plan, built: Iterable[Wheel]) -> tuple[Wheel, ...]:
     return tuple(wheel for wheel in built if plan.recipe.wheels[wheel.name].method != "source")
 
 
-def _compile(shop: Workshop, engine: Engine, plan: Plan, step: Step, work: Path, *, rebuild: bool) -> None:
+def _compile(ctx: Context, engine: Engine, plan: Plan, step: Step, work: Path, *, rebuild: bool) -> None:
     build_args = {"REBUILD": uuid.uuid4().hex} if rebuild else {}
     compile_step(
-        shop,
+        ctx,
         engine,
         plan,
         step,
         work,
         target="wheel",
         inputs=wheel_inputs(plan, step.name),
-        files=_files(shop, plan, step),
+        files=_files(ctx, plan, step),
         build_args=build_args,
     )
     _seal(work)
 
 
-def check_sources(shop: Workshop, plan: Plan) -> None:
+def check_sources(ctx: Context, plan: Plan) -> None:
     """Check the names of CMake targets, take sources from git, and apply the patches, before anything is compiled.
 
     Raises UsageError, FetchError, PatchError.
     """
-    absent = [step for step in plan.of_kind("wheel") if not shop.store.entry("wheels", step.key).exists()]
+    absent = [step for step in plan.of_kind("wheel") if not ctx.store.entry("wheels", step.key).exists()]
     for step in absent:
-        check_targets(shop, plan, step)
+        check_targets(ctx, plan, step)
     for step in absent:
-        fetch_nested(shop, wheel_inputs(plan, step.name))
+        fetch_nested(ctx, wheel_inputs(plan, step.name))
     for step in absent:
         patched = [origin for origin in wheel_inputs(plan, step.name).origins if origin.patches]
         if patched:
-            fetch_files(shop, (step,))
+            fetch_files(ctx, (step,))
             for origin in patched:
-                patched_source(shop, origin)
+                patched_source(ctx, origin)
 
 
-def try_sources(shop: Workshop, plan: Plan) -> None:
+def try_sources(ctx: Context, plan: Plan) -> None:
     """Try patches from the command line on the source archives in the store. Raises PatchError."""
     tried = set()
     for step in plan.of_kind("wheel"):
@@ -127,21 +127,23 @@ def try_sources(shop: Workshop, plan: Plan) -> None:
             if not by_hand or (origin.file, by_hand) in tried:
                 continue
             tried.add((origin.file, by_hand))
-            (archive,) = store_paths(shop.store, [origin.file])
+            (archive,) = store_paths(ctx.store, [origin.file])
             if archive.exists():
-                patched_source(shop, origin)
+                patched_source(ctx, origin)
             else:
-                shop.talk.say(f"not checked yet: patches of what {step.name} compiles (no {archive.name} in the store)")
+                ctx.reporter.say(
+                    f"not checked yet: patches of what {step.name} compiles (no {archive.name} in the store)"
+                )
 
 
-def _files(shop: Workshop, plan: Plan, step: Step) -> dict[str, bytes]:
-    own, build = shop.catalog.contents, plan.recipe.wheels[step.name]
-    how = compilers(shop, plan, step, wheel_inputs(plan, step.name))
-    text = wheel_dockerfile(plan, step, shop.catalog.templates, **how)
+def _files(ctx: Context, plan: Plan, step: Step) -> dict[str, bytes]:
+    own, build = ctx.catalog.contents, plan.recipe.wheels[step.name]
+    how = compilers(ctx, plan, step, wheel_inputs(plan, step.name))
+    text = wheel_dockerfile(plan, step, ctx.catalog.templates, **how)
     return {
         "Dockerfile": text.encode(),
         **({"kernels.json": json.dumps(step.kernels).encode()} if step.kernels else {}),
-        **{name: own[name] for name in shop.catalog.toolkit.of(*compile_files(build))},
+        **{name: own[name] for name in ctx.catalog.toolkit.of(*compile_files(build))},
     }
 
 
@@ -176,11 +178,11 @@ def _idle(plan: Plan, name: str) -> str:
     return f"; {name}, too, when --targets names some" if name in {wheel.source for wheel in idle} else ""
 
 
-def show_in_checkout(shop: Workshop, wheel: Wheel) -> None:
+def show_in_checkout(ctx: Context, wheel: Wheel) -> None:
     """Link the wheel into the checkout's ``wheels/``; a message if it is read-only. An installed gb10 gets no link."""
-    if is_installed(shop.catalog.root):
+    if is_installed(ctx.catalog.root):
         return
-    view = shop.catalog.root / "wheels"
+    view = ctx.catalog.root / "wheels"
     link = view / wheel.path.name
     try:
         view.mkdir(exist_ok=True)
@@ -189,4 +191,4 @@ def show_in_checkout(shop: Workshop, wheel: Wheel) -> None:
         aside.symlink_to(wheel.path)
         aside.replace(link)
     except OSError as error:
-        shop.talk.say(f"not linked into {view}: {error.strerror}")
+        ctx.reporter.say(f"not linked into {view}: {error.strerror}")

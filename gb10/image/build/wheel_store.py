@@ -31,7 +31,7 @@ def kept_wheel(host: Host, step: Step, make: Callable[[Path], None], *, rebuild:
 
 def wheel_lock(host: Host, step: Step) -> AbstractContextManager[None]:
     """What a run holds while it makes the wheel of a step."""
-    return host.store.locked(f"wheel-{step.key}", host.talk.waiting_for(step.name))
+    return host.store.locked(f"wheel-{step.key}", host.reporter.waiting_for(step.name))
 
 
 def found_wheel(host: Host, step: Step) -> Wheel | None:
@@ -39,9 +39,9 @@ def found_wheel(host: Host, step: Step) -> Wheel | None:
     path = sealed_wheel(host.store, step.key)
     if path is None:
         if host.store.entry("wheels", step.key).exists():
-            host.talk.say(f"{step.name} is damaged in the store: making it again")
+            host.reporter.say(f"{step.name} is damaged in the store: making it again")
         return None
-    host.talk.hit(step.name)
+    host.reporter.hit(step.name)
     return _wheel(step, path, hit=True)
 
 

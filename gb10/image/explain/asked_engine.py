@@ -8,7 +8,7 @@ from typing import Any, Final
 from gb10.core.digest import digest
 from gb10.core.fields import Architecture
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.explain.engine_choice import Held, ask_engine
 from gb10.image.explain.engine_facts import EngineFacts, Packages, read_facts
 from gb10.image.explain.engine_files import Parts, Patching, engine_files
@@ -35,22 +35,22 @@ class AskedEngine:
     files: Path
     held: Held
 
-    def answer(self, shop: Workshop, config: Mapping[str, Any], options: Mapping[str, str]) -> Answer:
+    def answer(self, ctx: Context, config: Mapping[str, Any], options: Mapping[str, str]) -> Answer:
         """The engine's choice for every layer of a config. Raises UsageError, Gb10Error when there is no answer."""
-        with shop.talk.task(f"the engine's release {self.facts.engine} chooses"):
-            return ask_engine(shop, self.facts, self.files, config, options, held=self.held)
+        with ctx.reporter.task(f"the engine's release {self.facts.engine} chooses"):
+            return ask_engine(ctx, self.facts, self.files, config, options, held=self.held)
 
 
-def ready_to_ask(shop: Workshop, recipe: Recipe, lock: Lock) -> AskedEngine:
+def ready_to_ask(ctx: Context, recipe: Recipe, lock: Lock) -> AskedEngine:
     """The engine of a recipe, its files unpacked once. Raises UsageError, LockStaleError, FetchError, PatchError."""
-    facts, packages = read_facts(shop.catalog.root, recipe.engine)
+    facts, packages = read_facts(ctx.catalog.root, recipe.engine)
     wheels = image_wheels(recipe, lock, facts)
     twins = tuple(wheel for wheel in lock.wheels.image[TWINS[packages.machine]] if wheel.name in facts.twins)
     parts = Parts(
         whole=(*packages.wheels, *twins), image=wheels, sources=facts.sources, modules=tuple(facts.registered)
     )
     held = Held(kernels=ARCH if OWN in recipe.wheels else "")
-    return AskedEngine(facts=facts, files=_files(shop, recipe, lock, parts, packages), held=held)
+    return AskedEngine(facts=facts, files=_files(ctx, recipe, lock, parts, packages), held=held)
 
 
 def image_wheels(recipe: Recipe, lock: Lock, facts: EngineFacts) -> tuple[LockedWheel, ...]:
@@ -68,11 +68,11 @@ def image_wheels(recipe: Recipe, lock: Lock, facts: EngineFacts) -> tuple[Locked
     return tuple(wheels[name] for name in facts.from_image if name in wheels)
 
 
-def _files(shop: Workshop, recipe: Recipe, lock: Lock, parts: Parts, packages: Packages) -> Path:
-    uses = [use for use in plan_patches(shop.catalog.patches, recipe, lock, TARGET, ()) if use.installable]
+def _files(ctx: Context, recipe: Recipe, lock: Lock, parts: Parts, packages: Packages) -> Path:
+    uses = [use for use in plan_patches(ctx.catalog.patches, recipe, lock, TARGET, ()) if use.installable]
     own = [use for use in uses if use.project == parts.image[0].name]
     patching = Patching(
         key=digest([use.inputs for use in own]),
-        files=lambda wheel: patched_files(shop.catalog.patches, wheel, own, shop.talk.detail),
+        files=lambda wheel: patched_files(ctx.catalog.patches, wheel, own, ctx.reporter.detail),
     )
-    return engine_files(shop, packages, parts, patching if own else None)
+    return engine_files(ctx, packages, parts, patching if own else None)

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 from gb10.errors import UsageError
 from gb10.image.explain.engine_facts import EngineFacts
-from gb10.image.proof.fit import Judged
+from gb10.image.proof.arch_match import Judged
 from gb10.inside.installed import Distribution
 
 UNKNOWN = "unknown"

@@ -108,7 +108,7 @@ def _asked(host: Host, ask: Question, configs: Sequence[Mapping[str, Any]]) -> l
     common = [_request(ask, Path("work"), 1), ask.held.kernels, scripts, platform.python_version()]
     places = [host.store.entry("answers", digest([json.dumps(config), *common])) / ANSWER for config in configs]
     with host.store.locked(
-        f"answers-{digest([str(place) for place in places])}", host.talk.waiting_for("the engine's answer")
+        f"answers-{digest([str(place) for place in places])}", host.reporter.waiting_for("the engine's answer")
     ):
         absent = [number for number, place in enumerate(places) if not place.exists()]
         if absent:

@@ -58,7 +58,7 @@ def engine_files(host: Host, packages: Packages, parts: Parts, patching: Patchin
     key = digest(["explain", 4, sorted(files), parts.sources, parts.modules, patching.key if patching else None])
 
     def make(work: Path) -> None:
-        host.talk.say(f"unpacking {len(files)} packages for explain, once ({_size(files) >> 20} MiB to download)")
+        host.reporter.say(f"unpacking {len(files)} packages for explain, once ({_size(files) >> 20} MiB to download)")
         found = fetch_all(files.values(), host.store, host.env)
         for wheel in parts.whole:
             unpack(found[wheel.sha256], work / SITE)

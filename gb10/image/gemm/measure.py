@@ -43,12 +43,12 @@ def run(host: Host, program: BuiltProgram) -> tuple[Line, ...]:
     """The output lines of a complete run. Raises BuildError when the program fails."""
     log = host.store.root / "logs" / f"bench-{program.name}-{program.key[:12]}.log"
     found: list[Line] = []
-    with host.talk.task(f"run {program.name}") as task:
+    with host.reporter.task(f"run {program.name}") as task:
 
         def take(line: str) -> None:
             found.extend(read_lines(line))
-            host.talk.detail(line)
-            host.talk.advance(task, 0, str(found[-1].get("kernel", "")) if found else "")
+            host.reporter.detail(line)
+            host.reporter.advance(task, 0, str(found[-1].get("kernel", "")) if found else "")
 
         try:
             stream([str(program.path)], log=log, on_line=take, env=host.env)

@@ -11,7 +11,7 @@ from gb10.core.store import is_sealed, seal
 from gb10.image.build.compiling import compile_step, compilers
 from gb10.image.build.exported import check_exported
 from gb10.image.build.outlook import with_forecast
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.plan.inputs import program_inputs
 from gb10.image.plan.programs import SCRIPTS
 from gb10.image.plan.render import program_dockerfile
@@ -38,18 +38,18 @@ class BuiltProgram:
     hit: bool
 
 
-def build_program(shop: Workshop, engine: Callable[[], Engine], plan: Plan, program: Program) -> BuiltProgram:
+def build_program(ctx: Context, engine: Callable[[], Engine], plan: Plan, program: Program) -> BuiltProgram:
     """The program of a plan, from the store or compiled now. Raises BuildError, VerifyError."""
     step = plan.step(program.name)
-    final = shop.store.entry("programs", step.key)
-    with shop.store.locked(f"program-{step.key}", shop.talk.waiting_for(step.name)):
+    final = ctx.store.entry("programs", step.key)
+    with ctx.store.locked(f"program-{step.key}", ctx.reporter.waiting_for(step.name)):
         hit = is_sealed(final / program.name)
         if hit:
-            shop.talk.hit(step.name)
+            ctx.reporter.hit(step.name)
         else:
             if final.exists():
-                shop.talk.say(f"{step.name} is damaged in the store: compiling it again")
-            shop.store.replace(final, lambda work: _compile(shop, engine(), plan, program, work))
+                ctx.reporter.say(f"{step.name} is damaged in the store: compiling it again")
+            ctx.store.replace(final, lambda work: _compile(ctx, engine(), plan, program, work))
         checks = read_lines((final / CHECKS).read_text(encoding="utf-8"))
     return BuiltProgram(name=step.name, key=step.key, path=final / program.name, checks=checks, hit=hit)
 
@@ -59,28 +59,28 @@ def read_lines(text: str) -> tuple[Line, ...]:
     return tuple(json.loads(line) for line in text.splitlines() if line.startswith("{"))
 
 
-def _compile(shop: Workshop, engine: Engine, plan: Plan, program: Program, work: Path) -> None:
+def _compile(ctx: Context, engine: Engine, plan: Plan, program: Program, work: Path) -> None:
     step = plan.step(program.name)
     there = {one.name: one is not step for one in plan.steps}
-    shop = with_forecast(shop, plan, there, engine)
+    ctx = with_forecast(ctx, plan, there, engine)
     compile_step(
-        shop,
+        ctx,
         engine,
         plan,
         step,
         work,
         target="program",
         inputs=program_inputs(plan, program),
-        files=_files(shop, plan, program, step),
+        files=_files(ctx, plan, program, step),
         build_args={},
     )
     _prove(work, plan, step)
 
 
-def _files(shop: Workshop, plan: Plan, program: Program, step: Step) -> dict[str, bytes]:
-    own, how = shop.catalog.contents, compilers(shop, plan, step, program_inputs(plan, program))
-    text = program_dockerfile(plan, program, step, shop.catalog.templates, **how)
-    wanted = shop.catalog.toolkit.of(program.units, *program.include, *SCRIPTS)
+def _files(ctx: Context, plan: Plan, program: Program, step: Step) -> dict[str, bytes]:
+    own, how = ctx.catalog.contents, compilers(ctx, plan, step, program_inputs(plan, program))
+    text = program_dockerfile(plan, program, step, ctx.catalog.templates, **how)
+    wanted = ctx.catalog.toolkit.of(program.units, *program.include, *SCRIPTS)
     return {"Dockerfile": text.encode(), **{name: own[name] for name in wanted}}
 
 

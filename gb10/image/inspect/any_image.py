@@ -6,40 +6,40 @@ from gb10.containers.reference import is_reference, registry_of
 from gb10.errors import UsageError
 from gb10.image.build.inspect import no_image
 from gb10.image.build.stage import engine_with_images
-from gb10.image.context import Workshop
+from gb10.image.context import Context
+from gb10.image.inspect.attestations import papers_of
 from gb10.image.inspect.local import local_image, portrait_of
-from gb10.image.inspect.papers import papers_of
-from gb10.image.inspect.portrait import Portrait
 from gb10.image.inspect.registry_documents import SentBill, sent
 from gb10.image.inspect.remote import Trust, attached_sbom, remote_image, remote_portrait
+from gb10.image.inspect.summary import Portrait
 from gb10.image.proof.scans import proven
 from gb10.image.recipe.arch import Arch
 
 
-def portrait(shop: Workshop, reference: str, arch: Arch, trust: Trust | None = None) -> Portrait:
+def portrait(ctx: Context, reference: str, arch: Arch, trust: Trust | None = None) -> Portrait:
     """The portrait of an image; with ``trust``, of the one in the registry, and only if it is trusted.
 
     Raises UsageError, EngineError, PublishError, VerifyError.
     """
-    engine = engine_with_images(shop)
+    engine = engine_with_images(ctx)
     if engine and trust is None and find_image(engine, reference):
-        return portrait_of(shop, reference, arch)
+        return portrait_of(ctx, reference, arch)
     require_registry(engine, reference)
-    return remote_portrait(shop, engine, reference, arch.platform, trust)
+    return remote_portrait(ctx, engine, reference, arch.platform, trust)
 
 
-def sbom(shop: Workshop, reference: str, arch: Arch, trust: Trust | None = None) -> bytes:
+def sbom(ctx: Context, reference: str, arch: Arch, trust: Trust | None = None) -> bytes:
     """The SBOM of an image of ours, or the one that is attached to an image in a registry; ``trust`` as above.
 
     Raises UsageError when there is none, EngineError, PublishError, VerifyError.
     """
-    engine = engine_with_images(shop)
+    engine = engine_with_images(ctx)
     if engine and trust is None and find_image(engine, reference):
-        _, image = local_image(shop, reference)
-        record = proven(shop.store, image.id)
-        return papers_of(shop, engine, image, record.config if record else image.id).sbom
+        _, image = local_image(ctx, reference)
+        record = proven(ctx.store, image.id)
+        return papers_of(ctx, engine, image, record.config if record else image.id).sbom
     require_registry(engine, reference)
-    found = attached_sbom(remote_image(shop, engine, reference, arch.platform, trust))
+    found = attached_sbom(remote_image(ctx, engine, reference, arch.platform, trust))
     if found is None:
         kind = "SBOM with a trusted signature" if trust else "SBOM"
         raise UsageError(f"no {kind} is attached to {reference}", hint="`publish` attaches one to an image of gb10")

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gb10.image.inspect.portrait import Portrait, codes_of
+from gb10.image.inspect.summary import Portrait, codes_of
 
 SCHEMA: Final = "gb10/show-diff/v1"
 Change = tuple[str, str, str]

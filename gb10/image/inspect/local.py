@@ -10,11 +10,11 @@ from gb10.containers.images import ImageInfo, find_image, history
 from gb10.containers.registry.referrers import CREATED
 from gb10.image.build.inspect import check_platform, inspect_image, no_image
 from gb10.image.build.stage import engine_with_images
-from gb10.image.context import Workshop
-from gb10.image.inspect.portrait import Layer, Portrait, layer_names
-from gb10.image.inspect.stories import mod_stories, patch_stories
+from gb10.image.context import Context
+from gb10.image.inspect.patch_notes import mod_stories, patch_stories
+from gb10.image.inspect.summary import Layer, Portrait, layer_names
 from gb10.image.plan.recorded import RecordedPlan
-from gb10.image.proof.fit import judge
+from gb10.image.proof.arch_match import judge
 from gb10.image.proof.own_record import PLAN, own_plan, own_scan, own_scans
 from gb10.image.proof.scans import SCANS
 from gb10.image.recipe.arch import Arch
@@ -30,9 +30,9 @@ WORDS = 60
 """Characters of a command that a layer is named by."""
 
 
-def local_image(shop: Workshop, reference: str) -> tuple[Engine, ImageInfo]:
+def local_image(ctx: Context, reference: str) -> tuple[Engine, ImageInfo]:
     """The engine and its image of this name. Raises UsageError when there is none."""
-    engine = engine_with_images(shop)
+    engine = engine_with_images(ctx)
     image = find_image(engine, reference) if engine else None
     if engine is None or image is None:
         raise no_image(engine, reference)
@@ -40,18 +40,18 @@ def local_image(shop: Workshop, reference: str) -> tuple[Engine, ImageInfo]:
     return engine, image
 
 
-def local_layers(shop: Workshop, reference: str) -> tuple[Layer, ...]:
+def local_layers(ctx: Context, reference: str) -> tuple[Layer, ...]:
     """The layers of an image of the engine, by its history alone."""
-    engine, image = local_image(shop, reference)
+    engine, image = local_image(ctx, reference)
     return layers_of(None, image, history(engine, image))
 
 
-def portrait_of(shop: Workshop, reference: str, arch: Arch) -> Portrait:
+def portrait_of(ctx: Context, reference: str, arch: Arch) -> Portrait:
     """The portrait of an image of the engine; one that is not ours is scanned, which takes minutes the first time."""
-    engine, image = local_image(shop, reference)
-    own = read_folders(engine, shop.store, image, [PLAN, SCANS])[0]
+    engine, image = local_image(ctx, reference)
+    own = read_folders(engine, ctx.store, image, [PLAN, SCANS])[0]
     plan = own_plan(own)
-    scan, remarks = _own(reference, own) if plan else _foreign(shop, reference)
+    scan, remarks = _own(reference, own) if plan else _foreign(ctx, reference)
     return Portrait(
         reference=reference,
         place=engine.name,
@@ -69,8 +69,8 @@ def portrait_of(shop: Workshop, reference: str, arch: Arch) -> Portrait:
         debs=debs_of(plan),
         verdict=judge(scan, arch) if scan.binaries else None,
         groups={name: scan.sizes for name, scan in own_scans(own).items()},
-        patches=patch_stories(shop.catalog, plan) if plan else (),
-        mods=mod_stories(shop.catalog, plan) if plan else (),
+        patches=patch_stories(ctx.catalog, plan) if plan else (),
+        mods=mod_stories(ctx.catalog, plan) if plan else (),
         remarks=remarks,
     )
 
@@ -82,9 +82,9 @@ def _own(reference: str, own: Mapping[str, bytes]) -> tuple[Scan, tuple[str, ...
     return scan, () if scan.binaries else (older,)
 
 
-def _foreign(shop: Workshop, reference: str) -> tuple[Scan, tuple[str, ...]]:
+def _foreign(ctx: Context, reference: str) -> tuple[Scan, tuple[str, ...]]:
     told = "it holds no plan of gb10: patches, sources and Debian packages are not known"
-    return inspect_image(shop, reference).found.scan, (told,)
+    return inspect_image(ctx, reference).found.scan, (told,)
 
 
 def debs_of(plan: RecordedPlan | None) -> dict[str, str]:

@@ -11,9 +11,9 @@ from gb10.containers.registry.beside import SIGNATURES, attached, document_of
 from gb10.containers.registry.referrers import CREATED, Descriptor
 from gb10.containers.registry.repository import Manifest, Repository, open_repository
 from gb10.errors import PublishError, VerifyError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.inspect.local import debs_of, shortened
-from gb10.image.inspect.portrait import Layer, Portrait, layer_names
+from gb10.image.inspect.patch_notes import mod_stories, patch_stories
 from gb10.image.inspect.registry_documents import (
     UNKNOWN,
     SentBill,
@@ -25,7 +25,7 @@ from gb10.image.inspect.registry_documents import (
     SentStatement,
     sent,
 )
-from gb10.image.inspect.stories import mod_stories, patch_stories
+from gb10.image.inspect.summary import Layer, Portrait, layer_names
 from gb10.image.plan.recorded import RecordedPlan, recorded_plan
 from gb10.image.proof.verdict_document import read_verdict
 from gb10.image.sbom.spdx import MEDIA_TYPE as SPDX
@@ -58,14 +58,14 @@ class Remote:
 
 
 def remote_image(
-    shop: Workshop, engine: Engine | None, reference: str, platform: str, trust: Trust | None = None
+    ctx: Context, engine: Engine | None, reference: str, platform: str, trust: Trust | None = None
 ) -> Remote:
     """An image of a registry, of an index the one for the platform; with ``trust``, beside it what is trusted alone.
 
     Raises PublishError, EngineError, VerifyError.
     """
     name, digest = split_digest(reference)
-    repository = open_repository(shop.env, name, login_for(engine, shop.env, name))
+    repository = open_repository(ctx.env, name, login_for(engine, ctx.env, name))
     found = _manifest(repository, digest or split_reference(name)[1])
     entries = sent(found.content, SentIndex, reference).manifests
     if entries is not None:
@@ -105,10 +105,10 @@ def _passes(repository: Repository, one: Descriptor, trust: Trust) -> bool:
 
 
 def remote_portrait(
-    shop: Workshop, engine: Engine | None, reference: str, platform: str, trust: Trust | None = None
+    ctx: Context, engine: Engine | None, reference: str, platform: str, trust: Trust | None = None
 ) -> Portrait:
     """The portrait of an image in a registry. Raises PublishError, EngineError, VerifyError."""
-    one = remote_image(shop, engine, reference, platform, trust)
+    one = remote_image(ctx, engine, reference, platform, trust)
     settings = one.config.config or SentSettings()
     labels, plan = settings.labels or {}, attached_plan(one)
     verdict = read_verdict(statement_of(one, VERIFICATION).get("verdict"))
@@ -133,8 +133,8 @@ def remote_portrait(
         packages=packages_of(one),
         debs=debs_of(plan),
         verdict=verdict,
-        patches=patch_stories(shop.catalog, plan) if plan else (),
-        mods=mod_stories(shop.catalog, plan) if plan else (),
+        patches=patch_stories(ctx.catalog, plan) if plan else (),
+        mods=mod_stories(ctx.catalog, plan) if plan else (),
         remarks=tuple(filter(None, (missing, left_out, unseen))),
     )
 

@@ -6,9 +6,9 @@ from typing import Final
 from jinja2 import DictLoader, Environment, StrictUndefined
 
 from gb10.image.build.build_log import Build
-from gb10.image.inspect.portrait import Portrait
 from gb10.image.inspect.report_values import against, bars, columns, heat, life, tiles
-from gb10.image.proof.fit import MEANING
+from gb10.image.inspect.summary import Portrait
+from gb10.image.proof.arch_match import MEANING
 
 TEMPLATE: Final = "report.html.j2"
 

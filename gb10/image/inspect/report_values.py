@@ -7,9 +7,9 @@ from difflib import SequenceMatcher
 from typing import Final
 
 from gb10.image.build.build_log import Build
-from gb10.image.inspect.portrait import Layer, PatchStory, Portrait
+from gb10.image.inspect.summary import Layer, PatchStory, Portrait
 from gb10.image.inspect.treemap import Box, treemap
-from gb10.image.proof.fit import RANK, Judged
+from gb10.image.proof.arch_match import RANK, Judged
 from gb10.inside.binary import Binary
 from gb10.inside.loader import code_fit
 from gb10.inside.packages import package_of

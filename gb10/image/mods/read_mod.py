@@ -6,7 +6,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from gb10.core.folder_files import LARGEST, Files, ModFile, check_name, kind_of, read_file, take_room
+from gb10.core.folder_files import LARGEST, Files, ModFile, charge, check_name, kind_of, read_file
 from gb10.errors import UsageError
 from gb10.image.mods.zips import read_zip
 
@@ -32,10 +32,10 @@ def _folder(root: Path) -> Files:
         mode = path.lstat().st_mode
         if stat.S_ISREG(mode):
             content = read_file(path, room)
-            room = take_room(room, len(content), len(found), root)
+            room = charge(room, len(content), len(found), root)
             found[name] = ModFile(kind_of(mode), content)
         elif stat.S_ISLNK(mode) or stat.S_ISDIR(mode):
-            room = take_room(room, 0, len(found), root)
+            room = charge(room, 0, len(found), root)
             link = stat.S_ISLNK(mode)
             found[name] = ModFile("link", os.fsencode(path.readlink())) if link else ModFile("folder")
         else:

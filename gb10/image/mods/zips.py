@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from gb10.core.folder_files import FOLDER, LARGEST, SCRIPT, Files, ModFile, check_name, kind_of, read_file, take_room
+from gb10.core.folder_files import FOLDER, LARGEST, SCRIPT, Files, ModFile, charge, check_name, kind_of, read_file
 from gb10.errors import UsageError
 
 MEMBER: Final = b"PK\x01\x02"
@@ -27,7 +27,7 @@ def read_zip(path: Path) -> Files:
                 continue
             check_name(info.filename, path)
             content = b"" if info.is_dir() else _content(archive, info, path, room)
-            room = take_room(room, len(content), len(found), path)
+            room = charge(room, len(content), len(found), path)
             kind = "folder" if info.is_dir() else kind_of(info.external_attr >> 16)
             _put(found, PurePosixPath(info.filename), ModFile(kind, content), path)
     return dict(sorted(_without_top(found).items()))
@@ -36,7 +36,7 @@ def read_zip(path: Path) -> Files:
 def _opened(path: Path) -> zipfile.ZipFile:
     """The zip, read whole; a list of members that is too long is refused before it is parsed."""
     raw = read_file(path, LARGEST)
-    take_room(LARGEST, len(raw), raw.count(MEMBER) - 1, path)
+    charge(LARGEST, len(raw), raw.count(MEMBER) - 1, path)
     try:
         return zipfile.ZipFile(io.BytesIO(raw))
     except DAMAGED as error:
@@ -73,7 +73,7 @@ def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, room: 
     """A member's bytes, read only up to the limit, whatever size the zip claims."""
     if info.compress_type not in PACKED:
         raise _damaged(path, f"{info.filename}: its compression is neither `stored` nor `deflated`")
-    take_room(room, info.file_size, 0, path)
+    charge(room, info.file_size, 0, path)
     try:
         with archive.open(info) as member:
             content = member.read(info.file_size + 1)

@@ -92,7 +92,7 @@ def open_judge(host: Host, root: Path, engine: str, version: str, triton: str | 
     Raises UsageError, FetchError.
     """
     table = read_table(root, engine)
-    library = Library(root=root / "patches", store=host.store, env=host.env, talk=host.talk)
+    library = Library(root=root / "patches", store=host.store, env=host.env, reporter=host.reporter)
     releases = load_releases(root / "patches")
     pin = releases.source(engine).pinned(Version(version))
     key = digest(["moe", 1, engine, version, pin.sha256 if pin else "", (root / TABLE).read_text(encoding="utf-8")])

@@ -38,7 +38,7 @@ def triton_site(host: Host, root: Path, version: str) -> Path:
     wheel = _wheel(root, version)
 
     def make(work: Path) -> None:
-        host.talk.say(f"unpacking Triton {version}, once ({wheel.size >> 20} MiB to download)")
+        host.reporter.say(f"unpacking Triton {version}, once ({wheel.size >> 20} MiB to download)")
         found = fetch_all([Artifact(wheel.filename, wheel.sha256, wheel.size)], host.store, host.env)
         _unpack(found[wheel.sha256], work)
 

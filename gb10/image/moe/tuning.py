@@ -10,7 +10,7 @@ from typing import Any, Final
 from gb10.core.digest import digest
 from gb10.core.journal import Journal
 from gb10.core.log_words import first_error
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import UsageError, VerifyError
 from gb10.image.moe.shortlist import candidates, compiles, upstream_space
 from gb10.image.moe.tile_findings import Done, Finding, Machine, Refused, Screened, finished, read_line
@@ -108,14 +108,14 @@ class Record:
         return found
 
 
-def run(job: Job, lanes: Mapping[str, Lane], record: Record, talk: Talk) -> None:
+def run(job: Job, lanes: Mapping[str, Lane], record: Record, reporter: Reporter) -> None:
     """Tune what is not finished yet, on all lanes at once. Raises VerifyError when a lane refuses or ends early."""
     left = sorted(set(job.defaults) - finished(record.findings), reverse=True)
     shares = {name: tuple(left[number :: len(lanes)]) for number, name in enumerate(lanes)}
-    talk.say(f"{len(job.defaults) - len(left)} of {len(job.defaults)} batch sizes are finished")
+    reporter.say(f"{len(job.defaults) - len(left)} of {len(job.defaults)} batch sizes are finished")
     with ThreadPoolExecutor(len(lanes)) as pool:
         working = {
-            name: pool.submit(_on_lane, job, name, lanes[name], sizes, Told(record, talk))
+            name: pool.submit(_on_lane, job, name, lanes[name], sizes, Told(record, reporter))
             for name, sizes in shares.items()
             if sizes
         }
@@ -128,7 +128,7 @@ class Told:
     """Where a worker's lines go: the record, and what a person reads."""
 
     record: Record
-    talk: Talk
+    reporter: Reporter
 
 
 def _on_lane(job: Job, name: str, lane: Lane, sizes: Sequence[int], told: Told) -> list[str]:
@@ -140,7 +140,7 @@ def _on_lane(job: Job, name: str, lane: Lane, sizes: Sequence[int], told: Told) 
         if found is None:
             other.append(line)
         else:
-            _tell(told.talk, name, found)
+            _tell(told.reporter, name, found)
 
     lane(job.request(sizes, list(told.record.findings), job.source), on_line)
     return other
@@ -168,8 +168,10 @@ def _judge(name: str, sizes: Sequence[int], record: Record, other: Sequence[str]
         )
 
 
-def _tell(talk: Talk, name: str, found: Finding) -> None:
+def _tell(reporter: Reporter, name: str, found: Finding) -> None:
     if isinstance(found, Machine):
-        talk.say(f"{name}: {found.gpu}, Triton {found.triton}, PyTorch {found.torch}")
+        reporter.say(f"{name}: {found.gpu}, Triton {found.triton}, PyTorch {found.torch}")
     elif isinstance(found, Done):
-        talk.say(f"{name}: batch size {found.size} in {found.seconds:.0f} s, {found.compiled} kernels compiled so far")
+        reporter.say(
+            f"{name}: batch size {found.size} in {found.seconds:.0f} s, {found.compiled} kernels compiled so far"
+        )

@@ -19,8 +19,8 @@ from gb10.image.plan.steps import (
     SCANNER,
     USER_HOME,
     USER_NAME,
+    assign_to_layers,
     built_layer,
-    churn,
     graft_steps,
     image_step,
     installers,
@@ -74,7 +74,9 @@ def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -
     )
     wheels = tuple(wheel_step(name, draft, toolkit, tools) for name in sorted(recipe.built))
     projects = tuple(wheel for wheel in wheels if recipe.wheels[wheel.name].method == "source")
-    layers = tuple(layer_step(name, files, draft, toolkit, own) for name, files in churn(recipe, lock, options).items())
+    layers = tuple(
+        layer_step(name, files, draft, toolkit, own) for name, files in assign_to_layers(recipe, lock, options).items()
+    )
     layers += tuple(built_layer(wheel, toolkit, own) for wheel in wheels if wheel not in projects)
     grafts = graft_steps(draft, toolkit, layers, projects)
     draft = replace(draft, steps=(*draft.steps, *wheels, *layers, *grafts))

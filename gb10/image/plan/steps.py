@@ -203,7 +203,7 @@ def _finishers(options: Options) -> tuple[str, ...]:
     return (SETTINGS, OVERLAYER) if options.overlay else (SETTINGS,)
 
 
-def churn(recipe: Recipe, lock: Lock, options: Options) -> dict[str, tuple[LockedWheel, ...]]:
+def assign_to_layers(recipe: Recipe, lock: Lock, options: Options) -> dict[str, tuple[LockedWheel, ...]]:
     """Layer name -> its wheels. The first layer with a matching pattern wins; ``rest: true`` takes the others."""
     classes: dict[str, list[LockedWheel]] = {layer.name: [] for layer in recipe.layers}
     for wheel in sorted(lock.wheels.image[options.target], key=lambda wheel: wheel.name):

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gb10.core.printing import printable
+from gb10.image.proof.arch_match import MEANING, UNIT_FITS, Judged, Verdict
 from gb10.image.proof.check import counted
 from gb10.image.proof.checking import Finding, of_severity
-from gb10.image.proof.fit import MEANING, UNIT_FITS, Judged, Verdict
 from gb10.inside.loader import Fit
 
 SCHEMA = "gb10/verify/v1"

@@ -11,14 +11,14 @@ from gb10.containers.images import find_image
 from gb10.core.digest import digest
 from gb10.core.store import Store
 from gb10.errors import VerifyError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.plan.recorded import as_recorded
 from gb10.image.plan.render import environment, scanned
 from gb10.image.plan.steps import READER, SCANNER
 from gb10.image.plan.values import Plan
+from gb10.image.proof.arch_match import Verdict, judge
 from gb10.image.proof.check import Facts, Subject
 from gb10.image.proof.checking import prove
-from gb10.image.proof.fit import Verdict, judge
 from gb10.image.proof.merging import merge_layers
 from gb10.image.proof.reading import ImageScan, read_linked, read_scan, scan_path
 from gb10.image.proof.wheel_manifest import Manifest, read_manifest
@@ -152,60 +152,60 @@ def require_layers(plan: Plan, diff_ids: Sequence[str]) -> None:
         )
 
 
-def remember_layers(shop: Workshop, plan: Plan, diff_ids: Sequence[str]) -> None:
+def remember_layers(ctx: Context, plan: Plan, diff_ids: Sequence[str]) -> None:
     """Keep each layer's scan under its diffID, so that any image that shares the layer is verified in seconds.
 
     The layers beyond the scanned stages are the plan's record and WORKDIR's, which hold no ELF. The scans of several
     mods are right only together: BuildKit may take the first mod's root from another run than the last one's parent.
     """
-    folder = proof_path(shop.store, plan)
+    folder = proof_path(ctx.store, plan)
     names, mods = scanned(plan), plan.of_kind("mod")
     together = {step.name for step in mods} if len(mods) > 1 else set()
     texts = [(folder / f"{name}.json").read_text(encoding="utf-8") for name in names]
     texts += [Scan(root="no binary").to_json()] * (len(diff_ids) - len(names))
     for name, text, diff_id in zip_longest(names, texts, diff_ids):
         if name not in together:
-            keep_scan(shop, diff_id, text)
+            keep_scan(ctx, diff_id, text)
     text = (folder / LINKED).read_text(encoding="utf-8")
-    shop.store.write_text(kept_linked(shop, diff_ids), text)
+    ctx.store.write_text(kept_linked(ctx, diff_ids), text)
 
 
-def known_layers(shop: Workshop, reference: str, diff_ids: Sequence[str]) -> ImageScan | None:
+def known_layers(ctx: Context, reference: str, diff_ids: Sequence[str]) -> ImageScan | None:
     """The scan of an image whose very layers were built and scanned here, by this version of the scanner."""
     try:
-        scan = merge_layers(reference, [_read(kept_scan(shop, diff_id)) for diff_id in diff_ids])
-        return ImageScan(scan=scan, linked=_read_linked(kept_linked(shop, diff_ids)))
+        scan = merge_layers(reference, [_read(kept_scan(ctx, diff_id)) for diff_id in diff_ids])
+        return ImageScan(scan=scan, linked=_read_linked(kept_linked(ctx, diff_ids)))
     except (OSError, UnicodeDecodeError, VerifyError):
         return None
 
 
-def known_image(shop: Workshop, reference: str, diff_ids: Sequence[str]) -> ImageScan | None:
+def known_image(ctx: Context, reference: str, diff_ids: Sequence[str]) -> ImageScan | None:
     """The scan of an image that was scanned as a whole before, by this version of the scanner."""
-    folder = kept_image(shop, diff_ids)
+    folder = kept_image(ctx, diff_ids)
     try:
         return ImageScan(scan=replace(_read(folder / SCAN), root=reference), linked=_read_linked(folder / LINKED))
     except (OSError, UnicodeDecodeError, VerifyError):
         return None
 
 
-def kept_image(shop: Workshop, diff_ids: Sequence[str]) -> Path:
+def kept_image(ctx: Context, diff_ids: Sequence[str]) -> Path:
     """The folder with the scan of a whole image, present or not."""
-    return shop.store.entry("scans", digest(["image", list(diff_ids), shop.catalog.toolkit.of(*SCANNER)]))
+    return ctx.store.entry("scans", digest(["image", list(diff_ids), ctx.catalog.toolkit.of(*SCANNER)]))
 
 
-def keep_scan(shop: Workshop, diff_id: str, text: str) -> None:
+def keep_scan(ctx: Context, diff_id: str, text: str) -> None:
     """Keep the scan of a layer."""
-    shop.store.write_text(kept_scan(shop, diff_id), text)
+    ctx.store.write_text(kept_scan(ctx, diff_id), text)
 
 
-def kept_scan(shop: Workshop, diff_id: str) -> Path:
+def kept_scan(ctx: Context, diff_id: str) -> Path:
     """Where the scan of a layer by this version of the scanner lies, present or not."""
-    return shop.store.entry("scans", digest([diff_id, shop.catalog.toolkit.of(*READER)])) / SCAN
+    return ctx.store.entry("scans", digest([diff_id, ctx.catalog.toolkit.of(*READER)])) / SCAN
 
 
-def kept_linked(shop: Workshop, diff_ids: Sequence[str]) -> Path:
+def kept_linked(ctx: Context, diff_ids: Sequence[str]) -> Path:
     """The same for the libraries and symbols of all layers together."""
-    return shop.store.entry("scans", digest([list(diff_ids), shop.catalog.toolkit.of(*SCANNER)])) / LINKED
+    return ctx.store.entry("scans", digest([list(diff_ids), ctx.catalog.toolkit.of(*SCANNER)])) / LINKED
 
 
 def _read(path: Path) -> Scan:

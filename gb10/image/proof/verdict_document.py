@@ -3,7 +3,7 @@
 from typing import Any
 
 from gb10.errors import UsageError
-from gb10.image.proof.fit import UNIT_FITS, Judged, Verdict
+from gb10.image.proof.arch_match import UNIT_FITS, Judged, Verdict
 from gb10.image.proof.reading import CODE, MANY
 from gb10.image.proof.report import SCHEMA
 from gb10.image.recipe.arch import parse_arch

@@ -8,7 +8,7 @@ from gb10.containers.reference import split_reference
 from gb10.containers.registry.referrers import Artifact, Content, open_referrers
 from gb10.core.host import Host
 from gb10.errors import PublishError
-from gb10.image.inspect.papers import Papers
+from gb10.image.inspect.attestations import Papers
 from gb10.image.sbom import spdx, statements
 from gb10.image.sbom.spdx import as_bytes
 
@@ -20,7 +20,7 @@ def attach_all(host: Host, engine: Engine, papers: Papers, name: str, digest: st
     repository = split_reference(name)[0]
     with (
         open_referrers(host.store, host.env, engine, name) as place,
-        host.talk.task(f"SBOM and provenance of {repository}"),
+        host.reporter.task(f"SBOM and provenance of {repository}"),
     ):
         try:
             return tuple(

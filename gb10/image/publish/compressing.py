@@ -15,9 +15,9 @@ from gb10.containers.registry.referrers import digest_of
 from gb10.containers.registry.saving import Layout, check_saving_room, save_layout
 from gb10.containers.registry.skopeo import Access, Skopeo, open_skopeo
 from gb10.containers.registry.transfer import Moves
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import PublishError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.publish.retries import REFUSED, not_published, patiently, tells
 
 ZSTD = "+zstd"
@@ -29,7 +29,7 @@ OTHERS = "another push changed it meanwhile: push again, or to another tag"
 class Compressor:
     """Sends one proven image, whose config has the digest ``config``."""
 
-    shop: Workshop
+    ctx: Context
     engine: Engine
     image: ImageInfo
     config: str
@@ -42,7 +42,7 @@ class Compressor:
 
         Where it does so already nothing is saved nor sent. Raises EngineError and PublishError.
         """
-        with access_to(self.engine, self.shop.env, name) as access, not_published(name):
+        with access_to(self.engine, self.ctx.env, name) as access, not_published(name):
             there = self._there(name, access)
             if there is not None:
                 return arrived(there, Moves())
@@ -58,8 +58,8 @@ class Compressor:
             self.skopeo.copy(layout, name, access, self.level, moves)
             found.append(self.skopeo.manifest(name, access))
 
-        with self.shop.talk.task(name) as task:
-            return patiently(self.shop.talk, task, transfer), found[-1]
+        with self.ctx.reporter.task(name) as task:
+            return patiently(self.ctx.reporter, task, transfer), found[-1]
 
     def _check(self, name: str, pushed: str, text: str) -> None:
         """Raise PublishError unless what the registry has is what was pushed, and is the image."""
@@ -86,34 +86,36 @@ class Compressor:
             except PublishError as error:
                 if not tells(error, REFUSED):
                     raise
-                self.shop.talk.detail(f"{name}: {error.message}")  # as a rule none yet; else the push reports it, too
+                self.ctx.reporter.detail(
+                    f"{name}: {error.message}"
+                )  # as a rule none yet; else the push reports it, too
 
-        with self.shop.talk.task(f"look for {name}") as task:
-            patiently(self.shop.talk, task, look)
+        with self.ctx.reporter.task(f"look for {name}") as task:
+            patiently(self.ctx.reporter, task, look)
         right = found and not flaw(found[0], self.config, len(self.image.diff_ids))
         return found[0] if right else None
 
 
 @contextmanager
 def compressor(
-    shop: Workshop, engine: Engine, image: ImageInfo, config: str, level: int
+    ctx: Context, engine: Engine, image: ImageInfo, config: str, level: int
 ) -> Iterator[Callable[[str], Moves]]:
     """What sends the image; it is saved when it is first to be sent, and that copy of it is gone afterwards."""
-    skopeo = open_skopeo(shop.store, shop.env)
+    skopeo = open_skopeo(ctx.store, ctx.env)
     with ExitStack() as cleanup:
         saved = cache(
-            lambda: _save(shop.talk, engine, image, config, cleanup.enter_context(shop.store.folder("layout")))
+            lambda: _save(ctx.reporter, engine, image, config, cleanup.enter_context(ctx.store.folder("layout")))
         )
         yield Compressor(
-            shop=shop, engine=engine, image=image, config=config, level=level, skopeo=skopeo, saved=saved
+            ctx=ctx, engine=engine, image=image, config=config, level=level, skopeo=skopeo, saved=saved
         ).send
 
 
-def _save(talk: Talk, engine: Engine, image: ImageInfo, config: str, folder: Path) -> Layout:
+def _save(reporter: Reporter, engine: Engine, image: ImageInfo, config: str, folder: Path) -> Layout:
     check_saving_room(engine, folder, image.size)
-    with talk.task("save the image", image.size) as task:
-        layout = save_layout(engine, image.id, config, folder, partial(talk.advance, task))
-        talk.update(task, task.done, task.done)  # tars are a little larger than what they hold
+    with reporter.task("save the image", image.size) as task:
+        layout = save_layout(engine, image.id, config, folder, partial(reporter.advance, task))
+        reporter.update(task, task.done, task.done)  # tars are a little larger than what they hold
     return layout
 
 

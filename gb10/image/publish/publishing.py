@@ -11,11 +11,11 @@ from gb10.containers.connection import Engine
 from gb10.containers.images import ImageInfo, added_tags, find_image
 from gb10.containers.reference import check_reference, split_reference
 from gb10.containers.registry.transfer import Moves, push, resolve
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import PublishError, UsageError
 from gb10.image.build.stage import engine_with_images
-from gb10.image.context import Workshop
-from gb10.image.inspect.papers import Papers, papers_of
+from gb10.image.context import Context
+from gb10.image.inspect.attestations import Papers, papers_of
 from gb10.image.plan.labels import LOCAL_ONLY
 from gb10.image.proof.scans import Record, proven
 from gb10.image.publish.attesting import attach_all
@@ -44,7 +44,7 @@ class Published:
 
 
 def publish(
-    shop: Workshop,
+    ctx: Context,
     reference: str,
     targets: Sequence[str],
     zstd: int | None = None,
@@ -64,28 +64,28 @@ def publish(
         check_target(target)
     if key:
         check_key(key)
-    engine = engine_with_images(shop)
+    engine = engine_with_images(ctx)
     if engine is None:
         raise UsageError(f"no image was built on this machine: no {reference}", hint=BUILD)
-    image, record = _proven(shop, engine, reference)
+    image, record = _proven(ctx, engine, reference)
     require_publishable(image.labels.get(LOCAL_ONLY, "").split(), reference)
     names = names_in(targets, reference, image.tags)
-    papers = papers_of(shop, engine, image, record.config) if attest else None
+    papers = papers_of(ctx, engine, image, record.config) if attest else None
     with ExitStack() as stack:
         if zstd is not None:
-            send = stack.enter_context(compressor(shop, engine, image, record.config, zstd))
+            send = stack.enter_context(compressor(ctx, engine, image, record.config, zstd))
         else:
             stack.enter_context(added_tags(engine, image, names))
-            send = partial(_send, shop.talk, engine)
-        sender = _Sender(shop=shop, engine=engine, config=record.config, send=send, key=key, papers=papers)
+            send = partial(_send, ctx.reporter, engine)
+        sender = _Sender(ctx=ctx, engine=engine, config=record.config, send=send, key=key, papers=papers)
         return tuple(map(sender.sent, names))
 
 
-def _proven(shop: Workshop, engine: Engine, reference: str) -> tuple[ImageInfo, Record]:
+def _proven(ctx: Context, engine: Engine, reference: str) -> tuple[ImageInfo, Record]:
     image = find_image(engine, reference)
     if image is None:
         raise UsageError(f"{engine.name} has no image {reference}", hint=BUILD)
-    record = proven(shop.store, image.id)
+    record = proven(ctx.store, image.id)
     if record is None:
         raise PublishError(f"{reference} was not proven here, so it is not published", where=image.id, hint=BUILD)
     return image, record
@@ -95,7 +95,7 @@ def _proven(shop: Workshop, engine: Engine, reference: str) -> tuple[ImageInfo, 
 class _Sender:
     """How names of one proven image are sent, and by which key they are signed."""
 
-    shop: Workshop
+    ctx: Context
     engine: Engine
     config: str
     send: Callable[[str], Moves]
@@ -106,13 +106,13 @@ class _Sender:
 
     def sent(self, name: str) -> Published:
         """One name, pushed unless its tag has a key and is there; then its documents are attached, and it is signed."""
-        moves = held(self.shop, self.engine, name, self.config) or self.send(name)
+        moves = held(self.ctx, self.engine, name, self.config) or self.send(name)
         place = split_reference(name)[0], moves.digest
         if self.papers and place not in self.attached:
-            self.attached[place] = attach_all(self.shop, self.engine, self.papers, name, moves.digest)
+            self.attached[place] = attach_all(self.ctx, self.engine, self.papers, name, moves.digest)
         if self.key:
             documents = (one["digest"] for one in self.attached.get(place, ()))
-            sign_image(self.shop, self.engine, name, (moves.digest, *documents), self.key)
+            sign_image(self.ctx, self.engine, name, (moves.digest, *documents), self.key)
         return Published(
             reference=name,
             digest=moves.digest,
@@ -173,10 +173,10 @@ def _names(target: str, own: Sequence[str]) -> list[str]:
     return [check_reference(f"{target}:{tag}") for tag in own]
 
 
-def _send(talk: Talk, engine: Engine, name: str) -> Moves:
+def _send(reporter: Reporter, engine: Engine, name: str) -> Moves:
     """The moves of a push by the engine itself, after which the registry holds what was pushed."""
-    with talk.task(name) as task, not_published(name):
-        moves = patiently(talk, task, lambda moves: push(engine, name, moves))
+    with reporter.task(name) as task, not_published(name):
+        moves = patiently(reporter, task, lambda moves: push(engine, name, moves))
     found = resolve(engine, name)
     if found.digest != moves.digest:
         raise PublishError(

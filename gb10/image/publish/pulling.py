@@ -14,10 +14,10 @@ from gb10.containers.reference import registry_of, split_digest, split_reference
 from gb10.containers.registry.holding import holder, layers_in, remote_config
 from gb10.containers.registry.transfer import Remote, resolve
 from gb10.core.host import Host
-from gb10.core.talk import Task
+from gb10.core.reporter import Task
 from gb10.errors import EngineError, Gb10Error, PublishError
 from gb10.image.build.stage import ready_engine
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.publish.receiving import Pulled, check_platform, platform_of, receive
 from gb10.image.publish.signing import check_signers, require_signer
 
@@ -74,16 +74,16 @@ class Wanted:
 
 
 def pull_everywhere(
-    shop: Workshop, reference: str, hosts: Sequence[str], platform: str | None
+    ctx: Context, reference: str, hosts: Sequence[str], platform: str | None
 ) -> tuple[Remote, tuple[Pulled, ...]]:
     """The image of ``reference`` on every node; raises PublishError as ``Pull.require_all``."""
-    done = pull_from_each(shop, reference, hosts, platform)
+    done = pull_from_each(ctx, reference, hosts, platform)
     done.require_all()
     return done.remote, done.nodes
 
 
 def pull_from_each(
-    shop: Workshop, reference: str, hosts: Sequence[str], platform: str | None, signers: Path | None = None
+    ctx: Context, reference: str, hosts: Sequence[str], platform: str | None, signers: Path | None = None
 ) -> Pull:
     """The image of ``reference`` on every node (this machine without any), and the nodes that failed.
 
@@ -93,8 +93,8 @@ def pull_from_each(
     nodes = tuple(hosts) or (LOCAL,)
     if signers:
         check_signers(signers)
-    wanted = _resolved(shop, nodes, reference, platform, signers)
-    done, failed = on_nodes(nodes, partial(_pull_one, shop, wanted))
+    wanted = _resolved(ctx, nodes, reference, platform, signers)
+    done, failed = on_nodes(nodes, partial(_pull_one, ctx, wanted))
     return Pull(remote=wanted.remote, nodes=done, failed=failed, signer=wanted.signer)
 
 
@@ -105,15 +105,13 @@ def on_nodes(nodes: Sequence[str], work: Callable[[str], Pulled]) -> tuple[tuple
     return tuple(one.result() for one in running.values() if not one.exception()), _failed(running)
 
 
-def _resolved(
-    shop: Workshop, nodes: Sequence[str], reference: str, platform: str | None, signers: Path | None
-) -> Wanted:
+def _resolved(ctx: Context, nodes: Sequence[str], reference: str, platform: str | None, signers: Path | None) -> Wanted:
     """The manifest by the first node that can be reached; raises the error of the last one when none can."""
     for node in nodes[:-1]:
-        with suppress(EngineError), engine_of(shop, node) as engine:
-            return _wanted(shop, engine, reference, platform, signers)
-    with engine_of(shop, nodes[-1]) as last:
-        return _wanted(shop, last, reference, platform, signers)
+        with suppress(EngineError), engine_of(ctx, node) as engine:
+            return _wanted(ctx, engine, reference, platform, signers)
+    with engine_of(ctx, nodes[-1]) as last:
+        return _wanted(ctx, last, reference, platform, signers)
 
 
 def _wanted(host: Host, first: Engine, reference: str, platform: str | None, signers: Path | None) -> Wanted:
@@ -142,23 +140,23 @@ def _found(engine: Engine, reference: str) -> Remote:
 
 
 @contextmanager
-def engine_of(shop: Workshop, host: str) -> Iterator[Engine]:
+def engine_of(ctx: Context, host: str) -> Iterator[Engine]:
     """The engine of a node, or of this machine (LOCAL). Raises EngineError, UsageError."""
     if host == LOCAL:
-        yield ready_engine(shop)
+        yield ready_engine(ctx)
         return
     with reached(host) as engine:
         yield engine
 
 
-def _pull_one(shop: Workshop, wanted: Wanted, host: str) -> Pulled:
-    with engine_of(shop, host) as engine, shop.talk.task(host) as task:
+def _pull_one(ctx: Context, wanted: Wanted, host: str) -> Pulled:
+    with engine_of(ctx, host) as engine, ctx.reporter.task(host) as task:
         platform = wanted.platform or platform_of(engine)
         check_platform(wanted.reference, host, platform, wanted.remote.platforms)
-        layers = _layers(shop, engine, task, platform, wanted)
+        layers = _layers(ctx, engine, task, platform, wanted)
         holding = holder(engine, wanted.remote.digest, platform, layers)
         tag = wanted.reference if wanted.tagged else None
-        return receive(shop.talk, task, wanted.name, tag, holding)
+        return receive(ctx.reporter, task, wanted.name, tag, holding)
 
 
 def _layers(host: Host, engine: Engine, task: Task, platform: str, wanted: Wanted) -> tuple[str, ...]:
@@ -168,7 +166,7 @@ def _layers(host: Host, engine: Engine, task: Task, platform: str, wanted: Wante
     try:
         return layers_in(remote_config(host.store, host.env, wanted.name), platform)
     except EngineError as error:
-        host.talk.say(
+        host.reporter.say(
             f"{task.name}: should this pull break off, the next one begins anew: {error.message}, {error.where}"
         )
         return ()

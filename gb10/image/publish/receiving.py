@@ -10,7 +10,7 @@ from gb10.containers.registry.holding import Holder
 from gb10.containers.registry.transfer import Moves, pull
 from gb10.core.digest import digest
 from gb10.core.machine import ARCHITECTURES
-from gb10.core.talk import Talk, Task
+from gb10.core.reporter import Reporter, Task
 from gb10.errors import EngineError, PublishError
 from gb10.image.publish.keyed import KEYED
 from gb10.image.publish.retries import FULL, patiently, tells
@@ -54,14 +54,14 @@ def check_platform(reference: str, host: str, platform: str, platforms: Sequence
         )
 
 
-def receive(talk: Talk, task: Task, name: str, tag: str | None, holding: Holder) -> Pulled:
+def receive(reporter: Reporter, task: Task, name: str, tag: str | None, holding: Holder) -> Pulled:
     """Pull ``repository@digest`` to the node of ``holding``, and tag it. Raises PublishError."""
     engine = holding.engine
     before = find_image(engine, tag) if tag else None
-    moves = _moved(talk, task, name, holding)
+    moves = _moved(reporter, task, name, holding)
     image = require_image(engine, name)
     if before:
-        _tell_newer(talk, task.name, before, image)
+        _tell_newer(reporter, task.name, before, image)
     if tag:
         tag_image(engine, name, (tag,))
     return Pulled(
@@ -75,24 +75,24 @@ def receive(talk: Talk, task: Task, name: str, tag: str | None, holding: Holder)
     )
 
 
-def _tell_newer(talk: Talk, host: str, before: ImageInfo, image: ImageInfo) -> None:
+def _tell_newer(reporter: Reporter, host: str, before: ImageInfo, image: ImageInfo) -> None:
     """A note for a node whose image of that name is newer than the one that it gets."""
     if before.id != image.id and before.created > image.created:
         others = [tag for tag in before.tags if KEYED.search(tag)]
-        talk.say(
+        reporter.say(
             f"{host}: had a newer image under this name, of {before.created[:10]}; this one is of "
             f"{image.created[:10]}. The newer one stays as {', '.join(others) or before.id[:19]}"
         )
 
 
-def _moved(talk: Talk, task: Task, name: str, holding: Holder) -> Moves:
+def _moved(reporter: Reporter, task: Task, name: str, holding: Holder) -> Moves:
     """Pull; what arrived is held until all of it has, and given back when the disk is full."""
     try:
         moves = patiently(
-            talk,
+            reporter,
             task,
             lambda moves: pull(holding.engine, name, holding.platform, moves),
-            lambda count: _hold(talk, task, holding, count),
+            lambda count: _hold(reporter, task, holding, count),
         )
         holding.drop()
     except PublishError as error:
@@ -105,8 +105,8 @@ def _moved(talk: Talk, task: Task, name: str, holding: Holder) -> Moves:
     return moves
 
 
-def _hold(talk: Talk, task: Task, holding: Holder, count: int) -> None:
+def _hold(reporter: Reporter, task: Task, holding: Holder, count: int) -> None:
     try:
         holding.hold(count)
     except EngineError as error:
-        talk.say(f"{task.name}: the layers that arrived cannot be held: {error.where}")
+        reporter.say(f"{task.name}: the layers that arrived cannot be held: {error.where}")

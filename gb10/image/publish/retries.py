@@ -1,4 +1,4 @@
-"""Patience: a transfer that broke off is tried again after a pause, with a note, unless the engine did that already."""
+"""Retries: a transfer that broke off is tried again after a pause, with a note, unless the engine did that already."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from functools import partial
 
 from gb10.containers.registry.transfer import Moves
 from gb10.core.proc import SILENT, CommandFailedError
-from gb10.core.talk import Talk, Task
+from gb10.core.reporter import Reporter, Task
 from gb10.errors import PublishError
 
 PAUSES = (2.0, 4.0)  # seconds before the second and the third try
@@ -37,7 +37,7 @@ def not_published(name: str) -> Iterator[None]:
 
 
 def patiently(
-    talk: Talk, task: Task, transfer: Callable[[Moves], None], on_whole: Callable[[int], None] = lambda _: None
+    reporter: Reporter, task: Task, transfer: Callable[[Moves], None], on_whole: Callable[[int], None] = lambda _: None
 ) -> Moves:
     """The moves of a transfer that succeeded at last: what arrived stays. Raises PublishError.
 
@@ -47,9 +47,9 @@ def patiently(
     pauses = list(PAUSES)
     while True:
         moves = Moves(
-            on_move=partial(talk.update, task),
+            on_move=partial(reporter.update, task),
             on_whole=on_whole,
-            on_pause=lambda text: talk.say(f"{task.name}: {text}"),
+            on_pause=lambda text: reporter.say(f"{task.name}: {text}"),
         )
         try:
             transfer(moves)
@@ -58,7 +58,7 @@ def patiently(
             if not pauses or moves.retried or stalled(error) or tells(error, FULL + REFUSED):
                 raise
             pause = pauses.pop(0)
-            talk.say(f"{task.name}: {error.message}; trying again in {pause:.0f} s")
+            reporter.say(f"{task.name}: {error.message}; trying again in {pause:.0f} s")
         time.sleep(pause)
 
 

@@ -17,8 +17,8 @@ from gb10.image.plan.values import Plan
 from gb10.image.proof.scans import prove_wheel
 from gb10.image.proof.wheel_manifest import declares
 from gb10.image.publish.listing import LISTING, SIGNATURE, Listed, write_listing
-from gb10.image.publish.shelf import REPO, Shelf, WheelCache, read_shelf, trusted, wheel_cache
 from gb10.image.publish.signature import WHEELS, sign
+from gb10.image.publish.wheel_index import REPO, WheelCache, WheelIndex, fetch_index, trusted, wheel_cache
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,20 +57,20 @@ def take_missing(host: Host, plan: Plan, rebuild: Collection[str]) -> None:
     if cache is None:
         return
     try:
-        shelf = read_shelf(host, cache)
+        shelf = fetch_index(host, cache)
     except (FetchError, VerifyError) as error:
-        host.talk.say(f"no wheel is taken from {cache.repo}: {_line(error)}; compiling here")
+        host.reporter.say(f"no wheel is taken from {cache.repo}: {_line(error)}; compiling here")
         return
     for key, name in absent.items():
         try:
             _take(host, shelf, key)
         except (FetchError, VerifyError) as error:
-            host.talk.say(f"{name} is not taken from {cache.repo}: {_line(error)}; compiling it here")
+            host.reporter.say(f"{name} is not taken from {cache.repo}: {_line(error)}; compiling it here")
 
 
 def pull(host: Host, cache: WheelCache, wanted: Mapping[str, str] | None) -> Exchange:
     """Take wheels, by key and name, or all (None); raises FetchError that names those that the cache has not."""
-    shelf = read_shelf(host, cache)
+    shelf = fetch_index(host, cache)
     keys = list(shelf.wheels if wanted is None else wanted)
     wheels = tuple(_take(host, shelf, key) for key in keys if key in shelf.wheels)
     absent = [f"{name}  {key}" for key, name in (wanted or {}).items() if key not in shelf.wheels]
@@ -92,16 +92,16 @@ def push(host: Host, cache: WheelCache, wanted: Mapping[str, str], signing: Path
     own = _own(host, wanted)
     mine = {key: _listed(path) for key, path in own.items()}
     for _ in range(2):
-        shelf = read_shelf(host, cache, may_be_new=True)
+        shelf = fetch_index(host, cache, may_be_new=True)
         new = {key: path for key, path in own.items() if key not in shelf.wheels}
         listed = {**mine, **shelf.wheels}
         commit = _commit(host, shelf, new, listed, signing) if new else shelf.head
         if commit:
             for one in (listed[key] for key in own if listed[key] != mine[key]):
-                host.talk.say(f"{one.file} of {cache.repo} is of another compile than the one here: it stays")
+                host.reporter.say(f"{one.file} of {cache.repo} is of another compile than the one here: it stays")
             wheels = tuple(_shared(key, listed[key], moved=key in new) for key in own)
             return Exchange(repo=cache.repo, commit=commit, wheels=wheels)
-        host.talk.say(f"{cache.repo} changed meanwhile: adding to what it lists now")
+        host.reporter.say(f"{cache.repo} changed meanwhile: adding to what it lists now")
     raise PublishError(f"{cache.repo} changed twice while wheels were pushed", hint="run the command again")
 
 
@@ -116,14 +116,14 @@ def _own(host: Host, wanted: Mapping[str, str]) -> dict[str, Path]:
     found = {key: path for key in wanted if (path := sealed_wheel(host.store, key))}
     for key, name in wanted.items():
         if key not in found:
-            host.talk.say(f"{name} ({key[:12]}) is not in the store, or damaged there: it is not pushed")
+            host.reporter.say(f"{name} ({key[:12]}) is not in the store, or damaged there: it is not pushed")
     if not found:
         raise EmptySelectionError("the store has no compiled wheel to push", hint="./build.py wheels compiles them")
     return found
 
 
 def _commit(
-    host: Host, shelf: Shelf, new: Mapping[str, Path], listed: Mapping[str, Listed], signing: Path
+    host: Host, shelf: WheelIndex, new: Mapping[str, Path], listed: Mapping[str, Listed], signing: Path
 ) -> str | None:
     """Send new wheels with the listing, signed; None when the repository changed meanwhile."""
     text = write_listing(listed)
@@ -133,30 +133,30 @@ def _commit(
         trusted(host.env, shelf.cache, text, work / SIGNATURE)  # else no one could use it, not even the next push
     files: dict[str, Path | bytes] = {listed[key].path(key): path for key, path in new.items()}
     size = sum(listed[key].size for key in new)
-    with host.talk.task(f"push to {shelf.cache.repo}", size) as task:
+    with host.reporter.task(f"push to {shelf.cache.repo}", size) as task:
         message = f"Add {', '.join(sorted(path.name for path in new.values()))}"
         commit = shelf.hub.commit({**files, LISTING: text.encode(), SIGNATURE: signature.encode()}, shelf.head, message)
-        host.talk.advance(task, size)
+        host.reporter.advance(task, size)
     return commit
 
 
-def _take(host: Host, shelf: Shelf, key: str) -> Shared:
+def _take(host: Host, shelf: WheelIndex, key: str) -> Shared:
     """The wheel of a key in the store, there already or fetched now; raises FetchError, VerifyError."""
     if key not in shelf.wheels:
         raise FetchError("it is not listed there")
     listed = shelf.wheels[key]
-    with host.store.locked(f"wheel-{key}", host.talk.waiting_for(listed.file)):
+    with host.store.locked(f"wheel-{key}", host.reporter.waiting_for(listed.file)):
         there = sealed_wheel(host.store, key)
         if there:
             return _shared(key, _listed(there), moved=False)
-        with host.talk.task(f"fetch {listed.file}", listed.size) as task:
+        with host.reporter.task(f"fetch {listed.file}", listed.size) as task:
             host.store.replace(host.store.entry("wheels", key), partial(_fetch, shelf, key))
-            host.talk.advance(task, listed.size)
-    host.talk.say(f"{listed.file}: taken from {shelf.hub.repo}, signed by {shelf.signer}, proven")
+            host.reporter.advance(task, listed.size)
+    host.reporter.say(f"{listed.file}: taken from {shelf.hub.repo}, signed by {shelf.signer}, proven")
     return _shared(key, listed, moved=True)
 
 
-def _fetch(shelf: Shelf, key: str, work: Path) -> None:
+def _fetch(shelf: WheelIndex, key: str, work: Path) -> None:
     """Fill an entry of the store with the listed bytes, proven as if they were compiled here."""
     listed = shelf.wheels[key]
     found = shelf.hub.fetch(listed.path(key), shelf.head, work / "hub")

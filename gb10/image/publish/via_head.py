@@ -17,10 +17,10 @@ from gb10.containers.reference import check_reference, registry_of, split_digest
 from gb10.containers.registry.holding import holder
 from gb10.containers.registry.transfer import Remote, push
 from gb10.core.digest import digest as digest_of
+from gb10.core.reporter import Reporter
 from gb10.core.ssh import HERE
-from gb10.core.talk import Talk
 from gb10.errors import EngineError, PublishError, UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.publish.pulling import LOCAL, Pull, engine_of, on_nodes, pull_from_each
 from gb10.image.publish.receiving import Pulled, check_platform, platform_of, platform_on, receive
 from gb10.image.publish.retries import patiently
@@ -73,7 +73,7 @@ class Offer:
     session: Session
 
 
-def pull_via_head(shop: Workshop, asked: HeadPull) -> Pull:
+def pull_via_head(ctx: Context, asked: HeadPull) -> Pull:
     """The image on every node, under its own name.
 
     Raises UsageError, EngineError (the head), PublishError, VerifyError; what a node lacks is in the result.
@@ -82,23 +82,23 @@ def pull_via_head(shop: Workshop, asked: HeadPull) -> Pull:
     nodes = wanted.nodes
     if not wanted.others:
         raise UsageError("--via-head needs a node", hint="name those that the head reaches: --host me@spark-2")
-    with engine_of(shop, LOCAL if wanted.head == HERE else wanted.head) as engine:
-        signer = _fetched(shop, engine, wanted)
+    with engine_of(ctx, LOCAL if wanted.head == HERE else wanted.head) as engine:
+        signer = _fetched(ctx, engine, wanted)
         image = require_image(engine, wanted.reference)
-        with _session(shop, engine, wanted.head, nodes) as session:
-            digest = _pushed(shop.talk, engine, image, session.port)
+        with _session(ctx, engine, wanted.head, nodes) as session:
+            digest = _pushed(ctx.reporter, engine, image, session.port)
             offer = Offer(wanted=wanted, image=image, digest=digest, session=session)
-            receive_one = partial(_imported if wanted.k3s else _received, shop.talk, offer)
+            receive_one = partial(_imported if wanted.k3s else _received, ctx.reporter, offer)
             done, failed = on_nodes(wanted.others, receive_one)
             if not failed and (why := session.done()):
-                shop.talk.say(f"the nodes have the image, but the head's cache grows: {why}")
+                ctx.reporter.say(f"the nodes have the image, but the head's cache grows: {why}")
     return Pull(remote=Remote(digest=digest, platforms=(image.platform,)), nodes=done, failed=failed, signer=signer)
 
 
-def _session(shop: Workshop, engine: Engine, head: str, nodes: Sequence[Node]) -> AbstractContextManager[Session]:
+def _session(ctx: Context, engine: Engine, head: str, nodes: Sequence[Node]) -> AbstractContextManager[Session]:
     if head == HERE:
-        return on_this_machine(shop.store, shop.env, engine_host(engine).machine, nodes)
-    return on_host(shop.store, shop.env, head, nodes)
+        return on_this_machine(ctx.store, ctx.env, engine_host(engine).machine, nodes)
+    return on_host(ctx.store, ctx.env, head, nodes)
 
 
 def _named(reference: str) -> str:
@@ -112,7 +112,7 @@ def _named(reference: str) -> str:
     return check_reference(reference)
 
 
-def _fetched(shop: Workshop, engine: Engine, wanted: HeadPull) -> str:
+def _fetched(ctx: Context, engine: Engine, wanted: HeadPull) -> str:
     """Let the head pull what it lacks, and what must be signed; who signed it."""
     reference, head = wanted.reference, wanted.head
     if find_image(engine, reference) and not wanted.signers:
@@ -120,33 +120,33 @@ def _fetched(shop: Workshop, engine: Engine, wanted: HeadPull) -> str:
     if registry_of(reference) is None:
         hint = "only an image of a registry is signed: publish it" if wanted.signers else ABSENT
         raise UsageError(f"{reference} cannot be taken from a registry", where=f"head: {head}", hint=hint)
-    done = pull_from_each(shop, reference, [LOCAL if head == HERE else head], wanted.platform, wanted.signers)
+    done = pull_from_each(ctx, reference, [LOCAL if head == HERE else head], wanted.platform, wanted.signers)
     done.require_all()
     return done.signer
 
 
-def _pushed(talk: Talk, engine: Engine, image: ImageInfo, port: int) -> str:
+def _pushed(reporter: Reporter, engine: Engine, image: ImageInfo, port: int) -> str:
     """The digest of the image's manifest in the head's registry, once it is there."""
     _forget(engine)
-    with passing_tag(engine, f"127.0.0.1:{port}/{PASSING}:image") as tag, talk.task("head: compress") as task:
+    with passing_tag(engine, f"127.0.0.1:{port}/{PASSING}:image") as tag, reporter.task("head: compress") as task:
         tag_image(engine, image.id, (tag,))
         try:
-            return patiently(talk, task, lambda moves: push(engine, tag, moves)).digest
+            return patiently(reporter, task, lambda moves: push(engine, tag, moves)).digest
         except PublishError as error:
             raise PublishError(
                 "the head's Docker cannot fill the registry beside it", where=error.message, hint=OWN
             ) from error
 
 
-def _received(talk: Talk, offer: Offer, host: str) -> Pulled:
+def _received(reporter: Reporter, offer: Offer, host: str) -> Pulled:
     reference = offer.wanted.reference
-    with _at(offer, host) as (engine, port), talk.task(host) as task:
+    with _at(offer, host) as (engine, port), reporter.task(host) as task:
         platform = offer.wanted.platform or platform_of(engine)
         check_platform(reference, host, platform, (offer.image.platform,))
         name = f"127.0.0.1:{port}/{PASSING}@{offer.digest}"
         lacking = not engine.containerd and find_image(engine, name) is None
         holding = holder(engine, offer.digest, platform, offer.image.diff_ids if lacking else ())
-        pulled = receive(talk, task, name, reference, holding)
+        pulled = receive(reporter, task, name, reference, holding)
         found = find_image(engine, reference)
         if found is None or found.diff_ids != offer.image.diff_ids:
             raise PublishError(f"{host} has another image under {reference}", where=found.id if found else "none")
@@ -154,14 +154,14 @@ def _received(talk: Talk, offer: Offer, host: str) -> Pulled:
     return pulled
 
 
-def _imported(talk: Talk, offer: Offer, host: str) -> Pulled:
+def _imported(reporter: Reporter, offer: Offer, host: str) -> Pulled:
     """The image in the containerd of a node with K3s, which checks every byte by the digest."""
     node, name = _node(offer, host), offer.wanted.reference
     if registry_of(name) is None:
         name = f"docker.io/{name}" if "/" in name else f"docker.io/library/{name}"
     if WORD.fullmatch(offer.image.platform) is None:  # it becomes a word of a command; references are checked
         raise PublishError(f"the image is for no platform: {offer.image.platform!r}")
-    with talk.task(host) as task:
+    with reporter.task(host) as task:
         way = offer.session.way(node)
         platform = offer.wanted.platform or platform_on(way.machine)
         check_platform(offer.wanted.reference, host, platform, (offer.image.platform,))

@@ -10,7 +10,7 @@ from gb10.core.fields import Architecture, requirement_name
 from gb10.core.host import Host
 from gb10.core.store import Store, note_use
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.locked_files import fetch_locked, store_paths
 from gb10.image.plan.inputs import artifacts, source_archive
 from gb10.image.plan.options import PatchUse, Taken
@@ -48,15 +48,15 @@ class OwnSource:
 
 
 def own_sources(
-    shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, named: Sequence[str]
+    ctx: Context, recipe: Recipe, lock: Lock, target: Architecture, named: Sequence[str]
 ) -> tuple[OwnSource, ...]:
     """Find and report the changes of each ``NAME=PLACE`` to its locked release. Writes only the diffs, to the store.
 
     Raises UsageError for a wrong checkout, PatchError for a change that a diff cannot hold, FetchError.
     """
     given = _given(named)
-    released = {source: _released(shop, recipe, lock, target, source) for source in given}
-    return tuple(_own(shop, recipe, released[source], given) for source in given)
+    released = {source: _released(ctx, recipe, lock, target, source) for source in given}
+    return tuple(_own(ctx, recipe, released[source], given) for source in given)
 
 
 def marked(uses: Iterable[PatchUse], own: Iterable[OwnSource], origins: Mapping[str, str]) -> tuple[PatchUse, ...]:
@@ -97,7 +97,7 @@ def _own(host: Host, recipe: Recipe, released: Released, given: Mapping[str, Pla
     found = replace(found, gone=tuple(sorted({*found.gone} - unseen)))
     check_difference(recipe, released, checkout, found, given)
     for line in told(released, checkout, found):
-        host.talk.say(line)
+        host.reporter.say(line)
     parts = ((INSTALLED, found.installed), (COMPILED, found.compiled))
     return OwnSource(
         source=released.source,
@@ -106,9 +106,9 @@ def _own(host: Host, recipe: Recipe, released: Released, given: Mapping[str, Pla
     )
 
 
-def _released(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, source: str) -> Released:
+def _released(ctx: Context, recipe: Recipe, lock: Lock, target: Architecture, source: str) -> Released:
     """The locked release: its source archive, else the image's wheel. Raises UsageError, FetchError."""
-    releases = load_releases(shop.catalog.patches)
+    releases = load_releases(ctx.catalog.patches)
     place = find_place(releases, source, lock, locked_releases(lock, target))
     if place is None:
         raise UsageError(
@@ -118,8 +118,8 @@ def _released(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, 
     named = next((name for name in recipe.sources if recipe.project(name) == place.project), None)
     wheels = artifacts(recipe, (wheel for wheel in lock.wheels.image[target] if wheel.name == place.project))
     file = source_archive(named, recipe, lock) if named else wheels[0]
-    fetch_locked(shop, [file])
-    tree = open_stored(shop.store, store_paths(shop.store, [file])[0], file)
+    fetch_locked(ctx, [file])
+    tree = open_stored(ctx.store, store_paths(ctx.store, [file])[0], file)
     others = ((name, known.bundled(file.sha256)) for name, known in releases.sources.items() if name != source)
     bundled = {found[1]: name for name, found in others if found and not place.folder}
     tree = Below(tree, place.folder) if place.folder else tree

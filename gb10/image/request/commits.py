@@ -76,12 +76,12 @@ def open_commit(host: Host, source: str, named: GitCommit) -> tuple[Worktree, Tr
 def _file(host: Host, source: str, named: GitCommit) -> Path:
     """The tar of a commit in the store, fetched when it is not there."""
     note = host.store.entry(ROOM, named.commit) / f"{source}-0+g{named.commit[:12]}.tar"
-    with host.store.locked(f"commit-{named.commit}", host.talk.waiting_for(note.name)):
+    with host.store.locked(f"commit-{named.commit}", host.reporter.waiting_for(note.name)):
         known = noted(note)
         path = kept(host, note.name, known) if known else None
         if path:
             return path
-        with host.talk.task(f"fetch {source} {named}"):
+        with host.reporter.task(f"fetch {source} {named}"):
             made = resolve(host.store, host.env, note.name, Checkout(named.url, named.commit))
         found = made.checkout.commit if made.checkout else ""
         if found != named.commit:

@@ -10,7 +10,7 @@ from gb10.core.digest import digest
 from gb10.core.fields import Architecture
 from gb10.core.host import Host
 from gb10.core.store import Store, note_use
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.plan.inputs import used_sources
 from gb10.image.plan.options import PatchUse
 from gb10.image.recipe.image_recipe import Recipe
@@ -36,7 +36,7 @@ class Given:
     origins: Mapping[str, str]
 
 
-def by_source(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, texts: Sequence[str]) -> Given:
+def by_source(ctx: Context, recipe: Recipe, lock: Lock, target: Architecture, texts: Sequence[str]) -> Given:
     """The diffs, each of one source, with the paths of its archives. Writes parts to the store, and prints them.
 
     A source that an archive bundles is compiled by two: by what is compiled over the bundled one, and by the project
@@ -44,7 +44,7 @@ def by_source(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, 
 
     Raises PatchError and UsageError for what is no diff, or for paths of no source.
     """
-    root = shop.catalog.patches
+    root = ctx.catalog.patches
     releases, used = load_releases(root), used_sources(recipe, lock)
     locked = locked_releases(used, target)
     found, origins = list[str](), dict[str, str]()
@@ -56,12 +56,12 @@ def by_source(shop: Workshop, recipe: Recipe, lock: Lock, target: Architecture, 
             check_size(file.stat().st_size, file.name)
             check_diff(file.read_bytes(), file.name)
             divided = divide(file.read_bytes(), file.name, releases, source or None)
-            _say(shop, file.name, divided)
+            _say(ctx, file.name, divided)
             for part in divided.parts:
                 place = find_place(releases, part.source, used, locked)
-                for one in _parts(shop, recipe, part, place, file.name):
+                for one in _parts(ctx, recipe, part, place, file.name):
                     as_given = divided.whole and one is part
-                    path = file if as_given else _kept(shop.store, file.name, one.text)
+                    path = file if as_given else _kept(ctx.store, file.name, one.text)
                     origins[str(path.absolute())] = str(file.absolute())
                     found.append(f"{one.source}={path}")
     return Given(texts=tuple(dict.fromkeys(found)), origins=origins)
@@ -82,20 +82,20 @@ def _named(text: str) -> tuple[str, str]:
     return source, place
 
 
-def _parts(shop: Workshop, recipe: Recipe, part: Part, place: Place | None, name: str) -> Iterator[Part]:
+def _parts(ctx: Context, recipe: Recipe, part: Part, place: Place | None, name: str) -> Iterator[Part]:
     """A part of a diff; one of a bundled source also as a change of the source that bundles it."""
-    releases = load_releases(shop.catalog.patches)
+    releases = load_releases(ctx.catalog.patches)
     if place is None or not place.folder:
         yield part
         if place and releases.source(part.source).told and any(one.method == "aot" for one in recipe.built.values()):
-            shop.talk.say(f"{name}: FlashInfer's kernels keep the {part.source} that FlashInfer brings")
+            ctx.reporter.say(f"{name}: FlashInfer's kernels keep the {part.source} that FlashInfer brings")
         return
     if place.project in {recipe.project(one.cutlass_source) for one in recipe.built.values() if one.method != "aot"}:
         yield part
     around = next(source for source, known in releases.sources.items() if place.project in known.projects)
-    kept = _without_ours(shop.catalog.patches, part, place)
+    kept = _without_ours(ctx.catalog.patches, part, place)
     if kept.diffs:
-        shop.talk.detail(f"{name}: {around} brings {part.source} in {place.folder}, and is patched, too")
+        ctx.reporter.detail(f"{name}: {around} brings {part.source} in {place.folder}, and is patched, too")
         yield below(kept, place.folder, around)
 
 
@@ -110,13 +110,13 @@ def _without_ours(root: Path, part: Part, place: Place) -> Part:
 def _say(host: Host, name: str, divided: Divided) -> None:
     if len(divided.parts) > 1:
         counts = ", ".join(f"{part.source} {len(part.diffs)}" for part in divided.parts)
-        host.talk.say(f"{name}: files of several sources: {counts}")
+        host.reporter.say(f"{name}: files of several sources: {counts}")
     if divided.moved:
         old, new = next(iter(divided.moved.items()))
         many = f", and {len(divided.moved) - 1} more" if len(divided.moved) > 1 else ""
-        host.talk.say(f"{name}: {old} is read as {new}{many}")
+        host.reporter.say(f"{name}: {old} is read as {new}{many}")
     if divided.unread:
-        host.talk.say(f"{name}: left out, nothing in an image reads them: {_some(divided.unread)}")
+        host.reporter.say(f"{name}: left out, nothing in an image reads them: {_some(divided.unread)}")
 
 
 def _some(paths: Collection[str]) -> str:

@@ -46,7 +46,7 @@ def with_model(
     source = recipe.wheels[_wheel(recipe)].source
     name, releases = f"{source}-{set_name(short)}", toolkit.kernel_sets[f"{source}-core"]["flashinfer"]
     own = model_set(json.loads(model.config), short, releases, chosen)
-    host.talk.say(
+    host.reporter.say(
         f"FlashInfer's kernels for {short}: {', '.join(['core', *(entry['name'] for entry in entries(own))])}"
     )
     if not entries(own):
@@ -160,5 +160,5 @@ def _of_hub(host: Host, model: str) -> tuple[str, str | None]:
                 f"{name} has no {CONFIG}", where=f"at {head}", hint="choose another model, or give a local folder"
             )
         if not commit:
-            host.talk.say(f"{CONFIG} of {name}@{head}: use this name to get the same kernels again")
+            host.reporter.say(f"{CONFIG} of {name}@{head}: use this name to get the same kernels again")
         return _text(config), _text(quantized) if quantized else None

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gb10.errors import FetchError, Gb10Error, LockStaleError, UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.explain.asked_engine import ready_to_ask
 from gb10.image.explain.engine_choice import refuse
 from gb10.image.recipe.image_recipe import Recipe
@@ -19,7 +19,7 @@ MOST: Final = 300
 
 
 def chosen_kernels(
-    shop: Workshop, recipe: Recipe, lock: Lock, config: Mapping[str, Any], options: Mapping[str, str | int]
+    ctx: Context, recipe: Recipe, lock: Lock, config: Mapping[str, Any], options: Mapping[str, str | int]
 ) -> frozenset[str] | None:
     """The names of the kernels that serve the model; None where explain cannot answer, with a line that says why.
 
@@ -28,12 +28,12 @@ def chosen_kernels(
     """
     asked = {name: str(value) for name, value in options.items() if name in ASKED}
     try:
-        answer = ready_to_ask(shop, recipe, lock).answer(shop, config, asked)
+        answer = ready_to_ask(ctx, recipe, lock).answer(ctx, config, asked)
         refuse(answer, f"{recipe.engine} {recipe.version}")
     except Gb10Error as error:
         if type(error) not in WITHOUT_ANSWER or (isinstance(error, FetchError) and not error.absent):
             raise
-        shop.talk.say(f"kernels are chosen by the model's config alone: {error.message}{_reason(error)}")
+        ctx.reporter.say(f"kernels are chosen by the model's config alone: {error.message}{_reason(error)}")
         return None
     return frozenset(row.chosen for row in answer.rows if row.chosen)
 

@@ -50,7 +50,7 @@ def hub_model(host: Host, name: str) -> Model:
     hub = open_hub(repo, host.env)
     head = commit or hub.head()
     config = read_config(host, f"{repo}@{head}")
-    with host.talk.task(f"headers of {repo}"):
+    with host.reporter.task(f"headers of {repo}"):
         headers = hub.headers(head)
     by_file = [entry_sizes(dict(entries), file) for file, entries in headers.items()]
     sizes = dict(pair for found in by_file for pair in found.items())

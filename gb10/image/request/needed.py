@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gb10.errors import Gb10Error
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.plan.programs import GEMM, plan_program
 from gb10.image.plan.values import PLACES, Plan
 from gb10.image.recipe.arch import ARCHES
@@ -14,14 +14,14 @@ Reasons = dict[tuple[str, str], str]
 """Users of each entry, by room and key."""
 
 
-def reasons(shop: Workshop) -> Reasons:
+def reasons(ctx: Context) -> Reasons:
     """Why each entry is needed: by an image of any engine and arch, or by the check of patches against releases."""
     found: Reasons = {}
-    for source, pinned in load_releases(shop.catalog.patches).sources.items():
+    for source, pinned in load_releases(ctx.catalog.patches).sources.items():
         for version, release in pinned.releases.items():
             for room in ("downloads", "trees"):
                 found[room, release.sha256] = f"patches, {source} {version}"
-    for label, plan in _plans(shop):
+    for label, plan in _plans(ctx):
         for step in plan.steps:
             for file in step.files:
                 found.setdefault(("downloads", file.sha256), label)
@@ -30,14 +30,14 @@ def reasons(shop: Workshop) -> Reasons:
     return found
 
 
-def _plans(shop: Workshop) -> Iterator[tuple[str, Plan]]:
+def _plans(ctx: Context) -> Iterator[tuple[str, Plan]]:
     """The plans of every image and program. A recipe without a valid plan is reported and skipped."""
-    for engine in shop.catalog.engines():
+    for engine in ctx.catalog.engines():
         try:
-            plans = [make_plan(shop, Request(engine=engine, arch=str(arch))) for arch in ARCHES]
+            plans = [make_plan(ctx, Request(engine=engine, arch=str(arch))) for arch in ARCHES]
         except Gb10Error as error:
-            shop.talk.say(f"{engine} has no valid plan, so its needs are unknown: {error.message}")
+            ctx.reporter.say(f"{engine} has no valid plan, so its needs are unknown: {error.message}")
             continue
         yield from ((f"{engine} {plan.recipe.version}", plan) for plan in plans)
         if GEMM.source in plans[0].recipe.sources:
-            yield from (("bench gemm", plan_program(GEMM, plan, shop.catalog.toolkit)) for plan in plans)
+            yield from (("bench gemm", plan_program(GEMM, plan, ctx.catalog.toolkit)) for plan in plans)

@@ -23,7 +23,7 @@ def kept(host: Host, filename: str, sha256: str) -> Path | None:
     whole = intact(
         host.store,
         Artifact(filename, sha256, size),
-        lambda file: host.talk.say(f"{file.name} is damaged in the store: fetching it again"),
+        lambda file: host.reporter.say(f"{file.name} is damaged in the store: fetching it again"),
     )
     return path if whole else None
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gb10.errors import UsageError
-from gb10.image.context import Workshop, build_architecture
+from gb10.image.context import Context, build_architecture
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.mods.lookup import FoundMod, find_mod, mod_names
 from gb10.image.plan.catalog import Catalog, tree_digest
@@ -35,10 +35,10 @@ class Given:
 
 
 @contextmanager
-def replayed(shop: Workshop, record: Record, given: Given) -> Iterator[Plan]:
+def replayed(ctx: Context, record: Record, given: Given) -> Iterator[Plan]:
     """The plan of a record; it may be used while the context lasts. Raises UsageError when it is another one now."""
-    with shop.store.folder("replay") as folder:
-        plan = plan_again(shop.catalog, record, given, folder)
+    with ctx.store.folder("replay") as folder:
+        plan = plan_again(ctx.catalog, record, given, folder)
         require_same(plan, record)
         yield plan
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from gb10.errors import UsageError
-from gb10.image.context import Workshop, build_architecture
+from gb10.image.context import Context, build_architecture
 from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe, lock_path
 from gb10.image.mods.declaration import RECORD, require_fit
 from gb10.image.mods.lookup import FoundMod, find_mod
@@ -69,53 +69,51 @@ class Request:
     """The need of a model recipe for which the image is made. It is in no key."""
 
 
-def make_plan(shop: Workshop, request: Request) -> Plan:
+def make_plan(ctx: Context, request: Request) -> Plan:
     """The plan of a request. Only ``--ref`` and URLs ask others, once; the store keeps the results.
 
     Raises UsageError for a bad recipe or arch, LockStaleError for a stale lock.
     """
     arch = parse_arch(request.arch)
-    path = shop.catalog.recipe(request.engine)
+    path = ctx.catalog.recipe(request.engine)
     recipe = load_recipe(path)
     lock = load_lock(lock_path(path))
     check_lock(recipe, lock, path)
     refs, commits = split_refs(request.refs)
     if refs:
         recipe = with_refs(asking_less(recipe, request.without), refs)
-        lock = lock_refs(shop, recipe, lock, refs)
+        lock = lock_refs(ctx, recipe, lock, refs)
     recipe, lock = without(recipe, lock, request.without)
     recipe = with_targets(recipe, request.targets)
-    served = served_model(shop, request.model, request.served_with)
-    recipe, toolkit = _with_kernels(shop, request, recipe, lock, served)
+    served = served_model(ctx, request.model, request.served_with)
+    recipe, toolkit = _with_kernels(ctx, request, recipe, lock, served)
     options = Options(
         arch=arch,
         platform=request.platform or arch.platform,
         build=build_architecture(),
         overlay=_overlay(request.overlay),
-        mods=_mods(shop.catalog, request, recipe),
+        mods=_mods(ctx.catalog, request, recipe),
         targets=request.targets,
         refs=tuple(refs),
         kernels=request.kernels or request.model,
         without=tuple(sorted(request.without)),
         slim=request.slim,
     )
-    options = replace(options, served=rehearsed(shop, recipe, toolkit, options, served))
+    options = replace(options, served=rehearsed(ctx, recipe, toolkit, options, served))
     given = replace(request, sources=(*request.sources, *commits))
-    options = _with_patches(shop, given, recipe, lock, toolkit=toolkit, options=options)
+    options = _with_patches(ctx, given, recipe, lock, toolkit=toolkit, options=options)
     return plan_image(recipe, lock, toolkit, options)
 
 
 def _with_patches(
-    shop: Workshop, request: Request, recipe: Recipe, lock: Lock, *, toolkit: Toolkit, options: Options
+    ctx: Context, request: Request, recipe: Recipe, lock: Lock, *, toolkit: Toolkit, options: Options
 ) -> Options:
     """The options with the patches of ours and of the request, in the order in which they are applied."""
-    own = own_sources(shop, recipe, lock, options.target, request.sources)
-    given, urls = from_web(shop, request.patches)
-    diffs = by_source(
-        shop, recipe, lock, options.target, [*(text for source in own for text in source.by_hand), *given]
-    )
-    planning = partial(plan_patches, shop.catalog.patches, recipe, lock, options.target, toolkit=toolkit)
-    gone = left_out(shop.catalog.patches, request.without_patches, planning(())) if request.without_patches else ()
+    own = own_sources(ctx, recipe, lock, options.target, request.sources)
+    given, urls = from_web(ctx, request.patches)
+    diffs = by_source(ctx, recipe, lock, options.target, [*(text for source in own for text in source.by_hand), *given])
+    planning = partial(plan_patches, ctx.catalog.patches, recipe, lock, options.target, toolkit=toolkit)
+    gone = left_out(ctx.catalog.patches, request.without_patches, planning(())) if request.without_patches else ()
     planned = planning(diffs.texts, without=gone)
     require_stand_in(recipe, gone, planned)
     patches = with_wholes(with_urls(marked(planned, own, diffs.origins), urls, diffs.origins), diffs)
@@ -123,15 +121,15 @@ def _with_patches(
 
 
 def _with_kernels(
-    shop: Workshop, request: Request, recipe: Recipe, lock: Lock, served: Served | None
+    ctx: Context, request: Request, recipe: Recipe, lock: Lock, served: Served | None
 ) -> tuple[Recipe, Toolkit]:
     """Recipe and toolkit with the kernel set of the request."""
-    toolkit = shop.catalog.toolkit
+    toolkit = ctx.catalog.toolkit
     if request.kernels and served:
         raise UsageError("--kernels and --for-model both choose the kernels", hint="choose one of them")
     if served:
-        chosen = chosen_kernels(shop, recipe, lock, json.loads(served.config), dict(served.options))
-        return with_model(shop, recipe, toolkit, served, chosen)
+        chosen = chosen_kernels(ctx, recipe, lock, json.loads(served.config), dict(served.options))
+        return with_model(ctx, recipe, toolkit, served, chosen)
     return with_set(recipe, request.kernels) if request.kernels else recipe, toolkit
 
 

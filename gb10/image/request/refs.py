@@ -88,10 +88,10 @@ def lock_refs(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str]) -
     """
     named = ", ".join(f"{source} {text}" for source, text in refs.items())
     entry = host.store.entry(ROOM, digest([input_digest(recipe), base.model_dump(mode="json")]))
-    with host.store.locked(f"resolved-{entry.name}", host.talk.waiting_for(named)):
+    with host.store.locked(f"resolved-{entry.name}", host.reporter.waiting_for(named)):
         there = (entry / FILE).exists()
         if not there:
-            with host.talk.task(f"resolve {named}"):
+            with host.reporter.task(f"resolve {named}"):
                 made = _resolved(host, recipe, base, refs, named)
             host.store.replace(entry, lambda work: _keep(work, made))
         lock = load_lock(entry / FILE)
@@ -99,7 +99,7 @@ def lock_refs(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str]) -
     check_lock(recipe, lock, entry / FILE)
     wheels = len(lock.wheels.image["arm64"])
     how = "locked before" if there else "locked now"
-    host.talk.say(f"{how}: {named}, {wheels} wheels in the store; the recipe and its lock are unchanged")
+    host.reporter.say(f"{how}: {named}, {wheels} wheels in the store; the recipe and its lock are unchanged")
     return lock
 
 

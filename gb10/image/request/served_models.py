@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.plan.options import Options, Served
 from gb10.image.plan.rehearsing import why_none
 from gb10.image.plan.values import Toolkit
@@ -20,7 +20,7 @@ NUMBERS: Final = ("block_size", "max_model_len", "max_num_batched_tokens", "max_
 LARGEST: Final = 1 << 24
 
 
-def served_model(shop: Workshop, model: str | None, served_with: Sequence[str]) -> Served | None:
+def served_model(ctx: Context, model: str | None, served_with: Sequence[str]) -> Served | None:
     """The model with its config, and the options that it is served with. Raises UsageError, FetchError."""
     pairs = [_option(text) for text in served_with]
     options = dict(pairs)
@@ -30,19 +30,17 @@ def served_model(shop: Workshop, model: str | None, served_with: Sequence[str]) 
         if options:
             raise UsageError("--served-with needs a model", hint="name one: --for-model OWNER/NAME")
         return None
-    config = json.dumps(read_config(shop, model), sort_keys=True)
+    config = json.dumps(read_config(ctx, model), sort_keys=True)
     return Served(name=short_name(model), config=config, options=tuple(sorted(options.items())))
 
 
-def rehearsed(
-    shop: Workshop, recipe: Recipe, toolkit: Toolkit, options: Options, served: Served | None
-) -> Served | None:
+def rehearsed(ctx: Context, recipe: Recipe, toolkit: Toolkit, options: Options, served: Served | None) -> Served | None:
     """The model, if a rehearsal with it is possible; why it is not is printed. Raises UsageError."""
     if served is None:
         return None
     why = why_none(recipe, toolkit, options)
     if why:
-        shop.talk.say(f"kernels of Triton, CuTe DSL and the engine's own compiler are not made ahead: {why}")
+        ctx.reporter.say(f"kernels of Triton, CuTe DSL and the engine's own compiler are not made ahead: {why}")
         return None
     known = toolkit.rehearsals[recipe.engine].arguments
     absent = [name for name, _ in served.options if name not in known]

@@ -78,7 +78,7 @@ def _named(source: str, text: str) -> Named:
 def _kept(host: Host, named: Named) -> Path:
     """The diff in the store: the pinned one, else the one that this URL gave before, else fetched now."""
     note = host.store.entry(ROOM, digest(named.url)) / named.filename
-    with host.store.locked(f"url-{note.parent.name}", host.talk.waiting_for(named.filename)):
+    with host.store.locked(f"url-{note.parent.name}", host.reporter.waiting_for(named.filename)):
         known = noted(note)
         wanted = named.sha256 or known
         path = kept(host, named.filename, wanted) if wanted else None
@@ -90,7 +90,7 @@ def _kept(host: Host, named: Named) -> Path:
 
 
 def _fetched(host: Host, named: Named, note: Path, known: str) -> Path:
-    with host.talk.task(f"fetch {named.filename}"):
+    with host.reporter.task(f"fetch {named.filename}"):
         text = fetch_small(host.env, named.url, MOST_BYTES)
     sha256 = hashlib.sha256(text).hexdigest()
     if named.sha256 and sha256 != named.sha256:
@@ -106,12 +106,12 @@ def _fetched(host: Host, named: Named, note: Path, known: str) -> Path:
         accept(work / named.filename, artifact, stored(host.store, artifact))
     write_note(host, note, sha256)
     if known and known != sha256:
-        host.talk.say(f"{public(named.url)} gave another diff before: sha256 {known}")
-    host.talk.say(f"fetched {public(named.url)}#sha256={sha256}")
+        host.reporter.say(f"{public(named.url)} gave another diff before: sha256 {known}")
+    host.reporter.say(f"fetched {public(named.url)}#sha256={sha256}")
     return stored(host.store, artifact)
 
 
 def _say_kept(host: Host, named: Named, note: Path) -> None:
     day = time.strftime("%Y-%m-%d", time.gmtime(note.stat().st_mtime))
     sha256 = noted(note)
-    host.talk.say(f"{public(named.url)}#sha256={sha256}: fetched on {day}; to fetch it again, remove {note}")
+    host.reporter.say(f"{public(named.url)}#sha256={sha256}: fetched on {day}; to fetch it again, remove {note}")

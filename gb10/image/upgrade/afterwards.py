@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from gb10.errors import Gb10Error
-from gb10.image.context import Workshop, build_architecture
+from gb10.image.context import Context, build_architecture
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Options
 from gb10.image.recipe.arch import parse_arch
@@ -22,7 +22,7 @@ ARCH: Final = "12.1f"
 """The arch whose plan is tried."""
 
 
-def steps_of(shop: Workshop, recipe: Recipe, lock: Lock, checked: Checked) -> Iterator[str]:
+def steps_of(ctx: Context, recipe: Recipe, lock: Lock, checked: Checked) -> Iterator[str]:
     """One sentence for each."""
     for patch in checked.patches:
         if patch.remedy:
@@ -32,7 +32,7 @@ def steps_of(shop: Workshop, recipe: Recipe, lock: Lock, checked: Checked) -> It
         f"pin {source} {version} in patches/{PINS}: {_pin(str(version), release)}"
         for source, version, release in checked.unpinned
     )
-    yield from _of_plan(shop, recipe, lock)
+    yield from _of_plan(ctx, recipe, lock)
     if recipe.engine in ENGINES and known_words(recipe.engine, recipe.version) is None:
         known = "python3 -m bootstrap scripts/engine_flags.py WHEEL"
         yield f"`recipe lint` does not know {recipe.engine} {recipe.version}: {known}"
@@ -44,12 +44,12 @@ def _pin(version: str, release: Release) -> str:
     return f"{json.dumps(version)}: {json.dumps(fields)}"
 
 
-def _of_plan(shop: Workshop, recipe: Recipe, lock: Lock) -> Iterator[str]:
+def _of_plan(ctx: Context, recipe: Recipe, lock: Lock) -> Iterator[str]:
     """Why there is no plan of the new lock yet, if so."""
     arch = parse_arch(ARCH)
     options = Options(arch=arch, platform=arch.platform, build=build_architecture())
     try:
-        patches = plan_patches(shop.catalog.patches, recipe, lock, options.target, ())
-        plan_image(recipe, lock, shop.catalog.toolkit, replace(options, patches=patches))
+        patches = plan_patches(ctx.catalog.patches, recipe, lock, options.target, ())
+        plan_image(recipe, lock, ctx.catalog.toolkit, replace(options, patches=patches))
     except Gb10Error as error:
         yield f"plan stops: {error.message}" + (f" ({error.hint})" if error.hint else "")

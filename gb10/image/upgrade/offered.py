@@ -12,7 +12,7 @@ from gb10.core.artifact import Artifact
 from gb10.core.fetch import redact
 from gb10.core.fields import ARCHITECTURES, requirement_name
 from gb10.errors import FetchError, UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.lock.locked_wheels import sha256_of
 from gb10.image.lock.platforms import best_wheel, platform_of
 from gb10.image.lock.relock import main_index, own_index
@@ -41,7 +41,7 @@ class Offered:
     current: Version
 
 
-def offered(shop: Workshop, recipe: Recipe, path: Path) -> Offered:
+def offered(ctx: Context, recipe: Recipe, path: Path) -> Offered:
     """Ask the index. Raises UsageError for a recipe without a pin of its engine, or an index without it; FetchError."""
     current = next((pin_of(text) for text in recipe.requirements if requirement_name(text) == recipe.engine), None)
     if current is None:
@@ -49,7 +49,7 @@ def offered(shop: Workshop, recipe: Recipe, path: Path) -> Offered:
             f"{path} requires no {recipe.engine}==RELEASE, so there is nothing to move",
             hint="pin the engine in requirements, then ./build.py lock",
         )
-    index = own_index(recipe, recipe.engine, main_index(shop.env))
+    index = own_index(recipe, recipe.engine, main_index(ctx.env))
     links = _own(index, recipe.engine)
     if not links:
         raise UsageError(
@@ -86,7 +86,7 @@ def _own(index: Index, project: str) -> tuple[Link, ...]:
     return tuple(link for link in links if project_of(link.filename) == canonicalize_name(project))
 
 
-def opened(shop: Workshop, found: Offered, version: Version) -> Tree:
+def opened(ctx: Context, found: Offered, version: Version) -> Tree:
     """The files of a release: its source archive if the recipe names one, else its wheel for the arm64 image.
 
     Raises FetchError.
@@ -103,6 +103,6 @@ def opened(shop: Workshop, found: Offered, version: Version) -> Tree:
     artifact = Artifact(name, sha256_of(own[name]), size_of(found.index.session, own[name]))
     if artifact.size > LARGEST:
         raise FetchError(f"{name} has {artifact.size >> 30} GiB by the index", hint=ANOTHER)
-    with shop.talk.task(f"fetch {name}", artifact.size) as task:
-        path = fetch_all([artifact], shop.store, shop.env, lambda count: shop.talk.advance(task, count))
-    return open_stored(shop.store, path[artifact.sha256], artifact)
+    with ctx.reporter.task(f"fetch {name}", artifact.size) as task:
+        path = fetch_all([artifact], ctx.store, ctx.env, lambda count: ctx.reporter.advance(task, count))
+    return open_stored(ctx.store, path[artifact.sha256], artifact)

@@ -9,7 +9,7 @@ from packaging.version import Version
 from gb10.core.document import parse_document
 from gb10.core.machine import MACHINES
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.lock.lockfile import check_lock, load_lock, lock_path
 from gb10.image.lock.relock import resolve_lock
 from gb10.image.lock.torch_cuda import TORCH
@@ -52,7 +52,7 @@ class Proposal:
     steps: tuple[str, ...] = ()
 
 
-def propose(shop: Workshop, path: Path, asked: str | None, others: tuple[str, ...] = ()) -> Proposal:
+def propose(ctx: Context, path: Path, asked: str | None, others: tuple[str, ...] = ()) -> Proposal:
     """The engine's newest release, or the one that was asked for, in the recipe. Writes nothing but the store.
 
     ``others`` are projects of the lock to upgrade with it. Raises UsageError, LockStaleError, FetchError.
@@ -60,7 +60,7 @@ def propose(shop: Workshop, path: Path, asked: str | None, others: tuple[str, ..
     text, recipe = read_recipe(path)
     lock = load_lock(lock_path(path))
     check_lock(recipe, lock, path)
-    found = offered(shop, recipe, path)
+    found = offered(ctx, recipe, path)
     chosen = choose(found, asked)
     same = Proposal(
         path=path,
@@ -72,7 +72,7 @@ def propose(shop: Workshop, path: Path, asked: str | None, others: tuple[str, ..
         lock=lock,
         notes=chosen.notes,
     )
-    return same if chosen.version == found.current else _moved(shop, found, same, others)
+    return same if chosen.version == found.current else _moved(ctx, found, same, others)
 
 
 def read_recipe(path: Path) -> tuple[str, Recipe]:
@@ -84,9 +84,9 @@ def read_recipe(path: Path) -> tuple[str, Recipe]:
     return text, parse_document(text, Recipe, where=str(path), what="image recipe")
 
 
-def _moved(shop: Workshop, found: Offered, same: Proposal, others: tuple[str, ...]) -> Proposal:
+def _moved(ctx: Context, found: Offered, same: Proposal, others: tuple[str, ...]) -> Proposal:
     """The proposal of another release."""
-    recipe, trees = found.recipe, [opened(shop, found, version) for version in (same.old, same.new)]
+    recipe, trees = found.recipe, [opened(ctx, found, version) for version in (same.old, same.new)]
     named = zip(trees, (same.old, same.new), strict=True)
     old, new = (
         demands(metadata_of(tree, f"{recipe.engine} {version}"), recipe.python, MACHINES["arm64"])
@@ -94,13 +94,13 @@ def _moved(shop: Workshop, found: Offered, same: Proposal, others: tuple[str, ..
     )
     release = Next(engine=recipe.engine, version=same.new, old=old, new=new)
     moves = pins(recipe, release, lambda project, accepted: newest_of(found, project, accepted))
-    nested, notes = nested_moves(recipe, trees[1], shop.store, release.name)
+    nested, notes = nested_moves(recipe, trees[1], ctx.store, release.name)
     moves += nested
     text, made = edited(same.text, recipe, moves, str(same.path))
-    lock = _relocked(shop, made, same.lock, others, release.name)
-    library = Library(root=shop.catalog.patches, store=shop.store, env=shop.env, talk=shop.talk)
+    lock = _relocked(ctx, made, same.lock, others, release.name)
+    library = Library(root=ctx.catalog.patches, store=ctx.store, env=ctx.env, reporter=ctx.reporter)
     checked = check_series(library, (recipe, made), (same.lock, lock))
-    with shop.talk.task(f"compare {recipe.engine} {same.old} with {same.new}"):
+    with ctx.reporter.task(f"compare {recipe.engine} {same.old} with {same.new}"):
         fresh = news(recipe.engine, trees[0], trees[1], (old, new))
     gone = (f"{release.name} no longer requires {name}: its pin stays" for name in no_longer(recipe, release))
     return Proposal(
@@ -117,15 +117,15 @@ def _moved(shop: Workshop, found: Offered, same: Proposal, others: tuple[str, ..
         news=fresh,
         notes=(*same.notes, *notes, *gone),
         lines=left_over(text, moves),
-        steps=tuple(steps_of(shop, made, lock, checked)),
+        steps=tuple(steps_of(ctx, made, lock, checked)),
     )
 
 
-def _relocked(shop: Workshop, recipe: Recipe, lock: Lock, others: tuple[str, ...], what: str) -> Lock:
+def _relocked(ctx: Context, recipe: Recipe, lock: Lock, others: tuple[str, ...], what: str) -> Lock:
     """The new lock. Raises UsageError, in one sentence, when nothing fits, or torch needs another CUDA."""
     try:
-        with shop.talk.task(f"resolve {what}"):
-            made = resolve_lock(recipe, lock, store=shop.store, env=shop.env, upgrade=others)
+        with ctx.reporter.task(f"resolve {what}"):
+            made = resolve_lock(recipe, lock, store=ctx.store, env=ctx.env, upgrade=others)
     except UsageError as error:
         raise UsageError(f"{what} is not proposed: {error.message}", where=error.where, hint=error.hint) from error
     old, new = _torch(lock), _torch(made)

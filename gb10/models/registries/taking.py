@@ -50,7 +50,7 @@ def _taken(host: Host, kind: Kind, source: str, ref: str) -> Taken:
 
 
 def _of_git(host: Host, source: str, ref: str) -> Taken:
-    with host.talk.task(f"fetch {source}"):
+    with host.reporter.task(f"fetch {source}"):
         wanted = Checkout(source, ref, moving=COMMIT.fullmatch(ref) is None)
         made = resolve(host.store, host.env, "registry-0.tar", wanted, LIMITS)
     commit = made.checkout.commit if made.checkout else ""

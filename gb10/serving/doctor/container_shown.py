@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gb10.serving.doctor.host_state import Machine
 from gb10.serving.doctor.image_record import ImageRecord
-from gb10.serving.doctor.look import Machine
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,10 +9,10 @@ from gb10.serving.doctor.container_checks import sign_of
 from gb10.serving.doctor.container_shown import ContainerShown
 from gb10.serving.doctor.doctor_rule import DoctorRule, Outcome
 from gb10.serving.doctor.host_checks import HOST_CHECKS
+from gb10.serving.doctor.host_state import Machine
 from gb10.serving.doctor.image_record import ImageRecord
 from gb10.serving.doctor.log_judging import judge_logs
 from gb10.serving.doctor.log_scan import Scan
-from gb10.serving.doctor.look import Machine
 from gb10.serving.doctor.seen import Diagnosis, Seen
 
 

@@ -4,7 +4,7 @@ import json
 import tomllib
 from typing import Any, Final
 
-from gb10.serving.doctor.look import Look
+from gb10.serving.doctor.host_state import Look
 
 DAEMON: Final = "/etc/docker/daemon.json"
 TOOLKIT: Final = "/etc/nvidia-container-runtime/config.toml"

@@ -7,7 +7,7 @@ from typing import Final
 from gb10.core.linear import linear
 from gb10.serving.cluster.adapters import JUMBO, LANES, ports_of
 from gb10.serving.doctor.docker_settings import docker_lacks_gpus, toolkit_is_cdi
-from gb10.serving.doctor.look import Machine
+from gb10.serving.doctor.host_state import Machine
 
 GIB: Final = 1 << 30
 LARGE_SWAP: Final = 8 * GIB

@@ -80,7 +80,7 @@ def run_aiperf(host: Host, endpoint: Endpoint, asked: dict[str, Any], tokenizer:
         path.write_text(json.dumps(asked), encoding="utf-8")  # JSON is YAML
         argv = [program, "profile", "--config", str(path), "--ui", "none"]
         try:
-            stream(argv, log=log, on_line=host.talk.detail, env={**host.env, KEY: endpoint.key}, cwd=home)
+            stream(argv, log=log, on_line=host.reporter.detail, env={**host.env, KEY: endpoint.key}, cwd=home)
         except CommandFailedError as error:
             where = f"{last_lines(error.tail, 6)}\nlog: {log}"
             raise VerifyError(f"aiperf ended with {error.returncode}", where=where) from error

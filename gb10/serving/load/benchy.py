@@ -80,7 +80,7 @@ def install(host: Host) -> Path:
     key = digest([file_sha256(LOCK), sys.implementation.cache_tag])
 
     def make(into: Path) -> None:
-        host.talk.say(f"installing llama-benchy {VERSION}, once (45 MB)")
+        host.reporter.say(f"installing llama-benchy {VERSION}, once (45 MB)")
         url = read_settings(host.env).url
         argv = [uv.find_uv_bin(), "pip", "install", "--quiet", "--no-config", "--python", sys.executable]
         argv += ["--require-hashes", "--no-deps", "--only-binary", ":all:", "--target", str(into / "site")]

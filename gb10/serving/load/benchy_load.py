@@ -44,7 +44,7 @@ def benchy_load(bench: Bench, concurrency: int) -> Loaded:
                 on_line=_taking(bench, progress, beside),
             )
         except _CollapsedError:
-            bench.host.talk.say(f"a stream collapsed, so the load was stopped: {log}")
+            bench.host.reporter.say(f"a stream collapsed, so the load was stopped: {log}")
         except VerifyError as error:
             broken = f"{error.message}: {error.where}"
         return Loaded(
@@ -63,7 +63,7 @@ def _taking(bench: Bench, progress: Progress, beside: Callable[[int], None]) -> 
     def take(line: str) -> None:
         nonlocal begun
         if not line.startswith("{"):
-            bench.host.talk.detail(line)
+            bench.host.reporter.detail(line)
         progress.feed(line)
         if begun < progress.run < bench.plan.warm_up:
             begun = progress.run

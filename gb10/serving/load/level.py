@@ -23,7 +23,7 @@ def measure_level(bench: Bench, concurrency: int, alone: CanaryBatch) -> Level:
     batches = [bench.ask(bench.canaries(concurrency, f"{concurrency} before"), "before")]
     said = [canary_verdict(batches[0], alone)]
     if said[0][0] is Verdict.GARBAGE:
-        bench.host.talk.say("the canaries before the load are garbage, so the load is left out")
+        bench.host.reporter.say("the canaries before the load are garbage, so the load is left out")
         return Level(concurrency=concurrency, canaries=tuple(batches), verdict=said[0][0], why=said[0][1])
     watched = _watched_load(bench, concurrency)
     loaded, moved = watched.loaded, stepped(watched.set_by)

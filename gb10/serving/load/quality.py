@@ -104,7 +104,7 @@ def _lm_eval(host: Host, endpoint: Endpoint, exam: Exam, home: Path, log: Path) 
 def _run(host: Host, argv: list[str], secrets: Mapping[str, str], home: Path, log: Path) -> None:
     env = {**host.env, **{name: value for name, value in secrets.items() if value}}
     try:
-        stream(argv, log=log, on_line=host.talk.detail, env=env, cwd=home)
+        stream(argv, log=log, on_line=host.reporter.detail, env=env, cwd=home)
     except CommandFailedError as error:
         where = f"{last_lines(error.tail, 6)}\nlog: {log}"
         raise VerifyError(f"{argv[0]} ended with {error.returncode}", where=where) from error

@@ -25,11 +25,11 @@ def serve(bench: Bench) -> Served:
     host, plan = bench.host, bench.plan
     started, machine = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), machine_facts(host.env)
     others = running(counters(bench.endpoint, host.env))
-    with host.talk.task(f"{ALONE} canaries, one at a time"):
+    with host.reporter.task(f"{ALONE} canaries, one at a time"):
         alone = joined([bench.ask([canary], "alone") for canary in bench.canaries(ALONE, "alone")])
     levels: list[Level] = []
     for concurrency in plan.concurrency:
-        with host.talk.task(f"{concurrency} at once: {plan.warm_up} + {plan.runs} runs, canaries before and after"):
+        with host.reporter.task(f"{concurrency} at once: {plan.warm_up} + {plan.runs} runs, canaries before and after"):
             levels.append(measure_level(bench, concurrency, alone))
         if levels[-1].verdict is Verdict.GARBAGE:
             break

@@ -8,7 +8,7 @@ from gb10.containers.docker_containers import ContainerState, containers_with
 from gb10.containers.engine_host import EngineHost
 from gb10.containers.images import ImageInfo
 from gb10.errors import UsageError
-from gb10.serving.run.fleet import Fleet, on_each
+from gb10.serving.run.fleet import Fleet, on_all_nodes
 from gb10.serving.run.labelled import SERVICE, Labels, read_labels
 from gb10.serving.run.service import Service
 
@@ -27,7 +27,7 @@ class Found:
 
 def services_on(fleet: Fleet) -> tuple[Found, ...]:
     """Every container of a service, by service and rank. Raises EngineError."""
-    listed = on_each(listed_on, fleet)
+    listed = on_all_nodes(listed_on, fleet)
     return sorted_by_rank(one for part in listed.values() for one in part)
 
 

@@ -64,16 +64,16 @@ def _engine(host: Host, name: str) -> Iterator[Engine]:
         yield engine
 
 
-def on_each(work: Callable[[str, Engine], T], fleet: Fleet) -> dict[str, T]:
+def on_all_nodes(work: Callable[[str, Engine], T], fleet: Fleet) -> dict[str, T]:
     """The result of ``work`` on every node, done at the same time. Raises the error of the first node that failed."""
-    done = tried_on_each(work, fleet)
+    done = on_all_nodes_collect_errors(work, fleet)
     for result in done.values():
         if isinstance(result, Gb10Error):
             raise result
     return {name: result for name, result in done.items() if not isinstance(result, Gb10Error)}
 
 
-def tried_on_each(work: Callable[[str, Engine], T], fleet: Fleet) -> dict[str, T | Gb10Error]:
+def on_all_nodes_collect_errors(work: Callable[[str, Engine], T], fleet: Fleet) -> dict[str, T | Gb10Error]:
     """The result of ``work`` on every node, or its error; other exceptions are bugs, and raised."""
 
     def one(name: str) -> T | Gb10Error:

@@ -9,7 +9,7 @@ from gb10.containers.connection import Engine
 from gb10.containers.docker_containers import put_archive, put_files, run_inside
 from gb10.core.folder_files import Files
 from gb10.core.proc import last_lines
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import ServeError
 from gb10.image.mods.lookup import FoundMod
 from gb10.image.plan.labels import NAMESPACE
@@ -29,11 +29,11 @@ def not_baked(mods: Iterable[FoundMod], labels: Mapping[str, str]) -> tuple[Foun
 
 
 def apply_mods(
-    engine: Engine, container: str, host: str, workdir: str, mods: Sequence[FoundMod], *, talk: Talk
+    engine: Engine, container: str, host: str, workdir: str, mods: Sequence[FoundMod], *, reporter: Reporter
 ) -> None:
     """Run mods in a container that runs. Raises ServeError with the end of what a failing one printed."""
     for mod in mods:
-        with talk.task(f"{host}: the mod {mod.name}"):
+        with reporter.task(f"{host}: the mod {mod.name}"):
             _apply(engine, container, host, workdir, mod)
 
 

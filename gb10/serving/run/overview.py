@@ -12,11 +12,11 @@ from typing import Final
 
 from gb10.core.host import Host
 from gb10.core.printing import printable
+from gb10.core.reporter import Reporter
 from gb10.core.ssh import HERE
-from gb10.core.talk import Talk
 from gb10.errors import EmptySelectionError, EngineError, Gb10Error, UsageError
 from gb10.serving.run.existing import Found, listed_on, of_service, sorted_by_rank
-from gb10.serving.run.fleet import Fleet, reach_fleet, tried_on_each, unreached
+from gb10.serving.run.fleet import Fleet, on_all_nodes_collect_errors, reach_fleet, unreached
 from gb10.serving.run.notes import Notes, forget, is_node, read_notes
 
 HEAD: Final = "HEAD"
@@ -31,7 +31,7 @@ class Overview:
     silent: Mapping[str, Gb10Error]
     found: tuple[Found, ...]
     notes: Notes
-    talk: Talk
+    reporter: Reporter
     named: bool
     """Whether the user named the nodes, so that others are no matter."""
 
@@ -89,7 +89,7 @@ class Overview:
             if of in (None, note.service) and note.service not in left and set(note.nodes) <= set(self.fleet):
                 problem = forget(note)
                 if problem:
-                    self.talk.say(problem)
+                    self.reporter.say(problem)
 
 
 def why(error: Gb10Error) -> str:
@@ -108,9 +108,9 @@ def look_at(host: Host, named: Sequence[str], name: str | None) -> Iterator[Over
     hosts = tuple(named) or tuple(dict.fromkeys((HERE, *notes.nodes_of(name))))
     if not named:
         for sentence in notes.unread:
-            host.talk.say(sentence)
+            host.reporter.say(sentence)
     with reach_fleet(host, hosts) as (reached, unheard):
-        answers = tried_on_each(listed_on, reached)
+        answers = on_all_nodes_collect_errors(listed_on, reached)
         silent = {**unheard, **{node: one for node, one in answers.items() if isinstance(one, Gb10Error)}}
         if len(silent) == len(hosts):
             raise unreached(silent)
@@ -120,7 +120,7 @@ def look_at(host: Host, named: Sequence[str], name: str | None) -> Iterator[Over
             silent={node: silent[node] for node in hosts if node in silent},
             found=sorted_by_rank(_once(one for part in listed.values() for one in part)),
             notes=notes,
-            talk=host.talk,
+            reporter=host.reporter,
             named=bool(named),
         )
 

@@ -4,8 +4,8 @@ import socket
 from typing import Final
 
 from gb10.core.proc import CommandFailedError, capture
+from gb10.core.reporter import Reporter
 from gb10.core.ssh import HERE, ssh_host
-from gb10.core.talk import Talk
 from gb10.serving.cluster.cluster_file import Cluster
 from gb10.serving.cluster.fabric import Fabric
 from gb10.serving.cluster.nccl import settings_of
@@ -21,20 +21,20 @@ def named(cluster: Cluster) -> tuple[Node, ...]:
     return tuple(_node(cluster, host) for host in cluster.nodes)
 
 
-def placed(talk: Talk, cluster: Cluster) -> tuple[Node, ...]:
+def placed(reporter: Reporter, cluster: Cluster) -> tuple[Node, ...]:
     """The nodes with what their network needs. Raises EngineError for one that cannot be read, ServeError."""
     hosts = cluster.nodes
     if len(hosts) == 1:
         return named(cluster)
     dark = [host for host in hosts if host.startswith(SOCKETS)]
     if dark:
-        talk.say(f"{', '.join(dark)}: not named by ssh, so its network is not read, and NCCL is told nothing of it")
+        reporter.say(f"{', '.join(dark)}: not named by ssh, so its network is not read, and NCCL is told nothing of it")
         return named(cluster)
     survey = survey_network(hosts)
     survey.require()
     for remark in survey.remarks:
         if remark.level == "warning":
-            talk.say(f"warning: {remark.text}")
+            reporter.say(f"warning: {remark.text}")
     return tuple(_node(cluster, host, survey.readings[host].facts, survey.fabric) for host in hosts)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from gb10.core.reporter import Reporter
 from gb10.core.ssh import HERE
-from gb10.core.talk import Talk
 from gb10.errors import Gb10Error, UsageError
 from gb10.serving.cluster.probing import each_machine, not_whole, said_by
 from gb10.serving.run.existing import Found
@@ -42,19 +42,19 @@ def listens(address: str, port: int) -> bool:
         return False
 
 
-def on_free_ports(talk: Talk, service: Service, moved: Callable[[int], Service]) -> Service:
+def on_free_ports(reporter: Reporter, service: Service, moved: Callable[[int], Service]) -> Service:
     """The service with ports that are free for its ranks to meet; ``moved`` gives it with ports so many steps on.
 
     Other ports than its own are said. A node whose ports cannot be read is said, too. Raises UsageError.
     """
     if not service.meeting:
         return service
-    taken = _taken(talk, service)
+    taken = _taken(reporter, service)
     for step in range(STEPS):
         candidate = moved(step) if step else service
         if service.port not in candidate.meeting and not any(taken(port) for port in candidate.meeting):
             if step:
-                talk.say(f"{_why(service, taken)}, so the ranks meet at {_listed(candidate.meeting)}")
+                reporter.say(f"{_why(service, taken)}, so the ranks meet at {_listed(candidate.meeting)}")
             return candidate
     raise UsageError(
         f"no port is free for the ranks of {service.name} to meet",
@@ -72,7 +72,7 @@ def _listed(ports: Iterable[int]) -> str:
     return ", ".join(map(str, ports))
 
 
-def _taken(talk: Talk, service: Service) -> Callable[[int], str]:
+def _taken(reporter: Reporter, service: Service) -> Callable[[int], str]:
     """What gives the node on which a port is taken; empty for a free one."""
     by_address = {rank.node.host: rank.node.address for rank in service.ranks if _only_by_address(rank.node.host)}
     hosts = [HERE if host.startswith(SOCKET) else host for host in service.hosts if host not in by_address]
@@ -80,7 +80,7 @@ def _taken(talk: Talk, service: Service) -> Callable[[int], str]:
     for host, found in each_machine(list(dict.fromkeys(hosts)), ports_of).items():
         if isinstance(found, Gb10Error):
             reason = " ".join((found.where or found.message).split())[:200]
-            talk.say(f"{host}: not looked at whether port {_listed(service.meeting)} is free there: {reason}")
+            reporter.say(f"{host}: not looked at whether port {_listed(service.meeting)} is free there: {reason}")
         else:
             read[host] = found
 

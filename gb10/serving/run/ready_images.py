@@ -8,9 +8,9 @@ from gb10.containers.reference import registry_of
 from gb10.core.machine import ARCHITECTURES
 from gb10.core.ssh import HERE
 from gb10.errors import EngineError, UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.publish.pulling import LOCAL, pull_everywhere
-from gb10.serving.run.fleet import Fleet, on_each
+from gb10.serving.run.fleet import Fleet, on_all_nodes
 
 BUILD = (
     "it names no registry: build it here (./build.py image --recipe NAME), or name a published one:\n"
@@ -20,14 +20,14 @@ SAME = "pull it to every node: ./build.py pull REF --host NODE --host NODE"
 
 
 def ready_images(
-    shop: Workshop, fleet: Fleet, reference: str, machines: Mapping[str, EngineHost]
+    ctx: Context, fleet: Fleet, reference: str, machines: Mapping[str, EngineHost]
 ) -> dict[str, ImageInfo]:
     """The image on each node. Raises UsageError where it cannot be had or cannot run, PublishError of the pull."""
-    found = on_each(lambda _, engine: find_image(engine, reference), fleet)
+    found = on_all_nodes(lambda _, engine: find_image(engine, reference), fleet)
     missing = [host for host, image in found.items() if image is None]
     if missing:
-        _pull(shop, reference, missing)
-        found = on_each(lambda _, engine: find_image(engine, reference), fleet)
+        _pull(ctx, reference, missing)
+        found = on_all_nodes(lambda _, engine: find_image(engine, reference), fleet)
     images = {host: image for host, image in found.items() if image is not None}
     _check_same(images)
     for host, image in images.items():
@@ -35,12 +35,12 @@ def ready_images(
     return images
 
 
-def _pull(shop: Workshop, reference: str, hosts: list[str]) -> None:
+def _pull(ctx: Context, reference: str, hosts: list[str]) -> None:
     if registry_of(reference) is None:
         where = f"{', '.join(hosts)}: no image {reference}"
         raise UsageError(f"the image is not on {_count(hosts)}", where=where, hint=BUILD)
-    shop.talk.say(f"{reference}: missing on {', '.join(hosts)}; pulling it")
-    pull_everywhere(shop, reference, [LOCAL if host == HERE else host for host in hosts], None)
+    ctx.reporter.say(f"{reference}: missing on {', '.join(hosts)}; pulling it")
+    pull_everywhere(ctx, reference, [LOCAL if host == HERE else host for host in hosts], None)
 
 
 def _count(hosts: list[str]) -> str:

@@ -9,15 +9,15 @@ from typing import Final
 from gb10.containers.docker_containers import tail_of
 from gb10.containers.engine_host import engine_host
 from gb10.containers.images import ImageInfo
-from gb10.core.talk import Talk, clock
+from gb10.core.reporter import Reporter, clock
 from gb10.errors import EndpointError, Gb10Error, ServeError, UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.mods.lookup import FoundMod
 from gb10.models.memory.torch_cap import NAMES
 from gb10.serving.guard.finding import Verdict
 from gb10.serving.run.cause import cause_of
 from gb10.serving.run.existing import Found, check_room, of_service, runs_unchanged, services_on
-from gb10.serving.run.fleet import Fleet, on_each, tried_on_each
+from gb10.serving.run.fleet import Fleet, on_all_nodes, on_all_nodes_collect_errors
 from gb10.serving.run.health import first_answer, is_healthy
 from gb10.serving.run.notes import note_nodes
 from gb10.serving.run.ports import check_port
@@ -50,59 +50,61 @@ class Wish:
 
 
 @contextmanager
-def running(shop: Workshop, fleet: Fleet, service: Service, wish: Wish) -> Iterator[Watched | None]:
+def running(ctx: Context, fleet: Fleet, service: Service, wish: Wish) -> Iterator[Watched | None]:
     """The service, healthy; None when it runs already, unchanged. Ended when the context fails.
 
     Raises UsageError, EngineError, PublishError (the pull), ServeError.
     """
-    machines = on_each(lambda _, engine: engine_host(engine), fleet)
-    images = ready_images(shop, fleet, service.image, machines)
+    machines = on_all_nodes(lambda _, engine: engine_host(engine), fleet)
+    images = ready_images(ctx, fleet, service.image, machines)
     found = services_on(fleet)
     own = of_service(found, service.name)
     if runs_unchanged(service, own, images):
         yield None
         return
     mods = wish.mods(next(iter(images.values())))  # first: a mod that needs trust must end no running service
-    _say_replaced(shop.talk, service, images)
+    _say_replaced(ctx.reporter, service, images)
     service = wish.place(service)
-    _clear(shop.talk, fleet, service, own, replace=wish.replace)
+    _clear(ctx.reporter, fleet, service, own, replace=wish.replace)
     service = wish.meet(service)
     check_room(service, found, machines)
     check_port(service, [one for one in found if one not in own])
-    secrets = {name: shop.env[name] for name in SECRETS if shop.env.get(name)}
-    _note(shop, service)
-    with started(service, fleet, images, mods, secrets, talk=shop.talk) as containers:
-        _note(shop, service)  # once more: `status` forgets a service that is on none of its nodes
+    secrets = {name: ctx.env[name] for name in SECRETS if ctx.env.get(name)}
+    _note(ctx, service)
+    with started(service, fleet, images, mods, secrets, reporter=ctx.reporter) as containers:
+        _note(ctx, service)  # once more: `status` forgets a service that is on none of its nodes
         ahead = {host: machine.ahead for host, machine in machines.items()}
         watched = Watched(name=service.name, fleet=fleet, containers=containers, ahead=ahead, keep=wish.keep)
         try:
-            _healthy(shop.talk, service, watched, wish.patience)
-            _check_answer(shop, service, watched)
+            _healthy(ctx.reporter, service, watched, wish.patience)
+            _check_answer(ctx, service, watched)
         except BaseException:
             watched.keep_logs()
             raise
         yield watched
 
 
-def _note(shop: Workshop, service: Service) -> None:
+def _note(ctx: Context, service: Service) -> None:
     """Note the nodes of a service, for `status`, `logs` and `stop`. It runs without, too."""
     try:
-        note_nodes(shop.env, service.name, service.hosts)
+        note_nodes(ctx.env, service.name, service.hosts)
     except UsageError as error:
         why = ": ".join(filter(None, (error.message, error.where)))
-        shop.talk.say_once(f"its nodes are not noted, so status, logs and stop need --nodes: {why}")
+        ctx.reporter.say_once(f"its nodes are not noted, so status, logs and stop need --nodes: {why}")
 
 
-def _say_replaced(talk: Talk, service: Service, images: Mapping[str, ImageInfo]) -> None:
+def _say_replaced(reporter: Reporter, service: Service, images: Mapping[str, ImageInfo]) -> None:
     """Say which variables of PyTorch's allocator the image sets, and this service sets otherwise."""
     for one in dict.fromkeys(text for image in images.values() for text in image.environment):
         name, _, value = one.partition("=")
         given = service.ranks[0].container.environment.get(name, value)
         if name in NAMES and value not in given:
-            talk.say(f"the image's {name}={value} does not count: this service sets {given}; write it into the recipe")
+            reporter.say(
+                f"the image's {name}={value} does not count: this service sets {given}; write it into the recipe"
+            )
 
 
-def _clear(talk: Talk, fleet: Fleet, service: Service, own: Sequence[Found], *, replace: bool) -> None:
+def _clear(reporter: Reporter, fleet: Fleet, service: Service, own: Sequence[Found], *, replace: bool) -> None:
     """Remove what a former run of this service left. Raises UsageError for one that runs, unless it is replaced.
 
     Ranks whose other ranks have ended serve nobody: a node was started anew, or the tool was killed.
@@ -114,22 +116,22 @@ def _clear(talk: Talk, fleet: Fleet, service: Service, own: Sequence[Found], *, 
         hint = f"stop it (./build.py stop {name}), or replace it (--replace)"
         raise UsageError(f"{name} runs already, with other settings or another image", where=where, hint=hint)
     if runs and half:
-        talk.say(f"{name}: {len(runs)} of its {len(service.ranks)} ranks run, so it is started anew")
+        reporter.say(f"{name}: {len(runs)} of its {len(service.ranks)} ranks run, so it is started anew")
     elif own:
-        talk.say(f"{name}: removing {len(own)} container{'s' * (len(own) > 1)} of an earlier run")
+        reporter.say(f"{name}: removing {len(own)} container{'s' * (len(own) > 1)} of an earlier run")
     for error in end_all(fleet, {host: [one.state.id for one in own if one.host == host] for host in fleet}).values():
         raise error
 
 
-def _healthy(talk: Talk, service: Service, watched: Watched, patience: float) -> None:
+def _healthy(reporter: Reporter, service: Service, watched: Watched, patience: float) -> None:
     """Wait until the server says that it is ready. Raises ServeError when a rank ends, or patience does."""
     deadline = time.monotonic() + patience
-    with talk.task(f"{service.name}: loading") as task:
+    with reporter.task(f"{service.name}: loading") as task:
 
         def ready() -> bool:
             if time.monotonic() > deadline:
                 raise _late(watched, patience)
-            talk.update(task, 0, 0, _last_line(watched))
+            reporter.update(task, 0, 0, _last_line(watched))
             return is_healthy(service.endpoint)
 
         watch(watched, ready)
@@ -144,7 +146,7 @@ def _last_line(watched: Watched) -> str:
 def _lines(watched: Watched, count: int) -> list[str]:
     """The newest lines of the head's log; none when its node does not answer, which the watch finds."""
     head = next(iter(watched.fleet))
-    found = tried_on_each(
+    found = on_all_nodes_collect_errors(
         lambda host, engine: tail_of(engine, watched.containers[host], count), {head: watched.fleet[head]}
     )[head]
     return [] if isinstance(found, Gb10Error) else found
@@ -159,11 +161,11 @@ def _late(watched: Watched, patience: float) -> ServeError:
     )
 
 
-def _check_answer(shop: Workshop, service: Service, watched: Watched) -> None:
+def _check_answer(ctx: Context, service: Service, watched: Watched) -> None:
     """Raise ServeError when the first answer is no sound text, with the line that tells why a server failed."""
     try:
-        with shop.talk.task(f"{service.name}: first request"):
-            judgement = first_answer(service.endpoint, shop.env)
+        with ctx.reporter.task(f"{service.name}: first request"):
+            judgement = first_answer(service.endpoint, ctx.env)
     except EndpointError as error:
         raise _failed(watched, f"{service.name} is healthy and does not answer; it is stopped", error.where) from error
     if judgement.verdict.bad:
@@ -172,7 +174,7 @@ def _check_answer(shop: Workshop, service: Service, watched: Watched) -> None:
             raise _failed(watched, message, judgement.why)
         raise ServeError(message, where=judgement.why, hint=OTHER)
     if judgement.why:
-        shop.talk.say(f"{service.name}: the first answer is {judgement.verdict}: {judgement.why}")
+        ctx.reporter.say(f"{service.name}: the first answer is {judgement.verdict}: {judgement.why}")
 
 
 def _failed(watched: Watched, message: str, why: str | None) -> ServeError:

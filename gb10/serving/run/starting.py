@@ -18,11 +18,11 @@ from gb10.containers.docker_containers import (
 )
 from gb10.containers.images import ImageInfo
 from gb10.core.proc import last_lines
-from gb10.core.talk import Talk
+from gb10.core.reporter import Reporter
 from gb10.errors import EngineError, Gb10Error, ServeError
 from gb10.image.mods.lookup import FoundMod
 from gb10.serving.doctor.explaining import remedy_of
-from gb10.serving.run.fleet import Fleet, on_each, tried_on_each
+from gb10.serving.run.fleet import Fleet, on_all_nodes, on_all_nodes_collect_errors
 from gb10.serving.run.labelled import read_labels
 from gb10.serving.run.mods import apply_mods, not_baked
 from gb10.serving.run.node_launch import FOLDER, container_options, launch_files, secret_files
@@ -52,7 +52,7 @@ def started(
     mods: Sequence[FoundMod],
     secrets: Mapping[str, str],
     *,
-    talk: Talk,
+    reporter: Reporter,
 ) -> Iterator[Started]:
     """The containers of a service, whose servers run. If the context fails, all of them are ended.
 
@@ -62,17 +62,19 @@ def started(
     made: Started = {}
 
     def apply(engine: Engine, host: str, image: ImageInfo) -> None:
-        apply_mods(engine, made[host], host, image.workdir, not_baked(mods, image.labels), talk=talk)
+        apply_mods(engine, made[host], host, image.workdir, not_baked(mods, image.labels), reporter=reporter)
 
     try:
         _create(service, fleet, launch_files(), made)
-        on_each(lambda host, engine: _start(engine, host, made[host]), fleet)
+        on_all_nodes(lambda host, engine: _start(engine, host, made[host]), fleet)
         _check_drivers(service, fleet, made)
-        on_each(lambda host, engine: apply(engine, host, images[host]), fleet)
-        on_each(lambda host, engine: _release(engine, host, made[host], secrets), fleet)
+        on_all_nodes(lambda host, engine: apply(engine, host, images[host]), fleet)
+        on_all_nodes(lambda host, engine: _release(engine, host, made[host], secrets), fleet)
         yield made
     except BaseException:
-        tried_on_each(lambda host, engine: end_container(engine, made[host], patience=PATIENCE), _having(fleet, made))
+        on_all_nodes_collect_errors(
+            lambda host, engine: end_container(engine, made[host], patience=PATIENCE), _having(fleet, made)
+        )
         raise
 
 
@@ -92,7 +94,7 @@ def _create(service: Service, fleet: Fleet, files: Mapping[str, tuple[bytes, int
                 raise _taken(engine, host, options.name) from error
             raise _refused(error, f"the container cannot be made on {host}") from error
 
-    on_each(create, fleet)
+    on_all_nodes(create, fleet)
 
 
 def _taken(engine: Engine, host: str, name: str) -> ServeError:
@@ -145,7 +147,7 @@ def _check_drivers(service: Service, fleet: Fleet, made: Started) -> None:
     """Raise ServeError when the nodes have different NVIDIA drivers: NCCL and compiled kernels must fit both."""
     if len(fleet) == 1 or not service.options.gpus:
         return
-    printed = on_each(lambda host, engine: run_inside(engine, made[host], DRIVER)[1], fleet)
+    printed = on_all_nodes(lambda host, engine: run_inside(engine, made[host], DRIVER)[1], fleet)
     releases = {host: found[1] if (found := RELEASE.search(text)) else "none" for host, text in printed.items()}
     if len(set(releases.values())) > 1:
         where = "\n".join(f"{host}: {release}" for host, release in releases.items())
@@ -159,5 +161,5 @@ def end_all(fleet: Fleet, containers: Mapping[str, Sequence[str]], *, patience: 
         for container in containers[host]:
             end_container(engine, container, patience=patience)
 
-    done = tried_on_each(end, {host: engine for host, engine in fleet.items() if containers.get(host)})
+    done = on_all_nodes_collect_errors(end, {host: engine for host, engine in fleet.items() if containers.get(host)})
     return {host: error for host, error in done.items() if error is not None}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gb10.containers.engine_host import engine_host
 from gb10.errors import ServeError
 from gb10.serving.run.existing import Found
-from gb10.serving.run.fleet import Fleet, on_each
+from gb10.serving.run.fleet import Fleet, on_all_nodes
 from gb10.serving.run.starting import end_all
 from gb10.serving.run.watching import Watched
 
@@ -22,7 +22,7 @@ class Ended:
 def watched_service(fleet: Fleet, name: str, own: Sequence[Found]) -> Watched:
     """A service that runs, to be watched. Raises EngineError."""
     ranks = {one.host: fleet[one.host] for one in own}
-    machines = on_each(lambda _, engine: engine_host(engine), ranks)
+    machines = on_all_nodes(lambda _, engine: engine_host(engine), ranks)
     return Watched(
         name=name,
         fleet=ranks,

@@ -12,7 +12,7 @@ from gb10.errors import Gb10Error, ServeError
 from gb10.serving.doctor.explaining import remedy_of
 from gb10.serving.run.cause import GUARDED, cause_of, ending_of, guard_report
 from gb10.serving.run.existing import Found
-from gb10.serving.run.fleet import Fleet, tried_on_each
+from gb10.serving.run.fleet import Fleet, on_all_nodes_collect_errors
 from gb10.serving.run.starting import end_all
 
 PAUSE: Final = 1.0
@@ -65,7 +65,9 @@ class Watched:
 
     def look(self) -> Death | None:
         """The rank that ended first, if one has."""
-        found = tried_on_each(lambda host, engine: container_state(engine, self.containers[host]), self.fleet)
+        found = on_all_nodes_collect_errors(
+            lambda host, engine: container_state(engine, self.containers[host]), self.fleet
+        )
         deaths = [death for rank, host in enumerate(self.fleet) if (death := self._death(rank, host, found[host]))]
         return min(deaths, key=lambda death: death.at) if deaths else None
 
@@ -90,7 +92,7 @@ class Watched:
         """The death with the lines of its log, if its node answers."""
         if death.lost:
             return death
-        lines = tried_on_each(
+        lines = on_all_nodes_collect_errors(
             lambda host, engine: tail_of(engine, self.containers[host], LINES), {death.host: self.fleet[death.host]}
         )[death.host]
         if isinstance(lines, Gb10Error):
@@ -102,7 +104,7 @@ class Watched:
     def logs(self) -> dict[str, Sequence[str]]:
         """The last lines of each rank's log, by ``rank N on HOST``; of a node that does not answer, why."""
         read = {host: engine for host, engine in self.fleet.items() if host in self.containers}
-        found = tried_on_each(lambda host, engine: tail_of(engine, self.containers[host], LINES), read)
+        found = on_all_nodes_collect_errors(lambda host, engine: tail_of(engine, self.containers[host], LINES), read)
         return {
             f"rank {rank} on {host}": [lines.message] if isinstance(lines, Gb10Error) else lines
             for rank, host in enumerate(self.fleet)
@@ -133,7 +135,7 @@ def guard_reports(fleet: Fleet, found: Sequence[Found]) -> dict[str, list[str]]:
     def read(host: str, engine: Engine) -> dict[str, list[str]]:
         return {container: guard_report(tail_of(engine, container, LINES)) for container in on[host]}
 
-    done = tried_on_each(read, {host: engine for host, engine in fleet.items() if on[host]})
+    done = on_all_nodes_collect_errors(read, {host: engine for host, engine in fleet.items() if on[host]})
     return {name: lines for part in done.values() if isinstance(part, dict) for name, lines in part.items()}
 
 

@@ -18,7 +18,7 @@ from gb10.errors import UsageError, VerifyError
 from gb10.patches.archives import DAMAGED
 from gb10.serving.load.benchy import LARGEST_BOOK, Book
 from gb10.serving.load.load_plan import Plan, Tool
-from gb10.serving.trial.keeping import JOURNAL
+from gb10.serving.trial.kept_runs import JOURNAL
 from gb10.serving.trial.launch_line import LaunchLine, read_launch
 
 SCHEMA: Final = "gb10/bundle/v1"

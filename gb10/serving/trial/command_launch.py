@@ -11,8 +11,8 @@ from typing import Final
 
 from gb10.core.host import Host
 from gb10.core.proc import CommandFailedError
+from gb10.core.reporter import clock
 from gb10.core.server_session import end_session, leading, started
-from gb10.core.talk import clock
 from gb10.errors import ServeError
 from gb10.serving.doctor.masking import masked, masked_environment
 from gb10.serving.run.cause import cause_of, ending_of
@@ -80,7 +80,7 @@ def _ending(code: int) -> str:
 def _wait(host: Host, launched: Launched, patience: float, log: Path) -> None:
     """Until the server is healthy. Raises ServeError when it ends, or patience does."""
     deadline = time.monotonic() + patience
-    with host.talk.task("loading") as task:
+    with host.reporter.task("loading") as task:
         while not is_healthy(launched.url):
             lines = launched.log()
             if launched.ended():
@@ -90,7 +90,7 @@ def _wait(host: Host, launched: Launched, patience: float, log: Path) -> None:
                 last = next((line for line in reversed(lines) if line.strip()), None)
                 what = f"the server is not healthy after {clock(patience)}: {launched.url}/health"
                 raise ServeError(what, where=last, hint=f"its log: {log}\ngive it more time: --wait SECONDS")
-            host.talk.update(task, 0, 0, lines[-1].strip()[:100] if lines else "")
+            host.reporter.update(task, 0, 0, lines[-1].strip()[:100] if lines else "")
             time.sleep(LOOK)
 
 
@@ -112,5 +112,5 @@ def free_port() -> int:
 def end_left(host: Host, pid: int, begun: int) -> None:
     """End the server that a killed run left behind, if it is still the same process."""
     if begun and started(pid) == begun:
-        host.talk.say(f"ending the server that an earlier run left behind (process {pid})")
+        host.reporter.say(f"ending the server that an earlier run left behind (process {pid})")
         end_session(pid)

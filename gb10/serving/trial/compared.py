@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 from gb10.serving.chart.sides import Point
 from gb10.serving.stats.comparison import Comparison, Outcome, compare, sentence
 from gb10.serving.stats.launches import Launch, Side
-from gb10.serving.trial.alike import differences, doubts_of
 from gb10.serving.trial.answers import Answers, answers_of
+from gb10.serving.trial.comparability import differences, doubts_of
 from gb10.serving.trial.compared_figures import FIGURES, SPEED, Figure
 from gb10.serving.trial.launch_line import LaunchLine, Result
 

@@ -7,9 +7,9 @@ from typing import Final
 
 from gb10.core.journal import Journal
 from gb10.errors import ServeError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.stats.launches import Side, schedule
-from gb10.serving.trial.keeping import MakeLauncher, kept, launches_of
+from gb10.serving.trial.kept_runs import MakeLauncher, kept, launches_of
 from gb10.serving.trial.launch_line import LaunchLine, Result
 from gb10.serving.trial.measuring import Measure
 
@@ -27,20 +27,20 @@ class Contest:
     measure: Measure
 
 
-def contest(shop: Workshop, asked: Contest, journal: Journal) -> list[LaunchLine]:
+def contest(ctx: Context, asked: Contest, journal: Journal) -> list[LaunchLine]:
     """Run what the journal lacks, and what failed. Raises ServeError when a side does not start, FetchError."""
     known = {one.number: one for one in launches_of(journal)}
     order = schedule(asked.launches)
     done = [number for number, one in known.items() if one.result is not Result.FAIL]
     if done:
-        shop.talk.say(f"{len(done)} of {len(order)} launches were measured before")
+        ctx.reporter.say(f"{len(done)} of {len(order)} launches were measured before")
     for number, (side, _) in enumerate(order):
         if any(one.result is Result.GARBAGE for one in known.values()):
             break
         if number not in done:
-            with shop.talk.task(f"launch {number + 1} of {len(order)}, {side}: {asked.names[side == 'B']}"):
+            with ctx.reporter.task(f"launch {number + 1} of {len(order)}, {side}: {asked.names[side == 'B']}"):
                 known[number] = kept(
-                    shop, partial(asked.launchers.__getitem__, side), asked.measure, journal, name=side, number=number
+                    ctx, partial(asked.launchers.__getitem__, side), asked.measure, journal, name=side, number=number
                 )
             _give_up(side, known)
     blocks = {number: block for number, (_, block) in enumerate(order)}

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any, Final
 
 from gb10.core.journal import Journal
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.trial.axes import MatrixRow
-from gb10.serving.trial.keeping import MakeLauncher, kept, launches_of
+from gb10.serving.trial.kept_runs import MakeLauncher, kept, launches_of
 from gb10.serving.trial.launch_line import LaunchLine, Result
 from gb10.serving.trial.measuring import Measure
 
@@ -25,18 +25,18 @@ class Done:
 
 
 def run_rows(
-    shop: Workshop, rows: Sequence[MatrixRow], make: MakeRow, measure: Measure, journal: Journal, *, retry: bool
+    ctx: Context, rows: Sequence[MatrixRow], make: MakeRow, measure: Measure, journal: Journal, *, retry: bool
 ) -> tuple[Done, ...]:
     """Run the rows that the journal lacks; with ``retry`` those that were not stable, too. Raises FetchError."""
     known = {one.name: one for one in launches_of(journal)}
     done = {name for name, one in known.items() if not retry or one.result is Result.STABLE}
     wanted = {row.name for row in rows if not row.left_out}
     if known:
-        shop.talk.say(f"{len(done & wanted)} of {len(wanted)} rows were measured before")
+        ctx.reporter.say(f"{len(done & wanted)} of {len(wanted)} rows were measured before")
     for number, row in enumerate(rows):
         if not row.left_out and row.name not in done:
-            with shop.talk.task(f"row {number + 1} of {len(rows)}: {row.name}"):
-                known[row.name] = kept(shop, partial(make, row), measure, journal, name=row.name, number=number)
+            with ctx.reporter.task(f"row {number + 1} of {len(rows)}: {row.name}"):
+                known[row.name] = kept(ctx, partial(make, row), measure, journal, name=row.name, number=number)
     return tuple(Done(row=row, line=None if row.left_out else known.get(row.name)) for row in rows)
 
 

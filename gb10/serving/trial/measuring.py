@@ -8,7 +8,7 @@ from typing import Final
 
 from gb10.core.store import file_sha256
 from gb10.errors import EndpointError, EngineError, Gb10Error, PublishError, ServeError, VerifyError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.load.benchy import Book, find_tokenizer
 from gb10.serving.load.endpoint import reach
 from gb10.serving.load.load_plan import Bench, Plan, make_bench
@@ -52,12 +52,12 @@ class Measure:
         }
 
 
-def measured(shop: Workshop, launcher: Launcher, measure: Measure, boot: str) -> Outcome:
+def measured(ctx: Context, launcher: Launcher, measure: Measure, boot: str) -> Outcome:
     """Launch, measure, end. ``boot`` names the launch in its result. Raises UsageError, FetchError."""
     begun = time.monotonic()
     try:
         with launcher() as launched:
-            outcome = _outcome(shop, launched, measure, boot)
+            outcome = _outcome(ctx, launched, measure, boot)
     except FAILURES as error:
         outcome = _failed(error)
     return replace(outcome, seconds=time.monotonic() - begun)
@@ -68,13 +68,13 @@ def _failed(error: Gb10Error) -> Outcome:
     return Outcome(result=Result.FAIL, why=error.message, cause=cause[0] if cause else "", facts={}, error=str(error))
 
 
-def _outcome(shop: Workshop, launched: Launched, measure: Measure, boot: str) -> Outcome:
+def _outcome(ctx: Context, launched: Launched, measure: Measure, boot: str) -> Outcome:
     try:
-        endpoint = reach(launched.url, measure.model, shop.env)
-        tokenizer = find_tokenizer(measure.tokenizer, endpoint.model, shop.env)
-        bench = make_bench(shop, endpoint, replace(measure.plan, boot=boot), tokenizer, measure.book)
+        endpoint = reach(launched.url, measure.model, ctx.env)
+        tokenizer = find_tokenizer(measure.tokenizer, endpoint.model, ctx.env)
+        bench = make_bench(ctx, endpoint, replace(measure.plan, boot=boot), tokenizer, measure.book)
         served = serve(bench)
-        quality = _quality(shop, bench, measure, served)
+        quality = _quality(ctx, bench, measure, served)
     except FAILURES as error:
         failed = _failed(error)
         ended = launched.ended()
@@ -112,11 +112,11 @@ def _answers(served: Served) -> Iterator[str]:
             yield f"{name}, {batch.when}: {answer.answered}: {text or exchange.error or '(no text)'}"
 
 
-def _quality(shop: Workshop, bench: Bench, measure: Measure, served: Served) -> Quality:
+def _quality(ctx: Context, bench: Bench, measure: Measure, served: Served) -> Quality:
     """What the judge says, or the canaries of all batches; a judge is not asked about answers that are bad."""
     if measure.exam is not None and not served.verdict.bad:
-        with shop.talk.task(f"questions of {measure.exam.judge}"):
-            return examine(shop, bench.endpoint, measure.exam, shop.store.root / f"logs/quality-{bench.run_id}.log")
+        with ctx.reporter.task(f"questions of {measure.exam.judge}"):
+            return examine(ctx, bench.endpoint, measure.exam, ctx.store.root / f"logs/quality-{bench.run_id}.log")
     batches = [served.alone, *(batch for level in served.levels for batch in level.canaries)]
     right, count = sum(batch.right for batch in batches), sum(len(batch.answers) for batch in batches)
     return Quality(judge="canaries", what="code and fact", points=right, of=count)

@@ -10,7 +10,7 @@ from pathlib import Path
 from gb10.containers.docker_containers import tail_of
 from gb10.containers.images import find_image
 from gb10.errors import Gb10Error
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.doctor.masking import masked, masked_environment
 from gb10.serving.run.existing import of_service, services_on
 from gb10.serving.run.fleet import Fleet, open_fleet
@@ -21,7 +21,7 @@ from gb10.serving.run.watching import LINES, Watched
 from gb10.serving.trial.launcher import Launched, Launcher
 
 
-def by_recipe(shop: Workshop, service: Service, wish: Wish, logs: Path) -> Launcher:
+def by_recipe(ctx: Context, service: Service, wish: Wish, logs: Path) -> Launcher:
     """The launcher of a service. A container of its name, which a killed run left behind, is ended first.
 
     What each rank printed is kept in files whose names begin as ``logs``.
@@ -29,7 +29,7 @@ def by_recipe(shop: Workshop, service: Service, wish: Wish, logs: Path) -> Launc
 
     @contextmanager
     def launch() -> Iterator[Launched]:
-        with open_fleet(shop, service.hosts) as fleet:
+        with open_fleet(ctx, service.hosts) as fleet:
             left = of_service(services_on(fleet), service.name)
             if left:
                 end_service(fleet, left, service.name)
@@ -40,7 +40,7 @@ def by_recipe(shop: Workshop, service: Service, wish: Wish, logs: Path) -> Launc
                 return placed[-1]
 
             asked = replace(wish, meet=meet, keep=partial(keep_ranks, logs))
-            with running(shop, fleet, service, asked) as watched:
+            with running(ctx, fleet, service, asked) as watched:
                 if watched is None:
                     raise AssertionError("the service was ended, and runs")
                 try:

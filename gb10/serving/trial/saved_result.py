@@ -13,7 +13,7 @@ from gb10.serving.stats.launches import schedule
 from gb10.serving.trial.axes import read_matrix, rows_of
 from gb10.serving.trial.bench_bundle import LARGEST, read_bundle
 from gb10.serving.trial.compared import Compared, Unit, compared
-from gb10.serving.trial.keeping import JOURNAL
+from gb10.serving.trial.kept_runs import JOURNAL
 from gb10.serving.trial.launch_line import LaunchLine, read_launch
 from gb10.serving.trial.matrix_run import Done
 from gb10.serving.trial.saved_serve import SavedServe, read_serve_file

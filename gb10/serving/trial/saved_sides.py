@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from gb10.errors import UsageError
-from gb10.serving.trial.alike import unlike
+from gb10.serving.trial.comparability import unlike
 from gb10.serving.trial.launch_line import LaunchLine, Result, result_of
 from gb10.serving.trial.saved_serve import SavedServe, read_serve_file
 

@@ -11,7 +11,7 @@ from gb10.core.proc import CommandFailedError, stream
 from gb10.core.stop import spread
 from gb10.core.store import file_sha256
 from gb10.errors import Gb10Error, PublishError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.weights.downloading import RESERVE, gb
 from gb10.serving.weights.fast_link import fast_address
 from gb10.serving.weights.hub_cache import ModelFolder, folder_name
@@ -31,7 +31,7 @@ TWICE: Final = 2
 class Copy:
     """A machine that gets the models; ``address`` is that of its fast link, as the user's cluster names it."""
 
-    shop: Workshop
+    ctx: Context
     host: str
     address: str | None
     models: Sequence[LockedModel]
@@ -52,18 +52,18 @@ Hosts = Mapping[str, str | None]
 
 
 def copy_to_each(
-    shop: Workshop, hosts: Hosts, lock: WeightsLock, cache: Path, *, verify: bool
+    ctx: Context, hosts: Hosts, lock: WeightsLock, cache: Path, *, verify: bool
 ) -> tuple[tuple[Copied, ...], dict[str, Gb10Error]]:
     """The nodes that have every file now, copied to at the same time, and the error of each other one."""
 
     def one(host: str) -> Copied | Gb10Error:
-        copy = Copy(shop=shop, host=host, address=hosts[host], models=lock.models, cache=cache)
+        copy = Copy(ctx=ctx, host=host, address=hosts[host], models=lock.models, cache=cache)
         try:
             return copy_to_node(copy, hashed=lock.place(host) is not None and not verify)
         except Gb10Error as error:
             return error
 
-    done = dict(zip(hosts, spread(shop.stop, one, tuple(hosts), len(hosts)), strict=True))
+    done = dict(zip(hosts, spread(ctx.stop, one, tuple(hosts), len(hosts)), strict=True))
     failed = {host: result for host, result in done.items() if isinstance(result, Gb10Error)}
     return tuple(result for result in done.values() if isinstance(result, Copied)), failed
 
@@ -83,7 +83,7 @@ def copy_to_node(copy: Copy, *, hashed: bool) -> Copied:
     node = look_at_node(copy.host, [model.repo for model in copy.models])
     sent = sum(_missing(node, model) for model in copy.models)
     _check_room(node, sent)
-    copy = replace(copy, address=fast_address(copy.shop.talk, copy.host, copy.address) if sent else None)
+    copy = replace(copy, address=fast_address(copy.ctx.reporter, copy.host, copy.address) if sent else None)
     for model in copy.models:
         lacking = _missing(node, model)
         if lacking:
@@ -113,12 +113,12 @@ def _send_contents(copy: Copy, node: NodeCache, model: LockedModel, total: int) 
     longer = [etag for etag, size in sizes.items() if node.has(model.repo, etag) > size]
     if longer:
         drop_on_node(node, model.repo, longer)
-    with copy.shop.talk.task(f"copy {model.repo} to {copy.host}", total) as task:
+    with copy.ctx.reporter.task(f"copy {model.repo} to {copy.host}", total) as task:
 
         def progressed(line: str) -> None:
             found = PROGRESS.fullmatch(line)
             if found:
-                copy.shop.talk.update(task, min(total, int(found[1].replace(",", ""))), total)
+                copy.ctx.reporter.update(task, min(total, int(found[1].replace(",", ""))), total)
 
         names = [f"{folder_name(model.repo)}/blobs/{etag}" for etag in sizes]
         _rsync(copy, node, names, on_line=progressed)
@@ -129,12 +129,12 @@ def _check_contents(copy: Copy, node: NodeCache, model: LockedModel) -> None:
     folder = ModelFolder(copy.cache, model.repo)
     sums = {file.etag: _sha256(folder, file.etag) for file in model.files}
     for attempt in range(TWICE):
-        with copy.shop.talk.task(f"check {model.repo} on {copy.host}"):
+        with copy.ctx.reporter.task(f"check {model.repo} on {copy.host}"):
             wrong = wrong_on_node(node, model.repo, sums)
         if not wrong:
             return
         if attempt == 0:
-            copy.shop.talk.say(f"{copy.host}: {len(wrong)} files are damaged: copying them again")
+            copy.ctx.reporter.say(f"{copy.host}: {len(wrong)} files are damaged: copying them again")
             drop_on_node(node, model.repo, wrong)
             _rsync(copy, node, [f"{folder_name(model.repo)}/blobs/{etag}" for etag in wrong])
     raise PublishError(
@@ -160,12 +160,12 @@ def _rsync(
     copy: Copy, node: NodeCache, names: Sequence[str], on_line: Callable[[str], None] = lambda line: None
 ) -> None:
     *ssh, name = ssh_words(copy.host, copy.address)
-    with copy.shop.store.folder("copy") as work:
+    with copy.ctx.store.folder("copy") as work:
         listed = work / "names"
         listed.write_text("\n".join(names), encoding="utf-8")
         shell = f"--rsh={shlex.join(ssh)}"
         argv = [*RSYNC, shell, f"--files-from={listed}", f"{copy.cache}/", f"{name}:{node.cache}/"]
         try:
-            stream(argv, log=work / "log", on_line=on_line, stop=copy.shop.stop)
+            stream(argv, log=work / "log", on_line=on_line, stop=copy.ctx.stop)
         except CommandFailedError as error:
             raise node_error(copy.host, error) from error

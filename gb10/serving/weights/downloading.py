@@ -13,7 +13,7 @@ from gb10.core.artifact import Artifact
 from gb10.core.fetch import Place, open_session, transfer
 from gb10.core.stop import Stop, spread
 from gb10.errors import FetchError, UsageError
-from gb10.image.context import Workshop, cores
+from gb10.image.context import Context, cores
 from gb10.serving.weights.hub_cache import ModelFolder, content_hash
 from gb10.serving.weights.model_lock import Etag, LockedFile, LockedModel
 from gb10.sources.hub import Hub
@@ -31,7 +31,7 @@ RESERVE: Final = 1 << 30
 class Download:
     """One model, its repository and its folder in the cache; ``checked`` gets what is right, and since when."""
 
-    shop: Workshop
+    ctx: Context
     hub: Hub
     model: LockedModel
     folder: ModelFolder
@@ -73,14 +73,14 @@ def download(work: Download) -> int:
     if not files:
         return 0
     work.folder.blob("x").parent.mkdir(parents=True, exist_ok=True)
-    talk, stop = work.shop.talk, work.shop.stop
+    reporter, stop = work.ctx.reporter, work.ctx.stop
 
     def arrived(count: int) -> None:
         stop.check()
-        talk.advance(task, count)
+        reporter.advance(task, count)
 
     name = f"download {work.model.repo}, {len(files)} files"
-    with talk.task(name, total) as task, open_session(work.shop.env) as session:
+    with reporter.task(name, total) as task, open_session(work.ctx.env) as session:
         spread(stop, lambda file: _fetch(work, session, file, arrived), files, STREAMS)
     return total
 
@@ -97,7 +97,7 @@ def _fetch(work: Download, session: requests.Session, file: LockedFile, arrived:
             return
         part.unlink()
         if not last:
-            work.shop.talk.say(f"{file.path} came damaged: fetching it again")
+            work.ctx.reporter.say(f"{file.path} came damaged: fetching it again")
     raise FetchError(
         f"{file.path} of {work.model.repo} is not the file that the Hub lists",
         where=f"expected {file.etag}\n   found {found}",
@@ -119,7 +119,7 @@ def _receive(work: Download, session: requests.Session, file: LockedFile, arrive
         tries = TRIES if failed and _have(part) > before else tries - 1
         if tries == 0:
             raise failed or _wrong_size(file, _have(part))
-        work.shop.stop.check()
+        work.ctx.stop.check()
         time.sleep(PAUSE)
 
 

@@ -1,7 +1,7 @@
 """The address of a machine's fast link: what the cluster's file says, else the network of RoCE that both are on."""
 
+from gb10.core.reporter import Reporter
 from gb10.core.ssh import HERE
-from gb10.core.talk import Talk
 from gb10.errors import PublishError
 from gb10.serving.cluster.fabric import fabric_of
 from gb10.serving.cluster.node_facts import Reading
@@ -12,7 +12,7 @@ ROCE = "pair"
 """Two machines on one network of RoCE."""
 
 
-def fast_address(talk: Talk, host: str, named: str | None) -> str | None:
+def fast_address(reporter: Reporter, host: str, named: str | None) -> str | None:
     """The address, if ssh gets in by it; None: copy by the machine's own name. ``named`` is the cluster's."""
     address = named or _found(host)
     if address is None:
@@ -20,9 +20,9 @@ def fast_address(talk: Talk, host: str, named: str | None) -> str | None:
     try:
         on_node(host, "true", address=address)
     except PublishError:
-        talk.say(f"{host}: ssh does not get in by its fast link, {address}: copying by its name")
+        reporter.say(f"{host}: ssh does not get in by its fast link, {address}: copying by its name")
         return None
-    talk.say(f"{host}: copying over its fast link, {address}")
+    reporter.say(f"{host}: copying over its fast link, {address}")
     return address
 
 

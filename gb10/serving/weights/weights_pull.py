@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gb10.errors import FetchError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.weights.copying import Copied, Hosts, copy_to_each, require_all
 from gb10.serving.weights.downloading import (
     Download,
@@ -63,14 +63,14 @@ class PulledWeights:
 
 
 def locked_models(
-    shop: Workshop, wanted: Sequence[WantedModel], old: WeightsLock | None, wish: PullWish
+    ctx: Context, wanted: Sequence[WantedModel], old: WeightsLock | None, wish: PullWish
 ) -> tuple[LockedModel, ...]:
     """The models at a commit each: those of the lock, unless others are wanted. Raises FetchError."""
     known = {model.repo: model for model in old.models} if old and not wish.update else {}
     return tuple(
         known[one.repo]
         if one.repo in known and _is_wanted(known[one.repo], one) and not wish.all_files
-        else _locked(shop, one, all_files=wish.all_files)
+        else _locked(ctx, one, all_files=wish.all_files)
         for one in wanted
     )
 
@@ -79,15 +79,15 @@ def _is_wanted(model: LockedModel, wanted: WantedModel) -> bool:
     return (model.asked, model.quant) == (wanted.revision or model.asked, wanted.quant)
 
 
-def _locked(shop: Workshop, wanted: WantedModel, *, all_files: bool) -> LockedModel:
-    hub, asked = open_hub(wanted.repo, shop.env), wanted.revision or BRANCH
-    with shop.talk.task(f"files of {wanted.repo}"):
+def _locked(ctx: Context, wanted: WantedModel, *, all_files: bool) -> LockedModel:
+    hub, asked = open_hub(wanted.repo, ctx.env), wanted.revision or BRANCH
+    with ctx.reporter.task(f"files of {wanted.repo}"):
         head = hub.head(asked)
         listed = hub.files(head)
     taken, left = (tuple(listed), ()) if all_files else chosen_files(listed, wanted.quant)
     if left:
         size = sum(one.size for one in left)
-        shop.talk.say(f"{wanted.repo}: {len(left)} files of other forms are left out, {gb(size)} (--all takes them)")
+        ctx.reporter.say(f"{wanted.repo}: {len(left)} files of other forms are left out, {gb(size)} (--all takes them)")
     if not taken:
         raise FetchError(f"{wanted.repo} has no file that an engine reads", hint="--all takes every file")
     if wanted.quant and not any(is_of_kind(one, wanted.quant) for one in taken):
@@ -96,22 +96,20 @@ def _locked(shop: Workshop, wanted: WantedModel, *, all_files: bool) -> LockedMo
     return LockedModel(repo=wanted.repo, revision=head, asked=asked, quant=wanted.quant, files=files)
 
 
-def pull_weights(
-    shop: Workshop, path: Path, recipe: str, wanted: Sequence[WantedModel], wish: PullWish
-) -> PulledWeights:
+def pull_weights(ctx: Context, path: Path, recipe: str, wanted: Sequence[WantedModel], wish: PullWish) -> PulledWeights:
     """The weights here and on every host, locked at ``path``. Raises FetchError, UsageError, PublishError."""
     old = read_weights(path)
-    models = locked_models(shop, wanted, old, wish)
+    models = locked_models(ctx, wanted, old, wish)
     lock = WeightsLock(version=1, recipe=recipe, models=models, places=old.places if old else {})
-    cache = cache_folder(shop.env)
-    with shop.store.locked("weights", shop.talk.waiting_for("weights")):
+    cache = cache_folder(ctx.env)
+    with ctx.store.locked("weights", ctx.reporter.waiting_for("weights")):
         here = lock.places.get(HERE)
         checked = dict(here.checked) if here and here.cache == str(cache) and not wish.verify else {}
         check_disk(sum(missing_bytes(model, ModelFolder(cache, model.repo)) for model in models), cache)
-        downloaded = sum(_complete(shop, model, ModelFolder(cache, model.repo), checked) for model in models)
+        downloaded = sum(_complete(ctx, model, ModelFolder(cache, model.repo), checked) for model in models)
         lock = _with_place(lock, HERE, NodePlace(cache=str(cache), models=lock.content, checked=checked))
         write_weights(path, lock)
-    nodes, failed = copy_to_each(shop, wish.hosts, lock, cache, verify=wish.verify)
+    nodes, failed = copy_to_each(ctx, wish.hosts, lock, cache, verify=wish.verify)
     for node in nodes:
         lock = _with_place(lock, node.host, NodePlace(cache=node.cache, models=lock.content))
     write_weights(path, lock)
@@ -123,46 +121,46 @@ def _with_place(lock: WeightsLock, host: str, place: NodePlace) -> WeightsLock:
     return lock.model_copy(update={"places": {**lock.places, host: place}})
 
 
-def _complete(shop: Workshop, model: LockedModel, folder: ModelFolder, checked: dict[Etag, int]) -> int:
+def _complete(ctx: Context, model: LockedModel, folder: ModelFolder, checked: dict[Etag, int]) -> int:
     """Every file of a model, right and under its name: the bytes that came. Raises FetchError."""
-    came = _download(shop, model, folder, checked)
-    with shop.talk.task(f"check {model.repo}"):
-        damaged = damaged_files(shop.stop, model, folder, checked)
+    came = _download(ctx, model, folder, checked)
+    with ctx.reporter.task(f"check {model.repo}"):
+        damaged = damaged_files(ctx.stop, model, folder, checked)
     if damaged:
-        shop.talk.say(f"{model.repo}: {len(damaged)} files are damaged here: fetching them again")
+        ctx.reporter.say(f"{model.repo}: {len(damaged)} files are damaged here: fetching them again")
         for file in damaged:
             folder.blob(file.etag).unlink()
-        came += _download(shop, model, folder, checked)
-        if damaged_files(shop.stop, model, folder, checked):
+        came += _download(ctx, model, folder, checked)
+        if damaged_files(ctx.stop, model, folder, checked):
             raise FetchError(f"files of {model.repo} are damaged again", where=str(folder.path), hint=BAD_TWICE)
     for file in model.files:
         folder.own(file.etag)
         folder.link(model.revision, file.path, file.etag)
     other = folder.name_commit(BRANCH, model.revision)
     if other:
-        shop.talk.say(
+        ctx.reporter.say(
             f"{model.repo}: main means {other[:12]} in this cache, and stays so; {model.revision[:12]} is pulled"
         )
-    _say_unreadable(shop, model, folder)
+    _say_unreadable(ctx, model, folder)
     return came
 
 
-def _download(shop: Workshop, model: LockedModel, folder: ModelFolder, checked: dict[Etag, int]) -> int:
+def _download(ctx: Context, model: LockedModel, folder: ModelFolder, checked: dict[Etag, int]) -> int:
     missing = missing_files(model, folder)
     if not missing:
         return 0
     try:
         return download(
-            Download(shop=shop, hub=open_hub(model.repo, shop.env), model=model, folder=folder, checked=checked)
+            Download(ctx=ctx, hub=open_hub(model.repo, ctx.env), model=model, folder=folder, checked=checked)
         )
     except FetchError as error:
         left = f"{len(missing_files(model, folder))} of {len(model.files)} files of {model.repo} are still missing"
         raise FetchError(error.message, where="\n".join(filter(None, (error.where, left))), hint=error.hint) from error
 
 
-def _say_unreadable(shop: Workshop, model: LockedModel, folder: ModelFolder) -> None:
+def _say_unreadable(ctx: Context, model: LockedModel, folder: ModelFolder) -> None:
     private = [file for file in model.files if not folder.blob(file.etag).stat().st_mode & stat.S_IROTH]
     if private:
-        shop.talk.say(
+        ctx.reporter.say(
             f"other users cannot read {folder.path}, and an engine may run as one: chmod -R a+rX {folder.path}"
         )

@@ -6,7 +6,7 @@ from functools import lru_cache
 from packaging.version import Version
 
 from gb10.cli.patches import library
-from gb10.image.context import Workshop, open_workshop
+from gb10.image.context import Context, open_context
 from gb10.patches.release_files import Opened, open_release
 from gb10.patches.releases import load_releases
 from gb10.patches.series import Patch, load_series
@@ -15,21 +15,21 @@ from gb10.patches.verdict import changes_of, judge, judge_series
 
 
 @lru_cache
-def shop() -> Workshop:
-    """The workshop over the machine's own store."""
-    return open_workshop(os.environ, verbosity=-1)
+def ctx() -> Context:
+    """The context over the machine's own store."""
+    return open_context(os.environ, verbosity=-1)
 
 
 @lru_cache
 def opened(source: str, version: str) -> Opened:
     """A release of the supported window."""
-    return open_release(library(shop()), load_releases(shop().catalog.patches), source, Version(version))
+    return open_release(library(ctx()), load_releases(ctx().catalog.patches), source, Version(version))
 
 
 @lru_cache
 def rows_of(source: str) -> tuple[Row, ...]:
     """Every patch of a source on every release of the supported window."""
-    return status(library(shop()), source, [])
+    return status(library(ctx()), source, [])
 
 
 def original(source: str, version: str, path: str) -> str:
@@ -53,7 +53,7 @@ def patched(source: str, version: str, patch_id: str, path: str) -> str:
 def after_series(source: str, version: str, path: str) -> str:
     """The same file after the whole series."""
     release = opened(source, version)
-    verdicts = judge_series(load_series(shop().catalog.patches, source), release.version, release.tree)
+    verdicts = judge_series(load_series(ctx().catalog.patches, source), release.version, release.tree)
     content = changes_of(verdicts)[path]
     assert content is not None
     return content.decode()
@@ -61,4 +61,4 @@ def after_series(source: str, version: str, path: str) -> str:
 
 def variants(source: str, patch_id: str) -> list[Patch]:
     """The patches of one id."""
-    return [patch for patch in load_series(shop().catalog.patches, source) if patch.id == patch_id]
+    return [patch for patch in load_series(ctx().catalog.patches, source) if patch.id == patch_id]

@@ -15,7 +15,7 @@ from gb10.patches.selection import plan_patches
 from gb10.patches.source_tree import Below, Changed
 from gb10.patches.status import status
 from gb10.patches.verdict import judge
-from tests.integration.patches.releases import opened, shop, variants
+from tests.integration.patches.releases import ctx, opened, variants
 
 pytestmark = pytest.mark.integration
 
@@ -40,8 +40,8 @@ def test_the_bundled_tree_is_read_in_the_archive_of_flashinfer() -> None:
 
 
 def test_archives_that_are_said_to_bundle_a_release_have_the_same_files() -> None:
-    own = load_releases(shop().catalog.patches).source("flashinfer").releases
-    release = load_releases(shop().catalog.patches).source("cutlass").releases["4.5.0"]
+    own = load_releases(ctx().catalog.patches).source("flashinfer").releases
+    release = load_releases(ctx().catalog.patches).source("cutlass").releases["4.5.0"]
     bundled = opened("cutlass", "4.5.0").tree
     for version in (version for version, one in own.items() if one.sha256 in release.also):
         other = Below(opened("flashinfer", version).tree, str(release.folder))
@@ -63,13 +63,13 @@ def test_after_the_patch_the_release_has_the_grouped_mainloop() -> None:
 def test_a_build_that_names_cutlass_patches_it_in_the_archive_that_it_compiles() -> None:
     recipe, lock = load_recipe(RECIPE), load_lock(lock_path(RECIPE))
     named = recipe.model_copy(update={"patches": ("cutlass",)})
-    (use,) = plan_patches(shop().catalog.patches, named, lock, "arm64", ())
+    (use,) = plan_patches(ctx().catalog.patches, named, lock, "arm64", ())
     sdist = lock.sdists["flashinfer-python"]
-    path = shop().store.entry("downloads", sdist.sha256) / sdist.filename
+    path = ctx().store.entry("downloads", sdist.sha256) / sdist.filename
     release = opened("cutlass", "4.5.0")
     (patch,) = variants("cutlass", PATCH)
     expected = judge(patch, release.version, release.tree).changes
-    assert patched_files(shop().catalog.patches, path, [use], shop().talk.say) == {
+    assert patched_files(ctx().catalog.patches, path, [use], ctx().reporter.say) == {
         f"3rdparty/cutlass/{name}": text for name, text in expected.items()
     }
 
@@ -78,5 +78,5 @@ def test_a_release_that_is_on_no_index_is_asked_for_as_files() -> None:
     with pytest.raises(
         UsageError, match=r"cutlass 4\.5\.2 is not pinned, and cutlass is on no package index"
     ) as caught:
-        status(library(shop()), "cutlass", [Version("4.5.2")])
+        status(library(ctx()), "cutlass", [Version("4.5.2")])
     assert "--tree DIR --ref 4.5.2" in str(caught.value)

@@ -18,7 +18,7 @@ from gb10.patches.parse import parse_diff
 from gb10.patches.series import load_series
 from gb10.patches.source_tree import Changed
 from gb10.patches.verdict import Verdict, changes_of
-from tests.integration.patches.releases import opened, rows_of, shop
+from tests.integration.patches.releases import ctx, opened, rows_of
 from tests.integration.patches.test_matrix import SOURCES
 
 pytestmark = pytest.mark.integration
@@ -74,7 +74,7 @@ def before_of(verdict: Verdict, version: str, earlier: list[Verdict]) -> dict[st
 
 
 def test_git_refuses_what_we_refuse(root: Path) -> None:
-    (patch,) = [patch for patch in load_series(shop().catalog.patches, "cutlass-dsl") if patch.id.startswith("0001")]
+    (patch,) = [patch for patch in load_series(ctx().catalog.patches, "cutlass-dsl") if patch.id.startswith("0001")]
     (diff,) = patch.diffs
     content = opened("cutlass-dsl", "4.4.2").tree.read(diff.path)
     assert content is not None

@@ -18,7 +18,7 @@ from gb10.patches.patched import patched_files
 from gb10.patches.series import load_series
 from gb10.patches.verdict import judge_series
 from gb10.patches.write import file_diff
-from tests.integration.patches.releases import opened, original, shop
+from tests.integration.patches.releases import ctx, opened, original
 
 pytestmark = pytest.mark.integration
 
@@ -45,20 +45,20 @@ def two_files(place: str) -> bytes:
 
 def planned(tmp_path: Path, text: bytes, *, source: str = "", without: tuple[str, ...] = ()) -> Plan:
     (tmp_path / "pr.diff").write_bytes(text)
-    return make_plan(shop(), replace(ASKED, patches=(f"{source}{tmp_path}/pr.diff",), without_patches=without))
+    return make_plan(ctx(), replace(ASKED, patches=(f"{source}{tmp_path}/pr.diff",), without_patches=without))
 
 
 def compiled(plan: Plan, name: str) -> Mapping[str, Path | bytes]:
     """The files that the stage of a wheel lays over its source archive."""
     (origin,) = (one for one in wheel_inputs(plan, name).origins if one.context == "source")
-    fetch_locked(shop(), [origin.file])
-    return patched_source(shop(), origin)
+    fetch_locked(ctx(), [origin.file])
+    return patched_source(ctx(), origin)
 
 
 def grafted(plan: Plan, step: Step) -> Mapping[str, bytes | None]:
     """The files that a graft changes in its wheel."""
-    fetch_locked(shop(), step.files)
-    (wheel,) = store_paths(shop().store, step.files)
+    fetch_locked(ctx(), step.files)
+    (wheel,) = store_paths(ctx().store, step.files)
     uses = [use for use in plan.options.patches_of(step.project or "") if use.installable]
     return patched_files(ROOT / "patches", wheel, uses, lambda _: None)
 
@@ -83,9 +83,9 @@ def test_the_header_is_in_all_that_compile_with_cutlass(tmp_path: Path) -> None:
 def test_the_engines_own_targets_get_it_too(tmp_path: Path) -> None:
     (tmp_path / "pr.diff").write_bytes(two_files(""))
     asked = replace(ASKED, patches=(f"{tmp_path}/pr.diff",), targets=("_C_stable_libtorch",))
-    plan = make_plan(shop(), asked)
+    plan = make_plan(ctx(), asked)
     (origin,) = (one for one in wheel_inputs(plan, "vllm").origins if one.context == "cutlass")
-    header = patched_source(shop(), origin)[f"3rdparty/cutlass/{BUILDER}"]
+    header = patched_source(ctx(), origin)[f"3rdparty/cutlass/{BUILDER}"]
     assert isinstance(header, bytes)
     assert b"// ours\nnamespace " in header
 
@@ -98,7 +98,7 @@ def test_a_diff_of_what_ours_adds_changes_what_is_compiled_over_it(tmp_path: Pat
     plan = planned(tmp_path, file_diff(path, ours.files[path], b"// ours\n" + ours.files[path]))
     assert compiled(plan, "gb10-kernels")[f"3rdparty/cutlass/{path}"] == b"// ours\n" + ours.files[path]
     assert not [use for use in plan.options.patches if use.path and use.source == "flashinfer"]
-    assert plan.step("flashinfer-jit-cache").key == make_plan(shop(), ASKED).step("flashinfer-jit-cache").key
+    assert plan.step("flashinfer-jit-cache").key == make_plan(ctx(), ASKED).step("flashinfer-jit-cache").key
 
 
 def test_a_diff_that_meets_ours_is_told_which_and_how_to_go_on(tmp_path: Path) -> None:

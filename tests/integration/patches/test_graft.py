@@ -12,7 +12,7 @@ from gb10.patches.graft import graft
 from gb10.patches.releases import load_releases
 from gb10.patches.series import load_series
 from gb10.patches.verdict import changes_of, judge_series
-from tests.integration.patches.releases import opened, shop
+from tests.integration.patches.releases import ctx, opened
 
 pytestmark = pytest.mark.integration
 KEY = "5eed" * 16
@@ -20,9 +20,9 @@ KEY = "5eed" * 16
 
 def test_pip_takes_a_patched_wheel_and_nothing_else_changed(tmp_path: Path) -> None:
     release = opened("sglang", "0.5.11")
-    pin = load_releases(shop().catalog.patches).source("sglang").releases["0.5.11"]
-    wheel = shop().store.entry("downloads", pin.sha256) / pin.filename
-    verdicts = judge_series(load_series(shop().catalog.patches, "sglang"), release.version, release.tree)
+    pin = load_releases(ctx().catalog.patches).source("sglang").releases["0.5.11"]
+    wheel = ctx().store.entry("downloads", pin.sha256) / pin.filename
+    verdicts = judge_series(load_series(ctx().catalog.patches, "sglang"), release.version, release.tree)
     changes = changes_of(verdicts)
     assert len(changes) >= 4
     made = graft(wheel, changes, KEY, tmp_path)

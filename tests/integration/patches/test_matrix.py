@@ -9,7 +9,7 @@ from packaging.version import Version
 from gb10.cli.patches import library
 from gb10.patches.releases import load_releases
 from gb10.patches.status import Row, status, troubles
-from tests.integration.patches.releases import rows_of, shop
+from tests.integration.patches.releases import ctx, rows_of
 
 HERE = Path(__file__).parent
 SOURCES = sorted(path.stem.removeprefix("expected_") for path in HERE.glob("expected_*.yaml"))
@@ -43,7 +43,7 @@ def test_nothing_in_the_window_stops_a_build(rows: tuple[Row, ...]) -> None:
 
 
 def test_enough_releases_are_held() -> None:
-    pinned = {name: len(source.releases) for name, source in load_releases(shop().catalog.patches).sources.items()}
+    pinned = {name: len(source.releases) for name, source in load_releases(ctx().catalog.patches).sources.items()}
     assert set(pinned) == set(SOURCES) == set(FEWEST)
     assert {name: count for name, count in pinned.items() if count < FEWEST[name]} == {}
     assert sum(pinned.values()) >= 40
@@ -60,7 +60,7 @@ def test_enough_releases_are_held() -> None:
     ],
 )
 def test_a_release_that_nobody_listed(source: str, version: str, expected: dict[str, str]) -> None:
-    (row,) = status(library(shop()), source, [Version(version)])
+    (row,) = status(library(ctx()), source, [Version(version)])
     assert not row.pinned
     found = {verdict.patch.id[:4]: verdict.outcome for verdict in row.verdicts}
     assert {number: found[number] for number in expected} == expected

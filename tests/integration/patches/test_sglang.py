@@ -22,7 +22,7 @@ from gb10.patches.series import load_series
 from gb10.patches.source_tree import Changed
 from gb10.patches.verdict import judge, variants_for
 from tests.integration.patches.cut import both, find, run
-from tests.integration.patches.releases import opened, original, shop
+from tests.integration.patches.releases import ctx, opened, original
 
 pytestmark = pytest.mark.integration
 
@@ -180,7 +180,7 @@ def test_fp4_quantize_is_an_op_after_the_patch_alone(version: str, monkeypatch: 
 @pytest.mark.parametrize("version", [*EARLY, *LATE])
 def test_probes_see_their_own_patch(version: str) -> None:
     release = opened("sglang", version)
-    for patch in variants_for(load_series(shop().catalog.patches, "sglang"), release.version):
+    for patch in variants_for(load_series(ctx().catalog.patches, "sglang"), release.version):
         verdict = judge(patch, release.version, release.tree)
         if verdict.outcome == "applies":
             assert ask(patch.record, Changed(release.tree, dict(verdict.changes))).answer == "present"

@@ -11,7 +11,7 @@ from packaging.version import Version
 from gb10.cli.patches import library
 from gb10.core.proc import capture
 from gb10.errors import PatchError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.patches.diff import Hunk
 from gb10.patches.maintain import new_patch, refresh
@@ -20,7 +20,7 @@ from gb10.patches.releases import load_releases
 from gb10.patches.series import load_series
 from gb10.patches.status import find_patches
 from gb10.patches.verdict import judge
-from tests.integration.patches.releases import opened, original, shop
+from tests.integration.patches.releases import ctx, opened, original
 
 pytestmark = pytest.mark.integration
 
@@ -31,17 +31,15 @@ GONE = "vllm/connections.py"
 
 def archive(source: str, version: str) -> Path:
     opened(source, version)
-    pin = load_releases(shop().catalog.patches).source(source).releases[version]
-    return shop().store.entry("downloads", pin.sha256) / pin.filename
+    pin = load_releases(ctx().catalog.patches).source(source).releases[version]
+    return ctx().store.entry("downloads", pin.sha256) / pin.filename
 
 
 def test_a_patch_follows_its_file_to_another_folder() -> None:
     """The variant for 0.22 and later was written by hand: carried over from the older one, it is the same."""
-    made = refresh(
-        library(shop()), find_patches(shop().catalog.patches, f"{MOVED}.patch")[0], archive("vllm", "0.33.0")
-    )
+    made = refresh(library(ctx()), find_patches(ctx().catalog.patches, f"{MOVED}.patch")[0], archive("vllm", "0.33.0"))
     (diff,) = parse_diff(made, "refreshed.patch")
-    (by_hand,) = find_patches(shop().catalog.patches, f"{MOVED}@0.22.0.patch")[0].diffs
+    (by_hand,) = find_patches(ctx().catalog.patches, f"{MOVED}@0.22.0.patch")[0].diffs
     assert diff.path == by_hand.path
 
     def changed(hunks: tuple[Hunk, ...]) -> list[bytes]:
@@ -53,8 +51,8 @@ def test_a_patch_follows_its_file_to_another_folder() -> None:
 def test_what_upstream_rewrote_is_a_conflict_with_its_line() -> None:
     with pytest.raises(PatchError, match="cannot be carried over") as caught:
         refresh(
-            library(shop()),
-            find_patches(shop().catalog.patches, "cutlass-dsl/0001-warp-mma-accepts-sm121")[0],
+            library(ctx()),
+            find_patches(ctx().catalog.patches, "cutlass-dsl/0001-warp-mma-accepts-sm121")[0],
             archive("cutlass-dsl", "4.5.1"),
         )
     assert caught.value.where is not None
@@ -65,7 +63,7 @@ def test_what_upstream_rewrote_is_a_conflict_with_its_line() -> None:
 def test_a_new_patch_from_an_edited_tree(tmp_path: Path) -> None:
     for name in ("patches", "kernels"):
         shutil.copytree(ROOT / name, tmp_path / name)
-    other: Workshop = replace(shop(), catalog=Catalog(tmp_path))
+    other: Context = replace(ctx(), catalog=Catalog(tmp_path))
     capture(["tar", "-xf", str(archive("vllm", "0.33.0")), "-C", str(tmp_path)])
     tree = tmp_path / "vllm-0.33.0"
     text = original("vllm", "0.33.0", GATE)

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from gb10.image.proof.arch_match import unit_fit
 from gb10.image.proof.check import Check, Problem, Subject
-from gb10.image.proof.fit import unit_fit
 from gb10.inside.binary import Binary, Unit
 from gb10.inside.loader import Fit
 

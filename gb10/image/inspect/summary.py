@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from gb10.image.plan.labels import NAMESPACE
 from gb10.image.plan.recorded import RecordedPlan
-from gb10.image.proof.fit import Verdict
+from gb10.image.proof.arch_match import Verdict
 
 SCHEMA: Final = "gb10/show/v1"
 OVERLAY: Final = f"{NAMESPACE}.overlay"

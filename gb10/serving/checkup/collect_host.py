@@ -7,8 +7,8 @@ from typing import Final
 
 from gb10.errors import Gb10Error
 from gb10.serving.cluster.probing import each_machine, not_whole, read_node, said_by
-from gb10.serving.doctor.look import Look, Machine
-from gb10.serving.doctor.look_reading import read_look
+from gb10.serving.doctor.host_state import Look, Machine
+from gb10.serving.doctor.host_state_reading import read_look
 
 SCRIPT: Final = Path(__file__).with_name("look.sh")
 

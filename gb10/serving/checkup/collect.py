@@ -9,14 +9,14 @@ from typing import Any, Final
 from gb10.core.host import Host
 from gb10.errors import Gb10Error
 from gb10.serving.checkup.bundle import as_text, file_name
+from gb10.serving.checkup.collect_containers import Visited, joined, scanner_for, sentence, visit
+from gb10.serving.checkup.collect_host import look_at_all
 from gb10.serving.checkup.endpoint_probe import probe_endpoint
-from gb10.serving.checkup.looking import look_at_all
 from gb10.serving.checkup.saved_logs import SavedLog
-from gb10.serving.checkup.visiting import Visited, joined, scanner_for, sentence, visit
 from gb10.serving.doctor.container_shown import ContainerShown
 from gb10.serving.doctor.diagnosing import Asked, Shown, diagnose
+from gb10.serving.doctor.host_state import Machine
 from gb10.serving.doctor.log_scan import Scan
-from gb10.serving.doctor.look import Machine
 from gb10.serving.doctor.masking import masked, masked_environment, secrets_in, secrets_of
 from gb10.serving.doctor.rule_files import load_doctor_rules
 from gb10.serving.doctor.seen import Diagnosis
@@ -131,7 +131,7 @@ def _asked(
         keyed = bool(request.urls) or is_this_machine(url)
         try:
             endpoint = reach(url, request.model, host.env, keyed=keyed, direct=not request.urls)
-            with host.talk.task(f"{url}: asking canaries"):
+            with host.reporter.task(f"{url}: asking canaries"):
                 asked.append(probe_endpoint(endpoint, host.env, seed))
         except Gb10Error as error:
             more = "" if keyed or not host.env.get(KEY) else f"; it got no key: name it with --url {url}"

@@ -9,7 +9,7 @@ from gb10.containers.reach import look
 from gb10.core.store import Store
 from gb10.image.build.built import IN_ENGINE, engine_room, is_built
 from gb10.image.build.estimate import Needs, needs
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.image.plan.values import PLACES, Plan, Step
 from gb10.image.proof.scans import known
 
@@ -18,7 +18,7 @@ STORED: Final = PLACES.keys() - {"proof"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Survey:
+class CacheStatus:
     """The running engine, whether each step is a cache hit (by name), and what the others need."""
 
     engine: Engine | None
@@ -26,19 +26,19 @@ class Survey:
     needs: Needs
 
 
-def survey(shop: Workshop, plan: Plan, rebuild: Collection[str] = ()) -> Survey:
-    """Survey before any work. ``rebuild`` names steps that are made again. Raises EngineError."""
-    running = look(shop.env, shop.store)
-    engine = replace(running, builder=shop.builder) if running else None
-    there = _presence(shop.store, plan, rebuild, engine)
-    return Survey(engine=engine, there=there, needs=needs(shop, plan, there, engine))
+def survey(ctx: Context, plan: Plan, rebuild: Collection[str] = ()) -> CacheStatus:
+    """What is cached, before any work. ``rebuild`` names steps that are made again. Raises EngineError."""
+    running = look(ctx.env, ctx.store)
+    engine = replace(running, builder=ctx.builder) if running else None
+    there = _presence(ctx.store, plan, rebuild, engine)
+    return CacheStatus(engine=engine, there=there, needs=needs(ctx, plan, there, engine))
 
 
-def survey_again(shop: Workshop, plan: Plan, rebuild: Collection[str]) -> Survey:
+def survey_again(ctx: Context, plan: Plan, rebuild: Collection[str]) -> CacheStatus:
     """The survey of a run that makes everything again but compiled wheels that are in the store."""
-    found = survey(shop, plan, rebuild)
+    found = survey(ctx, plan, rebuild)
     there = {step.name: found.there[step.name] and step.kind == "wheel" for step in plan.steps}
-    return replace(found, there=there, needs=needs(shop, plan, there, found.engine))
+    return replace(found, there=there, needs=needs(ctx, plan, there, found.engine))
 
 
 def _presence(store: Store, plan: Plan, rebuild: Collection[str], engine: Engine | None) -> Mapping[str, bool]:

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from gb10.core.printing import visible
-from gb10.core.started import as_started
+from gb10.core.program_name import as_started
 
 QUIET, NORMAL, VERBOSE = -1, 0, 1
 PIPED_WIDTH = 160  # columns of a table that neither a terminal nor $COLUMNS bounds
@@ -118,7 +118,7 @@ def joined(*parts: str) -> str:
     return "  ".join(part for part in parts if part)
 
 
-class Talk:
+class Reporter:
     """Phases, bars and lines; ``verbosity`` is QUIET, NORMAL or VERBOSE, ``interval`` in seconds is of plain lines."""
 
     def __init__(self, env: Mapping[str, str], *, verbosity: int = NORMAL, interval: float = PLAIN_INTERVAL) -> None:

@@ -27,7 +27,7 @@ class WheelCache:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shelf:
+class WheelIndex:
     """A wheel cache as one commit shows it; ``signer`` vouches for the wheels, and is empty where nothing is listed."""
 
     cache: WheelCache
@@ -59,7 +59,7 @@ def named_cache(env: Mapping[str, str], repo: str | None) -> WheelCache:
     return cache
 
 
-def read_shelf(host: Host, cache: WheelCache, *, may_be_new: bool = False) -> Shelf:
+def fetch_index(host: Host, cache: WheelCache, *, may_be_new: bool = False) -> WheelIndex:
     """What the repository lists at its newest commit; ``may_be_new``: nothing, before the first push.
 
     Raises UsageError, FetchError, VerifyError.
@@ -71,7 +71,7 @@ def read_shelf(host: Host, cache: WheelCache, *, may_be_new: bool = False) -> Sh
     with host.store.folder("hub") as work:
         listing, signature = (hub.fetch(name, head, work) for name in (LISTING, SIGNATURE))
         if listing is None and may_be_new:
-            return Shelf(cache=cache, hub=hub, head=head, signer="", wheels={})
+            return WheelIndex(cache=cache, hub=hub, head=head, signer="", wheels={})
         if listing is None:
             raise FetchError(
                 f"{cache.repo} lists no wheels", where=f"it has no {LISTING}", hint="./build.py cache push adds some"
@@ -84,7 +84,7 @@ def read_shelf(host: Host, cache: WheelCache, *, may_be_new: bool = False) -> Sh
             )
         text = listing.read_text(encoding="ascii", errors="replace")
         signer = trusted(host.env, cache, text, signature)
-    return Shelf(cache=cache, hub=hub, head=head, signer=signer, wheels=read_listing(text))
+    return WheelIndex(cache=cache, hub=hub, head=head, signer=signer, wheels=read_listing(text))
 
 
 def trusted(env: Mapping[str, str], cache: WheelCache, text: str, signature: Path) -> str:

@@ -10,13 +10,13 @@ from gb10.containers.connection import Engine
 from gb10.containers.image_reading import read_folders
 from gb10.containers.images import ImageInfo
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
-from gb10.image.inspect.portrait import OVERLAY
-from gb10.image.inspect.stories import patch_stories, whys
+from gb10.image.context import Context
+from gb10.image.inspect.patch_notes import patch_stories, whys
+from gb10.image.inspect.summary import OVERLAY
 from gb10.image.plan.recorded import RecordedPlan
+from gb10.image.proof.arch_match import judge
 from gb10.image.proof.check import Facts, Subject
 from gb10.image.proof.checking import all_checks, findings
-from gb10.image.proof.fit import judge
 from gb10.image.proof.own_record import PLAN, own_changes, own_plan, own_scan
 from gb10.image.proof.reading import read_linked
 from gb10.image.proof.report import document
@@ -35,7 +35,7 @@ TOOL: Final = f"gb10-{__version__}"
 class Papers:
     """The documents of one proven image; ``config`` is its config's digest."""
 
-    shop: Workshop
+    ctx: Context
     image: ImageInfo
     config: str
     files: dict[str, bytes]
@@ -46,10 +46,10 @@ class Papers:
         """Its parts."""
         return bill_of(
             self.plan,
-            read_nested(self.shop.catalog.nested),
+            read_nested(self.ctx.catalog.nested),
             overlay=self.image.labels.get(OVERLAY, ""),
             installed=own_scan("", self.files).distributions,
-            whys=whys(patch_stories(self.shop.catalog, self.plan)),
+            whys=whys(patch_stories(self.ctx.catalog, self.plan)),
         )
 
     @cached_property
@@ -78,15 +78,15 @@ class Papers:
                 recorded=own_changes(self.files),
             ),
             arch=arch,
-            allowed=self.shop.catalog.allowances,
+            allowed=self.ctx.catalog.allowances,
         )
         verdict = document(judge(scan, arch), findings(subject))
         return statements.verification(verdict, [check.name for check in all_checks()])
 
 
-def papers_of(shop: Workshop, engine: Engine, image: ImageInfo, config: str) -> Papers:
+def papers_of(ctx: Context, engine: Engine, image: ImageInfo, config: str) -> Papers:
     """The documents of an image; ``config`` is its config's digest. Raises UsageError for one that is not ours."""
-    files = read_folders(engine, shop.store, image, [PLAN, SCANS])[0]
+    files = read_folders(engine, ctx.store, image, [PLAN, SCANS])[0]
     plan = own_plan(files)
     if plan is None or f"{SCANS}/{LINKED}" not in files:
         raise UsageError(
@@ -94,4 +94,4 @@ def papers_of(shop: Workshop, engine: Engine, image: ImageInfo, config: str) -> 
             where=image.id,
             hint="build it by this release of gb10; `publish --no-attest` pushes an older one without",
         )
-    return Papers(shop, image, config, files, plan)
+    return Papers(ctx, image, config, files, plan)

@@ -7,7 +7,7 @@ from typing import Final
 from gb10.core.digest import digest
 from gb10.core.journal import Journal
 from gb10.errors import UsageError
-from gb10.image.context import Workshop
+from gb10.image.context import Context
 from gb10.serving.doctor.masking import masked
 from gb10.serving.trial.command_launch import end_left
 from gb10.serving.trial.launch_line import LaunchLine, Outcome, Result, left_behind, read_launch
@@ -20,7 +20,7 @@ MakeLauncher = Callable[[Journal, str], Launcher]
 """The launcher of a side or a row; the journal takes what a later run must end, the text names the launch's log."""
 
 
-def open_journal(shop: Workshop, folder: Path, head: Mapping[str, object]) -> Journal:
+def open_journal(ctx: Context, folder: Path, head: Mapping[str, object]) -> Journal:
     """The journal of this very job, begun or continued; a server that a killed run left is ended. Raises UsageError."""
     if any(masked(text) != text for text in _texts("", head)):
         raise UsageError(
@@ -28,10 +28,10 @@ def open_journal(shop: Workshop, folder: Path, head: Mapping[str, object]) -> Jo
             hint="export it as a variable, and name that in the command: sh -c 'vllm serve … --api-key \"$KEY\"'",
         )
     journal = Journal(folder / JOURNAL, {**head, "identity": digest([dict(head)])})
-    shop.talk.say(f"results: {folder}; after an interruption run the same command with --out {folder}")
+    ctx.reporter.say(f"results: {folder}; after an interruption run the same command with --out {folder}")
     left = left_behind(journal.lines)
     if left:
-        end_left(shop, left.pid, left.started)
+        end_left(ctx, left.pid, left.started)
     return journal
 
 
@@ -53,12 +53,12 @@ def launches_of(journal: Journal) -> list[LaunchLine]:
 
 
 def kept(
-    shop: Workshop, make: Callable[[], MakeLauncher], measure: Measure, journal: Journal, *, name: str, number: int
+    ctx: Context, make: Callable[[], MakeLauncher], measure: Measure, journal: Journal, *, name: str, number: int
 ) -> LaunchLine:
     """Launch, measure, end, and add the line. Settings that cannot be make a launch that failed. Raises FetchError."""
     boot = f"{name} {number}"
     try:
-        outcome = measured(shop, make()(journal, f"{number}"), measure, boot)
+        outcome = measured(ctx, make()(journal, f"{number}"), measure, boot)
     except UsageError as error:
         where = (error.where or error.hint or "").splitlines()
         outcome = Outcome(result=Result.FAIL, why=error.message, cause=where[0] if where else "", facts={})
@@ -70,7 +70,7 @@ def kept(
         raise AssertionError("a launch cannot be read back")
     levels = found.serve.levels if found.serve and found.result is Result.STABLE else []
     figures = ", ".join(f"{value:.4g} tok/s at {one.concurrency}" for one in levels if (value := one.figure("tok_s")))
-    shop.talk.say(f"{found.result}: {figures or found.why}" + (f"\n  {found.cause}" if found.cause else ""))
+    ctx.reporter.say(f"{found.result}: {figures or found.why}" + (f"\n  {found.cause}" if found.cause else ""))
     return found
 
 

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from gb10.serving.cluster.fact_rows import NONE, Row, Rows, count_in, each, name_in, one, rows_of
-from gb10.serving.doctor.look import EngineProcess, GpuNow, Look
+from gb10.serving.doctor.host_state import EngineProcess, GpuNow, Look
 
 VERSION: Final = "1"
 CUDA: Final = re.compile(r"CUDA Version\s*:\s*(\d{1,2}\.\d{1,2})")
