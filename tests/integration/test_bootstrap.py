@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
 
 def copy_checkout(target: Path, *, lock: str) -> Path:
     """What a start needs, elsewhere; with a lock of our choice."""
-    for folder in ("bootstrap", "gb10/host"):
+    for folder in ("bootstrap", "gb10/core"):
         shutil.copytree(CHECKOUT / folder, target / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("build.py", "gb10/__init__.py", "gb10/errors.py"):
         shutil.copy(CHECKOUT / name, target / name)
