@@ -26,7 +26,7 @@ from gb10.cli.plan_show import print_plan
 from gb10.cli.results import keep_receipt, print_image, say_image
 from gb10.cli.unchanged import own_receipt
 from gb10.containers.reference import check_reference
-from gb10.errors import Gb10Error
+from gb10.errors import Gb10Error, UsageError
 from gb10.image.build.build_log import Build, keep_build, now, steps_of
 from gb10.image.build.cache_status import survey
 from gb10.image.build.cmake_names import try_targets
@@ -141,7 +141,10 @@ def _keep(ctx: Context, plan: Plan, asked: Request, verified: Verified, there: M
         keep_build(ctx.store, _log(ctx, plan, verified, there))
         keep_speed(ctx)
     if asked.serves:
-        note_image(ctx.env, asked.serves, plan.tags[-1])
+        try:
+            note_image(ctx.env, asked.serves, plan.tags[-1])
+        except UsageError as error:  # the image is built and tagged: that comes first
+            ctx.reporter.say(f"run does not find this image by itself, {error.message}: name it by --image")
 
 
 def _log(ctx: Context, plan: Plan, verified: Verified, there: Mapping[str, bool]) -> Build:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from gb10.cli.container_flags import ImageOption, NameOption
-from gb10.cli.recipe_mods import foreign_mods
+from gb10.cli.recipe_mods import passed_on
 from gb10.cli.recipe_trust import TrustOption, mods_here, require_trust
 from gb10.cli.run_memory import cap_lines, with_budget
 from gb10.cli.verb import print_json
@@ -136,7 +136,7 @@ def deployment_of(loaded: ModelRecipe, wanted: Wanted, wish: FormWish, options: 
     """What the forms are views of. Raises UsageError for a recipe with a mistake, or without image or trust."""
     found = _described(loaded, wanted, wish, options)
     if wanted.file is not None:
-        passed = foreign_mods(loaded, wanted.file) if wish.form == SPARKRUN else ()  # sparkrun runs what it names
+        passed = passed_on(loaded, wanted.file) if wish.form == SPARKRUN else ()  # sparkrun runs what it names
         powers = dict.fromkeys((*found.powers, *mods_here(loaded, wanted.file, passed)))
         require_trust(loaded, wanted.file, tuple(powers), trust=wanted.trust)
     return Deployment(

@@ -125,6 +125,11 @@ def foreign_mods(recipe: ModelRecipe, file: RecipeFile, release: Release | None 
     return tuple(mod.written for mod in mods_of(recipe, file) if not mod.ours and not mod.is_left_out(known))
 
 
+def passed_on(recipe: ModelRecipe, file: RecipeFile) -> tuple[str, ...]:
+    """The recipe's mods, as written, for another launcher: it finds them by their names, so none is surely ours."""
+    return tuple(mod.written for mod in mods_of(recipe, file))
+
+
 def surely_foreign(recipe: ModelRecipe, file: RecipeFile) -> tuple[str, ...]:
     """Those that run from a folder of somebody else in every image."""
     return tuple(mod.written for mod in mods_of(recipe, file) if not mod.ours and not (mod.known and mod.known.why))

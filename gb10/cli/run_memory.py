@@ -51,19 +51,26 @@ def with_budget(
     return replace(options, memory=max(limits))
 
 
-def _launch(recipe: ModelRecipe, request: RenderRequest) -> Launch | None:
-    """The launch as far as memory goes; None for a mistake of the recipe, which its rendering reports."""
+def _launch(recipe: ModelRecipe, request: RenderRequest) -> Launch | UsageError:
+    """The launch as far as memory goes, or the mistake of the recipe that hides it."""
     try:
         return served_model(recipe, replace(request, nodes=()), own_releases()).launch
-    except UsageError:
-        return None
+    except UsageError as error:
+        return error
 
 
 def _cap(
-    reporter: Reporter, options: Options, image: str, found: Estimate | None, launch: Launch | None
+    reporter: Reporter, options: Options, image: str, found: Estimate | None, launch: Launch | UsageError
 ) -> float | None:
-    """The part of a node's memory that PyTorch may take; None without a cap, and why is said."""
-    if launch is None:
+    """The part of a node's memory that PyTorch may take; None without a cap, and why is said.
+
+    Raises UsageError for a launch that is not known, when the user asks for the cap.
+    """
+    if isinstance(launch, UsageError):
+        if options.cap:
+            raise launch
+        if options.cap is None and options.gpus:
+            reporter.say(f"{launch.message}, so nothing caps what PyTorch takes")
         return None
     if options.cap is False or not options.gpus or (launch.engine not in SINCE and not options.cap):
         return None

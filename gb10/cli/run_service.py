@@ -45,6 +45,10 @@ def service_from(
     found = allowed(described(loaded, wanted, named(cluster), options))
     for line in lines_of_powers(loaded, found.powers):
         ctx.reporter.say(f"needs --trust: {line}")
+    if _runs_foreign_code(loaded, wanted):
+        ctx.reporter.say(
+            "the recipe is another's: code of its model runs (--trust-remote-code), your Hub token at hand"
+        )
     told = lines_of([issue for issue in found.issues if issue.code != "mods-not-applied"])
     for line in (*told, *cap_lines(found.service)):
         ctx.reporter.say(line)
@@ -68,6 +72,12 @@ def service_from(
         return on_free_ports(ctx.reporter, asked, moved)
 
     return seen(found.service), Placing(place=place, meet=meet)
+
+
+def _runs_foreign_code(loaded: ModelRecipe, wanted: Wanted) -> bool:
+    """Whether a recipe of somebody else, not trusted, lets the model's repository bring code."""
+    foreign = wanted.file is not None and not wanted.file.trusted and not wanted.trust
+    return foreign and "--trust-remote-code" in (loaded.command or "")
 
 
 def _allowed(loaded: ModelRecipe, wanted: Wanted, found: Described, *, only_show: bool) -> Described:

@@ -1,4 +1,4 @@
-"""The edge of the engine room: a child that failed leaves it as an EngineError."""
+"""The edge of this wing: a child that failed leaves it as an EngineError."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Talk: all messages for a person, on stderr: live bars on a terminal, plain lines elsewhere."""
+"""Reporter: all messages for a person, on stderr: live bars on a terminal, plain lines elsewhere."""
 
 import sys
 import threading

@@ -135,7 +135,9 @@ def test_a_log_that_shows_its_engine_drops_the_rules_of_others(
 def test_a_log_that_shows_its_release_drops_the_rules_of_others() -> None:
     banner = BANNERS["vllm"].replace("0.29.0", "0.33.0")
     assert scanned(f"{banner}\n{FP4}").hits == ()
-    assert scanned(f"{BANNERS['vllm']}\n{BANNERS['sglang']}\n{FP4}").hits  # two engines: none is known
+    assert scanned(f"{BANNERS['vllm']}\n{BANNERS['sglang']}\n{FP4}").hits  # two engines: rules of both
+    folder = f"{BANNERS['trtllm']}\n[TRT-LLM] [I] loading /models/vllm/m\n{TILES}"  # a folder's name is no engine
+    assert {hit.rule.code for hit in scanned(folder).hits} == {"tensorrt-skips-tiles"}
 
 
 def test_evidence_has_a_place_and_a_date() -> None:

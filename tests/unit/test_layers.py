@@ -66,7 +66,7 @@ WORLD = {
     "urllib3",
 }
 WORLDLY = {"config", "signals", "fetch", "store_gc", "proc", "store", "reporter"}
-"""The modules of host/ that touch the machine."""
+"""The modules of core/ that touch the machine."""
 
 PROCESSES = {"subprocess", "multiprocessing", "pty"}
 
@@ -265,7 +265,7 @@ def test_two_modules_start_processes() -> None:
     assert {path.stem for path in users_of(PROCESSES)} == {"proc", "dialogue"}
 
 
-def test_only_engine_knows_docker() -> None:
+def test_only_containers_know_docker() -> None:
     assert {room(path) for path in users_of({"docker"})} == {"containers"}
 
 
@@ -285,7 +285,7 @@ def test_what_the_bootstrap_imports_is_standard_library(module: str) -> None:
     assert rooms_used(path) <= {"errors"}
 
 
-def test_patches_take_values_and_no_workshop() -> None:
+def test_patches_take_values_and_no_context() -> None:
     users = {name_of(path) for path in modules() if room(path) == "patches" and "context" in rooms_used(path)}
     assert not users
 

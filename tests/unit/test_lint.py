@@ -101,6 +101,19 @@ MATRIX: list[tuple[str, str, str, set[tuple[str, str]]]] = [
     ("org/m-NVFP4", "--max-running-requests 300", "0.5.10", {("nvfp4-graph-batch", "note")}),
     ("org/m-NVFP4", "--max-running-requests 300 --tp-size 4", "0.5.10", set()),
     ("org/m-NVFP4", "--max-running-requests 200", "0.5.10", set()),
+    ("org/m-NVFP4", "--cuda-graph-bs 1 256 512 --max-running-requests 512 --ep-size 2", "0.5.10", set()),
+    (
+        "org/m-NVFP4",
+        "--cuda-graph-bs 1 2 4 --max-running-requests 32 --ep-size 2",
+        "0.5.10",
+        {("nvfp4-graph-batch", "error")},
+    ),
+    (
+        "org/m-NVFP4",
+        "--quantization modelopt --disable-cuda-graph --ep-size 4",
+        "0.5.10",
+        {("nvfp4-graphs-needed", "error")},
+    ),
     # Piecewise graphs are on until something switches them off.
     ("nvidia/GLM-4.7-NVFP4", "--max-running-requests 8", "0.5.10", {("nvfp4-piecewise", "error")}),
     ("org/m-NVFP4", "--max-running-requests 8", "0.5.10", {("nvfp4-piecewise", "warning")}),

@@ -1,4 +1,4 @@
-"""``gb10/memory``: weights and caches against published sizes, launches against their published outcome."""
+"""``gb10/models/memory``: weights and caches against published sizes, launches against their published outcome."""
 
 import json
 from functools import cache

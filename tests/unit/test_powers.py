@@ -64,6 +64,28 @@ def powers(**keys: object) -> tuple[Power, ...]:
         ({"command": "vllm serve org/m && id"}, f"{MORE}a shell reads &: && id", True),
         ({"command": "vllm serve org/m --x {x}", "defaults": {"x": "$(id)"}}, f"{MORE}a shell reads $: $(id)", True),
         ({"env": {"BASH_ENV": "x"}}, "it sets the variable BASH_ENV=x: it is not one of those", True),
+        (
+            {"env": {"FLASHINFER_CUDA_ARCH_LIST": "12.1a;sh</var/cache/gb10/huggingface/hub/x;a"}},
+            "it sets the variable FLASHINFER_CUDA_ARCH_LIST=12.1a;sh</var/cache",
+            True,
+        ),
+        ({"env": {"VLLM_A": "1;id"}}, "it sets the variable VLLM_A=1;id: its value is a path", True),
+        ({"env": {"VLLM_USE_MODELSCOPE": "1"}}, "it sets the variable VLLM_USE_MODELSCOPE=1: it is not one", True),
+        ({"env": {"VLLM_ASSETS_CACHE": "root/x"}}, "it sets the variable VLLM_ASSETS_CACHE=root/x: it is not", True),
+        *(
+            ({"command": f"vllm serve org/m {words}"}, f"its command: {text}", True)
+            for words, text in (
+                ("--tool-parser-plugin x.py", "the option --tool-parser-plugin runs code"),
+                ("--tool-parser-pl=x.py", "the option --tool-parser-pl runs code"),
+                ("--middleware os.path", "the option --middleware runs code"),
+                ("--worker_extension_cls a.B", "the option --worker_extension_cls runs code"),
+                ("--kv-transfer-config.kv_connector_module_path x", "the option --kv-transfer-config.kv"),
+                ("""--kv-transfer-config '{"kv_connector_module_path":"x"}'""", "a value names code to run"),
+                ("--chat-template /gb10/secrets/HF_TOKEN", "it names a file of the container"),
+                ("--chat-template=/proc/self/environ", "it names a file of the container"),
+                ("--chat-template examples/../../etc/x", "it names a file of the container"),
+            )
+        ),
         ({"env": {"VLLM_A": "$(id)"}}, "it sets the variable VLLM_A=$(id): its value is a path", True),
     ],
 )
@@ -82,6 +104,10 @@ def test_a_power_is_found(keys: dict[str, object], text: str, used: bool) -> Non
         {"executor_config": {"privileged": False, "entrypoint": "", "shm_size": "32g"}},
         {"container": "gb10/vllm:0.33.0-cu130-sm121f"},
         {"env": {"VLLM_USE_DEEP_GEMM": 0, "NCCL_IB_HCA": "rocep1s0f1,roceP2p1s0f1"}},
+        {"env": {"VLLM_DISABLE_COMPILE_CACHE": 1, "FLASHINFER_CUDA_ARCH_LIST": "12.0;12.1+PTX"}},
+        {"env": {"TORCH_CUDA_ARCH_LIST": "12.1a"}},
+        {"command": "vllm serve org/m --reasoning-parser qwen3 --tool-call-parser x --chat-template a/b.jinja"},
+        {"command": "vllm serve org/m --trust-remote-code --config-format hf --hf-overrides '{\"a\":1}'"},
         {"command": None, "defaults": {"port": 8000}},
     ],
 )

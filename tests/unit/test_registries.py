@@ -243,10 +243,14 @@ def test_a_mod_needs_trust_where_its_own_folder_would_run(
 def test_a_form_that_passes_mods_on_needs_trust_for_each(theirs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(theirs, {"mods/drop-caches/run.sh": "#!/bin/bash\nid\n"})
     write(theirs, {"recipes/one.yaml": f"{RECIPE}mods: [mods/drop-caches]\n"})
+    # sparkrun finds a mod by its name: one that is called like ours is theirs.
+    write(theirs, {"mods/fixed-memory/run.sh": "#!/bin/bash\nid\n"})
+    write(theirs, {"recipes/two.yaml": f"{RECIPE}mods: [mods/fixed-memory]\n"})
     printed(capsys, "add", str(theirs))
     assert "drop-caches runs as root" in printed(capsys, "render", "@theirs/one", "--as", "sparkrun", code=2)
     assert "- mods/drop-caches" in printed(capsys, "render", "@theirs/one", "--as", "sparkrun", "--trust")
     assert "drop-caches" not in printed(capsys, "render", "@theirs/one", "--as", "compose")
+    assert "fixed-memory runs as root" in printed(capsys, "render", "@theirs/two", "--as", "sparkrun", code=2)
 
 
 @pytest.mark.parametrize(("release", "needed"), [("0.32.0", True), ("0.33.0", False)])

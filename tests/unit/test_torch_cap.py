@@ -62,13 +62,20 @@ def test_an_image_takes_a_cap_when_its_release_is_known_to(image: str, engine: s
             {OLD: "a:1", NEW: "roundup_power2_divisions:[256:1,>:8]"},
             {OLD: f"a:1,{CAP}", NEW: f"roundup_power2_divisions:[256:1,>:8],{CAP}"},
         ),
-        ({OLD: ""}, {OLD: "", NEW: CAP}),
+        ({OLD: ""}, {OLD: CAP}),
         ({OLD: "per_process_memory_fraction:0.9"}, {OLD: "per_process_memory_fraction:0.9"}),
     ],
 )
 def test_the_cap_is_added_to_what_the_user_has_set(given: dict[str, str], made: dict[str, str]) -> None:
     assert capped(given, 0.5) == made
     assert capped(given, None) == given
+
+
+def test_a_cap_of_the_user_s_holds_whichever_name_pytorch_reads() -> None:
+    own = "per_process_memory_fraction:0.4"
+    found = capped({NEW: own, OLD: "expandable_segments:True"}, 0.5)
+    assert found == {NEW: own, OLD: f"expandable_segments:True,{own}"}
+    assert cap_of(found) == 0.4
 
 
 @pytest.mark.parametrize(

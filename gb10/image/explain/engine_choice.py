@@ -151,7 +151,7 @@ def _without_answer(error: CommandFailedError) -> Gb10Error:
         return UsageError(
             f"the engine's selection code ended without an answer: {why}",
             where=where,
-            hint="the config may ask for more than a model has; docs/explain.md has the limits",
+            hint="it has 300 s of CPU time and 32 GiB: the config asks for more, or memory was short here",
         )
     return Gb10Error(f"explain's process ended without an answer (exit {error.returncode})", where=where, hint=REPORT)
 

@@ -14,6 +14,8 @@ from gb10.models.memory.known_models import known_config
 
 NVFP4: Final = re.compile(r"(?<![a-z])(?:nv)?fp4(?![a-z0-9])", re.IGNORECASE)
 """``NVFP4`` or ``FP4`` as a word of a model's name; ``MXFP4`` is another format."""
+LEFT_TO_THE_FILES: Final = ("", "auto", "modelopt", "modelopt_mixed", "compressed-tensors", "compressed_tensors")
+"""Values of ``--quantization`` with which the model's files say the format."""
 RECURRENT: Final = re.compile(r"qwen-?3[._-]?next|qwen-?3[._]?[5-9](?![0-9b])", re.IGNORECASE)
 """Models of Gated DeltaNet layers, by name: their state is what SGLang calls the Mamba cache."""
 RECURRENT_TYPES: Final = ("qwen3_next", "qwen3_5", "qwen3_5_moe")
@@ -32,9 +34,9 @@ NO_PIECEWISE: Final = (
 
 def is_nvfp4(case: Served) -> bool:
     """Whether the weights are NVFP4: by ``--quantization``, else by the model's known config, else by its name."""
-    asked = case.options.get("--quantization", ())
-    if asked and asked[-1]:
-        return asked[-1].lower() in ("modelopt_fp4", "nvfp4", "petit_nvfp4")
+    asked = (case.options.get("--quantization") or ("",))[-1].lower()
+    if asked not in LEFT_TO_THE_FILES:
+        return asked in ("modelopt_fp4", "nvfp4", "petit_nvfp4")
     name = case.recipe.model or ""
     return _quantization(known_config(name)) == "NVFP4" or NVFP4.search(name.rpartition("/")[2]) is not None
 
@@ -56,11 +58,16 @@ def graphs_below_requests(case: Served) -> Iterator[Found]:
         return
     tensor = case.number("--tensor-parallel-size") or 1
     graph = case.number("--cuda-graph-max-bs") or LARGEST_GRAPH[tensor >= 4]
+    if sizes := case.options.get("--cuda-graph-bs"):  # then its largest is the bound
+        if not all(size.isdecimal() for size in sizes):
+            return
+        graph = max(map(int, sizes))
     asked = case.number("--max-running-requests")
     requests = asked or LEAST_REQUESTS
     if graph >= requests:
         return
-    name = "--max-running-requests" if asked or "--cuda-graph-max-bs" not in case.options else "--cuda-graph-max-bs"
+    given = next((one for one in ("--cuda-graph-bs", "--cuda-graph-max-bs") if one in case.options), None)
+    name = "--max-running-requests" if asked or given is None else given
     said = f"{requests:.0f}" if asked else f"{LEAST_REQUESTS} and more, by default,"
     yield Found(
         line=case.line_of(name),

@@ -25,6 +25,8 @@ DEEPEST: Final = 32
 LONGEST: Final = 256
 """Characters of a value that is not text: a number, a date."""
 HALF: Final = re.compile("[\ud800-\udfff]")
+CONTROL: Final = re.compile("[\x00-\x03]")
+"""Such characters mark places while a recipe is rendered."""
 """Halves of characters beyond U+FFFF: nothing can write them into a file."""
 TEXT: Final = "tag:yaml.org,2002:str"
 MERGE: Final = "tag:yaml.org,2002:merge"
@@ -194,6 +196,8 @@ def _check_scalar(node: yaml.Node) -> None:
         return
     if half := HALF.search(node.value):
         raise UnreadableError(node.start_mark.line + 1, f"U+{ord(half[0]):04X} is half of a character, and no text")
+    if control := CONTROL.search(node.value):
+        raise UnreadableError(node.start_mark.line + 1, f"U+{ord(control[0]):04X} is a control character, and no text")
     if node.tag != TEXT and len(node.value) > LONGEST:
         raise UnreadableError(node.start_mark.line + 1, "a number or date is too long; for text, put it in quotes")
 

@@ -69,13 +69,18 @@ def fraction_of(size: int, machine: Machine) -> float:
 
 
 def capped(environment: Mapping[str, str], fraction: float | None) -> dict[str, str]:
-    """The variables with the cap, added to what they say already; a cap of the user's own stays as it is."""
+    """The variables with the cap, added to what they say already; a cap of the user's own stays as it is.
+
+    Where both names are set, each gets it: PyTorch reads the older one alone. An older one that is empty is set, too.
+    """
     found = dict(environment)
-    if fraction is None or any(KEY in found.get(name, "") for name in NAMES):
+    users = next((one for name in NAMES for one in found.get(name, "").split(",") if KEY in one), None)
+    if fraction is None and users is None:
         return found
-    own = f"{KEY}:{fraction:g}"
-    given = [name for name in NAMES if found.get(name, "").strip(" ,")] or [NAME]
-    return found | {name: ",".join(filter(None, (found.get(name, "").strip(" ,"), own))) for name in given}
+    own = users.strip() if users else f"{KEY}:{fraction:g}"
+    given = [name for name in NAMES if name in found] or [NAME]
+    added = {name: ",".join(filter(None, (found[name].strip(" ,") if name in found else "", own))) for name in given}
+    return found | {name: text for name, text in added.items() if KEY not in found.get(name, "")}
 
 
 def cap_of(environment: Mapping[str, str]) -> float | None:

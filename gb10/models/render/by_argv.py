@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gb10.models.load.model_recipe import At, ModelRecipe
+from gb10.models.plain_options import doubts_of
 from gb10.models.plain_variables import doubt_of
 from gb10.models.render.container import NodeContainer, node_container
 from gb10.models.render.plain_command import NotPlainError, PlainCommand, plain_command
@@ -45,6 +46,7 @@ def judged(recipe: ModelRecipe, rendered: RenderedRecipe) -> Judged:
         except NotPlainError as error:
             doubts.append(Doubt(text=f"the command is more than an engine and plain options: {error}", at=("command",)))
             continue
+        doubts += [Doubt(text=f"its command: {text}", at=("command",)) for text in doubts_of(found.words)]
         environment = {**rendered.environment, **found.environment}
         doubts += _variables(recipe, environment)
         line = shlex.join(found.words)

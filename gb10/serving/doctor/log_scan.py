@@ -23,8 +23,8 @@ MANY: Final = 20_000
 TROUBLE: Final = (b"rror", b"ERROR", b"xception", b"ailed", b"annot ", b"illed")
 """Parts of words that speak of trouble: a line that has one may be an error that no rule knows."""
 ENGINE_MARKS: Final[Mapping[str, tuple[bytes, ...]]] = {
-    "vllm": (b"vLLM API server version", b"Initializing a V1 LLM engine", b"(EngineCore", b"/vllm/"),
-    "sglang": (b"server_args=ServerArgs(", b"sglang.launch_server", b"/sglang/srt/"),
+    "vllm": (b"vLLM API server version", b"Initializing a V1 LLM engine", b"(EngineCore", b"-packages/vllm/"),
+    "sglang": (b"server_args=ServerArgs(", b"sglang.launch_server", b"-packages/sglang/", b"/sglang/srt/"),
     "trtllm": (b"[TRT-LLM]", b"trtllm-serve", b"-packages/tensorrt_llm/"),
 }
 """Texts that only one engine prints: its banner, its processes, its files in a traceback. FlashInfer's kernels, which
@@ -162,9 +162,7 @@ class Scanner:
     def scan(self) -> Scan:
         """What was found, less what rules about another engine or release than the log shows have said of it."""
         cut = tuple(text.decode() for text, count in self._seen.items() if count >= MANY)
-        (engine,) = self._engines if len(self._engines) == 1 else (None,)
-        version = self._version if engine == "vllm" else None
-        hits = [hit for hit in self._hits if _can_be_about(hit.rule, engine, version)]
+        hits = [hit for hit in self._hits if _can_be_about(hit.rule, self._engines, self._version)]
         said = {(hit.line.number, hit.rule.code) for hit in hits}
         hits = [hit for hit in hits if (hit.line.number, hit.rule.unless) not in said]
         explained = {hit.line.number for hit in hits}
@@ -178,10 +176,17 @@ class Scanner:
         )
 
 
-def _can_be_about(rule: DoctorRule, engine: str | None, version: str | None) -> bool:
-    """Whether a rule can be about a log of this engine; of a log that shows none, all but TensorRT-LLM's can."""
-    if engine is None:
+def _can_be_about(rule: DoctorRule, engines: set[str], version: str | None) -> bool:
+    """Whether a rule can be about a log of any of these engines; of a log that shows none, all but TensorRT-LLM's can.
+
+    ``version`` is vLLM's, which prints its own.
+    """
+    if not engines:
         return rule.engines != ("trtllm",)
+    return any(_is_about(rule, engine, version if engine == "vllm" else None) for engine in engines)
+
+
+def _is_about(rule: DoctorRule, engine: str, version: str | None) -> bool:
     if rule.engines and engine not in rule.engines:
         return False
     if not rule.releases or any(name not in ENGINE_MARKS for name in rule.releases):

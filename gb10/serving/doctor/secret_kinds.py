@@ -65,7 +65,7 @@ PREFIXES: Final = {
         dop_v1_ doo_v1_ dor_v1_ shpat_ shpss_ shpca_ shppa_ sq0atp- sq0csp- ATATT3 ATBB ATCTT3 NRAK- NRJS-
     """),
     12: words_of("""
-        glpat- gldt- glrt- glft- glsoat- glcbt- glptt- glagent- gloas- glimt- glffct- GR1348941 github_pat_ hf_
+        glpat- gldt- glrt- glft- glsoat- glcbt- glptt- glagent- gloas- glimt- glffct- GR1348941 github_pat_ hf_ fw_
         api_org_ sk- sk_live_ sk_test_ rk_live_ rk_test_ whsec_ r8_ gsk_ nvapi- pplx- npm_ pypi- rubygems_ dckr_pat_
         dckr_oat_ crates- cio_ nfp_ vcp_ fo1_ fm1r_ fm2_ sbp_ sb_secret_ glsa_ glc_ eyJrIjoi sntrys_ sntryu_ hvs.
         hvb. hvr. pul- dp.pt. dp.st. dp.ct. dp.sa. dp.scim. AKIA ASIA ABIA ACCA A3T AROA AIDA AGE-SECRET-KEY-1 tvly-

@@ -4,6 +4,8 @@
 """
 
 import json
+import os
+import stat
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -52,7 +54,12 @@ def made_image(env: Mapping[str, str], key: str) -> str | None:
     """The image that was made for a need; None when there is no note. Raises UsageError for one that is broken."""
     path = _path(env, key)
     try:
-        with path.open("rb") as stream:
+        flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(path, flags), "rb") as stream:  # noqa: PTH123 - Path has no flags
+            kept = os.fstat(stream.fileno())
+            own = stat.S_ISREG(kept.st_mode) and kept.st_uid == os.geteuid()
+            if not own or kept.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
+                raise UsageError(f"another user may have written {path}", hint=f"remove it: rm {path}")
             text = stream.read(LARGEST)
     except FileNotFoundError:
         return None

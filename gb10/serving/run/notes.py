@@ -127,7 +127,7 @@ def _read(path: Path) -> Note | str:
             kept = os.fstat(stream.fileno())
             if not stat.S_ISREG(kept.st_mode):
                 return "it is no plain file"
-            if kept.st_uid != os.geteuid() or kept.st_mode & stat.S_IWOTH:
+            if kept.st_uid != os.geteuid() or kept.st_mode & (stat.S_IWOTH | stat.S_IWGRP):
                 return "another user may have written it"
             text = stream.read(LARGEST + 1)  # what is longer is half a document, and so no note
     except FileNotFoundError:

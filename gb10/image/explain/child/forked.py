@@ -23,6 +23,8 @@ class Forked:
         with self._read as read:
             text = read.read()
         _, status = os.waitpid(self._child, 0)
-        if not text:  # killed, for want of memory as a rule: that is no answer
+        if not text and os.WIFSIGNALED(status):  # a limit, or want of memory: this process ends by the same
+            os.kill(os.getpid(), os.WTERMSIG(status))
+        if not text:
             raise SystemExit(f"a process of the engine ended without a word (status {status})")
         return json.loads(text)

@@ -1,4 +1,4 @@
-"""Talk without a terminal: plain lines, a sign of life, estimates, and failures that look like failures."""
+"""The reporter without a terminal: plain lines, a sign of life, estimates, and failures that look like failures."""
 
 import re
 import time
