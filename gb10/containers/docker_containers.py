@@ -223,12 +223,6 @@ def _remove(found: Container) -> None:
         found.wait(timeout=LOOK, condition="removed")
 
 
-def restart_container(engine: Engine, identity: str, *, patience: int) -> None:
-    """Stop and start a container; what was written into it stays. Raises EngineError."""
-    with asking(engine) as sdk:
-        sdk.containers.get(identity).restart(timeout=patience)
-
-
 def was_silent(error: Gb10Error) -> bool:
     """Whether an engine took a question and gave no answer in time: it, or the way to it, may only be slow."""
     return isinstance(error.__cause__, requests.Timeout)

@@ -1,7 +1,6 @@
 """The layers hold: imports go down, purity and the two gatekeepers (processes, Docker) are where the design says."""
 
 import ast
-import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -104,7 +103,6 @@ def rank(name: str) -> int:
     return ORDER.index(name)
 
 
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 """Where a statement has others below it."""
 
@@ -115,8 +113,6 @@ class Facts:
 
     imports: tuple[Import, ...]
     """Each (module, name), wherever in the file."""
-    functions: tuple[tuple[str, int], ...]
-    """Each (name, lines)."""
     with_context: bool
     """Whether it calls ``open``."""
 
@@ -127,11 +123,9 @@ def read(path: Path) -> Facts:
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     nodes = [*statements(tree)]
-    functions = (node for node in nodes if isinstance(node, FUNCTIONS))
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call)) if "open" in text else ()
     return Facts(
         imports=tuple(pair for node in nodes for pair in imported(node)),
-        functions=tuple((node.name, (node.end_lineno or 0) - node.lineno + 1) for node in functions),
         with_context=any(isinstance(call.func, ast.Name) and call.func.id == "open" for call in calls),
     )
 
@@ -288,11 +282,3 @@ def test_what_the_bootstrap_imports_is_standard_library(module: str) -> None:
 def test_patches_take_values_and_no_context() -> None:
     users = {name_of(path) for path in modules() if room(path) == "patches" and "context" in rooms_used(path)}
     assert not users
-
-
-def test_no_module_and_no_function_is_long() -> None:
-    files = list(PACKAGE.rglob("*.py"))
-    assert [path for path in files if path.read_text(encoding="utf-8").count("\n") > 500] == []
-    functions = [(path, name, lines) for path in files for name, lines in read(path).functions]
-    assert [found for found in functions if found[2] > 40] == []
-    assert statistics.median(lines for _, _, lines in functions) <= 8

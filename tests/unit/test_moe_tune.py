@@ -11,9 +11,10 @@ import pytest
 
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError, VerifyError
+from gb10.image.moe.child.launching import grouped
 from gb10.image.moe.lanes import code
 from gb10.image.moe.shared_memory import LIMIT, moe_bytes
-from gb10.image.moe.shortlist import LADDER, candidates, compiles, swizzled, upstream_space
+from gb10.image.moe.shortlist import LADDER, candidates, compiles, upstream_space
 from gb10.image.moe.tile_findings import Choice, Finding, Machine, Screened, Timed, choose, finished, read_line, spread
 from gb10.image.moe.tuned_plot import plot
 from gb10.image.moe.tuning import Job, Lane, Record, counted, rows_for, run
@@ -105,8 +106,9 @@ def test_fewer_kernels_than_upstream_and_none_of_another_shape() -> None:
     blocked = candidates("vllm", {**FP8, "block": [128, 128]})
     assert {row["BLOCK_SIZE_K"] for row in blocked} == {64, 128}
     assert len(blocked) == len({json.dumps(row) for row in blocked}) == 262
-    assert swizzled(FP8, ROW, 16, 8) is None
-    assert swizzled(FP8, ROW, 4096, 8) == {**ROW, "GROUP_SIZE_M": 16}
+    asked = {"shape": FP8, "topk": 8}
+    assert grouped(asked, ROW, 16) is None
+    assert grouped(asked, ROW, 4096) == {**ROW, "GROUP_SIZE_M": 16}
     with pytest.raises(UsageError, match="int4_w4a16"):
         rows_for("vllm", {**FP8, "dtype": "int4_w4a16"})
 

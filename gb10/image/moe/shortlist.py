@@ -18,7 +18,6 @@ SPACE: Final[Mapping[str, tuple[int, ...]]] = {
 LADDER: Final = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
 MOST_SUMS: Final = 128
 """Sums of a thread; kernels with more keep some in local memory."""
-GROUPED: Final = 16
 
 
 def upstream_space() -> Iterator[dict[str, int]]:
@@ -42,13 +41,6 @@ def candidates(engine: str, shape: Mapping[str, Any]) -> tuple[dict[str, int], .
         if accumulators(whole) <= MOST_SUMS:
             found[tuple(whole.values())] = whole
     return tuple(found.values())
-
-
-def swizzled(shape: Mapping[str, Any], row: Mapping[str, int], size: int, topk: int) -> dict[str, int] | None:
-    """The row with tiles in groups, None where no expert has more than one tile of rows on average."""
-    if size * topk / shape["E"] <= row["BLOCK_SIZE_M"]:
-        return None
-    return {**row, "GROUP_SIZE_M": GROUPED}
 
 
 def compiles(rows: Iterable[Mapping[str, int]]) -> int:

@@ -7,18 +7,14 @@ the Dockerfile that runs them, with ``BLANK`` in place of the key itself.
 from dataclasses import replace
 
 from gb10.core.digest import digest
-from gb10.core.machine import MACHINES
 from gb10.errors import UsageError
-from gb10.image.plan.compiles import BLANK, COMPILE_SCRIPTS, UNPACKER, compile_files, wheel_step, with_headers
-from gb10.image.plan.inputs import target_headers
-from gb10.image.plan.options import Mod, Options, Overlay, PatchUse
+from gb10.image.plan.compiles import BLANK, wheel_step, with_headers
+from gb10.image.plan.options import Options
 from gb10.image.plan.rehearsing import rehearsal_steps
 from gb10.image.plan.slimming import RECIPES_OWN, applied
 from gb10.image.plan.steps import (
     CHANGED,
     SCANNER,
-    USER_HOME,
-    USER_NAME,
     assign_to_layers,
     built_layer,
     graft_steps,
@@ -32,26 +28,6 @@ from gb10.image.plan.steps import (
 from gb10.image.plan.values import Plan, Step, Toolkit
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
-
-__all__ = (
-    "COMPILE_SCRIPTS",
-    "MACHINES",
-    "UNPACKER",
-    "USER_HOME",
-    "USER_NAME",
-    "Mod",
-    "Options",
-    "Overlay",
-    "PatchUse",
-    "Plan",
-    "Step",
-    "Toolkit",
-    "compile_files",
-    "image_tag",
-    "plan_image",
-    "target_headers",
-    "torch_problem",
-)
 
 
 def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -> Plan:

@@ -5,7 +5,6 @@ import json
 import re
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 from typing import Final
 
 from packaging.version import InvalidVersion, Version
@@ -78,11 +77,3 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     """The closest of some names; None when none is close."""
     close = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.75)
     return close[0] if close else None
-
-
-def source_texts(folder: Path) -> dict[str, str]:
-    """The Python files below a folder, text by path."""
-    return {
-        str(path.relative_to(folder)): path.read_text(encoding="utf-8", errors="replace")
-        for path in sorted(folder.rglob("*.py"))
-    }

@@ -129,3 +129,9 @@ def quantized() -> dict[str, Callable[..., tuple[Tensor, Tensor]]]:
         "per_token_group_quant_int8": grouped("int8"),
         "per_token_quant_int8": lambda a, *_, **__: (Tensor(a.shape, "int8"), Tensor((a.shape[0], 1), "float32")),
     }
+
+
+def grouped(request: dict[str, Any], row: dict[str, int], size: int) -> dict[str, int] | None:
+    """The row with groups of tiles, where an expert has several."""
+    enough = size * request["topk"] / request["shape"]["E"] > row["BLOCK_SIZE_M"]
+    return {**row, "GROUP_SIZE_M": 16} if enough else None

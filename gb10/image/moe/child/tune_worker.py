@@ -12,6 +12,7 @@ import torch  # type: ignore[import-not-found]
 
 from gb10.image.moe.child.gpu_inputs import ROUTINGS, Weights, make_batch, make_weights, needed_bytes
 from gb10.image.moe.child.gpu_launch import TOLERANCE, Gemms, launch_code
+from gb10.image.moe.child.launching import grouped
 
 DRAWS = 4
 """Routings in one CUDA graph."""
@@ -92,12 +93,6 @@ def tune(request: dict[str, Any], launch: Any, weights: Weights, size: int) -> N
     groups = [grouped(request, row, size) for row in chosen[:2]]
     finalists = {key(row): row for row in (default, *chosen, *(row for row in groups if row))}
     final(launch, gemms, list(finalists.values()), size)
-
-
-def grouped(request: dict[str, Any], row: dict[str, int], size: int) -> dict[str, int] | None:
-    """The row with groups of tiles, where an expert has several."""
-    enough = size * request["topk"] / request["shape"]["E"] > row["BLOCK_SIZE_M"]
-    return {**row, "GROUP_SIZE_M": 16} if enough else None
 
 
 def key(row: dict[str, int]) -> str:
