@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gb10.containers.container_options import ContainerOptions, docker_call, run_words
 from gb10.serving.deploy.deployment import inline, without_comments
-from gb10.serving.deploy.words import compose_value, kubernetes_text, systemd_word
+from gb10.serving.deploy.words import compose_value, kubernetes_text, systemd_line, systemd_word
 from gb10.serving.deploy.yaml_text import Unsafe, yaml_text
 from gb10.serving.run.node_launch import SCRIPT
 from tests.deployments import ODD_TEXTS
@@ -160,3 +160,16 @@ def test_the_first_process_inline_is_the_script_without_its_comments() -> None:
     assert "\nGB10\n" not in text, "it would end the here-document of the docker form"
     assert not any(line.startswith(("#", ";")) for line in text.splitlines()), "systemd takes it for a comment"
     assert shlex.quote(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "written"),
+    [
+        ("    ;;", r"    \x3b;\n"),
+        ("# why", r"\x23 why\n"),
+        ("", r"\n"),
+        ("a # b; c", r"a # b; c\n"),
+    ],
+)
+def test_no_line_of_a_unit_s_script_is_taken_for_a_comment(line: str, written: str) -> None:
+    assert systemd_line(line) == written

@@ -6,7 +6,7 @@ from gb10.containers.container_options import run_words
 from gb10.image.plan.templating import jinja
 from gb10.serving.deploy.deployment import HUB_FILE, HUB_PLACE, NO_FILE, Deployment, File
 from gb10.serving.deploy.docker_scripts import arguments, option_lines
-from gb10.serving.deploy.words import systemd_word
+from gb10.serving.deploy.words import systemd_line, systemd_word
 
 
 def systemd_files(deployment: Deployment) -> tuple[File, ...]:
@@ -25,7 +25,7 @@ def systemd_files(deployment: Deployment) -> tuple[File, ...]:
                 token_place=HUB_PLACE,
                 options=option_lines(run_words(replace(options, restart=False)), systemd_word),
                 image=systemd_word(options.image),
-                launch=[systemd_word(f"{line}\n")[1:-1] for line in options.command[2].splitlines()],
+                launch=[systemd_line(line) for line in options.command[2].splitlines()],
                 arguments=" ".join(map(systemd_word, arguments(options))),
             ),
         )

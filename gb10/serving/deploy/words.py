@@ -17,6 +17,13 @@ def systemd_word(word: str) -> str:
     return f'"{"".join(ESCAPES.get(sign, sign if sign.isprintable() else _bytes(sign)) for sign in word)}"'
 
 
+def systemd_line(line: str) -> str:
+    """A line of a quoted word that goes on over many lines: systemd drops those that begin with ``;`` or ``#``."""
+    text = systemd_word(f"{line}\n")[1:-1]
+    rest = text.lstrip()
+    return f"{text[: len(text) - len(rest)]}{_bytes(rest[0])}{rest[1:]}" if rest[0] in ";#" else text
+
+
 def _bytes(sign: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in sign.encode())
 
