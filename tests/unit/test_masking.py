@@ -79,7 +79,7 @@ FORMS = {
     "netrc": ("machine h login me password {}", "abc"),
     "netrc over lines": ("machine h\n  login me\n  password {}\n", "abc"),
     "pgpass": ("db.host:5432:app:me:{}\n", "hunter2"),
-    "npmrc": ("//registry.npmjs.org/:_authToken={}", PLAIN),
+    "npmrc": ("//registry.example/:_authToken={}", PLAIN),
     "npmrc auth": ("_auth = {}", LOGIN),
     "pypirc": ("[pypi]\nusername = me\npassword = {}", "abc def"),
     "wireguard": ("PrivateKey = {}", "yAnz5TF+lXXJte14tji3zlMNq+hd2rYUIgJBgB3fBmk="),
