@@ -37,7 +37,11 @@ OWN: Final = {"engine": "vllm", "releases": ">=0.33", "status": "not measured"}
 OURS: Final[dict[str, object]] = {**V2, "gb10": OWN}
 NODES: Final = ("10.0.0.1", "10.0.0.2")
 SERVERS: Final = ("vllm", "sglang", "llama-server", "rpc-server", "tokenary", "spark", "max", "trtllm-serve", "ray")
-SERVER: Final = '#!/bin/sh\nprintf "%s\\0" "${0##*/}" "$@" >"$SEEN"\n'
+SERVER: Final = r"""#!/bin/sh
+printf "%s\0" "${0##*/}" "$@" >"$SEEN"
+for word; do case $word in /dev/fd/*) cat "$word" >/dev/null ;; esac; done
+"""
+"""It reads what a process substitution gives, so it does not end before that process: the container would end it."""
 PROGRAM: Final = "#!/bin/sh\n: >PWN\n"
 WRITES: Final = "open('PWN', 'w')\n"
 MODULE: Final = "vllm/entrypoints/openai/api_server.py"
