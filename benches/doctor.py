@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from gb10.serving.checkup.collect_host import look_at
+from gb10.serving.checkup.collect import look_at
 from gb10.serving.doctor.log_scan import BLOCK, scan_log
 from gb10.serving.doctor.rule_files import load_doctor_rules
 

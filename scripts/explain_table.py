@@ -20,7 +20,7 @@ from typing import Any, Final
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from gb10.cli.explain import engine_of  # noqa: E402 - the checkout goes on the path first
+from gb10.cli.look.explain import engine_of  # noqa: E402 - the checkout goes on the path first
 from gb10.errors import Gb10Error  # noqa: E402
 from gb10.image.context import Context, open_context  # noqa: E402
 from gb10.image.explain.asked_engine import AskedEngine  # noqa: E402

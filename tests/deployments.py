@@ -4,8 +4,8 @@ import shlex
 
 import yaml
 
-from gb10.cli.recipe_forms import FormWish, deployment_of
-from gb10.cli.wanted_service import Wanted
+from gb10.cli.models.recipe_forms import FormWish, deployment_of
+from gb10.cli.models.wanted_service import Wanted
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.rendered import RenderRequest

@@ -7,11 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gb10.serving.checkup.collect_host import SCRIPT
+from gb10.serving.checkup.collect import SCRIPT
 from gb10.serving.cluster.fact_reading import read_facts
 from gb10.serving.cluster.probing import script_text
-from gb10.serving.doctor.host_state import Machine
-from gb10.serving.doctor.host_state_reading import read_look
+from gb10.serving.doctor.host_state import Machine, read_look
 from tests.cluster_trees import pair, said
 
 Rows = Sequence[Sequence[str]]

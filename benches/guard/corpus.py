@@ -24,13 +24,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benches.guard.collapse import seeded
-from gb10.core.artifact import Artifact
-from gb10.core.digest import digest
 from gb10.core.fetch import open_session
+from gb10.core.files import Artifact, digest
 from gb10.core.store import Store, file_sha256, open_store
 from gb10.rootfs.package import unpack_data
-from gb10.sources.debian.debs import fetch_debs
-from gb10.sources.debian.locked_deb import LockedDeb
+from gb10.sources.debian.mirror import LockedDeb, fetch_debs
 from gb10.sources.index.downloads import fetch_all
 
 HERE = Path(__file__).parent

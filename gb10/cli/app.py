@@ -58,6 +58,9 @@ SECTIONS: Final = {
     },
 }
 """The one-line summary of every verb, at most 62 characters, under the heading that ``--help`` prints."""
+FOLDERS: Final = dict(zip(SECTIONS, ("build", "look", "models", "patch", "ship", "machine"), strict=True))
+"""The folder of the verbs under each heading."""
+MODULES: Final = {verb: f"gb10.cli.{FOLDERS[title]}.{verb}" for title, verbs in SECTIONS.items() for verb in verbs}
 VERBS: Final = dict(chain.from_iterable(section.items() for section in SECTIONS.values()))
 CODES: Final = ", ".join(f"{code} {kind}" for code, (kind, _) in exit_codes().items())
 START: Final = """gb10 builds container images for NVIDIA GB10 (DGX Spark).
@@ -95,7 +98,7 @@ class Verbs(TyperGroup):
         """The verb, imported now, with its summary."""
         if cmd_name not in VERBS:
             raise UsageError(f"no verb {cmd_name!r}", hint=_closest(cmd_name))
-        module = importlib.import_module(f"gb10.cli.{cmd_name}")
+        module = importlib.import_module(MODULES[cmd_name])
         found = _as_started(typer.main.get_command(module.app))
         found.name, found.short_help = cmd_name, VERBS[cmd_name]
         return found

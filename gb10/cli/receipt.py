@@ -11,13 +11,15 @@ import json
 import os
 import re
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from gb10.core.config import config_file, with_cache_dir
 from gb10.core.data_root import ROOT, package_of
-from gb10.core.store import Store
+from gb10.core.store import Store, store_root
 
 READ = ("templates", "recipes", "patches", "kernels")
 CHOICES = ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
@@ -117,3 +119,24 @@ def _id_of(connection: http.client.HTTPConnection, tag: str) -> str | None:
     text = reply.read()
     found = json.loads(text).get("Id") if reply.status == http.client.OK else None
     return found if isinstance(found, str) else None
+
+
+def own_receipt(arguments: Sequence[str]) -> Path | None:
+    """The path of a command line's receipt in this environment; None for a verb without receipts."""
+    if list(arguments[:1]) != ["image"]:
+        return None
+    docker = Path(os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker")) / "config.json"  # noqa: PTH111
+    files = (config_file(os.environ), docker)
+    return receipt_path(store_root(with_cache_dir(os.environ)), arguments, os.environ, files)
+
+
+def answered(arguments: Sequence[str]) -> bool:
+    """Print the kept result if it is still valid; False when the command must run."""
+    path = own_receipt(list(arguments))
+    receipt = read_receipt(path) if path else None
+    if receipt is None:
+        return False
+    if not {"-q", "--quiet"} & set(arguments):
+        print("\n".join(receipt.summary), file=sys.stderr)
+    print(json.dumps(receipt.document, indent=2) if "--json" in arguments else receipt.digest)
+    return True

@@ -25,8 +25,8 @@ QuietOption = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing 
 class Subcommands(TyperGroup):
     """A group that lists each subcommand with its whole first line: Typer cuts it.
 
-    ``places`` are the subcommands in their order, each with the module and the function that it is: these are imported
-    when they are called. An empty place is in the group's own module.
+    ``places`` are the subcommands in their order, each with its module below ``gb10.cli`` and its function; the module
+    is imported when the subcommand is called. An empty place is in the group's own module.
     """
 
     places: ClassVar[Mapping[str, str]] = {}

@@ -15,7 +15,7 @@ from typing import Final
 from gb10.containers.embedded.privileges import missing_capability
 from gb10.containers.failure import explained
 from gb10.containers.packages import fetch_packages
-from gb10.core.digest import digest
+from gb10.core.files import digest
 from gb10.core.proc import CommandFailedError, capture
 from gb10.core.store import Store
 from gb10.errors import EngineError

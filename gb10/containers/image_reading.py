@@ -12,9 +12,9 @@ from docker.errors import NotFound
 from docker.models.containers import Container
 
 from gb10.containers.connection import Engine, asking
-from gb10.containers.images import ImageInfo
+from gb10.containers.images import ImageInfo, image_settings
 from gb10.core.store import Store
-from gb10.errors import EngineError
+from gb10.errors import EngineError, UsageError
 
 MOST = 256 << 20
 """Bytes that are read of a folder of an image."""
@@ -99,3 +99,12 @@ def _bounded(blocks: Iterable[bytes], where: str) -> bytes:
         if len(packed) > MOST:
             raise EngineError(f"a folder of the image is larger than {MOST >> 20} MiB", where=where)
     return bytes(packed)
+
+
+def refuse_triggers(engine: Engine, image: ImageInfo) -> None:
+    """Raise UsageError for an image whose ONBUILD instructions a build stage above it would run; or EngineError."""
+    if image_settings(engine, image.id).get("config OnBuild"):
+        raise UsageError(
+            f"{image.id} has ONBUILD instructions: reading it would run them",
+            hint="look at them by docker inspect; an image of gb10 has none",
+        )

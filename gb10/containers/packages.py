@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gb10.containers.failure import explained
-from gb10.core.digest import digest
+from gb10.core.files import digest
 from gb10.core.proc import CommandFailedError, capture, without_logins
 from gb10.core.store import Store, file_sha256
 from gb10.errors import EngineError
-from gb10.sources.debian.apt_settings import APT_SETTINGS
-from gb10.sources.debian.mirror import archive_keyring, mirror_url
+from gb10.sources.debian.mirror import APT_SETTINGS, archive_keyring, mirror_url
 
 SUITE = "trixie"
 PROGRAMS: Mapping[str, tuple[str, ...]] = {

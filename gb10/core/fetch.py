@@ -13,7 +13,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.response import BaseHTTPResponse
 from urllib3.util.retry import Retry
 
-from gb10.core.artifact import Artifact
+from gb10.core.files import Artifact
 from gb10.core.store import Store, file_sha256, note_use
 from gb10.errors import FetchError, UsageError
 

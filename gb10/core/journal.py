@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from gb10.core.plain_file import read_plain_file
+from gb10.core.files import read_plain_file
 from gb10.errors import UsageError
 
 LARGEST: Final = 1 << 30

@@ -17,8 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gb10.core.silence import IdleTimeout, watched
-from gb10.core.stop import Stop
+from gb10.core.concurrency import IdleTimeout, Stop, watched
 
 TAIL_LINES = 30
 SILENT = 124

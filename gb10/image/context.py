@@ -5,13 +5,13 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gb10.core.concurrency import Stop
 from gb10.core.config import unknown_variables, with_settings
 from gb10.core.fields import Architecture
 from gb10.core.forecast import Forecast
 from gb10.core.host import Host
 from gb10.core.machine import ARCHITECTURES
 from gb10.core.reporter import Reporter
-from gb10.core.stop import Stop
 from gb10.core.store import open_store
 from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT, Catalog

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gb10.core.artifact import Artifact
 from gb10.core.fetch import intact, stored
+from gb10.core.files import Artifact
 from gb10.core.host import Host
 from gb10.core.store import Store
 from gb10.image.context import Context, cores

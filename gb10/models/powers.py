@@ -12,8 +12,8 @@ from typing import Final
 from gb10.models.load.model_recipe import ModelRecipe, Step
 from gb10.models.load.own_section import own_section
 from gb10.models.needs.build_arguments import read_arguments
-from gb10.models.needs.containers import known_engine
-from gb10.models.render.by_argv import judged
+from gb10.models.needs.image_need import known_engine
+from gb10.models.render.argv import judged
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import render_recipe
 

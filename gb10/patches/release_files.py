@@ -8,8 +8,8 @@ from pathlib import Path
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
-from gb10.core.artifact import Artifact
 from gb10.core.fetch import intact
+from gb10.core.files import Artifact
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store, is_sealed, seal
 from gb10.errors import FetchError, UsageError

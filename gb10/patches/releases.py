@@ -8,8 +8,8 @@ from typing import Annotated, Literal, Self
 from packaging.version import Version
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from gb10.core.artifact import Artifact
 from gb10.core.fields import Filename, Folder, Model, Name, Sha256, Size
+from gb10.core.files import Artifact
 from gb10.errors import PatchError, UsageError
 from gb10.image.recipe.layout import Layout
 from gb10.patches.condition import Regex, check_glob

@@ -40,7 +40,22 @@ from huggingface_hub.utils.tqdm import disable_progress_bars
 from gb10 import __version__
 from gb10.core.fetch import Place, ca_bundle, redact
 from gb10.errors import FetchError, Gb10Error, PublishError, UsageError
-from gb10.sources.hub_file import HubFile
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HubFile:
+    """A file of a commit: large ones have the sha256 of their bytes, small ones git's own SHA-1 of a blob."""
+
+    path: str
+    size: int
+    blob: str
+    sha256: str | None = None
+
+    @property
+    def etag(self) -> str:
+        """The name of its content in the Hub's cache on a machine."""
+        return self.sha256 or self.blob
+
 
 BRANCH: Final = "main"
 NAME: Final = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)

@@ -8,7 +8,7 @@ from urllib.parse import urljoin, urlsplit
 import requests
 from urllib3.exceptions import HTTPError
 
-from gb10.core.deadline import LateError, within
+from gb10.core.concurrency import LateError, within
 from gb10.core.fetch import network_error, open_session, redact
 from gb10.core.proc import without_logins
 from gb10.errors import FetchError, UsageError

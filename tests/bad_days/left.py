@@ -9,10 +9,9 @@ from typing import Final
 
 from gb10.containers.connection import Engine, client
 from gb10.containers.embedded.daemon import Place
-from gb10.containers.embedded.namespace import mount_points
+from gb10.containers.embedded.privileges import mount_points
 from gb10.containers.embedded.processes import alive, members
-from gb10.core.locks import lock_now
-from gb10.core.store import Store
+from gb10.core.store import Store, lock_now
 from tests.integration.nodes import store_of
 
 RUN: Final = "GB10_TEST_RUN"

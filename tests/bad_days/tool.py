@@ -16,7 +16,8 @@ def run() -> int:
         from gb10.core.signals import end_as_by_ctrl_c  # noqa: PLC0415
 
         end_as_by_ctrl_c()
-        from gb10.cli import image, main  # noqa: PLC0415
+        from gb10.cli import main  # noqa: PLC0415
+        from gb10.cli.build import image  # noqa: PLC0415
         from tests.integration.test_pipeline import small_plan  # noqa: PLC0415
 
         setattr(  # noqa: B010 - in place of the recipe's

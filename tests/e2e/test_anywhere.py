@@ -22,7 +22,7 @@ from gb10.core.store import Store, open_store, store_root
 from gb10.image.context import build_architecture
 from gb10.image.lock.lockfile import lock_text
 from gb10.image.plan.catalog import ROOT
-from gb10.sources.debian.debs import fetch_debs
+from gb10.sources.debian.mirror import fetch_debs
 from gb10.sources.debian.resolve import resolve_set
 from tests.integration.test_pipeline import small
 

@@ -15,7 +15,7 @@ from gb10.containers.reach import find
 from gb10.core.proc import capture
 from gb10.image.build.image_build import build_image
 from gb10.image.build.stage import check_builder, ready_engine
-from gb10.image.build.wheel_build import build_wheels
+from gb10.image.build.wheels import build_wheels
 from gb10.image.context import Context
 from tests.integration.test_builder import big as big  # noqa: PLC0414 - a fixture
 from tests.integration.test_builder import other as other  # noqa: PLC0414 - a fixture

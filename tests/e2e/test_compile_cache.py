@@ -16,10 +16,9 @@ import pytest
 from gb10.containers.connection import Engine
 from gb10.core.config import variable
 from gb10.core.store import open_store
-from gb10.image.build.shared_cache import with_user
+from gb10.image.build.compile import with_user
 from gb10.image.build.stage import log_path, ready_engine
-from gb10.image.build.wheel_build import build_wheels
-from gb10.image.build.wheel_store import Wheel
+from gb10.image.build.wheels import Wheel, build_wheels
 from gb10.image.context import Context
 from gb10.inside.compile_cache import ask
 from tests.integration.nodes import Redis, another_engine, free_port, redis

@@ -17,8 +17,8 @@ from gb10.containers.reach import find
 from gb10.core.fields import ARCHITECTURES, Architecture
 from gb10.core.store import file_sha256
 from gb10.image.build.image_build import build_image
-from gb10.image.build.reproducing import Comparison, built_again, compare
-from gb10.image.build.wheel_build import build_wheels
+from gb10.image.build.rebuild import Comparison, built_again, compare
+from gb10.image.build.wheels import build_wheels
 from gb10.image.context import Context, open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.dag import plan_image

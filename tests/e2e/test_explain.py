@@ -7,7 +7,7 @@ import pytest
 from gb10.errors import UsageError, VerifyError
 from gb10.image.context import Context
 from gb10.image.explain.engine_choice import Held, Question, ask_engine, ask_models, refuse
-from gb10.image.explain.engine_facts import EngineFacts, read_facts
+from gb10.image.explain.engine_files import EngineFacts, read_facts
 from gb10.image.explain.layer_rows import Answer
 from gb10.image.plan.catalog import ROOT
 from gb10.image.request.kernel_choice import local_files

@@ -10,7 +10,7 @@ from gb10.core.proc import capture
 from gb10.errors import UsageError, VerifyError
 from gb10.image.context import Context
 from gb10.image.explain.engine_choice import ask_engine, refuse
-from gb10.image.explain.engine_facts import EngineFacts, read_facts
+from gb10.image.explain.engine_files import EngineFacts, read_facts
 from gb10.image.explain.layer_rows import Answer
 from gb10.image.plan.catalog import ROOT
 from tests.e2e.explained import config_of, files_of

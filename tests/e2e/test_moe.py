@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.moe_show import refuse
+from gb10.cli.look.moe_show import refuse
 from gb10.errors import VerifyError
 from gb10.image.context import Context, build_architecture
 from gb10.image.lock.lockfile import load_lock

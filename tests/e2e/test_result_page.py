@@ -13,14 +13,10 @@ from gb10.core.store import Store
 from gb10.image.inspect.report_page import page
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.rootfs.unpack import write_rootfs
-from gb10.serving.trial.axes import read_matrix, rows_of
-from gb10.serving.trial.compare_page import compare_page
 from gb10.serving.trial.compared import compared
-from gb10.serving.trial.matrix_page import matrix_page
-from gb10.serving.trial.matrix_run import Done
+from gb10.serving.trial.matrix import Done, read_matrix, rows_of
+from gb10.serving.trial.pages import compare_page, html, matrix_page, serve_page
 from gb10.serving.trial.published import published
-from gb10.serving.trial.result_page import html
-from gb10.serving.trial.serve_page import serve_page
 from tests.integration.nodes import debs
 from tests.served import document, line, lines
 from tests.unit.made_up_portrait import portrait

@@ -13,7 +13,7 @@ from gb10.core.proc import capture
 from gb10.core.store import Store
 from gb10.errors import BuildError
 from gb10.image.build.stage import log_path
-from gb10.image.build.wheel_store import wheel_file
+from gb10.image.build.wheels import wheel_file
 from gb10.image.context import open_context
 from gb10.image.locked_files import fetch_files, store_paths
 from gb10.image.plan.catalog import ROOT

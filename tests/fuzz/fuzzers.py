@@ -11,8 +11,8 @@ from typing import Any, Final
 import yaml
 from packaging.version import Version
 
-from gb10.cli.recipe_files import load_file
-from gb10.cli.recipe_show import document as recipe_document
+from gb10.cli.models.recipe_files import load_file
+from gb10.cli.models.recipe_show import document as recipe_document
 from gb10.core.document import parse_document
 from gb10.core.fields import ARCHITECTURES
 from gb10.core.folder_files import write_files
@@ -20,7 +20,7 @@ from gb10.errors import Gb10Error
 from gb10.image.context import open_context
 from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe
 from gb10.image.mods.declaration import ModRecord
-from gb10.image.mods.lookup import load_mod
+from gb10.image.mods.read import load_mod
 from gb10.image.plan.catalog import ROOT
 from gb10.image.proof.reading import scan_path
 from gb10.image.recipe.layout import Layout

@@ -11,9 +11,8 @@ from packaging.version import Version
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import ROOT
 from gb10.image.recipe.image_recipe import Recipe
-from gb10.image.upgrade.demands import demands
-from gb10.image.upgrade.edit import edited
-from gb10.image.upgrade.moves import Next, no_longer, pins
+from gb10.image.upgrade.moves import Next, demands, no_longer, pins
+from gb10.image.upgrade.proposal import edited
 from gb10.patches.no_diff import check_diff
 from tests.fuzz import mutate
 

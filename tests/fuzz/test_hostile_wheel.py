@@ -16,8 +16,7 @@ from gb10.errors import UsageError, VerifyError
 from gb10.image.build.contexts import write_tree
 from gb10.image.build.inspect import check_platform
 from gb10.image.proof.reading import read_markers, read_scan, scan_path
-from gb10.image.proof.wheel_archive import RATIO, SMALL
-from gb10.image.proof.wheel_manifest import declares, read_manifest
+from gb10.image.proof.wheel_files import RATIO, SMALL, declares, read_manifest
 from gb10.inside.binary import Binary, Unit
 from gb10.inside.scan import Scan
 

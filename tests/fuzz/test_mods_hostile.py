@@ -10,8 +10,8 @@ import pytest
 
 from gb10.core.folder_files import DEEPEST, MOST, ModFile, files_digest
 from gb10.errors import UsageError
-from gb10.image.mods.lint import problems_of
-from gb10.image.mods.lookup import load_mod
+from gb10.image.mods.declaration import problems_of
+from gb10.image.mods.read import load_mod
 from tests.conftest import Deep
 
 SCRIPT = b"#!/usr/bin/env bash\ntrue\n"

@@ -16,17 +16,17 @@ from typing import Final
 import pytest
 import yaml
 
-from gb10.cli.wanted_service import Described, Wanted, described
+from gb10.cli.models.wanted_service import Described, Wanted, described
 from gb10.errors import UsageError
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.registries.recipe_file import RecipeFile
 from gb10.models.registries.registry import Registry
-from gb10.models.render.plain_command import NotPlainError, plain_command
+from gb10.models.render.argv import NotPlainError, plain_command
 from gb10.models.render.rendered import RenderRequest
 from gb10.serving.deploy.deployment import inline
-from gb10.serving.run.members import nodes_of
 from gb10.serving.run.node_launch import SCRIPT, container_options
 from gb10.serving.run.service import Options
+from gb10.serving.run.service_nodes import nodes_of
 
 PWN: Final = "pwn"
 """A program that makes the file, whatever stands behind its name."""

@@ -12,7 +12,7 @@ from gb10.image.plan.options import Options
 from gb10.image.plan.values import Plan
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock, LockedDebs, LockedSdist, LockedWheel, LockedWheels
-from gb10.sources.debian.locked_deb import LockedDeb
+from gb10.sources.debian.mirror import LockedDeb
 from tests.recipes import SHIPPED
 
 RECIPE = """\

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from gb10.cli import main
-from gb10.cli.app import VERBS
+from gb10.cli.app import MODULES, VERBS
 from gb10.cli.causes import machine_error
 from gb10.cli.common import verb_app
 from gb10.containers.embedded.daemon import Place
@@ -275,6 +275,7 @@ def test_what_nobody_foresaw_is_a_bug(capsys: pytest.CaptureFixture[str], monkey
     verb.app.command()(broken)
     monkeypatch.setitem(sys.modules, verb.__name__, verb)
     monkeypatch.setitem(VERBS, "broken", "Always fails.")
+    monkeypatch.setitem(MODULES, "broken", verb.__name__)
     assert main(["broken"]) == 1
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "Traceback (most recent call last):"

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gb10.core.artifact import Artifact
+from gb10.core.files import Artifact
 from gb10.image.context import open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT

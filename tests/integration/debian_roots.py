@@ -6,17 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from gb10.core.digest import digest
 from gb10.core.fetch import open_session
+from gb10.core.files import digest
 from gb10.core.proc import capture
 from gb10.core.store import Store, open_store
 from gb10.image.context import build_architecture
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.plan.compiles import UNPACKER
 from gb10.rootfs.unpack import write_rootfs
-from gb10.sources.debian.debs import fetch_debs
-from gb10.sources.debian.locked_deb import LockedDeb
-from gb10.sources.debian.mirror import mirror_url
+from gb10.sources.debian.mirror import LockedDeb, fetch_debs, mirror_url
 from gb10.sources.debian.resolve import resolve_set
 from tests.integration import own_store
 

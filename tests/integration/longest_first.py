@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from gb10.core.whole_file import write_whole
+from gb10.core.files import write_whole
 
 FILE: Final = "seconds.json"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from gb10.containers.connection import Engine
-from gb10.core.digest import digest
+from gb10.core.files import digest
 from gb10.core.proc import background, capture
 from gb10.core.store import Store
 from tests.cluster_trees import CLOCK, FUNCTIONS, LAN, Spark, write_spark

@@ -23,12 +23,12 @@ from urllib.request import Request, urlopen
 
 from gb10.containers.connection import Engine, client
 from gb10.containers.embedded.daemon import Place, answering, down, up
-from gb10.containers.embedded.namespace import mount_points
+from gb10.containers.embedded.privileges import mount_points
 from gb10.containers.packages import unpack
 from gb10.core.fetch import open_session
 from gb10.core.proc import background, capture
 from gb10.core.store import Store, open_store
-from gb10.sources.debian.debs import fetch_debs
+from gb10.sources.debian.mirror import fetch_debs
 from tests.integration.debian_roots import resolved, unpacked_root
 
 SEEN = ("/dev", "/proc", "/run", "/tmp")  # noqa: S108 - where engines and ssh have their sockets

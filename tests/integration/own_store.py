@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from gb10.containers.embedded.daemon import Place, down
-from gb10.containers.embedded.namespace import mount_points
+from gb10.containers.embedded.privileges import mount_points
 from gb10.containers.packages import unpack
 from gb10.core.proc import capture
 from gb10.core.store import Store, file_sha256, open_store, store_root

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from bootstrap.install import PIP
-from gb10.core.digest import digest
+from gb10.core.files import digest
 from gb10.core.proc import capture
 from gb10.core.store import file_sha256, open_store
 

@@ -17,8 +17,7 @@ from gb10.core.store import Store, file_sha256, open_store
 from gb10.errors import FetchError, UsageError
 from gb10.rootfs.accounts import User
 from gb10.rootfs.unpack import is_dropped, merged, write_rootfs
-from gb10.sources.debian.debs import fetch_debs
-from gb10.sources.debian.locked_deb import LockedDeb
+from gb10.sources.debian.mirror import LockedDeb, fetch_debs
 from gb10.sources.debian.resolve import resolve_set
 from tests.integration.debian_roots import resolved
 

@@ -14,7 +14,7 @@ import jsonschema
 import pytest
 
 from gb10.cli import main
-from gb10.core.server_session import started
+from gb10.core.child_sessions import started
 from gb10.image.plan.catalog import ROOT
 from gb10.serving.trial.kept_runs import JOURNAL
 from gb10.serving.trial.launch_line import BegunLine

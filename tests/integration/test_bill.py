@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.core.artifact import Artifact
+from gb10.core.files import Artifact
 from gb10.core.proc import CommandFailedError, capture
 from gb10.image.context import Context, open_context
 from gb10.image.inspect.patch_notes import patch_stories, whys
@@ -17,8 +17,7 @@ from gb10.image.plan.plan_record import record
 from gb10.image.plan.recorded import as_recorded
 from gb10.image.plan.values import Plan
 from gb10.image.request.planning import Request, make_plan
-from gb10.image.sbom.nested_parts import read_nested
-from gb10.image.sbom.planned_parts import bill_of
+from gb10.image.sbom.parts import bill_of, read_nested
 from gb10.image.sbom.spdx import as_bytes, spdx
 from gb10.image.sbom.statements import PROVENANCE, VERIFICATION, provenance, statement, verification
 from gb10.sources.index.downloads import fetch_all

@@ -12,15 +12,15 @@ import pytest
 
 from gb10.cli import main
 from gb10.containers.connection import Engine, asking
-from gb10.core.artifact import Artifact
 from gb10.core.fetch import open_session
+from gb10.core.files import Artifact
 from gb10.errors import UsageError
 from gb10.image.build.image_build import build_image
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, lock_path
 from gb10.rootfs.unpack import write_rootfs
-from gb10.sources.debian.debs import fetch_debs
+from gb10.sources.debian.mirror import fetch_debs
 from gb10.sources.index.downloads import fetch_all
 from tests.integration.debian_roots import resolved
 from tests.integration.nodes import load_image, random_image

@@ -22,11 +22,10 @@ from gb10.containers.docker_containers import put_files
 from gb10.containers.reach import find
 from gb10.core.store import open_store
 from gb10.image.plan.catalog import ROOT
-from gb10.serving.checkup.collect_host import look_at
+from gb10.serving.checkup.collect import look_at
 from gb10.serving.cluster.fact_reading import read_facts
 from gb10.serving.doctor.diagnosing import Shown, diagnose
-from gb10.serving.doctor.host_state import Machine
-from gb10.serving.doctor.host_state_reading import read_look
+from gb10.serving.doctor.host_state import Machine, read_look
 from gb10.serving.doctor.image_record import PLACE
 from gb10.serving.doctor.log_scan import BLOCK, scan_log
 from gb10.serving.doctor.rule_files import load_doctor_rules

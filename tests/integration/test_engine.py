@@ -16,8 +16,8 @@ import docker
 import pytest
 from docker.errors import APIError
 
-from gb10.containers.build_cache import build_cache, prune
 from gb10.containers.buildx.build import BuildRequest, build
+from gb10.containers.buildx.build_cache import build_cache, prune
 from gb10.containers.buildx.commands import Buildx, open_buildx
 from gb10.containers.buildx.progress import Event, LogLine, StepDone, Transfer
 from gb10.containers.connection import Engine, asking, client, probe

@@ -12,8 +12,7 @@ from bootstrap.install import PIP
 from gb10.containers.reach import find
 from gb10.core.proc import capture
 from gb10.errors import BuildError
-from gb10.image.build.wheel_build import build_wheels
-from gb10.image.build.wheel_store import Wheel
+from gb10.image.build.wheels import Wheel, build_wheels
 from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT, Catalog

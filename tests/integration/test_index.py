@@ -12,8 +12,8 @@ from packaging.requirements import Requirement
 
 from bootstrap.environment import CHECKOUT
 from bootstrap.install import PIP
-from gb10.core.artifact import Artifact
 from gb10.core.fields import ARCHITECTURES, Architecture
+from gb10.core.files import Artifact
 from gb10.core.machine import MACHINES
 from gb10.core.proc import capture
 from gb10.core.store import Store, file_sha256

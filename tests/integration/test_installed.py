@@ -15,8 +15,7 @@ from bootstrap.install import PIP
 from gb10 import __version__
 from gb10.core.proc import capture
 from gb10.core.reporter import Reporter
-from gb10.image.build.wheel_build import show_in_checkout
-from gb10.image.build.wheel_store import Wheel
+from gb10.image.build.wheels import Wheel, show_in_checkout
 from gb10.image.context import Context, open_context
 from gb10.image.plan.catalog import ROOT, Catalog
 from tests.integration.nodes import build_py

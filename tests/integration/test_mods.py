@@ -21,7 +21,7 @@ import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from packaging.version import Version
 
-from gb10.cli.patches import library
+from gb10.cli.patch.patches import library
 from gb10.containers.buildx.build import BuildRequest
 from gb10.containers.connection import Engine, client
 from gb10.containers.images import require_image
@@ -36,10 +36,10 @@ from gb10.image.build.image_build import Verified, build_image
 from gb10.image.build.stage import log_path
 from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.mods.declaration import unfit
-from gb10.image.mods.lookup import load_mod
+from gb10.image.mods.read import load_mod
 from gb10.image.moe.child.cut import Cut, Module
 from gb10.image.moe.child.stand_in import machine, standard
-from gb10.image.moe.expected_rows import nearest
+from gb10.image.moe.expected import nearest
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Mod, Options

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.moe_judge import meant_shape
+from gb10.cli.look.moe_show import meant_shape
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.image.moe.child.asked import Question
-from gb10.image.moe.expected_rows import nearest
+from gb10.image.moe.expected import nearest
 from gb10.image.moe.release_lookups import Judge, ask, open_judge
+from gb10.image.moe.row_rules import LIMIT
 from gb10.image.moe.seeding import Model, Seed, about, check_read, make_seed
-from gb10.image.moe.shared_memory import LIMIT
 from gb10.image.plan.catalog import ROOT
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gb10.core.artifact import Artifact, Checkout
 from gb10.core.fetch import stored
+from gb10.core.files import Artifact, Checkout
 from gb10.core.proc import capture
 from gb10.core.store import Store
 from gb10.errors import FetchError, LockStaleError

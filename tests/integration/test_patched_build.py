@@ -19,8 +19,8 @@ from gb10.image.build.stage import log_path
 from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files, store_paths
 from gb10.image.plan.dag import plan_image
-from gb10.image.plan.labels import labels
 from gb10.image.plan.options import PatchUse
+from gb10.image.plan.plan_record import labels
 from gb10.image.plan.values import Plan
 from gb10.patches.selection import plan_patches
 from gb10.patches.source_tree import open_tree

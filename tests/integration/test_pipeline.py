@@ -32,18 +32,17 @@ from gb10.image.build import image_build
 from gb10.image.build.image_build import Verified, build_image, unproven_tag
 from gb10.image.build.inspect import inspect_image
 from gb10.image.build.prepare import leave_context
-from gb10.image.build.wheel_build import build_wheels
-from gb10.image.build.wheel_store import Wheel
+from gb10.image.build.wheels import Wheel, build_wheels
 from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT, tree_digest
 from gb10.image.plan.dag import plan_image
-from gb10.image.plan.labels import labels
 from gb10.image.plan.options import Options, Overlay
+from gb10.image.plan.plan_record import labels
 from gb10.image.plan.render import scanned
 from gb10.image.plan.values import Plan
 from gb10.image.proof.scans import proof_path, prove_wheel, read_record
-from gb10.image.proof.wheel_manifest import Manifest
+from gb10.image.proof.wheel_files import Manifest
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Layer, Override, Recipe
 from gb10.image.recipe.locked import Lock

@@ -15,8 +15,8 @@ from urllib.error import HTTPError
 
 import pytest
 
-from gb10.cli import image as verb
 from gb10.cli import main
+from gb10.cli.build import image as verb
 from gb10.containers.connection import Engine, client
 from gb10.containers.images import added_tags, find_image, require_image, tag_image, untag
 from gb10.containers.reach import find

@@ -16,7 +16,7 @@ from random import Random
 import pytest
 
 from gb10.cli import main
-from gb10.cli.cluster_files import cluster_file
+from gb10.cli.models.cluster_files import cluster_file
 from gb10.core.data_root import ROOT
 from gb10.core.store import open_store
 from gb10.serving.weights import copying

@@ -14,12 +14,12 @@ from gb10.core.proc import capture
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store
 from gb10.errors import EmptySelectionError, FetchError, UsageError
-from gb10.models.registries import taking
+from gb10.models.registries import content
+from gb10.models.registries.content import root_of
 from gb10.models.registries.moving import Wish, add_registries, remove_registry, update_registries
 from gb10.models.registries.origin import Origin, origin_of
 from gb10.models.registries.recipe_file import recipe_files
 from gb10.models.registries.registry import read_registries
-from gb10.models.registries.taking import root_of
 from gb10.sources.git.archive import Limits
 from tests.integration.debian_git import env as env  # noqa: PLC0414 - fixtures, these three
 from tests.integration.debian_git import root as root  # noqa: PLC0414
@@ -166,10 +166,10 @@ def test_a_repository_without_recipes_and_one_that_is_too_large_are_refused(
     with pytest.raises(EmptySelectionError, match="has no recipe"):
         add_registries(host, origin(), Wish())
     commit({"a.yaml": RECIPE, "large": os.urandom(1 << 20).hex()})
-    monkeypatch.setattr(taking, "LIMITS", Limits(pack=1 << 18, hint="check the URL"))
+    monkeypatch.setattr(content, "LIMITS", Limits(pack=1 << 18, hint="check the URL"))
     with pytest.raises(FetchError, match="has more than 0 MiB, packed"):
         add_registries(host, origin(), Wish())
-    monkeypatch.setattr(taking, "LIMITS", Limits(files=1, hint="a registry has less"))
+    monkeypatch.setattr(content, "LIMITS", Limits(files=1, hint="a registry has less"))
     with pytest.raises(FetchError, match="holds more than 1 files"):
         add_registries(host, origin(), Wish())
     assert read_registries(host.env) == ()

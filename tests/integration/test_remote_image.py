@@ -11,8 +11,17 @@ import pytest
 
 from gb10.containers.registry import repository
 from gb10.containers.registry.access import Login
-from gb10.containers.registry.beside import SIGNATURES, attached, document_of
-from gb10.containers.registry.referrers import Artifact, Content, Descriptor, manifest_of, tag_of, write_index
+from gb10.containers.registry.referrers import (
+    SIGNATURES,
+    Artifact,
+    Content,
+    Descriptor,
+    attached,
+    document_of,
+    manifest_of,
+    tag_of,
+    write_index,
+)
 from gb10.containers.registry.repository import INDEX, LARGEST, MANIFEST, Repository, open_repository, path_of
 from gb10.errors import PublishError, VerifyError
 from gb10.image.context import Context, open_context

@@ -27,14 +27,14 @@ from gb10.core.store import Store, open_store
 from gb10.errors import ServeError
 from gb10.image.plan.catalog import ROOT
 from gb10.models.load.loading import load_model_recipe
-from gb10.models.render.meeting import Meeting
 from gb10.models.render.nodes import PORT
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
-from gb10.serving.run.members import nodes_of as nodes_by_name
+from gb10.models.render.topology import Meeting
 from gb10.serving.run.node_launch import container_options
 from gb10.serving.run.ports import ports_of
 from gb10.serving.run.service import Options, service_of
+from gb10.serving.run.service_nodes import nodes_of as nodes_by_name
 from gb10.serving.run.starting import started
 from tests.integration.byte_tokenizer import write_byte_tokenizer
 from tests.integration.hub_server import Repository, fake_hub

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gb10.core.proc import capture
-from gb10.image.build.scanner import scanner_files
+from gb10.image.build.contexts import scanner_files
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checking import findings

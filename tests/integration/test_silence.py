@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core.concurrency import IdleTimeout, moved
 from gb10.core.proc import SILENT, CommandFailedError, capture_while_active, stream
-from gb10.core.silence import IdleTimeout, moved
 
 pytestmark = pytest.mark.integration
 

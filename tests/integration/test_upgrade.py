@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.upgrade_show import print_upgrade
+from gb10.cli.build.lock import print_upgrade
 from gb10.errors import UsageError
 from gb10.image.context import Context, open_context
 from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe, lock_path, write_lock
-from gb10.image.upgrade.proposal import propose
-from gb10.image.upgrade.writing import write
+from gb10.image.upgrade.proposal import propose, write
 from tests.recipes import empty_lock, small_recipe
 
 pytestmark = pytest.mark.integration

@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 
-from gb10.containers.build_cache import forget
 from gb10.containers.buildx.build import BuildRequest, BuildResult
+from gb10.containers.buildx.build_cache import forget
 from gb10.containers.buildx.progress import Event
 from gb10.containers.connection import Engine, client
 from gb10.containers.images import find_image, require_image, tag_image, untag
 from gb10.containers.reach import find
 from gb10.errors import BuildError
-from gb10.image.build import kept_images, upstream
-from gb10.image.build.base_images import STAGES, base_image, base_tag, provide_bases
-from gb10.image.build.kept_images import drop_unknown, noted_image
+from gb10.image.build import bases, upstream
+from gb10.image.build.bases import STAGES, base_image, base_tag, drop_unknown, noted_image, provide_bases
 from gb10.image.build.stage import run_build
 from gb10.image.build.upstream import Upstream, drop_again, forget_sent, upstream_image, upstream_wheels
 from gb10.image.context import Context, open_context
@@ -76,7 +75,7 @@ def test_buildkit_keeps_no_wheels_and_one_folder(ctx: Context, plan: Plan, engin
 def test_what_is_there_is_not_built_again(
     ctx: Context, plan: Plan, engine: Engine, built: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kept_images, "run_build", refuse)
+    monkeypatch.setattr(bases, "run_build", refuse)
     assert upstream_image(ctx, plan, engine) == built
     untag(engine, [built.image])
     with pytest.raises(BuildError, match="a layer was built"):
@@ -135,7 +134,7 @@ def test_a_base_is_sent_once_and_another_image_under_its_tag_is_not_used(
         builds.append(step.name)
         return run_build(ctx, engine, request, step, on_event)
 
-    monkeypatch.setattr(kept_images, "run_build", counted)
+    monkeypatch.setattr(bases, "run_build", counted)
     files, contexts = provide_bases(ctx, plan, engine, STAGES)
     assert (files, builds) == ({}, [])  # the layers had both made
     assert contexts.keys() == {"base-build", "base"}

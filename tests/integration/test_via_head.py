@@ -21,16 +21,15 @@ from docker.errors import NotFound
 
 from gb10.cli import main
 from gb10.containers.connection import Engine, client
-from gb10.containers.head.program import registry_program
-from gb10.containers.head.session import SCRIPT
+from gb10.containers.head.session import SCRIPT, registry_program
 from gb10.containers.images import find_image, require_image, tag_image
 from gb10.containers.packages import fetch_packages
 from gb10.containers.reach import find
 from gb10.containers.registry.holding import REPOSITORY
 from gb10.containers.registry.transfer import Moves, push
-from gb10.core.locks import lock_now
 from gb10.core.proc import background, capture
 from gb10.core.ssh import HERE
+from gb10.core.store import lock_now
 from gb10.errors import EngineError, Gb10Error, PublishError, UsageError, VerifyError
 from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.publish.pulling import Pull

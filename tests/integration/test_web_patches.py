@@ -17,7 +17,7 @@ import requests
 from gb10.core import fetch
 from gb10.errors import FetchError, PatchError
 from gb10.image.context import Context, open_context
-from gb10.image.plan.labels import labels
+from gb10.image.plan.plan_record import labels
 from gb10.image.plan.values import Plan
 from gb10.image.request.planning import Request, make_plan
 from gb10.sources import web

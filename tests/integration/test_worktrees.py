@@ -12,8 +12,8 @@ from gb10.core.proc import capture
 from gb10.core.store import Store
 from gb10.errors import FetchError, PatchError, UsageError
 from gb10.image.context import Context
-from gb10.image.plan.labels import labels
 from gb10.image.plan.options import Taken
+from gb10.image.plan.plan_record import labels
 from gb10.image.plan.values import Plan
 from gb10.image.request.checkout_files import ignored, open_worktree
 from gb10.image.request.planning import Request, make_plan

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gb10.cli.show_lines import difference_lines, portrait_lines
+from gb10.cli.look.show import difference_lines, portrait_lines
 from gb10.containers.images import ImageInfo
 from gb10.image.inspect.differences import changes, differences
 from gb10.image.inspect.differences import document as difference_document

@@ -11,8 +11,8 @@ from gb10.errors import UsageError
 from gb10.serving.guard.finding import Verdict
 from gb10.serving.load.aiperf import find_aiperf, settings
 from gb10.serving.load.aiperf_load import runs_of
+from gb10.serving.load.canary_batch import guard_limits
 from gb10.serving.load.endpoint import Endpoint
-from gb10.serving.load.guard_data import guard_limits
 
 RECORDED: dict[str, Any] = json.loads((Path(__file__).parent / "data/aiperf.json").read_text(encoding="utf-8"))
 RATE = 200

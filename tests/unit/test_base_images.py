@@ -6,16 +6,16 @@ from unittest.mock import sentinel
 
 import pytest
 
-from gb10.image.build import base_images
-from gb10.image.build.base_images import STAGES, base_tag, provide_bases
+from gb10.image.build import bases
+from gb10.image.build.bases import STAGES, base_tag, provide_bases
 from tests.unit.test_rehearsal_plan import OPTIONS, plan
 
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_an_engine_that_copies_images_gets_files(shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base_images, "one_by_one", lambda *_: shared)
-    monkeypatch.setattr(base_images, "make_rootfs", lambda _, made, step: Path(step.name))
-    monkeypatch.setattr(base_images, "base_image", lambda ctx, made, engine, name, rebuild_id: f"a:{name}-{rebuild_id}")
+    monkeypatch.setattr(bases, "one_by_one", lambda *_: shared)
+    monkeypatch.setattr(bases, "make_rootfs", lambda _, made, step: Path(step.name))
+    monkeypatch.setattr(bases, "base_image", lambda ctx, made, engine, name, rebuild_id: f"a:{name}-{rebuild_id}")
     files, contexts = provide_bases(sentinel.ctx, plan(OPTIONS), sentinel.engine, STAGES, "7")
     if shared:
         assert files == {}

@@ -9,13 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gb10.cli.bench_show import document, print_measured, sizes_table, times_table
+from gb10.cli.machine.bench import document, print_measured, sizes_table, times_table
 from gb10.core.fields import Architecture
 from gb10.errors import BuildError, UsageError, VerifyError
 from gb10.image.context import open_context
-from gb10.image.gemm.measure import judge, run, sort_lines
-from gb10.image.gemm.program_build import BuiltProgram, Line, read_lines
-from gb10.image.gemm.published_gemms import published_gemms
+from gb10.image.gemm import BuiltProgram, Line, judge, published_gemms, read_lines, run, sort_lines
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import plan_image

@@ -11,10 +11,7 @@ from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Options
 from gb10.image.plan.recorded import RecordedFile, RecordedPlan, as_recorded
 from gb10.image.recipe.arch import parse_arch
-from gb10.image.sbom.file_parts import deb_part, quoted, source_part, wheel_part
-from gb10.image.sbom.nested_parts import NestedProjects, read_nested
-from gb10.image.sbom.part import Bill
-from gb10.image.sbom.planned_parts import bill_of
+from gb10.image.sbom.parts import Bill, NestedProjects, bill_of, deb_part, quoted, read_nested, source_part, wheel_part
 from gb10.image.sbom.spdx import as_bytes, licence_of, spdx
 from gb10.image.sbom.statements import dependencies, provenance, statement
 from tests.recipes import SHIPPED

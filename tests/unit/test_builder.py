@@ -6,8 +6,8 @@ import pytest
 
 from gb10.cli.common import building, command_context
 from gb10.containers.buildx.build import image_output, lent_network
-from gb10.containers.buildx.builders import read_builder
-from gb10.containers.buildx.cache_options import Direction, check_cache
+from gb10.containers.buildx.build_cache import Direction, check_cache
+from gb10.containers.buildx.commands import read_builder
 from gb10.containers.connection import Endpoint, Engine
 from gb10.errors import UsageError
 from gb10.image.build.built import engine_room

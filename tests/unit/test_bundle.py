@@ -16,7 +16,7 @@ from gb10.serving.trial.bench_bundle import LIMITS, read_bundle, write_bundle
 from gb10.serving.trial.kept_runs import open_journal
 from gb10.serving.trial.launch_line import Outcome, Result, left_behind, read_launch
 from gb10.serving.trial.replaying import chosen_side, held_against, settings_of_side, text_of_side
-from gb10.serving.trial.saved_result import read_result
+from gb10.serving.trial.saved_results import read_result
 from tests.served import SETTINGS, document
 
 PLAN: dict[str, Any] = {

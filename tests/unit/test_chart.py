@@ -5,11 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gb10.serving.chart.axis import Axis, axis_of
-from gb10.serving.chart.bars import Bar, bars
-from gb10.serving.chart.drawing import WIDTH
-from gb10.serving.chart.levels import Mark, Measured, levels
-from gb10.serving.chart.sides import Point, effects, launches
+from gb10.serving.chart import WIDTH, Axis, Bar, Mark, Measured, Point, axis_of, bars, effects, launches, levels
 
 HOSTILE = "<b>\"&'</b>"
 EFFECTS: list[dict[str, object]] = [

@@ -8,7 +8,7 @@ import pytest
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checks.claim import CHECK
 from gb10.image.proof.reading import read_markers, scan_path
-from gb10.image.proof.wheel_manifest import Manifest
+from gb10.image.proof.wheel_files import Manifest
 from gb10.image.recipe.arch import Arch, parse_arch
 from gb10.inside.binary import Binary, Unit
 from gb10.inside.scan import Scan

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gb10.image.build.tuned_files import wrong
+from gb10.image.build.inspect import wrong
 from gb10.image.moe.expected import Verdict
 from gb10.image.moe.file_verdict import FileVerdict, TunedRow
 from gb10.image.proof.checks.tuned import CHECK

@@ -10,7 +10,7 @@ from gb10.errors import VerifyError
 from gb10.image.proof import checks
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checking import all_checks, prove
-from gb10.image.proof.wheel_manifest import Manifest
+from gb10.image.proof.wheel_files import Manifest
 from gb10.inside.binary import Binary
 from gb10.inside.scan import Scan
 

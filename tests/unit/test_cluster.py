@@ -7,14 +7,12 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import UsageError
-from gb10.models.render.ray import OWN
-from gb10.serving.cluster.adapters import adapter_remarks, pair_remarks, ports_of
+from gb10.models.render.own import OWN
+from gb10.serving.cluster.adapters import adapter_remarks, pair_remarks, ports_of, remarks_on
 from gb10.serving.cluster.cluster_file import cluster_text, read_cluster
-from gb10.serving.cluster.fabric import fabric_of
+from gb10.serving.cluster.fabric import fabric_of, settings_of
 from gb10.serving.cluster.fact_reading import read_facts
-from gb10.serving.cluster.nccl import settings_of
 from gb10.serving.cluster.node_facts import NodeFacts, Reading
-from gb10.serving.cluster.remarks import remarks_on
 from tests.cluster_trees import Spark, facts_of, pair, probed, ring, said, switched, write_spark
 
 Facts = dict[str, NodeFacts]

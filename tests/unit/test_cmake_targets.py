@@ -9,11 +9,11 @@ import pytest
 
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store, seal
-from gb10.image.build.wheel_build import build_wheels
+from gb10.image.build.wheels import build_wheels
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
-from gb10.image.proof.wheel_manifest import read_manifest
+from gb10.image.proof.wheel_files import read_manifest
 from gb10.image.request.planning import with_targets
 from gb10.inside import cmake_manifest, cmake_targets
 from gb10.inside.cmake_nested import Nested

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.asking import of_wheels
+from gb10.cli.build.asking import of_wheels
 from gb10.cli.spelling import respelled
-from gb10.core.artifact import Checkout
+from gb10.core.files import Checkout
 from gb10.errors import FetchError, UsageError
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import ROOT

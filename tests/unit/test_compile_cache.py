@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gb10.core.artifact import Artifact
+from gb10.core.files import Artifact
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store
-from gb10.image.build.shared_cache import SAYS, SCRIPT, cache_secret, configuration, reads_reviewed, shared_cache
+from gb10.image.build.compile import SAYS, SCRIPT, cache_secret, configuration, reads_reviewed, shared_cache
 from gb10.image.context import Context
 from gb10.image.plan.options import PatchUse
 from gb10.image.plan.values import Inputs, Origin

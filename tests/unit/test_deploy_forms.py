@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gb10.cli.recipe_files import load_file, model_names, models_folder
-from gb10.cli.recipe_forms import FormWish, form_wish, only_of_forms, only_one, write
+from gb10.cli.models.recipe_files import load_file, model_names, models_folder
+from gb10.cli.models.recipe_forms import FormWish, form_wish, only_of_forms, only_one, write
 from gb10.containers.container_options import command_words, run_words
 from gb10.errors import UsageError
 from gb10.models.load.loading import load_model_recipe
@@ -23,8 +23,7 @@ from gb10.models.render.rendering import render_recipe
 from gb10.serving.deploy.deployment import HUB_PLACE, Deployment, Fabric
 from gb10.serving.deploy.fabric_files import function_of
 from gb10.serving.deploy.forms import FORMS
-from gb10.serving.deploy.kubernetes_objects import object_name
-from gb10.serving.deploy.pods import SERVERS
+from gb10.serving.deploy.kubernetes import SERVERS, object_name
 from gb10.serving.run.node_launch import container_options
 from gb10.serving.run.service import Options
 from tests.deployments import ODD, ODD_TEXTS, deployment, odd_recipe

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from gb10.containers.container_options import ContainerOptions, docker_call, run_words
 from gb10.serving.deploy.deployment import inline, without_comments
-from gb10.serving.deploy.words import compose_value, kubernetes_text, systemd_line, systemd_word
-from gb10.serving.deploy.yaml_text import Unsafe, yaml_text
+from gb10.serving.deploy.text import Unsafe, compose_value, kubernetes_text, systemd_line, systemd_word, yaml_text
 from gb10.serving.run.node_launch import SCRIPT
 from tests.deployments import ODD_TEXTS
 

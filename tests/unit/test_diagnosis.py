@@ -7,8 +7,7 @@ import pytest
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store
 from gb10.errors import BuildError
-from gb10.image.build.compiling import explained
-from gb10.image.build.diagnosis import diagnosed
+from gb10.image.build.compile import diagnosed, explained
 from gb10.image.build.stage import log_path
 from gb10.image.context import Context
 from gb10.image.plan.values import Step

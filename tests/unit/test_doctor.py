@@ -15,7 +15,7 @@ import yaml
 from gb10.core.log_words import is_trouble
 from gb10.errors import UsageError
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.image.moe.nearest import nearest_files
+from gb10.image.moe.tuned_name import nearest_files
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Options
@@ -24,17 +24,15 @@ from gb10.image.recipe.arch import parse_arch
 from gb10.serving.checkup.bundle import EACH, MOST, bundle, file_name, write_bundle
 from gb10.serving.checkup.endpoint_probe import Probe, outcomes_of, two_modes
 from gb10.serving.checkup.saved_logs import read_log
-from gb10.serving.doctor.container_shown import ContainerShown
+from gb10.serving.doctor.container_checks import ContainerShown
 from gb10.serving.doctor.diagnosing import Shown, diagnose, fitting
-from gb10.serving.doctor.explaining import remedy_of
-from gb10.serving.doctor.host_state_reading import read_look
+from gb10.serving.doctor.host_state import read_look
 from gb10.serving.doctor.image_record import ImageRecord, read_installed, read_plan
-from gb10.serving.doctor.log_scan import LONGEST, MANY, Scan, last_lines_of, scan_log, whole_lines
-from gb10.serving.doctor.log_times import Moment, moment_of
+from gb10.serving.doctor.log_judging import remedy_of
+from gb10.serving.doctor.log_scan import LONGEST, MANY, Moment, Scan, last_lines_of, moment_of, scan_log, whole_lines
 from gb10.serving.doctor.masking import masked, masked_environment
-from gb10.serving.doctor.rule_files import load_doctor_rules, load_slim_rules
+from gb10.serving.doctor.rule_files import left_out, load_doctor_rules, load_slim_rules
 from gb10.serving.doctor.seen import Diagnosis
-from gb10.serving.doctor.slimmed import left_out
 from gb10.serving.guard.canary import Answered, Canary, CanaryAnswer, Fact
 from gb10.serving.guard.finding import Judgement, Verdict
 from gb10.serving.load.canary_batch import CanaryBatch

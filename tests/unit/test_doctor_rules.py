@@ -8,15 +8,13 @@ import pytest
 import yaml
 
 from gb10.errors import UsageError
-from gb10.serving.doctor.container_checks import CONTAINER_CHECKS
-from gb10.serving.doctor.container_shown import ContainerShown
+from gb10.serving.doctor.container_checks import CONTAINER_CHECKS, ContainerShown
 from gb10.serving.doctor.diagnosing import Asked, Shown, diagnose, fitting
 from gb10.serving.doctor.host_checks import HOST_CHECKS
 from gb10.serving.doctor.image_record import ImageRecord
 from gb10.serving.doctor.log_scan import Scan, scan_log
-from gb10.serving.doctor.rule_files import load_doctor_rules, load_slim_rules
+from gb10.serving.doctor.rule_files import left_out, load_doctor_rules, load_slim_rules
 from gb10.serving.doctor.seen import Seen
-from gb10.serving.doctor.slimmed import left_out
 from tests.doctor_trees import machine_of
 
 DATA = Path(__file__).parent / "data/doctor"

@@ -6,8 +6,7 @@ from time import process_time
 
 import pytest
 
-from gb10.core.document import parse_document
-from gb10.core.yaml_nodes import LARGEST
+from gb10.core.document import LARGEST, parse_document
 from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT
 from gb10.image.recipe.image_recipe import Recipe

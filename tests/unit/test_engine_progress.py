@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.containers.buildx.cache_options import IMPORT
+from gb10.containers.buildx.build_cache import IMPORT
 from gb10.containers.buildx.progress import (
     Event,
     LogLine,

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.explain import engine_of
-from gb10.cli.explain_show import as_document, print_rows
+from gb10.cli.look.explain import as_document, engine_of, print_rows
 from gb10.errors import FetchError, Gb10Error, UsageError, VerifyError
 from gb10.image.context import open_context
 from gb10.image.explain import engine_choice
 from gb10.image.explain.asked_engine import image_wheels
-from gb10.image.explain.code_places import check_engine, code_of
 from gb10.image.explain.engine_choice import (
     Held,
     Question,
@@ -24,16 +22,15 @@ from gb10.image.explain.engine_choice import (
     write_model,
     write_own_package,
 )
-from gb10.image.explain.engine_facts import EngineFacts, Packages, read_facts
-from gb10.image.explain.engine_files import check_interpreter, read_operators, unpack
-from gb10.image.explain.layer_rows import Answer, read_answer
+from gb10.image.explain.engine_files import EngineFacts, Packages, check_interpreter, read_facts, read_operators, unpack
+from gb10.image.explain.layer_rows import Answer, check_engine, code_of, read_answer
 from gb10.image.explain.operators import schemas
 from gb10.image.lock.lockfile import load_lock, load_recipe
 from gb10.image.plan.catalog import ROOT
 from gb10.image.proof.arch_match import Judged
 from gb10.image.recipe.model_kernels import BY_KERNEL, Entry
 from gb10.image.request.kernel_choice import check_model, local_files
-from gb10.image.request.left_out import without
+from gb10.image.request.planning import without
 from gb10.inside.binary import Binary
 from gb10.inside.installed import Distribution
 from gb10.inside.loader import Fit

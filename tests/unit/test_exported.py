@@ -6,7 +6,7 @@ import pytest
 
 from gb10.core.store import seal
 from gb10.errors import BuildError
-from gb10.image.build.exported import check_exported
+from gb10.image.build.stage import check_exported
 
 WHEEL = ("*.whl", "manifest.json")
 

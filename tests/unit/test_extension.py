@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from packaging.utils import parse_wheel_filename
 
-from gb10.core.artifact import Checkout
+from gb10.core.files import Checkout
 from gb10.errors import UsageError
-from gb10.image.build.wheel_build import selected
+from gb10.image.build.wheels import selected
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.options import Options

@@ -10,9 +10,9 @@ import requests
 from requests.adapters import BaseAdapter, HTTPAdapter
 from urllib3 import HTTPResponse
 
-from gb10.core.artifact import Artifact
-from gb10.core.deadline import LateError, within
+from gb10.core.concurrency import LateError, within
 from gb10.core.fetch import MOST_WAIT, download, intact, open_session, stored
+from gb10.core.files import Artifact
 from gb10.core.store import Store
 from gb10.errors import FetchError
 

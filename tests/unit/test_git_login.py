@@ -4,7 +4,7 @@ import pytest
 
 from gb10.core.proc import capture
 from gb10.errors import FetchError
-from gb10.sources.git.login import HELPER, without_login
+from gb10.sources.git.address import HELPER, without_login
 
 HELP = [("credential.https://h.invalid:8443.helper", ""), ("credential.https://h.invalid:8443.helper", HELPER)]
 

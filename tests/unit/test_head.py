@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from gb10.containers.head.session import Node, Session, Way, node_of
-from gb10.core.dialogue import Dialogue
+from gb10.core.child_sessions import Dialogue
 from gb10.core.ssh import SshHost
 from gb10.errors import EngineError, UsageError
 from gb10.image.publish.via_head import HeadPull

@@ -12,7 +12,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPResponse
 
-from gb10.core.artifact import Artifact
+from gb10.core.files import Artifact
 from gb10.errors import FetchError
 from gb10.sources.index.client import LARGEST_HTML, locate, open_index_session, read_page, sources
 from gb10.sources.index.page import JSON_TYPE, Link, parse_page

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core.child_sessions import end_session, leading, started
 from gb10.core.journal import Journal
 from gb10.core.proc import CommandFailedError
-from gb10.core.server_session import end_session, leading, started
 from gb10.errors import UsageError
 
 HEAD = {"kind": "test", "identity": "one"}

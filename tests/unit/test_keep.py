@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.cache_show import KINDS
+from gb10.cli.machine.cache import KINDS
 from gb10.core.store import Store, file_sha256, is_sealed, seal
 from gb10.core.store_gc import ALSO, LOOSE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries
 from gb10.errors import UsageError

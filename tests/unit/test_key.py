@@ -16,9 +16,8 @@ from gb10.image.context import open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import plan_image
-from gb10.image.plan.labels import labels
 from gb10.image.plan.options import Options, PatchUse
-from gb10.image.plan.plan_record import record
+from gb10.image.plan.plan_record import labels, record
 from gb10.image.plan.render import dockerfile
 from gb10.image.plan.values import Toolkit
 from gb10.image.recipe.arch import parse_arch

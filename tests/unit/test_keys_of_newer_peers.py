@@ -2,9 +2,8 @@
 
 import pytest
 
-from gb10.models.load.checks import check_recipe
 from gb10.models.load.known_keys import SPARKRUN_READ
-from gb10.models.load.loading import load_model_recipe
+from gb10.models.load.loading import check_recipe, load_model_recipe
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.needs.image_need import image_need
 from gb10.models.powers import powers_of

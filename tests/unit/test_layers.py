@@ -256,7 +256,7 @@ def users_of(packages: set[str]) -> list[Path]:
 
 
 def test_two_modules_start_processes() -> None:
-    assert {path.stem for path in users_of(PROCESSES)} == {"proc", "dialogue"}
+    assert {path.stem for path in users_of(PROCESSES)} == {"proc", "child_sessions"}
 
 
 def test_only_containers_know_docker() -> None:

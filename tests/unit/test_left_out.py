@@ -9,13 +9,13 @@ from gb10.errors import UsageError
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import plan_image
-from gb10.image.plan.labels import labels
 from gb10.image.plan.options import Options
+from gb10.image.plan.plan_record import labels
 from gb10.image.plan.values import Plan
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
-from gb10.image.request.left_out import without
+from gb10.image.request.planning import without
 from tests.recipes import SHIPPED
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"

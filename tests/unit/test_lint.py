@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 import yaml
 
-from gb10.cli.recipe_files import load_file, models_folder
-from gb10.cli.recipe_fit import known_estimate
+from gb10.cli.models.recipe_files import load_file, models_folder
+from gb10.cli.models.recipe_fit import known_estimate
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import ROOT
 from gb10.models.issue import Issue, errors_of
-from gb10.models.lint.computed import CHECKS
+from gb10.models.lint.checks import CHECKS
 from gb10.models.lint.engine_source import EngineWords, read_engine
 from gb10.models.lint.engine_words import declared, known_words, releases
-from gb10.models.lint.image_facts import VERSION, facts_of, patches_of
 from gb10.models.lint.linting import lint, own_releases
 from gb10.models.lint.rule import load_rules
+from gb10.models.lint.served import VERSION, facts_of, patches_of
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.registries.recipe_file import RecipeFile
 from gb10.models.render.rendered import RenderRequest

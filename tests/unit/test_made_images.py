@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from gb10.cli import main
-from gb10.cli.recipe_files import find_recipe, load_file
-from gb10.cli.wishes import with_recipe
+from gb10.cli.models.recipe_files import find_recipe, load_file
+from gb10.cli.models.recipe_image import with_recipe
 from gb10.errors import UsageError
 from gb10.image.request.planning import Request
 from gb10.models.needs.image_need import image_need
-from gb10.serving.run.made_images import key_of, made_image, note_image
+from gb10.serving.run.notes import key_of, made_image, note_image
 
 MADE = "gb10/vllm:0.33.0-cu130-sm121f-c23ea962f915"
 PLAIN = "gb10/vllm:0.33.0-cu130-sm121f"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gb10.core.proc import capture
-from gb10.image.build.compiling import UNKEYED, stage_modules
+from gb10.image.build.compile import UNKEYED, stage_modules
 from gb10.image.build.contexts import write_tree
 from gb10.inside import markers
 from tests.recipes import SHIPPED

@@ -13,14 +13,14 @@ from gb10.core.reporter import Reporter
 from gb10.core.ssh import ssh_host
 from gb10.errors import UsageError
 from gb10.models.load.loading import load_model_recipe
-from gb10.models.render.meeting import BLOCKS, Meeting, api_port
 from gb10.models.render.nodes import LLAMA_PORT, PORT, REPLICA_PORT
-from gb10.models.render.ray import PORT as RAY_PORT
+from gb10.models.render.own import PORT as RAY_PORT
 from gb10.models.render.rendered import RenderedRecipe, RenderRequest
 from gb10.models.render.rendering import render_recipe
-from gb10.serving.run.members import nodes_of
+from gb10.models.render.topology import BLOCKS, Meeting, api_port
 from gb10.serving.run.ports import on_free_ports, ports_of
 from gb10.serving.run.service import Options, Service, service_of
+from gb10.serving.run.service_nodes import nodes_of
 
 VLLM = "command: vllm serve {model} --port {port} -tp {tensor_parallel}\n"
 KINDS = {

@@ -11,7 +11,7 @@ import yaml
 from gb10.models.lint.linting import own_releases
 from gb10.models.lint.served_launch import served_model
 from gb10.models.load.loading import load_model_recipe
-from gb10.models.memory.engines.shared import Machine
+from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.estimating import Estimate, estimate
 from gb10.models.memory.figures import GIB, load_figures
 from gb10.models.memory.known_models import FOLDER, read_known

@@ -13,10 +13,8 @@ from gb10.models.lint.linting import own_releases
 from gb10.models.lint.served_launch import served_model
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.memory.cache import Cache, CacheLayer
-from gb10.models.memory.engines.kernel_padding import padding
-from gb10.models.memory.engines.shared import Machine, loader_bytes
-from gb10.models.memory.engines.vllm import graph_count
-from gb10.models.memory.engines.vllm_pages import request_bytes
+from gb10.models.memory.engines.budget import Machine, loader_bytes, padding
+from gb10.models.memory.engines.vllm import graph_count, request_bytes
 from gb10.models.memory.estimating import estimate
 from gb10.models.memory.figures import GIB, load_figures
 from gb10.models.memory.known_models import known_model

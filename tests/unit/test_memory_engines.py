@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 
 from gb10.cli import main
-from gb10.cli.recipe_files import load_file, model_names, models_folder
-from gb10.cli.recipe_fit import known_estimate
+from gb10.cli.models.recipe_files import load_file, model_names, models_folder
+from gb10.cli.models.recipe_fit import known_estimate
 from gb10.errors import UsageError
 from gb10.models.lint.linting import own_releases
 from gb10.models.lint.served_launch import served_model
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.own_section import own_section
 from gb10.models.memory.cache import Cache
-from gb10.models.memory.container_limit import container_memory
-from gb10.models.memory.engines.shared import Machine
+from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.estimating import estimate
 from gb10.models.memory.figures import GIB, load_figures
 from gb10.models.memory.known_models import known_model
 from gb10.models.memory.launch import Drafts, Launch
+from gb10.models.memory.memory_limits import container_memory
 from gb10.models.memory.model import Model
 from gb10.models.memory.weights.weight import Ranks
 from gb10.models.registries.recipe_file import RecipeFile

@@ -10,7 +10,7 @@ from gb10.errors import UsageError
 from gb10.image.request.model_sizes import local_model
 from gb10.models.memory.launch import Launch
 from gb10.models.memory.model import model_of
-from gb10.models.memory.weights.name_patterns import NamePatterns
+from gb10.models.memory.weights.scheme import NamePatterns
 from gb10.models.memory.weights.weight import Ranks, stage_of
 
 FILES = sorted((Path(__file__).parent / "data/memory/files").glob("*.jsonl"))

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gb10.cli.recipe_files import models_folder
-from gb10.cli.recipe_image import with_model_recipe
+from gb10.cli.models.recipe_files import models_folder
+from gb10.cli.models.recipe_image import with_model_recipe
 from gb10.errors import UsageError
-from gb10.image.mods.community import community_mods
-from gb10.image.mods.lookup import mod_names
+from gb10.image.mods.declaration import community_mods
+from gb10.image.mods.read import mod_names
 from gb10.image.plan.catalog import ROOT
 from gb10.image.request.planning import Request
 from gb10.models.load.loading import load_model_recipe

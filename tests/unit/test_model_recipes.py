@@ -7,8 +7,8 @@ from time import process_time
 
 import pytest
 
-from gb10.cli.recipe_files import find_recipe, load_file
-from gb10.cli.recipe_show import own_lines
+from gb10.cli.models.recipe_files import find_recipe, load_file
+from gb10.cli.models.recipe_show import own_lines
 from gb10.errors import UsageError
 from gb10.models.issue import errors_of
 from gb10.models.load.known_keys import closest, edits

@@ -8,10 +8,8 @@ import pytest
 
 from gb10.core.folder_files import LARGEST, ModFile, files_digest, write_files
 from gb10.errors import UsageError
-from gb10.image.mods.declaration import ModRecord, parse_record, require_fit, unfit
-from gb10.image.mods.lint import problems_of, remarks_of
-from gb10.image.mods.lookup import find_mod, load_mod, mod_names
-from gb10.image.mods.read_mod import read_files
+from gb10.image.mods.declaration import ModRecord, parse_record, problems_of, remarks_of, require_fit, unfit
+from gb10.image.mods.read import find_mod, load_mod, mod_names, read_files
 from gb10.image.plan.catalog import ROOT
 
 SCRIPT = b"#!/usr/bin/env bash\ntrue\n"

@@ -12,7 +12,7 @@ from py_compile import PycInvalidationMode
 
 import pytest
 
-from gb10.image.proof.merging import merge_layers
+from gb10.image.proof.scans import merge_layers
 from gb10.inside import changed, mod
 from gb10.inside.scan import scan_tree
 

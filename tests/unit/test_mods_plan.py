@@ -21,12 +21,11 @@ from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.plan.dag import plan_image
-from gb10.image.plan.labels import labels
 from gb10.image.plan.options import Mod, Options, Overlay
-from gb10.image.plan.plan_record import record
+from gb10.image.plan.plan_record import labels, record
 from gb10.image.plan.render import bake, scanned
 from gb10.image.plan.values import Plan, Toolkit
-from gb10.image.proof.merging import merge_layers
+from gb10.image.proof.scans import merge_layers
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock

@@ -3,8 +3,7 @@
 import pytest
 
 from gb10.image.moe.child.cut import Cut, Module
-from gb10.image.moe.row_rules import weigh
-from gb10.image.moe.shared_memory import LIMIT, accumulators, clamped, moe_bytes
+from gb10.image.moe.row_rules import LIMIT, accumulators, clamped, moe_bytes, weigh
 
 
 def row(m: int, n: int, k: int, warps: int = 4, stages: int = 3, **more: object) -> dict[str, int]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.moe_judge import meant_shape
+from gb10.cli.look.moe_show import meant_shape
 from gb10.errors import UsageError
 from gb10.image.context import open_context
 from gb10.image.moe.engine_table import read_table

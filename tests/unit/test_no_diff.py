@@ -8,8 +8,8 @@ import pytest
 from gb10.errors import PatchError, UsageError
 from gb10.image.context import open_context
 from gb10.image.plan.dag import plan_image
-from gb10.image.plan.labels import labels
 from gb10.image.plan.options import PatchUse
+from gb10.image.plan.plan_record import labels
 from gb10.image.request.planning import Request, make_plan
 from gb10.image.request.web_patches import with_urls
 from gb10.patches.no_diff import check_diff

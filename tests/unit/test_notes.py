@@ -10,8 +10,8 @@ import pytest
 
 from gb10.core.printing import printable, visible
 from gb10.errors import UsageError
-from gb10.serving.run.labelled import read_labels
 from gb10.serving.run.notes import SCHEMA, forget, is_node, note_nodes, notes_folder, read_notes
+from gb10.serving.run.service import read_labels
 from gb10.serving.run.service_url import is_own, url_on
 
 NODES = ("me@spark-1", "me@spark-2")

@@ -10,9 +10,9 @@ from gb10.containers.docker_containers import ContainerState
 from gb10.core.reporter import Reporter
 from gb10.errors import EngineError
 from gb10.serving.run.existing import Found
-from gb10.serving.run.labelled import SERVICE, read_labels
 from gb10.serving.run.notes import Notes
 from gb10.serving.run.overview import Overview, not_looked_at
+from gb10.serving.run.service import SERVICE, read_labels
 
 ENGINE = Engine(kind="user", endpoint=Endpoint(host="x", origin="x"), version="1", api="1.45", containerd=False)
 

@@ -6,10 +6,9 @@ import pytest
 
 from gb10.errors import PatchError, UsageError
 from gb10.image.plan.catalog import ROOT
-from gb10.patches.owners import below, divide
+from gb10.patches.owners import below, divide, sections
 from gb10.patches.parse import parse_diff
 from gb10.patches.releases import load_releases
-from gb10.patches.renamed import sections
 
 RELEASES = load_releases(ROOT / "patches")
 BUILDER = "include/cutlass/gemm/collective/builders/sm120_blockscaled_mma_builder.inl"

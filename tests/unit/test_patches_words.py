@@ -7,13 +7,11 @@ from typing import get_args
 import pytest
 from packaging.version import Version
 
-from gb10.cli.patches import app, idle_sources
-from gb10.cli.patches_show import print_rows, range_of, reasons
+from gb10.cli.patch.patches import app, idle_sources, print_rows, range_of, reasons
 from gb10.image.context import open_context
 from gb10.image.plan.catalog import ROOT
-from gb10.patches.probe import Answered
 from gb10.patches.status import Row, find_patches
-from gb10.patches.verdict import Outcome, Verdict
+from gb10.patches.verdict import Answered, Outcome, Verdict
 
 
 def row(outcome: Outcome, answer: str = "needed") -> Row:

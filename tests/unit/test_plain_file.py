@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.core.plain_file import read_plain_file
+from gb10.core.files import read_plain_file
 from gb10.errors import UsageError
 
 

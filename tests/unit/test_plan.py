@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import UsageError
-from gb10.image.build.compiling import UNKEYED
+from gb10.image.build.compile import UNKEYED
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.compiles import COMPILE_SCRIPTS, INSTALLER, PATCHER, UNPACKER
 from gb10.image.plan.dag import plan_image, torch_problem
-from gb10.image.plan.labels import labels
 from gb10.image.plan.options import Options, Overlay, PatchUse
-from gb10.image.plan.plan_record import record
+from gb10.image.plan.plan_record import labels, record
 from gb10.image.plan.render import dockerfile, wheel_dockerfile
 from gb10.image.plan.steps import CHANGED, GRAFTER, LINKER, MOD_RUNNER, READER, SCANNER, SETTINGS, SLIMMER
 from gb10.image.plan.values import Plan, Toolkit

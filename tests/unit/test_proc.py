@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gb10.core.dialogue import dialogue
+from gb10.core.child_sessions import dialogue
+from gb10.core.concurrency import IdleTimeout, moved
 from gb10.core.proc import CommandFailedError, background, capture, capture_while_active, stream
-from gb10.core.silence import IdleTimeout, moved
 
 ROOT = Path(__file__).resolve().parents[2]
 URL = "https://me:se@cret@mirror.invalid/debian"
@@ -27,7 +27,7 @@ def test_ctrl_c_ends_a_child_that_is_watched(tmp_path: Path) -> None:
     script = f"""\
 from pathlib import Path
 from gb10.core.proc import stream
-from gb10.core.silence import IdleTimeout, moved
+from gb10.core.concurrency import IdleTimeout, moved
 argv = ["sh", "-c", "echo $$; exec sleep 60"]
 stream(argv, log=Path({str(tmp_path / "log")!r}), on_line=lambda line: print(line, flush=True),
        patience=IdleTimeout(seconds=600, sign=moved))

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from gb10.cli.pull import document
+from gb10.cli.ship.pull import document
 from gb10.containers.registry.transfer import Remote
 from gb10.core.ssh import ssh_host
 from gb10.errors import EngineError, PublishError
-from gb10.image.publish.pulling import Pull
-from gb10.image.publish.receiving import Pulled
+from gb10.image.publish.pulling import Pull, Pulled
 
 REMOTE = Remote(digest="sha256:aa", platforms=("linux/arm64",))
 GOOD = Pulled(host="spark-1", id="sha256:bb", layers="cc", there=3, moved=1, bytes=10, seconds=1.0)

@@ -7,7 +7,7 @@ import pytest
 
 from gb10.core.forecast import Forecast, Speed
 from gb10.image.build import rates
-from gb10.image.build.compiling import made_object
+from gb10.image.build.compile import made_object
 from gb10.image.build.estimate import needs, step_seconds
 from gb10.image.build.outlook import ASSEMBLY, DOWNLOAD, TOOLS, UPSTREAM, with_forecast
 from gb10.image.build.rates import MOST, REFERENCE, keep_speed, known_speed, processor

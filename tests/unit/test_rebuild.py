@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from gb10.cli.rebuild_show import document, print_comparison, refuse
+from gb10.cli.build.rebuild import document, print_comparison, refuse
 from gb10.core.reporter import Reporter
 from gb10.errors import VerifyError
-from gb10.image.build.difference import Different
-from gb10.image.build.reproducing import Comparison, Pair
+from gb10.image.build.rebuild import Comparison, Different, Pair
 from gb10.image.plan.catalog import ROOT
 from gb10.inside.differ import MOST, differences
 

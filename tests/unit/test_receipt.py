@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from gb10.cli import image, receipt
+from gb10.cli import receipt
+from gb10.cli.build import image
 from gb10.cli.receipt import read_receipt, receipt_path
 from gb10.image.plan.catalog import ROOT
 
@@ -48,7 +49,9 @@ def test_options_that_only_choose_have_a_receipt(more: tuple[str, ...], tmp_path
 
 def test_a_receipt_is_of_the_arguments_that_main_was_given() -> None:
     """Nothing of the command line reads the arguments of the process, which may be another program's."""
-    readers = [path.name for path in (ROOT / "gb10/cli").glob("*.py") if "sys.argv" in path.read_text(encoding="utf-8")]
+    readers = [
+        path.name for path in (ROOT / "gb10/cli").rglob("*.py") if "sys.argv" in path.read_text(encoding="utf-8")
+    ]
     assert readers == []
     seen = []
     app = typer.Typer()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.recipe_import import image_of
+from gb10.cli.models.recipe_import import image_of
 from gb10.errors import UsageError
 from gb10.models.importing.imported import Imported, Wanted, written
 from gb10.models.importing.importing import engine_of_form, import_recipe

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gb10.cli.publish import rule_of
+from gb10.cli.ship.publish import rule_of
 from gb10.containers.registry.referrers import (
     CREATED,
     Artifact,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gb10.cli.asking import of_wheels
+from gb10.cli.build.asking import of_wheels
 from gb10.cli.spelling import respelled
 from gb10.errors import UsageError
 from gb10.image.lock.lockfile import input_digest, load_recipe
@@ -13,7 +13,7 @@ from gb10.image.lock.resolver import explained
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import image_tag, plan_image
 from gb10.image.recipe.image_recipe import Recipe
-from gb10.image.request.left_out import asking_less
+from gb10.image.request.planning import asking_less
 from gb10.image.request.refs import _demands, _way_out, require_release, with_refs
 from gb10.sources.index.page import Link
 from tests.unit.test_mods_plan import inputs, plan

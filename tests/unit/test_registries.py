@@ -11,26 +11,25 @@ from pathlib import Path
 import pytest
 
 from gb10.cli import main
-from gb10.cli.recipe_files import find_recipe, load_file
-from gb10.cli.recipe_mods import MODS
-from gb10.cli.run_mods import KEY, TITLE, VERSION, mods_to_run
-from gb10.cli.wanted_service import Described, Wanted, described
-from gb10.cli.wishes import with_recipe
+from gb10.cli.models.recipe_files import find_recipe, load_file
+from gb10.cli.models.recipe_image import with_recipe
+from gb10.cli.models.recipe_mods import MODS
+from gb10.cli.models.run_mods import KEY, TITLE, VERSION, mods_to_run
+from gb10.cli.models.wanted_service import Described, Wanted, described
 from gb10.containers.images import ImageInfo
 from gb10.core.folder_files import ModFile
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.image.request.planning import Request
 from gb10.models.registries import content
-from gb10.models.registries.changes import changes_of
 from gb10.models.registries.content import Content, content_of_folder, content_of_tar
-from gb10.models.registries.manifest import parts_of
+from gb10.models.registries.moving import changes_of, parts_of
 from gb10.models.registries.origin import check_ref, check_registry_name, origin_of
 from gb10.models.registries.recipe_file import RecipeFile
 from gb10.models.registries.registry import read_registries
 from gb10.models.render.rendered import RenderRequest
-from gb10.serving.run.members import nodes_of
 from gb10.serving.run.service import Options
+from gb10.serving.run.service_nodes import nodes_of
 
 RECIPE = "model: org/m\ncontainer: vllm/vllm-openai:v0.33.0\ncommand: vllm serve org/m --gpu-memory-utilization 0.8\n"
 HOOK = f"{RECIPE}pre_exec: [apt-get install x]\n"

@@ -5,15 +5,7 @@ import json
 import pytest
 
 from gb10.errors import PublishError
-from gb10.image.inspect.registry_documents import (
-    Sent,
-    SentBill,
-    SentConfig,
-    SentIndex,
-    SentManifest,
-    SentStatement,
-    sent,
-)
+from gb10.image.inspect.remote import Sent, SentBill, SentConfig, SentIndex, SentManifest, SentStatement, sent
 
 DIGEST = "sha256:" + "12" * 32
 

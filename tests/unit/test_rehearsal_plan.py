@@ -21,7 +21,7 @@ from gb10.image.plan.values import Plan, Toolkit
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
-from gb10.image.request.served_models import rehearsed
+from gb10.image.request.kernel_choice import rehearsed
 from tests.recipes import SHIPPED
 
 CONFIG = {"architectures": ["Qwen3ForCausalLM"], "hidden_size": 4096}

@@ -10,15 +10,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gb10.cli.report import build_of, last_tag
+from gb10.cli.look.report import build_of, last_tag
 from gb10.core.reporter import Timing
 from gb10.core.store import Store
 from gb10.errors import UsageError
 from gb10.image.build.build_log import Build, Step, keep_build, kept_builds
-from gb10.image.inspect.report_page import duration, megabytes, page
-from gb10.image.inspect.report_values import against, bars, columns, heat, life, tiles
+from gb10.image.inspect.report_page import (
+    Box,
+    against,
+    bars,
+    columns,
+    duration,
+    heat,
+    life,
+    megabytes,
+    page,
+    tiles,
+    treemap,
+)
 from gb10.image.inspect.summary import Layer, PatchStory, Portrait, codes_of
-from gb10.image.inspect.treemap import Box, treemap
 from gb10.image.plan.catalog import ROOT, Catalog
 from tests.unit.made_up_images import KEY
 from tests.unit.made_up_portrait import portrait

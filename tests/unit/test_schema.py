@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from gb10.core.fields import requirement_name
 from gb10.image.recipe.image_recipe import Layer, Override, Recipe
-from gb10.sources.debian.locked_deb import LockedDeb
+from gb10.sources.debian.mirror import LockedDeb
 
 
 @pytest.mark.parametrize(

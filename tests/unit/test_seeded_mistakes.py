@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.recipe_files import load_file, models_folder
-from gb10.cli.recipe_lint import linted
+from gb10.cli.models.recipe_files import load_file, models_folder
+from gb10.cli.models.recipe_lint import linted
 from gb10.models.issue import Issue, errors_of
 from gb10.models.lint.rule import load_rules
 from gb10.models.registries.recipe_file import RecipeFile

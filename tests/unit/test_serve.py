@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.cluster_files import nodes_named
+from gb10.cli.models.cluster_files import nodes_named
 from gb10.containers.docker_containers import ContainerState
 from gb10.containers.engine_host import EngineHost, seconds_of
 from gb10.containers.images import ImageInfo
@@ -18,12 +18,11 @@ from gb10.errors import UsageError
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
-from gb10.serving.run.cause import cause_of, ending_of
 from gb10.serving.run.existing import Found, check_room, runs_unchanged
-from gb10.serving.run.labelled import labels_of, read_labels
-from gb10.serving.run.members import Node, address_of, nodes_of
 from gb10.serving.run.node_launch import SCRIPT, container_options, launch_files, secret_files, server_line
-from gb10.serving.run.service import Options, Service, curl_line, service_of
+from gb10.serving.run.service import Options, Service, curl_line, labels_of, read_labels, service_of
+from gb10.serving.run.service_nodes import Node, address_of, nodes_of
+from gb10.serving.run.watching import cause_of, ending_of
 
 RECIPE = """\
 model: org/model

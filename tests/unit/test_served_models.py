@@ -10,8 +10,7 @@ import pytest
 from gb10.errors import UsageError
 from gb10.image.context import Context, open_context
 from gb10.image.lock.lockfile import load_recipe
-from gb10.image.request.kernel_choice import with_model
-from gb10.image.request.served_models import served_model
+from gb10.image.request.kernel_choice import served_model, with_model
 
 CONFIG = {"torch_dtype": "bfloat16", "hidden_size": 64}
 

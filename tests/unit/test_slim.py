@@ -16,8 +16,8 @@ from gb10.image.build.inspect import slimmed
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import Catalog
 from gb10.image.plan.dag import plan_image
-from gb10.image.plan.labels import labels
 from gb10.image.plan.options import Options
+from gb10.image.plan.plan_record import labels
 from gb10.image.plan.values import Plan
 from gb10.image.publish.publishing import require_publishable
 from gb10.image.recipe.arch import parse_arch

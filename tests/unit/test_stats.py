@@ -8,13 +8,20 @@ import pytest
 import scipy
 
 from benches.guard.collapse import seeded
-from gb10.serving.stats.comparison import Outcome, compare, sentence
-from gb10.serving.stats.counts import fisher
-from gb10.serving.stats.enough import freedom_of, needed, smallest
-from gb10.serving.stats.launches import Launch, block_ratios, floor_of, ratio, schedule
-from gb10.serving.stats.modes import modes
-from gb10.serving.stats.signed_ranks import signed_ranks
-from gb10.serving.stats.student import quantile, within
+from gb10.serving.stats.comparison import (
+    Launch,
+    Outcome,
+    block_ratios,
+    compare,
+    floor_of,
+    freedom_of,
+    needed,
+    ratio,
+    schedule,
+    sentence,
+    smallest,
+)
+from gb10.serving.stats.exact_tests import fisher, modes, quantile, signed_ranks, within
 
 TABLE = {3: 3.07, 5: 2.02, 8: 1.51, 12: 1.20, 20: 0.91}
 """The smallest difference that so many launches find in 8 of 10 comparisons, in coefficients of variation."""

@@ -8,8 +8,8 @@ from threading import Event
 
 import pytest
 
+from gb10.core.concurrency import Stop, beside, together
 from gb10.core.proc import stream
-from gb10.core.stop import Stop, beside, together
 from gb10.errors import BuildError, FetchError
 
 MISSING = FetchError("a layer's wheel is missing")

@@ -16,7 +16,7 @@ from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock, LockedWheel
 from gb10.image.request.planning import with_targets
-from gb10.sources.debian.locked_deb import LockedDeb
+from gb10.sources.debian.mirror import LockedDeb
 from tests.recipes import CUTLASS, SHIPPED, plan_of
 from tests.unit.test_plan import moved
 

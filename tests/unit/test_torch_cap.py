@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from gb10.cli import main
-from gb10.models.memory.engines.shared import Machine
+from gb10.models.memory.engines.budget import Machine
 from gb10.models.memory.figures import GIB, load_figures
-from gb10.models.memory.torch_cap import cap_of, capped, fraction_of, torch_bytes_unknown, torch_knows
+from gb10.models.memory.memory_limits import cap_of, capped, fraction_of, torch_bytes_unknown, torch_knows
 from gb10.serving.run.node_launch import SCRIPT
 
 CAP = "per_process_memory_fraction:0.5"

@@ -5,21 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.bench_refusals import as_changed, refusals
-from gb10.cli.bench_sides import Starting, starting_of
-from gb10.cli.recipe_files import find_recipe, load_file
+from gb10.cli.machine.bench_matrix import as_changed, refusals
+from gb10.cli.machine.bench_sides import Starting, starting_of
+from gb10.cli.models.recipe_files import find_recipe, load_file
 from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT
 from gb10.models.lint.engine_words import declared, known_words, releases
 from gb10.models.load.own_section import own_section
 from gb10.serving.doctor.masking import masked_environment
-from gb10.serving.trial.axes import drafting, read_matrix, rows_of
 from gb10.serving.trial.kept_runs import keep_texts
 from gb10.serving.trial.launch_line import Outcome, Result
-from gb10.serving.trial.launcher import Launched
+from gb10.serving.trial.launcher import Launched, fill, keep_ranks
+from gb10.serving.trial.matrix import drafting, read_matrix, rows_of
 from gb10.serving.trial.measuring import cause_in
-from gb10.serving.trial.recipe_launch import keep_ranks
-from gb10.serving.trial.template import fill
 
 TEXT = """\
 launch: "serve --port {port} --moe {moe} {args}"

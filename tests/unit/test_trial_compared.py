@@ -11,13 +11,11 @@ import pytest
 from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT
 from gb10.serving.load.quality import Judge
-from gb10.serving.trial.answers import answers_of
-from gb10.serving.trial.compare_page import compare_page
-from gb10.serving.trial.compared import compared
+from gb10.serving.trial.compared import answers_of, compared
 from gb10.serving.trial.launch_line import LaunchLine, SavedQuality
-from gb10.serving.trial.result_page import html, markdown
+from gb10.serving.trial.pages import compare_page, html, markdown
+from gb10.serving.trial.saved_results import is_saved, saved_launches
 from gb10.serving.trial.saved_serve import read_serve
-from gb10.serving.trial.saved_sides import is_saved, saved_launches
 from tests.served import document, line, lines
 
 SCHEMA = json.loads((ROOT / "docs/schemas/compare-v1.schema.json").read_text(encoding="utf-8"))

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from gb10.cli.upgrade_show import print_upgrade
+from gb10.cli.build.lock import print_upgrade
 from gb10.errors import FetchError, Gb10Error, LockStaleError, PatchError, UsageError
 from gb10.image.context import Context, open_context
 from gb10.image.lock.lockfile import load_recipe, lock_path, write_lock
-from gb10.image.upgrade.proposal import propose
-from gb10.image.upgrade.writing import check_writable, write
+from gb10.image.upgrade.proposal import check_writable, propose, write
 from tests.recipes import empty_lock, small_recipe
 
 TEXT = small_recipe("sources: {eng: {sdist: eng==1.0}}\n", requirements="[eng==1.0]").replace(

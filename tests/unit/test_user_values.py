@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gb10.cli import main
-from gb10.cli.recipe_files import find_recipe, load_file
-from gb10.cli.recipe_render import script_of
+from gb10.cli.models.recipe_files import find_recipe, load_file
+from gb10.cli.models.recipe_render import script_of
 from gb10.models.lint.linting import own_releases
 from gb10.models.lint.served import served
 from gb10.models.lint.served_launch import served_model

@@ -12,10 +12,10 @@ from gb10.errors import UsageError, VerifyError
 from gb10.image.proof.arch_match import judge, judge_binary
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checking import findings, prove
-from gb10.image.proof.merging import merge_layers
 from gb10.image.proof.reading import read_scan, scan_path
 from gb10.image.proof.report import document, render_rows, render_summary, render_table
-from gb10.image.proof.wheel_manifest import Manifest
+from gb10.image.proof.scans import merge_layers
+from gb10.image.proof.wheel_files import Manifest
 from gb10.image.recipe.arch import Arch
 from gb10.inside.binary import Binary, Unit
 from gb10.inside.loader import Fit, code_fit

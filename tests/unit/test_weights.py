@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from gb10.cli import main
-from gb10.cli.cluster_files import cluster_file
-from gb10.cli.recipe_pull import models_of, nodes_of
-from gb10.cli.run_weights import with_weights
+from gb10.cli.models.cluster_files import cluster_file
+from gb10.cli.models.recipe_pull import models_of, nodes_of
+from gb10.cli.models.run_weights import with_weights
 from gb10.core.reporter import Reporter
 from gb10.errors import PublishError, UsageError
 from gb10.models.load.loading import load_model_recipe
@@ -19,15 +19,15 @@ from gb10.models.registries.recipe_file import RecipeFile
 from gb10.models.render.rendered import RenderRequest
 from gb10.models.render.rendering import render_recipe
 from gb10.serving.cluster.node_facts import Reading
-from gb10.serving.run.members import nodes_of as service_nodes
 from gb10.serving.run.service import Options, service_of
-from gb10.serving.weights import fast_link, node_cache
-from gb10.serving.weights.fast_link import fast_address
-from gb10.serving.weights.file_choice import chosen_files
+from gb10.serving.run.service_nodes import nodes_of as service_nodes
+from gb10.serving.weights import copying, node_cache
+from gb10.serving.weights.copying import fast_address
 from gb10.serving.weights.hub_cache import ModelFolder, cache_folder, content_hash
 from gb10.serving.weights.model_lock import LockedFile, LockedModel, NodePlace, WeightsLock, lock_file, read_weights
 from gb10.serving.weights.node_cache import look_at_node, ssh_words
-from gb10.sources.hub_file import HubFile
+from gb10.serving.weights.weights_pull import chosen_files
+from gb10.sources.hub import HubFile
 from tests.cluster_trees import Spark, facts_of, pair
 
 COMMIT, OTHER, SHA = "a" * 40, "b" * 40, "c" * 64
@@ -254,8 +254,8 @@ def answer(readings: Mapping[str, object], monkeypatch: pytest.MonkeyPatch, *, r
             return ""
         raise PublishError("no")
 
-    monkeypatch.setattr(fast_link, "read_nodes", lambda _: readings)
-    monkeypatch.setattr(fast_link, "on_node", on_node)
+    monkeypatch.setattr(copying, "read_nodes", lambda _: readings)
+    monkeypatch.setattr(copying, "on_node", on_node)
 
 
 def test_a_copy_takes_the_cable_that_both_machines_see(

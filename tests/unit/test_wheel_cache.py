@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gb10.cli.app import MODULES
 from gb10.errors import UsageError, VerifyError
 from gb10.image.plan.catalog import ROOT
-from gb10.image.publish.listing import Listed, read_listing, write_listing
-from gb10.image.publish.wheel_index import REPO, SIGNERS, named_cache, wheel_cache
+from gb10.image.publish.wheel_index import REPO, SIGNERS, Listed, named_cache, read_listing, wheel_cache, write_listing
 from gb10.sources.hub import open_hub
 
 KEY, SHA256 = "a" * 64, "b" * 64
@@ -63,7 +63,7 @@ def test_a_repository_has_an_owner_and_a_name(name: str) -> None:
 
 
 def test_no_verb_loads_the_hubs_client_before_it_is_needed() -> None:
-    verbs = "import sys, gb10.cli.app, gb10.cli.image, gb10.cli.wheels, gb10.cli.plan, gb10.cli.cache"
-    code = f"{verbs}; print('huggingface_hub' in sys.modules, 'httpx2' in sys.modules)"
+    verbs = ", ".join(["gb10.cli.app", *(MODULES[verb] for verb in ("image", "wheels", "plan", "cache"))])
+    code = f"import sys, {verbs}; print('huggingface_hub' in sys.modules, 'httpx2' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "False False\n"

@@ -13,9 +13,8 @@ from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import plan_image
-from gb10.image.plan.labels import labels
 from gb10.image.plan.options import PatchUse, Taken
-from gb10.image.plan.plan_record import record
+from gb10.image.plan.plan_record import labels, record
 from gb10.image.plan.values import Plan
 from gb10.image.request.checkout_checks import MOST_DIFFERENT, Released, check_difference, check_said, told
 from gb10.image.request.checkout_files import Worktree, open_worktree

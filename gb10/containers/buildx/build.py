@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import Literal
 
 from gb10.containers.buildx import pulls
-from gb10.containers.buildx.buildlog import Record
 from gb10.containers.buildx.commands import Buildx
-from gb10.containers.buildx.progress import Event, RawJson
+from gb10.containers.buildx.progress import Event, RawJson, Record
 from gb10.containers.connection import Engine
+from gb10.core.concurrency import IdleTimeout, Stop
 from gb10.core.proc import SILENT, CommandFailedError, stream
-from gb10.core.silence import IdleTimeout
-from gb10.core.stop import Stop
 from gb10.errors import Gb10Error
 
 Network = Literal["none", "default", "host"]

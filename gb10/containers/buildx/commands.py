@@ -13,7 +13,7 @@ from gb10.containers.connection import Engine
 from gb10.containers.failure import explained
 from gb10.containers.packages import Programs, unpack, unpacked
 from gb10.containers.user_choice import client_folder
-from gb10.core.proc import CommandFailedError, capture
+from gb10.core.proc import CommandFailedError, capture, capture_while_active
 from gb10.core.store import Store
 from gb10.errors import EngineError
 
@@ -106,3 +106,42 @@ def _version(text: str) -> tuple[int, int]:
             f"cannot read buildx's version from {text.strip()!r}", hint="install docker-buildx 0.13 or newer"
         )
     return int(match[1]), int(match[2])
+
+
+PATIENCE = 600.0
+"""Seconds after which a start is given up that shows no progress; it may pull BuildKit's image."""
+DRIVER = re.compile(r"(?m)^Driver:\s+(\S+)")
+PLATFORMS = re.compile(r"(?m)^\s*Platforms:\s+(.+)$")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Builder:
+    """The output of ``buildx inspect`` for a builder: its driver and its platforms, emulated or not."""
+
+    driver: str
+    platforms: frozenset[str]
+
+
+def read_builder(text: str) -> Builder:
+    """The answer of ``buildx inspect``; the preferred platforms end in ``*``."""
+    driver = DRIVER.search(text)
+    listed = (platform.strip(" *\r") for line in PLATFORMS.findall(text) for platform in line.split(","))
+    return Builder(driver=driver[1] if driver else "", platforms=frozenset(listed))
+
+
+def require_builder(engine: Engine, env: Mapping[str, str], store: Store, platform: str) -> Builder:
+    """The builder that an engine names, started when it must be; raises EngineError when it cannot build here."""
+    buildx = open_buildx(engine, env, store)
+    try:
+        argv = [*buildx.command, "inspect", "--bootstrap"]
+        found = read_builder(capture_while_active(argv, env=buildx.env, patience=PATIENCE))
+    except CommandFailedError as error:
+        hint = "docker buildx ls lists yours; docs/builders.md shows how one is made"
+        raise EngineError(f"the builder {engine.builder} cannot be used", where=error.tail, hint=hint) from error
+    if platform not in found.platforms:
+        raise EngineError(
+            f"the builder {engine.builder} has no node for {platform}, the architecture of this machine's compilers",
+            where=f"it runs {', '.join(sorted(found.platforms)) or 'no platform that it lists'}",
+            hint="name one that has a node of this machine's architecture",
+        )
+    return found

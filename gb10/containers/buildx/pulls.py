@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from gb10.containers.buildx.cache_options import EXPORT, IMPORT
+from gb10.containers.buildx.build_cache import EXPORT, IMPORT
 from gb10.containers.buildx.progress import Event, StepDone, StepFailed, StepStarted, Transfer
 from gb10.errors import BuildError
 

@@ -18,8 +18,7 @@ from typing import Any
 
 from gb10.containers.connection import Endpoint, Engine, UnreachableError, ping
 from gb10.containers.embedded import processes
-from gb10.containers.embedded.namespace import entering, leave
-from gb10.containers.embedded.privileges import require_privileges
+from gb10.containers.embedded.privileges import entering, leave, require_privileges
 from gb10.containers.failure import explained
 from gb10.containers.packages import Programs, unpack_sound, unpacked
 from gb10.core.proc import last_lines, spawn

@@ -13,9 +13,9 @@ from gb10.containers.failure import explained
 from gb10.containers.packages import fetch_packages
 from gb10.containers.registry.saving import Layout
 from gb10.containers.registry.transfer import Moves, hint_of
+from gb10.core.concurrency import IdleTimeout, moved
 from gb10.core.fetch import ca_bundle
 from gb10.core.proc import SILENT, CommandFailedError, capture, capture_while_active, stream
-from gb10.core.silence import IdleTimeout, moved
 from gb10.core.store import Store, file_sha256
 from gb10.errors import EngineError, PublishError
 

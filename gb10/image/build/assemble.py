@@ -8,11 +8,10 @@ from pathlib import Path
 from gb10.containers.buildx.build import BuildRequest, image_output
 from gb10.containers.connection import Engine
 from gb10.core.store import Store
-from gb10.image.build.contexts import BuildContext, Lay, mod_files, overlay_files, tree, wheels
+from gb10.image.build.contexts import BuildContext, Lay, archive, mod_files, overlay_files, scanner_files, tree, wheels
 from gb10.image.build.costs import module_peaks
 from gb10.image.build.grafts import graft_files
-from gb10.image.build.scanner import archive, scanner_files
-from gb10.image.build.wheel_store import Wheel
+from gb10.image.build.wheels import Wheel
 from gb10.image.context import Context
 from gb10.image.locked_files import store_paths
 from gb10.image.plan.plan_record import record

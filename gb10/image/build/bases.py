@@ -2,26 +2,38 @@
 
 import gzip
 import os
+import re
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from lzma import LZMAError
 from pathlib import Path
+from typing import Final
 
+from gb10.containers.buildx.build import BuildRequest
+from gb10.containers.buildx.build_cache import forget, sent
+from gb10.containers.connection import Engine
+from gb10.containers.images import ImageInfo, find_image, require_image, tag_image, tags_of, untag
 from gb10.core.fetch import open_session
+from gb10.core.files import digest
 from gb10.core.host import Host
 from gb10.core.reporter import Reporter
-from gb10.core.store import Store, is_sealed, seal
+from gb10.core.store import Store, is_sealed, note_use, seal
 from gb10.errors import FetchError
+from gb10.image.build.built import engine_room, one_by_one
+from gb10.image.build.contexts import build_context
+from gb10.image.build.stage import run_build
+from gb10.image.context import Context
 from gb10.image.locked_files import absent_files
-from gb10.image.plan.render import epoch
+from gb10.image.plan.render import base_dockerfile, build_args, epoch
 from gb10.image.plan.steps import USER_HOME, USER_ID, USER_NAME
 from gb10.image.plan.values import Plan, Step
 from gb10.rootfs.accounts import User
 from gb10.rootfs.package import read_package
 from gb10.rootfs.unpack import write_rootfs
-from gb10.sources.debian.debs import fetch_debs
+from gb10.sources.debian.mirror import fetch_debs
 
 ROOTFS = "rootfs.tar"
 MEMBER = 16 << 20
@@ -96,3 +108,137 @@ def _fetch_base(host: Host, plan: Plan, step: Step) -> Sequence[Path]:
         return fetch_debs(
             session, host.store, host.env, debs[step.name], lambda count: host.reporter.advance(task, count)
         )
+
+
+LAYERS = re.compile(r"gb10(\.invalid)?/.+:layers-[0-9a-f]{12}")
+HOST = "gb10.invalid/"
+"""No registry can have it: an image that somebody removes during a build is an error, and never another one's image."""
+
+
+def layers_tag(name: str, keys: Iterable[str]) -> str:
+    """The tag of an image of layers: the keys of what it holds."""
+    return f"{HOST}{name}:layers-{digest(list(keys))[:12]}"
+
+
+def noted_image(ctx: Context, engine: Engine, tag: str) -> ImageInfo | None:
+    """The image of a tag, if it is the very image that was noted."""
+    image, note = find_image(engine, tag), _note(ctx.store, engine_room(engine), tag)
+    with suppress(FileNotFoundError):  # there is none, or cache gc removes it just now
+        if image and note.read_text(encoding="utf-8") == "\n".join(image.diff_ids):
+            note_use(note)
+            return image
+    return None
+
+
+def note_image(ctx: Context, engine: Engine, tag: str, image: ImageInfo) -> None:
+    """Note the layers of an image and give it the tag."""
+    ctx.store.write_text(_note(ctx.store, engine_room(engine), tag), "\n".join(image.diff_ids))
+    tag_image(engine, image.id, (tag,))
+
+
+def made_image(ctx: Context, engine: Engine, request: BuildRequest, step: Step) -> ImageInfo:
+    """Build an image without a tag; the log is the step's. Raises BuildError, EngineError."""
+    result = run_build(ctx, engine, request, step, lambda event: None)
+    return require_image(engine, result.config or "")
+
+
+def drop_unknown(store: Store, engine: Engine) -> None:
+    """Remove the images of layers that nothing would use: without a note, or tagged as releases before did.
+
+    Raises EngineError.
+    """
+    with store.tried("image") as free:
+        if free:
+            room = engine_room(engine)
+            layers = [tag for tag in tags_of(engine) if LAYERS.fullmatch(tag)]
+            known = [tag for tag in layers if tag.startswith(HOST) and _note(store, room, tag).exists()]
+            untag(engine, sorted({*layers} - {*known}))
+
+
+def _note(store: Store, room: str, tag: str) -> Path:
+    return store.entry(room, tag.rpartition(":")[2])
+
+
+STAGES: Final = {"base-build": "base-build", "base-image": "base"}
+"""The stage of our Dockerfiles that each base fills."""
+
+
+def provide_bases(
+    ctx: Context, plan: Plan, engine: Engine, names: Iterable[str], rebuild_id: str = ""
+) -> tuple[dict[str, Path], dict[str, str]]:
+    """What fills the stages of bases: files of the main context, or images of the engine as named contexts.
+
+    An engine whose images BuildKit would have to copy gets files. Raises FetchError, BuildError, EngineError.
+    """
+    lent = bases_as_images(ctx, plan, engine, names, rebuild_id)
+    return {} if lent else base_files(ctx, plan, names), lent
+
+
+def bases_as_images(
+    ctx: Context, plan: Plan, engine: Engine, names: Iterable[str], rebuild_id: str = ""
+) -> dict[str, str]:
+    """The images of bases as named contexts; none for an engine whose images BuildKit would have to copy."""
+    if not one_by_one(ctx, engine):
+        return {}
+    return {STAGES[name]: f"docker-image://{base_image(ctx, plan, engine, name, rebuild_id)}" for name in names}
+
+
+def base_tars(store: Store, plan: Plan) -> dict[str, Path]:
+    """The root file systems of both bases, which the store has, as files of a main context."""
+    return {f"{name}.tar": rootfs_path(store, plan.step(name)) for name in STAGES}
+
+
+def base_files(ctx: Context, plan: Plan, names: Iterable[str]) -> dict[str, Path]:
+    """The root file systems of bases, made when they are missing, as files of a main context."""
+    return {f"{name}.tar": make_rootfs(ctx, plan, plan.step(name)) for name in names}
+
+
+def base_image(ctx: Context, plan: Plan, engine: Engine, name: str, rebuild_id: str = "") -> str:
+    """The tag of the engine's image of a base, built when it is missing. Raises FetchError, BuildError, EngineError.
+
+    ``rebuild_id`` names a run that makes it again.
+    """
+    tag = base_tag(plan, name, rebuild_id)
+    with ctx.store.locked(f"base-{tag.rpartition('-')[2]}", ctx.reporter.waiting_for(name)):
+        there = find_image(engine, tag) if rebuild_id else noted_image(ctx, engine, tag)
+        if there is None:
+            make_rootfs(ctx, plan, plan.step(name), rebuild_id=bool(rebuild_id))
+            with ctx.reporter.task(f"{name} into the engine"):
+                image = _build(ctx, plan, engine, plan.step(name), rebuild_id=bool(rebuild_id))
+            if rebuild_id:  # it goes when that run ends, so no note keeps it
+                tag_image(engine, image.id, (tag,))
+            else:
+                note_image(ctx, engine, tag, image)
+    return tag
+
+
+def base_tag(plan: Plan, name: str, rebuild_id: str = "") -> str:
+    """The tag of a base's image: its key, and the machine it is for."""
+    return layers_tag("base", [plan.step(name).key, _platform(plan, name), *([rebuild_id] if rebuild_id else [])])
+
+
+def _platform(plan: Plan, name: str) -> str:
+    return plan.options.platform if name == "base-image" else f"linux/{plan.options.build}"
+
+
+def _build(ctx: Context, plan: Plan, engine: Engine, step: Step, *, rebuild_id: bool) -> ImageInfo:
+    text = base_dockerfile(plan, step.name, _platform(plan, step.name), ctx.catalog.templates)
+    files: dict[str, Path | bytes] = {
+        "Dockerfile": text.encode(),
+        f"{step.name}.tar": rootfs_path(ctx.store, step),
+    }
+    with build_context(ctx.store, files, {}) as context:
+        request = BuildRequest(
+            dockerfile=context.folder / "Dockerfile",
+            target="base",
+            platform=_platform(plan, step.name),
+            context=context.folder,
+            build_args=build_args(plan),
+            output="type=image",
+            rebuild_id=rebuild_id,
+        )
+        image = made_image(ctx, engine, request, step)
+    if engine.kind == "embedded":  # in your Docker it may be yours
+        done = sent(["context"])
+        forget(engine, lambda about: about in done)
+    return image

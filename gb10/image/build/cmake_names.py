@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from gb10.errors import UsageError
-from gb10.image.build.compiling import patched_source
+from gb10.image.build.compile import patched_source
 from gb10.image.build.costs import known_targets
 from gb10.image.context import Context
 from gb10.image.locked_files import fetch_locked, store_paths

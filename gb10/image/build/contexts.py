@@ -1,7 +1,9 @@
 """Build contexts: a directory that BuildKit builds and the named ones beside it, laid out as links into the store."""
 
+import io
 import os
 import shutil
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,10 +15,11 @@ from gb10.containers.buildx.build import Network
 from gb10.core.folder_files import write_files
 from gb10.core.store import Store, file_sha256
 from gb10.errors import UsageError
-from gb10.image.mods.lookup import load_mod
+from gb10.image.mods.read import load_mod
 from gb10.image.plan.catalog import tree_digest
 from gb10.image.plan.options import Mod, Overlay
-from gb10.image.proof.wheel_manifest import is_inside
+from gb10.image.plan.steps import CHANGED, LINKER, READER
+from gb10.image.proof.wheel_files import is_inside
 
 MAIN, CONTEXTS = "main", "contexts"  # as render.bake names them
 AGAIN = "run the command again when nothing writes to it"
@@ -132,3 +135,24 @@ def requirement(wheel: Path) -> str:
     name, version, _, _ = parse_wheel_filename(wheel.name)
     sha256 = wheel.parent.name if wheel.parent.parent.name == "downloads" else file_sha256(wheel)
     return f"{name}=={version} --hash=sha256:{sha256}\n"
+
+
+OLDEST = (1980, 1, 1, 0, 0, 0)
+
+
+def scanner_files(contents: Mapping[str, bytes], *, mods: bool = False) -> dict[str, bytes]:
+    """``scan.py`` and ``linked.py``, and ``changed.py`` where mods are baked in, as the Dockerfiles name them."""
+    scripts = {"scan": READER, "linked": LINKER} | ({"changed": CHANGED} if mods else {})
+    return {f"{name}.py": archive(name, {file: contents[file] for file in files}) for name, files in scripts.items()}
+
+
+def archive(script: str, modules: Mapping[str, bytes]) -> bytes:
+    """The same bytes for the same modules; the script's ``main`` is what runs."""
+    start = f"from gb10.inside.{script} import main\n\nmain()\n".encode()
+    packages = {"gb10/__init__.py": b"", "gb10/inside/__init__.py": b""}
+    files = {"__main__.py": start, **packages, **{f"gb10/{name}": content for name, content in modules.items()}}
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as target:
+        for name, content in sorted(files.items()):
+            target.writestr(zipfile.ZipInfo(name, OLDEST), content)
+    return written.getvalue()

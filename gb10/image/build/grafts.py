@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 
 from gb10.core.store import Store, file_sha256, seal
-from gb10.image.build.wheel_store import Wheel, kept_wheel, wheel_file
+from gb10.image.build.wheels import Wheel, kept_wheel, wheel_file
 from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files, store_paths
 from gb10.image.plan.options import PatchUse
 from gb10.image.plan.values import Plan, Step
-from gb10.image.proof.wheel_manifest import read_manifest
+from gb10.image.proof.wheel_files import read_manifest
 from gb10.patches.graft import check_changes, graft
 from gb10.patches.patched import patched_files
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from gb10.containers.connection import Engine
 from gb10.containers.image_reading import copy_files
 from gb10.containers.images import ImageInfo, passing_tag, require_image, tag_image
-from gb10.core.digest import digest
+from gb10.core.files import digest
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store
 from gb10.image.build.assemble import image_request
@@ -17,14 +17,13 @@ from gb10.image.build.built import one_by_one, remember_built
 from gb10.image.build.changed_files import changed_files
 from gb10.image.build.contexts import BuildContext
 from gb10.image.build.first_request import keep_report, say_report
+from gb10.image.build.inspect import Wrong, tuned_problems
 from gb10.image.build.mod_layers import naming_mods, note_build, ready_emulation
 from gb10.image.build.outlook import ASSEMBLY, outlook
 from gb10.image.build.prepare import prepare_build_context
 from gb10.image.build.stage import check_builder, check_caches, ready_engine, run_build
-from gb10.image.build.tuned_files import Wrong, tuned_problems
 from gb10.image.build.upstream import forget_sent
-from gb10.image.build.wheel_build import say_left_out
-from gb10.image.build.wheel_store import wheel_file
+from gb10.image.build.wheels import say_left_out, wheel_file
 from gb10.image.context import Context
 from gb10.image.moe.tuned_name import SPELLED
 from gb10.image.plan.dag import torch_problem
@@ -45,7 +44,7 @@ from gb10.image.proof.scans import (
     require_scanned,
     write_record_in,
 )
-from gb10.image.proof.wheel_manifest import Manifest, read_manifest
+from gb10.image.proof.wheel_files import Manifest, read_manifest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,30 +1,86 @@
 """Inspecting: any image of the engine, ours or not: its scan, and what is known of it beside its files."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from gb10.containers.buildx.build import BuildRequest
 from gb10.containers.connection import Engine
-from gb10.containers.image_reading import read_folders
+from gb10.containers.image_reading import read_folders, refuse_triggers
 from gb10.containers.images import ImageInfo, find_image
-from gb10.containers.triggers import refuse_triggers
-from gb10.errors import UsageError, VerifyError
-from gb10.image.build.reading_stage import read_by_stage
-from gb10.image.build.scanner import scanner_files
-from gb10.image.build.stage import engine_with_images
-from gb10.image.build.tuned_files import tuned_problems
-from gb10.image.context import Context
-from gb10.image.moe.image_files import ENGINES
+from gb10.errors import FetchError, UsageError, VerifyError
+from gb10.image.build.bases import provide_bases
+from gb10.image.build.contexts import build_context, scanner_files
+from gb10.image.build.stage import engine_with_images, run_build
+from gb10.image.context import Context, build_architecture
+from gb10.image.moe.file_verdict import FileVerdict, judge_files
+from gb10.image.moe.image_files import ENGINES, read_image
+from gb10.image.moe.staged import Sizes
 from gb10.image.plan.catalog import DEFAULT_ENGINE
-from gb10.image.plan.labels import NAMESPACE, SLIM
+from gb10.image.plan.plan_record import NAMESPACE, SLIM
 from gb10.image.plan.recorded import RecordedPlan
 from gb10.image.plan.render import scan_dockerfile
+from gb10.image.plan.values import Plan, Step
 from gb10.image.proof.check import Facts
 from gb10.image.proof.own_record import PLAN, own_changes, own_plan
 from gb10.image.proof.reading import ImageScan
 from gb10.image.proof.scans import SCANS, kept_image, known_image, known_layers
 from gb10.image.request.planning import Request, make_plan
+
+SIZES: Final = Sizes(topk=8, group=128)
+"""What `moe check` takes when nothing is said."""
+Wrong = tuple[tuple[str, str], ...]
+
+
+def tuned_problems(ctx: Context, engine: Engine, image: ImageInfo, reference: str, changed: Container[str]) -> Wrong:
+    """Path and reason of each file that breaks the engine, and of each one ``changed`` here that it does not find.
+
+    A release brings files for other releases of Triton, which it does not find. An engine that is not known, or whose
+    release cannot be had, is told and not judged.
+    """
+    try:
+        found = read_image(ctx, ctx.catalog.root, engine, image, reference)
+        if not found.batch.files:
+            return ()
+        with ctx.reporter.task(f"files of tiles of {found.judge.engine}"):
+            verdicts = judge_files(found.judge, found.batch, SIZES)
+    except (FetchError, UsageError) as error:
+        ctx.reporter.say(f"files of tiles are not judged: {error.message}")
+        return ()
+    placed = [(f"{found.site}/{verdict.path}".lstrip("/"), verdict) for verdict in verdicts]
+    return tuple((path, why) for path, verdict in placed if (why := wrong(verdict, changed=path in changed)))
+
+
+def wrong(verdict: FileVerdict, *, changed: bool) -> str:
+    """What is wrong with a file, nothing if it is good or only one for another release. Pure."""
+    if verdict.verdict == "not found":
+        return f"the engine does not read it: {'; '.join(verdict.reasons)}" if changed else ""
+    if verdict.verdict == "raises":
+        return f"the engine stops: {verdict.told}"
+    return "; ".join(dict.fromkeys(problem for row in verdict.rows for problem in row.problems))
+
+
+def read_by_stage(
+    ctx: Context, engine: Engine, plan: Plan, step: Step, files: Mapping[str, bytes], *, out: Path
+) -> None:
+    """Export the stage ``result`` of the Dockerfile among ``files`` to ``out``; the log is the step's.
+
+    The plan's build base fills the stage ``base-build``. Raises BuildError, EngineError, FetchError.
+    """
+    bases, lent = provide_bases(ctx, plan, engine, ["base-build"])
+    with build_context(ctx.store, {**files, **bases}, {}) as context:
+        request = BuildRequest(
+            dockerfile=context.folder / "Dockerfile",
+            target="result",
+            context=context.folder,
+            contexts=lent,
+            platform=f"linux/{build_architecture()}",
+            out=out,
+        )
+        run_build(ctx, engine, request, step, lambda event: None)
+
 
 RULES, SAVED = re.compile(r"[a-z0-9-]+(?: [a-z0-9-]+){0,63}", re.ASCII), re.compile(r"[0-9]{1,6}", re.ASCII)
 PLATFORM = re.compile(r"[a-z0-9._-]+(?:/[a-z0-9._-]+){1,3}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from gb10.containers.connection import Engine
@@ -9,6 +10,7 @@ from gb10.core.compilers_seen import compilers_seen
 from gb10.core.fetch import stored
 from gb10.core.forecast import Forecast
 from gb10.core.work_state import Part, Unit
+from gb10.errors import UsageError
 from gb10.image.build.built import one_by_one
 from gb10.image.build.costs import UNMEASURED, family, jobs, measured, target_families
 from gb10.image.build.estimate import (
@@ -24,8 +26,10 @@ from gb10.image.build.estimate import (
 from gb10.image.build.rates import known_speed
 from gb10.image.context import Context, cores
 from gb10.image.plan.catalog import Catalog
+from gb10.image.plan.dag import torch_problem
 from gb10.image.plan.values import Plan, Step
 from gb10.image.recipe.kernel_sets import entries
+from gb10.sources.debian.mirror import mirror_url
 
 DOWNLOAD: Final = "downloads"
 TOOLS: Final = "tools"
@@ -117,3 +121,22 @@ def _units(folder: str, cost: Mapping[str, Any]) -> Iterator[Unit]:
     yield from [Unit(f"{folder}/longest", longest)] if longest else []
     for number in range(rest):
         yield Unit(f"{folder}/{number}", max(0.0, cost["cpu_s"] - longest) / rest)
+
+
+def obstacles(ctx: Context, plan: Plan, there: Mapping[str, bool], apt: Path | None = None) -> list[str]:
+    """What would stop this build, a line each. ``there`` names the cache hits."""
+    torch = torch_problem(plan) if plan.of_kind("image") else None
+    mirror = _mirror_problem(ctx, plan, there, apt)
+    return [*([torch.message] if torch else []), *([f"{mirror.message}: {mirror.hint}"] if mirror else [])]
+
+
+def _mirror_problem(ctx: Context, plan: Plan, there: Mapping[str, bool], apt: Path | None) -> UsageError | None:
+    """An error when Debian packages must be downloaded and no mirror is known; else None."""
+    bases = [step for step in plan.of_kind("rootfs") if not there[step.name]]
+    if all(stored(ctx.store, file).exists() for step in bases for file in step.files):
+        return None
+    try:
+        mirror_url(ctx.env, apt)
+    except UsageError as error:
+        return error
+    return None

@@ -8,10 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from gb10.containers.connection import Engine
-from gb10.core.stop import Stop, beside
+from gb10.core.concurrency import Stop, beside
 from gb10.image.build.assemble import image_files, image_folders, upstream_folders, upstream_request
-from gb10.image.build.base_images import STAGES, base_tars, bases_as_images
-from gb10.image.build.bases import make_rootfs
+from gb10.image.build.bases import STAGES, base_tars, bases_as_images, make_rootfs
 from gb10.image.build.built import one_by_one
 from gb10.image.build.contexts import BuildContext, build_context, keep_context
 from gb10.image.build.grafts import early_grafts, late_grafts
@@ -19,7 +18,7 @@ from gb10.image.build.mod_layers import mod_network, mod_secrets
 from gb10.image.build.outlook import DOWNLOAD, UPSTREAM, outlook
 from gb10.image.build.stage import note_steps, run_build
 from gb10.image.build.upstream import Upstream, forget_sent, upstream_image, upstream_layers, upstream_wheels
-from gb10.image.build.wheel_build import build_wheels, check_sources, installable, show_in_checkout
+from gb10.image.build.wheels import build_wheels, check_sources, installable, show_in_checkout
 from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files
 from gb10.image.plan.render import bake

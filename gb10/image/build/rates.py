@@ -10,7 +10,7 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from gb10.core.digest import digest
+from gb10.core.files import digest
 from gb10.core.forecast import Speed
 from gb10.core.store import Store
 from gb10.image.context import Context, cores

@@ -1,13 +1,14 @@
 """One build of a stage by BuildKit, its full log kept in the store."""
 
+import stat
 from collections.abc import Callable
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gb10.containers.buildx.build import BuildRequest, BuildResult, build
-from gb10.containers.buildx.builders import require_builder
-from gb10.containers.buildx.cache_options import IMPORT
-from gb10.containers.buildx.commands import open_buildx
+from gb10.containers.buildx.build_cache import IMPORT
+from gb10.containers.buildx.commands import open_buildx, require_builder
 from gb10.containers.buildx.progress import Event, LogLine, Note, StepDone, StepFailed, StepStarted
 from gb10.containers.connection import Engine
 from gb10.containers.packages import unpacked
@@ -15,7 +16,7 @@ from gb10.containers.reach import find, holding
 from gb10.core.host import Host
 from gb10.core.reporter import Reporter, Task
 from gb10.core.store import Store
-from gb10.errors import EngineError
+from gb10.errors import BuildError, EngineError
 from gb10.image.context import Context, build_architecture
 from gb10.image.plan.values import Step
 
@@ -107,3 +108,22 @@ def note_steps(reporter: Reporter, task: Task, event: Event) -> None:
 def log_path(store: Store, step: Step) -> Path:
     """The path of a step's full log. Only the last log of each key is kept."""
     return store.root / "logs" / f"{step.name}-{step.key[:12]}.log"
+
+
+def check_exported(folder: Path, *expected: str) -> None:
+    """Raise BuildError for any other name, a link or a folder: compiled code may write any file.
+
+    The store reads and writes here with your rights, and would follow a link out of the folder.
+    """
+    wrong = [path.name for path in sorted(folder.iterdir()) if not _is_expected(path, expected)]
+    if wrong:
+        raise BuildError(
+            f"the build stage exported {', '.join(map(ascii, wrong[:5]))}",
+            where=f"expected only regular files: {', '.join(expected)}",
+            hint="a patch or a source tree that the stage compiled may have written it: read them",
+        )
+
+
+def _is_expected(path: Path, expected: tuple[str, ...]) -> bool:
+    named = any(fnmatchcase(path.name, pattern) for pattern in expected)
+    return named and stat.S_ISREG(path.lstat().st_mode)

@@ -7,7 +7,7 @@ from typing import Final
 from packaging.utils import canonicalize_name
 
 from gb10.containers.emulation import PROGRAMS, emulated, fetch_emulator
-from gb10.containers.trial_run import TIMED_OUT, run_once
+from gb10.containers.image_programs import TIMED_OUT, run_once
 from gb10.errors import EngineError
 from gb10.image.build.inspect import Inspected
 from gb10.image.context import Context, build_architecture

@@ -8,17 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gb10.containers.build_cache import forget, sent
 from gb10.containers.buildx.build import BuildRequest
+from gb10.containers.buildx.build_cache import forget, sent
 from gb10.containers.connection import Engine
 from gb10.containers.image_reading import copy_files
 from gb10.containers.images import ImageInfo, drop_image, require_image, tag_image, untag
 from gb10.image.build.assemble import slim_files
-from gb10.image.build.base_images import STAGES, base_image, base_tag
-from gb10.image.build.contexts import build_context, wheels
-from gb10.image.build.kept_images import layers_tag, made_image, note_image, noted_image
+from gb10.image.build.bases import STAGES, base_image, base_tag, layers_tag, made_image, note_image, noted_image
+from gb10.image.build.contexts import build_context, scanner_files, wheels
 from gb10.image.build.outlook import UPSTREAM, outlook
-from gb10.image.build.scanner import scanner_files
 from gb10.image.context import Context
 from gb10.image.locked_files import store_paths
 from gb10.image.plan.render import build_args, layer_dockerfile

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gb10.core.digest import digest
 from gb10.core.fields import Architecture
+from gb10.core.files import digest
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.image.explain.engine_choice import Held, ask_engine
-from gb10.image.explain.engine_facts import EngineFacts, Packages, read_facts
-from gb10.image.explain.engine_files import Parts, Patching, engine_files
+from gb10.image.explain.engine_files import EngineFacts, Packages, Parts, Patching, engine_files, read_facts
 from gb10.image.explain.layer_rows import Answer
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock, LockedWheel

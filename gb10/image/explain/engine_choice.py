@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from gb10.core.data_root import PACKAGE
-from gb10.core.digest import digest
+from gb10.core.files import digest
 from gb10.core.host import Host
 from gb10.core.proc import SILENT, CommandFailedError, capture_while_active
 from gb10.core.store import file_sha256, note_use
 from gb10.errors import Gb10Error, UsageError, VerifyError
-from gb10.image.explain.engine_facts import EngineFacts
-from gb10.image.explain.engine_files import OPERATORS, ORIGINALS, SITE
+from gb10.image.explain.engine_files import OPERATORS, ORIGINALS, SITE, EngineFacts
 from gb10.image.explain.layer_rows import Answer, read_answer, read_answers
 
 CHILD: Final = Path(__file__).parent / "child"

@@ -9,8 +9,7 @@ from gb10.image.build.stage import engine_with_images
 from gb10.image.context import Context
 from gb10.image.inspect.attestations import papers_of
 from gb10.image.inspect.local import local_image, portrait_of
-from gb10.image.inspect.registry_documents import SentBill, sent
-from gb10.image.inspect.remote import Trust, attached_sbom, remote_image, remote_portrait
+from gb10.image.inspect.remote import SentBill, Trust, attached_sbom, remote_image, remote_portrait, sent
 from gb10.image.inspect.summary import Portrait
 from gb10.image.proof.scans import proven
 from gb10.image.recipe.arch import Arch

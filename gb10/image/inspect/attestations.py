@@ -23,9 +23,7 @@ from gb10.image.proof.report import document
 from gb10.image.proof.scans import LINKED, SCANS
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.sbom import spdx, statements
-from gb10.image.sbom.nested_parts import read_nested
-from gb10.image.sbom.part import Bill
-from gb10.image.sbom.planned_parts import bill_of
+from gb10.image.sbom.parts import Bill, bill_of, read_nested
 from gb10.image.sbom.spdx import as_bytes
 
 TOOL: Final = f"gb10-{__version__}"

@@ -18,7 +18,7 @@ from gb10.image.proof.arch_match import judge
 from gb10.image.proof.own_record import PLAN, own_plan, own_scan, own_scans
 from gb10.image.proof.scans import SCANS
 from gb10.image.recipe.arch import Arch
-from gb10.image.sbom.file_parts import deb_part
+from gb10.image.sbom.parts import deb_part
 from gb10.inside.scan import Scan
 
 SETTING = (

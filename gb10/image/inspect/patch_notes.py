@@ -4,7 +4,7 @@ from pathlib import Path
 
 from gb10.errors import PatchError, UsageError
 from gb10.image.inspect.summary import ModStory, PatchStory
-from gb10.image.mods.lookup import find_mod, mod_names
+from gb10.image.mods.read import find_mod, mod_names
 from gb10.image.plan.catalog import Catalog
 from gb10.image.plan.recorded import RecordedPatch, RecordedPlan
 from gb10.patches.series import Patch, load_series, sources

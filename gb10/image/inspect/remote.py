@@ -2,35 +2,139 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from gb10.containers.connection import Engine
 from gb10.containers.reference import split_digest, split_reference
 from gb10.containers.registry.access import login_for
-from gb10.containers.registry.beside import SIGNATURES, attached, document_of
-from gb10.containers.registry.referrers import CREATED, Descriptor
+from gb10.containers.registry.referrers import CREATED, SIGNATURES, Descriptor, attached, document_of
 from gb10.containers.registry.repository import Manifest, Repository, open_repository
 from gb10.errors import PublishError, VerifyError
 from gb10.image.context import Context
 from gb10.image.inspect.local import debs_of, shortened
 from gb10.image.inspect.patch_notes import mod_stories, patch_stories
-from gb10.image.inspect.registry_documents import (
-    UNKNOWN,
-    SentBill,
-    SentConfig,
-    SentEntry,
-    SentIndex,
-    SentManifest,
-    SentSettings,
-    SentStatement,
-    sent,
-)
 from gb10.image.inspect.summary import Layer, Portrait, layer_names
 from gb10.image.plan.recorded import RecordedPlan, recorded_plan
-from gb10.image.proof.verdict_document import read_verdict
+from gb10.image.proof.report import read_verdict
 from gb10.image.sbom.spdx import MEDIA_TYPE as SPDX
 from gb10.image.sbom.statements import MEDIA_TYPE as IN_TOTO
 from gb10.image.sbom.statements import PREDICATE, PROVENANCE, VERIFICATION
+
+MOST: Final = 1 << 12
+"""Entries of a list; of an SBOM, sixteen times as many."""
+UNKNOWN: Final = "unknown"
+Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+T = TypeVar("T", bound="Sent")
+
+
+class Sent(BaseModel):
+    """A part of a document; it may hold more than is read of it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class SentBlob(Sent):
+    """A layer or a config, by its digest; ``size`` in bytes."""
+
+    digest: Digest
+    size: Annotated[int, Field(ge=0, le=1 << 50)] = 0
+
+
+class SentManifest(Sent):
+    """The manifest of one image."""
+
+    config: SentBlob
+    layers: Annotated[tuple[SentBlob, ...], Field(max_length=MOST)] = ()
+
+
+class SentPlatform(Sent):
+    """What an entry of an index is for."""
+
+    os: str = UNKNOWN
+    architecture: str = UNKNOWN
+
+
+class SentEntry(Sent):
+    """A manifest that an index names."""
+
+    digest: Digest
+    platform: SentPlatform | None = None
+
+
+class SentIndex(Sent):
+    """The manifests of an image for several platforms; none in a manifest of one image."""
+
+    manifests: Annotated[tuple[SentEntry, ...], Field(max_length=MOST)] | None = None
+
+
+class SentCommand(Sent):
+    """A command of an image's history."""
+
+    created_by: str = ""
+    empty_layer: bool = False
+
+
+class SentSettings(Sent):
+    """The settings of an image's containers."""
+
+    labels: Annotated[dict[str, str] | None, Field(alias="Labels")] = None
+    environment: Annotated[tuple[str, ...] | None, Field(alias="Env", max_length=MOST)] = None
+    user: Annotated[str | None, Field(alias="User")] = None
+
+
+class SentConfig(Sent):
+    """The config of an image."""
+
+    os: str = ""
+    architecture: str = ""
+    variant: str = ""
+    created: str = ""
+    config: SentSettings | None = None
+    history: Annotated[tuple[SentCommand, ...], Field(max_length=MOST)] | None = None
+
+
+class SentSubject(Sent):
+    """What a statement is about."""
+
+    digest: dict[str, str]
+
+
+class SentStatement(Sent):
+    """A statement of in-toto."""
+
+    subject: Annotated[tuple[SentSubject, ...], Field(max_length=MOST)]
+    predicate: dict[str, Any]
+
+
+class SentPackage(Sent):
+    """A package of an SBOM."""
+
+    identity: Annotated[str, Field(alias="SPDXID")]
+    name: str
+    version: Annotated[str, Field(alias="versionInfo")] = ""
+
+
+class SentBill(Sent):
+    """An SBOM in SPDX."""
+
+    packages: Annotated[tuple[SentPackage, ...], Field(max_length=MOST << 4)] = ()
+
+
+def sent(content: bytes, kind: type[T], reference: str) -> T:
+    """A document that a registry sent; raises PublishError for one of another form."""
+    try:
+        return kind.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "JSON"
+        raise PublishError(
+            f"{reference}: the registry sent a document that cannot be read",
+            where=f"{place}: {first['msg']}"[:200],
+            hint="check the name: it may be no image, or its author damaged it",
+        ) from error
+
 
 DOCUMENTS: Final = (SPDX, IN_TOTO)
 Trust = Callable[[str, str, Sequence[Descriptor]], object]

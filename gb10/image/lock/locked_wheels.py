@@ -1,23 +1,43 @@
 """The four sets of locked wheels: image and tools, for each architecture, with the fewest different versions."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
 import requests
+from packaging.version import Version
 
 from gb10.core.fields import ARCHITECTURES, Architecture
 from gb10.errors import FetchError
-from gb10.image.lock.named_indexes import check_origin, offered
 from gb10.image.lock.platforms import platform_of
-from gb10.image.lock.resolver import Resolved, Resolver
-from gb10.image.lock.torch_cuda import TORCH, built_with
+from gb10.image.lock.resolver import Resolved, Resolver, check_origin, offered
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock, LockedWheel, LockedWheels
 from gb10.sources.index.client import size_of
 from gb10.sources.index.page import Link
+
+TORCH: Final = "torch"
+NONE: Final = "none"
+LABEL: Final = re.compile(r"cu(\d+)(\d)(?!\d)")
+OTHERS: Final = ("cpu", "rocm", "xpu")
+RUN_TIME: Final = re.compile(r"nvidia-cuda-runtime(-cu\d+)?")
+
+
+def built_with(torch: Resolved, closure: Callable[[str], Iterable[Resolved]]) -> str | None:
+    """``13.0``, ``none`` for a build without CUDA, None if unknown. ``closure``: the dependencies of torch alone."""
+    label = Version(torch.version).local or ""
+    labelled = LABEL.match(label)
+    if labelled:
+        return f"{labelled[1]}.{labelled[2]}"
+    if label.startswith(OTHERS):
+        return NONE
+    for entry in closure(f"{TORCH}=={torch.version}"):
+        if RUN_TIME.fullmatch(entry.name):
+            return ".".join(entry.version.split(".")[:2])
+    return None if label else NONE
+
 
 STREAMS = 8
 SHA256: Final = re.compile(r"[0-9a-f]{64}")

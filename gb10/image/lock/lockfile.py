@@ -7,9 +7,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from gb10.core.digest import digest
 from gb10.core.document import parse_document
-from gb10.core.whole_file import write_whole
+from gb10.core.files import digest, write_whole
 from gb10.errors import LockStaleError, UsageError
 from gb10.image.recipe.builds import Source
 from gb10.image.recipe.image_recipe import Recipe

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from gb10.core.artifact import Checkout
 from gb10.core.fetch import redact
 from gb10.core.fields import ARCHITECTURES, Architecture, requirement_name
+from gb10.core.files import Checkout
 from gb10.core.store import Store
 from gb10.errors import LockStaleError, UsageError
 from gb10.image.lock.locked_wheels import lock_wheels, locked_wheels, sha256_of
@@ -19,7 +19,7 @@ from gb10.image.lock.resolver import Resolver
 from gb10.image.recipe.builds import Source
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock, LockedCheckout, LockedDebs, LockedSdist
-from gb10.sources.debian.locked_deb import LockedDeb
+from gb10.sources.debian.mirror import LockedDeb
 from gb10.sources.debian.resolve import resolve_set
 from gb10.sources.git.archive import resolve
 from gb10.sources.index.client import Index, open_index_session, size_of

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from gb10.core.plain_file import read_plain_file
+from gb10.core.files import read_plain_file
 from gb10.errors import EmptySelectionError, UsageError
 from gb10.image.moe.tuned_name import Meant, meant_by
 

@@ -1,11 +1,53 @@
-"""What is wrong with a row on a GB10: keys that the kernel does not take, tiles that cannot be, wrong numbers. Pure."""
+"""Rows of tuned files: what is wrong with one on a GB10, its shared memory, and which are worth timing. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final
 
 from gb10.image.moe.engine_table import Family
-from gb10.image.moe.shared_memory import LIMIT, SPILLING, accumulators, clamped, dense_bytes, moe_bytes
+
+LIMIT: Final = 101_376
+"""Bytes that one block may have on compute capability 12.x."""
+STAGES, WARPS = 3, 4
+"""Triton's own, where a row has none."""
+SIZES: Final[Mapping[str | None, int]] = {None: 2, "float32": 4, "fp8_w8a8": 1, "int8_w8a8": 1}
+"""Bytes of a number of both operands."""
+UNPACKED: Final = ("int8_w8a16", "fp8_w8a16", "int4_w4a16")
+"""Weights that the kernel converts to 16 bits before it multiplies."""
+SPILLING: Final = 256
+"""Accumulators of a thread from which most kernels keep some in local memory."""
+
+
+def moe_bytes(dtype: str | None, block: list[int] | None, row: Mapping[str, int]) -> int | None:
+    """For a row of the fused MoE kernel; None where no form is known. ``block``: the edges of a block with a scale."""
+    rows, columns, depth = row["BLOCK_SIZE_M"], row["BLOCK_SIZE_N"], row["BLOCK_SIZE_K"]
+    buffers = max(row.get("num_stages", STAGES) - 1, 1)
+    if dtype in SIZES:
+        scratch = 4 * columns if block else 0
+        return (rows + columns) * depth * SIZES[dtype] * buffers + scratch
+    if dtype in UNPACKED:
+        packed = 0 if dtype == "int4_w4a16" else columns * depth
+        return (2 * rows * depth + packed) * buffers + 2 * columns * depth
+    return None
+
+
+def dense_bytes(row: Mapping[str, int]) -> int:
+    """For a row of the dense FP8 kernel with block scales: at most."""
+    return moe_bytes("fp8_w8a8", [128, 128], row) or 0
+
+
+def accumulators(row: Mapping[str, int]) -> int:
+    """FP32 sums that one thread holds."""
+    return row["BLOCK_SIZE_M"] * row["BLOCK_SIZE_N"] // (32 * row.get("num_warps", WARPS))
+
+
+def clamped(engine: str, block: list[int] | None, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The row as the launch code changes it: vLLM makes BLOCK_SIZE_K no larger than a block with a scale."""
+    if engine != "vllm" or not block or not all(block):
+        return row
+    return {**row, "BLOCK_SIZE_K": min(row["BLOCK_SIZE_K"], *block)}
+
 
 LAUNCH: Final = frozenset(
     ("num_warps", "num_stages", "num_ctas", "maxnreg", "enable_fp_fusion", "launch_pdl", "launch_cooperative_grid")
@@ -105,3 +147,45 @@ def _remarks(row: Mapping[str, int]) -> list[str]:
     if accumulators(row) >= SPILLING:
         return [f"each thread has {accumulators(row)} sums: most such kernels spill"]
     return []
+
+
+SPACE: Final[Mapping[str, tuple[int, ...]]] = {
+    "BLOCK_SIZE_M": (16, 32, 64, 128, 256),
+    "BLOCK_SIZE_N": (32, 64, 128, 256),
+    "BLOCK_SIZE_K": (64, 128, 256),
+    "GROUP_SIZE_M": (1, 16, 32, 64),
+    "num_warps": (4, 8),
+    "num_stages": (2, 3, 4, 5),
+}
+"""What both engines' own tuners try on NVIDIA GPUs: 1,920 rows for each batch size."""
+LADDER: Final = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
+MOST_SUMS: Final = 128
+"""Sums of a thread; kernels with more keep some in local memory."""
+
+
+def upstream_space() -> Iterator[dict[str, int]]:
+    """All 1,920 rows."""
+    for values in product(*SPACE.values()):
+        yield dict(zip(SPACE, values, strict=True))
+
+
+def candidates(engine: str, shape: Mapping[str, Any]) -> tuple[dict[str, int], ...]:
+    """The rows to screen, with GROUP_SIZE_M 1: the same for every batch size, so each is compiled once.
+
+    Left out: what does not fit, rows that compile to the same kernel, and tiles with more sums than registers hold.
+    """
+    found: dict[tuple[int, ...], dict[str, int]] = {}
+    block = shape["block"]
+    for row in upstream_space():
+        whole = dict(clamped(engine, block, {**row, "GROUP_SIZE_M": 1}))
+        shared = moe_bytes(shape["dtype"], block, whole)
+        if shared is None or shared > LIMIT or (block and whole["BLOCK_SIZE_K"] > block[1]):
+            continue
+        if accumulators(whole) <= MOST_SUMS:
+            found[tuple(whole.values())] = whole
+    return tuple(found.values())
+
+
+def compiles(rows: Iterable[Mapping[str, int]]) -> int:
+    """Kernels to compile: each different row once for each of the two GEMMs."""
+    return 2 * len({tuple(sorted(row.items())) for row in rows})

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from gb10.errors import UsageError
 from gb10.image.moe.child.asked import Question
-from gb10.image.moe.expected_rows import nearest
+from gb10.image.moe.expected import nearest
 from gb10.image.moe.release_lookups import Judge, Said, ask
 from gb10.image.moe.row_rules import PACKED, Weighed, weigh
 from gb10.image.moe.tuned_name import SPELLED, Meant, spelled

@@ -1,18 +1,26 @@
 """``moe tune``: batch sizes shared between GPUs, every finding kept at once, and an interrupted run continued."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any, Final
 
-from gb10.core.digest import digest
+from gb10.containers.image_programs import run_worker
+from gb10.containers.images import find_image
+from gb10.containers.node import reached
+from gb10.core.data_root import PACKAGE
+from gb10.core.files import digest
+from gb10.core.host import Host
 from gb10.core.journal import Journal
 from gb10.core.log_words import first_error
+from gb10.core.proc import CommandFailedError, stream
 from gb10.core.reporter import Reporter
-from gb10.errors import UsageError, VerifyError
-from gb10.image.moe.shortlist import candidates, compiles, upstream_space
+from gb10.errors import EngineError, UsageError, VerifyError
+from gb10.image.moe.row_rules import candidates, compiles, upstream_space
 from gb10.image.moe.tile_findings import Done, Finding, Machine, Refused, Screened, finished, read_line
 
 HEAD: Final = "job"
@@ -175,3 +183,55 @@ def _tell(reporter: Reporter, name: str, found: Finding) -> None:
         reporter.say(
             f"{name}: batch size {found.size} in {found.seconds:.0f} s, {found.compiled} kernels compiled so far"
         )
+
+
+START: Final = "import sys; sys.path.insert(0, {root!r}); from gb10.image.moe.child.tune_worker import main; main()"
+ROOM: Final = "/tmp/gb10-tune"  # noqa: S108 - in a container of its own
+CODE: Final = ("__init__.py", "image/__init__.py", "image/moe/__init__.py", "image/moe/child")
+
+
+def local_lane(host: Host, python: str, work: Path) -> Lane:
+    """A worker by a Python of this machine; its kernels stay in the store's cache between runs."""
+    cache = host.store.root / "triton-cache"
+
+    def lane(request: dict[str, Any], on_line: Callable[[str], None]) -> None:
+        path = work / "request.json"
+        path.write_text(json.dumps(request), encoding="utf-8")
+        argv = (python, "-c", START.format(root=str(PACKAGE.parent)), str(path))
+        try:
+            stream(argv, log=work / "worker.log", on_line=on_line, env={**host.env, "TRITON_CACHE_DIR": str(cache)})
+        except CommandFailedError as error:
+            on_line(error.tail)
+
+    return lane
+
+
+@contextmanager
+def container_lane(host: str, image: str) -> Iterator[Lane]:
+    """A worker in a container of an image on a node, without a network, with its GPU. Raises EngineError."""
+    with reached(host) as engine:
+        found = find_image(engine, image)
+        if found is None:
+            raise EngineError(f"{host} has no image {image}", hint=f"./build.py pull {image} --host {host}")
+
+        def lane(request: dict[str, Any], on_line: Callable[[str], None]) -> None:
+            source = Path(request["source"])
+            files = {**code(), "kernel.py": source.read_bytes()}
+            asked = {**request, "source": f"{ROOM}/kernel.py"}
+            files["request.json"] = json.dumps(asked).encode()
+            command = ["python3", "-c", START.format(root=ROOM), f"{ROOM}/request.json"]
+            code_of_end = run_worker(engine, found, command, on_line, folder=ROOM, files=files)
+            if code_of_end:
+                on_line(f"the worker's exit code is {code_of_end}")
+
+        yield lane
+
+
+def code() -> Mapping[str, bytes]:
+    """The files of the worker, by their path below the folder that it imports from."""
+    found = {}
+    for name in CODE:
+        place = PACKAGE / name
+        for path in sorted(place.glob("*.py")) if place.is_dir() else [place]:
+            found[f"{PACKAGE.name}/{path.relative_to(PACKAGE).as_posix()}"] = path.read_bytes()
+    return found

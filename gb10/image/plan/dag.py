@@ -6,7 +6,7 @@ the Dockerfile that runs them, with ``BLANK`` in place of the key itself.
 
 from dataclasses import replace
 
-from gb10.core.digest import digest
+from gb10.core.files import digest
 from gb10.errors import UsageError
 from gb10.image.plan.compiles import BLANK, wheel_step, with_headers
 from gb10.image.plan.options import Options

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from packaging.utils import canonicalize_name
 
-from gb10.core.artifact import Artifact, Checkout
 from gb10.core.fields import Architecture, requirement_name
+from gb10.core.files import Artifact, Checkout
 from gb10.errors import UsageError
 from gb10.image.plan.options import Options, PatchUse
 from gb10.image.plan.values import Inputs, Origin, Plan, Program

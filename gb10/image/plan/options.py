@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from gb10.core.digest import digest
 from gb10.core.fields import Architecture
+from gb10.core.files import digest
 from gb10.core.machine import MACHINES
 from gb10.errors import UsageError
 from gb10.image.recipe.arch import Arch

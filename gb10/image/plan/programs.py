@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from gb10.core.digest import digest
+from gb10.core.files import digest
 from gb10.errors import UsageError
 from gb10.image.plan.compiles import BLANK, INSTALLER, NO_DAY, PATCHER, UNPACKER
 from gb10.image.plan.inputs import program_inputs

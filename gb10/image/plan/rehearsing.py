@@ -3,7 +3,7 @@
 import json
 from typing import Final
 
-from gb10.core.digest import digest
+from gb10.core.files import digest
 from gb10.image.plan.compiles import INSTALLER
 from gb10.image.plan.inputs import artifacts
 from gb10.image.plan.options import Options

@@ -6,9 +6,8 @@ from typing import Final, TypedDict, Unpack
 
 from gb10.core.machine import MACHINES, glibc, uv_platform
 from gb10.image.plan.inputs import CUTLASS_FOLDER, program_inputs, wheel_inputs
-from gb10.image.plan.labels import labels
-from gb10.image.plan.quoting import NEWLINE
-from gb10.image.plan.templating import jinja
+from gb10.image.plan.jinja import NEWLINE, jinja
+from gb10.image.plan.plan_record import labels
 from gb10.image.plan.values import Plan, Program, Step
 from gb10.image.recipe.arch import Arch, parse_arch
 from gb10.image.recipe.builds import WheelBuild

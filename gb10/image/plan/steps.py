@@ -6,22 +6,20 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Final
 
-from gb10.core.artifact import Artifact
-from gb10.core.digest import digest
 from gb10.core.fields import ARCHITECTURES, Architecture
+from gb10.core.files import Artifact, digest
 from gb10.core.machine import glibc, uv_platform
 from gb10.errors import UsageError
 from gb10.image.plan.compiles import INSTALLER, PATCHER, UNPACKER
 from gb10.image.plan.inputs import artifacts, build_tools
-from gb10.image.plan.on_machines import on_each_machine
 from gb10.image.plan.options import Options
 from gb10.image.plan.plan_record import record
 from gb10.image.plan.render import dockerfile, environment
 from gb10.image.plan.slimming import layer_rules
-from gb10.image.plan.values import Plan, Step, Toolkit
+from gb10.image.plan.values import Plan, Step, Toolkit, on_each_machine
 from gb10.image.recipe.image_recipe import Layer, Recipe
 from gb10.image.recipe.locked import Lock, LockedWheel
-from gb10.sources.debian.locked_deb import LockedDeb
+from gb10.sources.debian.mirror import LockedDeb
 
 USER_ID: Final = 10001
 USER_NAME: Final = "gb10"

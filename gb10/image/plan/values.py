@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-from gb10.core.artifact import Artifact
+from gb10.core.fields import ARCHITECTURES
+from gb10.core.files import Artifact
 from gb10.image.plan.options import Options, PatchUse
 from gb10.image.recipe.image_recipe import Override, Recipe
 from gb10.image.recipe.kernel_sets import KernelSet
@@ -237,3 +238,8 @@ def _file_document(file: Artifact) -> dict[str, object]:
         return document
     tag = {} if file.checkout.pin == file.checkout.commit else {"tag": file.checkout.pin}
     return {**document, "checkout": {"git": file.checkout.url, "commit": file.checkout.commit, **tag}}
+
+
+def on_each_machine(plan: Plan) -> tuple[Plan, ...]:
+    """So a key covers what works on either machine, and is the same on both."""
+    return tuple(replace(plan, options=replace(plan.options, build=name)) for name in ARCHITECTURES)

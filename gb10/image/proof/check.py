@@ -6,7 +6,7 @@ from typing import Literal
 
 from gb10.core.printing import printable
 from gb10.image.plan.recorded import RecordedPlan
-from gb10.image.proof.wheel_manifest import Manifest
+from gb10.image.proof.wheel_files import Manifest
 from gb10.image.recipe.allowances import Allowances
 from gb10.image.recipe.arch import Arch
 from gb10.inside.binary import Binary

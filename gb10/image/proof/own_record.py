@@ -6,9 +6,8 @@ from typing import Final
 
 from gb10.errors import VerifyError
 from gb10.image.plan.recorded import RecordedPlan, recorded_plan
-from gb10.image.proof.merging import merge_layers
 from gb10.image.proof.reading import read_scan
-from gb10.image.proof.scans import SCANS
+from gb10.image.proof.scans import SCANS, merge_layers
 from gb10.inside.scan import Scan
 
 PLAN: Final = "/usr/share/gb10/plan.json"

@@ -11,8 +11,7 @@ from typing import Any, Final, TypeVar
 from pydantic import TypeAdapter
 
 from gb10.errors import UsageError, VerifyError
-from gb10.image.proof.wheel_archive import wheel_binaries, wheel_distribution
-from gb10.image.proof.wheel_manifest import Manifest, declares, read_manifest
+from gb10.image.proof.wheel_files import Manifest, declares, read_manifest, wheel_binaries, wheel_distribution
 from gb10.inside import linked
 from gb10.inside.binary import is_binary, scan_file
 from gb10.inside.linked import Linked

@@ -10,9 +10,13 @@ from rich.table import Table
 from rich.text import Text
 
 from gb10.core.printing import printable
+from gb10.errors import UsageError
 from gb10.image.proof.arch_match import MEANING, UNIT_FITS, Judged, Verdict
 from gb10.image.proof.check import counted
 from gb10.image.proof.checking import Finding, of_severity
+from gb10.image.proof.reading import CODE, MANY
+from gb10.image.recipe.arch import parse_arch
+from gb10.inside.binary import Binary, Unit
 from gb10.inside.loader import Fit
 
 SCHEMA = "gb10/verify/v1"
@@ -102,3 +106,33 @@ def _entry(judged: Judged) -> dict[str, Any]:
     binary = {name: value for name, value in asdict(judged.binary).items() if name != "units"}
     units = {str(fit): count for fit, count in judged.units.items()}
     return {**binary, "fit": str(judged.fit), "codes": judged.binary.codes, "units": units}
+
+
+MOST_BINARIES = 1 << 16
+"""Binaries of a document."""
+
+
+def read_verdict(document: Any) -> Verdict | None:  # noqa: ANN401 - whatever JSON holds
+    """The verdict of a document of `verify --json`; None for another document."""
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        return None
+    try:
+        rows = document["binaries"][:MOST_BINARIES]
+        return Verdict(arch=parse_arch(document["arch"]), root=str(document["root"]), judged=tuple(map(_judged, rows)))
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError, UsageError):
+        return None
+
+
+def _judged(row: dict[str, Any]) -> Judged:
+    codes = {str(code): int(count) for code, count in row["codes"].items()}
+    if not all(CODE.fullmatch(code) and 0 < count < MANY for code, count in codes.items()):
+        raise ValueError(codes)
+    binary = Binary(
+        path=str(row["path"]),
+        kind=str(row["kind"]),
+        size=int(row["size"]),
+        units=(Unit(codes=codes, count=1),) if codes else (),
+        error=str(row.get("error", "")),
+    )
+    units = {fit: int(row["units"].get(str(fit), 0)) for fit in UNIT_FITS}
+    return Judged(binary=binary, fit=Fit(row["fit"]), units=units)

@@ -1,14 +1,16 @@
 """The proof: what an image holds, read layer by layer, and judged by every check."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from gb10.containers.connection import Engine
 from gb10.containers.images import find_image
-from gb10.core.digest import digest
+from gb10.core.files import digest
 from gb10.core.store import Store
 from gb10.errors import VerifyError
 from gb10.image.context import Context
@@ -19,12 +21,48 @@ from gb10.image.plan.values import Plan
 from gb10.image.proof.arch_match import Verdict, judge
 from gb10.image.proof.check import Facts, Subject
 from gb10.image.proof.checking import prove
-from gb10.image.proof.merging import merge_layers
 from gb10.image.proof.reading import ImageScan, read_linked, read_scan, scan_path
-from gb10.image.proof.wheel_manifest import Manifest, read_manifest
+from gb10.image.proof.wheel_files import Manifest, read_manifest
 from gb10.image.recipe.allowances import Allowances
 from gb10.inside.linked import Linked
 from gb10.inside.scan import Scan
+
+
+class Placed(Protocol):
+    """An entry of a scan that lies at a path."""
+
+    @property
+    def path(self) -> str:
+        """Relative to the root."""
+
+
+P = TypeVar("P", bound=Placed)
+
+
+def merge_layers(root: str, scans: Sequence[Scan]) -> Scan:
+    """The scan of these layers, lowest first: a path in a later layer hides the earlier ones, or removes them.
+
+    Sizes are of all layers: what is hidden takes room, too.
+    """
+    merged = Scan(root=root)
+    for scan in scans:
+        gone = {*scan.gone}
+        merged = Scan(
+            root=root,
+            binaries=_over(merged.binaries, scan.binaries, gone),
+            distributions=_over(merged.distributions, scan.distributions, gone),
+            hazards=_over(merged.hazards, scan.hazards, gone),
+            contents={path: one for path, one in merged.contents.items() if path not in gone} | scan.contents,
+            sizes=dict(Counter(merged.sizes) + Counter(scan.sizes)),
+        )
+    return merged
+
+
+def _over(below: Iterable[P], above: Sequence[P], gone: set[str]) -> tuple[P, ...]:
+    """All entries, those of the layer above instead of those at the same paths."""
+    hidden = gone.union(entry.path for entry in above)
+    return tuple(sorted((*(one for one in below if one.path not in hidden), *above), key=lambda one: one.path))
+
 
 SCAN, SYMBOLS, LINKED = "scan.json", "symbols.json.gz", "linked.json"
 IMAGE = "image.json"

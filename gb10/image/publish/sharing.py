@@ -12,13 +12,23 @@ from pathlib import Path
 from gb10.core.host import Host
 from gb10.core.store import Store, file_sha256, seal
 from gb10.errors import EmptySelectionError, FetchError, PublishError, VerifyError
-from gb10.image.build.wheel_store import sealed_wheel
+from gb10.image.build.wheels import sealed_wheel
 from gb10.image.plan.values import Plan
 from gb10.image.proof.scans import prove_wheel
-from gb10.image.proof.wheel_manifest import declares
-from gb10.image.publish.listing import LISTING, SIGNATURE, Listed, write_listing
-from gb10.image.publish.signature import WHEELS, sign
-from gb10.image.publish.wheel_index import REPO, WheelCache, WheelIndex, fetch_index, trusted, wheel_cache
+from gb10.image.proof.wheel_files import declares
+from gb10.image.publish.signing import WHEELS, sign
+from gb10.image.publish.wheel_index import (
+    LISTING,
+    REPO,
+    SIGNATURE,
+    Listed,
+    WheelCache,
+    WheelIndex,
+    fetch_index,
+    trusted,
+    wheel_cache,
+    write_listing,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

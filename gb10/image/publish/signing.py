@@ -3,18 +3,76 @@
 Each lies in the registry beside what it signs.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from gb10.containers.connection import Engine
-from gb10.containers.reference import split_digest
-from gb10.containers.registry.referrers import CREATED, Artifact, Descriptor, Referrers, open_referrers
+from gb10.containers.reference import split_digest, split_reference
+from gb10.containers.registry.referrers import CREATED, Artifact, Content, Descriptor, Referrers, open_referrers
 from gb10.core.host import Host
-from gb10.errors import UsageError, VerifyError
-from gb10.image.plan.labels import NAMESPACE
-from gb10.image.publish.signature import IMAGES, sign, verify
+from gb10.core.proc import CommandFailedError, capture
+from gb10.errors import PublishError, UsageError, VerifyError
+from gb10.image.inspect.attestations import Papers
+from gb10.image.plan.plan_record import NAMESPACE
+from gb10.image.sbom import spdx, statements
+from gb10.image.sbom.spdx import as_bytes
+
+WHEELS: Final = "gb10-wheels"
+IMAGES: Final = "gb10-images"
+"""What a signature is for: one that the same key made of a commit, or of a mail, is none of ours."""
+NO_PROGRAM: Final = 127
+
+
+def sign(text: str, key: Path, env: Mapping[str, str], *, meant: str) -> str:
+    """The armoured signature of a text, by a private key, or by the agent that holds a public one's other half.
+
+    ``meant``: what it is for. Raises UsageError: no ssh-keygen, no such key.
+    """
+    try:
+        return _keygen("sign", "-f", str(key), "-n", meant, stdin=text, env=env)
+    except CommandFailedError as error:
+        raise UsageError(
+            f"cannot sign with {key}",
+            where=error.tail,
+            hint="name a private ssh key, or the public half of one in ssh-agent",
+        ) from error
+
+
+def verify(text: str, signature: Path, signers: Path, env: Mapping[str, str], *, meant: str) -> str:
+    """Who signed a text, by the name of the key in ``signers``; raises VerifyError for other keys and other texts."""
+    named = ("-f", str(signers), "-s", str(signature))
+    try:
+        signer = _keygen("find-principals", *named, env=env).splitlines()[0]
+    except CommandFailedError as error:
+        raise VerifyError(
+            f"no key in {signers} made the signature",
+            where=error.tail,
+            hint="if you trust the key, add it there: its owner, then the key",
+        ) from error
+    try:
+        _keygen("verify", *named, "-I", signer, "-n", meant, stdin=text, env=env)
+    except CommandFailedError as error:
+        raise VerifyError(
+            f"the signature by {signer} is of another text",
+            where=error.tail,
+            hint="it was changed after it was signed: ask its owner",
+        ) from error
+    return signer
+
+
+def _keygen(act: str, *options: str, env: Mapping[str, str], stdin: str = "") -> str:
+    argv: Sequence[str] = ("ssh-keygen", "-Y", act, *options)
+    try:
+        return capture(argv, env=env, stdin=stdin)
+    except CommandFailedError as error:
+        if error.returncode == NO_PROGRAM:
+            raise UsageError(
+                "there is no ssh-keygen here, which makes and checks signatures", hint="apt install openssh-client"
+            ) from error
+        raise
+
 
 KIND: Final = "application/vnd.gb10.signature.ssh.v1"
 SIGNATURE: Final = f"{NAMESPACE}.signature"
@@ -88,3 +146,41 @@ def _signer(host: Host, found: Descriptor, digest: str, signers: Path) -> str:
     with host.store.folder("signature") as folder:
         (folder / "sig").write_text(found.annotations[SIGNATURE], encoding="utf-8")
         return verify(signed_text(digest), folder / "sig", signers, host.env, meant=IMAGES)
+
+
+WITHOUT: Final = "a registry that takes no artifacts: publish --no-attest"
+
+
+def attach_all(host: Host, engine: Engine, papers: Papers, name: str, digest: str) -> tuple[Mapping[str, str], ...]:
+    """Attach the documents to a manifest in the repository of a name. Raises EngineError, PublishError."""
+    repository = split_reference(name)[0]
+    with (
+        open_referrers(host.store, host.env, engine, name) as place,
+        host.reporter.task(f"SBOM and provenance of {repository}"),
+    ):
+        try:
+            return tuple(
+                {"type": one.kind, "digest": place.attach(digest, one), **one.annotations}
+                for one in artifacts(papers, repository, digest)
+            )
+        except PublishError as error:
+            raise PublishError(
+                f"{name} is pushed, but its SBOM and provenance cannot be attached",
+                where="\n".join(filter(None, (error.message, error.where))),
+                hint="\n".join(filter(None, (error.hint, WITHOUT))),
+            ) from error
+
+
+def artifacts(papers: Papers, name: str, digest: str) -> Iterator[Artifact]:
+    """What is attached to the manifest of this digest in a repository. None has a time: the same image has the same."""
+    yield _artifact(spdx.MEDIA_TYPE, "sbom.spdx.json", papers.sbom, {})
+    for kind, title, predicate in (
+        (statements.PROVENANCE, "provenance.json", papers.provenance),
+        (statements.VERIFICATION, "verification.json", papers.verification),
+    ):
+        content = as_bytes(statements.statement(name, digest, kind, predicate))
+        yield _artifact(statements.MEDIA_TYPE, title, content, {statements.PREDICATE: kind})
+
+
+def _artifact(kind: str, title: str, content: bytes, annotations: Mapping[str, str]) -> Artifact:
+    return Artifact(kind=kind, annotations=annotations, contents=(Content(kind=kind, content=content, title=title),))

@@ -16,13 +16,23 @@ from gb10.containers.node import ADDRESS, engine_at, reached
 from gb10.containers.reference import check_reference, registry_of, split_digest
 from gb10.containers.registry.holding import holder
 from gb10.containers.registry.transfer import Remote, push
-from gb10.core.digest import digest as digest_of
+from gb10.core.files import digest as digest_of
 from gb10.core.reporter import Reporter
 from gb10.core.ssh import HERE
 from gb10.errors import EngineError, PublishError, UsageError
 from gb10.image.context import Context
-from gb10.image.publish.pulling import LOCAL, Pull, engine_of, on_nodes, pull_from_each
-from gb10.image.publish.receiving import Pulled, check_platform, platform_of, platform_on, receive
+from gb10.image.publish.pulling import (
+    LOCAL,
+    Pull,
+    Pulled,
+    check_platform,
+    engine_of,
+    on_nodes,
+    platform_of,
+    platform_on,
+    pull_from_each,
+    receive,
+)
 from gb10.image.publish.retries import patiently
 
 PASSING: Final = "gb10-passing"

@@ -1,18 +1,63 @@
 """The shelf: what a wheel cache holds at one commit, once the signature under its listing is found good."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from pydantic import Field, StringConstraints, ValidationError
 
 from gb10.core.config import variable
+from gb10.core.fields import Model
 from gb10.core.host import Host
 from gb10.errors import FetchError, UsageError, VerifyError
-from gb10.image.publish.listing import LISTING, SIGNATURE, Listed, read_listing
-from gb10.image.publish.signature import WHEELS, verify
+from gb10.image.publish.signing import WHEELS, verify
 
 if TYPE_CHECKING:
     from gb10.sources.hub import Hub
+
+
+LISTING: Final = "wheels.json"
+SIGNATURE: Final = f"{LISTING}.sig"
+
+Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Listed(Model):
+    """A wheel: its file name, which holds no folder, sha256, and size in bytes."""
+
+    file: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]+\.whl$")]
+    sha256: Hex
+    size: Annotated[int, Field(ge=0)]
+
+    def path(self, key: str) -> str:
+        """Where the repository has it."""
+        return f"wheels/{key}/{self.file}"
+
+
+class _Listing(Model):
+    version: Literal[1] = 1
+    wheels: dict[Hex, Listed]
+
+
+def read_listing(text: str) -> Mapping[str, Listed]:
+    """What a listing names, by key; raises VerifyError for one that is none."""
+    try:
+        return _Listing.model_validate_json(text).wheels
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise VerifyError(
+            "the listing is not one that this version reads",
+            where=f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
+            hint="a newer version of the tool pushed it: update this one",
+        ) from error
+
+
+def write_listing(wheels: Mapping[str, Listed]) -> str:
+    """The listing's text, the same for the same wheels. ASCII only."""
+    return json.dumps(_Listing(wheels=dict(wheels)).model_dump(), indent=1, sort_keys=True) + "\n"
+
 
 REPO: Final = variable("wheel-cache")
 SIGNERS: Final = variable("wheel-cache-signers")

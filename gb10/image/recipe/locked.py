@@ -22,7 +22,7 @@ from gb10.core.fields import (
     Size,
     accepted,
 )
-from gb10.sources.debian.locked_deb import LockedDeb
+from gb10.sources.debian.mirror import LockedDeb
 
 WHEEL: Final = "{text} is not the file name of a wheel"
 SDIST: Final = "{text} is not the file name of a source archive"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from gb10.core.artifact import COMMIT, Checkout
 from gb10.core.fetch import stored
+from gb10.core.files import COMMIT, Checkout
 from gb10.core.host import Host
 from gb10.core.proc import without_logins
 from gb10.errors import FetchError, UsageError

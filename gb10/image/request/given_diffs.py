@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from gb10.core.digest import digest
 from gb10.core.fields import Architecture
+from gb10.core.files import digest
 from gb10.core.host import Host
 from gb10.core.store import Store, note_use
 from gb10.image.context import Context

@@ -1,18 +1,24 @@
 """The kernel set of a build: the recipe's, another by name (``--kernels``), or a model's (``--for-model``)."""
 
 import json
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from gb10.core.files import read_plain_file
 from gb10.core.host import Host
-from gb10.core.plain_file import read_plain_file
-from gb10.errors import FetchError, UsageError
-from gb10.image.plan.options import Served
+from gb10.errors import FetchError, Gb10Error, LockStaleError, UsageError
+from gb10.image.context import Context
+from gb10.image.explain.asked_engine import ready_to_ask
+from gb10.image.explain.engine_choice import refuse
+from gb10.image.plan.options import Options, Served
+from gb10.image.plan.rehearsing import why_none
 from gb10.image.plan.values import Toolkit
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.kernel_sets import entries, merged
+from gb10.image.recipe.locked import Lock
 from gb10.image.recipe.model_kernels import model_set, set_name
 from gb10.models.model_config import QUANTIZED
 
@@ -162,3 +168,89 @@ def _of_hub(host: Host, model: str) -> tuple[str, str | None]:
         if not commit:
             host.reporter.say(f"{CONFIG} of {name}@{head}: use this name to get the same kernels again")
         return _text(config), _text(quantized) if quantized else None
+
+
+ASKED: Final = ("attention_backend", "moe_backend", "linear_backend", "kv_cache_dtype", "block_size")
+"""Options of the engine that decide which kernels it takes."""
+WITHOUT_ANSWER: Final = (UsageError, LockStaleError, FetchError, Gb10Error)
+"""Errors after which a plan goes on: explain, or the engine in it, gave no answer."""
+MOST: Final = 300
+"""Characters of an engine's words in a line."""
+
+
+def chosen_kernels(
+    ctx: Context, recipe: Recipe, lock: Lock, config: Mapping[str, Any], options: Mapping[str, str | int]
+) -> frozenset[str] | None:
+    """The names of the kernels that serve the model; None where explain cannot answer, with a line that says why.
+
+    An index may lack PyTorch's build for the CPU, which explain runs: that is such a case. Raises VerifyError when the
+    engine has no kernel for a layer, FetchError for every other failed download, PatchError.
+    """
+    asked = {name: str(value) for name, value in options.items() if name in ASKED}
+    try:
+        answer = ready_to_ask(ctx, recipe, lock).answer(ctx, config, asked)
+        refuse(answer, f"{recipe.engine} {recipe.version}")
+    except Gb10Error as error:
+        if type(error) not in WITHOUT_ANSWER or (isinstance(error, FetchError) and not error.absent):
+            raise
+        ctx.reporter.say(f"kernels are chosen by the model's config alone: {error.message}{_reason(error)}")
+        return None
+    return frozenset(row.chosen for row in answer.rows if row.chosen)
+
+
+def _reason(error: Gb10Error) -> str:
+    """The first line of what the engine said."""
+    said = (error.where or "").strip().splitlines()
+    return f" ({said[0][:MOST]})" if said else ""
+
+
+NUMBERS: Final = ("block_size", "max_model_len", "max_num_batched_tokens", "max_num_seqs")
+"""Options of the engine that bound its batches and blocks, as whole numbers."""
+LARGEST_CONFIG: Final = 1 << 24
+
+
+def served_model(ctx: Context, model: str | None, served_with: Sequence[str]) -> Served | None:
+    """The model with its config, and the options that it is served with. Raises UsageError, FetchError."""
+    pairs = [_option(text) for text in served_with]
+    options = dict(pairs)
+    if len(options) != len(pairs):
+        raise UsageError("--served-with names an option twice", hint=f"given: {', '.join(served_with)}")
+    if model is None:
+        if options:
+            raise UsageError("--served-with needs a model", hint="name one: --for-model OWNER/NAME")
+        return None
+    config = json.dumps(read_config(ctx, model), sort_keys=True)
+    return Served(name=short_name(model), config=config, options=tuple(sorted(options.items())))
+
+
+def rehearsed(ctx: Context, recipe: Recipe, toolkit: Toolkit, options: Options, served: Served | None) -> Served | None:
+    """The model, if a rehearsal with it is possible; why it is not is printed. Raises UsageError."""
+    if served is None:
+        return None
+    why = why_none(recipe, toolkit, options)
+    if why:
+        ctx.reporter.say(f"kernels of Triton, CuTe DSL and the engine's own compiler are not made ahead: {why}")
+        return None
+    known = toolkit.rehearsals[recipe.engine].arguments
+    absent = [name for name, _ in served.options if name not in known]
+    if absent:
+        hint = f"it has {', '.join(known)}"
+        raise UsageError(f"{recipe.engine} has no option for {absent[0]}", hint=hint)
+    return replace(served, environment=tuple(sorted(toolkit.rehearsals[recipe.engine].image.items())))
+
+
+def _option(text: str) -> tuple[str, str | int]:
+    """``NAME=VALUE`` as an option of the engine. Raises UsageError for one that is not known."""
+    name, mark, value = text.replace("-", "_", text.partition("=")[0].count("-")).partition("=")
+    known = tuple(dict.fromkeys((*ASKED, *NUMBERS)))
+    if not mark or name not in known or not value:
+        raise UsageError(
+            f"--served-with {text[:80]!r} is no option that changes kernels", hint=f"known: {', '.join(known)}"
+        )
+    if name not in NUMBERS:
+        if not value.replace("_", "").replace("-", "").isalnum() or len(value) > 40:
+            raise UsageError(f"--served-with {text[:80]!r}: the value is not a word")
+        return name, value
+    if not re.fullmatch(r"[0-9]{1,9}", value) or not 0 < int(value) <= LARGEST_CONFIG:
+        raise UsageError(f"--served-with {text[:80]!r}: the value is not a whole number up to {LARGEST_CONFIG}")
+    return name, int(value)

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Final
 
+from gb10.core.files import read_plain_file
 from gb10.core.host import Host
-from gb10.core.plain_file import read_plain_file
 from gb10.errors import FetchError, UsageError
 from gb10.image.request.kernel_choice import CONFIG, local_config, read_config
 from gb10.models.memory.model import Model, model_of, scaled, with_sizes

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from gb10.core.artifact import Artifact
 from gb10.core.fetch import intact, stored
+from gb10.core.files import Artifact
 from gb10.core.host import Host
 from gb10.core.store import note_use
 

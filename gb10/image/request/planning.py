@@ -1,21 +1,23 @@
 """Planning: read recipe and lock, refuse a stale lock, resolve the command-line options, plan."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from gb10.core.fields import requirement_name
 from gb10.errors import UsageError
 from gb10.image.context import Context, build_architecture
 from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe, lock_path
 from gb10.image.mods.declaration import RECORD, require_fit
-from gb10.image.mods.lookup import FoundMod, find_mod
+from gb10.image.mods.read import FoundMod, find_mod
 from gb10.image.plan.catalog import Catalog, tree_digest
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Mod, Options, Overlay, Served
+from gb10.image.plan.steps import class_of
 from gb10.image.plan.values import Plan, Toolkit
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.builds import WheelBuild
@@ -25,14 +27,47 @@ from gb10.image.recipe.slim_rules import Extent
 from gb10.image.request.checkouts import marked, own_sources
 from gb10.image.request.commits import split_refs
 from gb10.image.request.given_diffs import by_source, with_wholes
-from gb10.image.request.kernel_choice import with_model, with_set
-from gb10.image.request.left_out import asking_less, without
-from gb10.image.request.model_backends import chosen_kernels
+from gb10.image.request.kernel_choice import chosen_kernels, rehearsed, served_model, with_model, with_set
 from gb10.image.request.refs import lock_refs, with_refs
-from gb10.image.request.served_models import rehearsed, served_model
 from gb10.image.request.web_patches import from_web, with_urls
-from gb10.patches.selection import plan_patches
-from gb10.patches.unpatched import left_out, require_stand_in
+from gb10.patches.selection import left_out, plan_patches, require_stand_in
+
+
+def without(recipe: Recipe, lock: Lock, names: Sequence[str]) -> tuple[Recipe, Lock]:
+    """Recipe and lock without these layers. Raises UsageError for a layer that is not optional.
+
+    No other layer takes their wheels: the layers that stay keep their keys.
+    """
+    for name in names:
+        _require_optional(recipe, name)
+    kept = tuple(layer for layer in recipe.layers if layer.name not in names)
+    image = {
+        architecture: tuple(wheel for wheel in wheels if class_of(wheel.name, recipe.layers) not in names)
+        for architecture, wheels in lock.wheels.image.items()
+    }
+    wheels = lock.wheels.model_copy(update={"image": image})
+    return recipe.model_copy(update={"layers": kept}), lock.model_copy(update={"wheels": wheels})
+
+
+def asking_less(recipe: Recipe, names: Sequence[str]) -> Recipe:
+    """The recipe without the requirements of these layers, for resolving: they bind no other release then.
+
+    Its layers stay. Raises UsageError for a layer that is not optional.
+    """
+    for name in names:
+        _require_optional(recipe, name)
+    kept = tuple(text for text in recipe.requirements if class_of(requirement_name(text), recipe.layers) not in names)
+    return recipe.model_copy(update={"requirements": kept}) if names else recipe
+
+
+def _require_optional(recipe: Recipe, name: str) -> None:
+    optional = [layer.name for layer in recipe.layers if layer.optional]
+    if name not in optional:
+        known = any(layer.name == name for layer in recipe.layers)
+        raise UsageError(
+            f"--without {name}: the {recipe.engine} recipe {'needs this layer' if known else 'has no such layer'}",
+            hint=f"optional: {', '.join(optional)}" if optional else "it has no optional layers",
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,8 +8,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from gb10.core.digest import digest
 from gb10.core.fields import requirement_name
+from gb10.core.files import digest
 from gb10.core.host import Host
 from gb10.core.store import note_use
 from gb10.errors import FetchError, Gb10Error, UsageError

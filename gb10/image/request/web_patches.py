@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from gb10.core.artifact import Artifact
-from gb10.core.digest import digest
 from gb10.core.fetch import accept, stored
+from gb10.core.files import Artifact, digest
 from gb10.core.host import Host
 from gb10.errors import FetchError, UsageError
 from gb10.image.plan.options import PatchUse

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
-from gb10.image.sbom.part import Bill, Part
+from gb10.image.sbom.parts import Bill, Part
 
 MEDIA_TYPE: Final = "application/spdx+json"
 NAMESPACE: Final = uuid.UUID("5a1f4c0e-7d8e-5c39-9a57-6bb0c2f6e1a4")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from gb10.image.plan.recorded import RecordedFile, RecordedPlan
-from gb10.image.sbom.file_parts import deb_part, source_part, wheel_part
+from gb10.image.sbom.parts import deb_part, source_part, wheel_part
 
 MEDIA_TYPE: Final = "application/vnd.in-toto+json"
 PREDICATE: Final = "in-toto.io/predicate-type"

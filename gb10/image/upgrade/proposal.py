@@ -1,29 +1,102 @@
 """A recipe's next release, end to end: what moves, whether it locks, what becomes of our patches, what is new."""
 
-from collections.abc import Iterator
+import contextlib
+import os
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import yaml
 from packaging.version import Version
 
-from gb10.core.document import parse_document
+from gb10.core.document import TEXT, Location, compose, parse_document
 from gb10.core.machine import MACHINES
 from gb10.errors import UsageError
 from gb10.image.context import Context
-from gb10.image.lock.lockfile import check_lock, load_lock, lock_path
+from gb10.image.lock.locked_wheels import TORCH
+from gb10.image.lock.lockfile import check_lock, load_lock, lock_path, write_lock
 from gb10.image.lock.relock import resolve_lock
-from gb10.image.lock.torch_cuda import TORCH
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock, LockedWheel
-from gb10.image.upgrade.afterwards import steps_of
-from gb10.image.upgrade.demands import demands, metadata_of
-from gb10.image.upgrade.edit import edited, left_over
-from gb10.image.upgrade.moves import BY_HAND, Move, Next, no_longer, pins
+from gb10.image.upgrade.moves import BY_HAND, Move, Next, demands, metadata_of, no_longer, pins
 from gb10.image.upgrade.nested import nested_moves
 from gb10.image.upgrade.news import News, news
 from gb10.image.upgrade.offered import Offered, choose, newest_of, offered, opened
-from gb10.image.upgrade.outcomes import Checked, check_series
+from gb10.image.upgrade.outcomes import Checked, check_series, steps_of
 from gb10.patches.release_files import Library
+
+
+def edited(text: str, recipe: Recipe, moves: Sequence[Move], where: str) -> tuple[str, Recipe]:
+    """The text and the recipe after some moves. Raises UsageError when the text cannot be changed in place."""
+    root = compose(text)
+    spans = sorted(((*_span(root, move, where), move) for move in moves), key=lambda span: span[0], reverse=True)
+    for start, end, move in spans:
+        text = text[:start] + _replaced(text[start:end], move, where) + text[end:]
+    made = parse_document(text, Recipe, where=where, what="image recipe")
+    if made != _expected(recipe, moves):
+        raise UsageError(f"{where}: the pins cannot be changed in place", hint=BY_HAND)
+    return text, made
+
+
+def _span(root: yaml.Node | None, move: Move, where: str) -> tuple[int, int]:
+    """Where a value begins and ends in the text, in characters."""
+    node = root
+    for part in move.at:
+        node = _child(node, part)
+    if not isinstance(node, yaml.ScalarNode):
+        raise UsageError(f"{where}: {move.what} is not where the recipe's text is expected to have it", hint=BY_HAND)
+    return node.start_mark.index, node.end_mark.index
+
+
+def _child(node: yaml.Node | None, part: str | int) -> yaml.Node | None:
+    if isinstance(node, yaml.MappingNode):
+        return next((child for key, child in node.value if key.value == part), None)
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        found: yaml.Node = node.value[part]
+        return found
+    return None
+
+
+def _replaced(value: str, move: Move, where: str) -> str:
+    """The text of a value with its new part; in quotes when YAML would read a number."""
+    made = _swapped(value, move)
+    if made is None:
+        raise UsageError(f"{where}: {value!r} does not hold {move.before} once", hint=BY_HAND)
+    found = compose(made)
+    return f'"{made}"' if isinstance(found, yaml.ScalarNode) and found.tag != TEXT else made
+
+
+def _swapped(value: str, move: Move) -> str | None:
+    """A value with its new part; in a requirement that follows ``==``. None when the old part is not there once."""
+    before = f"=={move.before}" if f"=={move.before}" in value else move.before
+    after = before.removesuffix(move.before) + move.after
+    return value.replace(before, after) if value.count(before) == 1 else None
+
+
+def _expected(recipe: Recipe, moves: Iterable[Move]) -> Recipe:
+    document: object = recipe.model_dump(by_alias=True)
+    for move in moves:
+        document = _with(document, move.at, move)
+    return Recipe.model_validate(document)
+
+
+def _with(value: object, at: Location, move: Move) -> object:
+    if not at:
+        return _swapped(str(value), move)
+    if isinstance(value, dict):
+        return {key: _with(item, at[1:], move) if key == at[0] else item for key, item in value.items()}
+    items = value if isinstance(value, tuple) else ()
+    return tuple(_with(item, at[1:], move) if index == at[0] else item for index, item in enumerate(items))
+
+
+def left_over(text: str, moves: Iterable[Move]) -> tuple[tuple[int, str], ...]:
+    """The lines (number, text) that still name a release that moved: comments and reasons, for people to read."""
+    old = {move.before for move in moves}
+    named = re.compile("|".join(rf"(?<![\w.]){re.escape(version)}(?![\w]|\.\w)" for version in sorted(old)) or r"(?!)")
+    lines = enumerate(text.split("\n"), 1)
+    return tuple((number, line.strip()) for number, line in lines if named.search(line))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,3 +221,44 @@ def _wheels(old: Lock, new: Lock) -> Iterator[tuple[str, str, str]]:
     for name in sorted({*before, *after}):
         if before.get(name) != after.get(name):
             yield name, before.get(name, ""), after.get(name, "")
+
+
+def check_writable(path: Path) -> None:
+    """Raise UsageError for a recipe that cannot be written, before anything is asked of an index."""
+    target = path.resolve()
+    for place in (target, target.parent, lock_path(path).parent):
+        if place.exists() and not os.access(place, os.W_OK):
+            raise UsageError(f"cannot write the image recipe {path}", where=f"{place} is read-only", hint=_copy(path))
+
+
+def write(found: Proposal) -> None:
+    """Write both. Raises UsageError, and leaves both as they were, when one cannot be written or was changed since."""
+    if read_recipe(found.path)[0] != found.before:
+        raise UsageError(f"{found.path} changed while its next release was looked for", hint="run the command again")
+    target = found.path.resolve()
+    try:
+        _replace(target, found.text)
+        write_lock(lock_path(found.path), found.lock)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write the image recipe {found.path}", where=str(error), hint=_copy(found.path)
+        ) from error
+    except UsageError:
+        _replace(target, found.before)
+        raise
+
+
+def _replace(target: Path, text: str) -> None:
+    """Write a file aside and rename it, with the mode of the old one. Raises OSError."""
+    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    try:
+        part.write_bytes(text.encode())
+        part.chmod(target.stat().st_mode & 0o777)
+        part.replace(target)
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+def _copy(path: Path) -> str:
+    return f"upgrade a copy: cp {path} {lock_path(path)} DIR, then --engine DIR/{path.name}"

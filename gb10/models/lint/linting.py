@@ -4,13 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from gb10.models.issue import Issue, in_order
-from gb10.models.lint.computed import CHECKS
-from gb10.models.lint.conditions import applies, issue, judged
+from gb10.models.lint.checks import CHECKS
 from gb10.models.lint.engine_source import ENGINES
 from gb10.models.lint.engine_words import releases
-from gb10.models.lint.image_facts import ImageFacts
-from gb10.models.lint.rule import Rule
-from gb10.models.lint.served import Served, served
+from gb10.models.lint.rule import Rule, applies, issue, judged
+from gb10.models.lint.served import ImageFacts, Served, served
 from gb10.models.load.known_keys import OURS
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.load.own_section import Variant, own_section

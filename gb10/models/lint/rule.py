@@ -1,17 +1,22 @@
 """A rule of ``recipe lint``: what the field has learnt, for which releases, how it is seen, what to write instead."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
 from pydantic import Field, StringConstraints, model_validator
 
 from gb10.core.data_root import ROOT
 from gb10.core.document import parse_document
 from gb10.core.fields import Model, accepted
 from gb10.core.linear import LinearError, linear
-from gb10.models.issue import Level
+from gb10.models.issue import Issue, Level
+from gb10.models.lint.served import Served
 
 RULES: Final = "recipes/lint/rules.yaml"
 Text = Annotated[str, StringConstraints(min_length=3, max_length=400)]
@@ -68,7 +73,7 @@ class Rule(Model):
     mended_by: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+/\d{4}$")] | None = None
     """A patch of ours: an image that has it does not have the problem."""
     when: tuple[Condition, ...] = ()
-    """All must hold. Empty: a check of gb10.models.lint.computed has the rule's code."""
+    """All must hold. Empty: a check of gb10.models.lint.checks has the rule's code."""
     text: Text
     """What is wrong; ``{value}`` is the value of the first condition."""
     fix: Text
@@ -86,3 +91,115 @@ class RuleFile(Model):
 def load_rules(path: Path = ROOT / RULES) -> tuple[Rule, ...]:
     """The rules of the checkout; raises UsageError for a file that is not valid."""
     return parse_document(path.read_text(encoding="utf-8"), RuleFile, where=RULES, what="list of lint rules").rules
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """A part of a recipe: its line, and its value as text; of an environment variable also its name.
+
+    ``level`` is in place of the rule's.
+    """
+
+    line: int
+    value: str
+    name: str = ""
+    level: Level | None = None
+
+
+def judged(rule: Rule, case: Served) -> list[Issue]:
+    """The findings of a rule with conditions: a place of the first one each, where all others hold."""
+    first, *others = rule.when
+    if not applies(rule, case) or not all(held(condition, case) for condition in others):
+        return []
+    return [issue(rule, case, place) for place in held(first, case)]
+
+
+def issue(rule: Rule, case: Served, place: Found) -> Issue:
+    """The finding of a rule at a place."""
+    text, fix = (
+        part.replace("{value}", place.value[:80]).replace("{name}", place.name[:80]) for part in (rule.text, rule.fix)
+    )
+    return Issue(
+        code=rule.code,
+        level=place.level or rule.level,
+        file=case.recipe.file,
+        line=place.line,
+        text=text,
+        fix=f"{fix} ({rule.evidence})",
+    )
+
+
+def applies(rule: Rule, case: Served) -> bool:
+    """Whether a rule is about this engine and release; of an unknown release only rules for all releases are."""
+    if (rule.engines and case.engine not in rule.engines) or rule.mended_by in case.patches:
+        return False
+    if not rule.releases:
+        return True
+    try:
+        return _releases(rule.releases).contains(Version(case.release), prereleases=True)
+    except InvalidVersion:
+        return False
+
+
+@cache
+def _releases(text: str) -> SpecifierSet:
+    return SpecifierSet(text)
+
+
+def held(condition: Condition, case: Served) -> list[Found]:
+    """Where a condition holds."""
+    places = list(_subject(condition, case))
+    if condition.absent:
+        return [] if places else [Found(line=case.recipe.line("command"), value="")]
+    return [place for place in places if _passes(condition, place.value)]
+
+
+def _subject(condition: Condition, case: Served) -> Iterator[Found]:
+    """The parts of a recipe that a condition is about."""
+    recipe = case.recipe
+    if condition.option is not None:
+        for value in case.options.get(condition.option, ()):
+            yield Found(line=case.line_of(condition.option), value=value)
+    elif condition.env is not None:
+        for name, given in recipe.env.items():
+            if fnmatchcase(name, condition.env):
+                yield Found(line=recipe.line("env", name), value=str(given), name=name)
+    elif condition.nodes is not None:
+        yield Found(line=recipe.line("min_nodes") or recipe.line("command"), value=str(case.nodes))
+    elif condition.key is not None:
+        if recipe.values.get(condition.key) is not None:
+            yield Found(line=recipe.line(condition.key), value=str(recipe.values[condition.key]))
+    else:
+        yield from _matching(condition, case)
+
+
+def _matching(condition: Condition, case: Served) -> Iterator[Found]:
+    """A regular expression over the model's name, the container's, or the command."""
+    recipe = case.recipe
+    for key, pattern in (("model", condition.model), ("container", condition.container), ("command", condition.text)):
+        text = recipe.text(key) or ""
+        found = linear(pattern, ignore_case=True).search(text[:100_000]) if pattern else None
+        if found:
+            line = recipe.text_line((key,), found.start()) if key == "command" else recipe.line(key)
+            yield Found(line=line, value=found[0] or "")
+
+
+def _passes(condition: Condition, value: str) -> bool:
+    wanted = {_folded(one) for one in condition.values}
+    if wanted and _folded(value) not in wanted:
+        return False
+    if condition.holds and not linear(condition.holds, ignore_case=True).search(value[:10_000]):
+        return False
+    if condition.above is None and condition.below is None:
+        return True
+    try:
+        number = float(value)
+    except ValueError:
+        return False
+    return (condition.above is None or number > condition.above) and (
+        condition.below is None or number < condition.below
+    )
+
+
+def _folded(value: str) -> str:
+    return value.strip().lower().replace("_", "-")

@@ -7,8 +7,21 @@ from typing import Final
 from gb10.errors import UsageError
 from gb10.models.issue import Issue, errors_of
 from gb10.models.lint.engine_words import declared, known_words
-from gb10.models.lint.option_numbers import Options, json_object, share, size_in_gib, vllm_drafts, whole, word
-from gb10.models.lint.served import Served, asked_nodes, engine_of, options_of, release_of, words_of
+from gb10.models.lint.served import (
+    Options,
+    Served,
+    asked_nodes,
+    engine_of,
+    json_object,
+    options_of,
+    release_of,
+    share,
+    size_in_gib,
+    vllm_drafts,
+    whole,
+    word,
+    words_of,
+)
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.memory.figures import load_figures
 from gb10.models.memory.known_models import known_model

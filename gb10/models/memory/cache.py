@@ -9,9 +9,8 @@ from math import ceil
 from typing import Final, Literal
 
 from gb10.errors import UsageError
-from gb10.models.memory.shapes.attention import cache_heads, ratio_of
-from gb10.models.memory.shapes.config_fields import Fields
-from gb10.models.memory.shapes.layer_plan import Layer
+from gb10.models.memory.shapes.config_fields import Fields, Layer
+from gb10.models.memory.shapes.layers import cache_heads, ratio_of
 from gb10.models.model_config import mapping_in
 
 NUMBER: Final[Mapping[str, float]] = {

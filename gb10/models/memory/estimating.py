@@ -4,10 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gb10.models.memory.engines.budget import Budget, gib
+from gb10.models.memory.engines.budget import Budget, Machine, gib
 from gb10.models.memory.engines.others import other_budget
 from gb10.models.memory.engines.sglang import sglang_budget
-from gb10.models.memory.engines.shared import Machine
 from gb10.models.memory.engines.vllm import vllm_budget
 from gb10.models.memory.launch import Launch
 from gb10.models.memory.model import Model

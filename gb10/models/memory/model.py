@@ -10,9 +10,8 @@ from gb10.errors import UsageError
 from gb10.models.memory.cache import Cache, cache_of, number_size
 from gb10.models.memory.figures import GIB, Known
 from gb10.models.memory.launch import Launch
-from gb10.models.memory.shapes.config_fields import Fields
+from gb10.models.memory.shapes.config_fields import NO_CACHE, Fields, Layer, layer_plan
 from gb10.models.memory.shapes.decoder import FAMILIES, model_tensors
-from gb10.models.memory.shapes.layer_plan import NO_CACHE, Layer, layer_plan
 from gb10.models.memory.weights.scheme import Scheme, read_scheme
 from gb10.models.memory.weights.weight import Part, Ranks, Weight, merged, of_rank, stage_of, weight_of
 from gb10.models.model_config import QUANTIZED, Config

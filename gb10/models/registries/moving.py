@@ -1,16 +1,152 @@
 """Registries are added, updated and removed: the user's file of them, and what the store keeps for it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final, Literal
 
+from gb10.core.folder_files import SCRIPT, files_digest
 from gb10.core.host import Host
 from gb10.errors import UsageError
-from gb10.models.registries.changes import Change, changes_of
-from gb10.models.registries.content import content_of_folder
-from gb10.models.registries.manifest import Part, parts_of
+from gb10.models.load.loading import is_recipe, load_model_recipe
+from gb10.models.load.safe_yaml import UnreadableError, read_yaml
+from gb10.models.powers import powers_of
+from gb10.models.registries.content import (
+    MANIFEST,
+    ROOM,
+    SUFFIXES,
+    Content,
+    Taken,
+    content_of_folder,
+    is_plain,
+    keep,
+    root_of,
+    take,
+)
 from gb10.models.registries.origin import Origin
-from gb10.models.registries.registry import Registry, read_registries, write_registries
-from gb10.models.registries.taking import ROOM, Taken, keep, root_of, take
+from gb10.models.registries.registry import MOST, NAME, Registry, read_registries, write_registries
+
+Kind = Literal["added", "removed", "changed"]
+SIGNS: Final[Mapping[Kind, str]] = {"added": "+", "removed": "-", "changed": "~"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """``powers``: what a recipe may do that its last version did not."""
+
+    kind: Kind
+    what: str
+    powers: tuple[str, ...] = ()
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The change for people."""
+        return (f"  {SIGNS[self.kind]} {self.what}", *(f"      now: {power}" for power in self.powers))
+
+
+def changes_of(old: Content, new: Content, folder: str | None) -> tuple[Change, ...]:
+    """The changes in a registry's folder of recipes, and in all mods beside it."""
+    before, after = _recipes(old, folder), _recipes(new, folder)
+    recipes = (
+        Change(kind=kind, what=f"recipe {name}", powers=_gained(before.get(name), after.get(name)))
+        for name, kind in _differences(before, after)
+    )
+    mods = (Change(kind=kind, what=f"mod {name}") for name, kind in _differences(_mods(old), _mods(new)))
+    return (*recipes, *mods)
+
+
+def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, Kind]]:
+    for name in sorted(before.keys() | after.keys()):
+        if name not in before:
+            yield name, "added"
+        elif name not in after:
+            yield name, "removed"
+        elif before[name] != after[name]:
+            yield name, "changed"
+
+
+def _recipes(content: Content, folder: str | None) -> dict[str, str]:
+    """The texts of the recipes by their path."""
+    texts = {
+        name: file.content.decode("utf-8", "replace")
+        for name, file in content.files.items()
+        if name.endswith(SUFFIXES) and (folder is None or PurePosixPath(name).is_relative_to(folder))
+    }
+    return {name: text for name, text in texts.items() if is_recipe(text)}
+
+
+def _mods(content: Content) -> dict[str, str]:
+    """The digests of the mods by their folder."""
+    folders = [PurePosixPath(name).parent for name in content.files if PurePosixPath(name).name == SCRIPT]
+    return {
+        str(folder): files_digest(
+            {name: file for name, file in content.files.items() if PurePosixPath(name).is_relative_to(folder)}
+        )
+        for folder in folders
+    }
+
+
+def _gained(before: str | None, after: str | None) -> tuple[str, ...]:
+    known = _powers(before)
+    return tuple(text for text in _powers(after) if text not in known)
+
+
+def _powers(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    recipe = load_model_recipe(text, "recipe.yaml")
+    return tuple(dict.fromkeys(power.text for power in powers_of(recipe, recipe.mods)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """One registry of a repository: its folders of recipes and mods. A part that is not visible is not listed."""
+
+    name: str
+    recipes: str | None = None
+    mods: str | None = None
+    visible: bool = True
+
+
+def parts_of(content: Content, name: str, where: str) -> tuple[Part, ...]:
+    """The parts that a manifest names; without one the whole as one part. Raises UsageError for a broken manifest."""
+    file = content.files.get(str(MANIFEST))
+    if file is None:
+        return (Part(name=name),)
+    try:
+        document = read_yaml(file.content.decode("utf-8")).value
+    except (UnreadableError, UnicodeDecodeError) as error:
+        raise _broken(where, str(error)) from error
+    listed = document.get("registries") if isinstance(document, Mapping) else None
+    if not isinstance(listed, list) or not 0 < len(listed) <= MOST:
+        raise _broken(where, "it has no list 'registries'")
+    parts = tuple(_part(one, where) for one in listed)
+    if len({part.name for part in parts}) < len(parts):
+        raise _broken(where, "two of its registries have one name")
+    return tuple(part for part in parts if part.recipes)
+
+
+def _part(value: object, where: str) -> Part:
+    name = value.get("name") if isinstance(value, Mapping) else None
+    if not isinstance(value, Mapping) or not isinstance(name, str) or re.fullmatch(NAME, name) is None:
+        raise _broken(where, "a registry has no name of letters, digits, . _ and -")
+    folders = dict(_folders(value, where))
+    return Part(name=name, visible=value.get("visible") is not False, **folders)
+
+
+def _folders(value: Mapping[object, object], where: str) -> Iterator[tuple[str, str | None]]:
+    for key in ("recipes", "mods"):
+        given = value.get(key)
+        folder = str(given).strip("/").removeprefix("./") if given else None
+        if folder and not is_plain(folder):
+            raise _broken(where, f"the folder of its {key} leads out of it: {folder[:80]!r}")
+        yield key, folder
+
+
+def _broken(where: str, why: str) -> UsageError:
+    return UsageError(f"{MANIFEST} of {where} cannot be read: {why}", hint="--name NAME takes it as one registry")
+
 
 LOCK = "registries-file"
 

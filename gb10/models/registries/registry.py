@@ -10,8 +10,7 @@ from pydantic import Field, StringConstraints
 from gb10.core.config import config_file
 from gb10.core.document import parse_document
 from gb10.core.fields import Folder, Model, unique
-from gb10.core.plain_file import read_plain_file
-from gb10.core.whole_file import write_whole
+from gb10.core.files import read_plain_file, write_whole
 
 NAME: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 MOST: Final = 100

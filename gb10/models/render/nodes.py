@@ -6,12 +6,10 @@ from typing import Final
 
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.render.built_command import atlas_command, llama_command, tokenary_base
-from gb10.models.render.findings import Findings
-from gb10.models.render.meeting import Meeting
 from gb10.models.render.parameters import Parameters
-from gb10.models.render.rendered import RankCommand
+from gb10.models.render.rendered import Findings, RankCommand
 from gb10.models.render.serve_line import appended, has_flag
-from gb10.models.render.topology import Topology
+from gb10.models.render.topology import Meeting, Topology
 
 PORT: Final = 25000
 REPLICA_PORT: Final = 13345

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gb10.models.load.model_recipe import ModelRecipe
-from gb10.models.render.findings import Findings
 from gb10.models.render.placeholders import unescaped
+from gb10.models.render.rendered import Findings
 
 PLATFORM: Final[Mapping[str, Mapping[str, object]]] = {
     **{name: {"gpu_memory_utilization": 0.8} for name in ("vllm-distributed", "vllm-ray", "eugr-vllm", "sglang")},

@@ -7,9 +7,8 @@ from gb10.models.issue import Issue, errors_of, in_order
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.load.own_section import own_section
 from gb10.models.render.eugr import render_eugr
-from gb10.models.render.findings import Findings, StoppedError
 from gb10.models.render.own import render_own
-from gb10.models.render.rendered import RenderedRecipe, RenderRequest
+from gb10.models.render.rendered import Findings, RenderedRecipe, RenderRequest, StoppedError
 from gb10.models.render.sparkrun import render_sparkrun, runtime_of
 from gb10.models.render.topology import SIZES
 

@@ -4,25 +4,49 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 from gb10.core.host import Host
 from gb10.errors import Gb10Error
 from gb10.serving.checkup.bundle import as_text, file_name
 from gb10.serving.checkup.collect_containers import Visited, joined, scanner_for, sentence, visit
-from gb10.serving.checkup.collect_host import look_at_all
 from gb10.serving.checkup.endpoint_probe import probe_endpoint
 from gb10.serving.checkup.saved_logs import SavedLog
-from gb10.serving.doctor.container_shown import ContainerShown
+from gb10.serving.cluster.probing import each_machine, not_whole, read_node, said_by
+from gb10.serving.doctor.container_checks import ContainerShown
 from gb10.serving.doctor.diagnosing import Asked, Shown, diagnose
-from gb10.serving.doctor.host_state import Machine
+from gb10.serving.doctor.host_state import Look, Machine, read_look
 from gb10.serving.doctor.log_scan import Scan
 from gb10.serving.doctor.masking import masked, masked_environment, secrets_in, secrets_of
 from gb10.serving.doctor.rule_files import load_doctor_rules
 from gb10.serving.doctor.seen import Diagnosis
 from gb10.serving.load.endpoint import KEY, reach
-from gb10.serving.run.labelled import read_labels
+from gb10.serving.run.service import read_labels
 from gb10.serving.run.service_url import is_this_machine, url_on
+
+SCRIPT: Final = Path(__file__).with_name("look.sh")
+
+
+def look_at(host: str) -> Machine:
+    """What a machine shows; this one for ``localhost``. Raises EngineError that names it, UsageError."""
+    with ThreadPoolExecutor(2) as pool:
+        facts, now = pool.submit(read_node, host), pool.submit(_now, host)
+    return Machine(host=host, facts=facts.result().facts, look=now.result())
+
+
+def _now(host: str) -> Look:
+    text = said_by(host, SCRIPT)
+    found = read_look(text)
+    if found is None:
+        raise not_whole(host, text)
+    return found
+
+
+def look_at_all(hosts: Sequence[str]) -> dict[str, Machine | Gb10Error]:
+    """Each machine, or why it cannot be read."""
+    return each_machine(hosts, look_at)
+
 
 KERNEL: Final = "kernel"
 OWN: Final = ("TOKEN", "API_KEY", "PASSWORD", "SECRET")

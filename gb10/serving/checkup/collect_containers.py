@@ -14,14 +14,13 @@ from gb10.containers.serving_containers import ServingContainer, file_in, log_bl
 from gb10.core.host import Host
 from gb10.core.ssh import HERE
 from gb10.errors import EngineError, Gb10Error
-from gb10.image.moe.nearest import nearest_files
-from gb10.serving.doctor.container_shown import ContainerShown
+from gb10.image.moe.tuned_name import nearest_files
+from gb10.serving.doctor.container_checks import ContainerShown
 from gb10.serving.doctor.diagnosing import fitting
 from gb10.serving.doctor.image_record import PLACE, ImageRecord, read_installed, read_plan
 from gb10.serving.doctor.log_scan import Scan, Scanner, last_lines_of, whole_lines
-from gb10.serving.doctor.rule_files import load_doctor_rules, load_slim_rules
-from gb10.serving.doctor.slimmed import left_out
-from gb10.serving.run.labelled import read_labels
+from gb10.serving.doctor.rule_files import left_out, load_doctor_rules, load_slim_rules
+from gb10.serving.run.service import read_labels
 
 LARGEST_PLAN: Final = 4 << 20
 UNTUNED: Final = "no-tuned-file"

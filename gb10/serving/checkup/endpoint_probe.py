@@ -10,10 +10,9 @@ from gb10.serving.doctor.diagnosing import Asked
 from gb10.serving.doctor.doctor_rule import Outcome
 from gb10.serving.guard.canary import make_canaries
 from gb10.serving.guard.finding import Verdict
-from gb10.serving.load.canary_batch import CanaryBatch, ask_canaries, canary_verdict, joined
+from gb10.serving.load.canary_batch import CanaryBatch, ask_canaries, canary_verdict, guard_facts, guard_limits, joined
 from gb10.serving.load.endpoint import Endpoint
 from gb10.serving.load.exchange import Exchange
-from gb10.serving.load.guard_data import guard_facts, guard_limits
 from gb10.serving.load.server_pages import counters, running
 from gb10.serving.load.stream_client import Bounds, ask_all, payload
 

@@ -2,7 +2,7 @@
 # What a machine shows now, beside what gb10/serving/cluster/probe.sh tells. gb10/serving/cluster/facts.sh has the form of a fact.
 #   cat gb10/serving/cluster/facts.sh gb10/serving/checkup/look.sh | sh -s
 # It needs no rights, writes nothing, and takes about a second. It runs nvidia-smi, journalctl, getconf, sleep.
-# gb10/serving/doctor/host_state_reading.py reads it.
+# gb10/serving/doctor/host_state.py reads it.
 
 lines() { # KEY FIRST-FIELD: a text on stdin, a fact a line, at most 200
   head -n 200 | cut -c 1-280 | tr '\t' ' ' | while IFS= read -r line; do say "$1" "$2" "$line"; done

@@ -4,8 +4,7 @@ from typing import Final
 
 from gb10.containers.container_options import ContainerOptions
 from gb10.serving.deploy.deployment import HUB_FILE, HUB_PLACE, NO_FILE, Deployment, File
-from gb10.serving.deploy.words import compose_value
-from gb10.serving.deploy.yaml_text import yaml_text
+from gb10.serving.deploy.text import compose_value, yaml_text
 from gb10.serving.run.service import Rank
 
 HUB_SOURCE: Final = "hf-token"

@@ -8,9 +8,9 @@ from typing import Final
 from gb10.core.ssh import HERE
 from gb10.errors import UsageError
 from gb10.serving.deploy.deployment import Deployment, Fabric, File
-from gb10.serving.deploy.yaml_text import yaml_text
-from gb10.serving.run.members import Node
+from gb10.serving.deploy.text import yaml_text
 from gb10.serving.run.service import Rank
+from gb10.serving.run.service_nodes import Node
 
 RAIL: Final = re.compile(r"en(?P<place>[A-Za-z0-9]{1,12}?)(?:np\d+)?")
 SUBNET: Final = "192.168.{}."

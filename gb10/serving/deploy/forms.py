@@ -5,11 +5,10 @@ from typing import Final
 
 from gb10.serving.deploy.compose_files import compose_files
 from gb10.serving.deploy.deployment import Deployment, File
-from gb10.serving.deploy.docker_scripts import docker_files
-from gb10.serving.deploy.kubernetes_objects import kubernetes_files
+from gb10.serving.deploy.kubernetes import kubernetes_files
 from gb10.serving.deploy.playbooks import ansible_files
+from gb10.serving.deploy.scripts import docker_files, systemd_files
 from gb10.serving.deploy.sparkrun_recipes import sparkrun_files
-from gb10.serving.deploy.systemd_units import systemd_files
 
 FORMS: Final[Mapping[str, Callable[[Deployment], tuple[File, ...]]]] = {
     "docker": docker_files,

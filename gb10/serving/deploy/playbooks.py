@@ -7,10 +7,9 @@ from typing import Any, Final
 from gb10.containers.container_options import ContainerOptions, command_words, run_words
 from gb10.core.ssh import HERE
 from gb10.serving.deploy.deployment import HUB_PLACE, NO_FILE, Deployment, File
-from gb10.serving.deploy.yaml_text import Unsafe, yaml_text
-from gb10.serving.run.labelled import SERVICE
-from gb10.serving.run.members import SOCKETS
-from gb10.serving.run.service import Rank
+from gb10.serving.deploy.text import Unsafe, yaml_text
+from gb10.serving.run.service import SERVICE, Rank
+from gb10.serving.run.service_nodes import SOCKETS
 
 HOST: Final = re.compile(
     r"(?:ssh://)?(?:(?P<user>[^@/]+)@)?(?P<name>\[[^]]+\]|[^:/]+|[^/]+?)(?::(?P<port>\d+))?(?:/.*)?"

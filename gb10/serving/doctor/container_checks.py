@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -11,8 +12,40 @@ from gb10.core.linear import linear
 from gb10.models.lint.engine_words import known_words
 from gb10.serving.cluster.adapters import ports_of
 from gb10.serving.cluster.fabric import rails_of
-from gb10.serving.doctor.container_shown import ContainerShown
 from gb10.serving.doctor.doctor_rule import ContainerSign
+from gb10.serving.doctor.host_state import Machine
+from gb10.serving.doctor.image_record import ImageRecord
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContainerShown:
+    """A container. ``command`` is what it runs, in one line; ``environment`` may hold secrets: it is never shown."""
+
+    name: str
+    host: str
+    image: str = ""
+    record: ImageRecord | None = None
+    command: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    devices: tuple[str, ...] = ()
+    gpus: bool = False
+    """It asks for a GPU itself."""
+    privileged: bool = False
+    runtime: str = ""
+    memlock: int | None = None
+    """Bytes that it may lock; None where it has its engine's own limit, -1 for no limit."""
+    runs: bool = True
+    hosts: int = 1
+    """The machines of its service."""
+    machine: Machine | None = None
+    """Where it runs, if that was read."""
+
+    @property
+    def label(self) -> str:
+        """``HOST NAME``: also the name of its log."""
+        return f"{self.host} {self.name}".strip()
+
 
 GIB: Final = 1 << 30
 MUCH_CACHE: Final = 24 * GIB

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from gb10.models.issue import LEVELS
-from gb10.serving.doctor.container_checks import sign_of
-from gb10.serving.doctor.container_shown import ContainerShown
+from gb10.serving.doctor.container_checks import ContainerShown, sign_of
 from gb10.serving.doctor.doctor_rule import DoctorRule, Outcome
 from gb10.serving.doctor.host_checks import HOST_CHECKS
 from gb10.serving.doctor.host_state import Machine

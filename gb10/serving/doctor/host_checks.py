@@ -1,13 +1,45 @@
 """The signs that a machine itself shows. Each function returns what it saw, or nothing. Pure."""
 
+import json
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from gb10.core.linear import linear
 from gb10.serving.cluster.adapters import JUMBO, LANES, ports_of
-from gb10.serving.doctor.docker_settings import docker_lacks_gpus, toolkit_is_cdi
-from gb10.serving.doctor.host_state import Machine
+from gb10.serving.doctor.host_state import Look, Machine
+
+DAEMON: Final = "/etc/docker/daemon.json"
+TOOLKIT: Final = "/etc/nvidia-container-runtime/config.toml"
+
+
+def daemon_settings(look: Look) -> dict[str, Any] | None:
+    """Docker's own file; None when it is not there, or says nothing that can be read."""
+    try:
+        found = json.loads(look.files.get(DAEMON, ""))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def docker_lacks_gpus(look: Look) -> bool:
+    """Whether Docker knows no way to give a GPU to a container, as far as its files tell."""
+    if DAEMON in look.unreadable or look.cdi:
+        return False
+    runtimes = (daemon_settings(look) or {}).get("runtimes")
+    return not (isinstance(runtimes, dict) and "nvidia" in runtimes)
+
+
+def toolkit_is_cdi(look: Look) -> bool:
+    """Whether NVIDIA's toolkit is in the mode that refuses --gpus."""
+    try:
+        found = tomllib.loads(look.files.get(TOOLKIT, ""))
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return False
+    section = found.get("nvidia-container-runtime")
+    return isinstance(section, dict) and section.get("mode") == "cdi"
+
 
 GIB: Final = 1 << 30
 LARGE_SWAP: Final = 8 * GIB

@@ -8,8 +8,8 @@ from typing import Final
 
 from gb10.core.log_words import PREFIX
 from gb10.serving.doctor.doctor_rule import DoctorRule
-from gb10.serving.doctor.log_scan import Line, Scan
-from gb10.serving.doctor.log_times import Moment
+from gb10.serving.doctor.log_scan import Line, Moment, Scan, Scanner
+from gb10.serving.doctor.rule_files import load_doctor_rules
 from gb10.serving.doctor.seen import Seen
 
 NUMBERS: Final = re.compile(r"0x[0-9a-f]+|\d+", re.IGNORECASE)
@@ -77,3 +77,13 @@ def _seen(events: list[_Event]) -> Seen:
         count=logs.pop(first.log),
         others=logs,
     )
+
+
+def remedy_of(lines: Iterable[str]) -> str | None:
+    """What the first error means that a rule knows, and what to do; None when no rule knows one."""
+    scanner = Scanner(load_doctor_rules())
+    scanner.feed("".join(f"{line}\n" for line in lines).encode())
+    for one in judge_logs({"log": scanner.scan()}):
+        if one.rule and one.level == "error":
+            return f"{one.words(one.rule.meaning)}\n{one.words(one.rule.action)}"
+    return None

@@ -1,8 +1,10 @@
 """The rules of the checkout: those of ``doctor``, and the slimming rules that explain a missing library."""
 
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from functools import cache
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from gb10.core.data_root import ROOT
@@ -28,3 +30,18 @@ def load_doctor_rules(folder: Path = ROOT / FOLDER) -> tuple[DoctorRule, ...]:
 def load_slim_rules() -> tuple[Rule, ...]:
     """What images leave out."""
     return read_rules((ROOT / SLIM).read_text(encoding="utf-8")).rules
+
+
+def left_out(library: str, applied: Iterable[str], rules: Sequence[Rule]) -> str | None:
+    """``NAME, rule RULE``, when a rule that was applied to the image left the library out; else None."""
+    names = set(applied)
+    for rule in rules:
+        patterns = [pattern for files in rule.files.values() for pattern in files]
+        if rule.action == "drop" and rule.name in names and any(_names(pattern, library) for pattern in patterns):
+            return f"{library}, rule {rule.name}"
+    return None
+
+
+def _names(pattern: str, library: str) -> bool:
+    last = PurePosixPath(pattern).name
+    return last != "**" and fnmatchcase(library, last)

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from gb10.models.issue import LEVELS, Level
 from gb10.serving.doctor.doctor_rule import DoctorRule
-from gb10.serving.doctor.log_times import Moment
+from gb10.serving.doctor.log_scan import Moment
 
 Place = Literal["log", "machine", "container", "endpoint"]
 UNKNOWN: Final = "unknown"

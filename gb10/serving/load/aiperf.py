@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from gb10.core.files import read_plain_file
 from gb10.core.host import Host
-from gb10.core.plain_file import read_plain_file
 from gb10.core.proc import CommandFailedError, capture, last_lines, stream
 from gb10.errors import UsageError, VerifyError
 from gb10.serving.load.endpoint import Endpoint

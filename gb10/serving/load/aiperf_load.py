@@ -10,8 +10,7 @@ from gb10.serving.guard.judging import StreamWatch
 from gb10.serving.guard.limits import Limits
 from gb10.serving.load.aiperf import run_aiperf, settings
 from gb10.serving.load.load_plan import Bench
-from gb10.serving.load.loaded import Loaded
-from gb10.serving.load.results import LoadRun, LoadStream
+from gb10.serving.load.results import Loaded, LoadRun, LoadStream
 
 Record = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from gb10.serving.load.benchy import run
 from gb10.serving.load.canary_batch import CanaryBatch
 from gb10.serving.load.load_plan import Bench
 from gb10.serving.load.load_progress import Progress
-from gb10.serving.load.loaded import Loaded
+from gb10.serving.load.results import Loaded
 
 BESIDE: Final = 2
 """Canaries that are sent with the requests of each warm-up run: its figures do not count."""

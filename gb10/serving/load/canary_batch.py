@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from math import comb
 from typing import Final
 
+from gb10.core.data_root import ROOT
 from gb10.serving.guard.batch import judged_together
-from gb10.serving.guard.canary import Answered, Canary, CanaryAnswer, judge_canary
+from gb10.serving.guard.canary import Answered, Canary, CanaryAnswer, Fact, judge_canary, read_facts
 from gb10.serving.guard.finding import Judgement, Verdict, worst
 from gb10.serving.guard.judging import StreamWatch
-from gb10.serving.guard.limits import Limits
+from gb10.serving.guard.limits import Limits, read_limits
 from gb10.serving.load.endpoint import Endpoint
 from gb10.serving.load.exchange import Exchange
 from gb10.serving.load.stream_client import Bounds, ask_all, payload
@@ -142,3 +143,16 @@ def at_least(hits: int, count: int, share: float) -> float:
 
 def _followed(alone: CanaryBatch) -> str:
     return f"one at a time {alone.right} of {len(alone.answers)} were right"
+
+
+FOLDER = ROOT / "recipes/guard"
+
+
+def guard_limits() -> Limits:
+    """The limits. Raises UsageError."""
+    return read_limits((FOLDER / "limits.toml").read_text(encoding="utf-8"), "recipes/guard/limits.toml")
+
+
+def guard_facts() -> tuple[Fact, ...]:
+    """The facts. Raises UsageError."""
+    return read_facts((FOLDER / "facts.toml").read_text(encoding="utf-8"), "recipes/guard/facts.toml")

@@ -11,9 +11,8 @@ from gb10.serving.guard.canary import Canary, make_canaries
 from gb10.serving.guard.limits import Limits
 from gb10.serving.load.aiperf import find_aiperf
 from gb10.serving.load.benchy import Book, Shape, install
-from gb10.serving.load.canary_batch import CanaryBatch, ask_canaries
+from gb10.serving.load.canary_batch import CanaryBatch, ask_canaries, guard_facts, guard_limits
 from gb10.serving.load.endpoint import Endpoint
-from gb10.serving.load.guard_data import guard_facts, guard_limits
 
 Tool = Literal["llama-benchy", "aiperf"]
 

@@ -2,15 +2,18 @@
 
 import json
 import shutil
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from gb10.core.files import read_plain_file
 from gb10.core.host import Host
-from gb10.core.plain_file import read_plain_file
 from gb10.core.proc import CommandFailedError, last_lines, stream
 from gb10.errors import UsageError, VerifyError
+from gb10.serving.guard.canary import make_canaries
+from gb10.serving.load.canary_batch import ask_canaries, guard_facts, guard_limits
 from gb10.serving.load.endpoint import KEY, Endpoint
 
 Judge = Literal["tool-eval-bench", "lm-eval", "canaries"]
@@ -124,3 +127,19 @@ def _json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise VerifyError("the judge wrote no result that can be read", where=str(path))
     return found
+
+
+BATCHES: Final = 8
+AT_ONCE: Final = 8
+TOKENS: Final = 512
+
+
+def by_canaries(endpoint: Endpoint, env: Mapping[str, str]) -> Quality:
+    """How many of 64 canaries are answered right."""
+    run, limits = uuid.uuid4().hex, guard_limits()
+    right = 0
+    for number in range(BATCHES):
+        canaries = make_canaries(AT_ONCE, guard_facts(), f"{run} {number}")
+        batch = ask_canaries(endpoint, canaries, env, limits, max_tokens=TOKENS, extra={}, when="quality")
+        right += batch.right
+    return Quality(judge="canaries", what="code and fact", points=right, of=BATCHES * AT_ONCE)

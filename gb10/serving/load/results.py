@@ -1,12 +1,12 @@
 """What a benchmark of an endpoint found, as frozen values and as a document with a schema. Pure."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from gb10.serving.guard.canary import Answered
-from gb10.serving.guard.finding import Verdict, worst
+from gb10.serving.guard.finding import Finding, Verdict, worst
 from gb10.serving.load.canary_batch import CanaryBatch
 from gb10.serving.load.exchange import flaws, summed
 from gb10.serving.load.server_pages import Counted
@@ -197,3 +197,15 @@ def mean_of(runs: Sequence[LoadRun], name: str) -> float | None:
     """The mean of a figure over runs; None when a run lacks it, or there is none."""
     found = [getattr(run, name) for run in runs]
     return statistics.fmean(found) if found and None not in found else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """One load. ``runs`` judges its streams, once it is known whether the canaries were right."""
+
+    runs: Callable[[bool], tuple[LoadRun, ...]]
+    own: Mapping[str, object] = field(default_factory=dict)
+    broken: str = ""
+    beside: tuple[CanaryBatch, ...] = ()
+    sure: Finding | None = None
+    """The first collapse of a stream, which ended the load."""

@@ -1,20 +1,89 @@
 """Benchmarks an endpoint: canaries alone, then for each number of requests canaries, load, canaries."""
 
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from gb10.core.fetch import redact
 from gb10.core.store import file_sha256
-from gb10.serving.guard.finding import Verdict
+from gb10.serving.guard.finding import Finding, Verdict, worst
 from gb10.serving.load.aiperf import aiperf_version
+from gb10.serving.load.aiperf_load import aiperf_load
 from gb10.serving.load.benchy import VERSION
-from gb10.serving.load.canary_batch import joined
-from gb10.serving.load.level import measure_level
+from gb10.serving.load.benchy_load import benchy_load
+from gb10.serving.load.canary_batch import CanaryBatch, canary_verdict, joined
 from gb10.serving.load.load_plan import Bench
-from gb10.serving.load.machine_facts import boot_id, machine_facts
-from gb10.serving.load.results import Level, Served
-from gb10.serving.load.server_pages import counters, running, server_facts
-from gb10.serving.load.validity import at_start, unknown
+from gb10.serving.load.machine_facts import Facts, boot_id, look, looking, machine_facts, now
+from gb10.serving.load.results import Level, Loaded, LoadRun, Served
+from gb10.serving.load.server_pages import Counted, counters, gained, running, server_facts
+from gb10.serving.load.validity import at_start, not_warm, stepped, unknown, while_loaded
+
+LOADS = {"llama-benchy": benchy_load, "aiperf": aiperf_load}
+
+
+def measure_level(bench: Bench, concurrency: int, alone: CanaryBatch) -> Level:
+    """Canaries, the load, canaries; no load when the canaries before it are garbage."""
+    plan = bench.plan
+    batches = [bench.ask(bench.canaries(concurrency, f"{concurrency} before"), "before")]
+    said = [canary_verdict(batches[0], alone)]
+    if said[0][0] is Verdict.GARBAGE:
+        bench.host.reporter.say("the canaries before the load are garbage, so the load is left out")
+        return Level(concurrency=concurrency, canaries=tuple(batches), verdict=said[0][0], why=said[0][1])
+    watched = _watched_load(bench, concurrency)
+    loaded, moved = watched.loaded, stepped(watched.set_by)
+    batches += [*loaded.beside, bench.ask(bench.canaries(concurrency, f"{concurrency} after"), "after")]
+    said += [canary_verdict(batch, alone) for batch in batches[1:]]
+    runs = loaded.runs(not any(verdict is Verdict.GARBAGE for verdict, _ in said))
+    said += [(Verdict.ERROR, why) for why in (loaded.broken, moved) if why]
+    verdict, why = level_verdict(runs, said, loaded.sure, plan.warm_up + plan.runs)
+    return Level(
+        concurrency=concurrency,
+        runs=runs,
+        canaries=tuple(batches),
+        verdict=verdict,
+        why=why,
+        own=loaded.own,
+        doubts=tuple(filter(None, (*while_loaded(watched.looks, watched.counted), not_warm(runs)))),
+        looks=tuple(watched.looks),
+        counted=watched.counted,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Watched:
+    """A load and what was seen while it ran; ``set_by``: seconds by which the clock was set meanwhile."""
+
+    loaded: Loaded
+    looks: list[Facts]
+    counted: Counted
+    set_by: float
+
+
+def _watched_load(bench: Bench, concurrency: int) -> _Watched:
+    env, endpoint = bench.host.env, bench.endpoint
+    first, clock = counters(endpoint, env), now()
+    with looking(env) as looks:
+        loaded = LOADS[bench.plan.tool](bench, concurrency)
+        looks.append(look(env))
+    set_by = clock.stepped(now())
+    counted = gained(first, counters(endpoint, env)) if first else Counted()
+    return _Watched(loaded=loaded, looks=looks, counted=counted, set_by=set_by)
+
+
+def level_verdict(
+    runs: Sequence[LoadRun], canaries: Sequence[tuple[Verdict, str]], sure: Finding | None, wanted: int
+) -> tuple[Verdict, str]:
+    """The worst of what canaries and streams say, with its sentence. Pure."""
+    streams = [stream for run in runs for stream in run.streams]
+    said = [*canaries, *((stream.verdict, stream.why) for stream in streams)]
+    if sure is not None:
+        said.insert(0, (sure.verdict, f"{sure.sign} in a stream of the load: {sure.what}"))
+    if len(runs) < wanted or not all(run.streams for run in runs):
+        said.append((Verdict.ERROR, f"{len(runs)} of {wanted} runs took place; the log of the load says why"))
+    verdict = worst([one for one, _ in said])
+    return verdict, next((why for one, why in said if one is verdict), "")
+
 
 ALONE: Final = 8
 """Canaries that are asked one at a time."""

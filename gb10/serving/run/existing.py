@@ -9,8 +9,7 @@ from gb10.containers.engine_host import EngineHost
 from gb10.containers.images import ImageInfo
 from gb10.errors import UsageError
 from gb10.serving.run.fleet import Fleet, on_all_nodes
-from gb10.serving.run.labelled import SERVICE, Labels, read_labels
-from gb10.serving.run.service import Service
+from gb10.serving.run.service import SERVICE, Labels, Service, read_labels
 
 SYSTEM = 8 << 30
 """Bytes that a node keeps for its system beside all containers."""

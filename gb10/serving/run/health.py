@@ -10,9 +10,8 @@ from urllib3.exceptions import HTTPError
 from gb10.errors import EndpointError
 from gb10.serving.guard.canary import make_canaries
 from gb10.serving.guard.finding import Judgement
-from gb10.serving.load.canary_batch import ask_canaries
+from gb10.serving.load.canary_batch import ask_canaries, guard_facts, guard_limits
 from gb10.serving.load.endpoint import reach
-from gb10.serving.load.guard_data import guard_facts, guard_limits
 from gb10.serving.load.stream_client import Bounds
 
 LOOK: Final = 5.0

@@ -10,8 +10,7 @@ from typing import Final
 
 from gb10.containers.container_options import ContainerOptions
 from gb10.models.render.container import CACHE, NodeContainer
-from gb10.serving.run.labelled import container_name, labels_of
-from gb10.serving.run.service import OOM_SCORE, Rank, Service
+from gb10.serving.run.service import OOM_SCORE, Rank, Service, container_name, labels_of
 
 FOLDER: Final = "/gb10/run"
 LAUNCH: Final = f"{FOLDER}/launch.sh"

@@ -11,8 +11,8 @@ from gb10.core.ssh import HERE
 from gb10.errors import Gb10Error, UsageError
 from gb10.serving.cluster.probing import each_machine, not_whole, said_by
 from gb10.serving.run.existing import Found
-from gb10.serving.run.members import SOCKET, SOCKETS
 from gb10.serving.run.service import Service
+from gb10.serving.run.service_nodes import SOCKET, SOCKETS
 
 PATIENCE: Final = 3.0
 STEPS: Final = 100

@@ -12,19 +12,17 @@ from gb10.containers.images import ImageInfo
 from gb10.core.reporter import Reporter, clock
 from gb10.errors import EndpointError, Gb10Error, ServeError, UsageError
 from gb10.image.context import Context
-from gb10.image.mods.lookup import FoundMod
-from gb10.models.memory.torch_cap import NAMES
+from gb10.image.mods.read import FoundMod
+from gb10.models.memory.memory_limits import NAMES
 from gb10.serving.guard.finding import Verdict
-from gb10.serving.run.cause import cause_of
 from gb10.serving.run.existing import Found, check_room, of_service, runs_unchanged, services_on
 from gb10.serving.run.fleet import Fleet, on_all_nodes, on_all_nodes_collect_errors
 from gb10.serving.run.health import first_answer, is_healthy
 from gb10.serving.run.notes import note_nodes
 from gb10.serving.run.ports import check_port
-from gb10.serving.run.ready_images import ready_images
 from gb10.serving.run.service import Service
-from gb10.serving.run.starting import end_all, started
-from gb10.serving.run.watching import LINES, Watched, died, watch
+from gb10.serving.run.starting import end_all, ready_images, started
+from gb10.serving.run.watching import LINES, Watched, cause_of, died, watch
 
 DYING: Final = 3
 """Seconds that a server takes to end after an error that ends it."""

@@ -3,17 +3,18 @@
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
-from gb10.core.digest import digest
+from gb10.core.files import digest
 from gb10.errors import UsageError
-from gb10.models.memory.torch_cap import capped
+from gb10.image.plan.plan_record import NAMESPACE
+from gb10.models.memory.memory_limits import capped
 from gb10.models.render.container import NodeContainer, node_container
-from gb10.models.render.meeting import api_port
 from gb10.models.render.rendered import RenderedRecipe
-from gb10.serving.run.members import Node
+from gb10.models.render.topology import api_port
+from gb10.serving.run.service_nodes import Node
 
 NAME: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,60}")
 SERVED: Final = re.compile(r"--(?:served-model-name|alias)[=\s]+[\"']?([^\s\"']+)")
@@ -156,3 +157,78 @@ def curl_line(endpoint: str, model: str) -> str:
     """A request that a person can paste."""
     body = json.dumps({"model": model, "messages": [{"role": "user", "content": "Hello"}]})
     return f"curl {endpoint}/v1/chat/completions -H 'Content-Type: application/json' -d {shlex.quote(body)}"
+
+
+MOST_NODES: Final = 64
+LONGEST: Final = 255
+"""Characters of a node's name."""
+SHARE_LABEL: Final = re.compile(r"[01]\.\d{1,6}")
+SERVICE: Final = f"{NAMESPACE}.service"
+"""The label with a service's name; the names of the others begin with it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Labels:
+    """What the labels of a container say. Another program may have written them: what is broken is empty or -1."""
+
+    service: str
+    rank: int
+    hosts: tuple[str, ...]
+    model: str
+    runtime: str
+    endpoint: str
+    digest: str
+    memory: int
+    """The limit of the container in bytes; 0 is none."""
+    share: float
+    """The part of the node's memory that its command claims; 0 is unknown."""
+
+
+def container_name(service: Service, rank: Rank) -> str:
+    """``gb10-NAME-0``."""
+    return f"gb10-{service.name}-{rank.number}"
+
+
+def labels_of(service: Service, rank: Rank) -> dict[str, str]:
+    """All that `stop`, `status` and `logs` must know of a rank."""
+    fields = {
+        "rank": str(rank.number),
+        "hosts": json.dumps(service.hosts),
+        "model": service.model,
+        "runtime": service.runtime,
+        "endpoint": service.endpoint,
+        "digest": service.digest,
+        "memory": str(service.options.memory or 0),
+        "share": str(service.share),
+    }
+    return {SERVICE: service.name, **{f"{SERVICE}.{name}": value for name, value in fields.items()}}
+
+
+def read_labels(labels: Mapping[str, str]) -> Labels:
+    """The labels of a container as values."""
+    own = {name.removeprefix(f"{SERVICE}."): value for name, value in labels.items()}
+    return Labels(
+        service=labels.get(SERVICE, ""),
+        rank=_number(own.get("rank"), -1),
+        hosts=_hosts(own.get("hosts")),
+        model=own.get("model", ""),
+        runtime=own.get("runtime", ""),
+        endpoint=own.get("endpoint", ""),
+        digest=own.get("digest", ""),
+        memory=_number(own.get("memory"), 0),
+        share=float(share) if SHARE_LABEL.fullmatch(share := own.get("share", "")) else 0.0,
+    )
+
+
+def _number(text: str | None, otherwise: int) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 19 else otherwise
+
+
+def _hosts(text: str | None) -> tuple[str, ...]:
+    try:
+        found = json.loads(text or "[]")
+    except (ValueError, RecursionError):
+        return ()
+    if not isinstance(found, list) or len(found) > MOST_NODES or not all(isinstance(one, str) for one in found):
+        return ()
+    return tuple(one[:LONGEST] for one in found)

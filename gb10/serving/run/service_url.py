@@ -9,8 +9,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from gb10.core.ssh import HERE
-from gb10.serving.run.members import LOOPBACK, SOCKET
-from gb10.serving.run.placing import client_address
+from gb10.serving.run.service_nodes import LOOPBACK, SOCKET, client_address
 
 URL: Final = re.compile(r"http://(?P<host>[A-Za-z0-9._-]{1,253}|\[[0-9a-fA-F:.]{2,45}\]):(?P<port>[0-9]{1,5})")
 LAST: Final = 65535

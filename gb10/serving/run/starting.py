@@ -1,8 +1,11 @@
 """Starting a service: a container on every node, mods, the same driver everywhere, then the servers at once."""
 
+import io
+import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -12,21 +15,76 @@ from gb10.containers.docker_containers import (
     create_container,
     end_container,
     name_is_taken,
+    put_archive,
     put_files,
     run_inside,
     start_container,
 )
-from gb10.containers.images import ImageInfo
+from gb10.containers.engine_host import EngineHost
+from gb10.containers.images import ImageInfo, find_image
+from gb10.containers.reference import registry_of
+from gb10.core.folder_files import Files
+from gb10.core.machine import ARCHITECTURES
 from gb10.core.proc import last_lines
 from gb10.core.reporter import Reporter
-from gb10.errors import EngineError, Gb10Error, ServeError
-from gb10.image.mods.lookup import FoundMod
-from gb10.serving.doctor.explaining import remedy_of
+from gb10.core.ssh import HERE
+from gb10.errors import EngineError, Gb10Error, ServeError, UsageError
+from gb10.image.context import Context
+from gb10.image.mods.read import FoundMod
+from gb10.image.plan.options import short_label
+from gb10.image.plan.plan_record import NAMESPACE
+from gb10.image.publish.pulling import LOCAL, pull_everywhere
+from gb10.serving.doctor.log_judging import remedy_of
 from gb10.serving.run.fleet import Fleet, on_all_nodes, on_all_nodes_collect_errors
-from gb10.serving.run.labelled import read_labels
-from gb10.serving.run.mods import apply_mods, not_baked
 from gb10.serving.run.node_launch import FOLDER, container_options, launch_files, secret_files
-from gb10.serving.run.service import Service
+from gb10.serving.run.service import Service, read_labels
+
+PLACE = "/workspace/mods"
+RUN = 'chmod +x run.sh && WORKSPACE_DIR="$1" ./run.sh'
+MODES = {"file": 0o644, "executable": 0o755, "folder": 0o755, "link": 0o777}
+TYPES = {"link": tarfile.SYMTYPE, "folder": tarfile.DIRTYPE}
+BAKE = "bake it instead, and see its whole log: ./build.py image --mod {name}"
+
+
+def not_baked(mods: Iterable[FoundMod], labels: Mapping[str, str]) -> tuple[FoundMod, ...]:
+    """The mods that an image does not hold in this very form. Pure."""
+    baked = {value for name, value in labels.items() if name.startswith(f"{NAMESPACE}.mod.")}
+    return tuple(mod for mod in mods if short_label(mod.name, mod.digest) not in baked)
+
+
+def apply_mods(
+    engine: Engine, container: str, host: str, workdir: str, mods: Sequence[FoundMod], *, reporter: Reporter
+) -> None:
+    """Run mods in a container that runs. Raises ServeError with the end of what a failing one printed."""
+    for mod in mods:
+        with reporter.task(f"{host}: the mod {mod.name}"):
+            _apply(engine, container, host, workdir, mod)
+
+
+def _apply(engine: Engine, container: str, host: str, workdir: str, mod: FoundMod) -> None:
+    put_files(engine, container, {f"{PLACE}/{mod.name}/.keep": (b"", 0o644)})
+    put_archive(engine, container, f"{PLACE}/{mod.name}", _packed(mod.files))
+    argv = ["sh", "-c", RUN, "sh", workdir]
+    code, output = run_inside(engine, container, argv, user="0", workdir=f"{PLACE}/{mod.name}")
+    if code:
+        raise ServeError(
+            f"the mod {mod.name} failed on {host}: its run.sh exited with {code}",
+            where=last_lines(output, 10),
+            hint=BAKE.format(name=mod.path if os.sep in str(mod.path) else mod.name),
+        )
+
+
+def _packed(files: Files) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, file in files.items():
+            member = tarfile.TarInfo(name)
+            member.mode, member.type = MODES[file.kind], TYPES.get(file.kind, tarfile.REGTYPE)
+            member.linkname = os.fsdecode(file.content) if file.kind == "link" else ""
+            member.size = len(file.content) if file.kind in ("file", "executable") else 0
+            tar.addfile(member, io.BytesIO(file.content) if member.size else None)
+    return out.getvalue()
+
 
 USER: Final = ("bash", "-c", "echo $EUID")
 """Prints the number of the server's user; the first process needs bash, too."""
@@ -163,3 +221,53 @@ def end_all(fleet: Fleet, containers: Mapping[str, Sequence[str]], *, patience: 
 
     done = on_all_nodes_collect_errors(end, {host: engine for host, engine in fleet.items() if containers.get(host)})
     return {host: error for host, error in done.items() if error is not None}
+
+
+BUILD = (
+    "it names no registry: build it here (./build.py image --recipe NAME), or name a published one:\n"
+    "--image REGISTRY/NAME:TAG"
+)
+SAME = "pull it to every node: ./build.py pull REF --host NODE --host NODE"
+
+
+def ready_images(
+    ctx: Context, fleet: Fleet, reference: str, machines: Mapping[str, EngineHost]
+) -> dict[str, ImageInfo]:
+    """The image on each node. Raises UsageError where it cannot be had or cannot run, PublishError of the pull."""
+    found = on_all_nodes(lambda _, engine: find_image(engine, reference), fleet)
+    missing = [host for host, image in found.items() if image is None]
+    if missing:
+        _pull(ctx, reference, missing)
+        found = on_all_nodes(lambda _, engine: find_image(engine, reference), fleet)
+    images = {host: image for host, image in found.items() if image is not None}
+    _check_same(images)
+    for host, image in images.items():
+        _check_platform(host, image, machines[host].machine, reference)
+    return images
+
+
+def _pull(ctx: Context, reference: str, hosts: list[str]) -> None:
+    if registry_of(reference) is None:
+        where = f"{', '.join(hosts)}: no image {reference}"
+        raise UsageError(f"the image is not on {_count(hosts)}", where=where, hint=BUILD)
+    ctx.reporter.say(f"{reference}: missing on {', '.join(hosts)}; pulling it")
+    pull_everywhere(ctx, reference, [LOCAL if host == HERE else host for host in hosts], None)
+
+
+def _count(hosts: list[str]) -> str:
+    return "this machine" if hosts == [HERE] else f"{len(hosts)} node{'s' * (len(hosts) > 1)}"
+
+
+def _check_same(images: Mapping[str, ImageInfo]) -> None:
+    """Ids differ between kinds of image stores; the layers of one image do not."""
+    layers = {host: image.diff_ids for host, image in images.items()}
+    if len(set(layers.values())) > 1:
+        where = "\n".join(f"{host}: {image.id[:19]}, {len(image.diff_ids)} layers" for host, image in images.items())
+        raise EngineError("the nodes have different images under this name", where=where, hint=SAME)
+
+
+def _check_platform(host: str, image: ImageInfo, machine: str, reference: str) -> None:
+    runs = f"linux/{ARCHITECTURES.get(machine, machine)}"
+    if not image.platform.startswith(runs):
+        hint = "run it on a Spark: --nodes NAME"
+        raise UsageError(f"{reference} is for {image.platform}, and {host} runs {runs}", hint=hint)

@@ -3,17 +3,61 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from textwrap import shorten
 from typing import Final
 
 from gb10.containers.connection import Engine
 from gb10.containers.docker_containers import ContainerState, container_state, tail_of, was_silent
-from gb10.containers.engine_host import seconds_of
+from gb10.containers.engine_host import engine_host, seconds_of
+from gb10.core.log_words import first_error
 from gb10.errors import Gb10Error, ServeError
-from gb10.serving.doctor.explaining import remedy_of
-from gb10.serving.run.cause import GUARDED, cause_of, ending_of, guard_report
+from gb10.serving.doctor.log_judging import remedy_of
 from gb10.serving.run.existing import Found
-from gb10.serving.run.fleet import Fleet, on_all_nodes_collect_errors
+from gb10.serving.run.fleet import Fleet, on_all_nodes, on_all_nodes_collect_errors
 from gb10.serving.run.starting import end_all
+
+GUARDED: Final = 99
+"""The exit code of launch.sh when it ended the server because memory ran out."""
+GUARD: Final = "gb10: "
+"""How a line of launch.sh begins."""
+GUARD_ENDS: Final = "the memory guard ends the server"
+SIGNALS: Final = {137: "SIGKILL", 139: "SIGSEGV", 143: "SIGTERM", 134: "SIGABRT", 135: "SIGBUS", 132: "SIGILL"}
+LONGEST: Final = 300
+
+
+def cause_of(lines: Sequence[str]) -> str | None:
+    """The line of a log that tells why its server ended.
+
+    That is the first exception that no other caused, else the first line that speaks of an error, else the last line.
+    """
+    texts = [line.strip() for line in lines if line.strip()]
+    return error_line(texts) or (_short(texts[-1]) if texts else None)
+
+
+def error_line(lines: Sequence[str]) -> str | None:
+    """The line of a log that tells of an error; None for a log without one."""
+    found = first_error([line.strip() for line in lines])
+    return _short(found) if found else None
+
+
+def guard_report(lines: Sequence[str]) -> list[str]:
+    """What the memory guard printed of the last end of a server: its rule, and the figures of half a minute."""
+    start = max((index for index, line in enumerate(lines) if GUARD_ENDS in line), default=None)
+    return [] if start is None else [line.strip() for line in lines[start:] if line.startswith(GUARD)]
+
+
+def ending_of(code: int, *, out_of_memory: bool) -> str:
+    """An exit code in words."""
+    if code == GUARDED:
+        return "the memory guard ended it"
+    if out_of_memory:
+        return "it ran out of the memory that its container may use"
+    return f"it was ended by {SIGNALS[code]}" if code in SIGNALS else f"it ended with code {code}"
+
+
+def _short(line: str) -> str:
+    return shorten(line, LONGEST, placeholder=" …")
+
 
 PAUSE: Final = 1.0
 """Seconds between two looks."""
@@ -166,3 +210,32 @@ def died(name: str, death: Death, left: Mapping[str, Gb10Error]) -> ServeError:
         where="\n".join(filter(None, where)) or None,
         hint="\n".join(filter(None, (hint, again))) or None,
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """A service that was ended: its containers by node."""
+
+    name: str
+    containers: tuple[Found, ...]
+
+
+def watched_service(fleet: Fleet, name: str, own: Sequence[Found]) -> Watched:
+    """A service that runs, to be watched. Raises EngineError."""
+    ranks = {one.host: fleet[one.host] for one in own}
+    machines = on_all_nodes(lambda _, engine: engine_host(engine), ranks)
+    return Watched(
+        name=name,
+        fleet=ranks,
+        containers={one.host: one.state.id for one in own},
+        ahead={host: machine.ahead for host, machine in machines.items()},
+    )
+
+
+def end_service(fleet: Fleet, own: Sequence[Found], name: str) -> Ended:
+    """End and remove all containers of a service. Raises ServeError that names the nodes where that failed."""
+    errors = end_all(fleet, {host: [one.state.id for one in own if one.host == host] for host in fleet})
+    if errors:
+        where = "\n".join(f"{host}: {error.where or error.message}" for host, error in errors.items())
+        raise ServeError(f"{name} is not stopped everywhere", where=where, hint="run the command again")
+    return Ended(name=name, containers=tuple(own))

@@ -12,14 +12,16 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gb10 import __version__
+from gb10.core.files import read_plain_file
 from gb10.core.journal import head_of
-from gb10.core.plain_file import read_plain_file
 from gb10.errors import UsageError, VerifyError
 from gb10.patches.archives import DAMAGED
 from gb10.serving.load.benchy import LARGEST_BOOK, Book
 from gb10.serving.load.load_plan import Plan, Tool
+from gb10.serving.load.results import Served
 from gb10.serving.trial.kept_runs import JOURNAL
-from gb10.serving.trial.launch_line import LaunchLine, read_launch
+from gb10.serving.trial.launch_line import LaunchLine, Outcome, read_launch, result_of
+from gb10.serving.trial.measuring import Measure
 
 SCHEMA: Final = "gb10/bundle/v1"
 BUNDLE: Final = "bundle.zip"
@@ -141,3 +143,11 @@ def _files(path: Path, content: bytes) -> dict[str, bytes]:
     except DAMAGED as error:
         raise UsageError(f"{path} is no zip that can be read", where=str(error)[:200]) from error
     return found
+
+
+def write_serve_bundle(path: Path, served: Served, measure: Measure) -> str:
+    """Write it; its sha256. Raises UsageError."""
+    facts = {"endpoint": served.endpoint}
+    outcome = Outcome(result=result_of(served.verdict, ""), why=served.why, facts=facts, serve=served.document())
+    head = json.dumps({"kind": "serve", **measure.document})
+    return write_bundle(path, f"{head}\n{outcome.line(served.boot, 0, 0)}\n", measure.book, None)

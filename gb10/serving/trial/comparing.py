@@ -8,7 +8,7 @@ from typing import Final
 from gb10.core.journal import Journal
 from gb10.errors import ServeError
 from gb10.image.context import Context
-from gb10.serving.stats.launches import Side, schedule
+from gb10.serving.stats.comparison import Side, schedule
 from gb10.serving.trial.kept_runs import MakeLauncher, kept, launches_of
 from gb10.serving.trial.launch_line import LaunchLine, Result
 from gb10.serving.trial.measuring import Measure

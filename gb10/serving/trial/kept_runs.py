@@ -4,14 +4,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from gb10.core.digest import digest
+from gb10.core.files import digest
 from gb10.core.journal import Journal
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.serving.doctor.masking import masked
-from gb10.serving.trial.command_launch import end_left
 from gb10.serving.trial.launch_line import LaunchLine, Outcome, Result, left_behind, read_launch
-from gb10.serving.trial.launcher import Launcher
+from gb10.serving.trial.launcher import Launcher, end_left
 from gb10.serving.trial.measuring import Measure, measured
 
 JOURNAL: Final = "launches.jsonl"

@@ -15,7 +15,7 @@ from gb10.serving.load.load_plan import Bench, Plan, make_bench
 from gb10.serving.load.quality import Exam, Quality, examine
 from gb10.serving.load.results import Served
 from gb10.serving.load.serving import serve
-from gb10.serving.run.cause import error_line
+from gb10.serving.run.watching import error_line
 from gb10.serving.trial.launch_line import Outcome, Result, result_of
 from gb10.serving.trial.launcher import Launched, Launcher
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gb10.errors import UsageError
-from gb10.serving.trial.axes import read_matrix, rows_of
 from gb10.serving.trial.bench_bundle import Bundle
 from gb10.serving.trial.compared import Compared, Unit, compared
 from gb10.serving.trial.launch_line import LaunchLine, Result
+from gb10.serving.trial.matrix import read_matrix, rows_of
 
 NAMES = ("the bundle", "here")
 

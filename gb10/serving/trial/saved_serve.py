@@ -6,11 +6,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gb10.core.plain_file import read_plain_file
+from gb10.core.files import read_plain_file
 from gb10.errors import UsageError
 from gb10.serving.guard.finding import Verdict
 
-LARGEST: Final = 256 << 20
+LARGEST_SERVE: Final = 256 << 20
 Text = Annotated[str, Field(max_length=20_000)]
 Number = Annotated[float | None, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(allow_inf_nan=False)]
@@ -108,4 +108,4 @@ def read_serve(content: bytes | str, where: str) -> SavedServe:
 
 def read_serve_file(path: Path) -> SavedServe:
     """The benchmark of a file. Raises UsageError."""
-    return read_serve(read_plain_file(path, LARGEST), str(path))
+    return read_serve(read_plain_file(path, LARGEST_SERVE), str(path))

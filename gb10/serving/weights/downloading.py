@@ -9,9 +9,9 @@ from typing import Final
 
 import requests
 
-from gb10.core.artifact import Artifact
+from gb10.core.concurrency import Stop, spread
 from gb10.core.fetch import Place, open_session, transfer
-from gb10.core.stop import Stop, spread
+from gb10.core.files import Artifact
 from gb10.errors import FetchError, UsageError
 from gb10.image.context import Context, cores
 from gb10.serving.weights.hub_cache import ModelFolder, content_hash

@@ -8,10 +8,8 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints, ValidationError
 
-from gb10.core.digest import digest
 from gb10.core.fields import Commit, Folder, Model, Size
-from gb10.core.plain_file import read_plain_file
-from gb10.core.whole_file import write_whole
+from gb10.core.files import digest, read_plain_file, write_whole
 from gb10.errors import UsageError
 from gb10.models.registries.recipe_file import RecipeFile
 

@@ -1,11 +1,20 @@
 """Which Debian mirror to use: the user's setting, else the one this machine's own apt trusts Debian's key for."""
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+from urllib.parse import quote
 
-from gb10.errors import UsageError
+import requests
+
+from gb10.core.fetch import download, redact
+from gb10.core.fields import Model, PoolPath, Sha256, Size
+from gb10.core.files import Artifact
+from gb10.core.store import Store
+from gb10.errors import FetchError, UsageError
 from gb10.sources.debian.stanza import parse
 
 SETTING = "GB10_DEBIAN_MIRROR"
@@ -104,3 +113,86 @@ def _one_line(text: str) -> Iterator[AptSource]:
                 components=tuple(words[3:]),
                 signed_by=options.get("signed-by", ""),
             )
+
+
+APT_SETTINGS: Final = """\
+#clear APT::Architectures;
+#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+APT::Sandbox::User "root";
+APT::Update::Error-Mode "any";
+Acquire::Languages "none";
+Acquire::Retries "2";
+Acquire::http::Timeout "60";
+Acquire::https::Timeout "60";
+Dir "{root}";
+Dir::Etc "etc";
+Dir::State "state";
+Dir::State::status "{root}/status";
+Dir::Cache "cache";
+"""
+"""The text of its configuration file; ``root`` is its folder."""
+
+
+class LockedDeb(Model):
+    """One Debian package; ``path`` is relative to the root of any mirror of the archive."""
+
+    name: str
+    version: str
+    architecture: str
+    path: PoolPath
+    sha256: Sha256
+    size: Size
+
+    @property
+    def filename(self) -> str:
+        """The file's own name, as the archive spells it."""
+        return self.path.rsplit("/", 1)[-1]
+
+
+STREAMS = 4
+NOT_THERE = (404, 410)
+
+
+def artifact(deb: LockedDeb) -> Artifact:
+    """The package as a file of the store."""
+    return Artifact(filename=deb.filename, sha256=deb.sha256, size=deb.size)
+
+
+def fetch_debs(
+    session: requests.Session,
+    store: Store,
+    env: Mapping[str, str],
+    debs: Sequence[LockedDeb],
+    on_bytes: Callable[[int], None] = lambda count: None,
+) -> tuple[Path, ...]:
+    """The packages' files in the store, in the order of ``debs``; only absent ones are fetched.
+
+    Raises FetchError (among others when the mirror has dropped a pinned version) and UsageError (no mirror known).
+    """
+
+    def fetch(deb: LockedDeb) -> Path:
+        try:
+            return download(session, store, artifact(deb), lambda: _url(env, deb), on_bytes)
+        except FetchError as error:
+            raise _explained(error, env, deb) from error
+
+    with ThreadPoolExecutor(STREAMS) as pool:
+        return tuple(pool.map(fetch, debs))
+
+
+def _url(env: Mapping[str, str], deb: LockedDeb) -> str:
+    return f"{mirror_url(env)}/{quote(deb.path)}"
+
+
+def _explained(error: FetchError, env: Mapping[str, str], deb: LockedDeb) -> FetchError:
+    cause = error.__cause__
+    if not isinstance(cause, requests.HTTPError) or cause.response.status_code not in NOT_THERE:
+        return error
+    return FetchError(
+        f"the Debian mirror no longer has {deb.name} {deb.version}, which the lock pins",
+        where=redact(_url(env, deb)),
+        hint="./build.py lock --upgrade base, to pin what it has now; or\n"
+        f"set {SETTING} to a snapshot of the archive from the lock's day",
+    )

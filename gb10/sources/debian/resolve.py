@@ -16,9 +16,7 @@ from gb10.core.fetch import redact
 from gb10.core.proc import CommandFailedError, capture
 from gb10.core.store import Store
 from gb10.errors import FetchError, UsageError
-from gb10.sources.debian.apt_settings import APT_SETTINGS
-from gb10.sources.debian.locked_deb import LockedDeb
-from gb10.sources.debian.mirror import SETTING, archive_keyring, mirror_url
+from gb10.sources.debian.mirror import APT_SETTINGS, SETTING, LockedDeb, archive_keyring, mirror_url
 from gb10.sources.debian.stanza import parse
 
 URI_LINE = re.compile(r"^'[^']+' (?P<name>[^_ ]+)_(?P<version>[^_ ]+)_(?P<architecture>[^_ ]+)\.deb ", re.MULTILINE)

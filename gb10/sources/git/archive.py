@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from gb10.core.artifact import Artifact, Checkout
 from gb10.core.fetch import accept, ca_bundle, redact, stored
+from gb10.core.files import Artifact, Checkout
 from gb10.core.proc import SILENT, TOO_LARGE, CommandFailedError, capture, capture_while_active, stream
 from gb10.core.store import Store, file_sha256
 from gb10.errors import FetchError
-from gb10.sources.git.login import without_login
+from gb10.sources.git.address import without_login
 from gb10.sources.git.submodules import Entry, Tree
 
 ALONE: Final = {

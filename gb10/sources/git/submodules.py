@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-from gb10.core.artifact import Checkout
 from gb10.core.fetch import redact
+from gb10.core.files import Checkout
 from gb10.errors import FetchError
 
 LINK: Final = "160000"

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
-from gb10.core.artifact import Artifact
 from gb10.core.fetch import download, stored
+from gb10.core.files import Artifact
 from gb10.core.store import Store
 from gb10.sources.index.client import Folder, Index, locate, open_index_session, sources
 from gb10.sources.index.pip_settings import read_settings

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from gb10.core.artifact import Artifact
+from gb10.core.files import Artifact
 from gb10.core.store import open_store
 from gb10.sources.index.downloads import fetch_all
 

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from packaging.version import Version
 
-from gb10.cli.patches import library
+from gb10.cli.patch.patches import library
 from gb10.image.context import Context, open_context
 from gb10.patches.release_files import Opened, open_release
 from gb10.patches.releases import load_releases

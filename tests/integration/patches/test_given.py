@@ -8,7 +8,7 @@ import pytest
 from packaging.version import Version
 
 from gb10.errors import PatchError
-from gb10.image.build.compiling import patched_source
+from gb10.image.build.compile import patched_source
 from gb10.image.locked_files import fetch_locked, store_paths
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.inputs import wheel_inputs

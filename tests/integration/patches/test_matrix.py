@@ -6,7 +6,7 @@ import pytest
 import yaml
 from packaging.version import Version
 
-from gb10.cli.patches import library
+from gb10.cli.patch.patches import library
 from gb10.patches.releases import load_releases
 from gb10.patches.status import Row, status, troubles
 from tests.integration.patches.releases import ctx, rows_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from gb10.cli.patches import library
+from gb10.cli.patch.patches import library
 from gb10.core.proc import capture
 from gb10.errors import PatchError
 from gb10.image.context import Context

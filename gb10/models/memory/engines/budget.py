@@ -1,10 +1,18 @@
 """One node's budget: items with their origin, the pool for the cache, peaks, and what does not fit. Pure."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import ceil, lcm
+from typing import Final, Literal
 
-from gb10.models.memory.figures import GIB, Known
+from gb10.models.memory.figures import GIB, Figure, Known
+from gb10.models.memory.launch import Engine, Launch
+from gb10.models.memory.model import Model
+from gb10.models.memory.shapes.decoder import model_tensors
+from gb10.models.memory.shapes.layers import TWO_MATRICES, Tensor, expert_size, latent_size
+from gb10.models.memory.weights.scheme import Format
+from gb10.models.memory.weights.weight import LAYER, Ranks, stage_of, weight_of
 
 Code = Literal[
     "weights-too-large",
@@ -73,3 +81,256 @@ def size_of(items: Sequence[Item], *names: str) -> int:
 def gib(size: float) -> str:
     """``59.1 GiB``."""
     return f"{size / GIB:.1f} GiB"
+
+
+MARLIN: Final = "marlin"
+DEFAULTS: Final = {"mxfp4": MARLIN, "nvfp4": "flashinfer_cutlass", "int4": MARLIN, "int8": MARLIN}
+"""Kernels for experts by format, where no option names one."""
+ROW_PARALLEL: Final = ("o_proj", "down_proj", "out_proj", "w2", "wo_b", "g_b_proj")
+"""Projections whose columns the ranks divide; of others they divide the rows."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Expert:
+    """Columns that an expert reads, and its inner width on a rank."""
+
+    hidden: int
+    inner: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Padding:
+    """Bytes on a rank, and in words which sizes became which."""
+
+    size: int = 0
+    words: str = ""
+
+
+def padding(model: Model, launch: Launch, stage: int) -> Padding:
+    """What is added to the weights of a rank of a stage; nothing where the model's layers are not known."""
+    if launch.engine not in ("vllm", "sglang"):
+        return Padding()
+    return _padding(model, launch.engine, launch.ranks, launch.experts, stage)
+
+
+@lru_cache(maxsize=256)
+def _padding(model: Model, engine: Engine, ranks: Ranks, experts: str, stage: int) -> Padding:
+    fields, scheme = model.fields, model.scheme
+    if fields is None or scheme is None or not scheme.rules:
+        return Padding()
+    inner = -(-expert_size(fields) // ranks.tensor) if fields.experts else 0
+    was = now = Expert(hidden=latent_size(fields) or fields.hidden, inner=inner)
+    total, gated = 0, fields.kind not in TWO_MATRICES
+    for tensor in model_tensors(fields.config, model.name):
+        weight = weight_of(tensor.name, 0, fields.layers)
+        if weight.part == "draft" or not _is_on(tensor, stage, ranks, fields.layers):
+            continue
+        found = scheme.format_of(tensor)
+        if weight.part == "experts":
+            kind = found or scheme.format_of(replace(tensor, linear=True))  # a bias has no format of its own
+            if kind is not None and (engine == "vllm" or kind.name == "mxfp4"):
+                now = expert_sizes(kind, ranks, experts, was, gated=gated)
+            total += round(_of_expert(tensor, found, was, now) * tensor.copies / ranks.expert_copies)
+        elif found is not None and found.name in ("int4", "int8") and engine == "vllm":
+            total += _of_projection(tensor, found, ranks.tensor)
+    pairs = dict.fromkeys(((was.hidden, now.hidden), (was.inner, now.inner)))
+    return Padding(size=total, words=" and ".join(f"{one:,} as {other:,}" for one, other in pairs if one != other))
+
+
+def expert_sizes(kind: Format, rank: Ranks, experts: str, wanted: Expert, *, gated: bool) -> Expert:
+    """Columns that an expert reads, and its inner width on a rank, as the kernel takes them."""
+    kernel = DEFAULTS.get(kind.name, "") if experts == "auto" else experts
+    wide, deep = _multiples(kind, kernel, rank, wanted.hidden, gated=gated)
+    return Expert(hidden=_up(wanted.hidden, wide), inner=_up(wanted.inner, deep))
+
+
+def _multiples(kind: Format, kernel: str, rank: Ranks, hidden: int, *, gated: bool) -> tuple[int, int]:
+    """What the columns and the inner width are multiples of."""
+    found = 1, 1
+    if kind.name == "mxfp4" and kernel != "b12x":
+        other = (128, 128) if "cutlass" in kernel else (1, 64)
+        found = (256, 128) if kernel in (MARLIN, "flashinfer_mxfp4") else other
+    elif kind.name == "nvfp4":
+        marlin = 64 if hidden % 128 == 0 else 128
+        found = 1, marlin if kernel == MARLIN else 1 if gated else 128
+    elif kind.name in ("int4", "int8") and kernel == MARLIN:
+        found = 1, lcm(64, kind.group or 1)
+    elif kind.block and rank.tensor > 1:
+        found = 1, kind.block
+    return found
+
+
+def _up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
+
+
+def _is_on(tensor: Tensor, stage: int, ranks: Ranks, layers: int) -> bool:
+    found = LAYER.search(tensor.name)
+    return stage_of(int(found[1]), layers, ranks.stages) == stage if found else stage == 0
+
+
+def _of_expert(tensor: Tensor, found: Format | None, was: Expert, now: Expert) -> int:
+    """The bytes that a tensor of one expert grows by."""
+    if found is None:  # a bias of gate, up and output, in two bytes
+        grown = 2 * (now.inner - was.inner) + now.hidden - was.hidden
+        return 2 * grown if tensor.name.endswith("bias") else 0
+    down = tensor.name.endswith(("down_proj", "w2"))
+    sizes = [(one.hidden, one.inner) if down else (one.inner, one.hidden) for one in (was, now)]
+    before, after = (found.size(Tensor(name=tensor.name, rows=r, columns=c, linear=True)) for r, c in sizes)
+    return after - before
+
+
+def _of_projection(tensor: Tensor, found: Format, ranks: int) -> int:
+    """Marlin's multiples of a dense projection on a rank: 64 rows by 128 columns, or 128 by 64."""
+    rows, columns = tensor.rows, tensor.columns
+    if tensor.name.rsplit(".", 1)[-1] in ROW_PARALLEL:
+        columns = -(-columns // ranks)
+    else:
+        rows = -(-rows // ranks)
+    best = min(_shapes(rows, columns, found.group or 1), key=lambda shape: shape[0] * shape[1])
+    one = [Tensor(name=tensor.name, rows=r, columns=c, linear=True) for r, c in ((rows, columns), best)]
+    return (found.size(one[1]) - found.size(one[0])) * tensor.copies
+
+
+def _shapes(rows: int, columns: int, group: int) -> Iterator[tuple[int, int]]:
+    yield _up(rows, 64), _up(columns, lcm(128, group))
+    yield _up(rows, 128), _up(columns, lcm(64, group))
+
+
+INTEGER_REPACK: Final = ("int4", "int8")
+THREADS: Final = 8
+"""Files that SGLang reads at a time, where they are not mapped."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """A Spark: its figures, and ``services`` (bytes) of what else runs on the node."""
+
+    figures: Mapping[str, Figure]
+    services: int = 0
+
+    @property
+    def total(self) -> int:
+        """Bytes that CPU and GPU share."""
+        return self.figures["total"].size
+
+    def item(self, name: str, figure: str, size: int | None = None) -> Item:
+        """A figure as an item; ``size`` where it is scaled."""
+        found = self.figures[figure]
+        return Item(name=name, size=found.size if size is None else size, known=found.known, source=found.source)
+
+
+def machine_items(machine: Machine) -> tuple[Item, ...]:
+    """System, other services, and the server's processes."""
+    services = Item(name="other services", size=machine.services, known="assumed", source="--services")
+    return (
+        machine.item("system and driver", "system"),
+        *((services,) if machine.services else ()),
+        machine.item("processes of the server", "processes"),
+    )
+
+
+def weight_items(model: Model, launch: Launch, stage: int) -> tuple[Item, ...]:
+    """Weights as the kernels keep them, and the draft model."""
+    parts = model.parts(launch, stage)
+    size = sum(found for part, found in parts.items() if part != "draft")
+    more, source = padding(model, launch, stage), model.source
+    if more.size:
+        source = f"{source}; {gib(more.size)} of it are padding: kernels take {more.words or 'larger tiles'}"
+    items = [Item(name="weights", size=size + more.size, known=model.known, source=source)]
+    if parts.get("draft"):
+        own = Item(name="draft layer", size=parts["draft"], known=model.known, source=model.source)
+        items.append(own)
+    drafts = launch.drafts
+    if drafts is not None and not drafts.own:
+        known: Known = "computed" if drafts.size is not None else "assumed"
+        source = f"files of {drafts.model}" if drafts.size is not None else f"{drafts.model}: a draft of 1.5 GiB"
+        items.append(Item(name="draft model", size=drafts.size or 3 * GIB // 2, known=known, source=source))
+    return tuple(items)
+
+
+def activations(model: Model, launch: Launch, machine: Machine, batched: int, requests: int) -> Item:
+    """The largest step: a batch of tokens through one layer, and the logits of all requests with their drafts."""
+    fields = model.fields
+    hidden, streams, words = 4096, 1, 150_000
+    if fields is not None:
+        hidden, words = fields.hidden, fields.vocabulary
+        streams = fields.number("hc_mult", default=1, largest=64)
+    step = batched * hidden * streams * machine.figures["activation_bytes"].value
+    rows = min(requests * (1 + (launch.drafts.tokens if launch.drafts else 0)), batched)
+    logits = rows * words * machine.figures["logit_bytes"].value
+    return machine.item("activations", "activation_bytes", ceil(step + logits))
+
+
+def cache_item(name: str, size: int, model: Model) -> Item:
+    """The cache, or the states of sequences."""
+    known: Known = "published" if model.cache is not None else "computed"
+    return Item(name=name, size=max(size, 0), known=known, source=model.cache_source)
+
+
+def load_peak(model: Model, launch: Launch, machine: Machine, weights: int) -> int:
+    """Bytes while the weights are read: beside them the loader's buffers, and a second form where one is made."""
+    figures = machine.figures
+    extra = loader_bytes(model, launch, machine, weights)
+    if launch.engine == "sglang" and _is_repacked(model):
+        extra = max(extra, ceil(weights * figures["load_repack"].value))
+    return figures["system"].size + machine.services + figures["processes"].size + weights + extra
+
+
+def loader_bytes(model: Model, launch: Launch, machine: Machine, weights: int) -> int:
+    """What a loader holds beside the weights; ``weights`` are those of the rank."""
+    figures, kind = machine.figures, launch.loader.lower()
+    file = model.largest_file or ceil(weights * figures["load_file"].value)
+    file = min(file, model.total + model.drafts, weights if model.largest_file is None else file)
+    if kind == "dummy":
+        return 0
+    if kind == "instanttensor":
+        return min(figures["load_instanttensor"].size, weights)
+    if kind.startswith("runai_streamer"):
+        return min(launch.loader_limit or figures["load_streamer"].size, model.total + model.drafts)
+    if kind == "fastsafetensors":  # vLLM reads a file while it hands on another; SGLang one after the other
+        return file * (2 if launch.engine == "vllm" else 1)
+    if launch.engine == "sglang" and not launch.mapped:
+        return min(file * ((launch.loader_limit or THREADS) + 2), model.total + model.drafts)
+    return file
+
+
+def _is_repacked(model: Model) -> bool:
+    """Whether the weights are whole numbers of AWQ or GPTQ, which SGLang turns into Marlin's form."""
+    rules = model.scheme.rules if model.scheme else ()
+    return any(format.name in INTEGER_REPACK for _, format in rules)
+
+
+def start_peak(launch: Launch, machine: Machine, before: int) -> int:
+    """Bytes while kernels are compiled at a first start, beside what is loaded then."""
+    figure = "first_start" if launch.own_image else "first_start_other"
+    return before + machine.figures[figure].size
+
+
+def load_problems(model: Model, launch: Launch, machine: Machine, weights: int) -> tuple[Problem, ...]:
+    """The problem of a load that does not fit; a warning where only the assumed size of the files decides."""
+    peak, room = load_peak(model, launch, machine, weights), machine.total - machine.figures["reserve"].size
+    if peak <= room:
+        return ()
+    text = f"loading takes {gib(peak)} with the system, and a node can give {gib(room)}"
+    bare = load_peak(model, replace(launch, loader="dummy"), machine, weights)
+    assumed = bare <= room and model.largest_file is None and launch.loader != "instanttensor"
+    if assumed:
+        text = (
+            f"{text}; what the loader holds beside the weights is assumed: --weights DIR reads the sizes of the files"
+        )
+    return (Problem(code="load-peak", text=text, warning=assumed),)
+
+
+def over_reserve(items: Sequence[Item], machine: Machine, code: Code, *, spare: int = 0) -> tuple[Problem, ...]:
+    """What no engine sees: the rest of the machine. A warning up to the whole of it, and ``spare`` bytes beyond.
+
+    ``spare`` is what the items may be too large: vLLM's share holds part of what is assumed beside it.
+    """
+    used, room = sum(item.size for item in items), machine.total - machine.figures["reserve"].size
+    if used <= room:
+        return ()
+    text = f"the node would use {gib(used)} of {gib(machine.total)}, and {gib(machine.total - room)} should stay free"
+    if used - spare <= machine.total:
+        text = f"{text}: such launches ran on some Sparks and hung others, as system and processes are assumed"
+    return (Problem(code=code, text=text, warning=used - spare <= machine.total),)

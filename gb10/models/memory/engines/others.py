@@ -3,15 +3,19 @@
 from collections.abc import Sequence
 from typing import Final
 
-from gb10.models.memory.engines.budget import Budget, Item, Problem, gib, size_of
-from gb10.models.memory.engines.shared import (
+from gb10.models.memory.engines.budget import (
+    Budget,
+    Item,
     Machine,
+    Problem,
     activations,
     cache_item,
+    gib,
     load_peak,
     load_problems,
     machine_items,
     over_reserve,
+    size_of,
     start_peak,
     weight_items,
 )

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from gb10.models.memory.cache import Cache
-from gb10.models.memory.engines.budget import Budget, Problem, gib, size_of
-from gb10.models.memory.engines.shared import (
+from gb10.models.memory.engines.budget import (
+    Budget,
     Machine,
+    Problem,
     activations,
     cache_item,
+    gib,
     load_peak,
     load_problems,
     machine_items,
     over_reserve,
+    size_of,
     start_peak,
     weight_items,
 )

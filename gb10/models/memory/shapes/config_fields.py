@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from gb10.errors import UsageError
 from gb10.models.model_config import Config, list_in, mapping_in, number_in, text_config, word_in
 
 WIDEST: Final = 1 << 20
@@ -102,3 +103,130 @@ class Fields:
     def per_layer(self) -> Iterator[int]:
         """The numbers of the layers."""
         return iter(range(self.layers))
+
+
+Mixer = Literal["full", "window", "latent", "compressed", "delta", "kimi-delta", "mamba", "none"]
+Feed = Literal["dense", "experts", "both", "none"]
+KINDS: Final[dict[str, Mixer]] = {
+    "full_attention": "full",
+    "attention": "full",
+    "sliding_attention": "window",
+    "chunked_attention": "window",
+    "deepseek_sparse_attention": "full",
+    "linear_attention": "delta",
+}
+"""Words of ``layer_types``."""
+KNOWN: Final[dict[str, tuple[Mixer, Feed]]] = {
+    **dict.fromkeys(("M", "mamba"), ("mamba", "none")),
+    **dict.fromkeys(("*", "attention"), ("full", "none")),
+    **dict.fromkeys(("E", "moe"), ("none", "experts")),
+    **dict.fromkeys(("-", "mlp"), ("none", "dense")),
+}
+"""Letters of Nemotron-H's pattern, and the words that newer configs have."""
+WAYS_OUT: Final = (
+    "give the folder with its .safetensors files (--weights DIR), or --fetch: then its weights are read, not computed; "
+    "docs/models.md lists the families whose tensors and cache are known"
+)
+NO_CACHE: Final = "no file of a model tells its cache: docs/models.md lists the families whose cache is known"
+EVERY: Final = ("full_attention_interval", "sliding_window_pattern")
+"""Fields that say: each Nth layer has full attention."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer of the decoder."""
+
+    number: int
+    mixer: Mixer
+    feed: Feed
+
+
+def layer_plan(fields: Fields) -> tuple[Layer, ...]:
+    """The layers in order; raises UsageError for an unknown kind of layer."""
+    if fields.kind == "nemotron_h":
+        return tuple(Layer(number, *KNOWN[kind]) for number, kind in enumerate(_hybrid(fields)))
+    return tuple(Layer(number, _mixer(number, fields), _feed(number, fields)) for number in fields.per_layer())
+
+
+def _hybrid(fields: Fields) -> tuple[str, ...]:
+    """Nemotron-H's kinds of layers, as letters or words; raises UsageError for an unknown one."""
+    kinds = fields.entries("layers_block_type") or tuple(word_in(fields.text, "hybrid_override_pattern"))
+    unknown = next((kind for kind in kinds if not isinstance(kind, str) or kind not in KNOWN), None)
+    if unknown is not None or not kinds:
+        raise UsageError(f"the config's kinds of layers have an unknown one: {str(unknown)[:80]!r}", hint=WAYS_OUT)
+    return kinds[: fields.layers]
+
+
+def _mixer(number: int, fields: Fields) -> Mixer:
+    if fields.kind == "deepseek_v4":
+        return "compressed"
+    if fields.kind == "kimi_linear":
+        chosen = mapping_in(fields.text, "linear_attn_config")
+        return "kimi-delta" if number + 1 in list_in(chosen, "kda_layers") else "latent"
+    if fields.kind == "llama4" and not fields.entries("layer_types"):
+        return _llama4(number, fields)
+    pattern = fields.entries("hybrid_layer_pattern")
+    if number < len(pattern):  # MiMo: 1 is a layer with a window
+        return "window" if pattern[number] else "full"
+    types = fields.entries("layer_types")
+    if number < len(types):
+        word = types[number] if isinstance(types[number], str) else type(types[number]).__name__
+        if word not in KINDS:
+            raise UsageError(f"the config's layer_types has an unknown kind {word[:80]!r}", hint=WAYS_OUT)
+        kind = KINDS[word]
+    else:
+        kind = _by_interval(number, fields)
+    return "latent" if kind == "full" and fields.text.get("kv_lora_rank") else kind
+
+
+def _llama4(number: int, fields: Fields) -> Mixer:
+    """Layers with positions attend within chunks; each fourth has none, and attends to all."""
+    listed = fields.entries("no_rope_layers")
+    chunked = bool(listed[number]) if number < len(listed) else bool((number + 1) % 4)
+    return "window" if chunked and fields.text.get("attention_chunk_size") else "full"
+
+
+def _by_interval(number: int, fields: Fields) -> Mixer:
+    """The kind of a layer where no list says it."""
+    other: Mixer = "delta" if fields.text.get("linear_num_value_heads") is not None else "window"
+    for name in EVERY:
+        every = fields.number(name, default=0, largest=512)
+        if every:
+            return "full" if (number + 1) % every == 0 else other
+    if other == "delta":
+        return "full" if (number + 1) % 4 == 0 else "delta"
+    windowed = fields.text.get("sliding_window") and fields.text.get("use_sliding_window") is not False
+    return "window" if windowed else "full"
+
+
+def _feed(number: int, fields: Fields) -> Feed:
+    gemma = fields.kind.startswith("gemma")
+    if not fields.experts or (gemma and not fields.flag("enable_moe_block")):
+        return "dense"
+    if gemma:
+        return "both"
+    listed = _listed(number, fields)
+    if listed is None:
+        step = fields.number("interleave_moe_layer_step", "decoder_sparse_step", default=1, largest=512) or 1
+        sparse = number >= fields.number("first_k_dense_replace", default=0, largest=512) and (number + 1) % step == 0
+        listed = sparse and number not in fields.entries("mlp_only_layers")
+    return "experts" if listed else "dense"
+
+
+def _listed(number: int, fields: Fields) -> bool | None:
+    """Whether a layer has experts, by a list of kinds, of numbers or of switches; None without such a list."""
+    kinds = fields.entries("mlp_layer_types")
+    if number < len(kinds):
+        return bool(kinds[number] != "dense")
+    numbers = fields.text.get("moe_layers_enum")
+    if isinstance(numbers, str | list | tuple):  # Step: as text or as a list
+        return str(number) in _words(numbers)
+    switches = fields.text.get("moe_layer_freq")
+    if isinstance(switches, list | tuple):
+        return number < len(switches) and bool(switches[number])
+    return None
+
+
+def _words(listed: object) -> set[str]:
+    parts = listed.split(",") if isinstance(listed, str) else listed if isinstance(listed, list | tuple) else ()
+    return {str(part).strip() for part in parts}

@@ -4,13 +4,20 @@ from collections.abc import Iterator
 from typing import Final
 
 from gb10.errors import UsageError
-from gb10.models.memory.shapes.attention import compressed, grouped, latent
-from gb10.models.memory.shapes.config_fields import LARGEST_VOCABULARY, Fields
-from gb10.models.memory.shapes.feed_forward import feed_forward
-from gb10.models.memory.shapes.layer_plan import WAYS_OUT, Feed, Layer, layer_plan
-from gb10.models.memory.shapes.recurrent import delta, kimi_delta, mamba
-from gb10.models.memory.shapes.tensor import Tensor, linear, plain
-from gb10.models.memory.shapes.vision import vision
+from gb10.models.memory.shapes.config_fields import LARGEST_VOCABULARY, WAYS_OUT, Feed, Fields, Layer, layer_plan
+from gb10.models.memory.shapes.layers import (
+    Tensor,
+    compressed,
+    delta,
+    feed_forward,
+    grouped,
+    kimi_delta,
+    latent,
+    linear,
+    mamba,
+    plain,
+    vision,
+)
 from gb10.models.model_config import Config
 
 FAMILIES: Final = frozenset(

@@ -1,16 +1,160 @@
 """The formats of a model's tensors, from its quantization: ModelOpt, compressed-tensors, FP8, GPTQ and others. Pure."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from math import ceil
 from typing import Final
 
 from gb10.errors import UsageError
-from gb10.models.memory.shapes.config_fields import Fields
-from gb10.models.memory.shapes.layer_plan import WAYS_OUT
-from gb10.models.memory.shapes.tensor import Tensor
-from gb10.models.memory.weights.name_patterns import NamePatterns
-from gb10.models.memory.weights.stored import FP8, FP8_ROWS, MXFP4, NAMED, NVFP4, Format, blocks, integers
+from gb10.models.memory.shapes.config_fields import WAYS_OUT, Fields
+from gb10.models.memory.shapes.layers import Tensor
 from gb10.models.model_config import Config, list_in, mapping_in, number_in, word_in
+
+MOST: Final = 100_000
+"""Patterns of a config."""
+LONGEST: Final = 300
+"""Characters of a pattern."""
+REPEATS: Final = 6
+"""Repetitions in an expression: each multiplies its time by the length of a name."""
+SLOW: Final = re.compile(r"\)[*+?{]|\\[0-9]")
+"""A repeated group, or a reference back: these can take exponential time."""
+PREFIXES: Final = ("", "model.", "model.language_model.", "language_model.model.", "language_model.", "backbone.")
+"""What model files and configs write before ``layers.``."""
+INNER: Final = re.compile(r"^(?!mtp)(?:[\w.*]*?\.)?(layers\.\d+\..*|layers\.\d+\*?)$")
+"""A pattern for one layer of the decoder; those of ``mtp.layers`` are drafts."""
+NUMBER: Final = re.compile(r"layers\.(\d+)")
+EXPERT: Final = re.compile(r"experts\.\d+(?=\.|$)")
+
+
+class NamePatterns:
+    """A set of patterns, sorted by the layer that they name, so that most names meet few of them."""
+
+    def __init__(self, patterns: Iterable[object]) -> None:
+        self.by_layer: defaultdict[int | None, set[str]] = defaultdict(set)
+        for pattern in patterns:
+            if not isinstance(pattern, str) or len(pattern) > LONGEST:
+                raise UsageError("the config's quantization has a module that is no name", hint="docs/models.md")
+            self._add(EXPERT.sub("experts.*", pattern))
+
+    def _add(self, pattern: str) -> None:
+        inner = INNER.match(pattern)
+        name = inner[1] if inner else pattern
+        number = None if name.startswith("re:") else NUMBER.match(name)
+        self.by_layer[int(number[1]) if number else None].add(name)
+
+    def __bool__(self) -> bool:
+        return bool(self.by_layer)
+
+    def match(self, name: str) -> bool:
+        """Whether a pattern names the module, or one around it."""
+        number = NUMBER.match(name)
+        near = self.by_layer.get(int(number[1]), set()) if number else set()
+        parents = set(_around(name))
+        return bool(parents & near) or any(_matches(one, name) for one in (*near, *self.by_layer.get(None, ())))
+
+
+def _around(name: str) -> Iterator[str]:
+    """The name, and each module around it."""
+    parts = name.split(".")
+    yield from (".".join(parts[:length]) for length in range(len(parts), 0, -1))
+
+
+@lru_cache(maxsize=1 << 16)
+def _matches(pattern: str, name: str) -> bool:
+    spelled = [prefix + name for prefix in PREFIXES]
+    if pattern.startswith("re:"):
+        expression = _expression(pattern[3:])
+        return any(expression.match(one) for one in spelled)
+    if "*" in pattern or "?" in pattern or "[" in pattern:
+        return any(fnmatchcase(one, pattern) or fnmatchcase(one, f"{pattern}.*") for one in spelled)
+    return ("." not in pattern and pattern in name.split(".")) or any(pattern in _around(one) for one in spelled)
+
+
+@lru_cache(maxsize=1024)
+def _expression(text: str) -> re.Pattern[str]:
+    if SLOW.search(text) or len(re.findall(r"[*+{]", text)) > REPEATS:
+        raise UsageError(
+            f"the config's quantization has an expression that may take too long: {text[:80]!r}",
+            hint="give the model's files: --weights DIR",
+        )
+    try:
+        return re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise UsageError(f"the config's quantization has a wrong expression {text[:80]!r}", where=str(error)) from error
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Format:
+    """``bits`` of a number. A scale of ``scale`` bytes for each ``group`` columns, or for each block of columns and
+    rows, or for each row, or for each tensor; ``zero`` bits of a zero point beside each scale.
+
+    ``fixed`` are bytes of each tensor: a scale of the whole, a shape; ``per_column`` are bytes of each column.
+    """
+
+    name: str
+    bits: int
+    group: int = 0
+    block: int = 0
+    scale: int = 0
+    by_row: bool = False
+    zero: int = 0
+    fixed: int = 0
+    per_column: int = 0
+
+    def size(self, tensor: Tensor) -> int:
+        """Bytes of a tensor with its scales, in all copies."""
+        rows, columns = tensor.rows, tensor.columns
+        numbers = ceil(rows * columns * self.bits / 8)
+        if self.block:
+            scales = ceil(rows / self.block) * ceil(columns / self.block)
+        elif self.group:
+            scales = rows * ceil(columns / self.group)
+        else:
+            scales = rows if self.by_row else 1
+        extra = scales * self.scale + ceil(scales * self.zero / 8) + self.fixed + columns * self.per_column
+        return (numbers + extra) * tensor.copies
+
+
+NVFP4: Final = Format(name="nvfp4", bits=4, group=16, scale=1, fixed=8)
+MXFP4: Final = Format(name="mxfp4", bits=4, group=32, scale=1)
+MXFP8: Final = Format(name="mxfp8", bits=8, group=32, scale=1)
+FP8: Final = Format(name="fp8", bits=8, scale=4, fixed=4)
+FP8_ROWS: Final = Format(name="fp8-channel", bits=8, scale=2, by_row=True)
+NAMED: Final[Mapping[str, Format]] = {
+    "NVFP4": NVFP4,
+    "W4A16_NVFP4": NVFP4,
+    "NVFP4_AWQ": NVFP4,
+    "MXFP4": MXFP4,
+    "W4A8_MXFP4_FP8": MXFP4,
+    "MXFP8": MXFP8,
+    "FP8": FP8,
+    "FP8_PER_CHANNEL_PER_TOKEN": FP8_ROWS,
+    "FP8_PB_WO": Format(name="fp8-block", bits=8, block=128, scale=4),
+}
+"""ModelOpt's names of algorithms."""
+
+
+def blocks(size: int, scale: int) -> Format:
+    """FP8 with a scale for each square block."""
+    return Format(name="fp8-block", bits=8, block=size, scale=scale)
+
+
+def integers(bits: int, group: int, *, zero: bool, order: bool = False) -> Format:
+    """Whole numbers with a scale (and zero points) for each group of columns, or for each row when there is none."""
+    return Format(
+        name=f"int{bits}",
+        bits=bits,
+        group=group,
+        scale=2,
+        by_row=not group,
+        zero=bits if zero else 0,
+        per_column=4 if order else 0,
+    )
+
 
 IGNORED: Final = ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers")
 """Where configs list modules that stay as they are."""

@@ -1,0 +1,1 @@
+"""Verbs that build: image, wheels, plan, lock, rebuild."""

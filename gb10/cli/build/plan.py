@@ -1,0 +1,57 @@
+"""``plan``: what `image` would do."""
+
+from typing import Annotated
+
+import typer
+
+from gb10.cli.build.asking import of_image, with_image_options
+from gb10.cli.build.plan_show import print_plan
+from gb10.cli.common import JsonOption, print_json, verb_app, with_context
+from gb10.errors import UsageError
+from gb10.image.build.cache_status import survey
+from gb10.image.build.cmake_names import try_targets
+from gb10.image.build.grafts import try_patches
+from gb10.image.context import Context
+from gb10.image.plan.render import bake, dockerfile
+from gb10.image.request.planning import Request, make_plan
+
+app = verb_app("""Show every build step, its key, and whether its result is cached. Builds nothing.
+
+\b
+./build.py plan                    # a table
+./build.py plan --json             # the same as data (schema: docs/schemas/plan-v1.schema.json)
+./build.py plan --dockerfile       # the Dockerfile of the image
+./build.py plan --bake             # a docker-bake.json
+./build.py plan --arch 12.0f       # for an RTX of the 50 series
+
+\b
+hit      the result is in the store
+miss     the result will be made
+about s  estimated seconds, without downloads; below stands on which machine they were measured
+MB       size of the step's files; those in the store are not downloaded again
+""")
+
+
+@app.command(help=app.info.help)
+@with_image_options(of_image)
+@with_context
+def plan(
+    *,
+    ctx: Context,
+    asked: Request,
+    as_dockerfile: Annotated[bool, typer.Option("--dockerfile", help="Print the Dockerfile.")] = False,
+    as_bake: Annotated[bool, typer.Option("--bake", help="Print docker-bake.json.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what `image` would do."""
+    if as_json + as_dockerfile + as_bake > 1:
+        raise UsageError("--json, --dockerfile and --bake exclude each other", hint="choose one")
+    made = make_plan(ctx, asked)
+    if as_dockerfile:
+        print(dockerfile(made, ctx.catalog.templates))
+    elif as_bake:
+        print_json(bake(made))
+    else:
+        try_patches(ctx, made)
+        try_targets(ctx, made)
+        print_plan(ctx, made, survey(ctx, made), as_json=as_json)

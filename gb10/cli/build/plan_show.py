@@ -1,0 +1,123 @@
+"""How a plan is shown: a table for people, a document for scripts."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Final
+
+from rich.markup import escape
+from rich.table import Table
+
+from gb10.cli.common import print_json
+from gb10.cli.tables import print_table
+from gb10.core.reporter import terminal
+from gb10.image.build.cache_status import CacheStatus
+from gb10.image.build.estimate import Needs, step_seconds
+from gb10.image.build.outlook import obstacles
+from gb10.image.context import Context
+from gb10.image.plan.values import Plan, Step
+from gb10.image.publish.wheel_index import wheel_cache
+
+NAMES: Final = 3
+"""Wheels of a layer that the plan names."""
+COLUMNS: Final = ("step", "key", "", "files", "MB", "about s", "what")
+NUMBERS: Final = ("files", "MB", "about s")
+NOT_OURS: Final = "; this one's own are kept from its first build on"
+WRAPPED: Final = 24
+"""Columns that are left for the last one before others are left out."""
+
+
+def print_plan(ctx: Context, plan: Plan, found: CacheStatus, push: Sequence[str] = (), *, as_json: bool) -> None:
+    """The plan with hit and miss, what the missing steps need, and the names that would be pushed."""
+    problems = obstacles(ctx, plan, found.there)
+    if as_json:
+        present = {"hit": {step.name: found.there[step.name] for step in plan.steps}, "needs": asdict(found.needs)}
+        stop = {"problem": "; ".join(problems)} if problems else {}
+        print_json(plan.document() | present | ({"push": list(push)} if push else {}) | stop)
+        return
+    _print_table(ctx, plan, found)
+    needed, hits = found.needs, sum(found.there[step.name] for step in plan.steps)
+    print(f"{len(plan.steps)} steps: {hits} cached, {len(plan.steps) - hits} to run")
+    print(
+        f"to download {needed.download / 1e6:,.0f} MB; disk {needed.disk / 1e9:.1f} GB, "
+        f"memory {needed.memory / 1e9:.1f} GB (the largest compiler process); about {needed.seconds / 60:.0f} min"
+    )
+    if needed.compile_bound:
+        print(f"to compile: about {needed.compile_seconds:.0f} s, bound by {_bound(needed)}")
+    if len(plan.steps) > hits:
+        print(f"seconds as on {needed.rates}{NOT_OURS if needed.foreign else ''}")
+    for name in plan.options.unpatched:
+        print(f"without our patch {name}")
+    for rule in plan.slim if plan.of_kind("image") else ():  # a program has no layers to slim
+        print(f"slim {rule.name}: {rule.saved:,.1f} MB less{'' if rule.publish else ', own use only'}")
+    if plan.slim and plan.of_kind("image"):
+        print(f"slim: {sum(rule.saved for rule in plan.slim):,.0f} MB less in the image, {len(plan.slim)} rules")
+    for name in push:
+        print(f"to push {name}")
+    cache = wheel_cache(ctx.env)
+    if cache and not all(found.there[step.name] for step in plan.of_kind("wheel")):
+        print(f"a build first looks for missing wheels in {cache.repo}; this plan does not")
+    for problem in problems:
+        print(f"{'`image`' if plan.of_kind('image') else 'this build'} would stop: {problem}")
+
+
+def _bound(needed: Needs) -> str:
+    """What makes a compile no shorter, and the unit that bounds it on any number of cores."""
+    if not needed.longest:
+        return f"its {needed.compile_bound}"
+    longest = f"{needed.longest}, {needed.longest_seconds:.0f} s on any number of cores"
+    return longest if needed.compile_bound == "longest unit" else f"its {needed.compile_bound}; longest unit: {longest}"
+
+
+def _print_table(ctx: Context, plan: Plan, found: CacheStatus) -> None:
+    """A row per step. A narrow terminal gets no files and MB, then no seconds; keys and names are never cut."""
+    rows = [dict(zip(COLUMNS, _row(ctx, plan, step, found), strict=True)) for step in plan.steps]
+    width = terminal(ctx.env, stderr=False).width
+    for left_out in ((), ("files", "MB"), NUMBERS):
+        names = [name for name in COLUMNS if name not in left_out]
+        widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in names[:-1]}
+        least = sum(widths.values()) + 2 * len(widths) + WRAPPED
+        if least <= width:
+            break
+    table = Table(title=f"{plan.tags[0]}  {plan.options.platform}", title_justify="left", box=None, pad_edge=False)
+    for name in names:
+        table.add_column(name, justify="right" if name in NUMBERS else "left", no_wrap=name != "what")
+    for row in rows:
+        table.add_row(*(escape(row[name]) for name in names))
+    print_table(ctx.env, table, least)
+
+
+def _row(ctx: Context, plan: Plan, step: Step, found: CacheStatus) -> tuple[str, ...]:
+    hit = found.there[step.name]
+    seconds = "" if hit else f"{step_seconds(ctx, plan, step):.0f}"
+    size = f"{step.download / 1e6:,.0f}" if step.files else ""
+    files = str(len(step.files) or "")
+    return step.name, step.key[:12], "hit" if hit else "miss", files, size, seconds, _about(plan, step)
+
+
+def _about(plan: Plan, step: Step) -> str:
+    """What a step is, in plain words. The text in the plan's record stays as it is."""
+    if step.kind == "wheel":
+        return _about_wheel(plan, step)
+    if step.kind == "graft":
+        count = sum(use.installable for use in plan.options.patches_of(step.project or ""))
+        patches = f"{count} patches" if count != 1 else "1 patch"
+        compiled = " and what is compiled here" if any(plan.step(need).kind == "wheel" for need in step.needs) else ""
+        return f"{step.project}'s wheel with {patches}{compiled}"
+    if step.kind == "proof":
+        return "scan and check the GPU code"
+    return _names(step) if step.kind == "layer" and step.files else step.about
+
+
+def _about_wheel(plan: Plan, step: Step) -> str:
+    build, arch = plan.recipe.wheels[step.name], plan.options.arch
+    if build.method == "source":
+        return f"{build.source}'s targets {', '.join(build.targets)}, for {arch}"
+    whose = "our" if build.method == "extension" else "FlashInfer"
+    return f"{whose} kernels, set {build.kernels}, for {arch}"
+
+
+def _names(step: Step) -> str:
+    """The number of a layer's wheels and the first names."""
+    names = ", ".join(file.filename.partition("-")[0] for file in step.files[:NAMES])
+    count = f"{len(step.files)} wheels" if len(step.files) > 1 else "1 wheel"
+    return f"{count}: {names}{', …' if len(step.files) > NAMES else ''}"

@@ -1,0 +1,82 @@
+"""``wheels``: compile only the wheels of an image."""
+
+from gb10.cli.build.asking import of_wheels, with_image_options
+from gb10.cli.build.plan_show import print_plan
+from gb10.cli.build.results import wheels_document
+from gb10.cli.common import (
+    BuilderOption,
+    DryRunOption,
+    JsonOption,
+    RebuildOption,
+    building,
+    print_json,
+    verb_app,
+    with_context,
+)
+from gb10.image.build.cache_status import survey
+from gb10.image.build.cmake_names import try_targets
+from gb10.image.build.estimate import check_room
+from gb10.image.build.grafts import early_grafts, late_grafts, try_patches
+from gb10.image.build.outlook import with_forecast
+from gb10.image.build.rates import keep_speed
+from gb10.image.build.stage import check_builder, check_named_builder, ready_engine
+from gb10.image.build.wheels import build_wheels, check_sources, installable, selected, show_in_checkout, try_sources
+from gb10.image.context import Context
+from gb10.image.publish.sharing import take_missing
+from gb10.image.request.planning import Request, make_plan
+
+app = verb_app("""Compile the wheels of an image recipe: SASS for the given arch, cross-compiled on another machine.
+
+\b
+./build.py wheels                                   # the wheels that no cache has
+./build.py wheels --rebuild flashinfer              # compile again, even on a cache hit
+./build.py wheels --arch 12.1a                      # beside the wheels for 12.1f
+./build.py wheels --for-model Qwen/Qwen3-30B-A3B    # the FlashInfer kernels that one model needs
+./build.py wheels --targets _moe_C_stable_libtorch  # vLLM's wheel with one CMake target compiled here
+
+The store keeps each wheel under its key; wheels/ gets a link. stdout has the paths.
+""")
+
+
+@app.command(help=app.info.help)
+@with_image_options(of_wheels)
+@with_context
+def wheels(
+    *,
+    ctx: Context,
+    asked: Request,
+    rebuild: RebuildOption = None,
+    builder: BuilderOption = None,
+    dry_run: DryRunOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compile only the wheels."""
+    ctx = building(ctx, builder)
+    plan = make_plan(ctx, asked).wheels_only()
+    again = selected(plan, rebuild or ())
+    if not dry_run:
+        check_named_builder(ctx)
+        take_missing(ctx, plan, again)  # first: a wheel from the cache needs no compiler, nor its memory
+    found = survey(ctx, plan, again)
+    if dry_run:
+        try_patches(ctx, plan)
+        try_sources(ctx, plan)
+        try_targets(ctx, plan)
+        print_plan(ctx, plan, found, as_json=as_json)
+        return
+    if not all(found.there[step.name] for step in plan.of_kind("wheel")):
+        check_room(ctx, found.needs, found.engine)
+    ctx = with_forecast(ctx, plan, found.there, found.engine)
+    grafts = early_grafts(ctx, plan)  # first: a patch that does not fit stops before anything is compiled
+    check_sources(ctx, plan)
+    compiled = build_wheels(ctx, plan, lambda: check_builder(ctx, ready_engine(ctx)), rebuild=again)
+    keep_speed(ctx)
+    built = (*installable(plan, compiled), *grafts, *late_grafts(ctx, plan))
+    for wheel in built:
+        show_in_checkout(ctx, wheel)
+    if as_json:
+        print_json(wheels_document(built))
+        return
+    for wheel in built:
+        ctx.reporter.say(f"{wheel.name}: {'from the store' if wheel.hit else 'compiled'}, sha256 {wheel.sha256[:12]}")
+        print(wheel.path)

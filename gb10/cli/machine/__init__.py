@@ -1,0 +1,1 @@
+"""Verbs about the machine: engine, cache, doctor, bench, config."""

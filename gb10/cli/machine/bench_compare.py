@@ -1,0 +1,141 @@
+"""``bench compare``: which of two servers is faster, from launches in turn, or from saved results."""
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from gb10.cli.common import JsonOption, with_context
+from gb10.cli.machine.bench_results import give_compared, keep_bundle
+from gb10.cli.machine.bench_sides import Parameters, Starting, launcher_of, parameters_of, starting_of
+from gb10.cli.machine.bench_target import Target, judged_targets
+from gb10.cli.machine.load_options import plans
+from gb10.cli.signature import inject
+from gb10.core.fetch import redact
+from gb10.errors import UsageError
+from gb10.image.context import Context
+from gb10.serving.load.endpoint import reach
+from gb10.serving.load.load_plan import Plan
+from gb10.serving.stats.comparison import Side
+from gb10.serving.trial.compared import Unit, compared
+from gb10.serving.trial.comparing import Contest, contest
+from gb10.serving.trial.kept_runs import MakeLauncher, open_journal
+from gb10.serving.trial.launcher import running_already
+from gb10.serving.trial.measuring import Measure
+from gb10.serving.trial.saved_results import is_saved, saved_launches
+
+FOLDER: Final = "gb10-compare-%Y%m%d-%H%M%S"
+LaunchesOption = Annotated[
+    int,
+    typer.Option("--launches", metavar="N", min=1, max=200, help="Launches of each side, or passes of an endpoint."),
+]
+MarginOption = Annotated[
+    float, typer.Option("--margin", metavar="PERCENT", min=0.0, max=50.0, help="Less than this is the same.")
+]
+OutOption = Annotated[
+    Path | None, typer.Option("--out", metavar="DIR", help="Where results go, or are. Default: a new folder here.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """Both sides as launchers, and all that names them."""
+
+    names: tuple[str, str]
+    launchers: tuple[MakeLauncher, MakeLauncher]
+    unit: Unit
+    what: dict[str, object]
+
+    def contest(self, launches: int, measure: Measure) -> Contest:
+        """So many launches of each."""
+        launchers: dict[Side, MakeLauncher] = {"A": self.launchers[0], "B": self.launchers[1]}
+        return Contest(names=self.names, launchers=launchers, launches=launches, measure=measure)
+
+
+@inject("starting", starting_of, first=True)
+@plans
+@with_context
+@judged_targets
+def compare(
+    *,
+    a: Annotated[str, typer.Argument(metavar="A", help="One side.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The other side.")],
+    ctx: Context,
+    plan: Plan,
+    starting: Starting,
+    target: Target,
+    launches: LaunchesOption = 5,
+    margin: MarginOption = 2.0,
+    out: OutOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two servers: is B faster than A?
+
+    \b
+    ./build.py bench compare --recipe qwen3-0.6b gb10/vllm:0.32 gb10/vllm:0.33 --launches 8    # two images
+    ./build.py bench compare --recipe glm-4.7-nvfp4-sglang moe_runner_backend=triton moe_runner_backend=cutlass
+    ./build.py bench compare --launch 'vllm serve M --port {port} {args}' 'args=' 'args=--enforce-eager'
+    ./build.py bench compare ours.yaml theirs.yaml                    # two recipes
+    ./build.py bench compare http://spark-1:8000 http://spark-2:8000  # two servers that run
+    ./build.py bench compare before/ after/                           # saved results, one of each launch
+
+    A launch is the unit: a server that is started again is up to 8 % faster or slower. So each side is launched
+    several times, in the order A B B A. docs/bench.md says what is computed. Run it again with --out DIR after an
+    interruption, or with more --launches: nothing is measured twice. Exit 9 when the answers of a side are bad.
+    """
+    if not starting.recipe and not starting.launch and is_saved(a, b):
+        found = compared(saved_launches(a, b), (a, b), margin=margin / 100)
+        give_compared(ctx, found, out, as_json=as_json)
+        return
+    folder = out or Path(time.strftime(FOLDER))
+    sides = _sides(ctx, starting, (a, b), folder)
+    _check_endpoints(ctx, sides, target)
+    measure = target.measure(ctx, plan)
+    head = {"kind": "compare", "names": list(sides.names), "unit": sides.unit, **sides.what, **measure.document}
+    lines = contest(ctx, sides.contest(launches, measure), open_journal(ctx, folder, head))
+    keep_bundle(ctx, folder, measure.book, starting.recipe)
+    found = compared(lines, sides.names, margin=margin / 100, unit=sides.unit)
+    give_compared(ctx, found, folder, as_json=as_json)
+
+
+def _check_endpoints(ctx: Context, sides: Sides, target: Target) -> None:
+    """Raise EndpointError or UsageError when one of two endpoints does not serve the model."""
+    for url in sides.names if sides.unit == "passes" else ():
+        reach(url, target.model, ctx.env)
+
+
+def _sides(ctx: Context, starting: Starting, texts: tuple[str, str], folder: Path) -> Sides:
+    """The launchers of both sides. Raises UsageError."""
+    if not starting.recipe and not starting.launch:
+        return _named(ctx, starting, texts, folder)
+    if texts[0] == texts[1]:
+        ctx.reporter.say("both sides are the same: what is found is the noise of this machine")
+    made = [_launcher(ctx, starting, parameters_of(text), side, folder) for text, side in zip(texts, "ab", strict=True)]
+    return Sides(names=texts, launchers=(made[0], made[1]), unit="launches", what=starting.document)
+
+
+def _named(ctx: Context, starting: Starting, texts: tuple[str, str], folder: Path) -> Sides:
+    """Two endpoints, or two recipes."""
+    urls = [_is_url(text) for text in texts]
+    if all(urls):
+        a, b = map(running_already, texts)
+        what: dict[str, object] = {"endpoints": [redact(text) for text in texts]}
+        return Sides(names=texts, launchers=(lambda *_: a, lambda *_: b), unit="passes", what=what)
+    if any(urls):
+        raise UsageError("one side is an endpoint, and the other is none", hint="name two endpoints, or two recipes")
+    made = [
+        _launcher(ctx, replace(starting, recipe=text), {}, side, folder) for text, side in zip(texts, "ab", strict=True)
+    ]
+    return Sides(names=texts, launchers=(made[0], made[1]), unit="launches", what=starting.document)
+
+
+def _launcher(ctx: Context, starting: Starting, parameters: Parameters, side: str, folder: Path) -> MakeLauncher:
+    return launcher_of(ctx, starting, parameters, f"bench-{side}", folder / "logs")
+
+
+def _is_url(text: str) -> bool:
+    """``http://…``, or ``host:8000`` when no file has that name."""
+    host, colon, port = text.rpartition(":")
+    return "://" in text or (bool(host and colon) and port.isdigit() and not Path(text).exists())

@@ -1,0 +1,281 @@
+"""``cache``: show what the store keeps, make room, check its hashes, share its wheels."""
+
+import re
+import time
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+from rich.filesize import decimal
+from rich.table import Table
+
+from gb10.cli.causes import shortened
+from gb10.cli.common import JsonOption, print_json, verb_app, with_context
+from gb10.cli.machine.cache_share import pull, push
+from gb10.cli.tables import print_table
+from gb10.containers.buildx.build_cache import build_cache, prune
+from gb10.containers.connection import Engine
+from gb10.containers.embedded.daemon import status as embedded_status
+from gb10.core.host import Host
+from gb10.core.store import Store
+from gb10.core.store_gc import IN_USE, ROOMS, Entry, check_clock, choose, damaged, disk, drop, entries, idle
+from gb10.errors import UsageError, VerifyError
+from gb10.image.build.bases import drop_unknown
+from gb10.image.context import Context
+from gb10.image.request.needed import reasons
+
+DAY: Final = 86_400
+KINDS: Final = {
+    "downloads": "downloads",
+    "trees": "source trees",
+    "wheels": "compiled wheels",
+    "rootfss": "base systems",
+    "programs": "benchmark programs",
+    "explain": "engines' Python for explain",
+    "answers": "answers of explain",
+    "proofs": "proofs of images",
+    "scans": "scans of layers",
+    "checkouts": "edits of checkouts",
+    "resolved": "other releases",
+    "commits": "commits of git",
+    "urls": "diffs of URLs",
+    "diffs": "parts of diffs",
+    "environments": "unfinished environments",
+    "built": "notes of builds",
+    "builds": "times of builds",
+    "rates": "speed of earlier builds",
+    "receipts": "receipts of builds",
+    "logs": "logs",
+    "locks": "locks",
+    "tmp": "unfinished downloads",
+}
+"""What people call a room of the store."""
+
+
+def print_kinds(ctx: Context, found: Sequence[Entry]) -> None:
+    """A row for each kind of which the store has something; gb10's own programs and the embedded engine come last."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("kind", "entries", "size", "not needed here", "longest unused"):
+        table.add_column(name, justify="left" if name == "kind" else "right", no_wrap=True)
+    for room, kind in KINDS.items():
+        own = [entry for entry in found if entry.room == room]
+        if own:
+            spare = [entry for entry in own if not entry.why]
+            oldest = min(own, key=lambda entry: entry.used)
+            table.add_row(kind, str(len(own)), _size(own), _size(spare), age_of(oldest))
+    programs = sum(disk(ctx.store.root / name) for name in ("environments", "load", "uv"))
+    table.add_row("gb10's own programs", "", decimal(programs), "", "")
+    table.add_row("embedded engine", "", decimal(disk(ctx.store.root / "engine")), "", "")
+    print_table(ctx.env, table)
+
+
+def age_of(entry: Entry) -> str:
+    """Days since an entry was last used."""
+    return f"{(time.time() - entry.used) / DAY:.0f} d"
+
+
+def _size(some: Sequence[Entry]) -> str:
+    return decimal(sum(entry.size for entry in some))
+
+
+app = verb_app(
+    """The store: show what it keeps, make room, share wheels. Everything in it can be made or downloaded again.
+
+\b
+./build.py cache ls                                  # sizes, and what no recipe here needs
+./build.py cache gc --keep 50GB --older-than 14d     # remove the unneeded first, then the longest unused
+./build.py cache verify                              # check every hash again
+./build.py cache push me/gb10-wheels                 # upload signed wheels to the Hugging Face Hub
+./build.py cache pull me/gb10-wheels                 # download them; see wheel-cache in `config show`
+
+`gc` also prunes the embedded engine's build cache. It never touches the images and build cache of your own Docker.
+""",
+    group=True,
+)
+
+SIZES: Final = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+AGES: Final = {"h": 3600, "d": DAY, "w": 7 * DAY}
+
+
+@app.command()
+@with_context
+def ls(
+    *,
+    ctx: Context,
+    every: Annotated[bool, typer.Option("--all", help="List every entry.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List sizes and ages, and what nothing in this checkout needs.
+
+    \b
+    ./build.py cache ls --all
+    """
+    found, engine = entries(ctx.store, reasons(ctx)), _embedded(ctx.store)
+    if as_json:
+        print_json(
+            {
+                "schema": "gb10/cache/v1",
+                "root": str(ctx.store.root),
+                "entries": list(map(document, found)),
+                "engine_bytes": disk(ctx.store.root / "engine"),
+                "build_cache_bytes": build_cache(engine) if engine else None,
+            }
+        )
+        return
+    print_kinds(ctx, found)
+    for entry in found if every else ():
+        name = f"{entry.room}/{entry.key[:12]}"
+        print(f"{decimal(entry.size):>9}  {age_of(entry):>5}  {name}  {entry.what}  {entry.why or '-'}")
+
+
+@app.command()
+@with_context
+def gc(
+    *,
+    ctx: Context,
+    keep: Annotated[
+        str | None,
+        typer.Option("--keep", metavar="SIZE", help="Remove until this much is left, images not counted: 50GB."),
+    ] = None,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="AGE", help="Remove entries unused for this long: 14d.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be removed; remove nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove what nothing here needs, then the longest unused.
+
+    \b
+    ./build.py cache gc --keep 50GB --dry-run
+    ./build.py cache gc --older-than 14d
+
+    Last comes the build cache of the embedded engine. Entries used in the last hour stay.
+    """
+    if keep is None and older_than is None:
+        raise UsageError("cache gc needs --keep or --older-than", hint="./build.py cache gc --keep 50GB")
+    room, age = _number(keep, SIZES, "--keep"), _number(older_than, AGES, "--older-than")
+    found, engine = entries(ctx.store, reasons(ctx)), _embedded(ctx.store)
+    check_clock(ctx.store, found, time.time())
+    own, cache = sum(entry.size for entry in found), build_cache(engine) if engine else 0
+    chosen = choose(found, own + cache, keep=room, age=age, now=time.time())
+    gone = chosen if dry_run else [entry for entry in chosen if _dropped(ctx, entry)]
+    freed = sum(entry.size for entry in gone)
+    pruned = _prune(ctx.store, engine, room, age, own - freed) if engine and not dry_run else 0
+    if as_json:
+        print_json(_gc_document(gone, pruned, dry_run=dry_run))
+        return
+    print(f"{'would free' if dry_run else 'freed'} {decimal(freed)}: {_counts(gone, found)}")
+    print(_about_engine(engine, cache, pruned, dry_run=dry_run))
+
+
+def _counts(gone: Sequence[Entry], found: Sequence[Entry]) -> str:
+    """How many entries are removed, and how many stay because they were used in the last hour."""
+    fresh = sum(time.time() - entry.used < IN_USE for entry in found)
+    return f"{len(gone)} entries of {len(found)}, {fresh} stay: used in the last hour"
+
+
+def _gc_document(gone: Sequence[Entry], pruned: int, *, dry_run: bool) -> dict[str, object]:
+    """What ``gc`` removed, or would remove."""
+    return {
+        "schema": "gb10/cache-gc/v1",
+        "dry_run": dry_run,
+        "removed": list(map(document, gone)),
+        "freed_bytes": sum(entry.size for entry in gone),
+        "build_cache_freed_bytes": pruned,
+    }
+
+
+@app.command()
+@with_context
+def verify(*, ctx: Context, as_json: JsonOption = False) -> None:
+    """Check every hash, remove damaged entries.
+
+    \b
+    ./build.py cache verify --json
+
+    Exit 9 when an entry was damaged.
+    """
+    found = [entry for entry in entries(ctx.store, {}) if entry.room in ROOMS]
+    with ctx.reporter.task("verify", sum(entry.size for entry in found)) as task:
+        states = []
+        for entry in found:
+            states.append(damaged(entry))
+            ctx.reporter.advance(task, entry.size)
+    wrong = {
+        entry: f"{entry.room}/{entry.key[:12]}  {entry.what}"
+        for entry, state in zip(found, states, strict=True)
+        if state
+    }
+    removed = [entry for entry in wrong if drop(ctx.store, entry, lambda entry: damaged(entry) is True)]
+    if as_json:
+        print_json(
+            {
+                "schema": "gb10/cache-verify/v1",
+                "whole": states.count(False),
+                "without_hash": states.count(None),
+                "damaged": list(map(document, wrong)),
+            }
+        )
+    else:
+        print(f"{states.count(False)} entries are intact, {states.count(None)} have no hash")
+    if wrong:
+        raise VerifyError(
+            f"{len(wrong)} entries were damaged; {len(removed)} of them were removed",
+            where="\n".join(wrong.values()),
+            hint="the next build downloads or makes them again; check the disk",
+        )
+
+
+app.command()(push)
+app.command()(pull)
+
+
+def document(entry: Entry) -> dict[str, object]:
+    """An entry as data."""
+    return {
+        "room": entry.room,
+        "key": entry.key,
+        "bytes": entry.size,
+        "used": int(entry.used),
+        "why": entry.why or None,
+    }
+
+
+def _dropped(host: Host, entry: Entry) -> bool:
+    if drop(host.store, entry, idle):
+        return True
+    host.reporter.say(f"{entry.room}/{entry.key[:12]} stays: another run uses it")
+    return False
+
+
+def _embedded(store: Store) -> Engine | None:
+    """The embedded engine while it runs."""
+    return embedded_status(store).engine
+
+
+def _prune(store: Store, engine: Engine, keep: int | None, age: float | None, entries_left: int) -> int:
+    drop_unknown(store, engine)
+    freed = prune(engine, keep=None, age=age) if age is not None else 0
+    if keep is not None and entries_left + build_cache(engine) > keep:
+        freed += prune(engine, keep=max(keep - entries_left, 0), age=None)
+    return freed
+
+
+def _about_engine(engine: Engine | None, cache: int, pruned: int, *, dry_run: bool) -> str:
+    if engine is None:
+        return "the embedded engine is not running: its build cache, if any, stays"
+    if dry_run:
+        return f"the embedded engine's build cache of {decimal(cache)} would be pruned to the same limits"
+    return f"freed {decimal(pruned)} of {decimal(cache)} in the embedded engine's build cache; its images stay"
+
+
+def _number(text: str | None, units: dict[str, int], option: str) -> int | None:
+    """``50GB``, ``14d``: a number and a unit; raises UsageError."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*([A-Za-z]+)", text)
+    if not found or found[2] not in units:
+        raise UsageError(
+            f"{option} needs a number with a unit, not {shortened(text)!r}", hint=f"units: {', '.join(units)}"
+        )
+    return int(float(found[1]) * units[found[2]])

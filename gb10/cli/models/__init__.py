@@ -1,0 +1,1 @@
+"""Verbs about models: recipe, run, stop, status, logs, cluster."""

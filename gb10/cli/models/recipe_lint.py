@@ -1,0 +1,177 @@
+"""``recipe lint``: what is wrong with recipes, by rules with a reason."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gb10.cli.models.recipe_files import find_recipe, load_file, read_text, registry_files
+from gb10.cli.models.recipe_mods import added_options, judged_mods, mods_of
+from gb10.cli.signature import inject
+from gb10.cli.verb import JsonOption, print_json, with_reporter
+from gb10.core.reporter import Reporter
+from gb10.errors import EmptySelectionError, UsageError
+from gb10.models.issue import LEVELS, Issue, errors_of, in_order, lines_of
+from gb10.models.lint.linting import lint, own_releases
+from gb10.models.lint.rule import Rule, load_rules
+from gb10.models.lint.served import ImageFacts, facts_of, served
+from gb10.models.memory.model import Model
+from gb10.models.registries.recipe_file import SUFFIXES, RecipeFile
+
+MOST = 10_000
+"""Files of one call."""
+
+
+def shown_levels(text: str) -> tuple[str, ...]:
+    """The levels from the worst to this one; raises UsageError for another word."""
+    if text not in LEVELS:
+        raise UsageError(f"unknown level {text!r}", hint=f"valid: {', '.join(LEVELS)}")
+    return LEVELS[: LEVELS.index(text) + 1]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """The release and the image that recipes are judged for, in place of what they name; and the model's files."""
+
+    release: str | None
+    image: ImageFacts | None
+    weights: Path | None = None
+
+
+def judged_as(
+    *,
+    release: Annotated[
+        str | None, typer.Option("--release", metavar="VERSION", help="The engine's release. Default: the image's.")
+    ] = None,
+    image: Annotated[
+        Path | None,
+        typer.Option(
+            "--image", metavar="FILE", help="`docker image inspect` of the image, for its release and its patches."
+        ),
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            "--weights", metavar="PATH", help="The model's folder, index or config.json, for the rules about its sizes."
+        ),
+    ] = None,
+) -> Judged:
+    """What a command line names; raises UsageError for a file that is none."""
+    return Judged(release=release, image=_facts(image) if image is not None else None, weights=weights)
+
+
+@with_reporter
+@inject("judged", judged_as, first=True)
+def lint_recipes(
+    *,
+    reporter: Reporter,
+    judged: Judged,
+    recipes: Annotated[
+        list[str] | None, typer.Argument(metavar="FILE|NAME|DIR|@REGISTRY", help="Files, folders, ours, or a registry.")
+    ] = None,
+    level: Annotated[
+        str, typer.Option("--level", metavar="LEVEL", help="The least level to print: error, warning or note.")
+    ] = "note",
+    rules: Annotated[bool, typer.Option("--rules", help="List the rules with their evidence, and stop.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check recipes by what the field has learnt; nothing is started.
+
+    Exit 2 when a recipe has an error.
+
+    \b
+    ./build.py recipe lint qwen3-0.6b
+    ./build.py recipe lint theirs/ --level warning
+    ./build.py recipe lint @theirs
+    ./build.py recipe lint --rules
+    """
+    levels, known = shown_levels(level), load_rules()
+    if rules:
+        _print_rules(known, as_json=as_json)
+        return
+    found = {file: linted(file, known, judged) for file in _files(recipes or [])}
+    shown = {file: [one for one in issues if one.level in levels] for file, issues in found.items()}
+    if as_json:
+        print_json({"schema": "gb10/recipe-lint/v1", "recipes": [_document(file, shown[file]) for file in shown]})
+    else:
+        for line in (line for issues in shown.values() for line in lines_of(issues)):
+            print(line)
+        reporter.say(_summary(found))
+    if any(map(errors_of, found.values())):
+        raise typer.Exit(UsageError.code)
+
+
+def _facts(path: Path) -> ImageFacts:
+    """What `docker image inspect` says of an image, from a file; raises UsageError for anything else."""
+    try:
+        found = json.loads(read_text(path))
+        labels = found[0]["Config"]["Labels"] or {}
+        return facts_of({str(name): str(text) for name, text in labels.items()})
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        hint = f"docker image inspect IMAGE > {path}"
+        raise UsageError(f"{path} is not what docker image inspect prints", hint=hint) from error
+
+
+def linted(file: RecipeFile, rules: Sequence[Rule], judged: Judged | None = None) -> tuple[Issue, ...]:
+    """The findings of a file, those about its mods among them. Raises UsageError when it cannot be read."""
+    recipe = load_file(file)
+    release, image = (judged.release, judged.image) if judged else (None, None)
+    case = served(recipe, own_releases())
+    release_of_image = image.release if image else None
+    of_mods = judged_mods(recipe, file, case.engine, release or release_of_image or case.release)
+    added = added_options(mods_of(recipe, file))
+    sizes = _sizes(judged.weights, recipe.model or "") if judged and judged.weights else None
+    return in_order((*lint(recipe, rules, release=release, image=image, added=added, sizes=sizes), *of_mods))
+
+
+def _sizes(path: Path, name: str) -> Model:
+    """The sizes of a model's files; raises UsageError."""
+    from gb10.image.request.model_sizes import local_model  # noqa: PLC0415 - a sixth of a second for other verbs
+
+    return local_model(path, name)
+
+
+def _files(names: Sequence[str]) -> Iterator[RecipeFile]:
+    """The files of the arguments; of a folder all recipes below it, links left out; of a registry its recipes."""
+    if not names:
+        raise UsageError("no recipe is named", hint="name files, folders, or ours: ./build.py recipe list")
+    for name in names:
+        folder = Path(name)
+        if name.startswith("@") and "/" not in name:
+            yield from registry_files(name)
+            continue
+        if not folder.is_dir():
+            yield find_recipe(name)
+            continue
+        below = sorted(
+            path for path in folder.rglob("*") if path.suffix in SUFFIXES and path.is_file() and not path.is_symlink()
+        )
+        if not below or len(below) > MOST:
+            problem = f"more than {MOST} recipes" if below else "no recipe (.yaml, .yml)"
+            raise EmptySelectionError(f"{name} holds {problem}", hint="name the files")
+        yield from map(RecipeFile, below)
+
+
+def _document(file: RecipeFile, issues: Sequence[Issue]) -> dict[str, object]:
+    return {"file": file.shown, "issues": [issue.document for issue in issues]}
+
+
+def _summary(found: dict[RecipeFile, tuple[Issue, ...]]) -> str:
+    counts = [sum(issue.level == level for issues in found.values() for issue in issues) for level in LEVELS]
+    words = ", ".join(
+        f"{count} {level}{'' if count == 1 else 's'}" for count, level in zip(counts, LEVELS, strict=True)
+    )
+    return f"{len(found)} recipe{'' if len(found) == 1 else 's'}: {words}"
+
+
+def _print_rules(rules: Sequence[Rule], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"schema": "gb10/lint-rules/v1", "rules": [rule.model_dump(by_alias=True) for rule in rules]})
+        return
+    for rule in rules:
+        about = " ".join(filter(None, ["/".join(rule.engines), rule.releases]))
+        print(f"{rule.code}: {rule.level}{f' ({about})' if about else ''}")
+        print(f"  {rule.text}\n  fix: {rule.fix}\n  evidence: {rule.evidence}")

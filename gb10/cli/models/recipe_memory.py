@@ -1,0 +1,228 @@
+"""``recipe memory``: what a recipe takes of each node's memory, and what would fit where it does not."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gb10.cli.models.recipe_files import RecipeArgument, find_recipe, load_file, override
+from gb10.cli.models.recipe_fit import requests_of
+from gb10.cli.models.recipe_show import refused
+from gb10.cli.signature import inject
+from gb10.cli.verb import JsonOption, print_json, with_reporter
+from gb10.core.reporter import Reporter
+from gb10.errors import UsageError
+from gb10.models.issue import lines_of
+from gb10.models.lint.linting import own_releases
+from gb10.models.lint.served_launch import ServedModel, served_model
+from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.memory.engines.budget import Budget, Machine, gib
+from gb10.models.memory.estimating import Estimate, estimate
+from gb10.models.memory.figures import GIB, load_figures
+from gb10.models.memory.known_models import known_model
+from gb10.models.memory.memory_limits import KEY, SINCE, container_memory, fraction_of, torch_bytes
+from gb10.models.memory.model import Model
+from gb10.models.render.rendered import RenderRequest
+from gb10.models.render.rendering import WITHOUT_EFFECT
+
+SCHEMA = "gb10/recipe-memory/v1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """What is asked of a recipe: parameters, nodes, where its model's sizes are from, and what else runs (bytes)."""
+
+    request: RenderRequest
+    nodes: int | None
+    weights: Path | None
+    fetch: bool
+    services: int
+
+
+def asked(
+    *,
+    nodes: Annotated[
+        int | None, typer.Option("--nodes", metavar="N", min=1, max=64, help="On N nodes, by tensor parallelism.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter. Repeatable.")
+    ] = None,
+    variant: Annotated[
+        str | None, typer.Option("--variant", metavar="NAME", help="A variant of the recipe; recipe show lists them.")
+    ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option("--weights", metavar="PATH", help="The model's folder, its index, or its config.json."),
+    ] = None,
+    fetch: Annotated[
+        bool, typer.Option("--fetch", help="Read config and headers of a model that is not known from the Hub.")
+    ] = False,
+    services: Annotated[
+        float, typer.Option("--services", metavar="GIB", min=0, max=128, help="What other programs on the node take.")
+    ] = 0.0,
+) -> Question:
+    """The question of a command line; raises UsageError for a parameter without a value."""
+    request = RenderRequest(overrides=tuple(map(override, overrides or ())), variant=variant)
+    return Question(request=request, nodes=nodes, weights=weights, fetch=fetch, services=round(services * GIB))
+
+
+@with_reporter
+@inject("question", asked, first=True)
+def memory(
+    *,
+    reporter: Reporter,
+    question: Question,
+    recipe: RecipeArgument,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGS", help="After --: more arguments of the engine.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print what a recipe takes of each node's memory.
+
+    Each figure says how it is known: computed, measured, published or assumed.
+    Exit 2 when it does not fit: the error names the largest change that does.
+
+    \b
+    ./build.py recipe memory qwen3.5-122b-nvfp4
+    ./build.py recipe memory gpt-oss-120b --set max_num_seqs=64 --services 8
+    ./build.py recipe memory qwen3-0.6b -- --max-num-seqs 4
+    ./build.py recipe memory theirs.yaml --nodes 2 --weights models/mine --json
+    """
+    loaded = load_file(find_recipe(recipe))
+    request = replace(question.request, arguments=tuple(arguments or ()))
+    served = _on_nodes(loaded, request, question.nodes)
+    for line in lines_of([issue for issue in served.issues if issue.code == WITHOUT_EFFECT]):
+        reporter.say(line)
+    machine = Machine(figures=load_figures(), services=question.services)
+    found = estimate(_sizes(served.model, question, reporter), served.launch, machine)
+    if as_json:
+        print_json(document(loaded, found, machine))
+    else:
+        for line in lines(loaded, found, machine):
+            print(line)
+    if not found.fits:
+        if as_json:
+            raise typer.Exit(UsageError.code)
+        raise does_not_fit(found)
+
+
+def _on_nodes(recipe: ModelRecipe, request: RenderRequest, nodes: int | None) -> ServedModel:
+    """The launch; with a number of nodes, tensor parallelism over as many as its stages and replicas leave."""
+    served = served_model(recipe, request, own_releases())
+    if served.issues and not served.model:
+        raise refused(recipe, served.issues)
+    if nodes is None:
+        return served
+    ranks = served.launch.ranks
+    others = ranks.stages * served.launch.replicas
+    if nodes % others:
+        raise UsageError(f"{nodes} nodes do not divide into {others} stages and replicas", hint="name a multiple")
+    return replace(served, launch=replace(served.launch, ranks=replace(ranks, tensor=nodes // others)))
+
+
+def _sizes(name: str, question: Question, reporter: Reporter) -> Model:
+    """The model's sizes: of the files that are named, a folder that the recipe names, ours, or the Hub's."""
+    folder = Path(name) if name.startswith((".", "/")) and Path(name).exists() else None
+    place = question.weights or folder
+    known = known_model(name) if place is None else None
+    if known is not None:
+        return known
+    if place is None and not question.fetch:
+        hint = "--fetch reads them from the Hub, --weights PATH from the model's folder, index or config.json"
+        raise UsageError(f"the sizes of {name or 'this model'} are not known here", hint=hint)
+    from gb10.image.context import open_context  # noqa: PLC0415 - the same
+    from gb10.image.request.model_sizes import hub_model, local_model  # noqa: PLC0415 - a sixth of a second for other verbs
+
+    if place is not None:
+        return local_model(place, name)
+    return hub_model(open_context(os.environ, verbosity=reporter.verbosity), name)
+
+
+def does_not_fit(found: Estimate) -> UsageError:
+    """The error of a launch that does not fit, with every problem and every change that does."""
+    where = [problem.text for budget in found.budgets for problem in budget.problems if not problem.warning]
+    return UsageError(
+        f"{found.model} does not fit", where="\n".join(dict.fromkeys(where)), hint="\n".join(found.remedies)
+    )
+
+
+def lines(recipe: ModelRecipe, found: Estimate, machine: Machine) -> Iterator[str]:
+    """The table of each kind of node."""
+    launch = found.launch
+    engine = f"{launch.engine} {launch.release}".strip()
+    yield f"{recipe.name}: {found.model}, {engine}, {launch.nodes} node{'s' * (launch.nodes > 1)}"
+    for budget in found.budgets:
+        yield from _table(budget, found, machine)
+        for problem in budget.problems:
+            yield f"{'note' if problem.warning else 'problem'}: {problem.text}"
+        room = budget.total - machine.figures["reserve"].size
+        if budget.start > room:
+            yield f"note: kernels that are compiled at a first start may take it to {gib(budget.start)}"
+    for note in found.notes:
+        yield f"note: {note}"
+    yield from _sources(found.tightest)
+
+
+def _table(budget: Budget, found: Estimate, machine: Machine) -> Iterator[str]:
+    if len(found.budgets) > 1:
+        yield f"stage {budget.stage + 1} of {len(found.budgets)}"
+    width = max(len(item.name) for item in budget.items)
+    yield f"{'':{width}}    GiB  known"
+    for item in budget.items:
+        yield f"{item.name:{width}}  {item.size / GIB:5.1f}  {item.known}"
+    yield f"{'in use':{width}}  {budget.serving / GIB:5.1f}  of {budget.total / GIB:.1f}"
+    yield f"{'while it loads':{width}}  {budget.load / GIB:5.1f}"
+    if found.launch.engine in SINCE and budget.fits:
+        size = torch_bytes(budget, machine)
+        yield f"PyTorch may take {gib(size)} ({KEY}:{fraction_of(size, machine):g}), where its release has such a cap"
+    yield f"KV cache: {budget.tokens} tokens{requests_of(budget, found)}"
+
+
+def _sources(budget: Budget) -> Iterator[str]:
+    for source in dict.fromkeys(item.source for item in budget.items):
+        names = [item.name for item in budget.items if item.source == source]
+        yield f"source of {', '.join(names)}: {source}"
+
+
+def document(recipe: ModelRecipe, found: Estimate, machine: Machine) -> dict[str, object]:
+    """The estimate as data; sizes in bytes."""
+    launch = found.launch
+    return {
+        "schema": SCHEMA,
+        "recipe": recipe.name,
+        "model": found.model,
+        "engine": launch.engine,
+        "release": launch.release,
+        "nodes": launch.nodes,
+        "fits": found.fits,
+        "stages": [_stage(budget, found, machine) for budget in found.budgets],
+        "remedies": list(found.remedies),
+        "notes": list(found.notes),
+    }
+
+
+def _stage(budget: Budget, found: Estimate, machine: Machine) -> dict[str, object]:
+    limits = container_memory(budget, found.launch, machine)
+    return {
+        "stage": budget.stage,
+        "nodes": found.launch.ranks.tensor * found.launch.replicas,
+        "total": budget.total,
+        "items": [
+            {"name": one.name, "bytes": one.size, "known": one.known, "source": one.source} for one in budget.items
+        ],
+        "serving": budget.serving,
+        "load_peak": budget.load,
+        "first_start_peak": budget.start,
+        "cache": {"bytes": budget.pool, "tokens": budget.tokens, "requests": budget.requests},
+        "container": {"limit": limits.limit, "headroom": limits.headroom, "counted": limits.counted},
+        "torch_cap": torch_bytes(budget, machine) if found.launch.engine in SINCE else None,
+        "problems": _problems(budget),
+    }
+
+
+def _problems(budget: Budget) -> Sequence[dict[str, object]]:
+    return [{"code": one.code, "text": one.text, "warning": one.warning} for one in budget.problems]

@@ -1,0 +1,181 @@
+"""The mods that a model recipe names: ours, by their names in the community too, or folders beside the recipe."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from gb10.cli.models.recipe_registries import registry_mod
+from gb10.core.data_root import ROOT
+from gb10.errors import UsageError
+from gb10.image.mods.declaration import CommunityMod, community_mods, unfit
+from gb10.image.mods.read import find_mod, mod_names, read_digest
+from gb10.models.issue import Issue
+from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.registries.recipe_file import RecipeFile, mod_in
+
+MODS = ROOT / "mods"
+MODELS = ROOT / "recipes/models"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Release:
+    """Engine and release of an image of ours; both are empty for an image of others."""
+
+    engine: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RecipeMod:
+    """A mod of a recipe. ``ours``: the mod of this checkout; ``beside``: its folder; ``known``: the table's answer.
+
+    One of ours is known by its name, and then ours runs, or by its content.
+    """
+
+    written: str
+    name: str
+    ours: str | None
+    beside: Path | None
+    known: CommunityMod | None
+
+    @property
+    def replaced(self) -> str | None:
+        """What is said where ours runs in place of a folder that holds something else."""
+        if self.ours is None or self.beside is None or _same_as(self.beside) == self.ours:
+            return None
+        return f"the mod {self.name}: ours runs ({self.ours}), not the folder of the recipe, which holds something else"
+
+    def is_left_out(self, release: Release) -> str | None:
+        """Why it does not run in an image of this release; None when it does, as in each image of others."""
+        return self.unneeded(release.engine, release.version) if release.version else None
+
+    @property
+    def found(self) -> bool:
+        """Whether it is known at all; one of a registry (``@…``) is the launcher's to find."""
+        return self.written.startswith("@") or any((self.ours, self.beside, self.known))
+
+    def unneeded(self, engine: str, version: str) -> str | None:
+        """Why an image of this release needs no such mod; None when it does."""
+        if self.known and self.known.why and self.known.holds(engine, version):
+            return self.known.why
+        reason = self.unfit(engine, version)
+        return reason if reason and reason.startswith("already upstream") else None
+
+    def unfit(self, engine: str, version: str) -> str | None:
+        """Why our mod is not for this release; None when it is, or when it is not ours."""
+        record = find_mod(MODS, self.ours).record if self.ours else None
+        return unfit(record, engine, version) if record else None
+
+
+@cache
+def _table() -> dict[str, CommunityMod]:
+    return community_mods(MODS)
+
+
+def mods_of(recipe: ModelRecipe, file: RecipeFile) -> tuple[RecipeMod, ...]:
+    """The recipe's mods in order."""
+    return tuple(_mod(written, file) for written in recipe.mods)
+
+
+def _mod(written: str, file: RecipeFile) -> RecipeMod:
+    name = written.rstrip("/").rpartition("/")[2]
+    known = _table().get(name)
+    beside = _beside(written, file)
+    ours = known.ours if known else name if name in mod_names(MODS) else None
+    return RecipeMod(written=written, name=name, ours=ours or _same_as(beside), beside=beside, known=known)
+
+
+def _same_as(folder: Path | None) -> str | None:
+    """The mod of ours that a folder holds, byte for byte; its name and its declaration are nothing that runs."""
+    if folder is None:
+        return None
+    try:
+        digest = read_digest(folder)
+    except UsageError:  # it breaks the contract: whoever runs it says so
+        return None
+    return _digests().get(digest)
+
+
+@cache
+def _digests() -> dict[str, str]:
+    return {find_mod(MODS, name).digest: name for name in mod_names(MODS)}
+
+
+def _beside(written: str, file: RecipeFile) -> Path | None:
+    """The folder of a mod: in the registry that it names, around the recipe, or in the recipe's own registry."""
+    if written.startswith("@"):
+        return registry_mod(written)
+    found = file.mod(written)
+    if found is None and file.registry is not None and file.root is not None:
+        return mod_in(file.root, file.registry, written)
+    return found
+
+
+def foreign_mods(recipe: ModelRecipe, file: RecipeFile, release: Release | None = None) -> tuple[str, ...]:
+    """The recipe's mods, as written, that run from a folder of somebody else in an image of this release.
+
+    Without a release the image is not known: those that run in some image.
+    """
+    known = release or Release()
+    return tuple(mod.written for mod in mods_of(recipe, file) if not mod.ours and not mod.is_left_out(known))
+
+
+def passed_on(recipe: ModelRecipe, file: RecipeFile) -> tuple[str, ...]:
+    """The recipe's mods, as written, for another launcher: it finds them by their names, so none is surely ours."""
+    return tuple(mod.written for mod in mods_of(recipe, file))
+
+
+def surely_foreign(recipe: ModelRecipe, file: RecipeFile) -> tuple[str, ...]:
+    """Those that run from a folder of somebody else in every image."""
+    return tuple(mod.written for mod in mods_of(recipe, file) if not mod.ours and not (mod.known and mod.known.why))
+
+
+def added_options(mods: Sequence[RecipeMod]) -> frozenset[str] | None:
+    """The options that a recipe's mods add to the server; None when one of them is not ours."""
+    if any(not mod.ours and not (mod.known and mod.known.why) for mod in mods):
+        return None
+    records = (find_mod(MODS, mod.ours).record for mod in mods if mod.ours)
+    return frozenset(flag for record in records if record for flag in record.flags)
+
+
+def missing_mods(recipe: ModelRecipe, file: RecipeFile) -> Iterator[Issue]:
+    """An error for a mod that the recipe's own checkout lacks; a note where that checkout cannot be seen."""
+    ours = MODELS in file.above
+    has_folder = any((folder / "mods").is_dir() for folder in file.above if ours or folder != ROOT)
+    for index, mod in enumerate(mods_of(recipe, file)):
+        if not mod.found:
+            yield Issue(
+                code="missing-mod",
+                level="error" if has_folder else "note",
+                file=recipe.file,
+                line=recipe.line("mods", index),
+                text=f"the mod {mod.written[:80]!r} is neither beside the recipe nor one of ours",
+                fix="correct the path, or remove the mod",
+            )
+
+
+def judged_mods(recipe: ModelRecipe, file: RecipeFile, engine: str | None, release: str) -> Iterator[Issue]:
+    """For lint: a note for a mod that the image needs not or has, an error for one of ours that does not fit."""
+    try:
+        Version(release)
+    except InvalidVersion:
+        return
+    for index, mod in enumerate(mods_of(recipe, file)):
+        line, engine_name = recipe.line("mods", index), engine or ""
+        reason = mod.unneeded(engine_name, release)
+        unfitting = mod.unfit(engine_name, release)
+        if reason:
+            yield _note(recipe, "mod-not-needed", line, f"the mod {mod.name} is not needed: {reason}", "remove it")
+        elif unfitting:
+            text, fix = f"the mod {mod.name} does not fit: {unfitting}", "remove it, or take another release"
+            yield Issue(code="mod-unfit", level="error", file=recipe.file, line=line, text=text, fix=fix)
+        elif mod.ours and (recipe.container or "").startswith("gb10/"):
+            text = f"the mod {mod.name} is baked into an image of ours by --recipe or --mod {mod.ours}"
+            yield _note(recipe, "mod-baked", line, text, "build the image with it: ./build.py image --recipe FILE")
+
+
+def _note(recipe: ModelRecipe, code: str, line: int, text: str, fix: str) -> Issue:
+    return Issue(code=code, level="note", file=recipe.file, line=line, text=text, fix=fix)

@@ -1,0 +1,159 @@
+"""``recipe pull``: the weights of a recipe on this machine and on nodes, at one commit, checked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+import typer
+
+from gb10.cli.common import JsonOption, print_json, with_context
+from gb10.cli.models.cluster_files import MARK, alone, find_cluster
+from gb10.cli.models.recipe_files import RecipeArgument, find_recipe, load_file
+from gb10.cli.models.recipe_show import refused
+from gb10.cli.signature import inject
+from gb10.errors import UsageError
+from gb10.image.context import Context
+from gb10.models.issue import errors_of
+from gb10.models.lint.linting import own_releases
+from gb10.models.lint.served_launch import served_model
+from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.load.own_section import own_section
+from gb10.models.render.rendered import RenderRequest
+from gb10.serving.weights.copying import Hosts
+from gb10.serving.weights.downloading import gb
+from gb10.serving.weights.hub_cache import ModelFolder, cache_folder
+from gb10.serving.weights.model_lock import HERE, MODEL, lock_file
+from gb10.serving.weights.weights_pull import PulledWeights, PullWish, WantedModel, pull_weights
+
+SCHEMA = "gb10/recipe-pull/v1"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What a command line asks for; ``hosts`` as typed."""
+
+    hosts: tuple[str, ...]
+    wish: PullWish
+
+
+def asked_of(
+    *,
+    hosts: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--host", metavar="NODE", help="Copy them to this node by ssh ([USER@]NAME), or @CLUSTER. Repeatable."
+        ),
+    ] = None,
+    all_files: Annotated[
+        bool, typer.Option("--all", help="Take every file of the repository, other forms of the weights too.")
+    ] = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="Take the newest commit, in place of the one that is locked.")
+    ] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Hash every file again, here and on each node.")] = False,
+) -> Asked:
+    """How weights are pulled."""
+    return Asked(hosts=tuple(hosts or ()), wish=PullWish(all_files=all_files, update=update, verify=verify))
+
+
+def nodes_of(env: Mapping[str, str], hosts: Sequence[str]) -> Hosts:
+    """The nodes, those of a cluster (``@NAME``) with the addresses that its file has. Raises UsageError."""
+    found: dict[str, str | None] = {}
+    for host in hosts:
+        cluster = find_cluster(env, host.removeprefix(MARK)) if host.startswith(MARK) else alone(host)
+        for node in cluster.nodes:
+            if node in found or (node == HERE and not host.startswith(MARK)):
+                raise UsageError(f"--host {node} is this machine, or named twice", hint="name each other node once")
+            if node != HERE:
+                found[node] = cluster.own(node).address
+    return found
+
+
+@inject("asked", asked_of, first=True)
+@with_context
+def pull(
+    *,
+    ctx: Context,
+    asked: Asked,
+    recipe: RecipeArgument,
+    revision: Annotated[
+        str | None, typer.Option("--revision", metavar="REV", help="A branch, tag or commit. Default: the recipe's.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Download the weights of a recipe, and copy them to nodes.
+
+    They come from the Hub into its cache on this machine, once. What broke off is resumed, and each file is checked by
+    its hash. The commit is locked: `recipe render` and `run` take it from then on, and offline works.
+
+    \b
+    ./build.py recipe pull qwen3-0.6b
+    ./build.py recipe pull deepseek-v4-flash --host me@spark-2
+    ./build.py recipe pull deepseek-v4-flash --host @home
+    HF_HUB_OFFLINE=1 ./build.py recipe pull qwen3-0.6b --verify
+    """
+    file = find_recipe(recipe)
+    loaded = load_file(file)
+    path = lock_file(ctx.env, file)
+    wish = replace(asked.wish, hosts=nodes_of(ctx.env, asked.hosts))
+    pulled = pull_weights(ctx, path, file.shown, models_of(loaded, revision), wish)
+    if as_json:
+        print_json(document(ctx, pulled, str(path)))
+        return
+    for model in pulled.lock.models:
+        print(ModelFolder(cache_folder(ctx.env), model.repo).snapshot(model.revision))
+    for line in said(pulled, str(path)):
+        ctx.reporter.say(line)
+
+
+def models_of(recipe: ModelRecipe, revision: str | None) -> tuple[WantedModel, ...]:
+    """The model that a recipe serves, and those that draft for it in any variant.
+
+    Raises UsageError for a recipe that is not rendered, or that serves no repository of the Hub.
+    """
+    variants = (None, *own_section(recipe).variants)
+    served = [served_model(recipe, RenderRequest(variant=one), own_releases()) for one in variants]
+    name = served[0].model
+    if errors_of(served[0].issues) and not name:
+        raise refused(recipe, served[0].issues)
+    found = MODEL.fullmatch(name)
+    if found is None:
+        hint = "name a model of the Hub: OWNER/NAME; a path has nothing to pull"
+        raise UsageError(f"{recipe.name} serves {name[:100] or 'no model'!r}", where=recipe.file, hint=hint)
+    asked = revision or recipe.text("model_revision")
+    named = (one.launch.drafts.model for one in served if one.launch.drafts)
+    drafts = dict.fromkeys(draft["repo"] for text in named if (draft := MODEL.fullmatch(text)))
+    return (
+        WantedModel(repo=found["repo"], revision=asked, quant=found["quant"]),
+        *(WantedModel(repo=repo) for repo in drafts if repo != found["repo"]),
+    )
+
+
+def document(ctx: Context, pulled: PulledWeights, lock: str) -> dict[str, object]:
+    """What was pulled, as data; sizes in bytes."""
+    cache = cache_folder(ctx.env)
+    return {
+        "schema": SCHEMA,
+        "lock": lock,
+        "models": [
+            {
+                "repo": model.repo,
+                "revision": model.revision,
+                "path": str(ModelFolder(cache, model.repo).snapshot(model.revision)),
+                "files": len(model.files),
+                "bytes": model.size,
+            }
+            for model in pulled.lock.models
+        ],
+        "downloaded": pulled.downloaded,
+        "nodes": [{"host": node.host, "cache": node.cache, "copied": node.bytes} for node in pulled.nodes],
+    }
+
+
+def said(pulled: PulledWeights, lock: str) -> list[str]:
+    """What people want to know of it."""
+    models = [
+        f"{one.repo} at {one.revision[:12]}, {len(one.files)} files, {gb(one.size)}" for one in pulled.lock.models
+    ]
+    nodes = [f"{node.host}: {gb(node.bytes)} copied, equal sha256" for node in pulled.nodes]
+    return [*models, f"{gb(pulled.downloaded)} downloaded", *nodes, f"locked in {lock}"]

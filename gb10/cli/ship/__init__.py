@@ -1,0 +1,1 @@
+"""Verbs that ship an image: publish, pull."""

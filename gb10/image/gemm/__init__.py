@@ -1,1 +1,0 @@
-"""Benchmark programs: compiled like the wheels, checked and timed on a GPU."""

@@ -1,0 +1,331 @@
+"""Tensors of a model's layers: attention, feed-forward, mixers with a state, encoders for pictures. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from gb10.models.memory.shapes.config_fields import Fields, Layer
+from gb10.models.model_config import mapping_in
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tensor:
+    """``name`` has ``*`` for the number of an expert, of which there are ``copies``. A vector has one column.
+
+    ``linear`` is a projection that quantization may change. ``width`` is the bytes of an element otherwise, where
+    they are not those of the model's type.
+    """
+
+    name: str
+    rows: int
+    columns: int = 1
+    copies: int = 1
+    linear: bool = False
+    width: int | None = None
+
+    @property
+    def elements(self) -> int:
+        """Numbers in all copies."""
+        return self.rows * self.columns * self.copies
+
+
+def linear(name: str, columns: int, rows: int, *, copies: int = 1) -> Tensor:
+    """A projection from ``columns`` to ``rows``."""
+    return Tensor(name=name, rows=rows, columns=columns, copies=copies, linear=True)
+
+
+def plain(name: str, rows: int, columns: int = 1, *, copies: int = 1, width: int | None = None) -> Tensor:
+    """A tensor that keeps its type."""
+    return Tensor(name=name, rows=rows, columns=columns, copies=copies, width=width)
+
+
+GATED = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen4_exp")
+"""Families whose query projection has a gate of its own size."""
+BIASED = ("gpt_oss", "qwen2", "qwen2_moe")
+
+
+HEAD_GATED = ("step3p5", "step3p7")
+"""Families that have a gate of one number for each query head."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """Query heads, key heads, and columns of a key and of a value."""
+
+    queries: int
+    keys: int
+    key: int
+    value: int
+
+
+def head_sizes(fields: Fields, layer: Layer) -> Heads:
+    """The heads of a layer; Gemma 4 has others in its layers of full attention, MiMo and Step in those of a window."""
+    heads, keys, key = fields.heads, fields.kv_heads, fields.head_size
+    if layer.mixer == "full" and fields.kind.startswith("gemma4"):
+        keys = fields.number("num_global_key_value_heads", default=keys, largest=4096) or keys
+        key = fields.number("global_head_dim", default=key) or key
+        return Heads(heads, keys, key, key)
+    value = fields.number("v_head_dim", default=key)
+    if layer.mixer != "window" or fields.kind not in ("mimo_v2_flash", "step3p5", "step3p7"):
+        return Heads(heads, keys, key, value)
+    other = Fields(mapping_in(fields.text, "attention_other_setting"))
+    heads = fields.number(
+        "swa_num_attention_heads",
+        "num_sliding_attention_heads",
+        default=other.number("num_attention_heads", default=heads, largest=4096),
+        largest=4096,
+    )
+    keys = fields.number(
+        "swa_num_key_value_heads",
+        default=other.number("num_attention_groups", default=keys, largest=4096),
+        largest=4096,
+    )
+    key = fields.number("swa_head_dim", default=key)
+    return Heads(heads, keys, key, fields.number("swa_v_head_dim", default=value))
+
+
+def cache_heads(fields: Fields, layer: Layer) -> tuple[int, int, int]:
+    """Key heads in the cache, and columns of a key and of a value."""
+    heads = head_sizes(fields, layer)
+    return heads.keys, heads.key, heads.value
+
+
+def grouped(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
+    """Query, key, value and output projections. Gemma 4 can use its keys as values."""
+    found, hidden = head_sizes(fields, layer), fields.hidden
+    gate = 2 if fields.flag("attn_output_gate", default=fields.kind in GATED) else 1
+    yield linear(f"{at}.q_proj", hidden, found.queries * found.key * gate)
+    yield linear(f"{at}.k_proj", hidden, found.keys * found.key)
+    if not (fields.flag("attention_k_eq_v") and layer.mixer == "full"):
+        yield linear(f"{at}.v_proj", hidden, found.keys * found.value)
+    yield linear(f"{at}.o_proj", found.queries * found.value, hidden)
+    if fields.kind in HEAD_GATED and fields.flag("use_head_wise_attn_gate", default=True):
+        yield linear(f"{at}.g_proj", hidden, found.queries)
+    if fields.flag("attention_bias", default=fields.kind in BIASED):
+        yield plain(f"{at}.qkv_bias", found.queries * found.key + found.keys * (found.key + found.value))
+    if "sparse_attention_config" in fields.text and layer.feed != "dense":
+        yield from _block_indexer(fields, at)
+
+
+def _block_indexer(fields: Fields, at: str) -> Iterator[Tensor]:
+    """MiniMax-M3's choice of blocks."""
+    chosen = Fields(fields.text["sparse_attention_config"])
+    size = chosen.number("sparse_index_dim")
+    yield linear(f"{at}.index_q_proj", fields.hidden, chosen.number("sparse_num_index_heads") * size)
+    yield linear(f"{at}.index_k_proj", fields.hidden, size)
+
+
+def latent(fields: Fields, at: str) -> Iterator[Tensor]:
+    """Multi-head latent attention (DeepSeek-V2 and later), with the indexer of sparse attention."""
+    hidden, heads, kept = fields.hidden, fields.heads, fields.number("kv_lora_rank")
+    rope, rest = fields.number("qk_rope_head_dim", default=0), fields.number("qk_nope_head_dim")
+    value, query = fields.number("v_head_dim"), fields.number("q_lora_rank", default=0)
+    if query:
+        yield linear(f"{at}.q_a_proj", hidden, query)
+    yield linear(f"{at}.q_b_proj" if query else f"{at}.q_proj", query or hidden, heads * (rope + rest))
+    yield linear(f"{at}.kv_a_proj_with_mqa", hidden, kept + rope)
+    yield linear(f"{at}.kv_b_proj", kept, heads * (rest + value))
+    yield linear(f"{at}.o_proj", heads * value, hidden)
+    if fields.flag("mla_use_output_gate"):
+        yield linear(f"{at}.g_proj", hidden, heads * value)
+    if fields.text.get("index_topk") is not None and query:
+        size, count = fields.number("index_head_dim"), fields.number("index_n_heads")
+        yield linear(f"{at}.indexer.wq_b", query, count * size)
+        yield linear(f"{at}.indexer.wk", hidden, size)
+        yield linear(f"{at}.indexer.weights_proj", hidden, count)
+
+
+def compressed(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
+    """DeepSeek-V4: one latent head, an output in groups, and a compressor by the layer's ratio."""
+    hidden, heads, size = fields.hidden, fields.heads, fields.head_size
+    query, groups, out = fields.number("q_lora_rank"), fields.number("o_groups"), fields.number("o_lora_rank")
+    yield linear(f"{at}.wq_a", hidden, query)
+    yield linear(f"{at}.wq_b", query, heads * size)
+    yield linear(f"{at}.wkv", hidden, size)
+    yield linear(f"{at}.wo_a", heads * size // groups, groups * out)
+    yield linear(f"{at}.wo_b", groups * out, hidden)
+    ratio = ratio_of(fields, layer)
+    if ratio:
+        yield from _compressor(f"{at}.compressor", hidden, size, ratio)
+    if ratio == 4:
+        small, count = fields.number("index_head_dim"), fields.number("index_n_heads")
+        yield from _compressor(f"{at}.indexer.compressor", hidden, small, ratio)
+        yield linear(f"{at}.indexer.wq_b", query, count * small)
+        yield plain(f"{at}.indexer.weights_proj", count, hidden)
+
+
+def ratio_of(fields: Fields, layer: Layer) -> int:
+    """Tokens that a layer keeps as one; 0: only the window. The low ratio overlaps, so it keeps two halves."""
+    ratios = fields.entries("compress_ratios")
+    found = ratios[layer.number] if layer.number < len(ratios) else 0
+    return found if isinstance(found, int) and 0 < found <= 4096 else 0
+
+
+def _compressor(at: str, hidden: int, size: int, ratio: int) -> Iterator[Tensor]:
+    halves = 2 if ratio == 4 else 1
+    yield plain(f"{at}.wkv", halves * size, hidden)
+    yield plain(f"{at}.wgate", halves * size, hidden)
+    yield plain(f"{at}.ape", ratio, halves * size, width=4)
+
+
+BLOCK_SPARSE: Final = ("mixtral", "minimax_m2", "minimax_m3", "minimax_m3_vl")
+"""Families that keep their experts under ``block_sparse_moe``."""
+TWO_MATRICES: Final = ("nemotron_h",)
+"""Families whose feed-forward has no gate."""
+PLAIN_NAMES: Final = ("gate_proj", "up_proj", "down_proj")
+BLOCK_NAMES: Final = ("w1", "w3", "w2")
+"""Names of an expert's matrices in the families of BLOCK_SPARSE."""
+
+
+def feed_forward(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
+    """The tensors of a layer's feed-forward; ``at`` is the layer."""
+    if layer.feed in ("dense", "both"):
+        size = fields.number("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size")
+        yield from _matrices(fields, f"{at}.{_below(fields, 'mlp')}", fields.hidden, size)
+    if layer.feed in ("experts", "both"):
+        yield from _experts(fields, at)
+
+
+def expert_size(fields: Fields) -> int:
+    """The inner width of a routed expert."""
+    return fields.number("moe_intermediate_size", "intermediate_size")
+
+
+def latent_size(fields: Fields) -> int:
+    """Columns that routed experts read, where they are fewer than the hidden state's; else 0."""
+    return fields.number("moe_latent_size", "routed_expert_hidden_size", default=0)
+
+
+def shared_size(fields: Fields) -> int:
+    """The inner width of all shared experts of a layer; 0 without any."""
+    names = ("shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "shared_intermediate_size")
+    given = fields.number(*names, "share_expert_dim", default=expert_size(fields) if fields.kind == "llama4" else 0)
+    return given or fields.number("n_shared_experts", "num_shared_experts", default=0, largest=64) * expert_size(fields)
+
+
+def _experts(fields: Fields, at: str) -> Iterator[Tensor]:
+    place = _below(fields, "block_sparse_moe" if fields.kind in BLOCK_SPARSE else "mlp")
+    count, size, inner = fields.experts, expert_size(fields), latent_size(fields)
+    width = inner or fields.hidden
+    experts = f"{at}.experts" if fields.kind.startswith("gemma") else f"{at}.{place}.experts"
+    names = BLOCK_NAMES if fields.kind in BLOCK_SPARSE else PLAIN_NAMES
+    yield from _matrices(fields, f"{experts}.*", width, size, copies=count, names=names)
+    yield plain(f"{at}.router" if fields.kind.startswith("gemma") else f"{at}.{place}.gate", count, fields.hidden)
+    if fields.kind == "gpt_oss":
+        yield plain(f"{experts}.*.bias", 2 * size + fields.hidden, copies=count)
+    if inner:
+        yield linear(f"{at}.{place}.fc1_latent_proj", fields.hidden, inner)
+        yield linear(f"{at}.{place}.fc2_latent_proj", inner, fields.hidden)
+    shared = shared_size(fields)
+    if shared:
+        one = "shared_expert" if fields.kind.startswith("qwen") else "shared_experts"
+        yield from _matrices(fields, f"{at}.{place}.{one}", fields.hidden, shared)
+    if shared and fields.kind.startswith("qwen"):
+        yield linear(f"{at}.{place}.shared_expert_gate", fields.hidden, 1)
+
+
+def _matrices(
+    fields: Fields, at: str, hidden: int, size: int, *, copies: int = 1, names: tuple[str, str, str] = PLAIN_NAMES
+) -> Iterator[Tensor]:
+    gate, up, down = names
+    if fields.kind not in TWO_MATRICES:
+        yield linear(f"{at}.{gate}", hidden, size, copies=copies)
+    yield linear(f"{at}.{up}", hidden, size, copies=copies)
+    yield linear(f"{at}.{down}", size, hidden, copies=copies)
+
+
+def _below(fields: Fields, name: str) -> str:
+    """The name of a layer's feed-forward in the model file."""
+    return {"nemotron_h": "mixer", "deepseek_v4": "ffn"}.get(fields.kind, name)
+
+
+def delta(fields: Fields, at: str) -> Iterator[Tensor]:
+    """A gated delta network. Qwen3-Next has two input projections, Qwen3.5 four; the numbers are the same."""
+    heads, keys = fields.number("linear_num_value_heads"), fields.number("linear_num_key_heads")
+    key, value = fields.number("linear_key_head_dim"), fields.number("linear_value_head_dim")
+    mixed = 2 * keys * key + heads * value
+    if fields.kind == "qwen3_next":
+        yield linear(f"{at}.in_proj_qkvz", fields.hidden, mixed + heads * value)
+        yield linear(f"{at}.in_proj_ba", fields.hidden, 2 * heads)
+    else:
+        yield linear(f"{at}.in_proj_qkv", fields.hidden, mixed)
+        yield linear(f"{at}.in_proj_z", fields.hidden, heads * value)
+        yield linear(f"{at}.in_proj_a", fields.hidden, heads)
+        yield linear(f"{at}.in_proj_b", fields.hidden, heads)
+    yield linear(f"{at}.out_proj", heads * value, fields.hidden)
+    yield plain(f"{at}.conv1d", mixed, fields.number("linear_conv_kernel_dim"))
+    yield plain(f"{at}.A_log", heads)
+    yield plain(f"{at}.dt_bias", heads)
+
+
+def kimi_delta(fields: Fields, at: str) -> Iterator[Tensor]:
+    """Kimi's delta attention: three projections with a convolution each, a decay of low rank, and a gate."""
+    own = Fields(mapping_in(fields.text, "linear_attn_config"))
+    heads, size = own.number("num_heads", largest=4096), own.number("head_dim")
+    inner, hidden = heads * size, fields.hidden
+    for name in ("q_proj", "k_proj", "v_proj"):
+        yield linear(f"{at}.{name}", hidden, inner)
+    yield linear(f"{at}.o_proj", inner, hidden)
+    yield linear(f"{at}.b_proj", hidden, heads)
+    low = ("f",) if own.flag("use_full_rank_gate") else ("f", "g")
+    for name in low:
+        yield linear(f"{at}.{name}_a_proj", hidden, size)
+        yield linear(f"{at}.{name}_b_proj", size, inner)
+    if "g" not in low:
+        yield linear(f"{at}.g_proj", hidden, inner)
+    yield plain(f"{at}.conv1d", 3 * inner, own.number("short_conv_kernel_size"), width=4)
+    yield plain(f"{at}.dt_bias", inner + heads, width=4)
+
+
+def mamba(fields: Fields, at: str) -> Iterator[Tensor]:
+    """Mamba 2: the inner width is heads x head size."""
+    heads, size = fields.number("mamba_num_heads"), fields.number("mamba_head_dim")
+    groups = fields.number("n_groups") * fields.number("ssm_state_size")
+    inner = heads * size
+    yield linear(f"{at}.in_proj", fields.hidden, 2 * inner + 2 * groups + heads)
+    yield linear(f"{at}.out_proj", inner, fields.hidden)
+    yield plain(f"{at}.conv1d", inner + 2 * groups, fields.number("conv_kernel") + 1)
+    yield plain(f"{at}.A_log_D_dt_bias", 3 * heads)
+
+
+GATED_ENCODERS = ("gemma4_vision", "glm5_next_vision", "pixtral")
+"""Encoders with three matrices in a block."""
+
+
+def vision(fields: Fields) -> Iterator[Tensor]:
+    """The encoder's tensors; none without a ``vision_config``."""
+    config = fields.part("vision_config")
+    if config.get("mm_embed_dim"):
+        yield from _without_encoder(fields, Fields(config))
+        return
+    if not config.get("hidden_size"):
+        return
+    own = Fields(config)
+    blocks, hidden = own.number("depth", "num_hidden_layers", largest=512), own.hidden
+    inner = own.number("intermediate_size", default=4 * hidden)
+    matrices = 3 if str(config.get("model_type")) in GATED_ENCODERS else 2
+    yield plain("visual.blocks.attn", 4 * hidden, hidden, copies=blocks)
+    yield plain("visual.blocks.mlp", matrices * inner, hidden, copies=blocks)
+    merged = own.number("spatial_merge_size", default=1, largest=64) ** 2 * hidden
+    if own.text.get("out_hidden_size"):
+        yield plain("visual.merger.linear_fc1", merged, merged)
+        yield plain("visual.merger.linear_fc2", own.number("out_hidden_size"), merged)
+    else:
+        yield plain("visual.projector", fields.hidden, hidden)
+    patch = own.number("patch_size", default=14, largest=256)
+    frames = own.number("temporal_patch_size", default=1, largest=16)
+    yield plain("visual.patch_embed", hidden, 3 * frames * patch * patch)
+    positions = own.number("num_position_embeddings", default=0, largest=1 << 20)
+    positions += 2 * own.number("position_embedding_size", default=0, largest=1 << 20)
+    yield plain("visual.pos_embed", positions, hidden)
+
+
+def _without_encoder(fields: Fields, own: Fields) -> Iterator[Tensor]:
+    """Gemma 4 unified: patches of pictures and frames of sound are projected, and no encoder is between."""
+    size = own.number("mm_embed_dim")
+    patch = own.number("patch_size", default=16, largest=256) * own.number("pooling_kernel_size", default=3, largest=64)
+    yield plain("visual.patch_dense", size, 3 * patch * patch)
+    yield plain("visual.pos_embedding", 2 * own.number("mm_posemb_size", default=1120), size)
+    yield plain("embed_vision.projection", own.number("output_proj_dims", default=fields.hidden), size)
+    sound = Fields(fields.part("audio_config")).number("audio_embed_dim", default=0)
+    yield plain("embed_audio.projection", fields.hidden, sound)
