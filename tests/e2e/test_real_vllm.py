@@ -15,7 +15,9 @@ from gb10.containers.docker_containers import run_inside
 from gb10.core.store import Store
 from gb10.image.plan.catalog import ROOT
 from gb10.serving.load.endpoint import reach
+from gb10.serving.load.request_fields import request_fields
 from gb10.serving.load.server_pages import counters, gained
+from gb10.serving.load.stream_client import ask_all, payload
 from gb10.serving.trial.kept_runs import JOURNAL
 from tests.e2e import vllm_cpu
 from tests.e2e.matrices import measured, rows_of
@@ -101,6 +103,30 @@ def test_vllms_own_client_counts_what_the_counters_say(two: Pair, tmp_path: Path
     assert ours.accepted == tuple(theirs["spec_decode_per_position_acceptance_rates"])
     assert ours.tokens_per_draft == theirs["spec_decode_acceptance_length"]
     assert 1 > ours.accepted[0] > ours.accepted[1] > ours.accepted[2] > 0
+
+
+def test_lengths_of_answers_and_fields_of_requests(two: Pair, load: tuple[str, ...], tmp_path: Path) -> None:
+    """vLLM takes the fields: its chat template reads the variable, and a value of the wrong type is an error of 400."""
+    machine = two.machines[0]
+    run = ("run", str(vllm_cpu.recipe(tmp_path, nodes=1)), *CPU, "--nodes", machine.host, "--detach")
+    endpoint = reach(ran(*run).splitlines()[0], None, os.environ)
+    fields = [request_fields([]), request_fields([], no_thinking=True), request_fields(["top_k=many"])]
+    bodies = [payload(endpoint.model, "Go on.", 6, one) for one in fields]
+    thinks, answers, wrong = (ask_all(endpoint, [body], os.environ)[0] for body in bodies)
+    words = TEXT.split()
+    assert (thinks.content.split(), answers.content.split()) == (words[:6], words[1:7])
+    assert (wrong.status, "top_k" in wrong.error) == (400, True)
+    ran("stop", "words", "--nodes", machine.host)
+    talker = ("--image", vllm_cpu.TALKER, "--set", "weights=/opt/talker")
+    url, out = ran(*run, *talker).splitlines()[0], tmp_path / "result.json"
+    more = ["--tg", "24", "--no-thinking", "--extra-body", '{"top_k": 20, "chat_template_kwargs": {"a": [1, "b, c"]}}']
+    said = ran("bench", "serve", url, *load, *more, "--exact-tg", "--out", str(out))
+    ran("stop", "words", "--nodes", machine.host)
+    print(said)
+    levels = json.loads(out.read_text(encoding="utf-8"))["levels"]
+    assert [(one["answer"], one["concurrency"]) for one in levels] == [(16, 1), (16, 2), (24, 1), (24, 2)]
+    for level in levels:
+        assert {stream["tokens"] for run in level["runs"] for stream in run["streams"]} == {level["answer"]}
 
 
 def in_row_2(folder: Path, machine: Machine) -> bool:

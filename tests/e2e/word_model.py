@@ -20,7 +20,11 @@ WORDS = ("<unk>", "<end>", "<answer>", *TEXT.split())
 SIZE = 128
 LAYERS, HEADS, SHARED, WIDTH = 2, 4, 2, 32
 """Layers; heads of queries, of keys and values, and their width."""
-TEMPLATE = "{% for message in messages %}{{ message['content'] }} {% endfor %}<answer>"
+TEMPLATE = (
+    "{% for message in messages %}{{ message['content'] }} {% endfor %}<answer>"
+    "{% if enable_thinking is defined and not enable_thinking %} Granite{% endif %}"
+)
+"""Without its thoughts the model begins with the second word: the first one stands in the prompt."""
 CONFIG = {
     "architectures": ["Qwen3ForCausalLM"],
     "model_type": "qwen3",

@@ -1,5 +1,6 @@
 """The command line as a whole: the order and presence of options, summaries that fit, completion, docs/reference.md."""
 
+import ast
 import os
 import re
 import subprocess
@@ -217,6 +218,8 @@ def reference() -> str:
         "| variable | setting | meaning |\n|---|---|---|\n" + "\n".join(settings),
         "In a container of our images, read by our patches:\n\n| variable | default | meaning |\n|---|---|---|\n"
         + "\n".join(f"| `{name}` | {default} | {meaning} |" for name, (default, meaning) in OF_IMAGES.items()),
+        "Set by gb10 for programs that it starts, and no settings:\n\n| variable | what it holds |\n|---|---|\n"
+        + "\n".join(f"| `{name}` | {meaning} |" for name, meaning in OWN.items()),
         "Also read: `DOCKER_HOST`, `DOCKER_CONTEXT`, `DOCKER_CONFIG`, `XDG_CACHE_HOME`, `XDG_CONFIG_HOME`,\n"
         "`XDG_STATE_HOME`, `NO_COLOR`, `FORCE_COLOR`, `COLUMNS`, `HF_TOKEN`, and the proxy and index variables of pip.",
     ]
@@ -230,15 +233,51 @@ OF_IMAGES = {
 }
 
 
-def test_the_reference_names_every_variable_that_a_patch_reads() -> None:
-    added = [
-        line
-        for path in (ROOT / "patches").rglob("*.patch")
-        for line in path.read_text(encoding="utf-8").splitlines()
-        if line.startswith("+")
-    ]
-    read = {name for line in added for name in re.findall(r"environ(?:\.get\(|\[)\"(GB10_\w+)", line)}
-    assert read == set(OF_IMAGES)
+OWN = {
+    "GB10_CCACHE": "ccache of a build stage",
+    "GB10_GIT_PASSWORD": "the password of a git URL, for the git that is started",
+    "GB10_GIT_USER": "the user of a git URL, for the git that is started",
+    "GB10_LAUNCH_LOG": "where a build stage writes the time and memory of each compiler call",
+    "GB10_LOAD_KEY": "`OPENAI_API_KEY`, for the load generator that is started",
+    "GB10_NEWLINE": "a newline, as an argument of a build stage",
+    "GB10_PROBE_ROOT": "a folder that stands for / when facts of a machine are read: for tests",
+}
+"""What gb10 sets for programs that it starts."""
+
+
+def added(folder: str) -> str:
+    """The lines that patches add."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / folder).rglob("*.patch")]
+    return "\n".join(line[1:] for text in texts for line in text.splitlines() if line.startswith("+"))
+
+
+def texts(*names: str) -> Iterator[str]:
+    """The texts of files of these kinds, of what gb10 runs: itself, its build stages, its programs and kernels."""
+    for folder in ("gb10", "bootstrap", "templates", "kernels", "benches", "mods", "scripts"):
+        for name in names:
+            yield from (path.read_text(encoding="utf-8") for path in sorted((ROOT / folder).rglob(name)))
+
+
+def names_in(tree: ast.AST) -> set[str]:
+    """The texts of Python code that are a name of a variable, whole."""
+    found = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return {text for text in found if re.fullmatch(r"GB10_[A-Z0-9_]*[A-Z0-9]", text)}
+
+
+def test_the_reference_names_every_variable_that_code_patches_and_kernels_read() -> None:
+    patched = added("patches")
+    by_patches = {*re.findall(r"[\"'](GB10_[A-Z0-9_]+)[\"']", patched)}
+    assert by_patches == set(OF_IMAGES)
+    read = {name for text in texts("*.py") for name in names_in(ast.parse(text))}
+    shells = re.compile(r"(?:\$\{?|export )(GB10_\w+)")
+    read |= {name for text in texts("*.sh", "*.j2") for name in shells.findall(text)}
+    compiled = "\n".join((*texts("*.cu", "*.cuh", "*.h", "*.cpp"), patched))
+    read |= {*re.findall(r"getenv\(\"(GB10_\w+)", compiled)}
+    settings = {variable(name) for name in SETTINGS}
+    assert read - settings - set(OF_IMAGES) == set(OWN)
+    page = reference()
+    for name in read | by_patches | settings:
+        assert f"| `{name}` |" in page, name
 
 
 def fenced(text: str) -> str:

@@ -148,7 +148,7 @@ class Handler(BaseHTTPRequestHandler):
         if fault == "error 500":
             self._whole(500, {"error": {"message": "CUDA error: an illegal memory access was encountered"}})
             return
-        most = body.get("max_tokens")
+        most = body.get("max_tokens", body.get("max_completion_tokens"))
         said = answer(model, prompt_of(body), self.state, place)[: most if isinstance(most, int) else 256]
         if fault == "no stream" or not body.get("stream"):
             usage = {"prompt_tokens": 9, "completion_tokens": len(said)}
@@ -160,7 +160,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         due, step = time.monotonic(), self.state.step
-        for event in events(model, said, prompt_of(body), self.state):
+        for event in events(model, said, prompt_of(body), self.state, thinks=thinks(body)):
             if event is None:  # the connection breaks
                 self.close_connection = True
                 self.connection.close()
@@ -198,6 +198,12 @@ def prompt_of(body: dict[str, object]) -> str:
     messages = body.get("messages")
     last = messages[-1] if isinstance(messages, list) and messages else {}
     return str(last.get("content", ""))
+
+
+def thinks(body: dict[str, object]) -> bool:
+    """Whether the chat template lets the model think, as Qwen3's does."""
+    variables = body.get("chat_template_kwargs")
+    return not (isinstance(variables, dict) and variables.get("enable_thinking") is False)
 
 
 def answer(model: str, prompt: str, state: State, place: int) -> list[str]:
@@ -254,12 +260,13 @@ def steps_of(model: str, said: list[str], state: State) -> list[list[str]]:
     return found
 
 
-def events(model: str, said: list[str], prompt: str, state: State) -> Iterator[str | None]:
+def events(model: str, said: list[str], prompt: str, state: State, *, thinks: bool = True) -> Iterator[str | None]:
     """The events of a stream, as text; None breaks the connection."""
     fault = model.removeprefix("fault: ")
     yield event(delta={"role": "assistant", "content": ""})
     steps = steps_of(model, said, state)
-    thoughts = list(thought(model, "The user gives a code and asks a question. " if prompt else ""))
+    asked = "The user gives a code and asks a question. " if prompt else ""
+    thoughts = list(thought(model, asked)) if thinks else []
     yield from thoughts
     for at, step in enumerate(steps):
         if at == 3 and fault == "dropped":

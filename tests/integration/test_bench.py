@@ -14,7 +14,7 @@ from gb10.containers.reach import find
 from gb10.core.fields import Architecture
 from gb10.core.proc import capture
 from gb10.image.context import Context, build_architecture, open_context
-from gb10.image.gemm import BuiltProgram, build_program, judge, measure
+from gb10.image.gemm.gemm_benchmarks import BuiltProgram, build_program, judge, measure
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.plan.dag import plan_image

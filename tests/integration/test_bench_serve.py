@@ -115,6 +115,50 @@ def test_what_no_throughput_shows_has_its_verdict(
     assert words in document["why"]
 
 
+FIELDS = {"top_k": 20, "chat_template_kwargs": {"a": [1, 2], "b": "c, d"}}
+
+
+@pytest.mark.slow
+def test_several_lengths_are_blocks_and_every_request_has_the_users_fields(
+    tokenizer: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model that thinks by its template does not: of the load's requests and of the canaries."""
+    more = ["-c", "1", "-c", "2", "--tg", "40", "--runs", "1", "--warm-up", "0", "--no-thinking"]
+    with serving(rate=400) as server:
+        extra = ["--extra-body", json.dumps(FIELDS), "--extra-body", "seed=7"]
+        code, document = bench(server, "reasoning", tokenizer, tmp_path / "r.json", *more, *extra)
+        asked = [
+            body for body in server[1].asked if body.get("stream")
+        ]  # llama-benchy counts the template's tokens first
+    wanted = {**FIELDS, "seed": 7}
+    wanted["chat_template_kwargs"] = {"a": [1, 2], "b": "c, d", "enable_thinking": False}
+    assert [{name: body.get(name) for name in wanted} for body in asked] == [wanted] * len(asked)
+    assert {body["max_tokens"] for body in asked} == {64, 90, 40}
+    assert (code, document["settings"]["answer"], document["settings"]["extra"]) == (0, [90, 40], wanted)
+    places = [(level["answer"], level["concurrency"]) for level in document["levels"]]
+    assert places == [(90, 1), (90, 2), (40, 1), (40, 2)]
+    for level in document["levels"]:
+        (run,) = level["runs"]
+        assert {stream["tokens"] for stream in run["streams"]} == {level["answer"]}
+    table = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    assert [row for row in table if row and row[0] in ("90", "40")] == [[str(a), str(b)] for a, b in places]
+    assert main(["bench", "show", str(tmp_path / "r.json"), "--markdown"]) == 0
+    page = capsys.readouterr().out
+    assert page.index("Figures, 90 tokens out") < page.index("Figures, 40 tokens out")
+    assert "200 tokens in, 90, 40 out" in page
+
+
+def test_a_model_that_thinks_sends_its_thoughts_unless_it_is_told_not_to(tokenizer: Path, tmp_path: Path) -> None:
+    """What the option changes, held against the same load without it."""
+    tokens = []
+    for more in ([], ["--no-thinking"]):
+        with serving() as server:
+            words = ["-c", "1", "--runs", "1", "--warm-up", "0", *more]
+            _, document = bench(server, "reasoning", tokenizer, tmp_path / "r.json", *words)
+        tokens.append(document["levels"][0]["runs"][0]["streams"][0]["tokens"])
+    assert tokens == [100, 90]
+
+
 def test_a_key_reaches_the_server_and_no_file(
     tokenizer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ from gb10.cli.machine.bench import document, print_measured, sizes_table, times_
 from gb10.core.fields import Architecture
 from gb10.errors import BuildError, UsageError, VerifyError
 from gb10.image.context import open_context
-from gb10.image.gemm import BuiltProgram, Line, judge, published_gemms, read_lines, run, sort_lines
+from gb10.image.gemm.gemm_benchmarks import BuiltProgram, Line, judge, published_gemms, read_lines, run, sort_lines
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import plan_image

@@ -97,7 +97,9 @@ def test_what_is_no_zip_and_what_is_half_of_one_is_refused(bundle: Path) -> None
         {**PLAN, "concurrency": [100_000]},
         {**PLAN, "runs": 10**9},
         {**PLAN, "tool": "rm"},
-        {**PLAN, "extra": {"a": {"b": 1}}},
+        {**PLAN, "extra": {"stream": False}},
+        {**PLAN, "extra": {"a": "x" * 70_000}},
+        {**PLAN, "answer": [50, 60]},
         {**PLAN, "more": 1},
     ],
 )

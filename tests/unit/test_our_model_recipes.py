@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from gb10.cli.models.recipe_files import load_file, model_names, models_folder
-from gb10.cli.models.recipe_show import lines, listed
+from gb10.cli.models.recipe_show import lines, listed, own_lines
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.load.own_section import own_section
 from gb10.models.registries.recipe_file import RecipeFile
@@ -99,6 +99,19 @@ def test_figures_of_old_sglang_do_not_stand_for_the_new_one() -> None:
     )
     assert new.measured
     assert {new.status_of(None), new.status_of("mtp")} == {"not measured"}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_nothing_is_not_measured_and_has_a_figure(name: str) -> None:
+    """Of a recipe and each of its variants: where others have a figure, the words say whose it is."""
+    own = own_section(RECIPES[name])
+    said = list(own_lines(own))
+    heads: dict[str | None, str] = {None: said[0].removeprefix("throughput").strip()}
+    for variant in own.variants:
+        at = next(at for at, line in enumerate(said) if line.split()[:2] == ["variant", variant])
+        heads[variant] = said[at + 1].strip().partition("; sets ")[0]
+    with_figures = {row.variant for row in own.measured if row.tokens_per_s is not None}
+    assert [variant for variant, words in heads.items() if words == "not measured" and variant in with_figures] == []
 
 
 def test_tensorrt_llm_gets_its_options_file() -> None:

@@ -13,7 +13,7 @@ from gb10.image.plan.catalog import ROOT
 from gb10.serving.load.quality import Judge
 from gb10.serving.trial.compared import answers_of, compared
 from gb10.serving.trial.launch_line import LaunchLine, SavedQuality
-from gb10.serving.trial.pages import compare_page, html, markdown
+from gb10.serving.trial.pages import compare_page, html, markdown, serve_page
 from gb10.serving.trial.saved_results import is_saved, saved_launches
 from gb10.serving.trial.saved_serve import read_serve
 from tests.served import document, line, lines
@@ -193,3 +193,18 @@ def test_saved_results_that_cannot_be_compared_are_refused(tmp_path: Path) -> No
         saved_launches(one, one)
     with pytest.raises(UsageError, match="one side is a saved result"):
         is_saved(one, "http://a:8000")
+
+
+def test_several_answer_lengths_are_sections_of_a_page_and_no_side_of_a_comparison(tmp_path: Path) -> None:
+    made = document(100.0)
+    levels = [{**made["levels"][0], "answer": answer} for answer in (128, 1024)]
+    several = {**made, "settings": {**made["settings"], "answer": [128, 1024]}, "levels": levels}
+    jsonschema.validate(several, SERVE)
+    page = serve_page(read_serve(json.dumps(several), "several"), (), "made")
+    assert page.lead[0].startswith("100 tokens in, 128, 1024 out, 2 runs")
+    figures = [section for section in page.sections if section.charts]
+    assert [section.title for section in figures] == ["Figures, 128 tokens out", "Figures, 1,024 tokens out"]
+    assert [len(section.rows) for section in figures] == [1, 1]
+    path = write(tmp_path / "several", [several])
+    with pytest.raises(UsageError, match="has several answer lengths"):
+        saved_launches(path, path)

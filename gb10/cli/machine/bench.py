@@ -1,7 +1,7 @@
 """``bench``: time servers, compare them and judge their answers; check and time our kernels on a GPU."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.table import Table
@@ -17,19 +17,47 @@ from gb10.cli.machine.bench_serve import serve
 from gb10.cli.machine.bench_show import show
 from gb10.cli.tables import print_table
 from gb10.cli.values import ArchOption, EngineOption
+from gb10.errors import VerifyError
 from gb10.image.build.cache_status import survey
 from gb10.image.build.estimate import check_room
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
-from gb10.image.gemm import UNNAMED, BuiltProgram, Line, Measured, build_program, judge, measure, published_gemms
+from gb10.image.gemm.gemm_benchmarks import (
+    UNNAMED,
+    BuiltProgram,
+    Line,
+    Measured,
+    build_program,
+    judge,
+    measure,
+    published_gemms,
+)
+from gb10.image.gemm.ncu_profile import (
+    COMPUTE,
+    HITS,
+    MEMORY,
+    NEEDS,
+    TENSOR,
+    TIME,
+    TRAFFIC,
+    WARPS,
+    Profiled,
+    find_ncu,
+    profile,
+)
 from gb10.image.plan.catalog import DEFAULT_ENGINE
 from gb10.image.plan.programs import GEMM, plan_program
 from gb10.image.plan.values import Plan
 from gb10.image.request.planning import Request, make_plan
 
+SHARES: Final = (TENSOR, COMPUTE, MEMORY, HITS, WARPS)
+"""Percentages of a profile, in the order of its columns; the last one is set apart."""
 
-def print_measured(env: Mapping[str, str], program: BuiltProgram, measured: Measured) -> None:
-    """The checks in a line, then the times; without times, the reason and the program's path."""
+
+def print_measured(
+    env: Mapping[str, str], program: BuiltProgram, measured: Measured, seen: Profiled | None = None
+) -> None:
+    """The checks in a line, then the times and the profile; without times, the reason and the program's path."""
     print_table(env, sizes_table(measured))
     right = len(measured.checks) - len(measured.wrong)
     print(f"{right} of {len(measured.checks)} checks passed")
@@ -38,6 +66,9 @@ def print_measured(env: Mapping[str, str], program: BuiltProgram, measured: Meas
         print(f"program: {program.path}")
     else:
         print_table(env, times_table(measured))
+    if seen is not None:
+        print_table(env, profile_table(seen), least=120)
+        print(f"report: {seen.report}: ncu-ui opens it")
     print_published()
 
 
@@ -95,7 +126,23 @@ def _against(line: Line) -> tuple[str, str, str]:
     return (peak, f"{published:g}", f"{line['tflops'] / published:.0%}") if published else (peak, "", "")
 
 
-def document(plan: Plan, program: BuiltProgram, measured: Measured) -> dict[str, object]:
+def profile_table(seen: Profiled) -> Table:
+    """Every kernel on every shape by the GPU's counters; blank where a counter is missing."""
+    table = Table(box=None, pad_edge=False)
+    moved_of = "MB" if TRAFFIC["12.0"].keys() <= set(seen.metrics) else "MB read"
+    heads = ("shape", "kernel", "ms", "tensor", "compute", "memory", "L2 hits", moved_of, "GB/s", "warps")
+    for name in heads:
+        table.add_column(name, no_wrap=True, justify="left" if name in ("shape", "kernel") else "right")
+    for one in seen.shapes:
+        ns, moved = one.values[TIME], one.memory_bytes
+        shares = [f"{value:.0f} %" if (value := one.values[name]) is not None else "" for name in SHARES]
+        traffic = f"{moved / 1e6:,.1f}" if moved is not None else ""
+        rate = f"{moved / ns:,.1f}" if moved is not None and ns else ""  # bytes a nanosecond
+        table.add_row(one.shape, one.kernel, f"{ns / 1e6:.3f}" if ns else "", *shares[:-1], traffic, rate, shares[-1])
+    return table
+
+
+def document(plan: Plan, program: BuiltProgram, measured: Measured, seen: Profiled | None = None) -> dict[str, object]:
     """A benchmark as data."""
     return {
         "schema": "gb10/bench/v1",
@@ -110,7 +157,16 @@ def document(plan: Plan, program: BuiltProgram, measured: Measured) -> dict[str,
         "published": published_gemms().model_dump(mode="json"),
         "checks": list(measured.checks),
         "times": [{**line, "published": published_gemms().beside(line)} for line in measured.times],
+        "profile": _profile(seen) if seen else None,
     }
+
+
+def _profile(seen: Profiled) -> dict[str, object]:
+    shapes = [
+        {"kernel": one.kernel, "shape": one.shape, "memory_bytes": one.memory_bytes, "values": dict(one.values)}
+        for one in seen.shapes
+    ]
+    return {"ncu": seen.ncu, "report": str(seen.report), "metrics": list(seen.metrics), "shapes": shapes}
 
 
 app = verb_app(
@@ -143,6 +199,9 @@ def gemm(
     engine: EngineOption = DEFAULT_ENGINE,
     arch: ArchOption = "12.1f",
     require_gpu: Annotated[bool, typer.Option("--require-gpu", help="Exit 9 when there is no GPU to time.")] = False,
+    profiled: Annotated[
+        bool, typer.Option("--profile", help="Run it again under Nsight Compute (ncu): what limits each kernel.")
+    ] = False,
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -151,6 +210,7 @@ def gemm(
     \b
     ./build.py bench gemm                    # compile, check, time
     ./build.py bench gemm --require-gpu      # exit 9 when there is no GPU
+    ./build.py bench gemm --profile          # then ask Nsight Compute what limits each kernel (docs/profile.md)
 
     Dense 4096x14336x4096, and grouped shapes of experts. The program is compiled by the lock's compilers, without a
     network, from the patched CUTLASS of the recipe. The store keeps it; it needs only the driver. Without a GPU of the
@@ -159,6 +219,7 @@ def gemm(
     Each result is compared with the simplest kernel before anything is timed; exit 9 when one is wrong. A time is the
     median of 20 runs. The peak is 500 TFLOPS (FP4, dense) of a GB10; for another GPU the table omits it.
     """
+    ncu = find_ncu(ctx.env) if profiled and not dry_run else None
     plan = plan_program(GEMM, make_plan(ctx, Request(engine=engine, arch=arch)), ctx.catalog.toolkit)
     found = survey(ctx, plan)
     if dry_run:
@@ -168,9 +229,12 @@ def gemm(
         check_room(ctx, found.needs, found.engine)
     program = build_program(ctx, lambda: ready_engine(ctx), plan, GEMM)
     measured = measure(ctx, plan, program)
+    seen = profile(ctx, ncu, program, measured) if ncu and measured.gpu and not measured.wrong else None
     if as_json:
-        print_json(document(plan, program, measured))
+        print_json(document(plan, program, measured, seen))
     else:
-        print_measured(ctx.env, program, measured)
+        print_measured(ctx.env, program, measured, seen)
     with reported(as_json):
         judge(measured, program, require_gpu=require_gpu)
+        if ncu and seen is None:
+            raise VerifyError(f"nothing of {program.name} was profiled", where=measured.why_not, hint=NEEDS)

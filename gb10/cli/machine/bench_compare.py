@@ -89,6 +89,7 @@ def compare(
         found = compared(saved_launches(a, b), (a, b), margin=margin / 100)
         give_compared(ctx, found, out, as_json=as_json)
         return
+    plan.of_one_length("bench compare")
     folder = out or Path(time.strftime(FOLDER))
     sides = _sides(ctx, starting, (a, b), folder)
     _check_endpoints(ctx, sides, target)

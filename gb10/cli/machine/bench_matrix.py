@@ -110,6 +110,7 @@ def matrix(
     file has axes of your own (docs/bench.md). A row is STABLE, FAIL or GARBAGE, with the line of the server's log that
     tells why. After an interruption run the same command with the same --out. Exit 9 when no row is stable.
     """
+    plan.of_one_length("bench matrix")
     asked = _asked(ctx, what, starting.wanted.request.variant)
     if asked.recipe or asked.launch:
         starting = replace(starting, recipe=asked.recipe or starting.recipe, launch=asked.launch or starting.launch)

@@ -35,12 +35,13 @@ def print_served(ctx: Context, served: Served) -> None:
     alone = served.alone
     print(f"canaries one at a time: {alone.right} of {len(alone.answers)} right")
     for level in served.levels:
+        where = served.place(level)
         if level.why:
-            print(f"{level.concurrency} at once: {level.verdict}: {level.why}")
+            print(f"{where}: {level.verdict}: {level.why}")
         for line in dict.fromkeys(run.hint for run in level.runs if run.hint):
-            print(f"{level.concurrency} at once: hint: {line}")
+            print(f"{where}: hint: {line}")
         if level.counted.tokens_per_draft is not None:
-            print(f"{level.concurrency} at once: the server counts {_accepted(level.counted)}")
+            print(f"{where}: the server counts {_accepted(level.counted)}")
     for flaw in served.flaws:
         print(f"stream: {flaw}")
     for doubt in served.doubts:
@@ -63,13 +64,18 @@ def _accepted(counted: Counted) -> str:
 
 
 def served_table(served: Served) -> Table:
-    """Means of the runs that count, warm-up apart; no figures where they mean nothing."""
+    """Means of the runs that count, warm-up apart; no figures where they mean nothing. A block for each length."""
     table = Table(box=None, pad_edge=False)
+    several = len(served.lengths) > 1
     heads = ("at once", "tok/s", "steps/s", "tokens/step", "first token", "warm-up tok/s", "canaries", "verdict")
-    for name in heads:
+    for name in ("tokens out", *heads) if several else heads:
         table.add_column(name, no_wrap=True, justify="left" if name == "verdict" else "right")
-    for level in served.levels:
-        table.add_row(str(level.concurrency), *_figures(level), _right(level), str(level.verdict))
+    for answer in served.lengths:
+        if answer != served.lengths[0]:
+            table.add_row()
+        for level in (one for one in served.levels if one.answer == answer):
+            row = (str(level.concurrency), *_figures(level), _right(level), str(level.verdict))
+            table.add_row(*(f"{answer:,}", *row) if several else row)
     return table
 
 
@@ -115,6 +121,7 @@ def serve(
     \b
     ./build.py bench serve http://spark-1:8000                    # 1, 4 and 8 requests at once
     ./build.py bench serve http://spark-1:8000 -c 16 --runs 5 --out result.json
+    ./build.py bench serve http://spark-1:8000 -c 1 --tg 128 --tg 512 --tg 1024 --no-thinking
 
     The endpoint speaks OpenAI's API: vLLM, SGLang, llama.cpp. The load is llama-benchy's, which comes by hash from the
     package index, once. The guard reads every stream of it (docs/guard.md). Before and after the load, the same number
@@ -124,6 +131,8 @@ def serve(
     Prompts are cut from a book: --book, else the one in llama-benchy's own cache, else gb10's documentation. The key
     of the endpoint is OPENAI_API_KEY.
     """
+    if bundle is not None:
+        plan.of_one_length("--bundle")
     endpoint = reach(url, target.model, ctx.env)
     how = replace(target.measure(ctx, plan), model=endpoint.model)
     found = find_tokenizer(target.tokenizer, endpoint.model, ctx.env)

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from gb10.cli.signature import inject
-from gb10.serving.load.benchy import words
 from gb10.serving.load.load_plan import Plan, Tool
+from gb10.serving.load.request_fields import request_fields
 
 ConcurrencyOption = Annotated[
     list[int] | None,
@@ -15,7 +15,15 @@ ConcurrencyOption = Annotated[
     ),
 ]
 PromptOption = Annotated[int, typer.Option("--pp", metavar="TOKENS", min=1, help="Tokens of a prompt.")]
-AnswerOption = Annotated[int, typer.Option("--tg", metavar="TOKENS", min=2, help="Most tokens of an answer.")]
+AnswerOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--tg",
+        metavar="TOKENS",
+        min=2,
+        help="Most tokens of an answer. Repeatable (bench serve): a block of rows each. Default: 256.",
+    ),
+]
 DepthOption = Annotated[
     int, typer.Option("--depth", metavar="TOKENS", min=0, help="Tokens of context before a prompt.")
 ]
@@ -28,7 +36,18 @@ ExactOption = Annotated[
 ]
 ExtraOption = Annotated[
     list[str] | None,
-    typer.Option("--extra-body", metavar="NAME=VALUE", help="A field of every request: temperature=0. Repeatable."),
+    typer.Option(
+        "--extra-body",
+        metavar="FIELD",
+        help="Fields of every request: temperature=0, or a JSON object. Repeatable.",
+    ),
+]
+NoThinkingOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-thinking",
+        help='Send "chat_template_kwargs": {"enable_thinking": false} with each request.',
+    ),
 ]
 CanaryTokensOption = Annotated[
     int,
@@ -48,11 +67,12 @@ def planned(
     *,
     concurrency: ConcurrencyOption = None,
     pp: PromptOption = 2048,
-    tg: AnswerOption = 256,
+    tg: AnswerOption = None,
     depth: DepthOption = 0,
     runs: RunsOption = 3,
     warm_up: WarmUpOption = 1,
     exact_tg: ExactOption = False,
+    no_thinking: NoThinkingOption = False,
     extra_body: ExtraOption = None,
     canary_tokens: CanaryTokensOption = 512,
     tool: ToolOption = "llama-benchy",
@@ -60,14 +80,14 @@ def planned(
     """The plan of a command line. Raises UsageError."""
     return Plan(
         prompt=pp,
-        answer=tg,
+        answers=tuple(dict.fromkeys(tg or (256,))),
         depth=depth,
         concurrency=tuple(dict.fromkeys(concurrency or (1, 4, 8))),
         runs=runs,
         warm_up=warm_up,
         exact=exact_tg,
         canary_tokens=canary_tokens,
-        extra=words(extra_body or ()),
+        extra=request_fields(extra_body or (), no_thinking=no_thinking, exact=exact_tg),
         tool=tool,
     )
 

@@ -16,6 +16,8 @@ NAME: Final = "aiperf"
 TRIED: Final = "0.13.0"
 KEY: Final = "GB10_LOAD_KEY"
 LARGEST: Final = 512 << 20
+TEMPLATE: Final = ("${", "{{", "{%", "{#")
+"""What begins a variable, an expression, a statement or a comment of a template."""
 PLAIN: Final = '{"tokenizer_class": "PreTrainedTokenizerFast"}'
 
 
@@ -29,6 +31,17 @@ def find_aiperf(env: Mapping[str, str]) -> str:
             f"aiperf=={TRIED}\nthen put ~/aiperf/bin on PATH; or leave out --tool: llama-benchy comes by itself",
         )
     return found
+
+
+def check_extra(extra: Mapping[str, object]) -> None:
+    """Raise UsageError for a text that aiperf would not send as it is: its file of settings is a template. Pure."""
+    text = json.dumps(dict(extra))
+    found = next((sign for sign in TEMPLATE if sign in text), None)
+    if found is not None:
+        raise UsageError(
+            f"aiperf replaces what follows {found!r} in its settings, so --extra-body would not be sent as it is",
+            hint="omit --tool: llama-benchy sends it unchanged",
+        )
 
 
 def aiperf_version(env: Mapping[str, str]) -> str:

@@ -9,26 +9,27 @@ from gb10.serving.guard.finding import Ending, Judgement, Verdict
 from gb10.serving.guard.judging import StreamWatch
 from gb10.serving.guard.limits import Limits
 from gb10.serving.load.aiperf import run_aiperf, settings
+from gb10.serving.load.benchy import Shape
 from gb10.serving.load.load_plan import Bench
 from gb10.serving.load.results import Loaded, LoadRun, LoadStream
 
 Record = Mapping[str, Any]
 
 
-def aiperf_load(bench: Bench, concurrency: int) -> Loaded:
+def aiperf_load(bench: Bench, shape: Shape) -> Loaded:
     """Run aiperf on one level. It starts a request when another ends: a run is as many requests as run at once."""
-    plan = bench.plan
-    exact = {"ignore_eos": True, "min_tokens": plan.answer} if plan.exact else {}
+    plan, concurrency = bench.plan, shape.concurrency
+    exact = {"ignore_eos": True, "min_tokens": shape.answer} if plan.exact else {}
     asked = settings(
         bench.endpoint,
-        tokens=(plan.prompt, plan.answer),
+        tokens=(shape.prompt, shape.answer),
         concurrency=concurrency,
         runs=plan.runs,
         warm_up=plan.warm_up,
         extra={**exact, **plan.extra},
     )
     try:
-        found = run_aiperf(bench.host, bench.endpoint, asked, bench.tokenizer, bench.log(concurrency))
+        found = run_aiperf(bench.host, bench.endpoint, asked, bench.tokenizer, bench.log(shape))
     except VerifyError as error:
         return Loaded(runs=lambda right: (), broken=f"{error.message}: {error.where}")
     return Loaded(

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -35,14 +35,18 @@ connector = aiohttp.TCPConnector
 aiohttp.TCPConnector = lambda **options: connector(**{{**options, "keepalive_timeout": {IDLE_S}}})
 """
 START: Final = f"""\
-import os, sys
+import json, os, sys
 sys.path.insert(0, sys.argv.pop(1))
 sys.argv += ["--api-key", os.environ.pop("{KEY}")]
 {CONNECTIONS}
 from llama_benchy.__main__ import main
+from llama_benchy.config import BenchmarkConfig
+BenchmarkConfig._parse_extra_body = staticmethod(lambda texts: json.loads(texts[0]) if texts else {{}})
 main()
 """
-"""Its key is an option: handed over here, no other user sees it in the list of processes."""
+"""Its key is an option: handed over here, no other user sees it in the list of processes.
+
+Its --extra-body is cut at each comma: an object of two fields could not be a value. Here it takes one JSON object."""
 SMALLEST_BOOK: Final = 20_000
 LARGEST_BOOK: Final = 64 << 20
 
@@ -131,14 +135,13 @@ def find_tokenizer(path: Path | None, model: str, env: Mapping[str, str]) -> Pat
 
 def arguments(endpoint: Endpoint, shape: Shape, tokenizer: Path, result: Path) -> tuple[str, ...]:
     """llama-benchy's command line. The first of ``runs`` are our warm-up: its own is left out. Pure."""
-    extra = [f"{name}={json.dumps(value)}" for name, value in shape.extra.items()]
     return (
         *("--base-url", endpoint.url, "--model", endpoint.model, "--tokenizer", str(tokenizer), "--book-url", BOOK_URL),
         *("--pp", str(shape.prompt), "--tg", str(shape.answer), "--depth", str(shape.depth)),
         *("--concurrency", str(shape.concurrency), "--runs", str(shape.runs), "--no-warmup", "--skip-coherence"),
         *("--format", "json", "--save-result", str(result), "--emit-progress", "-"),
         *(["--exact-tg"] if shape.exact else []),
-        *(word for text in extra for word in ("--extra-body", text)),
+        *(["--extra-body", json.dumps(dict(shape.extra))] if shape.extra else []),
     )
 
 
@@ -184,17 +187,3 @@ def read_result(path: Path, log: Path) -> Mapping[str, object]:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise VerifyError("llama-benchy wrote no result", where=f"{error}\nlog: {log}") from error
     return {**found, **benchmark}
-
-
-def words(extra: Sequence[str]) -> dict[str, object]:
-    """``name=value`` options as fields of the request; a value is JSON, or a text. Raises UsageError. Pure."""
-    found: dict[str, object] = {}
-    for one in extra:
-        name, sign, value = one.partition("=")
-        if not sign or not name.isidentifier() or "," in value:
-            raise UsageError(f"not a field of a request: {one!r}", hint="--extra-body NAME=VALUE, without a comma")
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = value
-    return found

@@ -6,7 +6,7 @@ from typing import Final
 
 from gb10.errors import VerifyError
 from gb10.serving.guard.finding import Verdict
-from gb10.serving.load.benchy import run
+from gb10.serving.load.benchy import Shape, run
 from gb10.serving.load.canary_batch import CanaryBatch
 from gb10.serving.load.load_plan import Bench
 from gb10.serving.load.load_progress import Progress
@@ -20,24 +20,24 @@ class _CollapsedError(Exception):
     """A stream of the load collapsed: the rest of the load would measure nothing."""
 
 
-def benchy_load(bench: Bench, concurrency: int) -> Loaded:
+def benchy_load(bench: Bench, shape: Shape) -> Loaded:
     """Run llama-benchy on one level."""
     plan, progress = bench.plan, Progress(bench.limits, forced=bench.plan.exact)
-    log = bench.log(concurrency)
+    log = bench.log(shape)
     own: Mapping[str, object] = {}
     broken = ""
     with ThreadPoolExecutor(1) as pool:
         asked: list[Future[CanaryBatch]] = []
 
         def beside(number: int) -> None:
-            canaries = bench.canaries(BESIDE, f"{concurrency} beside {number}")
+            canaries = bench.canaries(BESIDE, f"{shape.answer} {shape.concurrency} beside {number}")
             asked.append(pool.submit(bench.ask, canaries, "beside"))
 
         try:
             own = run(
                 bench.host,
                 bench.endpoint,
-                plan.shape(concurrency),
+                shape,
                 tokenizer=bench.tokenizer,
                 book=bench.book,
                 log=log,

@@ -71,8 +71,10 @@ class LoadRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """One number of requests at once: canaries, the load, canaries again."""
+    """One answer length at one number of requests at once: canaries, the load, canaries again."""
 
+    answer: int
+    """Most tokens of an answer of the load."""
     concurrency: int
     runs: tuple[LoadRun, ...] = ()
     canaries: tuple[CanaryBatch, ...]
@@ -124,9 +126,18 @@ class Served:
         return worst([level.verdict for level in self.levels])
 
     @property
+    def lengths(self) -> tuple[int, ...]:
+        """The answer lengths, in the order in which they were measured."""
+        return tuple(dict.fromkeys(level.answer for level in self.levels))
+
+    def place(self, level: Level) -> str:
+        """How a level is called."""
+        return place(level.answer, level.concurrency, several=len(self.lengths) > 1)
+
+    @property
     def doubts(self) -> tuple[str, ...]:
         """What speaks against the figures, each sentence once."""
-        levels = (f"{level.concurrency} at once: {doubt}" for level in self.levels for doubt in level.doubts)
+        levels = (f"{self.place(level)}: {doubt}" for level in self.levels for doubt in level.doubts)
         return tuple(dict.fromkeys((*self.at_start, *levels)))
 
     @property
@@ -163,6 +174,7 @@ class Served:
 
 def _level(level: Level) -> dict[str, object]:
     return {
+        "answer": level.answer,
         "concurrency": level.concurrency,
         "verdict": str(level.verdict),
         "why": level.why,
@@ -191,6 +203,11 @@ def _canaries(batch: CanaryBatch) -> dict[str, object]:
         "verdicts": [str(one.verdict) for one in batch.judgements],
         "flaws": list(summed([flaws(one) for one in batch.exchanges])),
     }
+
+
+def place(answer: int, concurrency: int, *, several: bool) -> str:
+    """``4 at once``; of several answer lengths ``512 tokens out, 4 at once``. Pure."""
+    return f"{answer:,} tokens out, {concurrency} at once" if several else f"{concurrency} at once"
 
 
 def mean_of(runs: Sequence[LoadRun], name: str) -> float | None:

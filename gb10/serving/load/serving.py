@@ -10,34 +10,36 @@ from gb10.core.store import file_sha256
 from gb10.serving.guard.finding import Finding, Verdict, worst
 from gb10.serving.load.aiperf import aiperf_version
 from gb10.serving.load.aiperf_load import aiperf_load
-from gb10.serving.load.benchy import VERSION
+from gb10.serving.load.benchy import VERSION, Shape
 from gb10.serving.load.benchy_load import benchy_load
 from gb10.serving.load.canary_batch import CanaryBatch, canary_verdict, joined
 from gb10.serving.load.load_plan import Bench
 from gb10.serving.load.machine_facts import Facts, boot_id, look, looking, machine_facts, now
-from gb10.serving.load.results import Level, Loaded, LoadRun, Served
+from gb10.serving.load.results import Level, Loaded, LoadRun, Served, place
 from gb10.serving.load.server_pages import Counted, counters, gained, running, server_facts
 from gb10.serving.load.validity import at_start, not_warm, stepped, unknown, while_loaded
 
 LOADS = {"llama-benchy": benchy_load, "aiperf": aiperf_load}
 
 
-def measure_level(bench: Bench, concurrency: int, alone: CanaryBatch) -> Level:
+def measure_level(bench: Bench, shape: Shape, alone: CanaryBatch) -> Level:
     """Canaries, the load, canaries; no load when the canaries before it are garbage."""
-    plan = bench.plan
-    batches = [bench.ask(bench.canaries(concurrency, f"{concurrency} before"), "before")]
+    plan, answer, concurrency = bench.plan, shape.answer, shape.concurrency
+    batches = [bench.ask(bench.canaries(concurrency, f"{answer} {concurrency} before"), "before")]
     said = [canary_verdict(batches[0], alone)]
     if said[0][0] is Verdict.GARBAGE:
         bench.host.reporter.say("the canaries before the load are garbage, so the load is left out")
-        return Level(concurrency=concurrency, canaries=tuple(batches), verdict=said[0][0], why=said[0][1])
-    watched = _watched_load(bench, concurrency)
+        verdict, why = said[0]
+        return Level(answer=answer, concurrency=concurrency, canaries=tuple(batches), verdict=verdict, why=why)
+    watched = _watched_load(bench, shape)
     loaded, moved = watched.loaded, stepped(watched.set_by)
-    batches += [*loaded.beside, bench.ask(bench.canaries(concurrency, f"{concurrency} after"), "after")]
+    batches += [*loaded.beside, bench.ask(bench.canaries(concurrency, f"{answer} {concurrency} after"), "after")]
     said += [canary_verdict(batch, alone) for batch in batches[1:]]
     runs = loaded.runs(not any(verdict is Verdict.GARBAGE for verdict, _ in said))
     said += [(Verdict.ERROR, why) for why in (loaded.broken, moved) if why]
     verdict, why = level_verdict(runs, said, loaded.sure, plan.warm_up + plan.runs)
     return Level(
+        answer=answer,
         concurrency=concurrency,
         runs=runs,
         canaries=tuple(batches),
@@ -60,11 +62,11 @@ class _Watched:
     set_by: float
 
 
-def _watched_load(bench: Bench, concurrency: int) -> _Watched:
+def _watched_load(bench: Bench, shape: Shape) -> _Watched:
     env, endpoint = bench.host.env, bench.endpoint
     first, clock = counters(endpoint, env), now()
     with looking(env) as looks:
-        loaded = LOADS[bench.plan.tool](bench, concurrency)
+        loaded = LOADS[bench.plan.tool](bench, shape)
         looks.append(look(env))
     set_by = clock.stepped(now())
     counted = gained(first, counters(endpoint, env)) if first else Counted()
@@ -97,9 +99,10 @@ def serve(bench: Bench) -> Served:
     with host.reporter.task(f"{ALONE} canaries, one at a time"):
         alone = joined([bench.ask([canary], "alone") for canary in bench.canaries(ALONE, "alone")])
     levels: list[Level] = []
-    for concurrency in plan.concurrency:
-        with host.reporter.task(f"{concurrency} at once: {plan.warm_up} + {plan.runs} runs, canaries before and after"):
-            levels.append(measure_level(bench, concurrency, alone))
+    for shape in plan.shapes:
+        where = place(shape.answer, shape.concurrency, several=len(plan.answers) > 1)
+        with host.reporter.task(f"{where}: {plan.warm_up} + {plan.runs} runs, canaries before and after"):
+            levels.append(measure_level(bench, shape, alone))
         if levels[-1].verdict is Verdict.GARBAGE:
             break
     return Served(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from gb10 import __version__
 from gb10.core.files import read_plain_file
@@ -18,6 +18,7 @@ from gb10.errors import UsageError, VerifyError
 from gb10.patches.archives import DAMAGED
 from gb10.serving.load.benchy import LARGEST_BOOK, Book
 from gb10.serving.load.load_plan import Plan, Tool
+from gb10.serving.load.request_fields import check_fields
 from gb10.serving.load.results import Served
 from gb10.serving.trial.kept_runs import JOURNAL
 from gb10.serving.trial.launch_line import LaunchLine, Outcome, read_launch, result_of
@@ -51,12 +52,14 @@ class PlanOfHead(_Part):
     warm_up: Annotated[int, Field(ge=0, le=100)]
     exact: bool
     canary_tokens: Annotated[int, Field(ge=16, le=1 << 20)]
-    extra: dict[Annotated[str, Field(max_length=80)], str | int | float | bool | None]
+    extra: dict[str, JsonValue]
     tool: Tool
 
     def plan(self) -> Plan:
-        """The load as it is run."""
-        return Plan(**{**self.model_dump(), "concurrency": tuple(self.concurrency)})
+        """The load as it is run. Raises UsageError for fields that the bench itself sets, too many or too deep."""
+        check_fields(self.extra, exact=self.exact)
+        own = self.model_dump(exclude={"answer", "concurrency"})
+        return Plan(**own, answers=(self.answer,), concurrency=tuple(self.concurrency))
 
 
 class _Manifest(_Part):
@@ -126,6 +129,8 @@ def _plan(path: Path, head: Mapping[str, Any]) -> Plan:
         first = error.errors()[0]
         where = f"plan.{'.'.join(map(str, first['loc']))}: {first['msg']}"
         raise UsageError(f"{path} has no load that can be repeated", where=where) from error
+    except UsageError as error:
+        raise UsageError(f"{path} has no load that can be repeated", where=f"plan.extra: {error.message}") from error
 
 
 def _files(path: Path, content: bytes) -> dict[str, bytes]:

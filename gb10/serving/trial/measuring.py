@@ -105,7 +105,7 @@ def cause_in(launched: Launched, ended: str) -> str:
 def _answers(served: Served) -> Iterator[str]:
     """How each canary's answer begins, with what was found of it."""
     batches = [("alone", served.alone)]
-    batches += [(f"{level.concurrency} at once", batch) for level in served.levels for batch in level.canaries]
+    batches += [(served.place(level), batch) for level in served.levels for batch in level.canaries]
     for name, batch in batches:
         for answer, exchange in zip(batch.answers, batch.exchanges, strict=True):
             text = " ".join((exchange.content or exchange.reasoning).split())[:START]

@@ -9,6 +9,7 @@ from typing import Any, Final
 from jinja2 import Environment, StrictUndefined
 
 from gb10.serving.chart import Bar, Mark, Measured, bars, effects, launches, levels
+from gb10.serving.load.results import place
 from gb10.serving.stats.comparison import percent
 from gb10.serving.trial.compared import FIGURES, SPEED, Compared, Row
 from gb10.serving.trial.launch_line import Result
@@ -130,7 +131,9 @@ SERVE_HEAD = ("at once", *(figure.title for figure in FIGURES), "canaries", "ver
 def serve_page(served: SavedServe, published: Sequence[Published], made: str) -> Page:
     """The page of a benchmark."""
     settings = served.settings
-    load = f"{settings.get('prompt')} tokens in, {settings.get('answer')} out, {settings.get('runs')} runs"
+    answer = settings.get("answer")
+    out = ", ".join(map(str, answer)) if isinstance(answer, list) else answer
+    load = f"{settings.get('prompt')} tokens in, {out} out, {settings.get('runs')} runs"
     return Page(
         title=served.model,
         verdict=str(served.verdict),
@@ -142,10 +145,20 @@ def serve_page(served: SavedServe, published: Sequence[Published], made: str) ->
 
 
 def _sections(served: SavedServe, published: Sequence[Published]) -> Iterator[Section]:
-    yield Section(
-        title="Figures", head=SERVE_HEAD, rows=tuple(map(_row, served.levels)), charts=tuple(_charts(served, published))
+    several = len(served.lengths) > 1
+    for answer in served.lengths:
+        levels = [level for level in served.levels if level.answer == answer]
+        yield Section(
+            title=f"Figures, {answer:,} tokens out" if several else "Figures",
+            head=SERVE_HEAD,
+            rows=tuple(map(_row, levels)),
+            charts=tuple(_charts(levels, published)),
+        )
+    said = tuple(
+        f"{place(level.answer or 0, level.concurrency, several=several)}: {level.verdict}: {level.why}"
+        for level in served.levels
+        if level.why
     )
-    said = tuple(f"{level.concurrency} at once: {level.verdict}: {level.why}" for level in served.levels if level.why)
     yield Section(title="What speaks against it", lines=(*said, *served.doubts) or ("nothing was found",))
     yield from published_section(published)
     known = {**served.server, **{name: value for name, value in served.machine.items() if name != "gpu"}}
@@ -162,10 +175,10 @@ def _row(level: SavedLevel) -> tuple[str, ...]:
     return (str(level.concurrency), *texts, f"{right} of {count}", str(level.verdict))
 
 
-def _charts(served: SavedServe, published: Sequence[Published]) -> Iterator[str]:
+def _charts(measured: Sequence[SavedLevel], published: Sequence[Published]) -> Iterator[str]:
     for figure in FIGURES:
         found = []
-        for level in served.levels:
+        for level in measured:
             values = [getattr(run, figure.name) for run in level.runs if not run.warm_up]
             if level.figure(figure.name) is not None:
                 found.append(Measured(concurrency=level.concurrency, values=tuple(values)))

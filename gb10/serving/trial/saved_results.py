@@ -107,6 +107,12 @@ def read_side(path: Path) -> Sequence[SavedServe]:
     if not 0 < len(paths) <= MOST:
         raise UsageError(f"{path} has {'no' if not paths else 'too many'} results", hint="bench serve URL --out FILE")
     found = [read_serve_file(one) for one in paths]
+    several = next((one for one, served in zip(paths, found, strict=True) if len(served.lengths) > 1), None)
+    if several:
+        raise UsageError(
+            f"{several} has several answer lengths, and a comparison is of one",
+            hint="measure each into a file of its own: bench serve --tg N --out FILE",
+        )
     boots = [one.boot for one in found]
     twice = next((boot for boot in boots if boots.count(boot) > 1), None)
     if twice:

@@ -46,8 +46,9 @@ class SavedCounts(_Part):
 
 
 class SavedLevel(_Part):
-    """One number of requests at once."""
+    """One answer length at one number of requests at once. Results before 0.3.0 do not name the length."""
 
+    answer: Annotated[int, Field(ge=1)] | None = None
     concurrency: Annotated[int, Field(ge=1)]
     verdict: Verdict
     why: Text
@@ -86,6 +87,11 @@ class SavedServe(_Part):
     levels: list[SavedLevel]
     verdict: Verdict
     why: Text
+
+    @property
+    def lengths(self) -> tuple[int | None, ...]:
+        """The answer lengths, in the order in which they were measured."""
+        return tuple(dict.fromkeys(level.answer for level in self.levels))
 
     def level(self, concurrency: int) -> SavedLevel | None:
         """The level of so many requests; None when it was not measured."""

@@ -1,0 +1,1 @@
+"""Benchmark programs: compiled like the wheels, checked and timed on a GPU."""
