@@ -62,9 +62,10 @@ def deployment(
     recipe: ModelRecipe | None = None,
     options: Options | None = None,
     rdma: str | None = None,
+    functions: bool = False,
     request: RenderRequest | None = None,
 ) -> Deployment:
     """The deployment of a recipe, of the odd one where none is given."""
     wanted = Wanted(hosts=hosts, request=request or RenderRequest(), image=None, name=None)
-    wish = FormWish(form=form, fabric=Fabric(resource=rdma))
+    wish = FormWish(form=form, fabric=Fabric(resource=rdma, functions=functions))
     return deployment_of(recipe or odd_recipe(max(1, len(hosts))), wanted, wish, options or Options())

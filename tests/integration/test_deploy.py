@@ -3,12 +3,13 @@
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
 
 from gb10.containers.connection import Engine, client
 from gb10.containers.container_options import command_words, run_words
@@ -44,8 +45,8 @@ def sparkrun() -> Path:
     return pinned("deploy-tools", HERE / "sparkrun.txt", python="3.13")
 
 
-def made(form: str, *hosts: str, rdma: str | None = None) -> tuple[Deployment, Files]:
-    found = deployment(form, *hosts, options=OPTIONS, rdma=rdma)
+def made(form: str, *hosts: str, rdma: str | None = None, functions: bool = False) -> tuple[Deployment, Files]:
+    found = deployment(form, *hosts, options=OPTIONS, rdma=rdma, functions=functions)
     return found, {file.name: file.text for file in FORMS[form](found)}
 
 
@@ -84,14 +85,50 @@ def test_without_its_reservation_a_service_has_no_gpu(tools: Tools, tmp_path: Pa
     assert not gpu_reserved(json.loads(tools.compose(file, "config", "--format", "json"))["services"]["server"])
 
 
-@pytest.mark.parametrize(("hosts", "rdma"), [((), None), (("a", "b"), None), (("a", "b", "c"), "rdma/shared")])
+@pytest.mark.parametrize(
+    ("hosts", "rdma", "functions"),
+    [((), None, False), (("a", "b"), None, False), (("a", "b"), None, True), (("a", "b", "c"), "rdma/shared", False)],
+)
 def test_kubernetes_accepts_every_object(
-    tools: Tools, tmp_path: Path, hosts: tuple[str, ...], rdma: str | None
+    tools: Tools, tmp_path: Path, hosts: tuple[str, ...], rdma: str | None, functions: bool
 ) -> None:
-    _, files = made("k8s", *hosts, rdma=rdma)
-    [objects, *netplan] = written(tmp_path, files)
+    _, files = made("k8s", *hosts, rdma=rdma, functions=functions)
+    [objects, *others] = written(tmp_path, files)
     tools.kubernetes(objects)
-    assert len(netplan) == len(hosts)
+    assert len([file for file in others if file.name.endswith(".netplan.yaml")]) == len(hosts)
+    assert len([file for file in others if file.name.endswith(".cni.conf")]) == 2 * len(hosts) * (
+        functions or bool(rdma)
+    )
+
+
+@pytest.fixture
+def netns() -> Iterator[dict[str, str]]:
+    """A node's network and a pod's; the node has an interface of a virtual function's name."""
+    names = {part: f"gb10-{os.getpid()}-{part}" for part in ("node", "pod")}
+    try:
+        for name in names.values():
+            capture(["ip", "netns", "add", name])
+        for device in ("enp1s0f0v0", "enP2p1s0f0v0"):
+            capture(
+                ["ip", "-n", names["node"], "link", "add", device, "type", "veth", "peer", "name", f"p-{device[:9]}"]
+            )
+        yield names
+    finally:
+        for name in names.values():
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+
+
+def test_cni_gives_the_pod_the_address_of_its_node(tools: Tools, netns: dict[str, str]) -> None:
+    """The real plugins, host-device and static; with another device, or without an address, they refuse."""
+    _, files = made("k8s", "a", "b", functions=True)
+    netplan = yaml.safe_load(files["gb10-odd-1.netplan.yaml"])["network"]["ethernets"]
+    text = files["gb10-odd-1.rail-1.cni.conf"]
+    found = tools.network(text, netns, "net1")
+    assert [one["address"] for one in found["ips"]] == netplan["enP2p1s0f0v0"]["addresses"] == ["192.168.178.2/24"]
+    assert "192.168.178.2/24" in capture(["ip", "-n", netns["pod"], "address", "show", "net1"])
+    first = files["gb10-odd-1.rail-0.cni.conf"]
+    assert "Link not found" in refused(tools.network, first.replace("enp1s0f0v0", "enp1s0f0v7"), netns, "net2")
+    assert "CIDR notation" in refused(tools.network, first.replace("192.168.177.2/24", "192.168.177.2"), netns, "net2")
 
 
 def test_netplan_gives_each_interface_an_address(tools: Tools) -> None:

@@ -486,3 +486,71 @@ def test_a_mod_for_another_release_changes_nothing() -> None:
     done = subprocess.run(argv, check=False, capture_output=True, text=True)
     assert done.returncode == 2
     assert "already upstream" in done.stderr
+
+
+OF_OTHERS = {
+    "sglang-0.5.10": ("sglang", ("0.5.10",)),
+    "flashinfer-0.6.7": ("flashinfer", ("0.6.7.post2", "0.6.7.post3")),
+}
+
+
+def diffs_of(mod: str) -> list[Path]:
+    return sorted((ROOT / "mods" / mod).glob("*.patch"))
+
+
+def changed_by(mod: str) -> list[str]:
+    """The files that the diffs of a mod change."""
+    texts = (diff.read_text(encoding="utf-8") for diff in diffs_of(mod))
+    return sorted({name for text in texts for name in re.findall(r"^\+\+\+ b/(.*)$", text, re.MULTILINE)})
+
+
+@pytest.mark.parametrize(
+    ("mod", "version"), [(mod, version) for mod, (_, versions) in OF_OTHERS.items() for version in versions]
+)
+def test_our_fixes_reach_an_image_of_others_as_git_applies_them(
+    release: Callable[..., Path], tmp_path: Path, mod: str, version: str
+) -> None:
+    source = OF_OTHERS[mod][0]
+    files = changed_by(mod)
+    site, other = release(source, version, *files), tmp_path / "git"
+    shutil.copytree(site, other)
+    capture(["git", "init", "--quiet", str(other)])
+    for diff in diffs_of(mod):
+        capture(["git", "apply", "--unidiff-zero", str(diff)], cwd=other)
+    assert run_mod(mod, site).count("applied") == len(diffs_of(mod))
+    wanted = {name: (other / name).read_bytes() for name in files}
+    assert {name: (site / name).read_bytes() for name in files} == wanted
+    assert run_mod(mod, site).count("there already") == len(diffs_of(mod))
+    assert {name: (site / name).read_bytes() for name in files} == wanted
+
+
+def test_a_text_that_is_not_there_once_ends_the_mod_and_no_file_is_written(release: Callable[..., Path]) -> None:
+    """Also where it stands in the last file alone, and where another release has other files."""
+    files = changed_by("sglang-0.5.10")
+    site = release("sglang", "0.5.10", *files)
+    path = site / "sglang/srt/layers/quantization/modelopt_quant.py"
+    path.write_text(path.read_text(encoding="utf-8").replace("import fp4_quantize\n", "import  fp4_quantize\n"))
+    before = {name: (site / name).read_bytes() for name in files}
+    with pytest.raises(CommandFailedError) as caught:
+        run_mod("sglang-0.5.10", site)
+    assert "modelopt_quant.py has another shape: found 0 times, not once" in caught.value.tail
+    assert {name: (site / name).read_bytes() for name in files} == before
+    other = release("sglang", "0.5.11", "sglang/srt/layers", "sglang/jit_kernel")
+    with pytest.raises(CommandFailedError) as caught:
+        run_mod("sglang-0.5.10", other)
+    assert "is not there: this release has another layout" in caught.value.tail
+
+
+def test_half_of_a_fix_ends_the_mod(release: Callable[..., Path]) -> None:
+    files = changed_by("sglang-0.5.10")
+    site = release("sglang", "0.5.10", *files)
+    path = site / "sglang/srt/layers/moe/cutlass_moe.py"
+    text = path.read_text(encoding="utf-8")
+    run_mod("sglang-0.5.10", site)
+    fixed = path.read_text(encoding="utf-8")
+    half = text.partition("def cutlass_moe_fp4(")[0] + fixed[fixed.index("def cutlass_moe_fp4(") :]
+    path.write_text(half, encoding="utf-8")
+    with pytest.raises(CommandFailedError) as caught:
+        run_mod("sglang-0.5.10", site)
+    assert "0002-moe-maps-of-dropped-tokens.patch: 2 of its 5 changes are there already" in caught.value.tail
+    assert path.read_text(encoding="utf-8") == half

@@ -106,6 +106,7 @@ BANNERS = {
 }
 TILES = "[TensorRT-LLM][ERROR] Failed to initialize cutlass TMA WS grouped gemm"
 RADIX = "ValueError: Speculative decoding for Qwen3NextForCausalLM is not compatible with radix cache when using"
+GARBAGE = f'INFO answer: "Here{"!" * 40}"'
 FP4 = "WARNING [marlin.py:1] Your GPU does not have native support for FP4 computation"
 
 
@@ -120,6 +121,8 @@ FP4 = "WARNING [marlin.py:1] Your GPU does not have native support for FP4 compu
         ("vllm", RADIX, None),
         ("vllm", FP4, "fp4-without-fp4"),
         ("sglang", FP4, None),
+        ("sglang", GARBAGE, "broken-text-sglang"),
+        ("vllm", GARBAGE, "broken-text"),
     ],
 )
 def test_a_log_that_shows_its_engine_drops_the_rules_of_others(
@@ -128,6 +131,12 @@ def test_a_log_that_shows_its_engine_drops_the_rules_of_others(
     scan = scanned("\n".join(filter(None, (BANNERS.get(engine or ""), line))))
     assert {hit.rule.code for hit in scan.hits} == ({wanted} if wanted else set())
     assert [one.text for one in scan.trouble] == ([line] if wanted is None and "Error" in line else [])
+
+
+def test_a_pod_waits_for_a_file_of_its_node_too() -> None:
+    """What Multus writes when a definition has no config, and the node no file of its name."""
+    line = "error adding pod: GetCNIConfig: err in GetCNIConfigFromFile: No networks found in /etc/cni/multus/net.d"
+    assert [hit.rule.code for hit in scanned(line).hits] == ["pod-waits-for-a-network"]
 
 
 def test_a_log_that_shows_its_release_drops_the_rules_of_others() -> None:

@@ -9,6 +9,7 @@ import yaml
 
 from gb10.cli.models.recipe_files import load_file, models_folder
 from gb10.cli.models.recipe_fit import known_estimate
+from gb10.cli.models.recipe_lint import linted as linted_file
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import ROOT
 from gb10.models.issue import Issue, errors_of
@@ -143,6 +144,45 @@ def test_nvfp4_and_recurrent_models_on_sglang(
     codes = {"nvfp4-graphs-needed", "nvfp4-graph-batch", "nvfp4-piecewise", "qwen35-mamba-settings"}
     found = {(one.code, one.level) for one in linted(case, "sglang") if one.code in codes}
     assert found == wanted
+
+
+PARALLEL, ATTENTION = "cutlass-experts-parallel-sglang", "cutlass-experts-attention"
+
+
+@pytest.mark.parametrize(
+    ("release", "wanted"),
+    [
+        ("0.5.9", {PARALLEL: "error"}),
+        ("0.5.10", {PARALLEL: "error", ATTENTION: "error"}),
+        ("0.5.10.post1", {PARALLEL: "error", ATTENTION: "error"}),
+        ("0.5.11", {f"{ATTENTION}-later": "note"}),
+        ("0.5.23", {f"{ATTENTION}-later": "note"}),
+    ],
+)
+def test_the_flashinfer_that_a_release_pins_decides(release: str, wanted: dict[str, str]) -> None:
+    """0.5.9 pins 0.6.3, 0.5.10.post1 0.6.7.post3, whose experts lack the flag as well; 0.5.11 pins 0.6.8.post1."""
+    options = "--moe-runner-backend flashinfer_cutlass --attention-backend flashinfer --ep-size 4"
+    case = {"model": "org/m", "options": options, "container": f"x/sglang:{release}"}
+    found = {one.code: one.level for one in linted(case, "sglang") if one.code.startswith("cutlass-experts")}
+    assert found == wanted
+
+
+def test_a_mod_that_brings_a_patch_mends_what_the_patch_mends(tmp_path: Path) -> None:
+    """The image is scitrera's, and the mod is ours."""
+    options = "--moe-runner-backend flashinfer_cutlass --attention-backend flashinfer --max-running-requests 8"
+    text = recipe_text({"model": "org/m-NVFP4", "options": options, "container": "x/sglang:0.5.10"}, "sglang")
+    found = {}
+    for mods in ("", "mods: [mods/sglang-0.5.10, mods/flashinfer-0.6.7]\n"):
+        (tmp_path / "x.yaml").write_text(text + mods, encoding="utf-8")
+        issues = linted_file(RecipeFile(tmp_path / "x.yaml"), load_rules())
+        found[mods != ""] = {one.code for one in issues} & {"nvfp4-piecewise", "cutlass-experts-attention"}
+    assert found == {False: {"nvfp4-piecewise", "cutlass-experts-attention"}, True: set()}
+
+
+def test_drafts_take_piecewise_graphs_away_in_0_5_10_post1_too() -> None:
+    options = "--max-running-requests 8 --speculative-algorithm EAGLE"
+    case = {"model": "org/m-NVFP4", "options": options, "container": "x/sglang:0.5.10.post1"}
+    assert "nvfp4-piecewise" not in {one.code for one in linted(case, "sglang")}
 
 
 def test_a_variant_is_looked_at_and_what_it_alone_has_stands_at_its_line() -> None:

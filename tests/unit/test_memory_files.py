@@ -205,6 +205,14 @@ def test_patterns_name_what_their_writers_mean(pattern: str, name: str, matches:
     assert NamePatterns([pattern]).match(name) is matches
 
 
+def test_an_expression_sees_the_names_of_a_decoder_inside_of_a_model() -> None:
+    """Sehyo's Qwen3.5 leaves out its drafts as ``model.layers``; its decoder is ``model.language_model.layers``."""
+    drafts, whole = r"re:model\.layers\.\d+\.", r"re:model\.language_model\.layers\.\d+\.mlp"
+    name = "layers.3.mlp.experts.*.up_proj"
+    assert [NamePatterns([one], nested=True).match(name) for one in (drafts, whole)] == [False, True]
+    assert NamePatterns([drafts]).match(name)
+
+
 def test_stages_get_layers_as_in_vllm() -> None:
     """62 layers over three stages: 20, 21, 21 (get_pp_indices puts what is left before the last)."""
     assert [sum(stage_of(layer, 62, 3) == stage for layer in range(62)) for stage in range(3)] == [21, 21, 20]

@@ -216,3 +216,21 @@ def test_a_mod_of_numbers_that_nobody_measured_says_so() -> None:
     mod = find_mod(ROOT / "mods", "moe-configs")
     assert mod.record
     assert mod.record.untuned
+
+
+@pytest.mark.parametrize(("mod", "source"), [("sglang-0.5.10", "sglang"), ("flashinfer-0.6.7", "flashinfer")])
+def test_a_mod_that_brings_our_fixes_has_the_very_diffs(mod: str, source: str) -> None:
+    """Copies, since a launcher takes the folder alone. Renew: cp patches/SOURCE/NUMBER-*.patch mods/MOD/."""
+    folder = ROOT / "mods" / mod
+    diffs = sorted(folder.glob("*.patch"))
+    for diff in diffs:
+        assert diff.read_bytes() == (ROOT / "patches" / source / diff.name).read_bytes()
+    record = load_mod(folder).record
+    assert record is not None
+    assert record.mends == tuple(f"{source}/{diff.name[:4]}" for diff in diffs)
+    assert (folder / "apply.py").read_bytes() == (ROOT / "mods/sglang-0.5.10/apply.py").read_bytes()
+
+
+def test_a_patch_that_a_mod_mends_has_its_name() -> None:
+    with pytest.raises(UsageError, match="mends"):
+        parse_record(RECORD + "mends: [sglang-0005]\n", "x/mod.yaml")

@@ -10,6 +10,7 @@ import yaml
 
 from gb10.cli.models.recipe_files import load_file, model_names, models_folder
 from gb10.cli.models.recipe_show import lines, listed, own_lines
+from gb10.containers.reference import registry_of
 from gb10.models.load.model_recipe import ModelRecipe
 from gb10.models.load.own_section import own_section
 from gb10.models.registries.recipe_file import RecipeFile
@@ -144,6 +145,12 @@ def test_other_images_are_told_where_models_are_kept() -> None:
         for name in ("glm-4.7-nvfp4-sglang-0.5.10", "glm-4.7-nvfp4-sglang")
     ]
     assert told == ["/var/cache/gb10/huggingface", None]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_an_image_of_others_has_its_registry_so_that_run_pulls_it(name: str) -> None:
+    image = RECIPES[name].container or ""
+    assert not image or image.startswith("gb10/") or registry_of(image)
 
 
 def test_the_table_has_engine_nodes_and_status() -> None:

@@ -4,11 +4,14 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 
+from gb10.cli import main
 from gb10.cli.models.recipe_import import image_of
 from gb10.errors import UsageError
 from gb10.models.importing.imported import Imported, Wanted, written
 from gb10.models.importing.importing import engine_of_form, import_recipe
+from gb10.models.lint.served import served
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.own_section import own_section
 from gb10.models.render.rendered import RenderRequest
@@ -16,6 +19,7 @@ from gb10.models.render.rendering import render_recipe
 
 DATA = Path(__file__).parent / "data/import"
 OFFICIAL = (DATA / "official.yaml").read_text(encoding="utf-8")
+BY_DIGEST = f"x.io/y@sha256:{'0' * 64}"
 PROFILE = (DATA / "profile.yaml").read_text(encoding="utf-8")
 
 
@@ -108,3 +112,88 @@ def test_the_image_is_ours_of_the_locked_release() -> None:
     assert engine_of_form(OFFICIAL, "x") == "vllm"
     assert image_of("vllm").startswith("gb10/vllm:0.")
     assert image_of("sglang").endswith("-cu130-sm121f")
+
+
+def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, object], str]:
+    """Exit code, the imported recipe and what was said."""
+    code = main(["recipe", "import", *arguments])
+    out, err = capsys.readouterr()
+    return code, yaml.safe_load(out) if code == 0 else {}, err
+
+
+@pytest.mark.parametrize(
+    ("file", "options", "image", "releases"),
+    [
+        ("profile", (), image_of("sglang"), None),
+        ("profile", ("--release", "0.5.10"), image_of("sglang", "0.5.10"), "==0.5.10"),
+        ("profile", ("--image", "docker.io/x/sglang:0.5.10"), "docker.io/x/sglang:0.5.10", "==0.5.10"),
+        (
+            "profile",
+            ("--image", f"x.io/y@sha256:{'0' * 64}", "--release", "0.5.11"),
+            f"x.io/y@sha256:{'0' * 64}",
+            "==0.5.11",
+        ),
+        ("official", (), image_of("vllm"), ">=0.30.0"),
+        ("official", ("--release", "0.32.0"), image_of("vllm", "0.32.0"), ">=0.30.0"),
+        (
+            "official",
+            ("--image", "docker.io/vllm/vllm-openai:v0.31.0"),
+            "docker.io/vllm/vllm-openai:v0.31.0",
+            ">=0.30.0",
+        ),
+    ],
+)
+def test_an_image_and_a_release_count_where_the_file_names_none(
+    file: str, options: tuple[str, ...], image: str, releases: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found, _ = command(capsys, str(DATA / f"{file}.yaml"), *options)
+    section = found["gb10"]
+    assert (code, found["container"]) == (0, image)
+    assert isinstance(section, dict)
+    assert section.get("releases") == releases
+
+
+def test_a_file_that_names_its_image_keeps_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A name of Docker Hub gets its registry, since `run` pulls no other."""
+    file = tmp_path / "profile.yml"
+    text = PROFILE.replace(
+        "    tp_size: 4\n", "    tp_size: 4\n    sglang_image: xomoxcc/dgx-spark-sglang:0.5.10-cudnn\n"
+    )
+    file.write_text(text, encoding="utf-8")
+    for options in (("--image", "x.io/y:0.5.23"), ("--release", "0.5.23")):
+        code, found, said = command(capsys, str(file), *options)
+        assert (code, found["container"]) == (0, "docker.io/xomoxcc/dgx-spark-sglang:0.5.10-cudnn")
+        assert f"{options[0]} is for a file that names n" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--image", "A b"), "not an image reference"),
+        (("--release", "newest"), "'newest' is no release"),
+        (("--image", "x.io/y:0.32.0", "--release", "0.33.0"), "x.io/y:0.32.0 is of 0.32.0, and --release is 0.33.0"),
+        (("--release", "0.20.0"), "it needs vLLM 0.30.0"),
+        (("--image", "docker.io/vllm/vllm-openai:v0.20.0"), "it needs vLLM 0.30.0"),
+    ],
+)
+def test_an_image_or_a_release_that_cannot_be_is_refused(
+    options: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, text = command(capsys, str(DATA / "official.yaml"), *options)
+    assert code == 2
+    assert said in text
+
+
+def test_an_image_that_no_node_can_pull_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    said = command(capsys, str(DATA / "official.yaml"), "--image", "me/vllm:0.33.0")[2]
+    assert "me/vllm:0.33.0 names no registry" in said
+    assert (
+        "./build.py image --engine vllm --ref vllm=0.32.0"
+        in command(capsys, str(DATA / "official.yaml"), "--release", "0.32.0")[2]
+    )
+
+
+def test_lint_knows_the_release_of_a_recipe_that_is_for_one_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["recipe", "import", str(DATA / "profile.yaml"), "--image", BY_DIGEST, "--release", "0.5.11"]) == 0
+    case = served(load_model_recipe(capsys.readouterr().out, "x.yaml"), {"sglang": "0.5.23"})
+    assert (case.release, case.unknown) == ("0.5.11", "")

@@ -11,12 +11,14 @@ from gb10.cli.models.recipe_files import find_recipe, load_file
 from gb10.errors import UsageError
 from gb10.image.plan.catalog import ROOT
 from gb10.models.lint.engine_words import declared, known_words, releases
-from gb10.models.load.own_section import own_section
+from gb10.models.load.own_section import Variant, own_section
+from gb10.models.render.rendered import RenderRequest
+from gb10.models.render.rendering import render_recipe
 from gb10.serving.doctor.masking import masked_environment
 from gb10.serving.trial.kept_runs import keep_texts
 from gb10.serving.trial.launch_line import Outcome, Result
 from gb10.serving.trial.launcher import Launched, fill, keep_ranks
-from gb10.serving.trial.matrix import drafting, read_matrix, rows_of
+from gb10.serving.trial.matrix import drafting, read_matrix, rows_of, without_effect
 from gb10.serving.trial.measuring import cause_in
 
 TEXT = """\
@@ -69,7 +71,9 @@ def test_our_axes_have_options_that_the_newest_release_knows(engine: str) -> Non
     rows = rows_of(read_matrix(path.read_text(encoding="utf-8"), str(path)))
     words = known_words(engine, releases(engine)[-1])
     assert words is not None
-    assert len(rows) == 36
+    assert len(rows) == 72
+    assert {row.values["graphs"] for row in rows} >= {"eager", "piecewise"}
+    assert {row.values["drafts"] for row in rows} > {"without"}
     for row in rows:
         given = shlex.split(row.settings.get("args", ""))
         for option, value in zip(given, [*given[1:], ""], strict=True):
@@ -114,36 +118,81 @@ def starting(variant: str | None = None) -> Starting:
     return starting_of(recipe="qwen3.5-397b-nvfp4-sglang-0.5.10", variant=variant)
 
 
+NEXTN3 = SGLANG.axes["drafts"]["nextn3"]
+DRAFT, OTHER = Variant(what="x", set={"speculative": "--x"}), Variant(what="x", set={"expert_parallel": 4})
+
+
 @pytest.mark.parametrize(
     ("variants", "chosen", "expected"),
     [
-        (("mtp", "ep4", "ep4-mtp"), None, {"variant": "mtp"}),
-        (("mtp", "ep4", "ep4-mtp"), "ep4", {"variant": "ep4-mtp"}),
-        (("mtp", "ep4"), "ep4", SGLANG.axes["mode"]["nextn3"]),
-        ((), None, SGLANG.axes["mode"]["nextn3"]),
-        (("mtp",), "mtp", None),
-        (("ep4-mtp",), "ep4-mtp", None),
+        ({"mtp": DRAFT, "ep4": OTHER, "ep4-mtp": DRAFT}, None, {"variant": "mtp"}),
+        ({"nextn": DRAFT, "nextn-triton": DRAFT}, None, {"variant": "nextn"}),
+        ({"mtp": DRAFT, "ep4": OTHER, "ep4-mtp": DRAFT}, "ep4", {"variant": "ep4-mtp"}),
+        ({"mtp": DRAFT, "ep4": OTHER}, "ep4", NEXTN3),
+        ({}, None, NEXTN3),
+        ({"mtp": DRAFT}, "mtp", None),
+        ({"mtp-triton": DRAFT}, "mtp-triton", None),
+        ({"ep4-mtp": DRAFT}, "ep4-mtp", None),
     ],
 )
 def test_a_row_that_drafts_takes_the_recipes_own_way(
-    variants: tuple[str, ...], chosen: str | None, expected: dict[str, str] | None
+    variants: dict[str, Variant], chosen: str | None, expected: dict[str, str] | None
 ) -> None:
     found = drafting(SGLANG.axes, variants, chosen)
-    assert found["mode"].get("nextn3") == expected
-    assert found["mode"]["eager"] == SGLANG.axes["mode"]["eager"]
-    assert found["moe"] == SGLANG.axes["moe"]
+    assert found.get("drafts", {}).get("nextn3") == expected
+    assert ("drafts" in found) is (expected is not None)
+    assert found["graphs"] == SGLANG.axes["graphs"]
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("qwen3.5-397b-nvfp4-sglang-0.5.10", "--disable-piecewise-cuda-graph"),
+        ("glm-4.7-nvfp4-sglang-0.5.10", "--disable-piecewise-cuda-graph"),
+        ("glm-4.7-nvfp4-sglang", "--disable-prefill-cuda-graph"),
+    ],
+)
+def test_a_row_with_piecewise_graphs_lacks_the_option_that_switches_them_off(name: str, option: str) -> None:
+    recipe = load_file(find_recipe(name))
+    assert without_effect(SGLANG.axes, recipe.defaults) == {}
+    given = {
+        row.values["graphs"]: render_recipe(
+            as_changed(recipe, starting(), row.settings), RenderRequest(nodes=tuple("abcd"))
+        ).serve
+        or ""
+        for row in rows_of(SGLANG.model_copy(update={"axes": {"graphs": SGLANG.axes["graphs"]}}))
+    }
+    assert {value: option in command for value, command in given.items()} == {
+        "fixed": True,
+        "eager": True,
+        "piecewise": False,
+    }
+    assert "--disable-cuda-graph" in given["eager"]
+
+
+def test_a_row_that_would_be_the_same_as_another_is_not_run() -> None:
+    """A recipe without the parameter `graphs` has no piecewise rows."""
+    recipe = load_file(find_recipe("qwen3-30b-a3b-nvfp4-sglang"))
+    assert without_effect(SGLANG.axes, recipe.defaults) == {("graphs", "piecewise"): "graphs"}
 
 
 def test_no_row_is_refused_for_settings_of_drafts_that_its_recipe_has() -> None:
     """Qwen3.5 wants settings of Mamba beside drafts, and a variable."""
     recipe = load_file(find_recipe("qwen3.5-397b-nvfp4-sglang-0.5.10"))
-    axes = drafting(SGLANG.axes, tuple(own_section(recipe).variants), None)
+    axes = drafting(SGLANG.axes, own_section(recipe).variants, None)
     rows = rows_of(SGLANG.model_copy(update={"axes": axes}))
     refused = refusals(starting(), rows)
-    drafts = [row.name for row in rows if row.values["mode"] == "nextn3"]
-    assert len(drafts) == 12
+    drafts = [row.name for row in rows if row.values["drafts"] == "nextn3"]
+    assert len(drafts) == 36
     assert not [name for name in drafts if "mamba" in refused.get(name, "")]
     assert {why.partition(": ")[2].partition(":")[0] for why in refused.values()} == {"cutlass-experts-attention"}
+
+
+def test_piecewise_rows_of_glm_are_refused_as_they_were_published() -> None:
+    """12 of 12 ended on SGLang 0.5.10; with drafts that release makes no such graphs."""
+    rows = rows_of(SGLANG.model_copy(update={"axes": {**SGLANG.axes, "drafts": {"without": {}}}}))
+    refused = refusals(starting_of(recipe="glm-4.7-nvfp4-sglang-0.5.10"), rows)
+    assert len([row for row in rows if row.values["graphs"] == "piecewise" and row.name in refused]) == 12
 
 
 def test_a_variable_of_a_variant_is_a_variable_of_the_row() -> None:

@@ -12,10 +12,11 @@ import typer
 from gb10.cli.common import JsonOption, print_json, with_context
 from gb10.cli.machine.bench_compare import OutOption
 from gb10.cli.machine.bench_results import give_matrix, keep_bundle
-from gb10.cli.machine.bench_sides import ARGS, IMAGE, VARIANT, Starting, launcher_of, starting_of
+from gb10.cli.machine.bench_sides import Starting, launcher_of, starting_of
 from gb10.cli.machine.bench_target import Target, judged_targets
 from gb10.cli.machine.load_options import plans
 from gb10.cli.models.recipe_files import find_recipe, load_file, model_names
+from gb10.cli.models.recipe_mods import added_options, mended_patches, mods_of
 from gb10.cli.signature import inject
 from gb10.cli.values import completer
 from gb10.core.data_root import ROOT
@@ -31,15 +32,30 @@ from gb10.models.load.own_section import own_section
 from gb10.serving.load.load_plan import Plan
 from gb10.serving.trial.kept_runs import MakeLauncher, open_journal
 from gb10.serving.trial.launcher import ENV
-from gb10.serving.trial.matrix import DRAFTS, MatrixFile, MatrixRow, drafting, read_matrix, rows_of, run_rows
+from gb10.serving.trial.matrix import (
+    ARGS,
+    IMAGE,
+    VARIANT,
+    MatrixFile,
+    MatrixRow,
+    drafting,
+    drafts,
+    read_matrix,
+    rows_of,
+    run_rows,
+    without_effect,
+)
 
 
 def refusals(starting: Starting, rows: Sequence[MatrixRow]) -> dict[str, str]:
     """Why lint refuses a row, by its name; none for servers that no recipe starts. Raises UsageError."""
     if starting.recipe is None:
         return {}
-    recipe, rules = load_file(find_recipe(starting.recipe)), load_rules()
-    found = {row.name: errors_of(lint(as_changed(recipe, starting, row.settings), rules)) for row in rows}
+    file, rules = find_recipe(starting.recipe), load_rules()
+    recipe = load_file(file)
+    mods = mods_of(recipe, file)
+    judge = partial(lint, rules=rules, added=added_options(mods), mended=mended_patches(mods))
+    found = {row.name: errors_of(judge(as_changed(recipe, starting, row.settings))) for row in rows}
     return {name: f"lint refuses it: {issues[0].code}: {issues[0].text}" for name, issues in found.items() if issues}
 
 
@@ -106,7 +122,7 @@ def matrix(
     ./build.py bench matrix qwen3.5-397b-nvfp4-sglang --nodes a,b,c,d --out m   # run it, or go on
     ./build.py bench matrix axes.yaml --launch 'llama-server -m M --port {port} {args}'
 
-    The axes of a recipe are its engine's (recipes/bench/axes): MoE backend, attention, FP4 GEMM, graphs, speculation. A
+    The axes of a recipe are its engine's (recipes/bench/axes): MoE backend, attention, FP4 GEMM, graphs, drafts. A
     file has axes of your own (docs/bench.md). A row is STABLE, FAIL or GARBAGE, with the line of the server's log that
     tells why. After an interruption run the same command with the same --out. Exit 9 when no row is stable.
     """
@@ -148,10 +164,15 @@ def _asked(ctx: Context, what: str, variant: str | None) -> MatrixFile:
             f"no axes for the engine {engine}", hint=f"there are some for {names}; or write a file of axes"
         )
     asked = read_matrix(own.read_text(encoding="utf-8"), str(own.relative_to(ROOT)))
-    if variant and variant.split("-")[-1] == DRAFTS:
-        ctx.reporter.say(f"every row drafts, by the variant {variant}: no row of its own for that")
-    axes = drafting(asked.axes, tuple(own_section(recipe).variants), variant)
-    return asked.model_copy(update={"recipe": what, "axes": axes})
+    variants = own_section(recipe).variants
+    if variant in variants and drafts(variants[variant]):
+        ctx.reporter.say(f"every row drafts, by the variant {variant}: no axis for that")
+    axes = drafting(asked.axes, variants, variant)
+    lost = without_effect(axes, recipe.defaults)
+    for (name, value), parameter in lost.items():
+        ctx.reporter.say(f"no rows with {name}={value}: {recipe.name} has no parameter '{parameter}'")
+    kept = {name: {key: one for key, one in axis.items() if (name, key) not in lost} for name, axis in axes.items()}
+    return asked.model_copy(update={"recipe": what, "axes": {name: axis for name, axis in kept.items() if axis}})
 
 
 def _judged(ctx: Context, starting: Starting, rows: Sequence[MatrixRow], *, skip: bool) -> tuple[MatrixRow, ...]:

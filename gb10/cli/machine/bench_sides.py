@@ -25,8 +25,8 @@ from gb10.serving.run.running import Wish
 from gb10.serving.run.service import LEAST, Options
 from gb10.serving.trial.kept_runs import MakeLauncher
 from gb10.serving.trial.launcher import ENV, Command, Launcher, by_command, by_recipe
+from gb10.serving.trial.matrix import ARGS, IMAGE, VARIANT
 
-IMAGE, VARIANT, ARGS = "image", "variant", "args"
 KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 Parameters = Mapping[str, str]
 

@@ -70,6 +70,13 @@ def form_wish(
             help="With --as k8s: a device plugin's resource for RDMA. Without: privileged pods.",
         ),
     ] = None,
+    functions: Annotated[
+        bool,
+        typer.Option(
+            "--virtual-functions",
+            help="With --as k8s, without --rdma: privileged pods with a virtual function of each rail.",
+        ),
+    ] = False,
     rails: Annotated[
         str, typer.Option("--rails", metavar="A,B", help="With --as k8s: interfaces of the fast link.")
     ] = ",".join(RAILS),
@@ -80,11 +87,15 @@ def form_wish(
         raise UsageError(f"unknown form {form!r}", hint=f"known: {', '.join(NAMES)}")
     named = tuple(one.strip() for one in rails.split(",") if one.strip())
     check_rails(named)
-    if (rdma, named) != (None, RAILS) and form != KUBERNETES:
-        raise UsageError("--rdma and --rails are for Kubernetes", hint="--as k8s")
+    if (rdma, functions, named) != (None, False, RAILS) and form != KUBERNETES:
+        raise UsageError("--rdma, --virtual-functions and --rails are for Kubernetes", hint="--as k8s")
+    if rdma is not None and functions:
+        raise UsageError(
+            "--rdma brings virtual functions", hint="leave --virtual-functions out: it is for no device plugin"
+        )
     if rdma is not None and (rdma.count("/") != 1 or not all(rdma.split("/"))):
         raise UsageError(f"{rdma!r} is no resource of a device plugin", hint="write its name: --rdma rdma/shared")
-    fabric = Fabric(resource=rdma, rails=named or RAILS)
+    fabric = Fabric(resource=rdma, functions=functions, rails=named or RAILS)
     return FormWish(form=form, out=out, image=image, name=name, fabric=fabric, trust=trust)
 
 

@@ -1,15 +1,18 @@
 """``recipe import``: a file of another form becomes a recipe of version 2 with our section."""
 
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from packaging.version import InvalidVersion, Version
 
 from gb10.cli.models.recipe_files import read_text
 from gb10.cli.signature import inject
 from gb10.cli.verb import JsonOption, print_json, with_reporter
+from gb10.containers.reference import HINT, is_reference, registry_of
 from gb10.core.data_root import ROOT
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
@@ -17,7 +20,9 @@ from gb10.image.lock.lockfile import load_recipe
 from gb10.models.importing.imported import Wanted, written
 from gb10.models.importing.importing import engine_of_form, import_recipe
 from gb10.models.issue import errors_of
+from gb10.models.lint.served import release_named
 from gb10.models.load.loading import load_model_recipe
+from gb10.models.needs.image_need import known_engine
 
 
 def wanted_of(
@@ -32,9 +37,32 @@ def wanted_of(
     features: Annotated[
         list[str] | None, typer.Option("--with", metavar="FEATURE", help="A feature that is off by itself. Repeatable.")
     ] = None,
+    image: Annotated[
+        str | None, typer.Option("--image", metavar="REF", help="The image, if the file names none. Default: ours.")
+    ] = None,
+    release: Annotated[
+        str | None,
+        typer.Option("--release", metavar="VERSION", help="The engine's release, if the file names none."),
+    ] = None,
 ) -> Wanted:
-    """What a command line chooses."""
-    return Wanted(variant=variant, nodes=nodes, features=tuple(features or ()))
+    """What a command line chooses; raises UsageError for an image or a release that cannot be."""
+    named = release_named(image or "")
+    if image is not None and not is_reference(image):
+        raise UsageError(f"not an image reference: {image!r}", hint=HINT)
+    try:
+        Version(release or "0")
+        differs = release is not None and bool(named) and Version(release) != Version(named)
+    except InvalidVersion:
+        raise UsageError(f"{release!r} is no release", hint="write it as 0.33.0") from None
+    if differs:
+        raise UsageError(f"{image} is of {named}, and --release is {release}", hint="leave one of them out")
+    return Wanted(
+        variant=variant,
+        nodes=nodes,
+        features=tuple(features or ()),
+        image=image or "",
+        release=release or named or None,
+    )
 
 
 @with_reporter
@@ -57,10 +85,11 @@ def import_file(
     \b
     ./build.py recipe import models/Qwen/Qwen3-8B.yaml > qwen3-8b.yaml
     ./build.py recipe import models/deepseek-ai/DeepSeek-V4-Flash.yaml --nodes 2 --with spec_decoding
+    ./build.py recipe import profile.yml --image docker.io/scitrera/dgx-spark-sglang:0.5.10 > glm.yaml
     """
     text = read_text(file)
-    image = image_of(engine_of_form(text, str(file)))
-    found = import_recipe(text, str(file), replace(wanted, image=image))
+    engine = engine_of_form(text, str(file))
+    found = import_recipe(text, str(file), replace(wanted, image=wanted.image or image_of(engine, wanted.release)))
     recipe = written(found, str(file))
     errors = errors_of(load_model_recipe(recipe, str(file)).issues)
     if errors:
@@ -71,14 +100,27 @@ def import_file(
         print_json({"schema": "gb10/recipe-import/v1", "recipe": recipe, "said": list(found.said)})
     elif write is None:
         sys.stdout.write(recipe)
-    for line in found.said:
+    for line in (*found.said, *_about_the_image(str(found.values["container"]), wanted, engine)):
         reporter.say(line)
 
 
-def image_of(engine: str) -> str:
-    """The name of our image of an engine's locked release for GB10."""
+def image_of(engine: str, release: str | None = None) -> str:
+    """The name of our image for GB10, of an engine's locked release or of another one."""
     recipe = load_recipe(ROOT / f"recipes/images/{engine}.yaml")
-    return f"{recipe.repository}:{recipe.version}-cu{recipe.cuda.replace('.', '')}-sm121f"
+    return f"{recipe.repository}:{release or recipe.version}-cu{recipe.cuda.replace('.', '')}-sm121f"
+
+
+def _about_the_image(image: str, wanted: Wanted, engine: str) -> Iterator[str]:
+    """What became of the two options, and who has the image."""
+    if wanted.image and image != wanted.image:
+        yield f"--image is for a file that names none: this one names {image}"
+    elif wanted.release and image not in (wanted.image, image_of(engine, wanted.release)):
+        yield f"--release is for a file that names no image: this one names {image}"
+    elif wanted.image and registry_of(image) is None and known_engine(image) is None:
+        yield f"{image} names no registry, so no node pulls it: bring it there first, or write docker.io/{image}"
+    elif not wanted.image and image == image_of(engine, wanted.release) != image_of(engine):
+        call = f"./build.py image --engine {engine} --ref {engine}={wanted.release}"
+        yield f"the image is ours of another release, which {call} makes"
 
 
 def _write(path: Path, text: str) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from gb10.cli.models.recipe_files import find_recipe, load_file, read_text, registry_files
-from gb10.cli.models.recipe_mods import added_options, judged_mods, mods_of
+from gb10.cli.models.recipe_mods import added_options, judged_mods, mended_patches, mods_of
 from gb10.cli.signature import inject
 from gb10.cli.verb import JsonOption, print_json, with_reporter
 from gb10.core.reporter import Reporter
@@ -122,9 +122,11 @@ def linted(file: RecipeFile, rules: Sequence[Rule], judged: Judged | None = None
     case = served(recipe, own_releases())
     release_of_image = image.release if image else None
     of_mods = judged_mods(recipe, file, case.engine, release or release_of_image or case.release)
-    added = added_options(mods_of(recipe, file))
+    mods = mods_of(recipe, file)
+    added, mended = added_options(mods), mended_patches(mods)
     sizes = _sizes(judged.weights, recipe.model or "") if judged and judged.weights else None
-    return in_order((*lint(recipe, rules, release=release, image=image, added=added, sizes=sizes), *of_mods))
+    found = lint(recipe, rules, release=release, image=image, added=added, mended=mended, sizes=sizes)
+    return in_order((*found, *of_mods))
 
 
 def _sizes(path: Path, name: str) -> Model:

@@ -141,6 +141,12 @@ def added_options(mods: Sequence[RecipeMod]) -> frozenset[str] | None:
     return frozenset(flag for record in records if record for flag in record.flags)
 
 
+def mended_patches(mods: Sequence[RecipeMod]) -> frozenset[str]:
+    """The patches of ours whose defects a recipe's mods mend."""
+    records = (find_mod(MODS, mod.ours).record for mod in mods if mod.ours)
+    return frozenset(patch for record in records if record for patch in record.mends)
+
+
 def missing_mods(recipe: ModelRecipe, file: RecipeFile) -> Iterator[Issue]:
     """An error for a mod that the recipe's own checkout lacks; a note where that checkout cannot be seen."""
     ours = MODELS in file.above

@@ -3,11 +3,11 @@
 import posixpath
 import re
 from pathlib import Path
-from typing import Final, Self
+from typing import Annotated, Final, Self
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
-from pydantic import Field, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from gb10.core.document import parse_document
 from gb10.core.fields import Model, Name, Release, Releases, Sentence
@@ -15,6 +15,8 @@ from gb10.core.folder_files import SCRIPT, Files
 from gb10.errors import UsageError
 
 RECORD: Final = "mod.yaml"
+PatchName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+/\d{4}$")]
+"""As ``sglang/0005``."""
 
 
 class ModRecord(Model):
@@ -28,6 +30,8 @@ class ModRecord(Model):
     """By engine, the first release that does not need the mod."""
     flags: tuple[str, ...] = ()
     """Options that the mod adds to the engine's server; lint of a recipe with the mod knows them."""
+    mends: tuple[PatchName, ...] = ()
+    """Patches of ours whose defects it mends; lint of a recipe with the mod is silent about these."""
     network: bool = False
     untuned: bool = False
     """It contains numbers that nobody measured on a GB10: safe, not fast."""

@@ -8,6 +8,7 @@ from typing import Final
 
 import yaml
 
+from gb10.containers.reference import registry_of
 from gb10.errors import UsageError
 
 ORDER: Final = ("recipe_version", "model", "description", "runtime", "container", "min_nodes", "max_nodes", "defaults")
@@ -17,12 +18,16 @@ PLAIN: Final = re.compile(r"[A-Za-z0-9_./=:@,+%-]+")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wanted:
-    """What the user chooses: a variant, a number of nodes, features by name. ``image`` is ours for the engine."""
+    """What the user chooses: a variant, a number of nodes, features by name.
+
+    ``image`` and ``release`` count where the file names none; ``image`` is the user's, or ours of the engine.
+    """
 
     variant: str | None = None
     nodes: int | None = None
     features: tuple[str, ...] = ()
     image: str = ""
+    release: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +68,13 @@ def command_of(start: str, words: Iterable[str]) -> str:
         else:
             lines[-1] = f"{lines[-1]} {quoted}"
     return " \\\n".join(lines) + "\n"
+
+
+def pullable(image: str) -> str:
+    """An image of others as every node pulls it: `run` pulls no name without a registry, as ours have none."""
+    if registry_of(image) or "/" not in image:
+        return image
+    return f"docker.io/{image}"
 
 
 def mapping(value: object) -> Mapping[str, object]:

@@ -8,7 +8,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gb10.models.importing.imported import DEFAULTS, Imported, Wanted, command_of, mapping, number, refused, texts
+from packaging.version import InvalidVersion, Version
+
+from gb10.models.importing.imported import (
+    DEFAULTS,
+    Imported,
+    Wanted,
+    command_of,
+    mapping,
+    number,
+    pullable,
+    refused,
+    texts,
+)
 
 HARDWARE: Final = ("dgx_spark_gb10", "blackwell", "nvidia", "default")
 """What a value by hardware is looked up by, the first that is there."""
@@ -71,7 +83,7 @@ def import_official(values: Mapping[str, object], file: str, wanted: Wanted) -> 
     start = f"vllm serve {{model}} --host {{host}} --port {{port}} {FLAGS[size]} {{{size}}}"
     ours = {
         "engine": "vllm",
-        "releases": f">={choice.about.get('min_vllm_version') or model.get('min_vllm_version') or '0.1'}",
+        "releases": _releases(values, choice, file, wanted),
         "sources": [f"arguments: vllm-project/recipes, {model['model_id']}, {choice.variant}, {choice.strategy}"],
     }
     dropped = sorted({key for key, value in env.items() if value.startswith("$")})
@@ -217,5 +229,19 @@ def _image(values: Mapping[str, object], choice: Choice, wanted: Wanted) -> tupl
         given = given.get("nvidia", given)
         given = mapping(given).get("cu130") if isinstance(given, Mapping) else given
     if isinstance(given, str) and given:
-        return given, [f"the image is the project's: {given}"]
+        return pullable(given), [f"the image is the project's: {pullable(given)}"]
     return wanted.image, []
+
+
+def _releases(values: Mapping[str, object], choice: Choice, file: str, wanted: Wanted) -> str:
+    """The releases that the project names, else the one that is wanted; raises UsageError for one that is too old."""
+    least = choice.about.get("min_vllm_version") or mapping(values["model"]).get("min_vllm_version")
+    if not least:
+        return f"=={wanted.release}" if wanted.release else ">=0.1"
+    try:
+        old = wanted.release is not None and Version(wanted.release) < Version(str(least))
+    except InvalidVersion:
+        raise refused(file, f"its min_vllm_version '{str(least)[:40]}' is no release", "correct it there") from None
+    if old:
+        raise refused(file, f"it needs vLLM {least}", f"--release {least} or newer")
+    return f">={least}"

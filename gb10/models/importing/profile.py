@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from gb10.models.importing.imported import DEFAULTS, Imported, Wanted, command_of, mapping, refused
+from gb10.models.importing.imported import DEFAULTS, Imported, Wanted, command_of, mapping, pullable, refused
 
 ROOTS: Final = ("_model_profile", "sglang_model_profiles")
 NAMES: Final = {
@@ -57,7 +57,12 @@ def import_profile(values: Mapping[str, object], file: str, wanted: Wanted) -> I
         profile = {key: value for key, value in profile.items() if not key.startswith(SPECULATIVE)}
     env = _env(profile)
     left = [key for key in profile if not _known(key)]
-    image = str(profile.get("sglang_image") or wanted.image)
+    image = pullable(str(profile["sglang_image"])) if profile.get("sglang_image") else wanted.image
+    section = {
+        "engine": "sglang",
+        **({"releases": f"=={wanted.release}"} if wanted.release and image == wanted.image else {}),
+        "sources": [f"arguments: a profile of Ansible, {file.rpartition('/')[2]}"],
+    }
     return Imported(
         values={
             "recipe_version": "2",
@@ -73,7 +78,7 @@ def import_profile(values: Mapping[str, object], file: str, wanted: Wanted) -> I
                 "python3 -m sglang.launch_server --model-path {model} --host {host} --port {port}", _options(profile)
             ),
             "metadata": {key: _plain(profile[key]) for key in ABOUT if key in profile},
-            "gb10": {"engine": "sglang", "sources": [f"arguments: a profile of Ansible, {file.rpartition('/')[2]}"]},
+            "gb10": section,
         },
         said=(f"left out, no option of the server: {', '.join(left)}",) if left else (),
     )

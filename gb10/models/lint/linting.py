@@ -29,18 +29,23 @@ def lint(
     release: str | None = None,
     image: ImageFacts | None = None,
     added: frozenset[str] | None = None,
+    mended: frozenset[str] = frozenset(),
     sizes: Model | None = None,
 ) -> tuple[Issue, ...]:
     """The findings in the order of the file. ``release`` and ``image`` are in place of what the recipe names.
 
-    ``added`` are the options that its mods add, when all of them are known; ``sizes`` are the model's, of its files.
+    ``added`` are the options that its mods add, when all of them are known, ``mended`` the patches that they stand for;
+    ``sizes`` are the model's, of its files.
     Each variant is looked at, too: what only it has stands at its line.
     """
-    plain = _judge(_with_image(_sized(served(recipe, own_releases()), sizes), release, image, added), rules)
+
+    def known(case: Served) -> Served:
+        case = _with_image(_sized(case, sizes), release, image, added)
+        return replace(case, patches=case.patches | mended)
+
+    plain = _judge(known(served(recipe, own_releases())), rules)
     cases = {
-        name: _with_image(
-            _sized(served(_as_variant(recipe, variant), own_releases(), name), sizes), release, image, added
-        )
+        name: known(served(_as_variant(recipe, variant), own_releases(), name))
         for name, variant in own_section(recipe).variants.items()
     }
     seen = {(one.code, one.text) for one in plain}

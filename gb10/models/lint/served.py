@@ -14,6 +14,7 @@ from gb10.core.data_root import ROOT
 from gb10.errors import UsageError
 from gb10.models.issue import Issue
 from gb10.models.load.model_recipe import ModelRecipe
+from gb10.models.load.own_section import own_section
 from gb10.models.memory.model import Model
 from gb10.models.needs.image_need import known_engine
 from gb10.models.render.rendered import Peer, RenderRequest
@@ -185,7 +186,7 @@ def unknown_image(recipe: ModelRecipe) -> str:
     somebody's repository are not.
     """
     container = recipe.container or ""
-    if not container or RELEASE.search(container):
+    if not container or release_named(container) or _declared(recipe):
         return ""
     name, _, digest = container.partition("@")
     repository, _, tag = name.partition(":") if "/" not in name.rpartition(":")[2] else (name, "", "")
@@ -196,9 +197,20 @@ def unknown_image(recipe: ModelRecipe) -> str:
 
 
 def release_of(recipe: ModelRecipe, engine: str | None, releases: Mapping[str, str]) -> str:
-    """The release that the container's tag names, else that of our image; empty for an engine of neither."""
-    found = RELEASE.search(recipe.container or "")
-    return found[1] if found else releases.get(engine or "", "")
+    """The release that the container's tag names, else the recipe's only one, else that of our image, else empty."""
+    return release_named(recipe.container or "") or _declared(recipe) or releases.get(engine or "", "")
+
+
+def release_named(image: str) -> str:
+    """The release that an image's tag names; empty for none."""
+    found = RELEASE.search(image)
+    return found[1] if found else ""
+
+
+def _declared(recipe: ModelRecipe) -> str:
+    """The release of a recipe of ours that is for one alone: ``releases: ==0.5.10``."""
+    found = re.fullmatch(r"==\s*([0-9][0-9a-z.]*)", own_section(recipe).releases or "")
+    return found[1] if found else ""
 
 
 def words_of(command: str, engine: str | None) -> list[str]:

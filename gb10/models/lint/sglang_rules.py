@@ -88,7 +88,7 @@ def piecewise_by_default(case: Served) -> Iterator[Found]:
         if is_nvfp4(case):
             yield Found(line=case.line_of(asked), value=asked)
         return
-    drafts = "--speculative-algorithm" in case.options and case.release == "0.5.10"
+    drafts = "--speculative-algorithm" in case.options and case.release.startswith("0.5.10")
     spread = (case.number("--pipeline-parallel-size") or 1) > 1 or (case.number("--attn-cp-size") or 1) > 1
     if drafts or spread or not is_nvfp4(case) or any(one in case.options for one in NO_PIECEWISE):
         return

@@ -24,12 +24,18 @@ RAILS: Final = ("enp1s0f0np0", "enP2p1s0f0np0")
 class Fabric:
     """How Kubernetes reaches the fast link.
 
-    ``resource`` is what a device plugin offers for RDMA; pods then have their own network, and a virtual function of
-    each of ``rails``. Without one they are privileged, and on the node's network.
+    ``resource`` is what a device plugin offers for RDMA; without one pods are privileged. With a resource, or with
+    ``functions``, they have their own network, and a virtual function of each of ``rails``; else the node's network.
     """
 
     resource: str | None = None
+    functions: bool = False
     rails: tuple[str, ...] = RAILS
+
+    @property
+    def own_network(self) -> bool:
+        """Whether a pod has a network of its own, with virtual functions."""
+        return self.functions or self.resource is not None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,4 +1,8 @@
-"""The fast link in Kubernetes: addresses by netplan, a network for each virtual function, NCCL's settings. Pure."""
+"""The fast link in Kubernetes: addresses by netplan, a network for each virtual function, NCCL's settings. Pure.
+
+A virtual function has one address for each node, on the host as in the pod: RoCE's GID is made of it. One owner of four
+Sparks ran it so (vroomfondel/dgxarley at 9db57fa, nccl-transport-test-plan.md); nobody published that they may differ.
+"""
 
 import json
 import re
@@ -15,10 +19,12 @@ from gb10.serving.run.service_nodes import Node
 RAIL: Final = re.compile(r"en(?P<place>[A-Za-z0-9]{1,12}?)(?:np\d+)?")
 SUBNET: Final = "192.168.{}."
 FIRST: Final = 177
-"""Rail N is 192.168.(177 + N).0/24: nodes from .1 on, pods from .64 on."""
+"""Rail N is 192.168.(177 + N).0/24, and the last number of rank R is R + 1."""
 MTU: Final = 9000
 RDMA: Final = ("/dev/infiniband",)
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
+CNI_FOLDER: Final = "/etc/cni/multus/net.d"
+"""Multus' ``confDir``, by default."""
 
 
 def check_rails(rails: tuple[str, ...]) -> None:
@@ -44,8 +50,8 @@ def settings_of(fabric: Fabric) -> dict[str, str]:
 
     Without NCCL_NET, NCCL takes sockets where RDMA does not work, and says so in a log alone.
     """
-    devices = [f"roce{_place(rail)}{'v0' if fabric.resource else ''}" for rail in fabric.rails]
-    meet = "eth0" if fabric.resource else fabric.rails[0]
+    devices = [f"roce{_place(rail)}{'v0' if fabric.own_network else ''}" for rail in fabric.rails]
+    meet = "eth0" if fabric.own_network else fabric.rails[0]
     return {
         "NCCL_SOCKET_IFNAME": meet,
         "GLOO_SOCKET_IFNAME": meet,
@@ -69,25 +75,49 @@ def pod_nodes(name: str, hosts: tuple[str, ...], fabric: Fabric) -> tuple[Node, 
 
 
 def networks(name: str, fabric: Fabric) -> tuple[dict[str, object], ...]:
-    """A NetworkAttachmentDefinition for each virtual function; whereabouts gives each pod another address."""
-    return tuple(_network(f"{name}-rail-{number}", rail, number) for number, rail in enumerate(fabric.rails))
+    """A NetworkAttachmentDefinition for each virtual function.
+
+    It has no configuration: Multus then reads the file of its name on the pod's node, which has the node's address.
+    """
+    return tuple(
+        {"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition", "metadata": {"name": network}}
+        for network in _networks(name, fabric)
+    )
 
 
-def _network(name: str, rail: str, number: int) -> dict[str, object]:
-    subnet = SUBNET.format(FIRST + number)
-    ipam = {"type": "whereabouts", "range": f"{subnet}0/24", "range_start": f"{subnet}64", "range_end": f"{subnet}127"}
-    config = {"cniVersion": "1.0.0", "name": name, "type": "host-device", "device": function_of(rail), "ipam": ipam}
-    return {
-        "apiVersion": "k8s.cni.cncf.io/v1",
-        "kind": "NetworkAttachmentDefinition",
-        "metadata": {"name": name},
-        "spec": {"config": json.dumps(config, indent=2)},
-    }
+def _networks(name: str, fabric: Fabric) -> tuple[str, ...]:
+    return tuple(f"{name}-rail-{number}" for number in range(len(fabric.rails)))
 
 
 def attached(name: str, fabric: Fabric) -> str:
     """The networks of a pod, as Multus reads them."""
-    return ",".join(f"{name}-rail-{number}" for number in range(len(fabric.rails)))
+    return ",".join(_networks(name, fabric))
+
+
+def network_files(deployment: Deployment, name: str) -> tuple[File, ...]:
+    """What Multus reads on each node: a file for each network of ``name``, with that node's address."""
+    return tuple(
+        File(
+            name=f"{options.name}.rail-{number}.cni.conf",
+            host=rank.node.host,
+            text=_network(network, rail, _address(rank, number)),
+        )
+        for rank, options in deployment.ranks
+        for number, (network, rail) in enumerate(
+            zip(_networks(name, deployment.fabric), deployment.fabric.rails, strict=True)
+        )
+    )
+
+
+def _network(network: str, rail: str, address: str) -> str:
+    ipam = {"type": "static", "addresses": [{"address": address}]}
+    config = {"cniVersion": "1.0.0", "name": network, "type": "host-device", "device": function_of(rail), "ipam": ipam}
+    return json.dumps(config, indent=2) + "\n"
+
+
+def _address(rank: Rank, rail: int) -> str:
+    """The address of a rank's node on a rail: the interface's, or its virtual function's."""
+    return f"{SUBNET.format(FIRST + rail)}{rank.number + 1}/24"
 
 
 def netplan_files(deployment: Deployment) -> tuple[File, ...]:
@@ -101,18 +131,19 @@ def netplan_files(deployment: Deployment) -> tuple[File, ...]:
 def _netplan(deployment: Deployment, rank: Rank, name: str) -> str:
     found: dict[str, object] = {}
     for number, rail in enumerate(deployment.fabric.rails):
-        found |= _interfaces(rail, f"{SUBNET.format(FIRST + number)}{rank.number + 1}/24", deployment.fabric)
+        found |= _interfaces(rail, _address(rank, number), deployment.fabric)
     head = (
         deployment.title(rank),
         "On that node, if no other file there has these interfaces:",
         f"sudo install -m 600 {name}.netplan.yaml /etc/netplan/60-gb10.yaml && sudo netplan apply",
+        *((f"sudo install -D -m 644 -t {CNI_FOLDER} {name}.rail-*.cni.conf",) if deployment.fabric.own_network else ()),
     )
     return yaml_text({"network": {"version": 2, "ethernets": found}}, head=head)
 
 
 def _interfaces(rail: str, address: str, fabric: Fabric) -> Mapping[str, object]:
     own = {"dhcp4": False, "dhcp6": False, "optional": True, "mtu": MTU}
-    if not fabric.resource:
+    if not fabric.own_network:
         return {rail: {**own, "addresses": [address]}}
     function = {"link": rail, **own, "addresses": [address]}
     return {rail: {**own, "virtual-function-count": 1}, function_of(rail): function}

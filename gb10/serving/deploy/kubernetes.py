@@ -9,7 +9,7 @@ from gb10.containers.reference import split_digest, split_reference
 from gb10.core.ssh import HERE
 from gb10.errors import UsageError
 from gb10.serving.deploy.deployment import HUB, HUB_PLACE, Deployment, File
-from gb10.serving.deploy.fabric_files import NETWORKS, attached, netplan_files, networks
+from gb10.serving.deploy.fabric_files import NETWORKS, attached, netplan_files, network_files, networks
 from gb10.serving.deploy.text import kubernetes_text, yaml_text
 from gb10.serving.run.node_launch import LAUNCH, server_line
 from gb10.serving.run.service import SERVICE, Rank
@@ -31,8 +31,8 @@ PROBES: Final = {
 
 def pod_spec(deployment: Deployment, rank: Rank, options: ContainerOptions, affinity: object) -> dict[str, Any]:
     """The spec of a pod that runs a container."""
-    several, resource = len(deployment.containers) > 1, deployment.fabric.resource
-    on_host = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if several and not resource else {}
+    several, own_network = len(deployment.containers) > 1, deployment.fabric.own_network
+    on_host = {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"} if several and not own_network else {}
     return {
         **({"runtimeClassName": "nvidia"} if options.gpus else {}),
         **on_host,
@@ -127,13 +127,18 @@ LONGEST: Final = 50
 
 
 def kubernetes_files(deployment: Deployment) -> tuple[File, ...]:
-    """One file of objects, and with several nodes a netplan file for each."""
+    """One file of objects; with several nodes a netplan file for each, and its networks' where pods have their own."""
     name = object_name(deployment.service.name)
     several = len(deployment.containers) > 1
-    parts = networks(name, deployment.fabric) if several and deployment.fabric.resource else ()
+    own_network = several and deployment.fabric.own_network
+    parts = networks(name, deployment.fabric) if own_network else ()
     workload = _set(deployment, name) if several else _deployment(deployment, name)
     text = yaml_text(*parts, workload, _service(deployment, name), head=_head(deployment, name))
-    return File(name=f"{name}.yaml", text=text), *(netplan_files(deployment) if several else ())
+    return (
+        File(name=f"{name}.yaml", text=text),
+        *(netplan_files(deployment) if several else ()),
+        *(network_files(deployment, name) if own_network else ()),
+    )
 
 
 def object_name(service: str) -> str:
@@ -149,10 +154,11 @@ def object_name(service: str) -> str:
 def _head(deployment: Deployment, name: str) -> tuple[str, ...]:
     several = len(deployment.containers) > 1
     needs = "NVIDIA's device plugin" + (" and LeaderWorkerSet (leaderworkerset.x-k8s.io/v1)" if several else "")
-    more = ", Multus, host-device and whereabouts" if several and deployment.fabric.resource else ""
+    more = ", Multus, host-device and static" if several and deployment.fabric.own_network else ""
     token = f"kubectl create secret generic {HUB_OBJECT} --from-file=HF_TOKEN=$HOME/.cache/huggingface/token"
     return (
         f"{deployment.service.name} in Kubernetes. Made by gb10. The cluster needs {needs}{more}.",
+        *(("First put each node's netplan and .cni.conf files there: the netplan file says how.",) if more else ()),
         f"kubectl apply --filename {name}.yaml",
         f"The token of a gated model: {token}",
     )
@@ -167,7 +173,7 @@ def _template(deployment: Deployment, name: str, rank: Rank, options: ContainerO
     """A pod's template; what ``run`` writes into labels is too long for Kubernetes' labels."""
     several = len(deployment.containers) > 1
     notes = {key: value for key, value in options.labels.items() if key != f"{SERVICE}.rank"}
-    if several and deployment.fabric.resource:
+    if several and deployment.fabric.own_network:
         notes[NETWORKS] = attached(name, deployment.fabric)
     spec = pod_spec(deployment, rank, options, affinity_of(deployment, _labels(name)))
     return {"metadata": {"labels": _labels(name, rank), "annotations": notes}, "spec": spec}

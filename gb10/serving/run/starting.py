@@ -225,7 +225,7 @@ def end_all(fleet: Fleet, containers: Mapping[str, Sequence[str]], *, patience: 
 
 BUILD = (
     "it names no registry: build it here (./build.py image --recipe NAME), or name a published one:\n"
-    "--image REGISTRY/NAME:TAG"
+    "--image REGISTRY/NAME:TAG; if it is one of Docker Hub: --image docker.io/{reference}"
 )
 SAME = "pull it to every node: ./build.py pull REF --host NODE --host NODE"
 
@@ -249,7 +249,7 @@ def ready_images(
 def _pull(ctx: Context, reference: str, hosts: list[str]) -> None:
     if registry_of(reference) is None:
         where = f"{', '.join(hosts)}: no image {reference}"
-        raise UsageError(f"the image is not on {_count(hosts)}", where=where, hint=BUILD)
+        raise UsageError(f"the image is not on {_count(hosts)}", where=where, hint=BUILD.format(reference=reference))
     ctx.reporter.say(f"{reference}: missing on {', '.join(hosts)}; pulling it")
     pull_everywhere(ctx, reference, [LOCAL if host == HERE else host for host in hosts], None)
 

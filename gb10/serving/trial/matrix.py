@@ -14,8 +14,10 @@ from gb10.core.fields import Model
 from gb10.core.journal import Journal
 from gb10.errors import UsageError
 from gb10.image.context import Context
+from gb10.models.load.own_section import Variant
 from gb10.serving.trial.kept_runs import MakeLauncher, kept, launches_of
 from gb10.serving.trial.launch_line import LaunchLine, Result
+from gb10.serving.trial.launcher import ENV
 from gb10.serving.trial.measuring import Measure
 
 MOST: Final = 500
@@ -23,8 +25,11 @@ MOST: Final = 500
 ARGS: Final = "args"
 """More arguments of the server: those of all axes stand one after the other."""
 VARIANT: Final = "variant"
-DRAFTS: Final = "mtp"
+IMAGE: Final = "image"
+DRAFTS: Final = ("mtp", "nextn")
 """How our recipes name the variant that drafts, alone or behind another one's name: ``ep4-mtp``."""
+SPECULATIVE: Final = "speculative"
+"""The parameter of our recipes that a variant with drafts sets."""
 DRAFTING: Final = ("mtp3", "nextn3")
 """Values of our own axes that draft."""
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{1,60}$")]
@@ -85,22 +90,41 @@ def read_matrix(text: str, where: str) -> MatrixFile:
     return parse_document(text, MatrixFile, where=where, what="matrix")
 
 
-def drafting(axes: Mapping[str, Axis], variants: Collection[str], chosen: str | None) -> dict[str, Axis]:
+def drafts(variant: Variant) -> bool:
+    """Whether a variant of ours drafts."""
+    return SPECULATIVE in variant.set
+
+
+def drafting(axes: Mapping[str, Axis], variants: Mapping[str, Variant], chosen: str | None) -> dict[str, Axis]:
     """The axes with the recipe's own variant where a value drafts by the engine's usual arguments.
 
     A model may need more: those with Gated DeltaNet layers want settings of Mamba, each release other ones. Where the
-    ``chosen`` variant drafts there is no such value; another one has its like that drafts, if the recipe has one. Pure.
+    ``chosen`` variant drafts there is no such axis; another one has its like that drafts, if the recipe has one. Pure.
     """
-    if chosen and chosen.split("-")[-1] == DRAFTS:
-        kept = {name: {key: one for key, one in axis.items() if key not in DRAFTING} for name, axis in axes.items()}
-        return {name: axis for name, axis in kept.items() if axis}
-    own = f"{chosen}-{DRAFTS}" if chosen else DRAFTS
-    if own not in variants:
+    if chosen is not None and chosen in variants and drafts(variants[chosen]):
+        return {name: axis for name, axis in axes.items() if not axis.keys() & set(DRAFTING)}
+    named = (f"{chosen}-{word}" if chosen else word for word in DRAFTS)
+    own = next((name for name in named if name in variants), None)
+    if own is None:
         return dict(axes)
     return {
         name: {key: {VARIANT: own} if key in DRAFTING else one for key, one in axis.items()}
         for name, axis in axes.items()
     }
+
+
+def without_effect(axes: Mapping[str, Axis], parameters: Collection[str]) -> dict[tuple[str, str], str]:
+    """By axis and value: a parameter that such a row sets, and that the recipe does not have. Pure."""
+    return {
+        (name, value): missing
+        for name, axis in axes.items()
+        for value, settings in axis.items()
+        if (missing := next((key for key in settings if _is_parameter(key) and key not in parameters), None))
+    }
+
+
+def _is_parameter(key: str) -> bool:
+    return key not in (ARGS, VARIANT, IMAGE) and not key.startswith(ENV)
 
 
 def rows_of(matrix: MatrixFile) -> tuple[MatrixRow, ...]:

@@ -30,10 +30,18 @@ NUMBER: Final = re.compile(r"layers\.(\d+)")
 EXPERT: Final = re.compile(r"experts\.\d+(?=\.|$)")
 
 
-class NamePatterns:
-    """A set of patterns, sorted by the layer that they name, so that most names meet few of them."""
+NESTED: Final = ("", "model.language_model.", "language_model.model.", "language_model.")
+"""What stands before ``layers.`` where the decoder is a part of a model: ``model.layers`` are then not its layers."""
 
-    def __init__(self, patterns: Iterable[object]) -> None:
+
+class NamePatterns:
+    """A set of patterns, sorted by the layer that they name, so that most names meet few of them.
+
+    ``nested`` is of a decoder that is a part of a model with pictures: an expression sees its names as they are there.
+    """
+
+    def __init__(self, patterns: Iterable[object], *, nested: bool = False) -> None:
+        self.nested = nested
         self.by_layer: defaultdict[int | None, set[str]] = defaultdict(set)
         for pattern in patterns:
             if not isinstance(pattern, str) or len(pattern) > LONGEST:
@@ -54,7 +62,9 @@ class NamePatterns:
         number = NUMBER.match(name)
         near = self.by_layer.get(int(number[1]), set()) if number else set()
         parents = set(_around(name))
-        return bool(parents & near) or any(_matches(one, name) for one in (*near, *self.by_layer.get(None, ())))
+        return bool(parents & near) or any(
+            _matches(one, name, self.nested) for one in (*near, *self.by_layer.get(None, ()))
+        )
 
 
 def _around(name: str) -> Iterator[str]:
@@ -64,11 +74,12 @@ def _around(name: str) -> Iterator[str]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _matches(pattern: str, name: str) -> bool:
-    spelled = [prefix + name for prefix in PREFIXES]
+def _matches(pattern: str, name: str, nested: bool) -> bool:
     if pattern.startswith("re:"):
         expression = _expression(pattern[3:])
-        return any(expression.match(one) for one in spelled)
+        before = NESTED if nested and name.startswith("layers.") else PREFIXES
+        return any(expression.match(prefix + name) for prefix in before)
+    spelled = [prefix + name for prefix in PREFIXES]
     if "*" in pattern or "?" in pattern or "[" in pattern:
         return any(fnmatchcase(one, pattern) or fnmatchcase(one, f"{pattern}.*") for one in spelled)
     return ("." not in pattern and pattern in name.split(".")) or any(pattern in _around(one) for one in spelled)
@@ -205,7 +216,7 @@ def read_scheme(config: Config) -> Scheme:
     return Scheme(
         width=width,
         rules=rules,
-        ignored=NamePatterns((*skipped, *never)),
+        ignored=NamePatterns((*skipped, *never), nested=fields.text is not fields.config),
         cache="fp8" if _small_cache(told) else None,
     )
 
