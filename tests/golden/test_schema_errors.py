@@ -1,6 +1,5 @@
-"""Every mistake in a recipe is told with its place and the way out: one golden text for each kind."""
+"""Every mistake in a recipe is told with its place and the way out: one golden file has a section for each kind."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from gb10.core.document import parse_document
 from gb10.errors import UsageError
 from gb10.image.recipe.image_recipe import Recipe
+from tests.golden.conftest import Golden, section
 
 GOOD = (Path(__file__).parent / "schema" / "good.yaml").read_text(encoding="utf-8")
 
@@ -82,22 +82,22 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("name", MISTAKES)
-def test_mistake(name: str, golden: Callable[[str, str], None]) -> None:
-    right, wrong = MISTAKES[name]
-    assert GOOD.count(right) == 1
-    with pytest.raises(UsageError) as caught:
-        parse_document(GOOD.replace(right, wrong), Recipe, where="recipes/images/x.yaml", what="image recipe")
-    golden(f"schema/{name}.txt", f"{caught.value}\n")
-
-
-def test_all_mistakes_at_once(golden: Callable[[str, str], None]) -> None:
-    text = GOOD
-    for name in ("unknown-key", "unknown-key-deep", "number-for-text", "switch-for-text", "duplicate-package"):
-        text = text.replace(*MISTAKES[name])
+def refused(text: str) -> str:
     with pytest.raises(UsageError) as caught:
         parse_document(text, Recipe, where="recipes/images/x.yaml", what="image recipe")
-    golden("schema/all-at-once.txt", f"{caught.value}\n")
+    return f"{caught.value}\n"
+
+
+def test_mistakes(golden: Golden) -> None:
+    texts = []
+    for name, (right, wrong) in MISTAKES.items():
+        assert GOOD.count(right) == 1
+        texts.append(section(f"{name}: {right!r} -> {wrong!r}", refused(GOOD.replace(right, wrong))))
+    at_once = ("unknown-key", "unknown-key-deep", "number-for-text", "switch-for-text", "duplicate-package")
+    text = GOOD
+    for name in at_once:
+        text = text.replace(*MISTAKES[name])
+    golden("schema/mistakes.txt", "\n".join([*texts, section(" and ".join(at_once), refused(text))]))
 
 
 @pytest.mark.parametrize("text", ["", "- a\n", "just words\n"])

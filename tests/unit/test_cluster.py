@@ -10,7 +10,7 @@ from gb10.errors import UsageError
 from gb10.models.render.own import OWN
 from gb10.serving.cluster.adapters import adapter_remarks, pair_remarks, ports_of, remarks_on
 from gb10.serving.cluster.cluster_file import cluster_text, read_cluster
-from gb10.serving.cluster.fabric import fabric_of, settings_of
+from gb10.serving.cluster.fabric import fabric_of, rails_of, settings_of
 from gb10.serving.cluster.fact_reading import read_facts
 from gb10.serving.cluster.node_facts import NodeFacts, Reading
 from tests.cluster_trees import Spark, facts_of, pair, probed, ring, said, switched, write_spark
@@ -253,3 +253,12 @@ def test_a_wrong_file_says_what_is_wrong(text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         read_cluster(text, "home.toml")
     assert said in str(caught.value)
+
+
+def test_a_virtual_function_carries_roce_only_where_no_physical_one_does() -> None:
+    spark = replace(pair()[0], virtual="10.9.0.1/24")
+    facts = read_facts(said(spark))
+    assert facts
+    rails = rails_of(facts)
+    assert rails
+    assert not any(rail.netdev.virtual for rail in rails)

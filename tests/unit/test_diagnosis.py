@@ -145,3 +145,10 @@ def test_what_the_log_does_not_explain_is_raised_as_it_is_and_not_from_itself(tm
 @pytest.mark.parametrize("text", ["", END, CRASHED + END, "#9 error: not of a unit\n"])
 def test_what_it_cannot_read_it_leaves(text: str) -> None:
     assert diagnosed(AS_IT_WAS, LOG, text, "gb10-kernels") is AS_IT_WAS
+
+
+def test_a_killed_compiler_is_told_before_its_complaint() -> None:
+    """gcc prints an error of its own when its cc1plus is killed: memory ran out, the source is right."""
+    complaint, source = "#9 /source/include/flashinfer/activation", "#9   static int"
+    assert "was killed, as Linux does" in told(REFUSED.replace(complaint, f"#9 Killed\n{complaint}"))
+    assert "does not compile" in told(REFUSED.replace(source, f"#9 Killed signal terminated program cc1plus\n{source}"))

@@ -407,3 +407,18 @@ def test_a_container_that_nobody_knows_makes_no_claim() -> None:
 
 def test_the_rules_are_in_the_checkout() -> None:
     assert {path.name for path in (ROOT / "recipes/doctor").glob("*.yaml")} >= {"memory.yaml", "fabric.yaml"}
+
+
+@pytest.mark.parametrize(
+    ("rates", "modes"),
+    [
+        ([10, 10, 13, 13], (10, 13)),
+        ([10, 10, 12.9, 12.9], None),  # less than 1.3 times as fast
+        ([10, 11, 14, 15], None),  # the gap is 3 times what is within the groups, not more
+        ([10, 11, 14.5, 15], (10.5, 14.75)),
+        ([10, 10, 13], None),
+        ([], None),
+    ],
+)
+def test_two_speeds_are_apart_by_a_gap_and_a_factor(rates: list[float], modes: tuple[float, float] | None) -> None:
+    assert two_modes(rates) == modes

@@ -233,3 +233,33 @@ def test_what_the_driver_may_take(held: str, capability: str, expected: str) -> 
 )
 def test_addresses_that_code_makes(word: int, expected: int | None) -> None:
     assert made_pages(struct.pack("<I", word), 0x40000) == ({expected} if expected is not None else set())
+
+
+def test_the_last_bits_of_a_place_count() -> None:
+    """ADR x0, 3 bytes behind the end of a page, and one byte before it; ADRP of the next page and of the one before."""
+    adr, adrp = 0x10000000, 0x90000000
+    made = {
+        0xFFC: {adr | 1 << 5: {0x1000}, adr: {0}, adr | 3 << 29: {0}, adr | (1 << 19) - 1 << 5: {0}},
+        0x1000: {adr: {0x1000}, adr | 3 << 29 | 0x7FFFF << 5: {0}, adrp | 1 << 29: {0x2000}, adrp | 1 << 5: {0x5000}},
+        0x9000: {adrp | 3 << 29 | 0x7FFFF << 5: {0x8000}, adrp: {0x9000}},
+    }
+    for address, words in made.items():
+        for word, pages in words.items():
+            assert made_pages(struct.pack("<I", word), address) == pages, (hex(address), hex(word))
+
+
+def test_no_byte_outside_of_the_ranges_may_change() -> None:
+    before = bytes(100)
+    edited = bytearray(before)
+    edited[10:20] = b"x" * 10
+    gpu_code.check_rest(before, edited, [(10, 20)])
+    gpu_code.check_rest(before, edited, [(15, 30), (10, 16)])
+    gpu_code.check_rest(before, edited, [(0, 100), (5, 6)])
+    for ranges in ([], [(11, 20)], [(10, 19)], [(30, 40)]):
+        with pytest.raises(DamagedError, match="would change"):
+            gpu_code.check_rest(before, edited, ranges)
+    for place in (0, 99):
+        edited = bytearray(before)
+        edited[place] = 1
+        with pytest.raises(DamagedError):
+            gpu_code.check_rest(before, edited, [(10, 20)])

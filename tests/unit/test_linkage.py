@@ -243,3 +243,29 @@ def cache_of(*entries: tuple[str, str], count: int | None = None) -> bytes:
 def test_the_loaders_cache(tmp_path: Path, content: bytes, found: dict[str, tuple[str, ...]]) -> None:
     (tmp_path / "cache").write_bytes(content)
     assert read_cache(tmp_path / "cache") == found
+
+
+@pytest.mark.parametrize(
+    ("tag", "value", "at_once"),
+    [(24, 0, True), (30, 8, True), (30, 4, False), (0x6FFFFFFB, 1, True), (0x6FFFFFFB, 2, False)],
+    ids=["BIND_NOW", "FLAGS NOW", "FLAGS TEXTREL", "FLAGS_1 NOW", "FLAGS_1 GLOBAL"],
+)
+def test_a_library_that_is_bound_at_once_wants_all_when_it_is_loaded(tag: int, value: int, at_once: bool) -> None:
+    """DT_RELACOUNT, which nothing here reads, becomes the tag: elf.h of glibc has their values."""
+    whole = bytearray(LIBRARY)
+    at = tag_at(LIBRARY, 0x6FFFFFF9)
+    struct.pack_into("<QQ", whole, at - 8, tag, value)
+    found = read_linkage(bytes(whole), "libk.so")
+    assert found is not None
+    assert bool(found.at_call) is not at_once
+    assert ("memcpy@GLIBC_2.14" in found.at_load.splitlines()) is at_once
+
+
+def test_a_library_without_calls_has_none_at_the_call() -> None:
+    """The size of the procedure table is nothing: then no symbol waits for its first call."""
+    whole = bytearray(LIBRARY)
+    struct.pack_into("<Q", whole, tag_at(LIBRARY, DT_PLTRELSZ), 0)
+    found = read_linkage(bytes(whole), "libk.so")
+    assert found is not None
+    assert found.at_call == ""
+    assert found.at_load == "__gxx_personality_v0@CXXABI_1.3"

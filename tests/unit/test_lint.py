@@ -313,3 +313,67 @@ def test_a_value_that_no_release_takes_does_not_end_the_check_of_the_others() ->
 def test_findings_are_data() -> None:
     (issue, *_) = linted({"options": "--max-seq-len-to-capture 1"})
     assert json.loads(json.dumps(issue.document))["code"] == "unknown-option"
+
+
+FIELDS = """
+LEVELS = ["low", "high"]
+class ServerArgs:
+    port: A[int, "where it listens"]
+    kind: A[str, Arg(choices=["a", "b"], cli_name="--kinds", aliases=["-k", "--kind-of"])]
+    hidden: A[int, Arg(no_cli=True)]
+    shown: A[int, Arg(no_cli=False)]
+    bare: A[int]
+    plain: int
+    other: B[str, Arg(choices=["c"])]
+    called: A[str, Other(choices=["d"])]
+def add(parser):
+    parser.add_argument("--level", choices=LEVELS)
+    parser.add_argument("positional", choices=["x"])
+    parser.other("--not-an-option")
+ENVIRONMENT = "SGLANG_ONE SGLANG_TWO_ XSGLANG_NO VLLM_OTHER"
+"""
+
+
+def test_the_fields_of_sglang_are_options() -> None:
+    words = read_engine("sglang", {"sglang/srt/server_args.py": FIELDS, "sglang/srt/other.py": "port: A[int]\n"})
+    letters, none = ("a", "b"), ()
+    assert words.options == {
+        **{"--port": none, "--shown": none, "--bare": none, "--called": none},
+        **{"--kinds": letters, "-k": letters, "--kind-of": letters},
+        "--level": ("low", "high"),
+    }
+    assert words.environment == {"SGLANG_ONE"}
+
+
+def test_types_that_allow_any_text_have_no_choices() -> None:
+    config = """
+from typing import Literal, Optional, Union
+A = Literal["a", 1]
+B = B
+class C:
+    one: Optional[A] = None
+    two: Union[A, Literal["b"]] = "a"
+    three: "A | str" = "a"
+    four: A | str = "a"
+    five: B = None
+    six: list[A] = None
+    seven: Literal[True] = True
+class D:
+    two: int = 1
+    eight: Literal["x", None] = None
+class E:
+    eight: Literal["x"] = "x"
+"""
+    names = ["one", "two", "four", "five", "six", "seven", "eight", "absent"]
+    parser = "\n    ".join(["def f(p):", *(f"p.add_argument('--{name}')" for name in names)])
+    words = read_engine("vllm", {"vllm/config/c.py": config, "vllm/engine/arg_utils.py": parser})
+    assert words.options == {
+        "--one": ("a", "1"),
+        "--two": (),  # another class has a field of this name and another type
+        "--four": (),
+        "--five": (),
+        "--six": (),
+        "--seven": (),
+        "--eight": ("x",),
+        "--absent": (),
+    }

@@ -272,3 +272,12 @@ def test_events_that_are_not_readable_are_told_and_no_stream_is_an_error() -> No
     assert found.judgement.verdict is Verdict.SUSPECT
     with pytest.raises(UsageError, match="no stream"):
         judge_saved(line("bench_complete", None, 1.0, status="ok"), LIMITS)
+
+
+def test_the_worst_says_why_and_of_equals_the_first() -> None:
+    runs = tuple(read(*stream(0, 0, PROSE[:100])).runs(0, canaries_right=True))
+    said = [(Verdict.OK, ""), (Verdict.SUSPECT, "1 of 2"), (Verdict.ERROR, "the clock moved"), (Verdict.ERROR, "later")]
+    assert level_verdict(runs, said[:2], None, 1) == (Verdict.SUSPECT, "1 of 2")
+    assert level_verdict(runs, said, None, 1) == (Verdict.ERROR, "the clock moved")
+    assert level_verdict([], [], None, 0) == (Verdict.OK, "")
+    assert level_verdict([], [], None, 2) == (Verdict.ERROR, "0 of 2 runs took place; the log of the load says why")

@@ -415,6 +415,9 @@ def test_secrets_of_the_environment_are_masked_wherever_they_stand() -> None:
         ("password_file", Level.NONE),
         ("keyboard", Level.NONE),
         ("monkey", Level.NONE),
+        ("key_data", Level.RANDOM),
+        ("image_data", Level.NONE),
+        ("key_frames", Level.NONE),
     ],
 )
 def test_a_name_says_how_much_it_means_a_secret(name: str, level: Level) -> None:
@@ -431,3 +434,11 @@ def test_a_bundle_hides_secrets_of_containers_in_every_file() -> None:
 
 def test_halves_of_characters_are_no_error() -> None:
     assert masked("\udcff HF_TOKEN=swordfish \ud800").count("***") == 1
+
+
+def test_a_secret_of_some_length_is_hidden_in_base64_too() -> None:
+    value = "correct-horse-battery"
+    encoded = base64.b64encode(value.encode()).decode().rstrip("=")
+    assert encoded not in masked(f"header {encoded} end", [value])
+    short = base64.b64encode(b"blue").decode().rstrip("=")
+    assert short in masked(f"header {short} end", ["blue"])

@@ -265,3 +265,27 @@ def test_what_was_left_out_for_a_fork_is_a_note_of_render(tmp_path: Path, capsys
     issues = json.loads(capsys.readouterr().out)["issues"]
     assert [one["level"] for one in issues if one["code"] == "memory-note"] == ["note"]
     assert "does-not-fit" not in {one["code"] for one in issues}
+
+
+def test_a_cache_without_layers_is_counted_as_published() -> None:
+    """DeepSeek-V4: whole tokens of a window beside compressed ones; each draft keeps a state more."""
+    published = Cache(token=100.0, windows=((10.0, 128),), state=1000.0)
+    alone = 1600 * 100 + 128 * 10 + 1000
+    assert request_bytes(published, VLLM, 1600, 0) == alone
+    assert request_bytes(published, VLLM, 1600, 64) == alone + 64 * 10
+    assert request_bytes(published, VLLM, 1600, 10**6) == alone + (1600 - 128) * 10
+    drafting = replace(VLLM, drafts=Drafts(tokens=3, own=True))
+    assert request_bytes(published, drafting, 1600, 0) == alone + 3 * 1000
+
+
+def test_a_model_counts_its_table_and_leaves_drafts_out() -> None:
+    model = small(tie_word_embeddings=False)
+    assert model.total == sum(one.size for one in model.weights if one.part != "draft")
+    assert model.table == sum(one.size for one in model.weights if one.part == "table")
+    assert model.known == "computed"
+
+
+def test_a_launch_has_64_ranks_at_most() -> None:
+    assert launched("vllm serve openai/gpt-oss-120b -tp 8 -pp 8").ranks == Ranks(tensor=8, stages=8)
+    with pytest.raises(UsageError, match="13 x 5 x 1 ranks are more than 64"):
+        launched("vllm serve openai/gpt-oss-120b -tp 13 -pp 5")

@@ -103,3 +103,74 @@ def test_only_what_is_wanted_is_cut_and_run() -> None:
 def test_a_release_without_the_function_is_an_error() -> None:
     with pytest.raises(LookupError, match=r"m\.py has no absent"):
         Cut(Module(SOURCE, "m.py"), ("absent",), {})
+
+
+DENSE = {"block": [128, 128]}
+
+
+def problems(
+    tile: object, family: str = "moe", engine: str = "sglang", grouped: int = 128, **shape: object
+) -> list[str]:
+    whole = {**(DENSE if family == "dense" else SHAPE), **shape}
+    return list(weigh(engine, family, whole, tile, PARAMETERS, grouped=grouped).problems)  # type: ignore[arg-type]
+
+
+def test_a_good_row_has_no_problem_at_its_limits() -> None:
+    assert problems(row(16, 16, 16, 1, 1)) == []
+    assert [problems(row(16, 16, 16, warps, 1)) for warps in (2, 4, 8, 16, 32)] == [[]] * 5
+    assert problems(row(16, 64, 128, block=[128, 128])) == ["the kernel takes no block"]
+    assert problems(row(16, 64, 128), block=[128, 128]) == []
+    assert problems(row(16, 64, 64), family="dense") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ({"BLOCK_SIZE_M": None}, "BLOCK_SIZE_M is missing"),
+        ({"GROUP_SIZE_M": None}, "GROUP_SIZE_M is missing"),
+        ({"GROUP_SIZE_M": 0}, "GROUP_SIZE_M is less than 1"),
+        ({"BLOCK_SIZE_N": "64"}, "BLOCK_SIZE_N is '64', no whole number"),
+        ({"num_stages": 2.0}, "num_stages is 2.0, no whole number"),
+        ({"num_warps": True}, "num_warps is True, no whole number"),
+        ({"BLOCK_SIZE_K": 0}, "BLOCK_SIZE_K=0 is no power of two"),
+        ({"BLOCK_SIZE_K": 8}, "BLOCK_SIZE_K=8 is less than 16"),
+        ({"num_stages": 0}, "num_stages is less than 1"),
+        ({"num_warps": 64}, "num_warps=64 is none of 1, 2, 4, 8, 16, 32"),
+        ({"waves_per_eu": 2}, "the kernel takes no waves_per_eu"),
+    ],
+)
+def test_what_is_wrong_with_a_row(change: dict[str, object], found: str) -> None:
+    made = {name: value for name, value in {**row(16, 64, 128), **change}.items() if value is not None}
+    assert problems(made) == [found]
+
+
+def test_rows_of_other_families_need_other_keys() -> None:
+    assert problems({"BLOCK_SIZE_M": 8, "num_warps": 4}, family="mamba") == []
+    assert problems({"BLOCK_SIZE_M": 8, "num_warps": 4, "SPLIT_K": 1}, family="mamba") == []
+    assert problems({"BLOCK_SIZE_M": 8, "num_warps": 5}, family="mamba") == [
+        "num_warps=5 is none of 1, 2, 4, 8, 16, 32"
+    ]
+    assert "BLOCK_N is missing" in problems({}, family="lora")
+    assert problems("x") == ["the row is 'x', no object"]
+
+
+def test_packed_weights_of_vllm_need_their_split_and_scales_that_divide() -> None:
+    packed = {"dtype": "int4_w4a16"}
+    with_split = (*PARAMETERS, "SPLIT_K")
+
+    def found(engine: str, tile: dict[str, int], grouped: int, parameters: tuple[str, ...] = with_split) -> list[str]:
+        return list(weigh(engine, "moe", {**SHAPE, **packed}, tile, parameters, grouped=grouped).problems)
+
+    assert found("vllm", row(16, 64, 128), 128) == ["SPLIT_K is missing"]
+    assert found("vllm", row(16, 64, 128, SPLIT_K=1), 128) == []
+    assert found("vllm", row(16, 64, 64, SPLIT_K=1), 128) == []
+    assert found("vllm", row(16, 64, 128, SPLIT_K=1), 64) == []
+    assert found("vllm", row(16, 64, 128, SPLIT_K=1), 96) == ["BLOCK_SIZE_K=128 and scales of 96 do not divide"]
+    assert found("sglang", row(16, 64, 128, SPLIT_K=1), 96) == []
+
+
+def test_a_tile_may_be_as_deep_as_its_block() -> None:
+    assert problems(row(16, 64, 128), block=[128, 128]) == []
+    assert problems(row(16, 64, 256), block=[128, 128]) == [
+        "BLOCK_SIZE_K=256 spans several scales of 128, and one is used: wrong numbers"
+    ]

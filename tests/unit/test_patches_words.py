@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 from packaging.version import Version
 
+from gb10.cli import main
 from gb10.cli.patch.patches import app, idle_sources, print_rows, range_of, reasons
 from gb10.image.context import open_context
 from gb10.image.plan.catalog import ROOT
@@ -52,3 +53,23 @@ def test_a_short_form_has_its_legend(tmp_path: Path, capsys: pytest.CaptureFixtu
     out = capsys.readouterr().out
     assert "1.0      conflict\n" in out
     assert "-  not" not in out
+
+
+def test_a_tree_needs_its_source_and_one_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GB10_CACHE_DIR", str(tmp_path / "store"))
+    tree = ["--tree", str(tmp_path)]
+    for words, problem in (
+        (["--ref", "0.33.0"], "--ref and --tree need --source"),
+        (tree, "--ref and --tree need --source"),
+        (["--source", "vllm", *tree], "--tree needs one --ref"),
+        (["--source", "vllm", "--ref", "0.33.0", "--ref", "0.32.0", *tree], "--tree needs one --ref"),
+        (["--source", "vllm", "--ref", "0.33.0", "--tree", "/dev/null"], "/dev/null is a special file"),
+        (["--source", "vllm", "--ref", "newest"], "'newest' is no version"),
+    ):
+        assert main(["patches", "status", *words]) == 2
+        assert problem in capsys.readouterr().err
+    (tmp_path / "vllm").mkdir()
+    assert main(["patches", "status", "--source", "vllm", "--ref", "0.33.0", *tree, "--json"]) in (0, 6)
+    assert "special file" not in capsys.readouterr().err

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gb10.cli.ship.publish import rule_of
+from gb10.cli.ship.publish import print_older, rule_of
 from gb10.containers.registry.referrers import (
     CREATED,
     Artifact,
@@ -19,6 +19,7 @@ from gb10.containers.registry.referrers import (
     tag_of,
     write_index,
 )
+from gb10.core.reporter import Reporter
 from gb10.errors import PublishError, UsageError
 from gb10.image.publish.retaining import Held, Rule, judged, listing, published, superseded
 
@@ -122,3 +123,19 @@ def test_the_rule_of_an_option() -> None:
     for text, delete in (("1w", False), ("-1", False), ("", True), (None, True)):
         with pytest.raises(UsageError):
             rule_of(text, delete=delete)
+
+
+def test_what_stays_and_what_may_go_are_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    kept = replace(held("a", 1), why="it is used")
+    print_older(Reporter({}), "h/a", [kept, held("b", 2)])
+    out, err = capsys.readouterr()
+    assert "h/a: 1-aaaaaaaaaaaa stays: it is used" in err
+    assert "h/a: 1 of 2 images may go: --delete" in err
+    assert out.startswith("may go  h/a:1-bbbbbbbbbbbb@sha256:b")
+    print_older(Reporter({}), "h/a", [kept, replace(held("b", 2), deleted=True)])
+    out, err = capsys.readouterr()
+    assert "h/a: 1 of 2 images deleted" in err
+    assert out.startswith("deleted  h/a:1-bbbbbbbbbbbb")
+    print_older(Reporter({}), "h/a", [kept])
+    out, err = capsys.readouterr()
+    assert (out, "0 of 1 images may go" in err, "--delete" in err) == ("", True, False)

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from gb10.core.reporter import QUIET, Reporter, Task, clock, remaining
+from gb10.core import reporter as core_reporter
+from gb10.core.reporter import QUIET, Reporter, Task, clock, remaining, terminal
 
 
 @pytest.mark.parametrize(
@@ -88,3 +89,70 @@ def test_a_note_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(3):
         reporter.say_once("no Docker at the default socket")
     assert capsys.readouterr().err.count("no Docker") == 1
+
+
+def test_a_task_of_unknown_size_has_no_amount() -> None:
+    assert Task("fetch", "B", 0).amount() == Task("fetch", "files", 0).amount() == ""
+    assert Task("fetch", "B", 4e6, done=1e6).amount() == "1 of 4 MB"
+
+
+def test_quiet_prints_nothing_and_verbose_prints_details(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = {}
+    for verbosity in (QUIET, 0, 1):
+        reporter = Reporter({}, verbosity=verbosity)
+        reporter.say("said")
+        reporter.detail("detail")
+        reporter.say_once("once")
+        reporter.say_once("once")
+        printed[verbosity] = capsys.readouterr().err.split()
+    assert printed == {QUIET: [], 0: ["said", "once"], 1: ["said", "detail", "once"]}
+
+
+def test_a_hit_is_kept_once_and_a_failed_task_not_at_all() -> None:
+    reporter = Reporter({}, verbosity=QUIET)
+    reporter.hit("a")
+    reporter.hit("a")
+    with reporter.task("b"):
+        time.sleep(0.01)
+    first, second = reporter.timings
+    assert (first.name, first.hit, first.seconds) == ("a", True, 0.0)
+    assert (second.name, second.hit) == ("b", False)
+    assert second.seconds >= 0.01
+    assert first.start <= second.start
+
+
+def test_progress_is_told_once_an_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = Reporter({}, interval=3600)
+    with reporter.task("fetch", 4e6) as task:
+        reporter.advance(task, 1e6, "a")
+        reporter.advance(task, 1e6)
+        assert (task.done, task.note) == (2e6, "a")
+        assert capsys.readouterr().err == "fetch …\n"
+        task.said -= 3600
+        reporter.advance(task, 1e6)
+        assert "fetch  3 of 4 MB  a" in capsys.readouterr().err
+        reporter.update(task, 4e6, 4e6, "b")
+        assert (task.done, task.note) == (4e6, "b")
+        assert capsys.readouterr().err == ""
+
+
+def test_colours_are_asked_for_and_refused() -> None:
+    assert terminal({"FORCE_COLOR": "1"}, stderr=True).is_terminal
+    assert not terminal({"FORCE_COLOR": "1", "NO_COLOR": "1"}, stderr=True).is_terminal
+    assert terminal({"NO_COLOR": "1"}, stderr=True).no_color
+    assert not terminal({}, stderr=True).is_terminal
+    assert terminal({}, stderr=True).width == 160
+
+
+def test_a_long_wait_is_told_even_when_quiet(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core_reporter, "LONG_WAIT", 0.01)
+    for verbosity in (QUIET, 0):
+        with Reporter({}, verbosity=verbosity).waiting_for("layer")("process 7"):
+            time.sleep(0.2)
+        assert capsys.readouterr().err == "layer: waiting for process 7\n"
+    monkeypatch.setattr(core_reporter, "LONG_WAIT", 60)
+    with Reporter({}, verbosity=QUIET).waiting_for("layer")("process 7"):
+        pass
+    assert capsys.readouterr().err == ""

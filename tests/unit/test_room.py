@@ -239,3 +239,16 @@ def test_more_than_there_is_runs_alone(opened: Path) -> None:
     assert [child.wait(timeout=20) for child in started] == [0] * 3
     log = (opened / "log").read_text().splitlines()
     assert all(log[at + 1] == "-large" for at, line in enumerate(log) if line == "+large")
+
+
+def test_ninja_is_replaced_only_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "room").mkdir()
+    with pytest.raises(SystemExit, match="ninja is not on PATH"):
+        room.order_units(tmp_path / "room")
+    (tmp_path / "ninja").write_text("#!/bin/sh\n")
+    (tmp_path / "ninja").chmod(0o755)
+    room.order_units(tmp_path / "room")
+    made = tmp_path / "room/bin/ninja"
+    assert str(tmp_path / "ninja") in made.read_text(encoding="utf-8")
+    assert os.access(made, os.X_OK)

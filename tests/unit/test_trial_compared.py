@@ -13,7 +13,7 @@ from gb10.image.plan.catalog import ROOT
 from gb10.serving.load.quality import Judge
 from gb10.serving.trial.compared import answers_of, compared
 from gb10.serving.trial.launch_line import LaunchLine, SavedQuality
-from gb10.serving.trial.pages import compare_page, html, markdown, serve_page
+from gb10.serving.trial.pages import COMPARE_HEAD, compare_page, html, markdown, serve_page, table_row
 from gb10.serving.trial.saved_results import is_saved, saved_launches
 from gb10.serving.trial.saved_serve import read_serve
 from tests.served import document, line, lines
@@ -208,3 +208,29 @@ def test_several_answer_lengths_are_sections_of_a_page_and_no_side_of_a_comparis
     path = write(tmp_path / "several", [several])
     with pytest.raises(UsageError, match="has several answer lengths"):
         saved_launches(path, path)
+
+
+def test_the_cells_of_a_figure_are_its_own() -> None:
+    found = compared(lines(*sides(1.05)), ("a", "b"), margin=0.02)
+    cells = {row.figure.name: table_row(row) for row in found.rows}
+    steps, tokens = cells["steps_s"], cells["tok_s"]
+    assert len(steps) == len(COMPARE_HEAD)
+    assert (steps[0], steps[2], steps[3]) == ("2", "100", "105")
+    assert steps[4] == "+5.0 %"
+    assert steps[5].startswith("+4.6 to +5.4")
+    assert steps[7] == "faster"
+    needed = next(row.found.needed for row in found.rows if row.figure.name == "tok_s")
+    assert needed
+    assert tokens[7] == f"not resolved, {needed} would"
+    assert not any("would" in cells[name][7] for name in ("steps_s", "first_token_s"))
+
+
+@pytest.mark.parametrize(
+    ("factor", "kind"), [(1.05, "good"), (0.95, "bad"), (1.0, "unsure")], ids=["faster", "slower", "not resolved"]
+)
+def test_the_page_of_a_comparison_has_the_colour_of_its_verdict(factor: float, kind: str) -> None:
+    page = compare_page(compared(lines(*sides(factor)), ("", "b"), margin=0.02), "now")
+    assert page.kind == kind
+    assert page.lead[:2] == ("A: as the recipe is", "B: b")
+    launches = next(section for section in page.sections if section.title == "Launches")
+    assert [row[0] for row in launches.rows] == [str(number) for number in range(1, 11)]

@@ -97,3 +97,10 @@ def test_a_free_job_takes_the_longest_whose_memory_is_free() -> None:
 def test_a_unit_above_all_memory_starts_alone() -> None:
     assert names(4, 5, ("large", 9, 8), ("small", 5, 1)) == "large small"
     assert names(4, 5, ("large", 5, 8), ("small", 9, 1)) == "small large"
+
+
+def test_a_unit_that_just_fits_starts_and_one_too_large_waits_until_it_is_alone() -> None:
+    assert names(2, 10, ("a", 9, 6), ("b", 8, 4), ("c", 7, 1)) == "a b c"
+    assert names(2, 10, ("a", 9, 6), ("b", 8, 5), ("c", 7, 4)) == "a c b"
+    assert names(2, 10, ("a", 9, 11), ("b", 8, 1)) == "a b"
+    assert names(3, 10, ("a", 9, 1), ("b", 8, 11), ("c", 1, 1)) == "a c b"

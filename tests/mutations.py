@@ -1,0 +1,350 @@
+"""Do the tests notice a wrong line? Random mutations, each run against the test files that name its module.
+
+``python3 -m bootstrap tests/mutations.py --count 60 --seed 7`` copies the tree, changes one comparison, ``and``,
+``not``, condition or number of ``gb10/`` at a time in the copy, and runs the unit and golden test files that import the
+changed module. The checkout itself is never changed. ``--neighbours`` tries a mutant that survived with more test
+files: those that import a module which imports the changed one.
+
+Numbers of a module's or a class's constants are not changed: a test of a limit or of a table would repeat its number.
+
+Exit code 0: at least 90 % of the mutants were caught; 1: fewer; 2: the tests fail without a mutation, or an entry of
+EQUIVALENT fits no line.
+"""
+
+import argparse
+import ast
+import contextlib
+import os
+import random
+import re
+import resource
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+SUITES: Final = ("tests/unit", "tests/golden")
+PYTEST: Final = (sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--in-memory")
+LEAST: Final = 0.9
+"""The share of mutants that the tests must catch."""
+MEMORY: Final = 8 << 30
+"""Bytes of address space of a run: a mutant may never end, and keep all that it makes."""
+EQUIVALENT: Final[dict[tuple[str, str, str], str]] = {
+    (
+        'return line((x - 5, y - 5), (x + 5, y + 5), "mark") + line((x - 5, y + 5), (x + 5, y - 5), "mark") + inside',
+        "5",
+        "6",
+    ): "a mark of a chart is as large as looks right",
+    (
+        "parts.append(box(LEFT, y + 4, (along.at(one.value) - LEFT, 12), one.result.lower(), one.said))",
+        "12",
+        "13",
+    ): "a bar of a chart is as high as looks right",
+    ('"why": self.why[:20_000],', "20_000", "20001"): "a limit: one character more is as good",
+    (
+        "scale = box.width * box.height / total if total else 0",
+        "0",
+        "1",
+    ): "without values nothing is laid out, so nothing is scaled",
+    (
+        "return len(os.sched_getaffinity(0))",
+        "0",
+        "1",
+    ): "where tests run, process 1 has the same cores",
+}
+"""Mutants that nothing can catch, or nothing should: (source line, old text, new text) and the reason.
+
+By line, not by file and number, so that an entry survives when its module moves.
+"""
+SWAPPED: Final[dict[type[ast.cmpop | ast.boolop], tuple[str, str]]] = {
+    ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="),
+    ast.Lt: ("<", "<="),
+    ast.LtE: ("<=", "<"),
+    ast.Gt: (">", ">="),
+    ast.GtE: (">=", ">"),
+    ast.In: ("in", "not in"),
+    ast.NotIn: ("not in", "in"),
+    ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"),
+    ast.And: ("and", "or"),
+    ast.Or: ("or", "and"),
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mutant:
+    """One change of one module: bytes ``start`` to ``end`` become ``new``."""
+
+    path: str
+    line: int
+    source_line: str
+    start: int
+    end: int
+    old: str
+    new: str
+
+    @property
+    def rule(self) -> tuple[str, str, str]:
+        """How EQUIVALENT names it."""
+        return self.source_line, self.old, self.new
+
+    def __str__(self) -> str:
+        change = "negated" if self.new == f"not ({self.old})" else f"{self.old} -> {self.new or 'nothing'}"
+        return f"{self.path}:{self.line}: {change} in: {self.source_line}"
+
+    def apply(self, source: bytes) -> bytes:
+        """The module's text with the change."""
+        return source[: self.start] + self.new.encode() + source[self.end :]
+
+
+class Source:
+    """A module's text, its tree, and where a node begins and ends in bytes."""
+
+    def __init__(self, path: str, content: bytes) -> None:
+        self.path, self.content = path, content
+        self.tree = ast.parse(content, path)
+        self.lines = content.splitlines(keepends=True)
+        self.offsets = [0]
+        for line in self.lines:
+            self.offsets.append(self.offsets[-1] + len(line))
+
+    def begin(self, node: ast.expr) -> int:
+        return self.offsets[node.lineno - 1] + node.col_offset
+
+    def end(self, node: ast.expr) -> int:
+        return self.offsets[(node.end_lineno or node.lineno) - 1] + (node.end_col_offset or 0)
+
+    def mutant(self, start: int, end: int, new: str) -> Mutant:
+        line = self.content.count(b"\n", 0, start)
+        return Mutant(
+            path=self.path,
+            line=line + 1,
+            source_line=self.lines[line].decode().strip(),
+            start=start,
+            end=end,
+            old=self.content[start:end].decode(),
+            new=new,
+        )
+
+
+def mutants_of(source: Source) -> Iterator[Mutant]:
+    """Every mutant of a module that still is Python.
+
+    A condition of ``==``, ``is``, ``in`` or ``not`` is not negated besides: that would be the same mutant again.
+    """
+    tables = [node for node in ast.walk(source.tree) if isinstance(node, ast.Module | ast.ClassDef)]
+    constants = [one for table in tables for one in table.body if isinstance(one, ast.Assign | ast.AnnAssign)]
+    tabled = {id(node) for constant in constants for node in ast.walk(constant)}
+    for node in nodes(source.tree):
+        match node:
+            case ast.Compare():
+                sides = [node.left, *node.comparators]
+                for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
+                    yield from swapped(source, op, left, right)
+            case ast.BoolOp():
+                for left, right in zip(node.values, node.values[1:], strict=False):
+                    yield from swapped(source, node.op, left, right)
+            case ast.UnaryOp(op=ast.Not()):
+                yield source.mutant(source.begin(node), source.begin(node) + len("not"), "")
+            case ast.Constant(value=int() | float() as value) if not isinstance(value, bool) and id(node) not in tabled:
+                yield source.mutant(source.begin(node), source.end(node), str(value + 1))
+            case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test):
+                yield from negated(source, test)
+            case ast.comprehension(ifs=tests):
+                for test in tests:
+                    yield from negated(source, test)
+
+
+def nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of code that runs: no annotations, no imports for types; no f-strings, whose places 3.11 has wrong."""
+    if isinstance(node, ast.JoinedStr) or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+        return
+    yield node
+    for name, value in ast.iter_fields(node):
+        if name not in ("annotation", "returns"):
+            for child in value if isinstance(value, list) else [value]:
+                if isinstance(child, ast.AST):
+                    yield from nodes(child)
+
+
+def swapped(source: Source, op: ast.cmpop | ast.boolop, left: ast.expr, right: ast.expr) -> Iterator[Mutant]:
+    old, new = SWAPPED[type(op)]
+    start, end = source.end(left), source.begin(right)
+    pattern = rf"\b{old}\b".replace(" ", r"\s+") if old.isidentifier() or " " in old else re.escape(old)
+    found = re.search(pattern.encode(), source.content[start:end])
+    if found:
+        yield source.mutant(start + found.start(), start + found.end(), new)
+
+
+def negated(source: Source, test: ast.expr) -> Iterator[Mutant]:
+    same = (ast.Eq, ast.NotEq, ast.In, ast.NotIn, ast.Is, ast.IsNot)
+    if isinstance(test, ast.UnaryOp) or (isinstance(test, ast.Compare) and isinstance(test.ops[0], same)):
+        return
+    start, end = source.begin(test), source.end(test)
+    yield source.mutant(start, end, f"not ({source.content[start:end].decode()})")
+
+
+def named_modules(file: Path) -> set[str]:
+    """The files of gb10 that a file imports, or names as ``gb10.a.b`` or ``gb10/a/b.py`` in a string."""
+    found = set[str]()
+    for node in ast.walk(ast.parse(file.read_bytes(), file)):
+        match node:
+            case ast.Import(names=names):
+                found |= {alias.name for alias in names}
+            case ast.ImportFrom(module=str(module), names=names):
+                found |= {f"{module}.{alias.name}" for alias in names}
+            case ast.Constant(value=str(text)) if re.fullmatch(r"gb10(\.\w+)+", text):
+                found.add(text)
+            case ast.Constant(value=str(text)) if re.fullmatch(r"gb10(/\w+)+\.py", text):
+                found.add(text.removesuffix(".py").replace("/", "."))
+    return {str(path.relative_to(ROOT)) for name in found if (path := module_file(name))}
+
+
+def module_file(name: str) -> Path | None:
+    """The file of ``gb10.a.b`` or ``gb10.a.b.function``; None for other packages."""
+    parts = name.split(".")
+    while parts and parts[0] == "gb10":
+        path = ROOT.joinpath(*parts)
+        for file in (path.with_suffix(".py"), path / "__init__.py"):
+            if file.is_file():
+                return file
+        parts.pop()
+    return None
+
+
+def tests_by_module() -> dict[str, list[str]]:
+    """For each module that a unit or golden test file names, these files."""
+    found: dict[str, list[str]] = {}
+    for test in sorted(path for suite in SUITES for path in (ROOT / suite).rglob("test_*.py")):
+        for module in named_modules(test):
+            found.setdefault(module, []).append(str(test.relative_to(ROOT)))
+    return found
+
+
+def tests_of_importers(naming: dict[str, list[str]]) -> dict[str, list[str]]:
+    """For each module, the test files that name a module which imports it, and not itself."""
+    found: dict[str, set[str]] = {}
+    for importer, tests in naming.items():
+        for module in named_modules(ROOT / importer):
+            found.setdefault(module, set()).update(tests)
+    return {module: sorted(tests - set(naming.get(module, ()))) for module, tests in found.items()}
+
+
+class Copy:
+    """A copy of the checkout in which mutants live, with a home and a store of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tree = folder / "checkout"
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for name in filter(None, listed.split("\0")):
+            if (ROOT / name).is_symlink() or (ROOT / name).is_file():  # not what git lists and the tree has lost
+                (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, self.tree / name, follow_symlinks=False)
+        # Bytecode is looked up by the hash of the source: by time and size a mutant would run as its original.
+        compiling = (sys.executable, "-m", "compileall", "-q", "--invalidation-mode", "checked-hash")
+        subprocess.run([*compiling, "gb10", "tests", "bootstrap"], cwd=self.tree, check=True)
+        self.env = {
+            name: value for name, value in os.environ.items() if not name.startswith(("GB10_", "PYTEST", "XDG"))
+        }
+        self.env |= {"HOME": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def run(self, tests: Iterable[str], limit: float) -> tuple[str, str]:
+        """What the tests say, "passed", "failed" or "no end", and their output; no process of theirs is left."""
+        with tempfile.TemporaryFile("w+") as output:
+            process = subprocess.Popen(
+                [*PYTEST, *tests], cwd=self.tree, env=self.env, stdout=output, stderr=output, start_new_session=True
+            )
+            try:
+                resource.prlimit(process.pid, resource.RLIMIT_AS, (MEMORY, MEMORY))
+                verdict = "failed" if process.wait(limit) else "passed"
+            except subprocess.TimeoutExpired:
+                verdict = "no end"
+            finally:
+                with contextlib.suppress(ProcessLookupError):  # nothing of the group is left
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            output.seek(0)
+            return verdict, output.read()
+
+    def survives(self, mutant: Mutant, tests: Iterable[str], limit: float) -> bool:
+        """Whether the tests pass with a mutant; its module is as before afterwards."""
+        path = self.tree / mutant.path
+        original = path.read_bytes()
+        try:
+            path.write_bytes(mutant.apply(original))
+            return self.run(tests, limit)[0] == "passed"
+        finally:
+            path.write_bytes(original)
+
+
+def main() -> int:
+    """Choose mutants, see that the tests pass without, then with each of them; print who survived."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=60)
+    parser.add_argument("--seed", default=secrets.token_hex(4))
+    parser.add_argument("--limit", type=float, default=120, metavar="S", help="seconds for the tests of one mutant")
+    parser.add_argument("--only", default="", metavar="PREFIX", help="mutate files below this path alone")
+    parser.add_argument("--neighbours", action="store_true", help="try survivors with the tests of what imports them")
+    parser.add_argument("--list", action="store_true", help="print the chosen mutants and run nothing")
+    options = parser.parse_args()
+    naming = tests_by_module()
+    every = [m for path in sorted(naming) for m in mutants_of(Source(path, (ROOT / path).read_bytes()))]
+    stale = EQUIVALENT.keys() - {mutant.rule for mutant in every}
+    for line, old, new in sorted(stale):
+        print(f"EQUIVALENT has {old!r} -> {new!r} in {line!r}, which no module that a test names has")
+    if stale:
+        return 2
+    pool = [m for m in every if m.rule not in EQUIVALENT and m.path.startswith(options.only)]
+    chosen = random.Random(options.seed).sample(pool, min(options.count, len(pool)))  # noqa: S311 # no secret
+    print(f"seed {options.seed}: {len(chosen)} of {len(pool)} mutants in {len(naming)} modules", flush=True)
+    if options.list:
+        print(*chosen, sep="\n")
+        return 0
+    start = time.monotonic()
+    near = tests_of_importers(naming) if options.neighbours else {}
+    with tempfile.TemporaryDirectory(prefix="gb10-mutations-", ignore_cleanup_errors=True) as folder:
+        copy = Copy(Path(folder))
+        used = {test for m in chosen for test in (*naming[m.path], *near.get(m.path, ()))}
+        verdict, output = copy.run(sorted(used), 10 * options.limit)
+        if verdict != "passed":
+            print(output, f"the tests fail without a mutation: {verdict}", sep="\n")
+            return 2
+        verdicts = dict[Mutant, str]()
+        for number, mutant in enumerate(chosen, 1):
+            verdicts[mutant] = "SURVIVED"
+            if not copy.survives(mutant, naming[mutant.path], options.limit):
+                verdicts[mutant] = "caught"
+            elif near.get(mutant.path) and not copy.survives(mutant, near[mutant.path], 3 * options.limit):
+                verdicts[mutant] = "caught by neighbours"
+            print(f"{number:3} {verdicts[mutant]} {mutant}", flush=True)
+    counts = Counter(verdicts.values())
+    survivors = [mutant for mutant, verdict in verdicts.items() if verdict == "SURVIVED"]
+    caught = len(chosen) - len(survivors)
+    first, total = counts["caught"], len(chosen)
+    print(f"\n{first} of {total} caught ({first / total:.0%}) by the test files that name the module")
+    if options.neighbours:
+        print(f"{caught} ({caught / total:.0%}) with the test files that name a module which imports it")
+    print(f"{time.monotonic() - start:.0f} s; survivors:")
+    for mutant in survivors:
+        print(f"  {mutant}\n    {' '.join(naming[mutant.path])}")
+    return 0 if caught >= LEAST * total else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
