@@ -21,7 +21,7 @@ from gb10.containers.buildx.commands import open_buildx
 from gb10.containers.reach import find
 from gb10.core.proc import capture
 from gb10.image.build.assemble import image_request
-from gb10.image.build.prepare import prepare_build_context
+from gb10.image.build.image_build import prepare_build_context
 from gb10.image.context import open_context
 from gb10.image.plan.catalog import ROOT
 from gb10.image.request.planning import Request, make_plan

@@ -11,8 +11,8 @@ from gb10.cli.causes import bug, known_cause
 from gb10.cli.receipt import answered
 from gb10.cli.spelling import respelled
 from gb10.cli.streams import drop_stdout, ready_streams
+from gb10.core.installation import as_started, program
 from gb10.core.printing import visible
-from gb10.core.program_name import as_started, program
 from gb10.core.signals import was_interrupted
 from gb10.errors import CLOSED_PIPE, INTERRUPTED, Gb10Error, interrupted
 

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from gb10 import __version__
 from gb10.cli.typer_click import CompletionItem
 from gb10.cli.values import VALUED, stub
-from gb10.core.program_name import as_started
+from gb10.core.installation import as_started
 from gb10.errors import UsageError, exit_codes
 
 if TYPE_CHECKING:

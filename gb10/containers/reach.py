@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gb10.containers.connection import Endpoint, Engine, UnreachableError, probe
+from gb10.containers.connection import DEFAULT_ORIGIN, Endpoint, Engine, UnreachableError, chosen_endpoint, probe
 from gb10.containers.embedded.daemon import Place, answering, up
-from gb10.containers.user_choice import DEFAULT_ORIGIN, chosen_endpoint
 from gb10.core.store import Store
 from gb10.errors import EngineError
 

@@ -9,21 +9,20 @@ from typing import Annotated, Any, Final
 from pydantic import ConfigDict, Field
 
 from gb10.containers.connection import Engine
-from gb10.core.data_root import ROOT
 from gb10.core.document import parse_document
 from gb10.core.fields import Model
 from gb10.core.host import Host
+from gb10.core.installation import ROOT
 from gb10.core.proc import CommandFailedError, stream
 from gb10.core.store import is_sealed, seal
 from gb10.errors import BuildError, VerifyError
 from gb10.image.build.compile import compile_step, compilers
-from gb10.image.build.outlook import with_forecast
+from gb10.image.build.estimate import with_forecast
 from gb10.image.build.stage import check_exported
 from gb10.image.context import Context
-from gb10.image.plan.inputs import program_inputs
-from gb10.image.plan.programs import SCRIPTS
+from gb10.image.plan.dag import SCRIPTS
 from gb10.image.plan.render import program_dockerfile
-from gb10.image.plan.values import Plan, Program, Step
+from gb10.image.plan.values import Plan, Program, Step, program_inputs
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checking import prove
 from gb10.image.proof.reading import scan_path

@@ -11,7 +11,7 @@ from gb10.core.store import Store
 from gb10.image.context import Context, cores
 from gb10.image.plan.values import Step
 from gb10.sources.git.archive import fetch_checkout
-from gb10.sources.index.downloads import fetch_all
+from gb10.sources.index.client import fetch_all
 
 
 def fetch_files(ctx: Context, steps: Iterable[Step]) -> None:

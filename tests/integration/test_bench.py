@@ -17,9 +17,8 @@ from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.gemm import BuiltProgram, build_program, judge, measure
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT, Catalog
-from gb10.image.plan.dag import plan_image
+from gb10.image.plan.dag import GEMM, plan_image, plan_program
 from gb10.image.plan.options import Options
-from gb10.image.plan.programs import GEMM, plan_program
 from gb10.image.plan.values import Plan
 from gb10.image.recipe.arch import parse_arch
 from gb10.patches.selection import plan_patches

@@ -21,7 +21,7 @@ from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, lock_path
 from gb10.rootfs.unpack import write_rootfs
 from gb10.sources.debian.mirror import fetch_debs
-from gb10.sources.index.downloads import fetch_all
+from gb10.sources.index.client import fetch_all
 from tests.integration.debian_roots import resolved
 from tests.integration.nodes import load_image, random_image
 from tests.integration.test_pipeline import RECIPE, small_plan

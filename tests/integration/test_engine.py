@@ -21,8 +21,7 @@ from gb10.containers.buildx.build_cache import build_cache, prune
 from gb10.containers.buildx.commands import Buildx, open_buildx
 from gb10.containers.buildx.progress import Event, LogLine, StepDone, Transfer
 from gb10.containers.connection import Engine, asking, client, probe
-from gb10.containers.embedded.daemon import Place, down, status, up
-from gb10.containers.embedded.processes import alive, members
+from gb10.containers.embedded.daemon import Place, alive, down, members, status, up
 from gb10.containers.images import require_image, tag_image
 from gb10.containers.node import reached
 from gb10.containers.packages import damaged, unpack

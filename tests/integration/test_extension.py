@@ -21,8 +21,7 @@ from gb10.image.plan.options import Options
 from gb10.image.plan.values import Plan
 from gb10.image.proof.reading import scan_path
 from gb10.image.recipe.arch import parse_arch
-from gb10.image.recipe.builds import WheelBuild
-from gb10.image.recipe.image_recipe import Layer
+from gb10.image.recipe.image_recipe import Layer, WheelBuild
 from gb10.inside.markers import kernels_of
 from gb10.patches.selection import plan_patches
 from tests.integration.disassembly import disassembled

@@ -13,9 +13,9 @@ import pytest
 from gb10.containers.images import require_image
 from gb10.containers.reach import find
 from gb10.errors import BuildError, PatchError
-from gb10.image.build.grafts import early_grafts
 from gb10.image.build.image_build import Verified, build_image
 from gb10.image.build.stage import log_path
+from gb10.image.build.wheels import early_grafts
 from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files, store_paths
 from gb10.image.plan.dag import plan_image

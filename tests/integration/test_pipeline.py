@@ -29,9 +29,8 @@ from gb10.containers.reach import find
 from gb10.core.proc import CommandFailedError, capture
 from gb10.errors import BuildError, VerifyError
 from gb10.image.build import image_build
-from gb10.image.build.image_build import Verified, build_image, unproven_tag
+from gb10.image.build.image_build import Verified, build_image, leave_context, unproven_tag
 from gb10.image.build.inspect import inspect_image
-from gb10.image.build.prepare import leave_context
 from gb10.image.build.wheels import Wheel, build_wheels
 from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path

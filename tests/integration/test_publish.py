@@ -32,7 +32,7 @@ from gb10.image.publish import publishing, retries
 from gb10.image.publish.publishing import Published, publish
 from gb10.image.publish.pulling import pull_everywhere
 from gb10.image.publish.signing import KIND
-from gb10.image.sbom.spdx import MEDIA_TYPE as SPDX
+from gb10.image.sbom.statements import SPDX_MEDIA_TYPE as SPDX
 from tests.integration.hub_server import make_signer
 from tests.integration.nodes import (
     Registry,

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from gb10.containers.connection import client
-from gb10.containers.image_reading import read_folders
-from gb10.containers.images import require_image
+from gb10.containers.images import read_folders, require_image
 from gb10.containers.reach import find
 from gb10.image.build.image_build import Verified, build_image
 from gb10.image.context import Context, open_context

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from gb10.containers.buildx import pulls
 from gb10.containers.buildx.build import BuildRequest, build
 from gb10.containers.buildx.commands import open_buildx
 from gb10.containers.reach import find
@@ -24,8 +23,7 @@ from gb10.core.store import Store, open_store
 from gb10.errors import BuildError, EngineError, FetchError, PublishError
 from gb10.image.context import build_architecture
 from gb10.image.lock.lockfile import load_recipe
-from gb10.image.lock.platforms import platform_of
-from gb10.image.lock.resolver import Resolver
+from gb10.image.lock.resolver import Resolver, platform_of
 from tests.integration.nodes import registry
 from tests.integration.proxy import Fault, bad_line
 from tests.recipes import small_recipe
@@ -58,7 +56,7 @@ def access(tmp_path: Path) -> Access:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Short patience; no test takes much longer."""
-    monkeypatch.setattr(pulls, "PATIENCE", SOON)
+    monkeypatch.setattr("gb10.containers.buildx.build.PATIENCE", SOON)
     monkeypatch.setattr(skopeo, "PATIENCE", SOON)
     monkeypatch.setattr(skopeo, "ANSWER", SOON)
     monkeypatch.setattr(holding, "PATIENCE", SOON)

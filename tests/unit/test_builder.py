@@ -10,7 +10,7 @@ from gb10.containers.buildx.build_cache import Direction, check_cache
 from gb10.containers.buildx.commands import read_builder
 from gb10.containers.connection import Endpoint, Engine
 from gb10.errors import UsageError
-from gb10.image.build.built import engine_room
+from gb10.image.build.stage import engine_room
 
 INSPECTED = """\
 Name:          big

@@ -12,10 +12,8 @@ from gb10.core.files import Checkout
 from gb10.errors import FetchError, UsageError
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import ROOT
-from gb10.image.request.checkout_checks import check_difference, told
-from gb10.image.request.checkout_files import Worktree
-from gb10.image.request.checkouts import _given
-from gb10.image.request.commits import GitCommit, _odd, parse_commit, split_refs
+from gb10.image.request.checkout_files import Worktree, check_difference, told
+from gb10.image.request.checkouts import GitCommit, _given, _odd, parse_commit, split_refs
 from gb10.sources.git import archive
 from tests.unit.test_worktrees import found, released
 

@@ -10,11 +10,11 @@ from gb10.cli import main
 from gb10.cli.machine.engine import search_path
 from gb10.containers import connection
 from gb10.containers.buildx.build import BuildRequest, arguments
+from gb10.containers.connection import chosen_endpoint
 from gb10.containers.embedded.daemon import Place
 from gb10.containers.embedded.privileges import entering
 from gb10.containers.packages import Programs
 from gb10.containers.reach import MEMBER, denial, find, look
-from gb10.containers.user_choice import chosen_endpoint
 from gb10.core.store import Store
 from gb10.errors import EngineError, Gb10Error
 

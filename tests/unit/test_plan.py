@@ -19,8 +19,7 @@ from gb10.image.plan.render import dockerfile, wheel_dockerfile
 from gb10.image.plan.steps import CHANGED, GRAFTER, LINKER, MOD_RUNNER, READER, SCANNER, SETTINGS, SLIMMER
 from gb10.image.plan.values import Plan, Toolkit
 from gb10.image.recipe.arch import parse_arch
-from gb10.image.recipe.builds import Source
-from gb10.image.recipe.image_recipe import NamedIndex, Recipe
+from gb10.image.recipe.image_recipe import NamedIndex, Recipe, Source
 from gb10.image.recipe.locked import Lock
 from gb10.image.request.kernel_choice import with_set
 from tests.recipes import CUTLASS, SHIPPED, plan_of

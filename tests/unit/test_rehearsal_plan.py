@@ -15,8 +15,8 @@ from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Mod, Options, Overlay, PatchUse, Served
-from gb10.image.plan.rehearsing import SCRIPTS, request_text, why_none
 from gb10.image.plan.render import bake, dockerfile, environment, scanned
+from gb10.image.plan.steps import SCRIPTS, request_text, why_none
 from gb10.image.plan.values import Plan, Toolkit
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe

@@ -16,10 +16,9 @@ from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.mods.read import load_mod
 from gb10.image.plan.catalog import ROOT, tree_digest
 from gb10.image.plan.dag import plan_image
-from gb10.image.plan.inputs import wheel_inputs
 from gb10.image.plan.options import Mod, Options, Overlay, Taken
 from gb10.image.plan.plan_record import labels, record
-from gb10.image.plan.values import Plan
+from gb10.image.plan.values import Plan, wheel_inputs
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.request.plan_replay import LARGEST, Given, plan_again, read_record, require_same, with_servers

@@ -16,14 +16,21 @@ from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import PatchUse, Taken
 from gb10.image.plan.plan_record import labels, record
 from gb10.image.plan.values import Plan
-from gb10.image.request.checkout_checks import MOST_DIFFERENT, Released, check_difference, check_said, told
-from gb10.image.request.checkout_files import Worktree, open_worktree
+from gb10.image.request.checkout_files import (
+    MOST_DIFFERENT,
+    Released,
+    Worktree,
+    check_difference,
+    check_said,
+    open_worktree,
+    told,
+)
 from gb10.image.request.checkouts import OwnSource, marked, own_sources
-from gb10.patches.compare import Difference, compare, diff_text
 from gb10.patches.parse import parse_diff
 from gb10.patches.releases import load_releases
 from gb10.patches.selection import Place
 from gb10.patches.source_tree import Folder
+from gb10.patches.write import Difference, compare, diff_text
 from tests.unit.test_mods_plan import inputs, plan
 from tests.unit.test_plan_schema import SCHEMA
 

@@ -9,7 +9,6 @@ import typer
 
 from gb10.cli.models.recipe_image import with_recipe
 from gb10.cli.models.recipe_trust import TrustOption
-from gb10.cli.signature import inject
 from gb10.cli.values import (
     ArchOption,
     EngineOption,
@@ -21,6 +20,7 @@ from gb10.cli.values import (
     completer,
     model_recipes,
 )
+from gb10.cli.verb import inject
 from gb10.errors import UsageError
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import DEFAULT_ENGINE, ROOT, Catalog

@@ -28,16 +28,12 @@ from gb10.cli.receipt import own_receipt
 from gb10.containers.reference import check_reference
 from gb10.errors import Gb10Error, UsageError
 from gb10.image.build.build_log import Build, keep_build, now, steps_of
-from gb10.image.build.cache_status import survey
-from gb10.image.build.cmake_names import try_targets
-from gb10.image.build.estimate import check_room
-from gb10.image.build.grafts import try_patches
-from gb10.image.build.image_build import Verified, build_image, require_torch
-from gb10.image.build.outlook import with_forecast
-from gb10.image.build.prepare import leave_context
-from gb10.image.build.rates import keep_speed
+from gb10.image.build.costs import keep_speed
+from gb10.image.build.estimate import check_room, with_forecast
+from gb10.image.build.image_build import Verified, build_image, leave_context, require_torch, survey
+from gb10.image.build.input_checks import try_targets
 from gb10.image.build.stage import check_named_builder, ready_engine, resume_embedded_engine
-from gb10.image.build.wheels import selected, try_sources
+from gb10.image.build.wheels import selected, try_patches, try_sources
 from gb10.image.context import Context
 from gb10.image.inspect.local import local_layers
 from gb10.image.plan.values import Plan

@@ -8,14 +8,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from gb10.cli.common import print_json
-from gb10.cli.tables import print_table
+from gb10.cli.verb import print_table
 from gb10.core.reporter import terminal
-from gb10.image.build.cache_status import CacheStatus
-from gb10.image.build.estimate import Needs, step_seconds
-from gb10.image.build.outlook import obstacles
+from gb10.image.build.estimate import Needs, obstacles, step_seconds
+from gb10.image.build.image_build import CacheStatus
 from gb10.image.context import Context
 from gb10.image.plan.values import Plan, Step
-from gb10.image.publish.wheel_index import wheel_cache
+from gb10.image.publish.sharing import wheel_cache
 
 NAMES: Final = 3
 """Wheels of a layer that the plan names."""

@@ -23,8 +23,8 @@ from gb10.cli.values import ModOption
 from gb10.core.printing import printable
 from gb10.core.reporter import Reporter
 from gb10.errors import VerifyError
-from gb10.image.build.cache_status import survey_again
 from gb10.image.build.estimate import check_room
+from gb10.image.build.image_build import survey_again
 from gb10.image.build.rebuild import Comparison, reproduce, subject_of
 from gb10.image.build.stage import check_builder, ready_engine
 from gb10.image.build.wheels import selected

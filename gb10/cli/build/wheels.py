@@ -13,14 +13,22 @@ from gb10.cli.common import (
     verb_app,
     with_context,
 )
-from gb10.image.build.cache_status import survey
-from gb10.image.build.cmake_names import try_targets
-from gb10.image.build.estimate import check_room
-from gb10.image.build.grafts import early_grafts, late_grafts, try_patches
-from gb10.image.build.outlook import with_forecast
-from gb10.image.build.rates import keep_speed
+from gb10.image.build.costs import keep_speed
+from gb10.image.build.estimate import check_room, with_forecast
+from gb10.image.build.image_build import survey
+from gb10.image.build.input_checks import try_targets
 from gb10.image.build.stage import check_builder, check_named_builder, ready_engine
-from gb10.image.build.wheels import build_wheels, check_sources, installable, selected, show_in_checkout, try_sources
+from gb10.image.build.wheels import (
+    build_wheels,
+    check_sources,
+    early_grafts,
+    installable,
+    late_grafts,
+    selected,
+    show_in_checkout,
+    try_patches,
+    try_sources,
+)
 from gb10.image.context import Context
 from gb10.image.publish.sharing import take_missing
 from gb10.image.request.planning import Request, make_plan

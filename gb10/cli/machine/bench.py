@@ -15,15 +15,15 @@ from gb10.cli.machine.bench_quality import quality
 from gb10.cli.machine.bench_replay import replay
 from gb10.cli.machine.bench_serve import serve
 from gb10.cli.machine.bench_show import show
-from gb10.cli.tables import print_table
 from gb10.cli.values import ArchOption, EngineOption
-from gb10.image.build.cache_status import survey
+from gb10.cli.verb import print_table
 from gb10.image.build.estimate import check_room
+from gb10.image.build.image_build import survey
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
 from gb10.image.gemm import UNNAMED, BuiltProgram, Line, Measured, build_program, judge, measure, published_gemms
 from gb10.image.plan.catalog import DEFAULT_ENGINE
-from gb10.image.plan.programs import GEMM, plan_program
+from gb10.image.plan.dag import GEMM, plan_program
 from gb10.image.plan.values import Plan
 from gb10.image.request.planning import Request, make_plan
 

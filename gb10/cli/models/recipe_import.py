@@ -8,9 +8,8 @@ from typing import Annotated
 import typer
 
 from gb10.cli.models.recipe_files import read_text
-from gb10.cli.signature import inject
-from gb10.cli.verb import JsonOption, print_json, with_reporter
-from gb10.core.data_root import ROOT
+from gb10.cli.verb import JsonOption, inject, print_json, with_reporter
+from gb10.core.installation import ROOT
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.image.lock.lockfile import load_recipe

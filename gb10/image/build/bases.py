@@ -22,9 +22,8 @@ from gb10.core.host import Host
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store, is_sealed, note_use, seal
 from gb10.errors import FetchError
-from gb10.image.build.built import engine_room, one_by_one
 from gb10.image.build.contexts import build_context
-from gb10.image.build.stage import run_build
+from gb10.image.build.stage import engine_room, one_by_one, run_build
 from gb10.image.context import Context
 from gb10.image.locked_files import absent_files
 from gb10.image.plan.render import base_dockerfile, build_args, epoch

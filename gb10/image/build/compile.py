@@ -23,7 +23,7 @@ from gb10.errors import BuildError, FetchError, PatchError
 from gb10.image.build.bases import base_files, provide_bases
 from gb10.image.build.contexts import BuildContext, Lay, build_context, secret_file, tree, wheels
 from gb10.image.build.costs import asked_jobs, peaks
-from gb10.image.build.outlook import TOOLS, outlook
+from gb10.image.build.estimate import TOOLS, outlook
 from gb10.image.build.stage import log_path, run_build
 from gb10.image.context import Context
 from gb10.image.locked_files import fetch_files, fetch_locked, store_paths

@@ -1,33 +1,57 @@
 """The image: wheels, then layers with their scans in one solve, proof, tags: a tag names only what was scanned."""
 
+import json
 import platform
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from gb10.containers.connection import Engine
-from gb10.containers.image_reading import copy_files
-from gb10.containers.images import ImageInfo, passing_tag, require_image, tag_image
+from gb10.containers.images import ImageInfo, copy_files, passing_tag, require_image, tag_image
+from gb10.containers.reach import look
+from gb10.core.concurrency import Stop, beside
 from gb10.core.files import digest
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store
-from gb10.image.build.assemble import image_request
-from gb10.image.build.built import one_by_one, remember_built
-from gb10.image.build.changed_files import changed_files
-from gb10.image.build.contexts import BuildContext
-from gb10.image.build.first_request import keep_report, say_report
+from gb10.image.build.assemble import image_files, image_folders, image_request, upstream_folders, upstream_request
+from gb10.image.build.bases import STAGES, base_tars, bases_as_images, make_rootfs
+from gb10.image.build.contexts import BuildContext, build_context, keep_context
+from gb10.image.build.estimate import ASSEMBLY, DOWNLOAD, UPSTREAM, Needs, needs, outlook
 from gb10.image.build.inspect import Wrong, tuned_problems
-from gb10.image.build.mod_layers import naming_mods, note_build, ready_emulation
-from gb10.image.build.outlook import ASSEMBLY, outlook
-from gb10.image.build.prepare import prepare_build_context
-from gb10.image.build.stage import check_builder, check_caches, ready_engine, run_build
-from gb10.image.build.upstream import forget_sent
-from gb10.image.build.wheels import say_left_out, wheel_file
+from gb10.image.build.mod_layers import mod_network, mod_secrets, naming_mods, note_build, ready_emulation
+from gb10.image.build.proving import changed_files, keep_report, say_report
+from gb10.image.build.stage import (
+    IN_ENGINE,
+    check_builder,
+    check_caches,
+    engine_room,
+    is_built,
+    note_steps,
+    one_by_one,
+    ready_engine,
+    remember_built,
+    run_build,
+)
+from gb10.image.build.upstream import Upstream, forget_sent, upstream_image, upstream_layers, upstream_wheels
+from gb10.image.build.wheels import (
+    build_wheels,
+    check_sources,
+    early_grafts,
+    installable,
+    late_grafts,
+    say_left_out,
+    show_in_checkout,
+    wheel_file,
+)
 from gb10.image.context import Context
+from gb10.image.locked_files import fetch_files
 from gb10.image.moe.tuned_name import SPELLED
 from gb10.image.plan.dag import torch_problem
-from gb10.image.plan.values import Plan
+from gb10.image.plan.render import bake
+from gb10.image.plan.values import PLACES, Plan, Step
 from gb10.image.proof.arch_match import Verdict
 from gb10.image.proof.check import Subject
 from gb10.image.proof.scans import (
@@ -45,6 +69,80 @@ from gb10.image.proof.scans import (
     write_record_in,
 )
 from gb10.image.proof.wheel_files import Manifest, read_manifest
+
+
+@contextmanager
+def prepare_build_context(
+    ctx: Context,
+    plan: Plan,
+    engine: Engine,
+    rebuild: Collection[str] = (),
+    *,
+    layers: bool = True,
+    rebuild_id: str = "",
+) -> Iterator[BuildContext]:
+    """Bases, layers' wheels and compiled wheels as a build context; deleted on exit.
+
+    With ``layers``, upstream's are built beside the compilers; ``rebuild_id`` as in ``upstream_image``. Raises
+    FetchError, BuildError and VerifyError of the steps it runs.
+    """
+    # first: a patch that does not fit stops before anything is compiled
+    grafts = early_grafts(ctx, plan, rebuild_id=bool(rebuild_id))
+    check_sources(ctx, plan)
+    compiling = bool(rebuild) or not all(ctx.store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel"))
+    both = replace(ctx, stop=Stop())
+    ahead = partial(_ahead, both, plan, engine if layers else None, compiling=compiling, rebuild_id=rebuild_id)
+    with beside(both.stop, ahead) as ready:
+        built = build_wheels(both, plan, lambda: engine, rebuild=rebuild)
+        grafts += late_grafts(both, plan, rebuild_id=bool(rebuild_id))
+        upstream = ready.result()
+        if upstream:
+            forget_sent(engine, plan, compiled=compiling)
+        wheels = installable(plan, built)
+        for wheel in (*wheels, *grafts):
+            show_in_checkout(ctx, wheel)
+        folders = image_folders(ctx.store, plan, wheels, upstream_wheels(plan) if upstream else ())
+        lent = bases_as_images(ctx, plan, engine, STAGES, rebuild_id) if layers else {}
+        files = {**image_files(ctx, plan), **({} if lent else base_tars(ctx.store, plan))}
+        with build_context(ctx.store, files, folders) as context, mod_secrets(ctx, plan) as secrets:
+            contexts = {**context.contexts, **lent, **(upstream.contexts if upstream else {})}
+            yield replace(context, contexts=contexts, secrets=secrets, network=mod_network(plan, engine))
+
+
+def leave_context(ctx: Context, plan: Plan, engine: Engine, target: Path) -> None:
+    """Leave the image's build context in ``target``: ``docker buildx bake`` there builds the same image."""
+    with prepare_build_context(ctx, plan, engine, layers=False) as context:
+        keep_context(context, target, json.dumps(bake(plan), indent=1) + "\n")
+
+
+def _ahead(ctx: Context, plan: Plan, engine: Engine | None, *, compiling: bool, rebuild_id: str) -> Upstream | None:
+    """The layers' wheels and the bases; with an engine, also upstream's layers.
+
+    An engine that does not share layers with BuildKit makes them in the image's own solve, and before it only while a
+    compiler runs.
+    """
+    ctx.forecast.begin(DOWNLOAD)
+    fetch_files(ctx, (plan.step("tools"), *plan.of_kind("layer"), *plan.of_kind("rehearsal")))
+    ctx.forecast.end(DOWNLOAD)
+    if engine and one_by_one(ctx, engine):  # its bases are images, made when they are missing
+        return upstream_image(ctx, plan, engine, rebuild_id) if upstream_layers(plan) else None
+    for base in plan.of_kind("rootfs"):
+        make_rootfs(ctx, plan, base, rebuild_id=bool(rebuild_id))
+    if engine and upstream_layers(plan) and compiling and not rebuild_id:
+        _build_upstream(ctx, plan, engine)
+    return None
+
+
+def _build_upstream(ctx: Context, plan: Plan, engine: Engine) -> None:
+    files = {**image_files(ctx, plan), **base_tars(ctx.store, plan)}
+    ctx.forecast.begin(UPSTREAM)
+    with (
+        build_context(ctx.store, files, upstream_folders(ctx.store, plan)) as context,
+        ctx.reporter.task(UPSTREAM, unit="steps", outlook=outlook(ctx, UPSTREAM)) as task,
+    ):
+        request = upstream_request(plan, context)
+        run_build(ctx, engine, request, plan.step("image"), lambda event: note_steps(ctx.reporter, task, event))
+    ctx.forecast.end(UPSTREAM)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -202,3 +300,49 @@ def manifests(store: Store, plan: Plan) -> list[Manifest]:
 
 def _compiled(store: Store, plan: Plan) -> list[Path]:
     return [wheel_file(store.entry("wheels", step.key)) for step in plan.of_kind("wheel")]
+
+
+STORED: Final = PLACES.keys() - {"proof"}
+"""Kinds of steps with a result in the store, not in an engine."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CacheStatus:
+    """The running engine, whether each step is a cache hit (by name), and what the others need."""
+
+    engine: Engine | None
+    there: Mapping[str, bool]
+    needs: Needs
+
+
+def survey(ctx: Context, plan: Plan, rebuild: Collection[str] = ()) -> CacheStatus:
+    """What is cached, before any work. ``rebuild`` names steps that are made again. Raises EngineError."""
+    running = look(ctx.env, ctx.store)
+    engine = replace(running, builder=ctx.builder) if running else None
+    there = _presence(ctx.store, plan, rebuild, engine)
+    return CacheStatus(engine=engine, there=there, needs=needs(ctx, plan, there, engine))
+
+
+def survey_again(ctx: Context, plan: Plan, rebuild: Collection[str]) -> CacheStatus:
+    """The survey of a run that makes everything again but compiled wheels that are in the store."""
+    found = survey(ctx, plan, rebuild)
+    there = {step.name: found.there[step.name] and step.kind == "wheel" for step in plan.steps}
+    return replace(found, there=there, needs=needs(ctx, plan, there, found.engine))
+
+
+def _presence(store: Store, plan: Plan, rebuild: Collection[str], engine: Engine | None) -> Mapping[str, bool]:
+    """Step name -> whether it is a cache hit. Rebuilt steps, and steps that depend on them, are not."""
+    image = engine is not None and bool(plan.of_kind("image")) and known(store, engine, plan) is not None
+    room = engine_room(engine) if engine else None
+    there: dict[str, bool] = {}
+    for step in plan.steps:
+        stands = all(there[need] for need in step.needs) or step.kind in STORED
+        again = step.name in rebuild or (step.kind == "graft" and any(need in rebuild for need in step.needs))
+        there[step.name] = not again and stands and (image or _stored(store, step, room))
+    return there
+
+
+def _stored(store: Store, step: Step, room: str | None) -> bool:
+    if step.kind in STORED:
+        return store.entry(PLACES[step.kind], step.key).exists()
+    return step.kind in IN_ENGINE and is_built(store, room, step)

@@ -12,12 +12,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from gb10.containers.connection import Engine
-from gb10.containers.image_reading import read_folders, refuse_triggers
 from gb10.containers.images import (
     ImageInfo,
     find_image,
     image_settings,
     passing_tag,
+    read_folders,
+    refuse_triggers,
     require_image,
     tag_image,
 )
@@ -27,16 +28,15 @@ from gb10.core.proc import CommandFailedError, capture_while_active
 from gb10.core.store import Store
 from gb10.errors import UsageError
 from gb10.image.build.assemble import image_request
-from gb10.image.build.built import one_by_one
+from gb10.image.build.image_build import prepare_build_context
 from gb10.image.build.inspect import no_image, read_by_stage
 from gb10.image.build.mod_layers import naming_mods, note_build, ready_emulation
-from gb10.image.build.prepare import prepare_build_context
-from gb10.image.build.stage import run_build
+from gb10.image.build.stage import one_by_one, run_build
 from gb10.image.build.upstream import drop_again, forget_sent
 from gb10.image.context import Context
 from gb10.image.plan.render import differ_dockerfile, scanned
 from gb10.image.plan.values import Plan
-from gb10.image.proof.own_record import PLAN
+from gb10.image.proof.scans import PLAN
 from gb10.image.request.plan_replay import LARGEST, Record, read_record
 
 PROGRAM: Final = "diffoscope"

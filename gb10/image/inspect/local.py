@@ -5,18 +5,16 @@ from collections.abc import Mapping, Sequence
 from packaging.utils import canonicalize_name
 
 from gb10.containers.connection import Engine
-from gb10.containers.image_reading import read_folders
-from gb10.containers.images import ImageInfo, find_image, history
+from gb10.containers.images import ImageInfo, find_image, history, read_folders
 from gb10.containers.registry.referrers import CREATED
 from gb10.image.build.inspect import check_platform, inspect_image, no_image
 from gb10.image.build.stage import engine_with_images
 from gb10.image.context import Context
-from gb10.image.inspect.patch_notes import mod_stories, patch_stories
+from gb10.image.inspect.attestations import mod_stories, patch_stories
 from gb10.image.inspect.summary import Layer, Portrait, layer_names
-from gb10.image.plan.recorded import RecordedPlan
+from gb10.image.plan.plan_record import RecordedPlan
 from gb10.image.proof.arch_match import judge
-from gb10.image.proof.own_record import PLAN, own_plan, own_scan, own_scans
-from gb10.image.proof.scans import SCANS
+from gb10.image.proof.scans import PLAN, SCANS, own_plan, own_scan, own_scans
 from gb10.image.recipe.arch import Arch
 from gb10.image.sbom.parts import deb_part
 from gb10.inside.scan import Scan

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gb10.image.plan.plan_record import NAMESPACE
-from gb10.image.plan.recorded import RecordedPlan
+from gb10.image.plan.plan_record import NAMESPACE, RecordedPlan
 from gb10.image.proof.arch_match import Verdict
 
 SCHEMA: Final = "gb10/show/v1"

@@ -10,14 +10,12 @@ from typing import Final
 from packaging.version import InvalidVersion, Version
 
 from gb10.containers.connection import Engine
-from gb10.containers.image_reading import read_folders
-from gb10.containers.images import ImageInfo
+from gb10.containers.images import ImageInfo, read_folders
 from gb10.core.host import Host
 from gb10.errors import UsageError
-from gb10.image.moe.engine_table import EngineTable, Home, read_table
 from gb10.image.moe.given_files import Batch, given_file
 from gb10.image.moe.release_lookups import SITE, Judge, open_judge
-from gb10.image.moe.tuned_name import SPELLED
+from gb10.image.moe.tuned_name import SPELLED, EngineTable, Home, read_table
 
 PYTHONS: Final = tuple(f"3.{minor}" for minor in range(14, 9, -1))
 PLACES: Final = (

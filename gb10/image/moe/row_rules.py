@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
 
-from gb10.image.moe.engine_table import Family
+from gb10.image.moe.tuned_name import Family
 
 LIMIT: Final = 101_376
 """Bytes that one block may have on compute capability 12.x."""

@@ -8,12 +8,10 @@ from typing import Final
 
 from gb10.core.files import digest
 from gb10.errors import UsageError
-from gb10.image.plan.inputs import build_tools, wheel_inputs
 from gb10.image.plan.options import Options
 from gb10.image.plan.render import wheel_dockerfile
-from gb10.image.plan.values import Plan, Step, Toolkit, on_each_machine
-from gb10.image.recipe.builds import WheelBuild
-from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.plan.values import Plan, Step, Toolkit, build_tools, on_each_machine, wheel_inputs
+from gb10.image.recipe.image_recipe import Recipe, WheelBuild
 from gb10.image.recipe.kernel_sets import KernelSet, content, target_wheels
 
 BLANK: Final = "0" * 64

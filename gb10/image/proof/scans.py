@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from gb10.containers.connection import Engine
 from gb10.containers.images import find_image
@@ -14,7 +14,7 @@ from gb10.core.files import digest
 from gb10.core.store import Store
 from gb10.errors import VerifyError
 from gb10.image.context import Context
-from gb10.image.plan.recorded import as_recorded
+from gb10.image.plan.plan_record import RecordedPlan, as_recorded, recorded_plan
 from gb10.image.plan.render import environment, scanned
 from gb10.image.plan.steps import READER, SCANNER
 from gb10.image.plan.values import Plan
@@ -252,3 +252,48 @@ def _read(path: Path) -> Scan:
 
 def _read_linked(path: Path) -> Linked:
     return read_linked(path.read_text(encoding="utf-8"), str(path))
+
+
+PLAN: Final = "/usr/share/gb10/plan.json"
+ORDER: Final = ("base", "layer", "graft", "settings", "overlay", "cache", "mod")
+"""The kinds of scanned stages, lowest first."""
+
+
+def own_plan(files: Mapping[str, bytes]) -> RecordedPlan | None:
+    """The plan that an image holds; None for an image that is not ours. Pure."""
+    try:
+        return recorded_plan(json.loads(files.get(PLAN, b"")))
+    except (ValueError, RecursionError):
+        return None
+
+
+def own_scans(files: Mapping[str, bytes]) -> dict[str, Scan]:
+    """The scans that an image holds, by step, lowest first; what is no scan is left out. Pure."""
+    scans = {}
+    for path, content in files.items():
+        try:
+            scans[path.removeprefix(f"{SCANS}/").removesuffix(".json")] = read_scan(content.decode(), path)
+        except (VerifyError, UnicodeDecodeError):
+            continue
+    return {name: scans[name] for name in sorted(scans, key=_place)}
+
+
+def own_scan(reference: str, files: Mapping[str, bytes]) -> Scan:
+    """All of them as one. Pure."""
+    return merge_layers(reference, list(own_scans(files).values()))
+
+
+def own_changes(files: Mapping[str, bytes]) -> dict[str, tuple[str, str]]:
+    """The files that were changed on purpose: sha256, and the last step that did it. Pure."""
+    changed: dict[str, tuple[str, str]] = {}
+    for name, scan in own_scans(files).items():
+        changed = {path: one for path, one in changed.items() if path not in scan.gone}
+        changed |= {path: (sha256, name) for path, sha256 in scan.contents.items()}
+    return changed
+
+
+def _place(name: str) -> tuple[int, int, str]:
+    """Where a step's layer lies: by its kind, mods by their number."""
+    kind, _, number = name.partition("-")
+    mod = int(number) if kind == "mod" and number.isdecimal() and len(number) < 5 else 0
+    return ORDER.index(kind) if kind in ORDER else -1, mod, name

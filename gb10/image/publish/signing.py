@@ -16,8 +16,8 @@ from gb10.core.proc import CommandFailedError, capture
 from gb10.errors import PublishError, UsageError, VerifyError
 from gb10.image.inspect.attestations import Papers
 from gb10.image.plan.plan_record import NAMESPACE
-from gb10.image.sbom import spdx, statements
-from gb10.image.sbom.spdx import as_bytes
+from gb10.image.sbom import statements
+from gb10.image.sbom.statements import as_bytes
 
 WHEELS: Final = "gb10-wheels"
 IMAGES: Final = "gb10-images"
@@ -173,7 +173,7 @@ def attach_all(host: Host, engine: Engine, papers: Papers, name: str, digest: st
 
 def artifacts(papers: Papers, name: str, digest: str) -> Iterator[Artifact]:
     """What is attached to the manifest of this digest in a repository. None has a time: the same image has the same."""
-    yield _artifact(spdx.MEDIA_TYPE, "sbom.spdx.json", papers.sbom, {})
+    yield _artifact(statements.SPDX_MEDIA_TYPE, "sbom.spdx.json", papers.sbom, {})
     for kind, title, predicate in (
         (statements.PROVENANCE, "provenance.json", papers.provenance),
         (statements.VERIFICATION, "verification.json", papers.verification),

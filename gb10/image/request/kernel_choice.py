@@ -11,15 +11,13 @@ from gb10.core.files import read_plain_file
 from gb10.core.host import Host
 from gb10.errors import FetchError, Gb10Error, LockStaleError, UsageError
 from gb10.image.context import Context
-from gb10.image.explain.asked_engine import ready_to_ask
-from gb10.image.explain.engine_choice import refuse
+from gb10.image.explain.engine_choice import ready_to_ask, refuse
 from gb10.image.plan.options import Options, Served
-from gb10.image.plan.rehearsing import why_none
+from gb10.image.plan.steps import why_none
 from gb10.image.plan.values import Toolkit
 from gb10.image.recipe.image_recipe import Recipe
-from gb10.image.recipe.kernel_sets import entries, merged
+from gb10.image.recipe.kernel_sets import entries, merged, model_set, set_name
 from gb10.image.recipe.locked import Lock
-from gb10.image.recipe.model_kernels import model_set, set_name
 from gb10.models.model_config import QUANTIZED
 
 CONFIG: Final = "config.json"

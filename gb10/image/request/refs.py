@@ -17,8 +17,7 @@ from gb10.image.lock.lockfile import check_lock, input_digest, load_lock, write_
 from gb10.image.lock.relock import main_index, own_index, resolve_lock
 from gb10.image.lock.resolver import MISFIT
 from gb10.image.plan.steps import class_of
-from gb10.image.recipe.builds import Source
-from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.image_recipe import Recipe, Source
 from gb10.image.recipe.locked import Lock
 from gb10.patches.release_files import version_of
 from gb10.sources.index.page import Link

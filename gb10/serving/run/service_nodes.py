@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from gb10.containers.connection import Engine
-from gb10.containers.engine_host import engine_host
+from gb10.containers.connection import Engine, engine_host
 from gb10.containers.node import reached
 from gb10.containers.reach import look
 from gb10.core.host import Host

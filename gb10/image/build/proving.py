@@ -1,5 +1,6 @@
 """What an image has ready for the first request of its model, and what is left for it: the report of the rehearsal."""
 
+import hashlib
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -7,13 +8,13 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gb10.containers.connection import Engine
-from gb10.containers.image_reading import read_folders
-from gb10.containers.images import ImageInfo
+from gb10.containers.images import ImageInfo, read_folders
 from gb10.core.printing import printable
 from gb10.core.reporter import Reporter
-from gb10.core.store import Store
+from gb10.core.store import Store, file_sha256
 from gb10.errors import VerifyError
-from gb10.image.plan.values import Plan
+from gb10.image.build.wheels import graft_files
+from gb10.image.plan.values import Plan, Step
 from gb10.image.proof.scans import proof_path
 
 REPORT: Final = "/usr/share/gb10/caches/report.json"
@@ -78,3 +79,24 @@ def say_report(reporter: Reporter, store: Store, plan: Plan) -> None:
         reporter.say(f"the rehearsal stopped, so later kernels are not known: {printable(report.stopped)}")
     for left in report.left:
         reporter.say(f"left: {printable(left.what)}: {printable(left.why)}")
+
+
+def changed_files(store: Store, plan: Plan) -> dict[str, tuple[str, str]]:
+    """Path in the image -> sha256, and the step that puts it there; an overlay lies above the patches."""
+    found: dict[str, tuple[str, str]] = {}
+    for step in plan.of_kind("graft"):
+        found |= _of_graft(store, step, f"usr/local/lib/python{plan.recipe.python}/dist-packages")
+    if plan.options.overlay:
+        root = Path(plan.options.overlay.path)
+        files = (path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
+        found |= {path.relative_to(root).as_posix(): (file_sha256(path), "overlay") for path in files}
+    return found
+
+
+def _of_graft(store: Store, step: Step, site: str) -> dict[str, tuple[str, str]]:
+    """All but its METADATA, which is installed below the name of upstream's release."""
+    contents = {name: one for name, one in graft_files(store, step).items() if ".dist-info/" not in name}
+    return {
+        f"{site}/{name}": (hashlib.sha256(one).hexdigest() if isinstance(one, bytes) else file_sha256(one), step.name)
+        for name, one in contents.items()
+    }

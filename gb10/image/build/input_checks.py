@@ -9,9 +9,8 @@ from gb10.image.build.compile import patched_source
 from gb10.image.build.costs import known_targets
 from gb10.image.context import Context
 from gb10.image.locked_files import fetch_locked, store_paths
-from gb10.image.plan.inputs import wheel_inputs
-from gb10.image.plan.values import Plan, Step
-from gb10.image.recipe.builds import ALL
+from gb10.image.plan.values import Plan, Step, wheel_inputs
+from gb10.image.recipe.image_recipe import ALL
 from gb10.patches.release_files import open_stored
 
 WORD = re.compile(r"[A-Za-z_]\w*")
