@@ -16,7 +16,7 @@ from gb10.core.installation import ROOT
 from gb10.core.proc import CommandFailedError, stream
 from gb10.core.store import is_sealed, seal
 from gb10.errors import BuildError, VerifyError
-from gb10.image.build.compile import compile_step, compilers
+from gb10.image.build.compile import CompileJob, compilers
 from gb10.image.build.estimate import with_forecast
 from gb10.image.build.stage import check_exported
 from gb10.image.context import Context
@@ -67,28 +67,13 @@ def read_lines(text: str) -> tuple[Line, ...]:
 
 
 def _compile(ctx: Context, engine: Engine, plan: Plan, program: Program, work: Path) -> None:
-    step = plan.step(program.name)
-    there = {one.name: one is not step for one in plan.steps}
-    ctx = with_forecast(ctx, plan, there, engine)
-    compile_step(
-        ctx,
-        engine,
-        plan,
-        step,
-        work,
-        target="program",
-        inputs=program_inputs(plan, program),
-        files=_files(ctx, plan, program, step),
-        build_args={},
-    )
+    step, own, inputs = plan.step(program.name), ctx.catalog.contents, program_inputs(plan, program)
+    ctx = with_forecast(ctx, plan, {one.name: one is not step for one in plan.steps}, engine)
+    text = program_dockerfile(plan, program, step, ctx.catalog.templates, **compilers(ctx, plan, step, inputs))
+    scripts = ctx.catalog.toolkit.of(program.units, *program.include, *SCRIPTS)
+    files = {"Dockerfile": text.encode(), **{name: own[name] for name in scripts}}
+    CompileJob(plan=plan, step=step, target="program", inputs=inputs, files=files).run(ctx, engine, work)
     _prove(work, plan, step)
-
-
-def _files(ctx: Context, plan: Plan, program: Program, step: Step) -> dict[str, bytes]:
-    own, how = ctx.catalog.contents, compilers(ctx, plan, step, program_inputs(plan, program))
-    text = program_dockerfile(plan, program, step, ctx.catalog.templates, **how)
-    wanted = ctx.catalog.toolkit.of(program.units, *program.include, *SCRIPTS)
-    return {"Dockerfile": text.encode(), **{name: own[name] for name in wanted}}
 
 
 def _prove(work: Path, plan: Plan, step: Step) -> None:

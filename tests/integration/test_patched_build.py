@@ -13,7 +13,7 @@ import pytest
 from gb10.containers.images import require_image
 from gb10.containers.reach import find
 from gb10.errors import BuildError, PatchError
-from gb10.image.build.image_build import Verified, build_image
+from gb10.image.build.image_build import ImageBuild, Verified
 from gb10.image.build.stage import log_path
 from gb10.image.build.wheels import early_grafts
 from gb10.image.context import Context
@@ -49,7 +49,7 @@ def build_privately(ctx: Context, plan: Plan) -> Verified:
     find(ctx.env, ctx.store)
     before = os.umask(0o077)
     try:
-        return build_image(ctx, plan, rebuild=(), tag=None)
+        return ImageBuild(ctx, plan).image()
     finally:
         os.umask(before)
 
@@ -98,7 +98,7 @@ def test_a_patched_wheel_is_one_small_layer_above(
     _, record = read_file(ctx, made.tags[-1], "/usr/share/gb10/plan.json")
     assert json.loads(record)["patches"][-1]["name"] == "pr.diff"
     assert labels(plan)["io.github.gb10.patches.cutlass-dsl"].startswith("pr.diff@")
-    assert build_image(ctx, plan, rebuild=(), tag=None).hit
+    assert ImageBuild(ctx, plan).image().hit
 
 
 @pytest.mark.slow
@@ -106,7 +106,7 @@ def test_a_patch_that_breaks_python_stops_before_anything_is_tagged(ctx: Context
     diff = diff_of_wheel(ctx, tmp_path / "bad.diff", lambda text: text.replace(NAME, b"class " + NAME))
     plan = plan_with(ctx, diff)
     with pytest.raises(BuildError, match="patched file is no Python"):
-        build_image(ctx, plan, rebuild=(), tag=None)
+        ImageBuild(ctx, plan).image()
 
 
 def test_a_patch_that_does_not_fit_leaves_the_store_as_it_was(ctx: Context, tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ from gb10.containers.images import find_image, require_image
 from gb10.containers.reach import find
 from gb10.core.proc import CommandFailedError, capture
 from gb10.errors import BuildError, VerifyError
-from gb10.image.build import image_build
-from gb10.image.build.image_build import Verified, build_image, leave_context, unproven_tag
+from gb10.image.build import proving
+from gb10.image.build.image_build import ImageBuild, Verified, unproven_tag
 from gb10.image.build.inspect import inspect_image
 from gb10.image.build.wheels import Wheel, build_wheels
 from gb10.image.context import Context, build_architecture, open_context
@@ -89,7 +89,7 @@ def wheels_of(ctx: Context, plan: Plan, *rebuild: str) -> tuple[Wheel, ...]:
 
 @pytest.fixture(scope="module")
 def image(ctx: Context) -> Verified:
-    return build_image(ctx, small_plan(ctx), rebuild=(), tag="gb10/test:extra")
+    return ImageBuild(ctx, small_plan(ctx)).image("gb10/test:extra")
 
 
 def read_file(ctx: Context, reference: str, path: str) -> tuple[tarfile.TarInfo, bytes]:
@@ -187,7 +187,7 @@ def test_values_reach_the_image_as_the_recipe_has_them(ctx: Context) -> None:
         "command": (ODD, ""),
     }
     plan = plan_image(recipe.model_copy(update=changes), lock, ctx.catalog.toolkit, small_plan(ctx).options)
-    made = build_image(ctx, plan, rebuild=(), tag=None)
+    made = ImageBuild(ctx, plan).image()
     with closing(client(find(ctx.env, ctx.store))) as sdk:
         config = sdk.images.get(made.tags[-1]).attrs["Config"]
     assert config["WorkingDir"] == workdir
@@ -213,9 +213,9 @@ def test_an_image_that_is_not_proven_gets_no_tag(ctx: Context, monkeypatch: pyte
     plan, engine = named_plan(ctx, uuid.uuid4().hex), find(ctx.env, ctx.store)
     moving = find_image(engine, plan.tags[0])
     other = Manifest(file="other", arch="12.1a", modules={"silu_and_mul.so": ["sm_120f"]})
-    monkeypatch.setattr(image_build, "manifests", lambda ctx, plan: [other])
+    monkeypatch.setattr(proving, "manifests", lambda ctx, plan: [other])
     with pytest.raises(VerifyError, match="verify found 1 problem") as caught:
-        build_image(ctx, plan, rebuild=(), tag=None)
+        ImageBuild(ctx, plan).image()
     assert caught.value.code == 9
     assert [find_image(engine, tag) for tag in (plan.tags[0], plan.tags[-1], unproven_tag(ctx.store, plan))] == [
         moving,
@@ -235,7 +235,7 @@ def test_the_plan_and_the_users_directories_are_inside(ctx: Context, image: Veri
 
 
 def test_the_same_again_builds_nothing(ctx: Context, image: Verified) -> None:
-    again = build_image(ctx, small_plan(ctx), rebuild=(), tag=None)
+    again = ImageBuild(ctx, small_plan(ctx)).image()
     assert again.hit
     assert again.digest == image.digest
 
@@ -267,7 +267,7 @@ def test_the_context_that_is_left_builds_the_same_image_by_bake_alone(
 ) -> None:
     plan, engine = small_plan(ctx), find(ctx.env, ctx.store)
     before = require_image(engine, image.tags[-1])
-    leave_context(ctx, plan, engine, tmp_path / "left")
+    ImageBuild(ctx, plan).context(tmp_path / "left")
     buildx = open_buildx(engine, ctx.env, ctx.store)
     file = str(tmp_path / "left/docker-bake.json")
     capture([*buildx.command, "bake", "--provenance=false", "-f", file], env=buildx.env, cwd=tmp_path / "left")
@@ -278,7 +278,7 @@ def test_the_context_that_is_left_builds_the_same_image_by_bake_alone(
 def test_an_image_whose_wheel_is_gone_is_no_hit_and_is_made_whole(ctx: Context, image: Verified) -> None:
     (step,) = small_plan(ctx).of_kind("wheel")
     ctx.store.discard(ctx.store.entry("wheels", step.key))
-    assert not build_image(ctx, small_plan(ctx), rebuild=(), tag=None).hit
+    assert not ImageBuild(ctx, small_plan(ctx)).image().hit
     assert ctx.store.entry("wheels", step.key).exists()
 
 
@@ -297,9 +297,9 @@ def test_the_compile_cache_outlives_an_image(ctx: Context, image: Verified) -> N
 def test_an_image_whose_scan_was_emptied_is_proven_again(ctx: Context, image: Verified) -> None:
     scan = Path(image.proof) / "base.json"
     scan.write_text("")
-    assert not build_image(ctx, small_plan(ctx), rebuild=(), tag=None).hit
+    assert not ImageBuild(ctx, small_plan(ctx)).image().hit
     assert scan.stat().st_size > 0
-    assert build_image(ctx, small_plan(ctx), rebuild=(), tag=None).hit
+    assert ImageBuild(ctx, small_plan(ctx)).image().hit
 
 
 def test_an_image_of_known_layers_is_verified_without_a_build(ctx: Context, image: Verified) -> None:
@@ -311,7 +311,7 @@ def test_an_overlay_is_one_more_layer_and_moves_no_other(ctx: Context, image: Ve
     changed = tmp_path / "usr/local/lib/python3.13/dist-packages/jinja2/__init__.py"
     changed.parent.mkdir(parents=True)
     changed.write_text("raise SystemExit('patched')\n", encoding="utf-8")
-    over = build_image(ctx, small_plan(ctx, overlay=tmp_path), rebuild=(), tag=None)
+    over = ImageBuild(ctx, small_plan(ctx, overlay=tmp_path)).image()
     engine = find(ctx.env, ctx.store)
     before, after = (require_image(engine, verified.tags[-1]).diff_ids for verified in (image, over))
     assert len(set(after) - set(before)) <= 2  # the overlay and the plan
@@ -328,7 +328,7 @@ def test_python_loads_what_the_overlay_holds(ctx: Context, tmp_path: Path) -> No
     (site / "packaging/__init__.py").write_text("ORIGIN = 'overlay'\n", encoding="utf-8")
     (site / "packaging/tags.py").write_text("this does not parse\n", encoding="utf-8")
     (site / "packaging/utils.py").symlink_to("__init__.py")
-    over = build_image(ctx, small_plan(ctx, overlay=overlay), rebuild=(), tag=None)
+    over = ImageBuild(ctx, small_plan(ctx, overlay=overlay)).image()
     python = partial(run_python, find(ctx.env, ctx.store), over.tags[-1], emulator(ctx.store), "-c")
     assert python("import packaging; print(packaging.ORIGIN, packaging.__cached__[-4:])") == "overlay .pyc\n"
     assert python("import packaging.utils as u; print(u.ORIGIN)") == "overlay\n"
@@ -350,13 +350,13 @@ def test_a_damaged_download_is_fetched_again(ctx: Context, capfd: pytest.Capture
     plan = small_plan(ctx)
     file = min(plan.step("layer-deps").files, key=lambda file: file.size)
     stored = ctx.store.entry("downloads", file.sha256) / file.filename
-    build_image(ctx, plan, rebuild=(), tag=None)
+    ImageBuild(ctx, plan).image()
     spoil(stored, b"damaged")
     recipe, lock = small()
     other = plan_image(
         recipe.model_copy(update={"command": (uuid.uuid4().hex,)}), lock, ctx.catalog.toolkit, plan.options
     )
-    build_image(ctx, other, rebuild=(), tag=None)
+    ImageBuild(ctx, other).image()
     assert f"{file.filename} is damaged in the store" in capfd.readouterr().err
     assert stored.stat().st_size == file.size
 
@@ -384,7 +384,7 @@ def test_a_build_that_fails_moves_no_tag(ctx: Context, image: Verified) -> None:
     broken = recipe.model_copy(update={"workdir": "/usr/local/cuda"})
     bad = plan_image(broken, lock, ctx.catalog.toolkit, replace(plan.options))
     with pytest.raises(BuildError, match="build step failed"):
-        build_image(ctx, bad, rebuild=(), tag=None)
+        ImageBuild(ctx, bad).image()
     assert require_image(engine, plan.tags[0]).id == before
     assert image.tags[0] == plan.tags[0]
 
@@ -394,7 +394,7 @@ import os, sys
 sys.path.insert(0, os.getcwd())
 from tests.integration.test_pipeline import build_image, named_plan, open_context
 ctx = open_context(os.environ, verbosity=-1)
-build_image(ctx, named_plan(ctx, sys.argv[1]), rebuild={"flashinfer-jit-cache"}, tag=None)
+ImageBuild(ctx, named_plan(ctx, sys.argv[1]), {"flashinfer-jit-cache"}).image()
 """
 
 
@@ -413,7 +413,7 @@ def test_killed_at_any_moment_the_next_run_is_right(ctx: Context) -> None:
         with subprocess.Popen([sys.executable, "-c", BUILD, name], cwd=ROOT, start_new_session=True) as run:
             time.sleep(moment)
             os.killpg(run.pid, signal.SIGKILL)
-    built = build_image(ctx, named_plan(ctx, name), rebuild=(), tag=None)
+    built = ImageBuild(ctx, named_plan(ctx, name)).image()
     assert wheels_of(ctx, small_plan(ctx))[0].sha256 == whole.sha256
     assert built.verdict.counts[Fit.NATIVE] == 1
     assert (

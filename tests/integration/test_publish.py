@@ -24,7 +24,7 @@ from gb10.containers.registry.holding import holder
 from gb10.containers.registry.referrers import Artifact, Content, open_referrers, tag_of
 from gb10.containers.registry.transfer import Moves, push
 from gb10.errors import EngineError, PublishError, UsageError
-from gb10.image.build.image_build import Verified, build_image
+from gb10.image.build.image_build import ImageBuild, Verified
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
 from gb10.image.proof.scans import Record
@@ -69,7 +69,7 @@ def place(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Re
 
 @pytest.fixture(scope="module")
 def image(ctx: Context) -> Verified:
-    return build_image(ctx, small_plan(ctx), rebuild=(), tag=None)
+    return ImageBuild(ctx, small_plan(ctx)).image()
 
 
 @pytest.fixture(scope="module")
@@ -294,7 +294,7 @@ def test_one_changed_file_is_all_that_is_sent(
 ) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/motd.gb10").write_text("changed\n", encoding="utf-8")
-    changed = build_image(ctx, small_plan(ctx, overlay=tmp_path), rebuild=(), tag=None)
+    changed = ImageBuild(ctx, small_plan(ctx, overlay=tmp_path)).image()
     (sent,) = publish(ctx, changed.tags[-1], [f"{place.host}/gb10/test:one-file"])
     assert sent.there >= changed.layers - 3
     assert sent.bytes < 500_000  # the file, the plan and the scans, before compression

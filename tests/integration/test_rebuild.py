@@ -16,7 +16,7 @@ import pytest
 from gb10.containers.connection import client
 from gb10.containers.images import read_folders, require_image
 from gb10.containers.reach import find
-from gb10.image.build.image_build import Verified, build_image
+from gb10.image.build.image_build import ImageBuild, Verified
 from gb10.image.context import Context, open_context
 from gb10.image.plan.catalog import ROOT
 from tests.integration.test_pipeline import small_plan
@@ -42,7 +42,7 @@ def overlay(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def image(ctx: Context, overlay: Path) -> Verified:
-    return build_image(ctx, small_plan(ctx, overlay=overlay), rebuild=(), tag=None)
+    return ImageBuild(ctx, small_plan(ctx, overlay=overlay)).image()
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ import pytest
 from gb10.containers.reach import find
 from gb10.core.store import Store
 from gb10.errors import FetchError, UsageError
-from gb10.image.build.wheels import Wheel, build_wheels, check_sources, installable, late_grafts
+from gb10.image.build.input_checks import check_sources
+from gb10.image.build.wheels import Wheel, build_wheels, installable, late_grafts
 from gb10.image.context import Context, open_context
 from gb10.image.locked_files import fetch_files, fetch_locked, store_paths
 from gb10.image.plan.values import Plan

@@ -43,7 +43,7 @@ def test_a_plan_ends_with_what_would_stop_it(
     monkeypatch.setattr(mirror, "APT", tmp_path)
     plan = make_plan(ctx, Request(engine="vllm", arch="12.1f"))
     absent = {step.name: False for step in plan.steps}
-    found = CacheStatus(engine=None, there=absent, needs=needs(ctx, plan, absent, None))
+    found = CacheStatus(engine=None, cached=absent, needs=needs(ctx, plan, absent, None))
     print_plan(ctx, plan, found, as_json=False)
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("`image` would stop: no Debian mirror is known")

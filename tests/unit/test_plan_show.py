@@ -24,7 +24,9 @@ def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str], columns: int, targ
     there = {step.name: False for step in plan.steps}
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("COLUMNS", str(columns))
-        print_plan(ctx, plan, CacheStatus(engine=None, there=there, needs=needs(ctx, plan, there, None)), as_json=False)
+        print_plan(
+            ctx, plan, CacheStatus(engine=None, cached=there, needs=needs(ctx, plan, there, None)), as_json=False
+        )
     return capsys.readouterr().out.splitlines()
 
 
@@ -71,5 +73,5 @@ def test_a_program_has_no_layers_to_slim(tmp_path: Path, capsys: pytest.CaptureF
     ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
     plan = plan_program(GEMM, make_plan(ctx, Request(engine="vllm", arch="12.1f")), ctx.catalog.toolkit)
     there = {step.name: False for step in plan.steps}
-    print_plan(ctx, plan, CacheStatus(engine=None, there=there, needs=needs(ctx, plan, there, None)), as_json=False)
+    print_plan(ctx, plan, CacheStatus(engine=None, cached=there, needs=needs(ctx, plan, there, None)), as_json=False)
     assert "slim" not in capsys.readouterr().out

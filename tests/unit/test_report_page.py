@@ -14,7 +14,7 @@ from gb10.cli.look.report import build_of, last_tag
 from gb10.core.reporter import Timing
 from gb10.core.store import Store
 from gb10.errors import UsageError
-from gb10.image.build.build_log import Build, Step, keep_build, kept_builds
+from gb10.image.inspect.build_log import Build, Step, keep_build, kept_builds
 from gb10.image.inspect.report_page import (
     Box,
     against,

@@ -8,9 +8,9 @@ import typer
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.values import ArchOption
 from gb10.errors import UsageError
-from gb10.image.build.build_log import Build, kept_builds
 from gb10.image.context import Context
 from gb10.image.inspect.any_image import portrait
+from gb10.image.inspect.build_log import Build, kept_builds
 from gb10.image.inspect.report_page import page
 from gb10.image.inspect.summary import Portrait
 from gb10.image.recipe.arch import parse_arch

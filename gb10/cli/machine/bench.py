@@ -18,7 +18,7 @@ from gb10.cli.machine.bench_show import show
 from gb10.cli.values import ArchOption, EngineOption
 from gb10.cli.verb import print_table
 from gb10.image.build.estimate import check_room
-from gb10.image.build.image_build import survey
+from gb10.image.build.image_build import check_cache
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
 from gb10.image.gemm import UNNAMED, BuiltProgram, Line, Measured, build_program, judge, measure, published_gemms
@@ -160,11 +160,11 @@ def gemm(
     median of 20 runs. The peak is 500 TFLOPS (FP4, dense) of a GB10; for another GPU the table omits it.
     """
     plan = plan_program(GEMM, make_plan(ctx, Request(engine=engine, arch=arch)), ctx.catalog.toolkit)
-    found = survey(ctx, plan)
+    found = check_cache(ctx, plan)
     if dry_run:
         print_plan(ctx, plan, found, as_json=as_json)
         return
-    if not found.there[GEMM.name]:
+    if not found.cached[GEMM.name]:
         check_room(ctx, found.needs, found.engine)
     program = build_program(ctx, lambda: ready_engine(ctx), plan, GEMM)
     measured = measure(ctx, plan, program)

@@ -1,21 +1,38 @@
-"""What an image has ready for the first request of its model, and what is left for it: the report of the rehearsal."""
+"""Proving an image: the scans that it holds of its layers, against its plan and what changed its files."""
 
 import hashlib
 from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gb10.containers.connection import Engine
-from gb10.containers.images import ImageInfo, read_folders
+from gb10.containers.images import ImageInfo, copy_files, read_folders
 from gb10.core.printing import printable
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store, file_sha256
 from gb10.errors import VerifyError
-from gb10.image.build.wheels import graft_files
-from gb10.image.plan.values import Plan, Step
-from gb10.image.proof.scans import proof_path
+from gb10.image.build.inspect import Wrong, tuned_problems
+from gb10.image.build.wheels import graft_files, wheel_file
+from gb10.image.context import Context
+from gb10.image.moe.tuned_name import SPELLED
+from gb10.image.plan.values import Plan
+from gb10.image.proof.arch_match import Verdict
+from gb10.image.proof.check import Subject
+from gb10.image.proof.scans import (
+    SCANS,
+    Record,
+    planned_subject,
+    proof_path,
+    prove_layers,
+    read_layers,
+    require_layers,
+    write_record_in,
+)
+from gb10.image.proof.wheel_files import Manifest, read_manifest
 
 REPORT: Final = "/usr/share/gb10/caches/report.json"
 """Where an image holds it."""
@@ -81,22 +98,50 @@ def say_report(reporter: Reporter, store: Store, plan: Plan) -> None:
         reporter.say(f"left: {printable(left.what)}: {printable(left.why)}")
 
 
+def prove_image(ctx: Context, engine: Engine, plan: Plan, image: ImageInfo, record: Record) -> None:
+    """Read the scans that the image holds of its own layers, and keep them; raises VerifyError, then keeps none."""
+    recorded = changed_files(ctx.store, plan)
+
+    def make(work: Path) -> None:
+        copy_files(engine, ctx.store, image, SCANS, work)
+        keep_report(engine, ctx.store, plan, image, work)
+        require_layers(plan, record.layers)
+        # files of tiles are judged if patches, mods or the overlay bring some: upstream's were judged before
+        changed = read_layers(work, plan).scan.contents
+        brought = any(path.endswith(".json") and SPELLED.lower() in path.lower() for path in changed)
+        tuned = tuned_problems(ctx, engine, image, plan.tags[-1], changed) if brought else ()
+        prove_layers(work, plan, _subject(ctx, plan, recorded, tuned))
+        write_record_in(work, record)
+
+    ctx.store.replace(proof_path(ctx.store, plan), make)
+
+
+def stored_verdict(ctx: Context, plan: Plan) -> Verdict:
+    """Check a plan's stored scans. Raises VerifyError as the first check does."""
+    return prove_layers(proof_path(ctx.store, plan), plan, _subject(ctx, plan, {}, ()))
+
+
+def _subject(ctx: Context, plan: Plan, recorded: Mapping[str, tuple[str, str]], tuned: Wrong) -> Subject:
+    subject = planned_subject(plan, manifests(ctx.store, plan), ctx.catalog.allowances)
+    return replace(subject, image=replace(subject.image, recorded=recorded, tuned=tuned)) if subject.image else subject
+
+
+def manifests(store: Store, plan: Plan) -> list[Manifest]:
+    """What the wheels built here declare."""
+    return [read_manifest(wheel_file(store.entry("wheels", step.key))) for step in plan.of_kind("wheel")]
+
+
 def changed_files(store: Store, plan: Plan) -> dict[str, tuple[str, str]]:
     """Path in the image -> sha256, and the step that puts it there; an overlay lies above the patches."""
     found: dict[str, tuple[str, str]] = {}
+    site = f"usr/local/lib/python{plan.recipe.python}/dist-packages"
     for step in plan.of_kind("graft"):
-        found |= _of_graft(store, step, f"usr/local/lib/python{plan.recipe.python}/dist-packages")
+        for name, one in graft_files(store, step).items():
+            if ".dist-info/" not in name:  # METADATA is installed below the name of upstream's release
+                sha256 = hashlib.sha256(one).hexdigest() if isinstance(one, bytes) else file_sha256(one)
+                found[f"{site}/{name}"] = (sha256, step.name)
     if plan.options.overlay:
         root = Path(plan.options.overlay.path)
         files = (path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
         found |= {path.relative_to(root).as_posix(): (file_sha256(path), "overlay") for path in files}
     return found
-
-
-def _of_graft(store: Store, step: Step, site: str) -> dict[str, tuple[str, str]]:
-    """All but its METADATA, which is installed below the name of upstream's release."""
-    contents = {name: one for name, one in graft_files(store, step).items() if ".dist-info/" not in name}
-    return {
-        f"{site}/{name}": (hashlib.sha256(one).hexdigest() if isinstance(one, bytes) else file_sha256(one), step.name)
-        for name, one in contents.items()
-    }

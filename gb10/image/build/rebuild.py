@@ -3,7 +3,7 @@
 import json
 import shutil
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +28,7 @@ from gb10.core.proc import CommandFailedError, capture_while_active
 from gb10.core.store import Store
 from gb10.errors import UsageError
 from gb10.image.build.assemble import image_request
-from gb10.image.build.image_build import prepare_build_context
+from gb10.image.build.image_build import ImageBuild
 from gb10.image.build.inspect import no_image, read_by_stage
 from gb10.image.build.mod_layers import naming_mods, note_build, ready_emulation
 from gb10.image.build.stage import one_by_one, run_build
@@ -126,17 +126,17 @@ class Comparison:
 
 
 @contextmanager
-def built_again(ctx: Context, plan: Plan, engine: Engine, rebuild: Collection[str]) -> Iterator[ImageInfo]:
-    """The image of a plan, made again from its locked files: nothing is taken from BuildKit's cache.
+def built_again(build: ImageBuild, engine: Engine) -> Iterator[ImageInfo]:
+    """The image of a build with a ``rebuild_id``, from its locked files: nothing is taken from BuildKit's cache.
 
-    Compiled wheels come from the store, but for those of ``rebuild``. It goes when the context ends.
+    Compiled wheels come from the store, but for those of its ``rebuild``. It goes when the context ends.
     """
-    run = uuid.uuid4().hex[:12]
+    ctx, plan, run = build.ctx, build.plan, build.rebuild_id
     ready_emulation(ctx, engine, plan)
     with ctx.store.locked("image", ctx.reporter.waiting_for("image")):
         try:
             with (
-                prepare_build_context(ctx, plan, engine, rebuild, rebuild_id=run) as context,
+                build.prepared(engine) as context,
                 naming_mods(plan),
                 passing_tag(engine, f"{plan.recipe.repository}:again-{run}") as tag,
             ):
@@ -152,15 +152,13 @@ def built_again(ctx: Context, plan: Plan, engine: Engine, rebuild: Collection[st
                 forget_sent(engine, plan)
 
 
-def reproduce(
-    ctx: Context, plan: Plan, engine: Engine, before: ImageInfo | None, rebuild: Collection[str]
-) -> Comparison:
+def reproduce(build: ImageBuild, engine: Engine, before: ImageInfo | None) -> Comparison:
     """Build a plan's image again, and compare it with one, or with the engine's image of that plan, if any."""
-    known = before or find_image(engine, plan.tags[-1])
-    with built_again(ctx, plan, engine, rebuild) as after:
+    known = before or find_image(engine, build.plan.tags[-1])
+    with built_again(build, engine) as after:
         if known is None:
-            return Comparison(digest=after.id, layers=_pairs(plan, (), after.diff_ids), compared=False)
-        return compare(ctx, plan, engine, known, after)
+            return Comparison(digest=after.id, layers=_pairs(build.plan, (), after.diff_ids), compared=False)
+        return compare(build.ctx, build.plan, engine, known, after)
 
 
 def _pairs(plan: Plan, before: Sequence[str], after: Sequence[str]) -> tuple[Pair, ...]:

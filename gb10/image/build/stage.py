@@ -27,16 +27,17 @@ WARNING = "WARNING: local cache import"
 
 def ready_engine(ctx: Context) -> Engine:
     """The engine to build with, started when needed. The log shows which engines were not usable."""
-    return _told(ctx, find(ctx.env, ctx.store))
+    return with_builder(ctx, find(ctx.env, ctx.store))
 
 
 def engine_with_images(ctx: Context) -> Engine | None:
     """The engine that may have images, started when needed; None when nothing was ever built on this machine."""
     engine = holding(ctx.env, ctx.store)
-    return _told(ctx, engine) if engine else None
+    return with_builder(ctx, engine) if engine else None
 
 
-def _told(ctx: Context, engine: Engine) -> Engine:
+def with_builder(ctx: Context, engine: Engine) -> Engine:
+    """The engine with the user's builder, if any. Its notes are said, once."""
     for note in engine.notes:
         ctx.reporter.say_once(note)
     return replace(engine, builder=ctx.builder)
@@ -65,12 +66,6 @@ def check_builder(host: Host, engine: Engine) -> Engine:
             "remote, kubernetes and docker-container",
         )
     return engine
-
-
-def check_named_builder(ctx: Context) -> None:
-    """Check a builder that the user names before any work, also when nothing is left to build; raises EngineError."""
-    if ctx.builder:
-        check_builder(ctx, ready_engine(ctx))
 
 
 def resume_embedded_engine(host: Host) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
-from gb10.image.build.build_log import Build
+from gb10.image.inspect.build_log import Build
 from gb10.image.inspect.summary import Layer, PatchStory, Portrait
 from gb10.image.proof.arch_match import MEANING, RANK, Judged
 from gb10.inside.binary import Binary

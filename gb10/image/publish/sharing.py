@@ -15,7 +15,7 @@ from gb10.core.fields import Model
 from gb10.core.host import Host
 from gb10.core.store import Store, file_sha256, seal
 from gb10.errors import EmptySelectionError, FetchError, PublishError, UsageError, VerifyError
-from gb10.image.build.wheels import sealed_wheel
+from gb10.image.build.wheels import WheelCache
 from gb10.image.plan.values import Plan
 from gb10.image.proof.scans import prove_wheel
 from gb10.image.proof.wheel_files import declares
@@ -179,7 +179,7 @@ def take_missing(host: Host, plan: Plan, rebuild: Collection[str]) -> None:
     absent = {
         step.key: step.name
         for step in plan.of_kind("wheel")
-        if step.name not in rebuild and sealed_wheel(host.store, step.key) is None
+        if step.name not in rebuild and WheelCache(host).get(step.key) is None
     }
     cache = wheel_cache(host.env) if absent else None
     if cache is None:
@@ -241,7 +241,7 @@ def compiled_wheels(store: Store) -> dict[str, str]:
 
 def _own(host: Host, wanted: Mapping[str, str]) -> dict[str, Path]:
     """Those of these wheels that are sound; a note names the others. Raises EmptySelectionError when none is sound."""
-    found = {key: path for key in wanted if (path := sealed_wheel(host.store, key))}
+    found = {key: path for key in wanted if (path := WheelCache(host).get(key))}
     for key, name in wanted.items():
         if key not in found:
             host.reporter.say(f"{name} ({key[:12]}) is not in the store, or damaged there: it is not pushed")
@@ -274,7 +274,7 @@ def _take(host: Host, shelf: WheelIndex, key: str) -> Shared:
         raise FetchError("it is not listed there")
     listed = shelf.wheels[key]
     with host.store.locked(f"wheel-{key}", host.reporter.waiting_for(listed.file)):
-        there = sealed_wheel(host.store, key)
+        there = WheelCache(host).get(key)
         if there:
             return _shared(key, _listed(there), moved=False)
         with host.reporter.task(f"fetch {listed.file}", listed.size) as task:
