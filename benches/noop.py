@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gb10.containers.buildx.build import BuildRequest, build
 from gb10.containers.buildx.commands import open_buildx
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.proc import capture
 from gb10.image.build.assemble import image_request
 from gb10.image.build.image_build import ImageBuild
@@ -34,7 +34,7 @@ def main() -> None:
     runs = parser.parse_args().runs
     ctx = open_context(os.environ, verbosity=-1)
     plan = make_plan(ctx, Request(engine="vllm", arch="12.1f"))
-    engine = find(ctx.env, ctx.store)
+    engine = connect_or_start(ctx.env, ctx.store)
     buildx = open_buildx(engine, ctx.env, ctx.store)
     with ImageBuild(ctx, plan).prepared(engine) as context:
         request: BuildRequest = image_request(plan, context, engine, plan.tags[-1])

@@ -7,9 +7,9 @@ import traceback
 from collections.abc import Sequence
 from typing import Final
 
+from gb10.cli.app import respelled
 from gb10.cli.causes import bug, known_cause
 from gb10.cli.receipt import answered
-from gb10.cli.spelling import respelled
 from gb10.cli.streams import drop_stdout, ready_streams
 from gb10.core.installation import as_started, program
 from gb10.core.printing import visible

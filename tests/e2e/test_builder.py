@@ -11,7 +11,7 @@ import pytest
 from gb10.containers.buildx.commands import open_buildx
 from gb10.containers.connection import Engine, client
 from gb10.containers.images import find_image, require_image
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.proc import capture
 from gb10.image.build.image_build import ImageBuild
 from gb10.image.build.stage import check_builder, ready_engine
@@ -37,7 +37,7 @@ def test_a_wheel_comes_back_and_is_the_same(ctx: Context, big: Context) -> None:
 def test_an_image_is_built_there_and_comes_back(ctx: Context, big: Context, other: Engine) -> None:
     plan = named_plan(ctx, "built-elsewhere")
     built = ImageBuild(big, plan).image()
-    engine = find(ctx.env, ctx.store)
+    engine = connect_or_start(ctx.env, ctx.store)
     there = require_image(engine, built.tags[-1])
     assert there.id == built.id
     assert find_image(other, built.tags[-1]) is None
@@ -47,7 +47,7 @@ def test_an_image_is_built_there_and_comes_back(ctx: Context, big: Context, othe
 
 def forget(ctx: Context, image: str) -> None:
     """Remove an image here, and everything that the builder keeps."""
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         sdk.images.remove(image, force=True)
     there = open_buildx(ready_engine(ctx), ctx.env, ctx.store)
     capture([*there.command, "prune", "--all", "--force"], env=there.env)

@@ -14,7 +14,7 @@ import pytest
 
 from gb10.containers.emulation import emulated, register
 from gb10.containers.images import require_image
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.fields import ARCHITECTURES, Architecture
 from gb10.core.store import file_sha256
 from gb10.image.build.image_build import ImageBuild
@@ -64,7 +64,7 @@ def test_a_wheel_has_the_same_bytes_from_both(ctx: Context) -> None:
     plan, found = norm_and_page(ctx), dict[str, tuple[str, str]]()
     for build in ARCHITECTURES:
         mine = on(ctx, plan, build)
-        (wheel,) = build_wheels(ctx, mine, lambda: find(ctx.env, ctx.store), rebuild=(AOT,))
+        (wheel,) = build_wheels(ctx, mine, lambda: connect_or_start(ctx.env, ctx.store), rebuild=(AOT,))
         measured = json.loads(wheel.path.with_name("measured.json").read_text(encoding="utf-8"))
         assert not wheel.hit
         assert sum(module["units"] for module in measured.values()) > 0
@@ -86,6 +86,6 @@ def test_an_image_has_the_same_digest_from_both(ctx: Context, tmp_path: Path) ->
 
 
 def again(ctx: Context, plan: Plan, tag: str) -> Comparison:
-    engine = find(ctx.env, ctx.store)
+    engine = connect_or_start(ctx.env, ctx.store)
     with built_again(ImageBuild(ctx, plan, rebuild_id=uuid.uuid4().hex[:12]), engine) as image:
         return compare(ctx, plan, engine, require_image(engine, tag), image)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.fields import Architecture
 from gb10.core.proc import capture
 from gb10.image.context import Context, build_architecture, open_context
@@ -63,7 +63,7 @@ def plan(ctx: Context) -> Plan:
 
 
 def built(ctx: Context, plan: Plan) -> BuiltProgram:
-    return build_program(ctx, lambda: find(ctx.env, ctx.store), plan, GEMM)
+    return build_program(ctx, lambda: connect_or_start(ctx.env, ctx.store), plan, GEMM)
 
 
 @pytest.fixture(scope="module")

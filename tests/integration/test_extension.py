@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.install import PIP
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.proc import capture
 from gb10.errors import BuildError
 from gb10.image.build.wheels import Wheel, build_wheels
@@ -70,7 +70,7 @@ def own_plan(ctx: Context) -> Plan:
 
 
 def compiled(ctx: Context) -> Wheel:
-    return build_wheels(ctx, own_plan(ctx), lambda: find(ctx.env, ctx.store), rebuild=())[0]
+    return build_wheels(ctx, own_plan(ctx), lambda: connect_or_start(ctx.env, ctx.store), rebuild=())[0]
 
 
 @pytest.fixture(scope="module")

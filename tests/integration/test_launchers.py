@@ -15,7 +15,7 @@ from docker.models.containers import Container
 
 from gb10.containers.connection import client
 from gb10.containers.emulation import emulated, register
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.image.build.image_build import ImageBuild, Verified
 from gb10.image.context import Context, open_context
 from tests.integration.test_pipeline import small_plan
@@ -41,7 +41,7 @@ def image(ctx: Context) -> Verified:
 @contextmanager
 def started(ctx: Context, image: Verified, command: list[str], options: dict[str, Any]) -> Iterator[Container]:
     """A running container, removed at the end."""
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         container = sdk.containers.run(
             image.tags[-1], command, detach=True, network_mode="none", platform="linux/arm64", **options
         )

@@ -25,7 +25,7 @@ from gb10.cli.patch.patches import library
 from gb10.containers.buildx.build import BuildRequest
 from gb10.containers.connection import Engine, client
 from gb10.containers.images import require_image
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.proc import CommandFailedError, capture
 from gb10.core.reporter import Reporter
 from gb10.errors import BuildError
@@ -125,7 +125,7 @@ def test_the_second_mod_sees_the_first_and_the_bytecode_follows_the_source(ctx: 
 
 
 def test_a_mod_is_one_small_layer_and_moves_no_other(ctx: Context, image: Verified) -> None:
-    engine = find(ctx.env, ctx.store)
+    engine = connect_or_start(ctx.env, ctx.store)
     plain = require_image(engine, ImageBuild(ctx, small_plan(ctx)).image().tags[-1])
     made = require_image(engine, image.tags[-1])
     assert made.diff_ids[: len(plain.diff_ids) - 2] == plain.diff_ids[:-2]  # above: the record, and WORKDIR's
@@ -134,7 +134,7 @@ def test_a_mod_is_one_small_layer_and_moves_no_other(ctx: Context, image: Verifi
 
 
 def test_mods_are_recorded_and_the_user_stays(ctx: Context, image: Verified, mods: tuple[Path, Path]) -> None:
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         config = sdk.images.get(image.tags[-1]).attrs["Config"]
     found = [load_mod(path) for path in mods]
     assert [config["Labels"][f"io.github.gb10.mod.{number}"] for number in (1, 2)] == [
@@ -182,7 +182,7 @@ def test_what_is_tagged_is_what_was_scanned_also_where_a_mod_differs_on_each_run
 ) -> None:
     """The second build runs the mod again, and all else comes from the cache: its scan is of that run."""
     plan = plan_with(ctx, write_mod(tmp_path / "differs", f"{DIFFERS}# {uuid.uuid4().hex}\n"), network=True)
-    engine, names = find(ctx.env, ctx.store), set[str]()
+    engine, names = connect_or_start(ctx.env, ctx.store), set[str]()
     for lost in ((), ("mod-1",)):
         monkeypatch.setattr(image_build, "image_request", partial(losing, lost))
         made = ImageBuild(ctx, plan).image()
@@ -212,7 +212,7 @@ def test_a_failing_mod_says_its_own_words_and_stops(ctx: Context, tmp_path: Path
     assert "--mod-network" in text
     assert "  60\n" in text
     assert "  20\n" not in text  # the last 30 lines
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         assert not sdk.images.list(name=plan.tags[-1])
 
 
@@ -250,7 +250,7 @@ def test_a_declared_network_reaches_the_index_and_leaves_no_secret(ctx: Context,
     behind = replace(ctx, env={**ctx.env, "no_proxy": "nowhere.invalid"})
     made = ImageBuild(behind, plan_with(ctx, mod, network=True)).image()
     assert text_of(ctx, made, "/reached") == "200"
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         kept = sdk.images.get(made.tags[-1])
         history = json.dumps([kept.history(), kept.attrs["Config"]])
     assert "PIP_INDEX_URL" not in history

@@ -25,7 +25,7 @@ from gb10.cli.receipt import Receipt, read_receipt, write_receipt
 from gb10.containers.buildx.commands import open_buildx
 from gb10.containers.connection import client
 from gb10.containers.images import find_image, require_image
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.proc import CommandFailedError, capture
 from gb10.errors import BuildError, VerifyError
 from gb10.image.build import proving
@@ -84,7 +84,7 @@ def small_plan(ctx: Context, arch: str = "12.1f", overlay: Path | None = None) -
 
 
 def wheels_of(ctx: Context, plan: Plan, *rebuild: str) -> tuple[Wheel, ...]:
-    return build_wheels(ctx, plan, lambda: find(ctx.env, ctx.store), rebuild=rebuild)
+    return build_wheels(ctx, plan, lambda: connect_or_start(ctx.env, ctx.store), rebuild=rebuild)
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def read_file(ctx: Context, reference: str, path: str) -> tuple[tarfile.TarInfo,
 @contextmanager
 def archive(ctx: Context, reference: str, path: str) -> Iterator[tarfile.TarFile]:
     """A path of an image as the engine itself packs it; nothing of the image runs."""
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         container = sdk.containers.create(reference, command="-", platform="linux/arm64")
         try:
             stream, _ = container.get_archive(path)
@@ -160,7 +160,7 @@ def test_a_rebuild_really_compiles(ctx: Context) -> None:
 
 def test_the_image_is_what_the_plan_says(ctx: Context, image: Verified) -> None:
     plan = small_plan(ctx)
-    engine = find(ctx.env, ctx.store)
+    engine = connect_or_start(ctx.env, ctx.store)
     with closing(client(engine)) as sdk:
         attributes = sdk.images.get("gb10/test:extra").attrs
     config = attributes["Config"]
@@ -188,7 +188,7 @@ def test_values_reach_the_image_as_the_recipe_has_them(ctx: Context) -> None:
     }
     plan = plan_image(recipe.model_copy(update=changes), lock, ctx.catalog.toolkit, small_plan(ctx).options)
     made = ImageBuild(ctx, plan).image()
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         config = sdk.images.get(made.tags[-1]).attrs["Config"]
     assert config["WorkingDir"] == workdir
     assert {f"ODD={ODD}", "EMPTY="} <= set(config["Env"])
@@ -199,7 +199,7 @@ def test_values_reach_the_image_as_the_recipe_has_them(ctx: Context) -> None:
 
 
 def test_the_image_holds_the_scans_of_its_layers_and_the_record_names_them(ctx: Context, image: Verified) -> None:
-    plan, engine = small_plan(ctx), find(ctx.env, ctx.store)
+    plan, engine = small_plan(ctx), connect_or_start(ctx.env, ctx.store)
     record = read_record(ctx.store, plan)
     assert record is not None
     assert record.layers == require_image(engine, image.tags[-1]).diff_ids
@@ -210,7 +210,7 @@ def test_the_image_holds_the_scans_of_its_layers_and_the_record_names_them(ctx: 
 
 
 def test_an_image_that_is_not_proven_gets_no_tag(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, engine = named_plan(ctx, uuid.uuid4().hex), find(ctx.env, ctx.store)
+    plan, engine = named_plan(ctx, uuid.uuid4().hex), connect_or_start(ctx.env, ctx.store)
     moving = find_image(engine, plan.tags[0])
     other = Manifest(file="other", arch="12.1a", modules={"silu_and_mul.so": ["sm_120f"]})
     monkeypatch.setattr(proving, "manifests", lambda ctx, plan: [other])
@@ -265,7 +265,7 @@ def test_a_receipt_holds_only_while_the_engine_has_that_image_under_every_tag(im
 def test_the_context_that_is_left_builds_the_same_image_by_bake_alone(
     ctx: Context, image: Verified, tmp_path: Path
 ) -> None:
-    plan, engine = small_plan(ctx), find(ctx.env, ctx.store)
+    plan, engine = small_plan(ctx), connect_or_start(ctx.env, ctx.store)
     before = require_image(engine, image.tags[-1])
     ImageBuild(ctx, plan).context(tmp_path / "left")
     buildx = open_buildx(engine, ctx.env, ctx.store)
@@ -312,7 +312,7 @@ def test_an_overlay_is_one_more_layer_and_moves_no_other(ctx: Context, image: Ve
     changed.parent.mkdir(parents=True)
     changed.write_text("raise SystemExit('patched')\n", encoding="utf-8")
     over = ImageBuild(ctx, small_plan(ctx, overlay=tmp_path)).image()
-    engine = find(ctx.env, ctx.store)
+    engine = connect_or_start(ctx.env, ctx.store)
     before, after = (require_image(engine, verified.tags[-1]).diff_ids for verified in (image, over))
     assert len(set(after) - set(before)) <= 2  # the overlay and the plan
     _, content = read_file(ctx, over.tags[-1], f"/{changed.relative_to(tmp_path)}")
@@ -329,7 +329,7 @@ def test_python_loads_what_the_overlay_holds(ctx: Context, tmp_path: Path) -> No
     (site / "packaging/tags.py").write_text("this does not parse\n", encoding="utf-8")
     (site / "packaging/utils.py").symlink_to("__init__.py")
     over = ImageBuild(ctx, small_plan(ctx, overlay=overlay)).image()
-    python = partial(run_python, find(ctx.env, ctx.store), over.tags[-1], emulator(ctx.store), "-c")
+    python = partial(run_python, connect_or_start(ctx.env, ctx.store), over.tags[-1], emulator(ctx.store), "-c")
     assert python("import packaging; print(packaging.ORIGIN, packaging.__cached__[-4:])") == "overlay .pyc\n"
     assert python("import packaging.utils as u; print(u.ORIGIN)") == "overlay\n"
     loading = "try:\n    import packaging.tags\nexcept SyntaxError as error:\n    print(error.filename[-7:])"
@@ -378,7 +378,7 @@ def test_a_module_that_holds_other_code_than_declared_is_refused(ctx: Context, t
 @pytest.mark.slow
 def test_a_build_that_fails_moves_no_tag(ctx: Context, image: Verified) -> None:
     plan = small_plan(ctx)
-    engine = find(ctx.env, ctx.store)
+    engine = connect_or_start(ctx.env, ctx.store)
     before = require_image(engine, plan.tags[0]).id
     recipe, lock = small()
     broken = recipe.model_copy(update={"workdir": "/usr/local/cuda"})
@@ -392,7 +392,7 @@ def test_a_build_that_fails_moves_no_tag(ctx: Context, image: Verified) -> None:
 BUILD = """\
 import os, sys
 sys.path.insert(0, os.getcwd())
-from tests.integration.test_pipeline import build_image, named_plan, open_context
+from tests.integration.test_pipeline import ImageBuild, named_plan, open_context
 ctx = open_context(os.environ, verbosity=-1)
 ImageBuild(ctx, named_plan(ctx, sys.argv[1]), {"flashinfer-jit-cache"}).image()
 """

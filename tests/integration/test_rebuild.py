@@ -15,7 +15,7 @@ import pytest
 
 from gb10.containers.connection import client
 from gb10.containers.images import read_folders, require_image
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.image.build.image_build import ImageBuild, Verified
 from gb10.image.context import Context, open_context
 from gb10.image.plan.catalog import ROOT
@@ -53,7 +53,7 @@ def changed(ctx: Context, image: Verified) -> Iterator[str]:
         member = tarfile.TarInfo(MINE)
         member.size = 2
         tar.addfile(member, io.BytesIO(b"#\n"))
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         container = sdk.containers.create(image.tags[-1], command="-", platform="linux/arm64")
         container.put_archive("/", packed.getvalue())
         container.commit(*CHANGED.split(":"))
@@ -71,7 +71,7 @@ def rebuild(*arguments: str | Path) -> tuple[int, dict[str, Any], str]:
 
 def names(ctx: Context) -> set[str]:
     """Tags of the engine's images."""
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         return {tag for one in sdk.images.list() for tag in one.tags}
 
 
@@ -86,7 +86,7 @@ def test_an_image_is_made_again_with_the_same_digest_and_nothing_stays(
 
 
 def test_the_record_alone_is_enough_to_plan_it(ctx: Context, image: Verified, overlay: Path, tmp_path: Path) -> None:
-    engine = find(ctx.env, ctx.store)
+    engine = connect_or_start(ctx.env, ctx.store)
     files, _ = read_folders(engine, ctx.store, require_image(engine, image.tags[-1]), (PLAN,))
     (tmp_path / "plan.json").write_bytes(files[PLAN])
     code, document, said = rebuild(tmp_path / "plan.json", "--overlay", overlay, "--dry-run")

@@ -13,7 +13,7 @@ import pytest
 
 from gb10.cli import main
 from gb10.containers.connection import client
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.containers.registry.referrers import Descriptor, write_index
 from gb10.containers.registry.repository import INDEX, MANIFEST
 from gb10.core.proc import capture
@@ -103,7 +103,7 @@ def images(ctx: Context, place: Registry, keys: Path, tmp_path_factory: pytest.T
         publish(ctx, tag, [f"{place.host}/{NAME}"], None, keys / "me")
         names.append(tag)
     yield names
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         for name in names:
             sdk.images.remove(name, force=True)
 

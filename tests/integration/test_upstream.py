@@ -12,7 +12,7 @@ from gb10.containers.buildx.build_cache import forget
 from gb10.containers.buildx.progress import Event
 from gb10.containers.connection import Engine, client
 from gb10.containers.images import find_image, require_image, tag_image, untag
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.errors import BuildError
 from gb10.image.build import bases, upstream
 from gb10.image.build.bases import STAGES, base_image, base_tag, drop_unknown, noted_image, provide_bases
@@ -40,7 +40,7 @@ def plan(ctx: Context) -> Plan:
 
 @pytest.fixture(scope="module")
 def engine(ctx: Context) -> Engine:
-    return find(ctx.env, ctx.store)
+    return connect_or_start(ctx.env, ctx.store)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from gb10.image.plan.catalog import ROOT
 from gb10.image.proof.arch_match import Judged
 from gb10.image.recipe.kernel_sets import BY_KERNEL, KernelEntry
 from gb10.image.request.kernel_choice import check_model, local_files
-from gb10.image.request.planning import without
+from gb10.image.request.planning import drop_optional_layers
 from gb10.inside.binary import Binary
 from gb10.inside.installed import Distribution
 from gb10.inside.loader import Fit
@@ -68,7 +68,7 @@ def test_a_package_that_the_image_leaves_out_is_not_asked(facts: EngineFacts) ->
     path = ROOT / "recipes/images/vllm.yaml"
     recipe, lock = load_recipe(path), load_lock(ROOT / "recipes/images/vllm.lock.json")
     assert [wheel.name for wheel in image_wheels(recipe, lock, facts)] == [*facts.from_image]
-    smaller = image_wheels(*without(recipe, lock, ("b12x",)), facts)
+    smaller = image_wheels(*drop_optional_layers(recipe, lock, ("b12x",)), facts)
     assert [wheel.name for wheel in smaller] == [name for name in facts.from_image if name != "b12x"]
 
 

@@ -21,7 +21,7 @@ from gb10.image.plan.values import Plan, Toolkit
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
-from gb10.image.request.kernel_choice import rehearsed
+from gb10.image.request.kernel_choice import with_warmup_run
 from tests.recipes import SHIPPED
 
 CONFIG = {"architectures": ["Qwen3ForCausalLM"], "hidden_size": 4096}
@@ -211,11 +211,11 @@ def test_options_have_the_engine_s_own_names(engine: str, argument: str) -> None
 def test_the_command_s_model_gets_the_variables_of_its_engine(tmp_path: Path) -> None:
     recipe, _, toolkit = inputs("sglang")
     ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
-    assert rehearsed(ctx, recipe, toolkit, OPTIONS, MODEL) == ready(toolkit, "sglang", MODEL)
+    assert with_warmup_run(ctx, recipe, toolkit, OPTIONS, MODEL) == ready(toolkit, "sglang", MODEL)
 
 
 def test_an_option_that_the_engine_has_not_is_an_error(tmp_path: Path) -> None:
     recipe, _, toolkit = inputs("sglang")
     ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
     with pytest.raises(UsageError, match="sglang has no option for linear_backend"):
-        rehearsed(ctx, recipe, toolkit, OPTIONS, replace(MODEL, options=(("linear_backend", "marlin"),)))
+        with_warmup_run(ctx, recipe, toolkit, OPTIONS, replace(MODEL, options=(("linear_backend", "marlin"),)))

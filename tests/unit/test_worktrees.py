@@ -20,10 +20,10 @@ from gb10.image.request.checkout_files import (
     MOST_DIFFERENT,
     Released,
     Worktree,
+    change_notes,
     check_difference,
     check_said,
     open_worktree,
-    told,
 )
 from gb10.image.request.checkouts import OwnSource, marked, own_sources
 from gb10.patches.parse import parse_diff
@@ -194,7 +194,7 @@ def test_a_bundled_source_must_be_named() -> None:
 
 
 def test_what_is_left_out_is_said() -> None:
-    lines = [*told(released(), checkout(Path("/x")), found(tests__test_a=b"2\n", vllm__data=b"\0"))]
+    lines = [*change_notes(released(), checkout(Path("/x")), found(tests__test_a=b"2\n", vllm__data=b"\0"))]
     assert lines == [
         "vllm 0.33.0: /x (a plain folder) has no changes that affect the build",
         "vllm 0.33.0: ignored, the build does not use them: 1 (tests/test_a.py)",

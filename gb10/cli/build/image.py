@@ -88,7 +88,7 @@ def image(
         print_plan(ctx, plan, status, names, as_json=as_json)
         return
 
-    build.ready_engine()
+    build.check_engine()
     take_missing(ctx, plan, build.rebuild)  # first: a wheel from the cache needs no compiler, nor its memory
     build.check()
     verified = build.image(extra)

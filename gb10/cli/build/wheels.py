@@ -52,7 +52,7 @@ def wheels(
         build.try_inputs()
         print_plan(ctx, plan, status, as_json=as_json)
         return
-    build.ready_engine()
+    build.check_engine()
     take_missing(ctx, plan, build.rebuild)  # first: a wheel from the cache needs no compiler, nor its memory
     build.check()
     built = build.wheels()

@@ -17,7 +17,7 @@ from gb10.cli.machine.bench_serve import serve
 from gb10.cli.machine.bench_show import show
 from gb10.cli.values import ArchOption, EngineOption
 from gb10.cli.verb import print_table
-from gb10.image.build.estimate import check_room
+from gb10.image.build.estimate import check_disk_and_memory
 from gb10.image.build.image_build import check_cache
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
@@ -165,7 +165,7 @@ def gemm(
         print_plan(ctx, plan, found, as_json=as_json)
         return
     if not found.cached[GEMM.name]:
-        check_room(ctx, found.needs, found.engine)
+        check_disk_and_memory(ctx, found.needs, found.engine)
     program = build_program(ctx, lambda: ready_engine(ctx), plan, GEMM)
     measured = measure(ctx, plan, program)
     if as_json:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from gb10.containers.buildx.build import BuildRequest, image_output
 from gb10.containers.connection import Engine
+from gb10.core.fetch import store_paths
 from gb10.core.store import Store
 from gb10.image.build.contexts import BuildContext, Lay, archive, mod_files, overlay_files, scanner_files, tree, wheels
 from gb10.image.build.costs import module_peaks
 from gb10.image.build.wheels import Wheel, graft_files
 from gb10.image.context import Context
-from gb10.image.locked_files import store_paths
 from gb10.image.plan.plan_record import record
 from gb10.image.plan.render import build_args, dockerfile
 from gb10.image.plan.steps import PROGRAM, SCRIPTS, SLIMMER, request_text

@@ -23,7 +23,7 @@ from gb10.core.reporter import Reporter
 from gb10.core.store import Store, is_sealed, note_use, seal
 from gb10.errors import FetchError
 from gb10.image.build.contexts import build_context
-from gb10.image.build.stage import engine_room, one_by_one, run_build
+from gb10.image.build.stage import engine_folder, one_by_one, run_build
 from gb10.image.context import Context
 from gb10.image.locked_files import absent_files
 from gb10.image.plan.render import base_dockerfile, build_args, epoch
@@ -121,7 +121,7 @@ def layers_tag(name: str, keys: Iterable[str]) -> str:
 
 def noted_image(ctx: Context, engine: Engine, tag: str) -> ImageInfo | None:
     """The image of a tag, if it is the very image that was noted."""
-    image, note = find_image(engine, tag), _note(ctx.store, engine_room(engine), tag)
+    image, note = find_image(engine, tag), _note(ctx.store, engine_folder(engine), tag)
     with suppress(FileNotFoundError):  # there is none, or cache gc removes it just now
         if image and note.read_text(encoding="utf-8") == "\n".join(image.diff_ids):
             note_use(note)
@@ -131,7 +131,7 @@ def noted_image(ctx: Context, engine: Engine, tag: str) -> ImageInfo | None:
 
 def note_image(ctx: Context, engine: Engine, tag: str, image: ImageInfo) -> None:
     """Note the layers of an image and give it the tag."""
-    ctx.store.write_text(_note(ctx.store, engine_room(engine), tag), "\n".join(image.diff_ids))
+    ctx.store.write_text(_note(ctx.store, engine_folder(engine), tag), "\n".join(image.diff_ids))
     tag_image(engine, image.id, (tag,))
 
 
@@ -148,7 +148,7 @@ def drop_unknown(store: Store, engine: Engine) -> None:
     """
     with store.tried("image") as free:
         if free:
-            room = engine_room(engine)
+            room = engine_folder(engine)
             layers = [tag for tag in tags_of(engine) if LAYERS.fullmatch(tag)]
             known = [tag for tag in layers if tag.startswith(HOST) and _note(store, room, tag).exists()]
             untag(engine, sorted({*layers} - {*known}))

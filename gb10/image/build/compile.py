@@ -17,6 +17,7 @@ from gb10.containers.buildx.progress import Event, LogLine, StepStarted
 from gb10.containers.connection import Engine
 from gb10.core.compilers_seen import object_name
 from gb10.core.config import variable, without_login
+from gb10.core.fetch import store_paths
 from gb10.core.host import Host
 from gb10.core.reporter import Task
 from gb10.core.store import Store
@@ -27,7 +28,7 @@ from gb10.image.build.costs import asked_jobs, peaks
 from gb10.image.build.estimate import TOOLS, outlook
 from gb10.image.build.stage import log_path, run_build
 from gb10.image.context import Context
-from gb10.image.locked_files import fetch_files, fetch_locked, store_paths
+from gb10.image.locked_files import fetch_files, fetch_locked
 from gb10.image.plan.compiles import INSTALLER
 from gb10.image.plan.render import Compilers
 from gb10.image.plan.values import Inputs, Origin, Plan, Step

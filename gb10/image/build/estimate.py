@@ -144,7 +144,7 @@ def unpacked(steps: Iterable[Step]) -> int:
     return int(sum(step.download for step in steps if step.kind in ("layer", "rootfs")) * UNPACKED_RATIO)
 
 
-def check_room(ctx: Context, needed: Needs, engine: Engine | None) -> None:
+def check_disk_and_memory(ctx: Context, needed: Needs, engine: Engine | None) -> None:
     """Print what the work needs. Raises BuildError before it starts when disk or memory is too small."""
     free = shutil.disk_usage(ctx.store.root).free
     ctx.reporter.say(

@@ -14,8 +14,8 @@ from typing import Final
 
 from gb10.containers.connection import Engine
 from gb10.containers.images import passing_tag, require_image, tag_image
-from gb10.containers.reach import look
-from gb10.core.concurrency import Stop, beside
+from gb10.containers.reach import connect_if_running
+from gb10.core.concurrency import Stop, run_in_background
 from gb10.core.files import digest
 from gb10.core.store import Store
 from gb10.errors import UsageError
@@ -28,7 +28,7 @@ from gb10.image.build.estimate import (
     DOWNLOAD,
     UPSTREAM,
     Needs,
-    check_room,
+    check_disk_and_memory,
     needs,
     outlook,
     with_forecast,
@@ -40,7 +40,7 @@ from gb10.image.build.stage import (
     IN_ENGINE,
     check_builder,
     check_caches,
-    engine_room,
+    engine_folder,
     is_built,
     note_steps,
     one_by_one,
@@ -69,8 +69,8 @@ from gb10.image.plan.values import PLACES, Plan, Step
 from gb10.image.proof.arch_match import Verdict
 from gb10.image.proof.scans import (
     Record,
+    find_verified_image,
     forget_record,
-    known,
     proof_path,
     remember_layers,
     require_scanned,
@@ -153,7 +153,7 @@ class ImageBuild:
         try_sources(self.ctx, self.plan)
         try_targets(self.ctx, self.plan)
 
-    def ready_engine(self) -> None:
+    def check_engine(self) -> None:
         """Check a builder that the user names, also when nothing is left to build; raises EngineError.
 
         For an image, start the embedded engine if it ran here before: layers of a stopped engine count as missing.
@@ -168,7 +168,7 @@ class ImageBuild:
         status = self.status()
         results = self.plan.of_kind("image") or self.plan.of_kind("wheel")
         if not all(status.cached[step.name] for step in results):
-            check_room(self.ctx, status.needs, status.engine)
+            check_disk_and_memory(self.ctx, status.needs, status.engine)
         if not self.rebuild_id:
             self.ctx = with_forecast(self.ctx, self.plan, status.cached, status.engine)
 
@@ -203,7 +203,7 @@ class ImageBuild:
                 return hit
         with ctx.store.locked("image", ctx.reporter.waiting_for("image")):
             engine = ready_engine(ctx)  # another run may have stopped it meanwhile, or built the image
-            found = None if fresh else known(ctx.store, engine, plan)
+            found = None if fresh else find_verified_image(ctx.store, engine, plan)
             hit = self._hit(engine, found, tags) if found else None
             if hit:
                 return hit
@@ -212,7 +212,8 @@ class ImageBuild:
                 forget_record(ctx.store, plan)  # should it break off, the next run must not find the old image
             built = self._tagged(engine, self._built(engine), tags, hit=False)
             say_report(ctx.reporter, ctx.store, plan)
-            return built
+        keep_speed(ctx)
+        return built
 
     def context(self, target: Path) -> None:
         """Leave the build context in the folder ``target``: ``docker buildx bake`` there builds the same image."""
@@ -232,7 +233,7 @@ class ImageBuild:
             ctx.store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel")
         )
         prefetch = partial(self._prefetch, ctx, engine if upstream else None, compiling=compiling)
-        with beside(ctx.stop, prefetch) as prefetched:
+        with run_in_background(ctx.stop, prefetch) as prefetched:
             wheels = build_wheels(ctx, plan, lambda: engine, rebuild=self.rebuild)
             grafts += late_grafts(ctx, plan, again=bool(self.rebuild_id))
             below = prefetched.result()
@@ -343,10 +344,10 @@ def check_cache(ctx: Context, plan: Plan, rebuild: Collection[str] = ()) -> Cach
 
     Starts and changes nothing. Raises EngineError.
     """
-    running = look(ctx.env, ctx.store)
+    running = connect_if_running(ctx.env, ctx.store)
     engine = replace(running, builder=ctx.builder) if running else None
-    image = known(ctx.store, engine, plan) if engine and plan.of_kind("image") else None
-    room = engine_room(engine) if engine else None
+    image = find_verified_image(ctx.store, engine, plan) if engine and plan.of_kind("image") else None
+    room = engine_folder(engine) if engine else None
     cached: dict[str, bool] = {}
     for step in plan.steps:
         stands = all(cached[need] for need in step.needs) or step.kind in STORED
@@ -373,15 +374,17 @@ def selected(plan: Plan, names: Collection[str]) -> frozenset[str]:
     Raises UsageError for a name that stands for none.
     """
     builds = {step.name: plan.recipe.wheels[step.name] for step in plan.of_kind("wheel")}
-    known = {wheel: {wheel, OURS if build.method == "extension" else build.source} for wheel, build in builds.items()}
+    names_of = {
+        wheel: {wheel, OURS if build.method == "extension" else build.source} for wheel, build in builds.items()
+    }
     for name in names:
-        if not any(name in own for own in known.values()):
-            listed = ", ".join(sorted(set().union(*known.values())))
+        if not any(name in own for own in names_of.values()):
+            listed = ", ".join(sorted(set().union(*names_of.values())))
             raise UsageError(
                 f"--rebuild {name}: the recipe builds no wheel from {name}",
                 hint=f"valid: {listed or 'none'}{_idle(plan, name)}",
             )
-    return frozenset(wheel for wheel, own in known.items() if own & {*names})
+    return frozenset(wheel for wheel, own in names_of.items() if own & {*names})
 
 
 def _idle(plan: Plan, name: str) -> str:

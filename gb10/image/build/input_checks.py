@@ -4,11 +4,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from gb10.core.fetch import store_paths
 from gb10.errors import UsageError
 from gb10.image.build.compile import fetch_nested, patched_source
 from gb10.image.build.costs import known_targets
 from gb10.image.context import Context
-from gb10.image.locked_files import fetch_files, fetch_locked, store_paths
+from gb10.image.locked_files import fetch_files, fetch_locked
 from gb10.image.plan.options import PatchUse
 from gb10.image.plan.values import Plan, Step, wheel_inputs
 from gb10.image.recipe.image_recipe import ALL

@@ -13,7 +13,7 @@ from gb10.containers.buildx.commands import open_buildx, require_builder
 from gb10.containers.buildx.progress import Event, LogLine, Note, StepDone, StepFailed, StepStarted
 from gb10.containers.connection import Engine, engine_id
 from gb10.containers.packages import unpacked
-from gb10.containers.reach import find, holding
+from gb10.containers.reach import connect_if_has_images, connect_or_start
 from gb10.core.host import Host
 from gb10.core.reporter import Reporter, Task
 from gb10.core.store import Store
@@ -27,12 +27,12 @@ WARNING = "WARNING: local cache import"
 
 def ready_engine(ctx: Context) -> Engine:
     """The engine to build with, started when needed. The log shows which engines were not usable."""
-    return with_builder(ctx, find(ctx.env, ctx.store))
+    return with_builder(ctx, connect_or_start(ctx.env, ctx.store))
 
 
 def engine_with_images(ctx: Context) -> Engine | None:
     """The engine that may have images, started when needed; None when nothing was ever built on this machine."""
-    engine = holding(ctx.env, ctx.store)
+    engine = connect_if_has_images(ctx.env, ctx.store)
     return with_builder(ctx, engine) if engine else None
 
 
@@ -71,7 +71,7 @@ def check_builder(host: Host, engine: Engine) -> Engine:
 def resume_embedded_engine(host: Host) -> None:
     """Start the embedded engine if it ran here before: layers of a stopped engine count as missing."""
     if unpacked(host.store):
-        find(host.env, host.store)
+        connect_or_start(host.env, host.store)
 
 
 def run_build(
@@ -131,14 +131,14 @@ IN_ENGINE: Final[tuple[Kind, ...]] = ("tools", "layer", "rehearsal", "cache", "m
 
 def remember_built(store: Store, engine: Engine, plan: Plan) -> None:
     """Mark the layers and tools of a plan that was just built."""
-    room = engine_room(engine)
+    room = engine_folder(engine)
     for step in plan.steps:
         if step.kind not in IN_ENGINE:
             continue
         store.write_text(store.entry(room, step.key), step.name)
 
 
-def engine_room(engine: Engine) -> str:
+def engine_folder(engine: Engine) -> str:
     """The store's folder for the marks of an engine or a builder. An engine gets a new id when its data are wiped."""
     if engine.builder:
         return f"built/builder-{engine.builder}"

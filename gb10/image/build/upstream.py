@@ -12,12 +12,12 @@ from gb10.containers.buildx.build import BuildRequest
 from gb10.containers.buildx.build_cache import forget, sent
 from gb10.containers.connection import Engine
 from gb10.containers.images import ImageInfo, copy_files, drop_image, require_image, tag_image, untag
+from gb10.core.fetch import store_paths
 from gb10.image.build.assemble import slim_files
 from gb10.image.build.bases import STAGES, base_image, base_tag, layers_tag, made_image, note_image, noted_image
 from gb10.image.build.contexts import build_context, scanner_files, wheels
 from gb10.image.build.estimate import UPSTREAM, outlook
 from gb10.image.context import Context
-from gb10.image.locked_files import store_paths
 from gb10.image.plan.render import build_args, layer_dockerfile
 from gb10.image.plan.values import Plan, Step
 from gb10.image.proof.scans import SCAN, SCANS, SYMBOLS, kept_scan, require_scanned

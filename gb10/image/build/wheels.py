@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from gb10.containers.connection import Engine
-from gb10.core.concurrency import together
+from gb10.core.concurrency import run_all
+from gb10.core.fetch import store_paths
 from gb10.core.host import Host
 from gb10.core.installation import is_installed
 from gb10.core.reporter import Reporter
@@ -21,7 +22,7 @@ from gb10.image.build.costs import has_launcher
 from gb10.image.build.input_checks import check_patches, installable_patches
 from gb10.image.build.stage import check_exported
 from gb10.image.context import Context
-from gb10.image.locked_files import fetch_files, store_paths
+from gb10.image.locked_files import fetch_files
 from gb10.image.plan.compiles import compile_files
 from gb10.image.plan.render import wheel_dockerfile
 from gb10.image.plan.values import Plan, Step, wheel_inputs
@@ -140,7 +141,7 @@ def build_wheels(
                 return held.build(step, partial(compiler, step, rebuild=step.name in rebuild))
 
             if all(has_launcher(plan, step) for step in absent):
-                made = together(ctx.stop, [partial(work, step) for step in absent])
+                made = run_all(ctx.stop, [partial(work, step) for step in absent])
             else:
                 made = tuple(work(step) for step in absent)
             built |= {wheel.name: wheel for wheel in made}

@@ -113,7 +113,7 @@ def forget_record(store: Store, plan: Plan) -> None:
     (proof_path(store, plan) / IMAGE).unlink(missing_ok=True)
 
 
-def known(store: Store, engine: Engine, plan: Plan) -> Record | None:
+def find_verified_image(store: Store, engine: Engine, plan: Plan) -> Record | None:
     """The record of the plan's verified image, if the engine still has that image and the store its wheels."""
     wheels = all(store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel"))
     record = read_record(store, plan) if wheels and _has_scans(store, plan) else None

@@ -19,7 +19,7 @@ from gb10.image.inspect.attestations import Papers, papers_of
 from gb10.image.plan.plan_record import LOCAL_ONLY
 from gb10.image.proof.scans import Record, proven
 from gb10.image.publish.compressing import OTHERS, compressor
-from gb10.image.publish.keyed import KEYED, held
+from gb10.image.publish.keyed import KEYED, existing_tag
 from gb10.image.publish.retries import not_published, patiently
 from gb10.image.publish.signing import attach_all, check_key, sign_image
 
@@ -105,7 +105,7 @@ class _Sender:
 
     def sent(self, name: str) -> Published:
         """One name, pushed unless its tag has a key and is there; then its documents are attached, and it is signed."""
-        moves = held(self.ctx, self.engine, name, self.config) or self.send(name)
+        moves = existing_tag(self.ctx, self.engine, name, self.config) or self.send(name)
         place = split_reference(name)[0], moves.digest
         if self.papers and place not in self.attached:
             self.attached[place] = attach_all(self.ctx, self.engine, self.papers, name, moves.digest)

@@ -357,7 +357,7 @@ def _check_compiled(recipe: Recipe, released: Released, checkout: Worktree, foun
     )
 
 
-def told(released: Released, checkout: Worktree, found: Difference) -> Iterable[str]:
+def change_notes(released: Released, checkout: Worktree, found: Difference) -> Iterable[str]:
     changed = sorted({**found.installed, **found.compiled})
     if changed:
         yield f"{released}: {checkout} ({_at(checkout)}) changes {len(changed):,} of its files: {_some(changed)}"

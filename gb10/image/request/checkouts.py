@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from gb10.core.fetch import stored
+from gb10.core.fetch import store_paths, stored
 from gb10.core.fields import Architecture, requirement_name
 from gb10.core.files import COMMIT, Checkout
 from gb10.core.host import Host
@@ -15,7 +15,7 @@ from gb10.core.proc import without_logins
 from gb10.core.store import Store, note_use
 from gb10.errors import FetchError, UsageError
 from gb10.image.context import Context
-from gb10.image.locked_files import fetch_locked, store_paths
+from gb10.image.locked_files import fetch_locked
 from gb10.image.plan.options import PatchUse, Taken
 from gb10.image.plan.values import artifacts, source_archive
 from gb10.image.recipe.image_recipe import Recipe
@@ -24,14 +24,14 @@ from gb10.image.request.checkout_files import (
     Files,
     Released,
     Worktree,
+    change_notes,
     check_difference,
     check_said,
     ignored,
     open_worktree,
     require_folder,
-    told,
 )
-from gb10.image.request.noted import kept, noted, write_note
+from gb10.image.request.pinned_download import kept, pinned_sha256, write_note
 from gb10.patches.diff import check_size
 from gb10.patches.release_files import open_stored
 from gb10.patches.releases import load_releases
@@ -101,7 +101,7 @@ def _file(host: Host, source: str, named: GitCommit) -> Path:
     """The tar of a commit in the store, fetched when it is not there."""
     note = host.store.entry(COMMITS, named.commit) / f"{source}-0+g{named.commit[:12]}.tar"
     with host.store.locked(f"commit-{named.commit}", host.reporter.waiting_for(note.name)):
-        known = noted(note)
+        known = pinned_sha256(note)
         path = kept(host, note.name, known) if known else None
         if path:
             return path
@@ -198,7 +198,7 @@ def _own(host: Host, recipe: Recipe, released: Released, given: Mapping[str, Pla
     unseen = links if checkout.url else ignored(checkout, host.env, found.gone)
     found = replace(found, gone=tuple(sorted({*found.gone} - unseen)))
     check_difference(recipe, released, checkout, found, given)
-    for line in told(released, checkout, found):
+    for line in change_notes(released, checkout, found):
         host.reporter.say(line)
     parts = ((INSTALLED, found.installed), (COMPILED, found.compiled))
     return OwnSource(

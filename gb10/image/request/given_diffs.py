@@ -19,7 +19,7 @@ from gb10.image.plan.options import PatchUse
 from gb10.image.plan.values import used_sources
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
-from gb10.image.request.noted import kept, noted, write_note
+from gb10.image.request.pinned_download import kept, pinned_sha256, write_note
 from gb10.patches.diff import MOST_BYTES, check_size
 from gb10.patches.foreign import find_foreign
 from gb10.patches.owners import Divided, Part, below, divide, only
@@ -203,7 +203,7 @@ def _downloaded(host: Host, named: Named) -> Path:
     """The diff in the store: the pinned one, else the one that this URL gave before, else fetched now."""
     note = host.store.entry(DOWNLOADED, digest(named.url)) / named.filename
     with host.store.locked(f"url-{note.parent.name}", host.reporter.waiting_for(named.filename)):
-        known = noted(note)
+        known = pinned_sha256(note)
         wanted = named.sha256 or known
         path = kept(host, named.filename, wanted) if wanted else None
         if path is None:
@@ -237,5 +237,5 @@ def _fetched(host: Host, named: Named, note: Path, known: str) -> Path:
 
 def _say_kept(host: Host, named: Named, note: Path) -> None:
     day = time.strftime("%Y-%m-%d", time.gmtime(note.stat().st_mtime))
-    sha256 = noted(note)
+    sha256 = pinned_sha256(note)
     host.reporter.say(f"{public(named.url)}#sha256={sha256}: fetched on {day}; to fetch it again, remove {note}")

@@ -221,7 +221,9 @@ def served_model(ctx: Context, model: str | None, served_with: Sequence[str]) ->
     return Served(name=short_name(model), config=config, options=tuple(sorted(options.items())))
 
 
-def rehearsed(ctx: Context, recipe: Recipe, toolkit: Toolkit, options: Options, served: Served | None) -> Served | None:
+def with_warmup_run(
+    ctx: Context, recipe: Recipe, toolkit: Toolkit, options: Options, served: Served | None
+) -> Served | None:
     """The model, if a rehearsal with it is possible; why it is not is printed. Raises UsageError."""
     if served is None:
         return None

@@ -25,13 +25,13 @@ from gb10.image.recipe.locked import Lock
 from gb10.image.recipe.slim_rules import Extent
 from gb10.image.request.checkouts import marked, own_sources, split_refs
 from gb10.image.request.given_diffs import by_source, from_web, with_urls, with_wholes
-from gb10.image.request.kernel_choice import chosen_kernels, rehearsed, served_model, with_model, with_set
+from gb10.image.request.kernel_choice import chosen_kernels, served_model, with_model, with_set, with_warmup_run
 from gb10.image.request.refs import lock_refs, with_refs
 from gb10.patches.releases import load_releases
 from gb10.patches.selection import left_out, plan_patches, require_stand_in
 
 
-def without(recipe: Recipe, lock: Lock, names: Sequence[str]) -> tuple[Recipe, Lock]:
+def drop_optional_layers(recipe: Recipe, lock: Lock, names: Sequence[str]) -> tuple[Recipe, Lock]:
     """Recipe and lock without these layers. Raises UsageError for a layer that is not optional.
 
     No other layer takes their wheels: the layers that stay keep their keys.
@@ -116,7 +116,7 @@ def make_plan(ctx: Context, request: Request) -> Plan:
     if refs:
         recipe = with_refs(asking_less(recipe, request.without), refs)
         lock = lock_refs(ctx, recipe, lock, refs)
-    recipe, lock = without(recipe, lock, request.without)
+    recipe, lock = drop_optional_layers(recipe, lock, request.without)
     recipe = with_targets(recipe, request.targets)
     served = served_model(ctx, request.model, request.served_with)
     recipe, toolkit = _with_kernels(ctx, request, recipe, lock, served)
@@ -132,7 +132,7 @@ def make_plan(ctx: Context, request: Request) -> Plan:
         without=tuple(sorted(request.without)),
         slim=request.slim,
     )
-    options = replace(options, served=rehearsed(ctx, recipe, toolkit, options, served))
+    options = replace(options, served=with_warmup_run(ctx, recipe, toolkit, options, served))
     given = replace(request, sources=(*request.sources, *commits))
     options = _with_patches(ctx, given, recipe, lock, toolkit=toolkit, options=options)
     return plan_image(recipe, lock, toolkit, options)
