@@ -266,11 +266,13 @@ def serving_containers(engine: Engine) -> list[ServingContainer]:
     with asking(engine) as sdk:
         listed = sorted(LISTED.validate_python(sdk.api.containers(all=True)), key=lambda one: -one.created)
         found = (_serving_container(sdk, one.id) for one in listed[: 4 * MOST])
-        return list(itertools.islice((one for one in found if one and _serves(one)), MOST))
-
-
-def _serves(one: ServingContainer) -> bool:
-    return any(word in one.command for word in SERVERS) or any(name.startswith(LABELS) for name in one.labels)
+        serve = (
+            one
+            for one in found
+            if one
+            and (any(word in one.command for word in SERVERS) or any(name.startswith(LABELS) for name in one.labels))
+        )
+        return list(itertools.islice(serve, MOST))
 
 
 def _serving_container(sdk: docker.DockerClient, identity: str) -> ServingContainer | None:

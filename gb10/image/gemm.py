@@ -191,12 +191,12 @@ class PublishedGemms(Model):
         """The figure of the shape and the format of a time; on another GPU it would say nothing."""
         if line["of_peak"] is None:
             return None
-        same = (one.tflops for one in self.figures if one.shape == line["shape"] and _is_of(line["kernel"], one.format))
+        same = (
+            one.tflops
+            for one in self.figures
+            if one.shape == line["shape"] and one.format is not None and line["kernel"].startswith(f"{one.format}_")
+        )
         return next(same, None)
-
-
-def _is_of(kernel: str, form: str | None) -> bool:
-    return form is not None and kernel.startswith(f"{form}_")
 
 
 def published_gemms() -> PublishedGemms:

@@ -87,22 +87,20 @@ def image_folders(store: Store, plan: Plan, built: Iterable[Wheel], there: Colle
     }
 
 
-def upstream_request(plan: Plan, context: BuildContext) -> BuildRequest:
-    """Build the layers that need no compiled wheel, into the build cache."""
-    return _request(plan, context, "upstream")
-
-
 def image_request(plan: Plan, context: BuildContext, engine: Engine, tag: str) -> BuildRequest:
     """Build, scan and export the image in one solve, under ``tag``.
 
     A mod's result may differ on each run, so a cached scan may not match it. Its layer is scanned each time.
     """
     fresh = tuple(f"scan-{step.name}" for step in plan.of_kind("mod"))
-    return replace(_request(plan, context, "image"), output=image_output(engine), tags=(tag,), fresh=fresh)
+    return replace(build_request(plan, context, "image"), output=image_output(engine), tags=(tag,), fresh=fresh)
 
 
-def _request(plan: Plan, context: BuildContext, target: str) -> BuildRequest:
-    """A target of the image's Dockerfile, for the image's platform. For another one BuildKit reruns every stage."""
+def build_request(plan: Plan, context: BuildContext, target: str) -> BuildRequest:
+    """A target of the image's Dockerfile, for the image's platform. For another one BuildKit reruns every stage.
+
+    ``upstream`` are the layers that need no compiled wheel, into the build cache.
+    """
     return BuildRequest(
         dockerfile=context.folder / "Dockerfile",
         target=target,

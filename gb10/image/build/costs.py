@@ -40,7 +40,8 @@ class Family:
 def kernel_cost(catalog: Catalog, plan: Plan, step: Step) -> tuple[Family, ...]:
     """The families that a wheel or a program compiles. A family without a measurement counts as UNMEASURED."""
     costs = measured(catalog)
-    return tuple(part for name in _families(plan, step) for part in _parts(name, costs.get(name, UNMEASURED)))
+    names = [*target_families(plan, step), *map(family, entries(step.kernels or {}))]
+    return tuple(part for name in names for part in _parts(name, costs.get(name, UNMEASURED)))
 
 
 def _parts(module: str, cost: Mapping[str, Any]) -> Iterator[Family]:
@@ -75,10 +76,6 @@ def _summed(rows: Mapping[str, tuple[float, int]]) -> dict[str, Any]:
 def known_targets(catalog: Catalog, source: str) -> list[str]:
     """The CMake targets of a source that were compiled and measured before."""
     return [name for name, cost in measured(catalog).items() if cost.get("target-of") == source]
-
-
-def _families(plan: Plan, step: Step) -> list[str]:
-    return [*target_families(plan, step), *map(family, entries(step.kernels or {}))]
 
 
 def target_families(plan: Plan, step: Step) -> list[str]:
@@ -254,9 +251,6 @@ def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     except OSError:
         return "unknown"
     rows = [(name.strip(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]
-    return next((value for name, value in rows if name == "model name"), " ".join(_arm(rows))) or "unknown"
-
-
-def _arm(rows: list[tuple[str, str]]) -> Iterator[str]:
-    for wanted in ("CPU implementer", "CPU part"):
-        yield from sorted({value for name, value in rows if name == wanted})
+    arm = (sorted({value for name, value in rows if name == wanted}) for wanted in ("CPU implementer", "CPU part"))
+    numbers = " ".join(value for values in arm for value in values)
+    return next((value for name, value in rows if name == "model name"), numbers) or "unknown"

@@ -79,19 +79,13 @@ def _reference_seconds(ctx: Context, plan: Plan, step: Step) -> float:
     if step.kind == "rootfs":
         return ROOTFS_SECONDS
     if step.kind in COMPILED:
-        return together_seconds(ctx, plan, (step,))
+        return critical_path(ctx.env, kernel_cost(ctx.catalog, plan, step)).seconds
     if step.kind in ("layer", "tools", "rehearsal"):
         own = REHEARSAL_SECONDS if step.kind == "rehearsal" else 0.0
         return own + step.download / INSTALL_RATE / cores()
     if step.kind == "mod":
         return MOD_SECONDS
     return unpacked(plan.steps) / EXPORT_RATE if step.kind == "image" else 0.0
-
-
-def together_seconds(ctx: Context, plan: Plan, steps: Iterable[Step]) -> float:
-    """Seconds of these compiles at the same time, on such a machine."""
-    costs = (kernel_cost(ctx.catalog, plan, step) for step in steps)
-    return critical_path(ctx.env, (family for cost in costs for family in cost)).seconds
 
 
 def needs(ctx: Context, plan: Plan, there: Mapping[str, bool], engine: Engine | None) -> Needs:

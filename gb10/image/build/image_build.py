@@ -19,7 +19,7 @@ from gb10.core.concurrency import Stop, run_in_background
 from gb10.core.files import digest
 from gb10.core.store import Store
 from gb10.errors import UsageError
-from gb10.image.build.assemble import image_files, image_folders, image_request, upstream_folders, upstream_request
+from gb10.image.build.assemble import build_request, image_files, image_folders, image_request, upstream_folders
 from gb10.image.build.bases import STAGES, base_tars, bases_as_images, make_rootfs
 from gb10.image.build.contexts import BuildContext, build_context, keep_context
 from gb10.image.build.costs import keep_speed
@@ -41,7 +41,6 @@ from gb10.image.build.stage import (
     check_builder,
     check_caches,
     engine_folder,
-    is_built,
     note_steps,
     one_by_one,
     ready_engine,
@@ -280,7 +279,7 @@ class ImageBuild:
                 build_context(ctx.store, files, upstream_folders(ctx.store, plan)) as context,
                 ctx.reporter.task(UPSTREAM, unit="steps", outlook=outlook(ctx, UPSTREAM)) as task,
             ):
-                request = upstream_request(plan, context)
+                request = build_request(plan, context, "upstream")
                 run_build(ctx, engine, request, plan.step("image"), lambda event: note_steps(ctx.reporter, task, event))
             ctx.forecast.end(UPSTREAM)
         return None
@@ -349,17 +348,17 @@ def check_cache(ctx: Context, plan: Plan, rebuild: Collection[str] = ()) -> Cach
     image = find_verified_image(ctx.store, engine, plan) if engine and plan.of_kind("image") else None
     room = engine_folder(engine) if engine else None
     cached: dict[str, bool] = {}
+
+    def stored(step: Step) -> bool:
+        if step.kind in STORED:
+            return ctx.store.entry(PLACES[step.kind], step.key).exists()
+        return step.kind in IN_ENGINE and room is not None and ctx.store.entry(room, step.key).exists()
+
     for step in plan.steps:
         stands = all(cached[need] for need in step.needs) or step.kind in STORED
         again = step.name in rebuild or (step.kind == "graft" and any(need in rebuild for need in step.needs))
-        cached[step.name] = not again and stands and (image is not None or _is_stored(ctx.store, step, room))
+        cached[step.name] = not again and stands and (image is not None or stored(step))
     return CacheStatus(engine=engine, cached=cached, needs=needs(ctx, plan, cached, engine), image=image)
-
-
-def _is_stored(store: Store, step: Step, room: str | None) -> bool:
-    if step.kind in STORED:
-        return store.entry(PLACES[step.kind], step.key).exists()
-    return step.kind in IN_ENGINE and is_built(store, room, step)
 
 
 def unproven_tag(store: Store, plan: Plan) -> str:
@@ -374,6 +373,8 @@ def selected(plan: Plan, names: Collection[str]) -> frozenset[str]:
     Raises UsageError for a name that stands for none.
     """
     builds = {step.name: plan.recipe.wheels[step.name] for step in plan.of_kind("wheel")}
+    # sources that are compiled only with --targets
+    idle = {wheel.source for one, wheel in plan.recipe.wheels.items() if one not in plan.recipe.built}
     names_of = {
         wheel: {wheel, OURS if build.method == "extension" else build.source} for wheel, build in builds.items()
     }
@@ -382,12 +383,6 @@ def selected(plan: Plan, names: Collection[str]) -> frozenset[str]:
             listed = ", ".join(sorted(set().union(*names_of.values())))
             raise UsageError(
                 f"--rebuild {name}: the recipe builds no wheel from {name}",
-                hint=f"valid: {listed or 'none'}{_idle(plan, name)}",
+                hint=f"valid: {listed or 'none'}{f'; {name}, too, when --targets names some' if name in idle else ''}",
             )
     return frozenset(wheel for wheel, own in names_of.items() if own & {*names})
-
-
-def _idle(plan: Plan, name: str) -> str:
-    """The hint for a source that is compiled only with ``--targets``."""
-    idle = [wheel for one, wheel in plan.recipe.wheels.items() if one not in plan.recipe.built]
-    return f"; {name}, too, when --targets names some" if name in {wheel.source for wheel in idle} else ""

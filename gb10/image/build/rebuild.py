@@ -67,15 +67,11 @@ def described(host: Host, engine: Engine, images: tuple[ImageInfo, ImageInfo], f
     with host.store.folder("diffoscope") as folder, host.reporter.task(PROGRAM):
         for name, image in zip(("before", "after"), images, strict=True):
             found, _ = read_folders(engine, host.store, image, wanted)
-            _lay(folder / name, found)
+            for place, content in found.items():
+                path = folder.joinpath(name, *PurePosixPath(place).parts[1:])
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
         return _report(host, folder)
-
-
-def _lay(folder: Path, files: dict[str, bytes]) -> None:
-    for name, content in files.items():
-        path = folder.joinpath(*PurePosixPath(name).parts[1:])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
 
 
 def _report(host: Host, folder: Path) -> str:

@@ -111,18 +111,17 @@ def check_exported(folder: Path, *expected: str) -> None:
 
     The store reads and writes here with your rights, and would follow a link out of the folder.
     """
-    wrong = [path.name for path in sorted(folder.iterdir()) if not _is_expected(path, expected)]
+    wrong = [
+        path.name
+        for path in sorted(folder.iterdir())
+        if not (any(fnmatchcase(path.name, pattern) for pattern in expected) and stat.S_ISREG(path.lstat().st_mode))
+    ]
     if wrong:
         raise BuildError(
             f"the build stage exported {', '.join(map(ascii, wrong[:5]))}",
             where=f"expected only regular files: {', '.join(expected)}",
             hint="a patch or a source tree that the stage compiled may have written it: read them",
         )
-
-
-def _is_expected(path: Path, expected: tuple[str, ...]) -> bool:
-    named = any(fnmatchcase(path.name, pattern) for pattern in expected)
-    return named and stat.S_ISREG(path.lstat().st_mode)
 
 
 IN_ENGINE: Final[tuple[Kind, ...]] = ("tools", "layer", "rehearsal", "cache", "mod")
@@ -143,11 +142,6 @@ def engine_folder(engine: Engine) -> str:
     if engine.builder:
         return f"built/builder-{engine.builder}"
     return f"built/{engine_id(engine)}"
-
-
-def is_built(store: Store, room: str | None, step: Step) -> bool:
-    """Whether the engine of that folder built this layer. False when no engine runs."""
-    return room is not None and store.entry(room, step.key).exists()
 
 
 def one_by_one(ctx: Context, engine: Engine | None) -> bool:

@@ -65,7 +65,7 @@ def upstream_image(ctx: Context, plan: Plan, engine: Engine, rebuild_id: str = "
     The lock of the image must be held, its bases and wheels be in the store. ``rebuild_id`` names a run that makes all
     of them again, beside those that are there; ``drop_again`` removes them. Raises BuildError and EngineError.
     """
-    links = _chain(plan, rebuild_id)
+    links, wheels_sent = _chain(plan, rebuild_id), sent(upstream_wheels(plan))
     there = max((number for number, link in enumerate(links, 1) if _known(ctx, engine, link.tag)), default=0)
     ctx.forecast.begin(UPSTREAM)
     for name in STAGES if there < len(links) else ():
@@ -74,7 +74,8 @@ def upstream_image(ctx: Context, plan: Plan, engine: Engine, rebuild_id: str = "
     with ctx.reporter.task(UPSTREAM, len(links), unit="layers", outlook=outlook(ctx, UPSTREAM)) as task:
         ctx.reporter.advance(task, there)
         for link in links[there:]:
-            _forget_below(engine, plan)
+            # the wheels of the layers that are there, and the folder that the last one was copied from
+            forget(engine, lambda about: about in wheels_sent or INSTALL in about)
             _add(ctx, plan, engine, link, rebuild_id)
             untag(engine, [link.below] if link is not links[0] else [])
             ctx.forecast.done(UPSTREAM, link.step.name)
@@ -114,12 +115,6 @@ def forget_sent(engine: Engine, plan: Plan, *, compiled: bool = False) -> None:
     own = {"target-wheels", "rehearsal-wheels", *(["context"] if engine.kind == "embedded" else [])}
     done = sent(upstream_wheels(plan) | own | ({"tools-wheels", "source"} if compiled else set()))
     forget(engine, lambda about: about in done or any(words in about for words in UNPACKED))
-
-
-def _forget_below(engine: Engine, plan: Plan) -> None:
-    """Let BuildKit drop the wheels of the layers that are there, and the folder that the last one was copied from."""
-    done = sent(upstream_wheels(plan))
-    forget(engine, lambda about: about in done or INSTALL in about)
 
 
 def _chain(plan: Plan, rebuild_id: str = "") -> list[Link]:

@@ -49,7 +49,11 @@ def portrait_of(ctx: Context, reference: str, arch: Arch) -> Portrait:
     engine, image = local_image(ctx, reference)
     own = read_folders(engine, ctx.store, image, [PLAN, SCANS])[0]
     plan = own_plan(own)
-    scan, remarks = _own(reference, own) if plan else _foreign(ctx, reference)
+    if plan:
+        scan, remarks = _own(reference, own)
+    else:
+        scan = inspect_image(ctx, reference).found.scan
+        remarks = ("it holds no plan of gb10: patches, sources and Debian packages are not known",)
     return Portrait(
         reference=reference,
         place=engine.name,
@@ -78,11 +82,6 @@ def _own(reference: str, own: Mapping[str, bytes]) -> tuple[Scan, tuple[str, ...
     scan = own_scan(reference, own)
     older = "its scans are of another release of gb10: packages and GPU code are not shown; `verify` reads them"
     return scan, () if scan.binaries else (older,)
-
-
-def _foreign(ctx: Context, reference: str) -> tuple[Scan, tuple[str, ...]]:
-    told = "it holds no plan of gb10: patches, sources and Debian packages are not known"
-    return inspect_image(ctx, reference).found.scan, (told,)
 
 
 def debs_of(plan: RecordedPlan | None) -> dict[str, str]:

@@ -68,7 +68,11 @@ class Choice:
         """Purpose -> architecture -> projects. Raises UsageError, FetchError."""
         recipe, settled = self.resolver.recipe, dict[str, str]()
         chosen: dict[str, dict[Architecture, tuple[Resolved, ...]]] = {"image": {}, "tools": {}}
-        for purpose, requirements, options in _purposes(recipe):
+        # the recipe lists all tools: their other dependencies are not installed
+        for purpose, requirements, options in (
+            ("image", recipe.requirements, ()),
+            ("tools", recipe.all_tools, ("--no-deps",)),
+        ):
             for architecture in ORDER:
                 platform = platform_of(recipe.base.suite, recipe.python, architecture)
                 pins = self._locked(purpose, architecture) | settled
@@ -84,11 +88,6 @@ class Choice:
         return {wheel.name: wheel.version for wheel in sets[architecture] if wheel.name not in self.upgrade}
 
 
-def _purposes(recipe: Recipe) -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
-    """The recipe lists all tools: their other dependencies are not installed."""
-    return ("image", recipe.requirements, ()), ("tools", recipe.all_tools, ("--no-deps",))
-
-
 def lock_wheels(
     resolver: Resolver, session: requests.Session, old: Lock | None, upgrade: tuple[str, ...]
 ) -> LockedWheels:
@@ -102,7 +101,8 @@ def lock_wheels(
     entries = [entry for by_architecture in sets.values() for found in by_architecture.values() for entry in found]
     for entry in entries:
         check_origin(named, entry.name, entry.link)
-    sizes = _sizes(session, (entry.link for entry in entries), _known_sizes(old))
+    known = {wheel.sha256: wheel.size for wheel in locked_wheels(old)} if old else {}
+    sizes = _sizes(session, (entry.link for entry in entries), known)
     image = {
         name: _wheels(sets["image"][name], sizes, _cuda(resolver, name, sets["image"][name], old))
         for name in ARCHITECTURES
@@ -121,10 +121,6 @@ def _cuda(resolver: Resolver, architecture: Architecture, found: tuple[Resolved,
     recipe, pins = resolver.recipe, {entry.name: entry.version for entry in found}
     platform = platform_of(recipe.base.suite, recipe.python, architecture)
     return built_with(torch, lambda requirement: resolver.resolve((requirement,), platform, pins))
-
-
-def _known_sizes(old: Lock | None) -> dict[str, int]:
-    return {wheel.sha256: wheel.size for wheel in locked_wheels(old)} if old else {}
 
 
 def locked_wheels(lock: Lock) -> tuple[LockedWheel, ...]:

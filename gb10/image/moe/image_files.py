@@ -47,7 +47,11 @@ def read_image(host: Host, root: Path, engine: Engine, image: ImageInfo, referen
     files = {path.removeprefix(f"{site}/"): content for path, content in found.items()}
     triton = _number(_read(host, engine, image, [f"{place}/triton/__init__.py" for place in (site, *PLACES)]))
     judge = open_judge(host, root, name, version, triton)
-    tuned = {path: files[path] for path in sorted(files) if path.endswith(".json") and _of_gb10(path)}
+    tuned = {
+        path: files[path]
+        for path in sorted(files)
+        if path.endswith(".json") and SPELLED.lower() in path.rpartition("/")[2].lower()
+    }
     below = tuple(folder.removeprefix(f"{site}/") for folder in folders)
     batch = Batch(tuple(given_file(path, content) for path, content in tuned.items()), below, "image")
     return InImage(judge=judge, batch=batch, site=site, remarks=tuple(_remarks(judge, files)))
@@ -88,10 +92,6 @@ def _paths(table: EngineTable) -> list[str]:
 
 def _of(home: Home, module: str) -> tuple[str, str]:
     return module, f"{module.rpartition('/')[0]}/{home.folder}"
-
-
-def _of_gb10(path: str) -> bool:
-    return SPELLED.lower() in path.rpartition("/")[2].lower()
 
 
 def _remarks(judge: Judge, files: Mapping[str, bytes]) -> list[str]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from gb10.core.fields import ARCHITECTURES, Architecture, requirement_name
 from gb10.image.plan.options import Options, PatchUse
-from gb10.image.plan.values import SCHEMA, Plan, Step, build_tools, on_each_machine, wheel_inputs
+from gb10.image.plan.values import SCHEMA, Plan, build_tools, on_each_machine, wheel_inputs
 from gb10.image.recipe.image_recipe import Base, BasePackages, Recipe, Source
 from gb10.image.recipe.kernel_sets import content
 from gb10.image.recipe.locked import Lock, LockedWheel, LockedWheels
@@ -29,12 +29,14 @@ File = TypeVar("File", LockedDeb, LockedWheel)
 def record(plan: Plan, diffs: Mapping[str, bytes] | None = None) -> dict[str, object]:
     """The record as data (docs/schemas/plan-v1.schema.json). ``diffs``: the patches given by hand, by sha256."""
     steps = (step for step in plan.steps if step.kind != "proof" and step.name not in OF_A_MACHINE)
-    document = replace(plan, steps=tuple(map(_of_any_machine, steps))).document()
+    document = replace(
+        plan,
+        steps=tuple(
+            replace(step, tools=(), needs=tuple(need for need in step.needs if need not in OF_A_MACHINE))
+            for step in steps
+        ),
+    ).document()
     return {name: value for name, value in document.items() if name != "build"} | {"inputs": _inputs(plan, diffs or {})}
-
-
-def _of_any_machine(step: Step) -> Step:
-    return replace(step, tools=(), needs=tuple(need for need in step.needs if need not in OF_A_MACHINE))
 
 
 def _inputs(plan: Plan, diffs: Mapping[str, bytes]) -> dict[str, object]:
@@ -76,7 +78,10 @@ def needed_lock(plan: Plan) -> Lock:
     """What a plan reads of its lock, with the tools of each kind of building machine."""
     lock, target = plan.lock, plan.options.target
     tools = {machine.options.build: _tools(machine) for machine in on_each_machine(plan)}
-    image = {name: tuple(map(_without_cuda, wheels)) for name, wheels in lock.wheels.image.items()}
+    image = {  # without the CUDA of torch: the lock only repeats what the file is
+        name: tuple(wheel.model_copy(update={"cuda": None}) if wheel.cuda else wheel for wheel in wheels)
+        for name, wheels in lock.wheels.image.items()
+    }
     projects = {plan.recipe.project(name) for wheel in plan.recipe.built.values() for name in wheel.sources}
     return lock.model_copy(
         update={
@@ -97,11 +102,6 @@ def _tools(plan: Plan) -> tuple[LockedWheel, ...]:
     used = {file.sha256 for file in build_tools(plan.recipe, plan.lock, plan.options.build)}
     used |= {file.sha256 for step in plan.of_kind("wheel") for file in wheel_inputs(plan, step.name).tools}
     return tuple(wheel for wheel in plan.lock.wheels.tools[plan.options.build] if wheel.sha256 in used)
-
-
-def _without_cuda(wheel: LockedWheel) -> LockedWheel:
-    """Without the CUDA of torch: the lock only repeats what the file is."""
-    return wheel.model_copy(update={"cuda": None}) if wheel.cuda else wheel
 
 
 def _options(options: Options, diffs: Mapping[str, bytes]) -> dict[str, object]:

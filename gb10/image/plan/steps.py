@@ -30,7 +30,9 @@ TARGET: Final = "arm64"
 
 def applied(rules: RuleFile, options: Options, wheels: Iterable[LockedWheel]) -> tuple[Rule, ...]:
     """The rules that bite on one of these wheels, in order, each with the releases that do."""
-    found = _by_project(wheels)
+    found: dict[str, list[LockedWheel]] = {}
+    for wheel in wheels:
+        found.setdefault(wheel.name, []).append(wheel)
     bites = (_narrowed(rule, found) for rule in wanted(rules, options))
     return tuple(rule for rule in bites if rule.files)
 
@@ -62,13 +64,6 @@ def _changes(rule: Rule, licence: Licence | None, options: Options) -> dict[str,
     if rule.action == "strip":
         return text
     return {**text, "capability": options.arch.capability, "hollow": rule.hollow}
-
-
-def _by_project(wheels: Iterable[LockedWheel]) -> Mapping[str, list[LockedWheel]]:
-    found: dict[str, list[LockedWheel]] = {}
-    for wheel in wheels:
-        found.setdefault(wheel.name, []).append(wheel)
-    return found
 
 
 def _narrowed(rule: Rule, wheels: Mapping[str, list[LockedWheel]]) -> Rule:

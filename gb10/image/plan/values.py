@@ -10,7 +10,7 @@ from gb10.core.fields import ARCHITECTURES, Architecture, requirement_name
 from gb10.core.files import Artifact, Checkout
 from gb10.errors import UsageError
 from gb10.image.plan.options import Options, PatchUse
-from gb10.image.recipe.image_recipe import Override, Recipe, WheelBuild
+from gb10.image.recipe.image_recipe import Recipe, WheelBuild
 from gb10.image.recipe.kernel_sets import KernelSet
 from gb10.image.recipe.locked import IndexFile, Lock, LockedCheckout, LockedWheel
 from gb10.image.recipe.rehearsals import Rehearsal
@@ -206,22 +206,23 @@ class Plan:
             "mods": [{"name": mod.name, "sha256": mod.digest, "network": mod.network} for mod in self.options.mods],
             **({"without": list(self.options.without)} if self.options.without else {}),
             **({"without-patches": list(self.options.unpatched)} if self.options.unpatched else {}),
-            **({"slim": [_rule_document(rule) for rule in self.slim]} if self.slim else {}),
             **(
-                {"overrides": [_override_document(one) for one in self.recipe.overrides]}
+                {
+                    "slim": [
+                        {"name": rule.name, "action": rule.action, "mb": rule.saved, "publish": rule.publish}
+                        for rule in self.slim
+                    ]
+                }
+                if self.slim
+                else {}
+            ),
+            **(
+                {"overrides": [{"requirement": one.requirement, "why": one.why} for one in self.recipe.overrides]}
                 if self.recipe.overrides
                 else {}
             ),
             "steps": [_step_document(step) for step in self.steps],
         }
-
-
-def _override_document(override: Override) -> dict[str, object]:
-    return {"requirement": override.requirement, "why": override.why}
-
-
-def _rule_document(rule: Rule) -> dict[str, object]:
-    return {"name": rule.name, "action": rule.action, "mb": rule.saved, "publish": rule.publish}
 
 
 def _step_document(step: Step) -> dict[str, object]:

@@ -203,7 +203,7 @@ def remember_layers(ctx: Context, plan: Plan, diff_ids: Sequence[str]) -> None:
     texts += [Scan(root="no binary").to_json()] * (len(diff_ids) - len(names))
     for name, text, diff_id in zip_longest(names, texts, diff_ids):
         if name not in together:
-            keep_scan(ctx, diff_id, text)
+            ctx.store.write_text(kept_scan(ctx, diff_id), text)
     text = (folder / LINKED).read_text(encoding="utf-8")
     ctx.store.write_text(kept_linked(ctx, diff_ids), text)
 
@@ -229,11 +229,6 @@ def known_image(ctx: Context, reference: str, diff_ids: Sequence[str]) -> ImageS
 def kept_image(ctx: Context, diff_ids: Sequence[str]) -> Path:
     """The folder with the scan of a whole image, present or not."""
     return ctx.store.entry("scans", digest(["image", list(diff_ids), ctx.catalog.toolkit.of(*SCANNER)]))
-
-
-def keep_scan(ctx: Context, diff_id: str, text: str) -> None:
-    """Keep the scan of a layer."""
-    ctx.store.write_text(kept_scan(ctx, diff_id), text)
 
 
 def kept_scan(ctx: Context, diff_id: str) -> Path:

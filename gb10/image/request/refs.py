@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -92,7 +91,7 @@ def lock_refs(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str]) -
         if not there:
             with host.reporter.task(f"resolve {named}"):
                 made = _resolved(host, recipe, base, refs, named)
-            host.store.replace(entry, lambda work: _keep(work, made))
+            host.store.replace(entry, lambda work: write_lock(work / FILE, made))
         lock = load_lock(entry / FILE)
         note_use(entry / FILE)
     check_lock(recipe, lock, entry / FILE)
@@ -100,10 +99,6 @@ def lock_refs(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str]) -
     how = "locked before" if there else "locked now"
     host.reporter.say(f"{how}: {named}, {wheels} wheels in the store; the recipe and its lock are unchanged")
     return lock
-
-
-def _keep(work: Path, lock: Lock) -> None:
-    write_lock(work / FILE, lock)
 
 
 def require_release(links: Iterable[Link], source: str, text: str, how: str = "") -> None:

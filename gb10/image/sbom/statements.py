@@ -150,13 +150,17 @@ def _package(part: Part, identity: str, digest: str) -> dict[str, Any]:
         "licenseDeclared": licence_of(part.licence),
         "copyrightText": NONE,
         **({"checksums": [{"algorithm": "SHA256", "checksumValue": sha256}]} if sha256 else {}),
-        **({"externalRefs": [_purl(part.purl)]} if part.purl else {}),
+        **(
+            {
+                "externalRefs": [
+                    {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": part.purl}
+                ]
+            }
+            if part.purl
+            else {}
+        ),
         **({"comment": comment} if comment else {}),
     }
-
-
-def _purl(purl: str) -> dict[str, str]:
-    return {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl}
 
 
 def licence_of(text: str) -> str:

@@ -200,13 +200,11 @@ def _of(project: str, pin: str, release: Next) -> Iterable[Demand]:
     own = [demand for demand in release.new if demand.project == project]
     plain = [demand for demand in own if not demand.extra]
     before = {
-        demand.extra for demand in release.old if demand.project == project and _gave(demand, pin) and demand.extra
+        demand.extra
+        for demand in release.old
+        if demand.project == project and demand.specifier.contains(pin, prereleases=True) and demand.extra
     }
     return plain or [demand for demand in own if demand.extra in before]
-
-
-def _gave(demand: Demand, pin: str) -> bool:
-    return demand.specifier.contains(pin, prereleases=True)
 
 
 def no_longer(recipe: Recipe, release: Next) -> tuple[str, ...]:

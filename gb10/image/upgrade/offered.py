@@ -63,7 +63,11 @@ def check_asked(
 
 def newest(links: Iterable[Link], accepted: SpecifierSet) -> Version | None:
     """The newest final release, not yanked, that a specifier accepts; None when there is none."""
-    good = (version for version, own in _by_version(links).items() if _is_good(version, own))
+    good = (
+        version
+        for version, own in _by_version(links).items()
+        if not version.is_prerelease and any(not link.yanked for link in own)
+    )
     return max((version for version in good if accepted.contains(version)), default=None)
 
 
@@ -74,10 +78,6 @@ def _by_version(links: Iterable[Link]) -> Mapping[Version, list[Link]]:
         if version is not None:
             found.setdefault(version, []).append(link)
     return found
-
-
-def _is_good(version: Version, links: Iterable[Link]) -> bool:
-    return not version.is_prerelease and any(not link.yanked for link in links)
 
 
 def _flaws(links: list[Link], version: Version, platforms: tuple[Platform, ...]) -> Iterator[str]:
