@@ -22,7 +22,7 @@ from gb10.core.host import Host
 from gb10.core.reporter import Task
 from gb10.core.store import Store
 from gb10.errors import BuildError, FetchError, PatchError
-from gb10.image.build.bases import base_files, provide_bases
+from gb10.image.build.bases import Bases
 from gb10.image.build.contexts import BuildContext, Lay, build_context, secret_file, tree, wheels
 from gb10.image.build.costs import asked_jobs, peaks
 from gb10.image.build.estimate import TOOLS, outlook
@@ -157,11 +157,10 @@ class CompileJob:
         """Compile into the folder ``out``. Raises FetchError, PatchError, BuildError."""
         ctx.forecast.begin(TOOLS)
         # CMake targets read the image's base from its tar: the text of that stage is in their key
-        bases, images = provide_bases(
-            ctx, self.plan, engine, [name for name in self.inputs.bases if name == "base-build"]
-        )
-        bases |= base_files(ctx, self.plan, [name for name in self.inputs.bases if name != "base-build"])
-        laid = self._context(ctx, bases)
+        bases = Bases(ctx, self.plan, engine)
+        tars, images = bases.provide([name for name in self.inputs.bases if name == "base-build"])
+        tars |= bases.tars(name for name in self.inputs.bases if name != "base-build")
+        laid = self._context(ctx, tars)
         with (
             cache_secret(ctx, self.inputs) as secrets,
             laid as context,
@@ -182,7 +181,7 @@ class CompileJob:
             run_build(ctx, engine, request, self.step, lambda event: _note(ctx, self.step, task, event))
         ctx.forecast.end(self.step.name)
 
-    def _context(self, ctx: Context, bases: Mapping[str, Path]) -> AbstractContextManager[BuildContext]:
+    def _context(self, ctx: Context, tars: Mapping[str, Path]) -> AbstractContextManager[BuildContext]:
         """All inputs of the stage: fetched now, laid out when the context is entered."""
         tools, own = self.plan.step("tools"), ctx.catalog.contents
         fetch_nested(ctx, self.inputs)
@@ -196,7 +195,7 @@ class CompileJob:
         scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared_cache(ctx.env, self.inputs) else ()))
         laid = {"install.py" if name == INSTALLER else name: own[name] for name in scripts}
         laid |= {"inside/peaks.json": peaks(ctx.catalog, self.plan, self.step)}
-        return build_context(ctx.store, {**self.files, **bases, **laid, **stage_modules(own)}, folders)
+        return build_context(ctx.store, {**self.files, **tars, **laid, **stage_modules(own)}, folders)
 
 
 def compilers(ctx: Context, plan: Plan, step: Step, inputs: Inputs) -> Compilers:

@@ -20,7 +20,7 @@ from gb10.core.files import digest
 from gb10.core.store import Store
 from gb10.errors import UsageError
 from gb10.image.build.assemble import build_request, image_files, image_folders, image_request, upstream_folders
-from gb10.image.build.bases import STAGES, base_tars, bases_as_images, make_rootfs
+from gb10.image.build.bases import STAGES, Bases, base_tars, make_rootfs
 from gb10.image.build.contexts import BuildContext, build_context, keep_context
 from gb10.image.build.costs import keep_speed
 from gb10.image.build.estimate import (
@@ -49,7 +49,7 @@ from gb10.image.build.stage import (
     run_build,
     with_builder,
 )
-from gb10.image.build.upstream import Upstream, forget_sent, upstream_image, upstream_layers, upstream_wheels
+from gb10.image.build.upstream import Upstream, UpstreamLayers, forget_sent, upstream_layers, upstream_wheels
 from gb10.image.build.wheels import (
     Wheel,
     build_wheels,
@@ -242,7 +242,7 @@ class ImageBuild:
             for wheel in (*wheels, *grafts):
                 show_in_checkout(ctx, wheel)
             folders = image_folders(ctx.store, plan, wheels, upstream_wheels(plan) if below else ())
-            bases = bases_as_images(ctx, plan, engine, STAGES, self.rebuild_id) if upstream else {}
+            bases = Bases(ctx, plan, engine, self.rebuild_id).images(STAGES) if upstream else {}
             files = {**image_files(ctx, plan), **({} if bases else base_tars(ctx.store, plan))}
             with build_context(ctx.store, files, folders) as context, mod_secrets(ctx, plan) as secrets:
                 contexts = {**context.contexts, **bases, **(below.contexts if below else {})}
@@ -269,7 +269,7 @@ class ImageBuild:
         fetch_files(ctx, (plan.step("tools"), *plan.of_kind("layer"), *plan.of_kind("rehearsal")))
         ctx.forecast.end(DOWNLOAD)
         if engine and one_by_one(ctx, engine):  # its bases are images, made when they are missing
-            return upstream_image(ctx, plan, engine, self.rebuild_id) if upstream_layers(plan) else None
+            return UpstreamLayers(ctx, plan, engine, self.rebuild_id).image() if upstream_layers(plan) else None
         for base in plan.of_kind("rootfs"):
             make_rootfs(ctx, plan, base, rebuild_id=bool(self.rebuild_id))
         if engine and upstream_layers(plan) and compiling and not self.rebuild_id:

@@ -14,7 +14,7 @@ from gb10.containers.emulation import PROGRAMS, emulated, fetch_emulator
 from gb10.containers.image_programs import TIMED_OUT, run_once
 from gb10.containers.images import ImageInfo, find_image, read_folders, refuse_triggers
 from gb10.errors import EngineError, FetchError, UsageError, VerifyError
-from gb10.image.build.bases import provide_bases
+from gb10.image.build.bases import Bases
 from gb10.image.build.contexts import build_context, scanner_files
 from gb10.image.build.stage import engine_with_images, run_build
 from gb10.image.context import Context, build_architecture
@@ -71,13 +71,13 @@ def read_by_stage(
 
     The plan's build base fills the stage ``base-build``. Raises BuildError, EngineError, FetchError.
     """
-    bases, lent = provide_bases(ctx, plan, engine, ["base-build"])
-    with build_context(ctx.store, {**files, **bases}, {}) as context:
+    tars, images = Bases(ctx, plan, engine).provide(["base-build"])
+    with build_context(ctx.store, {**files, **tars}, {}) as context:
         request = BuildRequest(
             dockerfile=context.folder / "Dockerfile",
             target="result",
             context=context.folder,
-            contexts=lent,
+            contexts=images,
             platform=f"linux/{build_architecture()}",
             out=out,
         )

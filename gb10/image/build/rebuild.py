@@ -32,7 +32,7 @@ from gb10.image.build.image_build import ImageBuild
 from gb10.image.build.inspect import no_image, read_by_stage
 from gb10.image.build.mod_layers import naming_mods, note_build, ready_emulation
 from gb10.image.build.stage import one_by_one, run_build
-from gb10.image.build.upstream import drop_again, forget_sent
+from gb10.image.build.upstream import UpstreamLayers, forget_sent
 from gb10.image.context import Context
 from gb10.image.plan.render import differ_dockerfile, scanned
 from gb10.image.plan.values import Plan
@@ -144,7 +144,7 @@ def built_again(build: ImageBuild, engine: Engine) -> Iterator[ImageInfo]:
                 yield require_image(engine, tag)
         finally:
             if one_by_one(ctx, engine):
-                drop_again(engine, plan, run)
+                UpstreamLayers(ctx, plan, engine, run).drop()
                 forget_sent(engine, plan)
 
 
