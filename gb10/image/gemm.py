@@ -70,7 +70,7 @@ def _compile(ctx: Context, engine: Engine, plan: Plan, program: Program, work: P
     step, own, inputs = plan.step(program.name), ctx.catalog.contents, program_inputs(plan, program)
     ctx = with_forecast(ctx, plan, {one.name: one is not step for one in plan.steps}, engine)
     text = program_dockerfile(plan, program, step, ctx.catalog.templates, **compilers(ctx, plan, step, inputs))
-    scripts = ctx.catalog.toolkit.of(program.units, *program.include, *SCRIPTS)
+    scripts = ctx.catalog.toolkit.digests_of(program.units, *program.include, *SCRIPTS)
     files = {"Dockerfile": text.encode(), **{name: own[name] for name in scripts}}
     CompileJob(plan=plan, step=step, target="program", inputs=inputs, files=files).run(ctx, engine, work)
     _prove(work, plan, step)

@@ -194,7 +194,7 @@ def test_a_template_moves_the_steps_whose_dockerfile_it_is(
 
 
 def test_what_the_keys_name_is_there_and_whole() -> None:
-    assert all(SHIPPED.toolkit.of(name) for names in COMPILE_SCRIPTS.values() for name in names)
+    assert all(SHIPPED.toolkit.digests_of(name) for names in COMPILE_SCRIPTS.values() for name in names)
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def test_every_twin_is_locked_for_both_machines(engine: str) -> None:
 @pytest.mark.parametrize("engine", SHIPPED.toolkit.rehearsals)
 def test_the_engine_s_script_is_there_and_shipped(engine: str) -> None:
     script = f"explain/child/{SHIPPED.toolkit.rehearsals[engine].script}.py"
-    assert script in SHIPPED.toolkit.of(*SCRIPTS)
+    assert script in SHIPPED.toolkit.digests_of(*SCRIPTS)
 
 
 @pytest.mark.parametrize(("engine", "argument"), [("vllm", "max_num_seqs"), ("sglang", "max_running_requests")])

@@ -7,7 +7,7 @@ import typer
 
 from gb10.cli.build.asking import of_image, with_image_options
 from gb10.cli.build.plan_show import print_plan
-from gb10.cli.build.results import keep_receipt, print_image, say_image
+from gb10.cli.build.results import keep_receipt, print_image, summary
 from gb10.cli.common import (
     BuilderOption,
     CacheFromOption,
@@ -110,7 +110,8 @@ def image(
         published = publish(ctx, plan.tags[-1], names, zstd) if names else ()
     except Gb10Error:  # the image is built and tagged, so it is shown; with --json, stdout gets the error's document
         if as_json:
-            say_image(ctx.reporter, verified)
+            for line in (*summary(verified), verified.digest):
+                ctx.reporter.say(line)
         else:
             print_image(ctx.reporter, verified, (), as_json=False)
         raise

@@ -43,7 +43,7 @@ def image_files(ctx: Context, plan: Plan) -> dict[str, Path | bytes]:
 def rehearsal_files(ctx: Context, plan: Plan) -> dict[str, bytes]:
     """The program of a rehearsal, its scripts in one folder, and its request."""
     own, toolkit = ctx.catalog.contents, ctx.catalog.toolkit
-    scripts = {Path(name).name: own[name] for name in toolkit.of(*SCRIPTS)}
+    scripts = {Path(name).name: own[name] for name in toolkit.digests_of(*SCRIPTS)}
     return {
         "rehearsal.py": archive("rehearsal", {name: own[name] for name in PROGRAM}),
         **{f"rehearsal/{name}": content for name, content in scripts.items()},

@@ -88,9 +88,9 @@ def _reference_seconds(ctx: Context, plan: Plan, step: Step) -> float:
     return unpacked(plan.steps) / EXPORT_RATE if step.kind == "image" else 0.0
 
 
-def needs(ctx: Context, plan: Plan, there: Mapping[str, bool], engine: Engine | None) -> Needs:
+def needs(ctx: Context, plan: Plan, cached: Mapping[str, bool], engine: Engine | None) -> Needs:
     """Totals over the missing steps. ``engine`` is the running engine."""
-    absent = [step for step in plan.steps if not there[step.name]]
+    absent = [step for step in plan.steps if not cached[step.name]]
     files = {file.sha256: file for step in absent for file in step.reads}
     download = sum(file.size for file in files.values() if not stored(ctx.store, file).exists())
     families = [family for step in absent if step.kind in COMPILED for family in kernel_cost(ctx.catalog, plan, step)]
@@ -193,9 +193,9 @@ def outlook(ctx: Context, part: str) -> Outlook | None:
     return Outlook(ctx.forecast) if ctx.forecast.knows(part) else None
 
 
-def with_forecast(ctx: Context, plan: Plan, there: Mapping[str, bool], engine: Engine | None) -> Context:
+def with_forecast(ctx: Context, plan: Plan, cached: Mapping[str, bool], engine: Engine | None) -> Context:
     """The context with a forecast of the steps that are not there."""
-    absent = [step for step in plan.steps if not there[step.name]]
+    absent = [step for step in plan.steps if not cached[step.name]]
     speed, _ = known_speed(ctx)
     parts = [*_compiles(ctx, plan, absent), *_rest(ctx, plan, absent, alone=one_by_one(ctx, engine))]
     look = None if ctx.builder else compilers_seen
@@ -259,16 +259,16 @@ def _units(folder: str, cost: Mapping[str, Any]) -> Iterator[Unit]:
         yield Unit(f"{folder}/{number}", max(0.0, cost["cpu_s"] - longest) / rest)
 
 
-def obstacles(ctx: Context, plan: Plan, there: Mapping[str, bool], apt: Path | None = None) -> list[str]:
-    """What would stop this build, a line each. ``there`` names the cache hits."""
+def obstacles(ctx: Context, plan: Plan, cached: Mapping[str, bool], apt: Path | None = None) -> list[str]:
+    """What would stop this build, a line each. ``cached`` names the hits."""
     torch = torch_problem(plan) if plan.of_kind("image") else None
-    mirror = _mirror_problem(ctx, plan, there, apt)
+    mirror = _mirror_problem(ctx, plan, cached, apt)
     return [*([torch.message] if torch else []), *([f"{mirror.message}: {mirror.hint}"] if mirror else [])]
 
 
-def _mirror_problem(ctx: Context, plan: Plan, there: Mapping[str, bool], apt: Path | None) -> UsageError | None:
+def _mirror_problem(ctx: Context, plan: Plan, cached: Mapping[str, bool], apt: Path | None) -> UsageError | None:
     """An error when Debian packages must be downloaded and no mirror is known; else None."""
-    bases = [step for step in plan.of_kind("rootfs") if not there[step.name]]
+    bases = [step for step in plan.of_kind("rootfs") if not cached[step.name]]
     if all(stored(ctx.store, file).exists() for step in bases for file in step.files):
         return None
     try:

@@ -5,6 +5,7 @@ A tag names only what was scanned.
 
 import json
 import platform
+import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,14 +15,15 @@ from typing import Final
 
 from gb10.containers.connection import Engine
 from gb10.containers.images import passing_tag, require_image, tag_image
-from gb10.containers.reach import connect_if_running
+from gb10.containers.packages import unpacked
+from gb10.containers.reach import connect_if_running, connect_or_start
 from gb10.core.concurrency import Stop, run_in_background
 from gb10.core.files import digest
 from gb10.core.store import Store
 from gb10.errors import UsageError
 from gb10.image.build.assemble import build_request, image_files, image_folders, image_request, upstream_folders
 from gb10.image.build.bases import STAGES, Bases, base_tars, make_rootfs
-from gb10.image.build.contexts import BuildContext, build_context, keep_context
+from gb10.image.build.contexts import BuildContext, build_context
 from gb10.image.build.costs import keep_speed
 from gb10.image.build.estimate import (
     ASSEMBLY,
@@ -45,7 +47,6 @@ from gb10.image.build.stage import (
     one_by_one,
     ready_engine,
     remember_built,
-    resume_embedded_engine,
     run_build,
     with_builder,
 )
@@ -159,8 +160,8 @@ class ImageBuild:
         """
         if self.ctx.builder:
             self._connect()
-        if self.plan.of_kind("image"):
-            resume_embedded_engine(self.ctx)
+        if self.plan.of_kind("image") and unpacked(self.ctx.store):
+            connect_or_start(self.ctx.env, self.ctx.store)
 
     def check(self) -> None:
         """Check disk and memory if something is missing, and forecast the work. Raises BuildError, EngineError."""
@@ -215,9 +216,16 @@ class ImageBuild:
         return built
 
     def context(self, target: Path) -> None:
-        """Leave the build context in the folder ``target``: ``docker buildx bake`` there builds the same image."""
+        """Leave the build context in the new folder ``target``: ``docker buildx bake`` there builds the same image.
+
+        Raises UsageError when it exists.
+        """
         with self.prepared(ready_engine(self.ctx), upstream=False) as context:
-            keep_context(context, target, json.dumps(bake(self.plan), indent=1) + "\n")
+            if target.exists():
+                raise UsageError(f"{target} is already there", hint="name a directory that does not exist yet")
+            shutil.copytree(context.folder.parent, target, symlinks=True)
+        text = json.dumps(bake(self.plan), indent=1) + "\n"
+        (target / "docker-bake.json").write_text(text, encoding="utf-8")
 
     @contextmanager
     def prepared(self, engine: Engine, *, upstream: bool = True) -> Iterator[BuildContext]:

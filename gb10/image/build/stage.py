@@ -12,7 +12,6 @@ from gb10.containers.buildx.build_cache import IMPORT
 from gb10.containers.buildx.commands import open_buildx, require_builder
 from gb10.containers.buildx.progress import Event, LogLine, Note, StepDone, StepFailed, StepStarted
 from gb10.containers.connection import Engine, engine_id
-from gb10.containers.packages import unpacked
 from gb10.containers.reach import connect_if_has_images, connect_or_start
 from gb10.core.host import Host
 from gb10.core.reporter import Reporter, Task
@@ -66,12 +65,6 @@ def check_builder(host: Host, engine: Engine) -> Engine:
             "remote, kubernetes and docker-container",
         )
     return engine
-
-
-def resume_embedded_engine(host: Host) -> None:
-    """Start the embedded engine if it ran here before: layers of a stopped engine count as missing."""
-    if unpacked(host.store):
-        connect_or_start(host.env, host.store)
 
 
 def run_build(

@@ -152,7 +152,7 @@ def _compile(ctx: Context, engine: Engine, plan: Plan, step: Step, work: Path, *
     """Compile a wheel into ``work``, prove that every module holds the GPU code it declares, and record its hash."""
     own, inputs = ctx.catalog.contents, wheel_inputs(plan, step.name)
     text = wheel_dockerfile(plan, step, ctx.catalog.templates, **compilers(ctx, plan, step, inputs))
-    scripts = ctx.catalog.toolkit.of(*compile_files(plan.recipe.wheels[step.name]))
+    scripts = ctx.catalog.toolkit.digests_of(*compile_files(plan.recipe.wheels[step.name]))
     job = CompileJob(
         plan=plan,
         step=step,

@@ -83,7 +83,7 @@ TOOL: Final = f"gb10-{__version__}"
 
 
 @dataclass(frozen=True)
-class Papers:
+class Attestations:
     """The documents of one proven image; ``config`` is its config's digest."""
 
     ctx: Context
@@ -135,7 +135,7 @@ class Papers:
         return statements.verification(verdict, [check.name for check in all_checks()])
 
 
-def papers_of(ctx: Context, engine: Engine, image: ImageInfo, config: str) -> Papers:
+def attestations_of(ctx: Context, engine: Engine, image: ImageInfo, config: str) -> Attestations:
     """The documents of an image; ``config`` is its config's digest. Raises UsageError for one that is not ours."""
     files = read_folders(engine, ctx.store, image, [PLAN, SCANS])[0]
     plan = own_plan(files)
@@ -145,4 +145,4 @@ def papers_of(ctx: Context, engine: Engine, image: ImageInfo, config: str) -> Pa
             where=image.id,
             hint="build it by this release of gb10; `publish --no-attest` pushes an older one without",
         )
-    return Papers(ctx, image, config, files, plan)
+    return Attestations(ctx, image, config, files, plan)

@@ -11,7 +11,7 @@ from gb10.image.build.inspect import check_platform, inspect_image, no_image
 from gb10.image.build.stage import engine_with_images
 from gb10.image.context import Context
 from gb10.image.inspect.attestations import mod_stories, patch_stories
-from gb10.image.inspect.summary import Layer, Portrait, layer_names
+from gb10.image.inspect.summary import ImageSummary, Layer, layer_names
 from gb10.image.plan.plan_record import RecordedPlan
 from gb10.image.proof.arch_match import judge
 from gb10.image.proof.scans import PLAN, SCANS, own_plan, own_scan, own_scans
@@ -44,7 +44,7 @@ def local_layers(ctx: Context, reference: str) -> tuple[Layer, ...]:
     return layers_of(None, image, history(engine, image))
 
 
-def portrait_of(ctx: Context, reference: str, arch: Arch) -> Portrait:
+def local_summary(ctx: Context, reference: str, arch: Arch) -> ImageSummary:
     """The portrait of an image of the engine; one that is not ours is scanned, which takes minutes the first time."""
     engine, image = local_image(ctx, reference)
     own = read_folders(engine, ctx.store, image, [PLAN, SCANS])[0]
@@ -54,7 +54,7 @@ def portrait_of(ctx: Context, reference: str, arch: Arch) -> Portrait:
     else:
         scan = inspect_image(ctx, reference).found.scan
         remarks = ("it holds no plan of gb10: patches, sources and Debian packages are not known",)
-    return Portrait(
+    return ImageSummary(
         reference=reference,
         place=engine.name,
         digest=image.id,

@@ -49,7 +49,7 @@ class ModStory:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Portrait:
+class ImageSummary:
     """An image. What is not known is empty; ``remarks`` tell why.
 
     ``size`` is of all layers, unpacked in an engine and compressed in a registry (``packed``).
@@ -85,7 +85,7 @@ def layer_names(plan: RecordedPlan, labels: Mapping[str, str], count: int) -> li
     return [*names, *BESIDE][:count] if count >= len(names) else []
 
 
-def document(one: Portrait) -> dict[str, Any]:
+def document(one: ImageSummary) -> dict[str, Any]:
     """The portrait as data, schema gb10/show/v1."""
     plan = one.plan
     return {
@@ -113,7 +113,7 @@ def document(one: Portrait) -> dict[str, Any]:
     }
 
 
-def codes_of(one: Portrait) -> dict[str, int]:
+def codes_of(one: ImageSummary) -> dict[str, int]:
     """How many pieces of which code all libraries hold: ``sm_121``, ``compute_80``."""
     total: dict[str, int] = {}
     for judged in one.verdict.judged if one.verdict else ():

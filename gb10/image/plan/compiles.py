@@ -103,9 +103,9 @@ def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
     undated = replace(draft, lock=lock.model_copy(update={"created": NO_DAY}))
     _check_units(build, toolkit)
     machines = [_compilers(machine, step, toolkit) for machine in on_each_machine(undated)]
-    own = [toolkit.of(INSTALLER, *compile_files(build), *UNPACKER), content(kernels) if kernels else None]
+    own = [toolkit.digests_of(INSTALLER, *compile_files(build), *UNPACKER), content(kernels) if kernels else None]
     uses = [[*use.inputs, use.folder] for origin in inputs.origins for use in origin.patches]
-    patched = [uses, toolkit.of(*PATCHER)] if uses else []
+    patched = [uses, toolkit.digests_of(*PATCHER)] if uses else []
     files = [file.sha256 for file in inputs.files]
     return replace(step, key=digest(["wheel", machines, files, own, *_python(draft, build), *patched]))
 
@@ -189,7 +189,7 @@ def _check_release(recipe: Recipe, build: WheelBuild, kernels: KernelSet | None)
 
 
 def _check_units(build: WheelBuild, toolkit: Toolkit) -> None:
-    if not all(toolkit.of(name) for name in compile_files(build)):
+    if not all(toolkit.digests_of(name) for name in compile_files(build)):
         raise UsageError(
             f"the kernel set {build.kernels} has no units",
             where=f"kernels/{build.kernels}",

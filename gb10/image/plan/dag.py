@@ -70,7 +70,7 @@ def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -
         kind="proof",
         needs=("image",),
         about="GPU code of every ELF",
-        key=digest([image.key, toolkit.of(*SCANNER, *(CHANGED if mods else ()))]),
+        key=digest([image.key, toolkit.digests_of(*SCANNER, *(CHANGED if mods else ()))]),
     )
     return replace(draft, steps=(*draft.steps, image, proof), key=image.key, tags=_tags(recipe, options, image.key))
 
@@ -173,7 +173,7 @@ def _step(program: Program, draft: Plan, toolkit: Toolkit) -> Step:
     )
     undated = replace(draft, key=BLANK, lock=lock.model_copy(update={"created": NO_DAY}))
     text = program_dockerfile(undated, program, step, toolkit.templates)
-    own = toolkit.of(program.units, *program.include, INSTALLER, *SCRIPTS, *UNPACKER)
+    own = toolkit.digests_of(program.units, *program.include, INSTALLER, *SCRIPTS, *UNPACKER)
     inputs = [[file.sha256 for file in some] for some in (files, *(one.files for one in draft.steps))]
-    patched = [[[*use.inputs, use.folder] for use in options.patches], toolkit.of(*PATCHER)]
+    patched = [[[*use.inputs, use.folder] for use in options.patches], toolkit.digests_of(*PATCHER)]
     return replace(step, key=digest(["program", text, inputs, own, patched]))

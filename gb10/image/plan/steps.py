@@ -135,7 +135,7 @@ def rootfs(name: str, debs: tuple[LockedDeb, ...], lock: Lock, toolkit: Toolkit,
     return Step(
         name=f"base-{name}",
         kind="rootfs",
-        key=digest(["rootfs", _shas(debs), account, lock.created.isoformat(), toolkit.of(*UNPACKER)]),
+        key=digest(["rootfs", _shas(debs), account, lock.created.isoformat(), toolkit.digests_of(*UNPACKER)]),
         files=tuple(Artifact(deb.filename, deb.sha256, deb.size) for deb in debs),
         about=f"{len(debs)} Debian packages",
     )
@@ -146,7 +146,7 @@ def tools_step(recipe: Recipe, lock: Lock, toolkit: Toolkit, build: Architecture
     return Step(
         name=TOOLS,
         kind="tools",
-        key=digest(["tools", base.key, [file.sha256 for file in files], toolkit.of(INSTALLER)]),
+        key=digest(["tools", base.key, [file.sha256 for file in files], toolkit.digests_of(INSTALLER)]),
         needs=(base.name,),
         files=files,
         about=f"{len(files)} wheels for the build stages",
@@ -164,11 +164,11 @@ def layer_step(name: str, wheels: tuple[LockedWheel, ...], draft: Plan, toolkit:
     recipe = draft.recipe
     platform = [recipe.python, uv_platform(draft.options.target, glibc(recipe.base.suite))]
     rules = layer_rules(toolkit.slim, draft.options, wheels)
-    slim = [[dict(rule) for rule in rules], toolkit.of(*SLIMMER)] if rules else []
+    slim = [[dict(rule) for rule in rules], toolkit.digests_of(*SLIMMER)] if rules else []
     return Step(
         name=f"layer-{name}",
         kind="layer",
-        key=digest(["layer", tools, _shas(wheels), platform, toolkit.of(INSTALLER), *slim]),
+        key=digest(["layer", tools, _shas(wheels), platform, toolkit.digests_of(INSTALLER), *slim]),
         needs=(TOOLS,),
         files=artifacts(recipe, wheels),
         about=f"{len(wheels)} wheels",
@@ -180,7 +180,7 @@ def built_layer(wheel: Step, toolkit: Toolkit, tools: str) -> Step:
     return Step(
         name=f"layer-{wheel.name}",
         kind="layer",
-        key=digest(["layer", tools, wheel.key, toolkit.of(INSTALLER)]),
+        key=digest(["layer", tools, wheel.key, toolkit.digests_of(INSTALLER)]),
         needs=(TOOLS, wheel.name),
         about="the wheel built here",
     )
@@ -203,7 +203,7 @@ def graft_steps(
             continue
         files = artifacts(draft.recipe, (image[project],))
         below = next(step for step in layers if files[0] in step.files)
-        own, inputs = toolkit.of(GRAFTER, *PATCHER), [part for use in uses for part in use.inputs]
+        own, inputs = toolkit.digests_of(GRAFTER, *PATCHER), [part for use in uses for part in use.inputs]
         added = [[step.key for step in libraries]] if libraries else []
         made.append(
             Step(
@@ -228,9 +228,13 @@ def mod_steps(draft: Plan, toolkit: Toolkit, below: tuple[Step, ...]) -> tuple[S
     """A step per mod. Each builds on the one before: a change moves its key and all later ones."""
     options, made = draft.options, list[Step]()
     overlay = options.overlay.digest if options.overlay else None
-    under = digest([[step.key for step in below], toolkit.of(*_finishers(options)), overlay, environment(draft)])
+    under = digest(
+        [[step.key for step in below], toolkit.digests_of(*_finishers(options)), overlay, environment(draft)]
+    )
     for number, mod in enumerate(options.mods, 1):
-        under = digest(["mod", under, mod.name, mod.digest, mod.network, draft.recipe.workdir, toolkit.of(MOD_RUNNER)])
+        under = digest(
+            ["mod", under, mod.name, mod.digest, mod.network, draft.recipe.workdir, toolkit.digests_of(MOD_RUNNER)]
+        )
         needs = (made[-1].name,) if made else tuple(step.name for step in below)
         network = ", with the network" if mod.network else ""
         made.append(Step(name=f"mod-{number}", kind="mod", key=under, needs=needs, about=f"{mod.label}{network}"))
@@ -246,7 +250,7 @@ def image_step(draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...]) -> Step:
     draft = replace(draft, options=options.nameless)
     overlay = options.overlay.digest if options.overlay else None
     texts = [dockerfile(machine, toolkit.templates) for machine in on_each_machine(draft)]
-    own = toolkit.of(*_finishers(options), *SCANNER, *((MOD_RUNNER, *CHANGED) if options.mods else ()))
+    own = toolkit.digests_of(*_finishers(options), *SCANNER, *((MOD_RUNNER, *CHANGED) if options.mods else ()))
     return Step(
         name="image",
         kind="image",
@@ -329,7 +333,7 @@ def rehearsal_steps(draft: Plan, toolkit: Toolkit, tools: Step, below: tuple[Ste
     twins = set(known.twins)
     wheels = tuple(wheel for wheel in draft.lock.wheels.image[draft.options.build] if wheel.name in twins)
     under = [[step.key for step in below], overlay.digest if overlay else None]
-    own = toolkit.of(INSTALLER, *PROGRAM, *SCRIPTS)
+    own = toolkit.digests_of(INSTALLER, *PROGRAM, *SCRIPTS)
     rehearsal = Step(
         name="rehearsal",
         kind="rehearsal",

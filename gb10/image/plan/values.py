@@ -40,7 +40,7 @@ class Toolkit:
     rehearsals: Mapping[str, Rehearsal] = field(default_factory=dict)
     """By engine."""
 
-    def of(self, *names: str) -> dict[str, str]:
+    def digests_of(self, *names: str) -> dict[str, str]:
         """Digests of these files. A folder name means every file below it."""
         folders = tuple(f"{name}/" for name in names if name not in self.digests)
         below = [file for file in self.digests if file.startswith(folders)] if folders else []

@@ -228,17 +228,17 @@ def known_image(ctx: Context, reference: str, diff_ids: Sequence[str]) -> ImageS
 
 def kept_image(ctx: Context, diff_ids: Sequence[str]) -> Path:
     """The folder with the scan of a whole image, present or not."""
-    return ctx.store.entry("scans", digest(["image", list(diff_ids), ctx.catalog.toolkit.of(*SCANNER)]))
+    return ctx.store.entry("scans", digest(["image", list(diff_ids), ctx.catalog.toolkit.digests_of(*SCANNER)]))
 
 
 def kept_scan(ctx: Context, diff_id: str) -> Path:
     """Where the scan of a layer by this version of the scanner lies, present or not."""
-    return ctx.store.entry("scans", digest([diff_id, ctx.catalog.toolkit.of(*READER)])) / SCAN
+    return ctx.store.entry("scans", digest([diff_id, ctx.catalog.toolkit.digests_of(*READER)])) / SCAN
 
 
 def kept_linked(ctx: Context, diff_ids: Sequence[str]) -> Path:
     """The same for the libraries and symbols of all layers together."""
-    return ctx.store.entry("scans", digest([list(diff_ids), ctx.catalog.toolkit.of(*SCANNER)])) / LINKED
+    return ctx.store.entry("scans", digest([list(diff_ids), ctx.catalog.toolkit.digests_of(*SCANNER)])) / LINKED
 
 
 def _read(path: Path) -> Scan:

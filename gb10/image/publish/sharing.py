@@ -185,30 +185,30 @@ def take_missing(host: Host, plan: Plan, rebuild: Collection[str]) -> None:
     if cache is None:
         return
     try:
-        shelf = fetch_index(host, cache)
+        index = fetch_index(host, cache)
     except (FetchError, VerifyError) as error:
         host.reporter.say(f"no wheel is taken from {cache.repo}: {_line(error)}; compiling here")
         return
     for key, name in absent.items():
         try:
-            _take(host, shelf, key)
+            _take(host, index, key)
         except (FetchError, VerifyError) as error:
             host.reporter.say(f"{name} is not taken from {cache.repo}: {_line(error)}; compiling it here")
 
 
 def pull(host: Host, cache: WheelRepository, wanted: Mapping[str, str] | None) -> Exchange:
     """Take wheels, by key and name, or all (None); raises FetchError that names those that the cache has not."""
-    shelf = fetch_index(host, cache)
-    keys = list(shelf.wheels if wanted is None else wanted)
-    wheels = tuple(_take(host, shelf, key) for key in keys if key in shelf.wheels)
-    absent = [f"{name}  {key}" for key, name in (wanted or {}).items() if key not in shelf.wheels]
+    index = fetch_index(host, cache)
+    keys = list(index.wheels if wanted is None else wanted)
+    wheels = tuple(_take(host, index, key) for key in keys if key in index.wheels)
+    absent = [f"{name}  {key}" for key, name in (wanted or {}).items() if key not in index.wheels]
     if absent:
         raise FetchError(
             f"{cache.repo} does not list {len(absent)} of {len(keys)} wheels",
             where="\n".join(absent),
             hint="./build.py wheels compiles them, cache push shares them",
         )
-    return Exchange(repo=cache.repo, commit=shelf.head, wheels=wheels)
+    return Exchange(repo=cache.repo, commit=index.head, wheels=wheels)
 
 
 def push(host: Host, cache: WheelRepository, wanted: Mapping[str, str], signing: Path) -> Exchange:
@@ -220,10 +220,10 @@ def push(host: Host, cache: WheelRepository, wanted: Mapping[str, str], signing:
     own = _own(host, wanted)
     mine = {key: _listed(path) for key, path in own.items()}
     for _ in range(2):
-        shelf = fetch_index(host, cache, may_be_new=True)
-        new = {key: path for key, path in own.items() if key not in shelf.wheels}
-        listed = {**mine, **shelf.wheels}
-        commit = _commit(host, shelf, new, listed, signing) if new else shelf.head
+        index = fetch_index(host, cache, may_be_new=True)
+        new = {key: path for key, path in own.items() if key not in index.wheels}
+        listed = {**mine, **index.wheels}
+        commit = _commit(host, index, new, listed, signing) if new else index.head
         if commit:
             for one in (listed[key] for key in own if listed[key] != mine[key]):
                 host.reporter.say(f"{one.file} of {cache.repo} is of another compile than the one here: it stays")
@@ -251,49 +251,49 @@ def _own(host: Host, wanted: Mapping[str, str]) -> dict[str, Path]:
 
 
 def _commit(
-    host: Host, shelf: WheelIndex, new: Mapping[str, Path], listed: Mapping[str, Listed], signing: Path
+    host: Host, index: WheelIndex, new: Mapping[str, Path], listed: Mapping[str, Listed], signing: Path
 ) -> str | None:
     """Send new wheels with the listing, signed; None when the repository changed meanwhile."""
     text = write_listing(listed)
     signature = sign(text, signing, host.env, meant=WHEELS)
     with host.store.folder("hub") as work:
         (work / SIGNATURE).write_text(signature, encoding="ascii")
-        trusted(host.env, shelf.cache, text, work / SIGNATURE)  # else no one could use it, not even the next push
+        trusted(host.env, index.cache, text, work / SIGNATURE)  # else no one could use it, not even the next push
     files: dict[str, Path | bytes] = {listed[key].path(key): path for key, path in new.items()}
     size = sum(listed[key].size for key in new)
-    with host.reporter.task(f"push to {shelf.cache.repo}", size) as task:
+    with host.reporter.task(f"push to {index.cache.repo}", size) as task:
         message = f"Add {', '.join(sorted(path.name for path in new.values()))}"
-        commit = shelf.hub.commit({**files, LISTING: text.encode(), SIGNATURE: signature.encode()}, shelf.head, message)
+        commit = index.hub.commit({**files, LISTING: text.encode(), SIGNATURE: signature.encode()}, index.head, message)
         host.reporter.advance(task, size)
     return commit
 
 
-def _take(host: Host, shelf: WheelIndex, key: str) -> Shared:
+def _take(host: Host, index: WheelIndex, key: str) -> Shared:
     """The wheel of a key in the store, there already or fetched now; raises FetchError, VerifyError."""
-    if key not in shelf.wheels:
+    if key not in index.wheels:
         raise FetchError("it is not listed there")
-    listed = shelf.wheels[key]
+    listed = index.wheels[key]
     with host.store.locked(f"wheel-{key}", host.reporter.waiting_for(listed.file)):
         there = WheelCache(host).get(key)
         if there:
             return _shared(key, _listed(there), moved=False)
         with host.reporter.task(f"fetch {listed.file}", listed.size) as task:
-            host.store.replace(host.store.entry("wheels", key), partial(_fetch, shelf, key))
+            host.store.replace(host.store.entry("wheels", key), partial(_fetch, index, key))
             host.reporter.advance(task, listed.size)
-    host.reporter.say(f"{listed.file}: taken from {shelf.hub.repo}, signed by {shelf.signer}, proven")
+    host.reporter.say(f"{listed.file}: taken from {index.hub.repo}, signed by {index.signer}, proven")
     return _shared(key, listed, moved=True)
 
 
-def _fetch(shelf: WheelIndex, key: str, work: Path) -> None:
+def _fetch(index: WheelIndex, key: str, work: Path) -> None:
     """Fill an entry of the store with the listed bytes, proven as if they were compiled here."""
-    listed = shelf.wheels[key]
-    found = shelf.hub.fetch(listed.path(key), shelf.head, work / "hub")
+    listed = index.wheels[key]
+    found = index.hub.fetch(listed.path(key), index.head, work / "hub")
     if found is None:
-        raise FetchError(f"{shelf.hub.repo} lists {listed.file}, and does not have it", where=listed.path(key))
+        raise FetchError(f"{index.hub.repo} lists {listed.file}, and does not have it", where=listed.path(key))
     sha256 = file_sha256(found)
     if sha256 != listed.sha256:
         raise FetchError(
-            f"{listed.file} of {shelf.hub.repo} is not the file that was signed",
+            f"{listed.file} of {index.hub.repo} is not the file that was signed",
             where=f"expected sha256 {listed.sha256}\n   found sha256 {sha256}",
             hint="it was changed after it was pushed: do not use it, and ask its owner",
         )
