@@ -133,6 +133,10 @@ LOCAL_ONLY: Final = f"{SLIM}.local-only"
 def labels(plan: Plan) -> dict[str, str]:
     """OCI labels; ``created`` is the lock's date, so that a commit that changes no byte changes no image."""
     recipe, options = plan.recipe, plan.options
+    # by source, what was applied in its order; where diffs were fetched from, each as --patch takes it again
+    sources = dict.fromkeys(use.source for use in options.patches)
+    applied = {name: dict.fromkeys(use.label for use in options.patches if use.source == name) for name in sources}
+    urls = dict.fromkeys(f"{use.url}#sha256={use.whole or use.sha256}" for use in options.patches if use.url)
     return {
         "org.opencontainers.image.created": f"{plan.lock.created.isoformat()}T00:00:00Z",
         "org.opencontainers.image.title": f"{recipe.engine} {recipe.version} for {options.arch}",
@@ -142,8 +146,8 @@ def labels(plan: Plan) -> dict[str, str]:
         f"{NAMESPACE}.plan.key": plan.key,
         f"{NAMESPACE}.lock.digest": plan.lock.input_digest,
         **{f"{NAMESPACE}.wheel.{step.name}": step.key for step in plan.of_kind("wheel")},
-        **_patch_labels(options.patches),
-        **_url_labels(options.patches),
+        **{f"{NAMESPACE}.patches.{name}": " ".join(uses) for name, uses in applied.items()},
+        **{f"{NAMESPACE}.patch-url.{number}": url for number, url in enumerate(urls, 1)},
         **({f"{NAMESPACE}.without": " ".join(options.without)} if options.without else {}),
         **({f"{NAMESPACE}.without-patches": " ".join(options.unpatched)} if options.unpatched else {}),
         **_slim_labels(plan),
@@ -160,19 +164,6 @@ def _slim_labels(plan: Plan) -> dict[str, str]:
         **({f"{SLIM}.mb": f"{sum(rule.saved for rule in plan.slim):.0f}"} if plan.slim else {}),
         **({LOCAL_ONLY: " ".join(plan.local_only)} if plan.local_only else {}),
     }
-
-
-def _url_labels(patches: tuple[PatchUse, ...]) -> dict[str, str]:
-    """Where diffs were fetched from, each as ``--patch`` takes it again."""
-    urls = dict.fromkeys(f"{use.url}#sha256={use.whole or use.sha256}" for use in patches if use.url)
-    return {f"{NAMESPACE}.patch-url.{number}": url for number, url in enumerate(urls, 1)}
-
-
-def _patch_labels(patches: tuple[PatchUse, ...]) -> dict[str, str]:
-    """By source, what was applied in its order."""
-    sources = dict.fromkeys(use.source for use in patches)
-    applied = {name: dict.fromkeys(use.label for use in patches if use.source == name) for name in sources}
-    return {f"{NAMESPACE}.patches.{name}": " ".join(uses) for name, uses in applied.items()}
 
 
 MOST: Final = 1 << 12

@@ -139,16 +139,12 @@ def prove_layers(folder: Path, plan: Plan, subject: Subject) -> Verdict:
     """The verdict over the scans in ``folder``, as the rest of ``subject`` has it; raises VerifyError of the checks."""
     found, image = read_layers(folder, plan), subject.image
     if image and image.recorded:
-        image = replace(image, recorded=_below_mods(folder, plan, image.recorded))
+        # a mod may have changed a file after it was put there
+        scans = [_read(folder / f"{step.name}.json") for step in plan.of_kind("mod")]
+        touched = {path for scan in scans for path in (*scan.gone, *scan.contents)}
+        image = replace(image, recorded={path: one for path, one in image.recorded.items() if path not in touched})
     prove(replace(subject, scan=found.scan, linked=found.linked, image=image))
     return judge(found.scan, plan.options.arch)
-
-
-def _below_mods(folder: Path, plan: Plan, recorded: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """The files that no mod changed after they were put there."""
-    scans = [_read(folder / f"{step.name}.json") for step in plan.of_kind("mod")]
-    touched = {path for scan in scans for path in (*scan.gone, *scan.contents)}
-    return {path: one for path, one in recorded.items() if path not in touched}
 
 
 def planned_subject(plan: Plan, manifests: Sequence[Manifest], allowed: Allowances) -> Subject:

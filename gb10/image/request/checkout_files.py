@@ -249,7 +249,13 @@ def check_said(released: Released, checkout: Worktree, tree: Tree) -> None:
     if released.told:
         check_told(released.source, released.told, tree, released.place.version, str(checkout))
         return
-    for said in (*_files_say(checkout, tree), *_tag_says(checkout)):
+    texts = [
+        match
+        for name, pattern in TELLING.items()
+        if name in checkout.files and (match := re.search(pattern, (tree.read(name) or b"").decode("utf-8", "replace")))
+    ]
+    tag = TAG.fullmatch(checkout.described)
+    for said in (version for match in (*texts, *([tag] if tag else ())) for version in _version(match[1])):
         if Version(said.public) != Version(released.place.version.public):
             raise _stranger(released, checkout, f"its version is {said}")
 
@@ -261,22 +267,12 @@ def check_difference(
 
     Raise PatchError for changes that a diff cannot hold; ``given`` are the sources that the user named.
     """
-    _check_near(released, checkout, found)
+    if len(found.differ) > MOST_DIFFERENT:
+        many = f"{len(found.differ):,} of {found.known:,} files differ or are missing: {_some(found.differ)}"
+        raise _stranger(released, checkout, many)
     _check_changes(released, checkout, found)
     _check_bundled(released, checkout, found, given)
     _check_compiled(recipe, released, checkout, found)
-
-
-def _files_say(checkout: Worktree, tree: Tree) -> Iterable[Version]:
-    for name, pattern in TELLING.items():
-        text = (tree.read(name) or b"").decode("utf-8", "replace") if name in checkout.files else ""
-        if found := re.search(pattern, text):
-            yield from _version(found[1])
-
-
-def _tag_says(checkout: Worktree) -> Iterable[Version]:
-    if found := TAG.fullmatch(checkout.described):
-        yield from _version(found[1])
 
 
 def _version(text: str) -> Iterable[Version]:
@@ -285,13 +281,6 @@ def _version(text: str) -> Iterable[Version]:
         yield Version(text)
     except InvalidVersion:
         return
-
-
-def _check_near(released: Released, checkout: Worktree, found: Difference) -> None:
-    """Raise UsageError when too many files differ: the checkout is of another release."""
-    if len(found.differ) > MOST_DIFFERENT:
-        many = f"{len(found.differ):,} of {found.known:,} files differ or are missing: {_some(found.differ)}"
-        raise _stranger(released, checkout, many)
 
 
 def _stranger(released: Released, checkout: Worktree, why: str) -> UsageError:

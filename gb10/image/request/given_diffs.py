@@ -209,7 +209,8 @@ def _downloaded(host: Host, named: Named) -> Path:
         if path is None:
             return _fetched(host, named, note, known)
         if not named.sha256:
-            _say_kept(host, named, note)
+            day = time.strftime("%Y-%m-%d", time.gmtime(note.stat().st_mtime))
+            host.reporter.say(f"{public(named.url)}#sha256={known}: fetched on {day}; to fetch it again, remove {note}")
         return path
 
 
@@ -233,9 +234,3 @@ def _fetched(host: Host, named: Named, note: Path, known: str) -> Path:
         host.reporter.say(f"{public(named.url)} gave another diff before: sha256 {known}")
     host.reporter.say(f"fetched {public(named.url)}#sha256={sha256}")
     return stored(host.store, artifact)
-
-
-def _say_kept(host: Host, named: Named, note: Path) -> None:
-    day = time.strftime("%Y-%m-%d", time.gmtime(note.stat().st_mtime))
-    sha256 = pinned_sha256(note)
-    host.reporter.say(f"{public(named.url)}#sha256={sha256}: fetched on {day}; to fetch it again, remove {note}")

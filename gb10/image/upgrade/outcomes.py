@@ -115,20 +115,14 @@ def steps_of(ctx: Context, recipe: Recipe, lock: Lock, checked: Checked) -> Iter
         if patch.remedy:
             yield f"patches/{patch.source}/{patch.patch} on {patch.release}, {patch.after}: {patch.remedy}"
     yield from checked.unknown
-    yield from (
-        f"pin {source} {version} in patches/{PINS}: {_pin(str(version), release)}"
-        for source, version, release in checked.unpinned
-    )
+    for source, version, release in checked.unpinned:
+        fields = {"filename": release.filename, "sha256": release.sha256, "size": release.size}
+        pin = f"{json.dumps(str(version))}: {json.dumps(fields)}"
+        yield f"pin {source} {version} in patches/{PINS}: {pin}"
     yield from _of_plan(ctx, recipe, lock)
     if recipe.engine in ENGINES and known_words(recipe.engine, recipe.version) is None:
         known = "python3 -m bootstrap scripts/engine_flags.py WHEEL"
         yield f"`recipe lint` does not know {recipe.engine} {recipe.version}: {known}"
-
-
-def _pin(version: str, release: Release) -> str:
-    """A line of the pins."""
-    fields = {"filename": release.filename, "sha256": release.sha256, "size": release.size}
-    return f"{json.dumps(version)}: {json.dumps(fields)}"
 
 
 def _of_plan(ctx: Context, recipe: Recipe, lock: Lock) -> Iterator[str]:
