@@ -9,13 +9,14 @@ from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import typer
-from rich.table import Table
 from typer.core import TyperGroup
 
 from gb10.core.config import unknown_variables, with_settings
 from gb10.core.reporter import Reporter, terminal
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from gb10.cli.typer_click import Command, Context
 
 
@@ -113,7 +114,7 @@ def print_json(document: object) -> None:
     print(json.dumps(document, indent=2))
 
 
-def print_table(env: Mapping[str, str], table: Table, least: int = 0) -> None:
+def print_table(env: Mapping[str, str], table: "Table", least: int = 0) -> None:
     """Print a table on stdout. It is ``least`` columns wide even where the terminal is narrower."""
     console = terminal(env, stderr=False)
     console.width = max(console.width, least)
