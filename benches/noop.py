@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gb10.containers.buildx.build import BuildRequest, build
 from gb10.containers.buildx.commands import open_buildx
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.proc import capture
 from gb10.image.build.assemble import image_request
-from gb10.image.build.prepare import prepare_build_context
+from gb10.image.build.image_build import ImageBuild
 from gb10.image.context import open_context
 from gb10.image.plan.catalog import ROOT
 from gb10.image.request.planning import Request, make_plan
@@ -34,9 +34,9 @@ def main() -> None:
     runs = parser.parse_args().runs
     ctx = open_context(os.environ, verbosity=-1)
     plan = make_plan(ctx, Request(engine="vllm", arch="12.1f"))
-    engine = find(ctx.env, ctx.store)
+    engine = connect_or_start(ctx.env, ctx.store)
     buildx = open_buildx(engine, ctx.env, ctx.store)
-    with prepare_build_context(ctx, plan, engine) as context:
+    with ImageBuild(ctx, plan).prepared(engine) as context:
         request: BuildRequest = image_request(plan, context, engine, plan.tags[-1])
         log = ctx.store.root / "logs/bench.log"
         ours = [sys.executable, str(ROOT / "build.py"), "image", "--quiet"]

@@ -18,7 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gb10.containers.connection import Engine, client
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.proc import capture
 from gb10.image.context import open_context
 from gb10.image.plan.catalog import ROOT
@@ -30,7 +30,7 @@ PATCHED, FIRST = "vllm/envs.py", "# SPDX-License-Identifier: Apache-2.0"
 def main() -> None:
     """Run both, print one document."""
     ctx = open_context(os.environ, verbosity=-1)
-    engine = find(ctx.env, ctx.store)
+    engine = connect_or_start(ctx.env, ctx.store)
     _, image = timed()
     remove(engine, image["tags"])
     removed, image = timed()

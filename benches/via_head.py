@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from gb10.containers.connection import Engine
 from gb10.containers.images import require_image
 from gb10.containers.packages import unpack
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.proc import capture
 from gb10.image.context import Context, open_context
 from tests.integration import own_store
@@ -64,7 +64,7 @@ def main() -> None:
 
 def compared(ctx: Context, folder: Path) -> dict[str, object]:
     """The table."""
-    head = find(ctx.env, ctx.store)
+    head = connect_or_start(ctx.env, ctx.store)
     with (
         another_engine(ctx.store, folder / "ours") as ours,
         another_engine(ctx.store, folder / "theirs") as theirs,

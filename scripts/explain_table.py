@@ -23,8 +23,13 @@ sys.path.insert(0, str(ROOT))
 from gb10.cli.look.explain import engine_of  # noqa: E402 - the checkout goes on the path first
 from gb10.errors import Gb10Error  # noqa: E402
 from gb10.image.context import Context, open_context  # noqa: E402
-from gb10.image.explain.asked_engine import AskedEngine  # noqa: E402
-from gb10.image.explain.engine_choice import Held, Question, ask_models, refuse  # noqa: E402
+from gb10.image.explain.engine_choice import (  # noqa: E402
+    AskedEngine,
+    Held,
+    Question,
+    ask_models,
+    refuse,
+)
 from gb10.image.explain.layer_rows import Answer  # noqa: E402
 from gb10.image.request.kernel_choice import local_files  # noqa: E402
 

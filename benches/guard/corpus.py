@@ -29,7 +29,7 @@ from gb10.core.files import Artifact, digest
 from gb10.core.store import Store, file_sha256, open_store
 from gb10.rootfs.package import unpack_data
 from gb10.sources.debian.mirror import LockedDeb, fetch_debs
-from gb10.sources.index.downloads import fetch_all
+from gb10.sources.index.client import fetch_all
 
 HERE = Path(__file__).parent
 SOURCES, KINDS = HERE / "sources.lock.json", HERE / "corpus.toml"

@@ -1,7 +1,10 @@
 """The command line: one catch for every error, one exit code per remedy."""
 
+import fcntl
 import gc
+import io
 import json
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -9,12 +12,10 @@ from typing import Final
 
 from gb10.cli.causes import bug, known_cause
 from gb10.cli.receipt import answered
-from gb10.cli.spelling import respelled
-from gb10.cli.streams import drop_stdout, ready_streams
+from gb10.core.installation import as_started, program
 from gb10.core.printing import visible
-from gb10.core.program_name import as_started, program
 from gb10.core.signals import was_interrupted
-from gb10.errors import CLOSED_PIPE, INTERRUPTED, Gb10Error, interrupted
+from gb10.errors import CLOSED_PIPE, INTERRUPTED, Gb10Error, UsageError, interrupted
 
 NEW_OBJECTS: Final = 20_000
 """Before the garbage collector looks at them. With Python's own 700 it takes a tenth of a start, and finds nothing."""
@@ -40,6 +41,39 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
+def ready_streams() -> None:
+    """Make both streams print any character; raises UsageError when stdout is closed.
+
+    A name that is not UTF-8 is printed with escapes. With stderr closed, its lines must not land in stdout.
+    """
+    if sys.stdin is None:
+        os.open(os.devnull, os.O_RDONLY)  # else the next file that gb10 opens gets descriptor 0
+    closed = not _takes_writes(1)
+    if closed:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        sys.stdout = io.StringIO()
+    if not _takes_writes(2):
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - it stays open
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    if closed:
+        raise UsageError("stdout is closed: the result has no place to go", hint="to discard it: >/dev/null")
+
+
+def _takes_writes(descriptor: int) -> bool:
+    """False also when a wrapper of python3, such as pyenv's, reads its own script on a descriptor that was closed."""
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+    except OSError:
+        return False
+
+
+def drop_stdout() -> None:
+    """Discard what stdout still buffers: its reader is gone, or its disk is full."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _caught(arguments: Sequence[str], *, as_json: bool) -> int:
     try:
         return 0 if answered(arguments) else _run(arguments)
@@ -59,7 +93,7 @@ def _failed(error: Exception, *, as_json: bool) -> int:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    from gb10.cli.app import app  # noqa: PLC0415 - the loader of verbs, the one import that waits for its use
+    from gb10.cli.app import app, respelled  # noqa: PLC0415 - the loader of verbs, the one import that waits for its use
     from gb10.cli.typer_click import ClickException, NoArgsIsHelpError  # noqa: PLC0415 - loaded with the verbs
     from gb10.cli.wrong_usage import usage_error  # noqa: PLC0415 - loaded with the verbs
 

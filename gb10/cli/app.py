@@ -2,7 +2,9 @@
 
 import difflib
 import importlib
+import re
 import sys
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -12,11 +14,12 @@ from typer.core import TyperGroup
 from gb10 import __version__
 from gb10.cli.typer_click import CompletionItem
 from gb10.cli.values import VALUED, stub
-from gb10.core.program_name import as_started
+from gb10.core.installation import as_started
 from gb10.errors import UsageError, exit_codes
 
 if TYPE_CHECKING:
     from gb10.cli.typer_click import Command, Context, HelpFormatter
+
 
 SECTIONS: Final = {
     "Build": {
@@ -170,3 +173,34 @@ def root(
     if ctx.invoked_subcommand is None:
         print(as_started(START), file=sys.stderr)
         raise typer.Exit(2)
+
+
+REF: Final = re.compile(r"--([a-z0-9][a-z0-9-]*)-ref(?:=(.*))?", re.DOTALL)
+REBUILD: Final = re.compile(r"--rebuild-([a-z0-9][a-z0-9-]*)")
+
+
+def respelled(arguments: Sequence[str]) -> list[str]:
+    """The command line with ``--ref`` and ``--rebuild`` in place of the other spellings. Raises UsageError."""
+    return list(_respelled(iter(arguments)))
+
+
+def _release(word: str, text: str) -> str:
+    if not text or text.startswith("-"):
+        option = word.partition("=")[0]
+        raise UsageError(f"{option} needs a release", hint=f"write {option} VERSION")
+    return text
+
+
+def _respelled(words: Iterator[str]) -> Iterator[str]:
+    for word in words:
+        if word == "--":
+            yield word
+            yield from words
+        elif ref := REF.fullmatch(word):
+            yield from ("--ref", f"{ref[1]}={_release(word, next(words, '') if ref[2] is None else ref[2])}")
+        elif word == "--no-slim":
+            yield from ("--slim", "none")
+        elif rebuild := REBUILD.fullmatch(word):
+            yield from ("--rebuild", rebuild[1])
+        else:
+            yield word

@@ -13,8 +13,7 @@ from typing import Annotated
 import typer
 
 from gb10.cli import tell
-from gb10.cli.signature import inject
-from gb10.cli.verb import JsonOption, QuietOption, VerboseOption, print_json, verb_app
+from gb10.cli.verb import JsonOption, QuietOption, VerboseOption, inject, print_json, verb_app
 from gb10.containers.buildx.build_cache import check_cache
 from gb10.errors import Gb10Error, UsageError
 from gb10.image.context import Context, open_context

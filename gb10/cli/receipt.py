@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gb10.core.config import config_file, with_cache_dir
-from gb10.core.data_root import ROOT, package_of
+from gb10.core.installation import ROOT, package_of
 from gb10.core.store import Store, store_root
 
 READ = ("templates", "recipes", "patches", "kernels")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from gb10.core.data_root import ROOT
+from gb10.core.installation import ROOT
 from gb10.image.recipe.arch import PLATFORMS
 
 OPTIONAL: Final = re.compile(r"^  - name: (\S+)\n(?:    .+\n)*?    optional: true", re.MULTILINE)

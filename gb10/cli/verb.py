@@ -3,18 +3,48 @@
 import importlib
 import json
 import os
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from collections.abc import Callable, Mapping
+from functools import wraps
+from inspect import Parameter, Signature, signature
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 import typer
 from typer.core import TyperGroup
 
-from gb10.cli.signature import inject
 from gb10.core.config import unknown_variables, with_settings
-from gb10.core.reporter import Reporter
+from gb10.core.reporter import Reporter, terminal
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from gb10.cli.typer_click import Command, Context
+
+
+T = TypeVar("T")
+
+
+def inject(name: str, make: Callable[..., object], *, first: bool) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Add the options of ``make`` before or after a verb's own; the verb gets its result as the parameter ``name``."""
+    added = signature(make).parameters
+
+    def decorate(verb: Callable[..., T]) -> Callable[..., T]:
+        @wraps(verb)
+        def run(**given: Any) -> T:  # noqa: ANN401 - the values of a command line
+            made = make(**{option: given.pop(option) for option in added})
+            return verb(**{name: made}, **given)
+
+        own = [parameter for parameter in signature(verb).parameters.values() if parameter.name != name]
+        _sign(run, [*added.values(), *own] if first else [*own, *added.values()])
+        return run
+
+    return decorate
+
+
+def _sign(run: Callable[..., object], parameters: list[Parameter]) -> None:
+    """Set what Typer reads of a function."""
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one JSON document on stdout.")]
@@ -82,3 +112,13 @@ with_reporter = inject("reporter", command_reporter, first=False)
 def print_json(document: object) -> None:
     """Print one JSON document on stdout."""
     print(json.dumps(document, indent=2))
+
+
+def print_table(env: Mapping[str, str], table: "Table", least: int = 0) -> None:
+    """Print a table on stdout. It is ``least`` columns wide even where the terminal is narrower."""
+    console = terminal(env, stderr=False)
+    console.width = max(console.width, least)
+    with console.capture() as printed:
+        console.print(table)
+    for line in printed.get().splitlines():
+        print(line.rstrip())

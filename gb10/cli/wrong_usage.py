@@ -8,7 +8,7 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from gb10.cli.typer_click import ClickException, Command, Context, MissingParameter, NoSuchOption
 from gb10.cli.typer_click import UsageError as TyperUsageError
-from gb10.core.program_name import CHECKOUT
+from gb10.core.installation import CHECKOUT
 from gb10.errors import UsageError
 
 VERB = re.compile(r"No such command '(.*?)'.*", re.DOTALL)

@@ -1,12 +1,16 @@
 """Connections: where an engine listens, what it answers, and the SDK's client for it."""
 
+import hashlib
+import json
 import re
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Final, Literal
 
 import docker
 import requests
@@ -14,7 +18,7 @@ from docker.errors import APIError, DockerException
 from docker.tls import TLSConfig
 from urllib3.exceptions import HTTPError
 
-from gb10.containers.docker_answers import InfoAnswer, VersionAnswer, is_odd, oddity
+from gb10.containers.docker_answers import EngineIdAnswer, InfoAnswer, MachineAnswer, VersionAnswer, is_odd, oddity
 from gb10.errors import EngineError
 
 MINIMUM_API = (1, 42)
@@ -203,3 +207,103 @@ def _reason(error: BaseException) -> str:
     while inner.__context__ is not None:
         inner = inner.__context__
     return getattr(inner, "strerror", None) or str(inner) or type(inner).__name__
+
+
+FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineHost:
+    """The machine behind an engine."""
+
+    machine: str
+    """In the kernel's spelling: ``aarch64``."""
+    memory: int
+    """Bytes."""
+    ahead: float
+    """Seconds by which its clock is before ours; zero where that is not known."""
+    runtimes: frozenset[str]
+    """Names of the engine's runtimes: ``runc``, ``nvidia``."""
+
+
+def engine_host(engine: Engine) -> EngineHost:
+    """The machine that an engine runs on; raises EngineError."""
+    with asking(engine) as sdk:
+        sent = time.time()
+        info = MachineAnswer.model_validate(sdk.info())
+        middle = (sent + time.time()) / 2
+    clock = seconds_of(info.clock)
+    return EngineHost(
+        machine=info.machine,
+        memory=info.memory,
+        ahead=clock - middle if clock is not None else 0.0,
+        runtimes=frozenset(info.runtimes),
+    )
+
+
+def engine_id(engine: Engine) -> str:
+    """An engine's name for itself; it gets a new one when its data are wiped. Raises EngineError."""
+    with asking(engine) as sdk:
+        return EngineIdAnswer.model_validate(sdk.info()).id
+
+
+def seconds_of(moment: str) -> float | None:
+    """A time as an engine writes it (RFC 3339, nanoseconds) in seconds since 1970; None for what is none. Pure."""
+    try:
+        found = datetime.fromisoformat(FRACTION.sub(lambda part: f".{part[1]:0<6}", moment))
+    except (ValueError, OverflowError):
+        return None
+    return found.timestamp() if found.tzinfo is not None and found.year > 1 else None
+
+
+DEFAULT_SOCKET = "unix:///var/run/docker.sock"
+DEFAULT_ORIGIN = "default socket"
+
+
+def chosen_endpoint(env: Mapping[str, str]) -> Endpoint:
+    """What ``docker`` would talk to under this environment; raises EngineError for a context that does not exist.
+
+    Precedence and file layout: docs.docker.com, "Docker contexts" (DOCKER_HOST wins over every context).
+    """
+    if env.get("DOCKER_HOST"):
+        folder = Path(env["DOCKER_CERT_PATH"]) if env.get("DOCKER_CERT_PATH") else client_folder(env)
+        verify = bool(env.get("DOCKER_TLS_VERIFY"))
+        return Endpoint(host=env["DOCKER_HOST"], origin="DOCKER_HOST", certificates=folder if verify else None)
+    name = env.get("DOCKER_CONTEXT") or _read(client_folder(env) / "config.json").get("currentContext") or "default"
+    if name == "default":
+        return Endpoint(host=DEFAULT_SOCKET, origin=DEFAULT_ORIGIN)
+    return _context(client_folder(env), name)
+
+
+def client_folder(env: Mapping[str, str]) -> Path:
+    """The folder of the Docker client's own configuration."""
+    return Path(env["DOCKER_CONFIG"]) if env.get("DOCKER_CONFIG") else Path(env.get("HOME") or "/") / ".docker"
+
+
+def _context(folder: Path, name: str) -> Endpoint:
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    meta = folder / "contexts/meta" / digest / "meta.json"
+    endpoint = _read(meta).get("Endpoints", {}).get("docker", {})
+    if not endpoint.get("Host"):
+        raise EngineError(
+            f"the docker context {name!r} does not exist or names no host",
+            where=str(meta),
+            hint="choose another: docker context use NAME, or set DOCKER_HOST",
+        )
+    tls = folder / "contexts/tls" / digest / "docker"
+    return Endpoint(
+        host=endpoint["Host"],
+        origin=f"context {name}",
+        context=name,
+        certificates=tls if tls.is_dir() else None,
+        verify=not endpoint.get("SkipTLSVerify"),
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, ValueError) as error:
+        raise EngineError(f"cannot read {path}", where=str(error), hint="mend it, or set DOCKER_HOST") from error

@@ -15,8 +15,7 @@ from docker.types import DeviceRequest
 
 from gb10.containers.connection import Engine, asking
 from gb10.containers.docker_answers import EndAnswer
-from gb10.containers.image_reading import store_mark
-from gb10.containers.images import ImageInfo
+from gb10.containers.images import ImageInfo, store_mark
 from gb10.core.store import Store
 
 LABEL: Final = "io.github.gb10.trial"

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from gb10.containers.connection import Endpoint, Engine, UnreachableError, probe
+from gb10.containers.connection import DEFAULT_ORIGIN, Endpoint, Engine, UnreachableError, chosen_endpoint, probe
 from gb10.containers.embedded.daemon import Place, answering, up
-from gb10.containers.user_choice import DEFAULT_ORIGIN, chosen_endpoint
 from gb10.core.store import Store
 from gb10.errors import EngineError
 
@@ -24,7 +23,7 @@ class Skipped:
         return f"{self.reason}; using the embedded engine"
 
 
-def find(env: Mapping[str, str], store: Store) -> Engine:
+def connect_or_start(env: Mapping[str, str], store: Store) -> Engine:
     """The engine to build with; starts the embedded one when the user has none.
 
     An engine that the user chose (DOCKER_HOST, a docker context) must answer. Only the default socket may be skipped;
@@ -46,8 +45,8 @@ def _found(env: Mapping[str, str], store: Store, running: Engine | None, skipped
     return replace(own, notes=(skipped.note, *own.notes)) if skipped else own
 
 
-def look(env: Mapping[str, str], store: Store) -> Engine | None:
-    """The engine that ``find`` would return if it runs already, else None; starts nothing. Raises as ``find``.
+def connect_if_running(env: Mapping[str, str], store: Store) -> Engine | None:
+    """The engine of ``connect_or_start`` if it runs already, else None; starts nothing. Raises EngineError.
 
     None, too, for a Docker that this user may not use: what only looks needs no engine.
     """
@@ -58,15 +57,15 @@ def look(env: Mapping[str, str], store: Store) -> Engine | None:
     return replace(own, notes=(skipped.note,)) if own and skipped else own
 
 
-def holding(env: Mapping[str, str], store: Store) -> Engine | None:
-    """The engine that may have images, as ``find``; None when there is no Docker, and the embedded one never ran."""
+def connect_if_has_images(env: Mapping[str, str], store: Store) -> Engine | None:
+    """The engine that may have images, started when needed; None without a Docker where the embedded one never ran."""
     running, skipped = _reachable(env, store)
     never = running is None and not (skipped and skipped.denial) and not Place(store).data.is_dir()
     return None if never else _found(env, store, running, skipped)
 
 
 def denial(env: Mapping[str, str], store: Store) -> EngineError | None:
-    """The error of ``find`` when Docker's default socket is there and this user may not open it."""
+    """The error of ``connect_or_start`` when Docker's default socket is there and this user may not open it."""
     _, skipped = _reachable(env, store)
     return skipped.denial if skipped else None
 

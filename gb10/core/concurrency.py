@@ -51,7 +51,7 @@ class Stop:
 
 
 @contextmanager
-def beside(stop: Stop, work: Callable[[], T]) -> Iterator[Future[T]]:
+def run_in_background(stop: Stop, work: Callable[[], T]) -> Iterator[Future[T]]:
     """Do ``work`` in a thread while the context lasts; the first failure stops both sides, and is raised."""
     with ThreadPoolExecutor(1) as pool:
         future = pool.submit(work)
@@ -66,7 +66,7 @@ def beside(stop: Stop, work: Callable[[], T]) -> Iterator[Future[T]]:
             raise
 
 
-def together(stop: Stop, works: Sequence[Callable[[], T]]) -> tuple[T, ...]:
+def run_all(stop: Stop, works: Sequence[Callable[[], T]]) -> tuple[T, ...]:
     """Do each work in a thread, and return their results in order; the first failure stops all, and is raised."""
     with ThreadPoolExecutor(max(1, len(works))) as pool:
         try:
@@ -81,7 +81,7 @@ def together(stop: Stop, works: Sequence[Callable[[], T]]) -> tuple[T, ...]:
             raise
 
 
-def spread(stop: Stop, work: Callable[[Item], T], items: Sequence[Item], most: int) -> list[T]:
+def map_parallel(stop: Stop, work: Callable[[Item], T], items: Sequence[Item], most: int) -> list[T]:
     """The results of ``work`` for each item in order, by at most so many threads; the first failure ends all."""
     todo, done = SimpleQueue[int](), dict[int, T]()
     for index in range(len(items)):
@@ -94,7 +94,7 @@ def spread(stop: Stop, work: Callable[[Item], T], items: Sequence[Item], most: i
                 stop.check()
                 done[index] = work(items[index])
 
-    together(stop, [take] * min(most, len(items)))
+    run_all(stop, [take] * min(most, len(items)))
     return [done[index] for index in range(len(items))]
 
 

@@ -58,7 +58,10 @@ def read_settings(env: Mapping[str, str]) -> tuple[Setting, ...]:
     path = config_file(env)
     written = _read(path)
     for name in written:
-        _refuse_unknown(name, path)
+        if name not in SETTINGS:
+            close = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.6)
+            guess = f"did you mean {close[0]!r}? " if close else ""
+            raise UsageError(f"unknown setting {name!r}", where=str(path), hint=f"{guess}valid: {', '.join(SETTINGS)}")
     found = tuple(_setting(name, env, written, path) for name in SETTINGS)
     _check_jobs(next(setting for setting in found if setting.name == "jobs"))
     _check_server(next(setting for setting in found if setting.name == "compile-cache"))
@@ -140,10 +143,3 @@ def _read(path: Path) -> dict[str, str]:
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {path}", where=str(error), hint=TOML) from error
     return {name: str(value) for name, value in values.items()}
-
-
-def _refuse_unknown(name: str, path: Path) -> None:
-    if name not in SETTINGS:
-        close = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.6)
-        guess = f"did you mean {close[0]!r}? " if close else ""
-        raise UsageError(f"unknown setting {name!r}", where=str(path), hint=f"{guess}valid: {', '.join(SETTINGS)}")

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -95,6 +95,11 @@ def open_session(env: Mapping[str, str]) -> requests.Session:
 def stored(store: Store, artifact: Artifact) -> Path:
     """Where the store keeps an artifact, present or not."""
     return store.entry("downloads", artifact.sha256) / artifact.filename
+
+
+def store_paths(store: Store, files: Iterable[Artifact]) -> list[Path]:
+    """Where the store keeps these files."""
+    return [stored(store, file) for file in files]
 
 
 def download(

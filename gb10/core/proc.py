@@ -166,8 +166,9 @@ def stream(
     tail: deque[str] = deque(maxlen=TAIL_LINES)
     with log.open("w", encoding="utf-8") as out:
         out.write(f"+ {without_logins(shlex.join(argv))}\n")
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         with (
-            _piped(argv, env, cwd) as child,
+            _started(argv, env=env, cwd=cwd, text=True, errors="replace", bufsize=1, **pipes) as child,
             stop.ends(child.terminate),
             watched(child.pid, patience, lambda: _end_family(child)) as silent,
         ):
@@ -182,11 +183,6 @@ def stream(
     stop.check()
     if child.returncode != 0:
         raise CommandFailedError(argv, SILENT if silent.is_set() else child.returncode, "".join(tail), log)
-
-
-def _piped(argv: Sequence[str], env: Mapping[str, str] | None, cwd: Path | None) -> subprocess.Popen[str]:
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    return _started(argv, env=env, cwd=cwd, text=True, errors="replace", bufsize=1, **pipes)
 
 
 def _started(argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:  # noqa: ANN401 - Popen's own options

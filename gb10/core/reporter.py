@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from gb10.core.installation import as_started
 from gb10.core.printing import visible
-from gb10.core.program_name import as_started
 
 QUIET, NORMAL, VERBOSE = -1, 0, 1
 PIPED_WIDTH = 160  # columns of a table that neither a terminal nor $COLUMNS bounds

@@ -95,16 +95,11 @@ def check_clock(store: Store, found: Iterable[Entry], now: float) -> None:
 def drop(store: Store, entry: Entry, still: Callable[[Entry], bool] = lambda entry: True) -> bool:
     """Remove an entry, whole, if ``still`` is true once its lock is held; False when it stays."""
     with ExitStack() as held:
-        free = all(held.enter_context(store.tried(name)) for name in locks_of(entry))
+        free = all(held.enter_context(store.tried(name)) for name in (_lock_of(entry), *ALSO.get(entry.room, ())))
         gone = free and still(entry)
         if gone:
             store.discard(entry.path)
     return gone
-
-
-def locks_of(entry: Entry) -> tuple[str, ...]:
-    """The locks under which an entry is made."""
-    return (_lock_of(entry), *ALSO.get(entry.room, ()))
 
 
 def _lock_of(entry: Entry) -> str:

@@ -4,14 +4,13 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gb10.core.fetch import intact, stored
+from gb10.core.fetch import intact
 from gb10.core.files import Artifact
 from gb10.core.host import Host
-from gb10.core.store import Store
 from gb10.image.context import Context, cores
 from gb10.image.plan.values import Step
 from gb10.sources.git.archive import fetch_checkout
-from gb10.sources.index.downloads import fetch_all
+from gb10.sources.index.client import fetch_all
 
 
 def fetch_files(ctx: Context, steps: Iterable[Step]) -> None:
@@ -51,8 +50,3 @@ def absent_files(host: Host, files: Sequence[Artifact]) -> list[Artifact]:
     with ThreadPoolExecutor(cores()) as pool:
         good = pool.map(lambda file: intact(host.store, file, damaged), files)
         return [file for file, whole in zip(files, good, strict=True) if not whole]
-
-
-def store_paths(store: Store, files: Iterable[Artifact]) -> list[Path]:
-    """Where the store keeps these files."""
-    return [stored(store, file) for file in files]

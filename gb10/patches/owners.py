@@ -11,11 +11,11 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from gb10.errors import PatchError, UsageError
-from gb10.patches.compare import COMPILED
 from gb10.patches.diff import FileDiff, split
 from gb10.patches.parse import HUNK, NOTHING, parse_diff
 from gb10.patches.places import harmless, installed
 from gb10.patches.releases import Releases
+from gb10.patches.write import COMPILED
 
 
 @dataclass(frozen=True, slots=True)

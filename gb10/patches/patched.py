@@ -17,8 +17,7 @@ from gb10.patches.places import placed
 from gb10.patches.releases import PINS, load_releases, told_version
 from gb10.patches.series import Patch, load_series
 from gb10.patches.source_tree import Below, Changed, Tree, open_tree
-from gb10.patches.status import refuse
-from gb10.patches.verdict import changes_of, judge_series
+from gb10.patches.verdict import changes_of, judge_series, refuse
 
 AGAIN: Final = "run the command again"
 

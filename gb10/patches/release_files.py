@@ -16,8 +16,7 @@ from gb10.errors import FetchError, UsageError
 from gb10.patches.archives import Repacked
 from gb10.patches.releases import Release, Releases, check_told
 from gb10.patches.source_tree import Below, Tree, open_tree
-from gb10.sources.index.client import open_index_session, size_of, sources
-from gb10.sources.index.downloads import fetch_all
+from gb10.sources.index.client import fetch_all, open_index_session, size_of, sources
 from gb10.sources.index.page import Link
 from gb10.sources.index.pip_settings import read_settings
 

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from gb10.core.fields import Filename, Folder, Model, Name, Sha256, Size
 from gb10.core.files import Artifact
 from gb10.errors import PatchError, UsageError
-from gb10.image.recipe.layout import Layout
-from gb10.patches.condition import Regex, check_glob
+from gb10.image.recipe.image_recipe import Layout
+from gb10.patches.record import Regex, check_glob
 from gb10.patches.source_tree import Tree
 
 PINS = "releases.lock.json"

@@ -15,7 +15,7 @@ from packaging.version import Version
 from gb10.core.document import parse_document
 from gb10.core.files import digest
 from gb10.errors import PatchError, UsageError
-from gb10.image.recipe.layout import Layout
+from gb10.image.recipe.image_recipe import Layout
 from gb10.patches.added import added_files
 from gb10.patches.diff import FileDiff, check_size
 from gb10.patches.parse import parse_diff

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from gb10.containers.connection import Engine, client
-from gb10.containers.embedded.daemon import Place
+from gb10.containers.embedded.daemon import Place, alive, members
 from gb10.containers.embedded.privileges import mount_points
-from gb10.containers.embedded.processes import alive, members
 from gb10.core.store import Store, lock_now
 from tests.integration.nodes import store_of
 

@@ -18,7 +18,7 @@ from gb10.containers.connection import Engine, client
 from gb10.containers.images import find_image
 from gb10.core.store import Store, file_sha256, seal
 from gb10.core.store_gc import ROOMS
-from gb10.image.build.image_build import build_image
+from gb10.image.build.image_build import ImageBuild
 from gb10.image.plan.values import Plan
 from gb10.image.proof.scans import proven
 from tests.bad_days.blows import Surroundings
@@ -73,7 +73,7 @@ class Images:
         (self.folder / "etc").mkdir(parents=True)
         (self.folder / "etc/motd.gb10").write_bytes(chance.randbytes(BULK))
         self.plan = small_plan(self.world.truth, overlay=self.folder)
-        self.truth = build_image(self.world.truth, self.plan, rebuild=(), tag=None).digest
+        self.truth = ImageBuild(self.world.truth, self.plan).image().digest
         self.digests[self.plan.tags[-1]] = self.truth
 
     def command(self) -> tuple[Sequence[str], dict[str, str]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gb10.containers.connection import Engine
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.store import Store, open_store
 from gb10.image.context import Context, open_context
 from tests.e2e.image import build, run_python
@@ -33,7 +33,7 @@ def emulator(store: Store) -> Path:
 
 @pytest.fixture(scope="session")
 def engine(store: Store) -> Engine:
-    return find(os.environ, store)
+    return connect_or_start(os.environ, store)
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from gb10.image.context import Context
-from gb10.image.explain.asked_engine import ready_to_ask
+from gb10.image.explain.engine_choice import ready_to_ask
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gb10.image.build.image_build import build_image
+from gb10.image.build.image_build import ImageBuild
 from gb10.image.context import open_context
 from gb10.image.plan.catalog import ROOT
 from tests.integration.test_pipeline import small_plan
@@ -19,7 +19,7 @@ def main() -> None:
     """The overlay's folder is the argument; the rest is what the process was given."""
     spoken = locale.setlocale(locale.LC_ALL, "")
     ctx = open_context(os.environ, verbosity=0)
-    built = build_image(ctx, small_plan(ctx, overlay=Path(sys.argv[1])), rebuild=(), tag=None)
+    built = ImageBuild(ctx, small_plan(ctx, overlay=Path(sys.argv[1]))).image()
     mask = os.umask(0)
     place = {"user": os.getuid(), "umask": mask, "locale": spoken, "zone": time.tzname[0], "checkout": str(ROOT)}
     print(json.dumps({"digest": built.digest, "hit": built.hit, "engine": built.host, **place}))

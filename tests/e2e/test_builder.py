@@ -11,9 +11,9 @@ import pytest
 from gb10.containers.buildx.commands import open_buildx
 from gb10.containers.connection import Engine, client
 from gb10.containers.images import find_image, require_image
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.proc import capture
-from gb10.image.build.image_build import build_image
+from gb10.image.build.image_build import ImageBuild
 from gb10.image.build.stage import check_builder, ready_engine
 from gb10.image.build.wheels import build_wheels
 from gb10.image.context import Context
@@ -36,18 +36,18 @@ def test_a_wheel_comes_back_and_is_the_same(ctx: Context, big: Context) -> None:
 
 def test_an_image_is_built_there_and_comes_back(ctx: Context, big: Context, other: Engine) -> None:
     plan = named_plan(ctx, "built-elsewhere")
-    built = build_image(big, plan, rebuild=(), tag=None)
-    engine = find(ctx.env, ctx.store)
+    built = ImageBuild(big, plan).image()
+    engine = connect_or_start(ctx.env, ctx.store)
     there = require_image(engine, built.tags[-1])
     assert there.id == built.id
     assert find_image(other, built.tags[-1]) is None
-    again = build_image(ctx, plan, rebuild=(), tag=None)
+    again = ImageBuild(ctx, plan).image()
     assert (again.hit, again.digest) == (True, built.digest)
 
 
 def forget(ctx: Context, image: str) -> None:
     """Remove an image here, and everything that the builder keeps."""
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         sdk.images.remove(image, force=True)
     there = open_buildx(ready_engine(ctx), ctx.env, ctx.store)
     capture([*there.command, "prune", "--all", "--force"], env=there.env)
@@ -69,10 +69,10 @@ def test_a_cache_of_two_runs_gives_a_proof_of_what_is_in_the_image(
     both, first = plan_with(ctx, *mods), plan_with(ctx, mods[0])
     caches = [tmp_path / "cache-both", tmp_path / "cache-first"]
     for plan, cache in zip((both, first), caches, strict=True):
-        made = build_image(replace(big, cache_to=(f"type=local,dest={cache},mode=max",)), plan, rebuild=(), tag=None)
+        made = ImageBuild(replace(big, cache_to=(f"type=local,dest={cache},mode=max",)), plan).image()
         forget(big, made.id)
     read = tuple(f"type=local,src={caches[place]}" for place in order)
-    made = build_image(replace(big, cache_from=read), both, rebuild=(), tag=None)
+    made = ImageBuild(replace(big, cache_from=read), both).image()
     found = {one.binary.path for one in made.verdict.judged if UUID.fullmatch(one.binary.path)}
     assert len(found) == 2
     assert found == local_programs(ctx, made.tags[-1])

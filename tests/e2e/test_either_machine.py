@@ -6,6 +6,7 @@ aarch64. Both sides are made anew; no result of one is shown to the other. 40 mi
 
 import json
 import os
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +14,10 @@ import pytest
 
 from gb10.containers.emulation import emulated, register
 from gb10.containers.images import require_image
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.fields import ARCHITECTURES, Architecture
 from gb10.core.store import file_sha256
-from gb10.image.build.image_build import build_image
+from gb10.image.build.image_build import ImageBuild
 from gb10.image.build.rebuild import Comparison, built_again, compare
 from gb10.image.build.wheels import build_wheels
 from gb10.image.context import Context, open_context
@@ -63,7 +64,7 @@ def test_a_wheel_has_the_same_bytes_from_both(ctx: Context) -> None:
     plan, found = norm_and_page(ctx), dict[str, tuple[str, str]]()
     for build in ARCHITECTURES:
         mine = on(ctx, plan, build)
-        (wheel,) = build_wheels(ctx, mine, lambda: find(ctx.env, ctx.store), rebuild=(AOT,))
+        (wheel,) = build_wheels(ctx, mine, lambda: connect_or_start(ctx.env, ctx.store), rebuild=(AOT,))
         measured = json.loads(wheel.path.with_name("measured.json").read_text(encoding="utf-8"))
         assert not wheel.hit
         assert sum(module["units"] for module in measured.values()) > 0
@@ -77,7 +78,7 @@ def test_an_image_has_the_same_digest_from_both(ctx: Context, tmp_path: Path) ->
     (tmp_path / "usr/local/lib/python3.13/dist-packages/mine.py").write_text("MINE = {'a', 'b', 'c'}\n")
     plan = small_plan(ctx, overlay=tmp_path)
     cross, native = (on(ctx, plan, build) for build in ARCHITECTURES)
-    built = build_image(ctx, cross, rebuild=(), tag=None)
+    built = ImageBuild(ctx, cross).image()
     found = again(ctx, native, built.tags[-1])
     assert [pair.name for pair in found.layers if not pair.same] == []
     assert (found.settings, found.digest) == ((), built.digest)
@@ -85,6 +86,6 @@ def test_an_image_has_the_same_digest_from_both(ctx: Context, tmp_path: Path) ->
 
 
 def again(ctx: Context, plan: Plan, tag: str) -> Comparison:
-    engine = find(ctx.env, ctx.store)
-    with built_again(ctx, plan, engine, ()) as image:
+    engine = connect_or_start(ctx.env, ctx.store)
+    with built_again(ImageBuild(ctx, plan, rebuild_id=uuid.uuid4().hex[:12]), engine) as image:
         return compare(ctx, plan, engine, require_image(engine, tag), image)

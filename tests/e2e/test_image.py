@@ -12,7 +12,7 @@ from gb10.core.proc import capture
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.plan.options import Options
-from gb10.image.plan.slimming import applied
+from gb10.image.plan.steps import applied
 from gb10.image.recipe.arch import parse_arch
 from tests.e2e.image import KERNELS, build, unmet
 

@@ -14,9 +14,8 @@ from gb10.image.context import Context, build_architecture
 from gb10.image.lock.lockfile import load_lock
 from gb10.image.moe.compiled_rows import compile_rows
 from gb10.image.moe.file_verdict import judge_batches, judge_files, unexplained
-from gb10.image.moe.given_files import Batch, Given, given_file
+from gb10.image.moe.given_files import Batch, Given, Sizes, given_file
 from gb10.image.moe.release_lookups import Judge, open_judge
-from gb10.image.moe.staged import Sizes
 from gb10.image.moe.tuned_name import meant_by
 from gb10.image.plan.catalog import ROOT
 from gb10.image.recipe.locked import LockedWheel

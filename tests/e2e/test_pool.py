@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.errors import BuildError
 from gb10.image.build.stage import log_path
 from gb10.image.build.wheels import Wheel, build_wheels
@@ -70,7 +70,7 @@ def plan_of(ctx: Context, *names: str) -> Plan:
 
 def made(ctx: Context, *names: str) -> tuple[Wheel, ...]:
     """The wheels, compiled anew."""
-    return build_wheels(ctx, plan_of(ctx, *names), lambda: find(ctx.env, ctx.store), rebuild=names)
+    return build_wheels(ctx, plan_of(ctx, *names), lambda: connect_or_start(ctx.env, ctx.store), rebuild=names)
 
 
 def test_together_they_are_what_they_are_alone(tmp_path: Path) -> None:

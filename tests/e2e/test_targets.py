@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from gb10.containers.connection import Engine
+from gb10.core.fetch import store_paths
 from gb10.core.proc import capture
 from gb10.core.store import Store
 from gb10.errors import BuildError
 from gb10.image.build.stage import log_path
 from gb10.image.build.wheels import wheel_file
 from gb10.image.context import open_context
-from gb10.image.locked_files import fetch_files, store_paths
+from gb10.image.locked_files import fetch_files
 from gb10.image.plan.catalog import ROOT
 from gb10.image.proof.reading import scan_path
 from gb10.image.request.planning import Request, make_plan

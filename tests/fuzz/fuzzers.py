@@ -23,8 +23,8 @@ from gb10.image.mods.declaration import ModRecord
 from gb10.image.mods.read import load_mod
 from gb10.image.plan.catalog import ROOT
 from gb10.image.proof.reading import scan_path
-from gb10.image.recipe.layout import Layout
-from gb10.image.recipe.model_kernels import model_set
+from gb10.image.recipe.image_recipe import Layout
+from gb10.image.recipe.kernel_sets import model_set
 from gb10.image.request.kernel_choice import read_config
 from gb10.inside.binary import scan_buffer
 from gb10.models.importing.imported import Wanted, written

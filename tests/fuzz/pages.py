@@ -11,7 +11,7 @@ from requests.adapters import HTTPAdapter
 from urllib3 import HTTPResponse
 
 from gb10.core.files import Artifact
-from gb10.image.lock.locked_wheels import sha256_of
+from gb10.image.lock.relock import sha256_of
 from gb10.sources.index.client import Index, locate, open_index_session
 from gb10.sources.index.page import JSON_TYPE
 

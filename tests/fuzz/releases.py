@@ -13,7 +13,7 @@ from gb10.image.plan.catalog import ROOT
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.upgrade.moves import Next, demands, no_longer, pins
 from gb10.image.upgrade.proposal import edited
-from gb10.patches.no_diff import check_diff
+from gb10.patches.selection import check_diff
 from tests.fuzz import mutate
 
 METADATA: Final = (

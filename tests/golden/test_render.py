@@ -7,9 +7,9 @@ from pathlib import Path
 
 from gb10.core.fields import Architecture
 from gb10.image.plan.catalog import ROOT
+from gb10.image.plan.dag import GEMM, plan_program
 from gb10.image.plan.options import Mod, Options, Overlay, PatchUse
 from gb10.image.plan.plan_record import labels
-from gb10.image.plan.programs import GEMM, plan_program
 from gb10.image.plan.render import bake, dockerfile, environment, program_dockerfile, scan_dockerfile, wheel_dockerfile
 from gb10.image.recipe.arch import parse_arch
 from tests.golden.conftest import Golden

@@ -17,7 +17,7 @@ from gb10.patches.archives import Sdist
 from gb10.patches.patched import patched_files
 from gb10.patches.selection import plan_patches
 from gb10.patches.source_tree import Changed
-from gb10.sources.index.downloads import fetch_all
+from gb10.sources.index.client import fetch_all
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
 BUNDLED = "3rdparty/cutlass/"

@@ -47,7 +47,7 @@ def packed_root(store: Store, *packages: str) -> Path:
         with open_session(os.environ) as session:
             write_rootfs(fetch_debs(session, store, os.environ, locked), folder / "root.tar", epoch=EPOCH)
 
-    code = Catalog(ROOT).toolkit.of(*UNPACKER)
+    code = Catalog(ROOT).toolkit.digests_of(*UNPACKER)
     key = digest([[deb.sha256 for deb in locked], EPOCH, code])
     return kept().ensure("debian-roots", key, pack) / "root.tar"
 

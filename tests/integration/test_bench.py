@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.fields import Architecture
 from gb10.core.proc import capture
 from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.gemm.gemm_benchmarks import BuiltProgram, build_program, judge, measure
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT, Catalog
-from gb10.image.plan.dag import plan_image
+from gb10.image.plan.dag import GEMM, plan_image, plan_program
 from gb10.image.plan.options import Options
-from gb10.image.plan.programs import GEMM, plan_program
 from gb10.image.plan.values import Plan
 from gb10.image.recipe.arch import parse_arch
 from gb10.patches.selection import plan_patches
@@ -64,7 +63,7 @@ def plan(ctx: Context) -> Plan:
 
 
 def built(ctx: Context, plan: Plan) -> BuiltProgram:
-    return build_program(ctx, lambda: find(ctx.env, ctx.store), plan, GEMM)
+    return build_program(ctx, lambda: connect_or_start(ctx.env, ctx.store), plan, GEMM)
 
 
 @pytest.fixture(scope="module")

@@ -10,17 +10,15 @@ import pytest
 from gb10.core.files import Artifact
 from gb10.core.proc import CommandFailedError, capture
 from gb10.image.context import Context, open_context
-from gb10.image.inspect.patch_notes import patch_stories, whys
+from gb10.image.inspect.attestations import patch_stories, whys
 from gb10.image.lock.lockfile import load_lock, lock_path
 from gb10.image.plan.catalog import ROOT
-from gb10.image.plan.plan_record import record
-from gb10.image.plan.recorded import as_recorded
+from gb10.image.plan.plan_record import as_recorded, record
 from gb10.image.plan.values import Plan
 from gb10.image.request.planning import Request, make_plan
 from gb10.image.sbom.parts import bill_of, read_nested
-from gb10.image.sbom.spdx import as_bytes, spdx
-from gb10.image.sbom.statements import PROVENANCE, VERIFICATION, provenance, statement, verification
-from gb10.sources.index.downloads import fetch_all
+from gb10.image.sbom.statements import PROVENANCE, VERIFICATION, as_bytes, provenance, spdx, statement, verification
+from gb10.sources.index.client import fetch_all
 from scripts.nested_sources import entry
 from tests.integration.pinned import pinned
 

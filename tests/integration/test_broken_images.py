@@ -15,13 +15,13 @@ from gb10.containers.connection import Engine, asking
 from gb10.core.fetch import open_session
 from gb10.core.files import Artifact
 from gb10.errors import UsageError
-from gb10.image.build.image_build import build_image
+from gb10.image.build.image_build import ImageBuild
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, lock_path
 from gb10.rootfs.unpack import write_rootfs
 from gb10.sources.debian.mirror import fetch_debs
-from gb10.sources.index.downloads import fetch_all
+from gb10.sources.index.client import fetch_all
 from tests.integration.debian_roots import resolved
 from tests.integration.nodes import load_image, random_image
 from tests.integration.test_pipeline import RECIPE, small_plan
@@ -195,7 +195,7 @@ def test_a_patch_that_a_later_layer_hides(
     path = f"{SITE}/jinja2/gb10_note.py"
     (tmp_path / path).parent.mkdir(parents=True)
     (tmp_path / path).write_text("WHY = 'patched'\n", encoding="utf-8")
-    ours = build_image(ctx, small_plan(ctx, overlay=tmp_path), rebuild=(), tag=None)
+    ours = ImageBuild(ctx, small_plan(ctx, overlay=tmp_path)).image()
     assert main(["verify", ours.tags[-1], "--json", "--quiet"]) == 0
     assert json.loads(capsys.readouterr().out)["problems"] == []
     with asking(engine) as sdk:

@@ -16,7 +16,7 @@ from gb10.containers.buildx.progress import Event, StepDone
 from gb10.containers.connection import Engine
 from gb10.containers.images import find_image, require_image
 from gb10.containers.packages import unpack
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.proc import capture
 from gb10.errors import EngineError
 from gb10.image.build.stage import check_builder, check_caches, ready_engine, run_build
@@ -39,7 +39,7 @@ def big(ctx: Context, other: Engine, tmp_path_factory: pytest.TempPathFactory) -
     """The context of a user whose buildx has a remote builder, and a context of the other engine."""
     folder = tmp_path_factory.mktemp("big")
     env = {**ctx.env, "DOCKER_CONFIG": str(folder / "docker")}
-    client = open_buildx(find(ctx.env, ctx.store), env, ctx.store)
+    client = open_buildx(connect_or_start(ctx.env, ctx.store), env, ctx.store)
     with buildkit(other, folder / "buildkitd.sock") as address:
         create = ("create", "--name", "big", "--driver", "remote", address)
         capture([*client.command, *create], env={**env, "BUILDX_CONFIG": str(folder / "docker/buildx")})
@@ -63,7 +63,7 @@ def test_what_is_built_there_comes_back(ctx: Context, big: Context, other: Engin
     build(buildx, tagged, log=tmp_path / "log")
     came = require_image(engine, tagged.tags[0])
     assert find_image(other, tagged.tags[0]) is None
-    own = find(ctx.env, ctx.store)
+    own = connect_or_start(ctx.env, ctx.store)
     build(open_buildx(own, ctx.env, ctx.store), replace(tagged, output=image_output(own)), log=tmp_path / "log")
     assert require_image(own, tagged.tags[0]).diff_ids == came.diff_ids
 
@@ -90,7 +90,7 @@ def test_a_context_is_no_builder(big: Context, other: Engine) -> None:
 def test_a_cache_that_a_builder_wrote_saves_an_engine_the_work(
     ctx: Context, big: Context, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    own, elsewhere = find(ctx.env, ctx.store), ready_engine(big)
+    own, elsewhere = connect_or_start(ctx.env, ctx.store), ready_engine(big)
     with registry(ctx.store, tmp_path_factory.mktemp("registry")) as place:
         image, folder = f"type=registry,ref={place.host}/gb10/cache", tmp_path / "cache"
         for to, read in ((f"{image},mode=max", image), (f"type=local,dest={folder}", f"type=local,src={folder}")):
@@ -111,7 +111,7 @@ def test_a_cache_that_is_not_there_is_told_and_the_build_goes_on(
 ) -> None:
     asking = replace(ctx, cache_from=("type=registry,ref=127.0.0.1:1/none", f"type=local,src={tmp_path}/none"))
     request, step = replace(tiny(tmp_path, uuid.uuid4().hex), out=tmp_path / "out"), small_plan(ctx).step("proof")
-    run_build(asking, find(ctx.env, ctx.store), request, step, lambda event: None)
+    run_build(asking, connect_or_start(ctx.env, ctx.store), request, step, lambda event: None)
     assert (tmp_path / "out/file").exists()
     said = capfd.readouterr().err
     assert "importing cache manifest from 127.0.0.1:1/none failed, building without it" in said
@@ -120,4 +120,4 @@ def test_a_cache_that_is_not_there_is_told_and_the_build_goes_on(
 
 def test_the_classic_image_store_exports_no_cache(ctx: Context) -> None:
     with pytest.raises(EngineError, match="exports no build cache"):
-        check_caches(replace(ctx, cache_to=("type=local,dest=x",)), find(ctx.env, ctx.store))
+        check_caches(replace(ctx, cache_to=("type=local,dest=x",)), connect_or_start(ctx.env, ctx.store))

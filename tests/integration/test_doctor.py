@@ -19,7 +19,7 @@ import yaml
 
 from gb10.containers.connection import Engine, client
 from gb10.containers.docker_containers import put_files
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.store import open_store
 from gb10.image.plan.catalog import ROOT
 from gb10.serving.checkup.collect import look_at
@@ -112,7 +112,7 @@ def test_a_machine_that_shows_nothing_makes_no_finding(tmp_path: Path, monkeypat
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     store = open_store(os.environ)
-    found = find(os.environ, store)
+    found = connect_or_start(os.environ, store)
     load(found, stand_in_image(store, tmp_path_factory.mktemp("image")))
     return found
 

@@ -21,12 +21,11 @@ from gb10.containers.buildx.build_cache import build_cache, prune
 from gb10.containers.buildx.commands import Buildx, open_buildx
 from gb10.containers.buildx.progress import Event, LogLine, StepDone, Transfer
 from gb10.containers.connection import Engine, asking, client, probe
-from gb10.containers.embedded.daemon import Place, down, status, up
-from gb10.containers.embedded.processes import alive, members
+from gb10.containers.embedded.daemon import Place, alive, down, members, status, up
 from gb10.containers.images import require_image, tag_image
 from gb10.containers.node import reached
 from gb10.containers.packages import damaged, unpack
-from gb10.containers.reach import find, look
+from gb10.containers.reach import connect_if_running, connect_or_start
 from gb10.containers.reference import check_reference
 from gb10.core.proc import capture, spawn
 from gb10.core.store import Store, open_store
@@ -289,7 +288,7 @@ def test_an_engine_that_cannot_start_shows_its_log(store: Store) -> None:
 
 def test_docker_host_is_used_and_never_started_or_stopped(neighbour: Engine, store: Store) -> None:
     down(store)
-    chosen = find(ENV | {"DOCKER_HOST": neighbour.endpoint.host}, store)
+    chosen = connect_or_start(ENV | {"DOCKER_HOST": neighbour.endpoint.host}, store)
     assert (chosen.kind, chosen.endpoint.host, chosen.data) == ("user", neighbour.endpoint.host, None)
     assert not Place(store).daemons()
     assert not down(store)
@@ -299,7 +298,7 @@ def test_docker_host_is_used_and_never_started_or_stopped(neighbour: Engine, sto
 def test_an_unreachable_docker_host_is_an_error(store: Store, tmp_path: Path) -> None:
     down(store)
     with pytest.raises(EngineError, match="that DOCKER_HOST names cannot be used"):
-        find(ENV | {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}, store)
+        connect_or_start(ENV | {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}, store)
     assert not Place(store).daemons()
 
 
@@ -316,7 +315,7 @@ def test_a_forwarded_socket_is_used_once_it_takes_connections(
 
 def test_the_own_socket_in_docker_host_is_the_embedded_engine(engine: Engine, store: Store) -> None:
     env = ENV | {"DOCKER_HOST": engine.endpoint.host}
-    assert look(env, store) == find(env, store) == engine
+    assert connect_if_running(env, store) == connect_or_start(env, store) == engine
 
 
 def test_a_context_and_the_users_plugin_are_used(neighbour: Engine, store: Store, site: Site) -> None:
@@ -326,7 +325,7 @@ def test_a_context_and_the_users_plugin_are_used(neighbour: Engine, store: Store
     env = ENV | {"DOCKER_CONFIG": str(site.folder), "PATH": f"{site.folder}/bin:{ENV['PATH']}"}
     capture(["docker", "context", "create", "mine", "--docker", f"host={neighbour.endpoint.host}"], env=env)
     capture(["docker", "context", "use", "mine"], env=env)
-    chosen = find(env, store)
+    chosen = connect_or_start(env, store)
     assert (chosen.kind, chosen.endpoint.origin) == ("user", "context mine")
     theirs = open_buildx(chosen, env, store)
     assert theirs.command == ("docker", "buildx")

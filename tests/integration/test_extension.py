@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bootstrap.install import PIP
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.proc import capture
 from gb10.errors import BuildError
 from gb10.image.build.wheels import Wheel, build_wheels
@@ -21,8 +21,7 @@ from gb10.image.plan.options import Options
 from gb10.image.plan.values import Plan
 from gb10.image.proof.reading import scan_path
 from gb10.image.recipe.arch import parse_arch
-from gb10.image.recipe.builds import WheelBuild
-from gb10.image.recipe.image_recipe import Layer
+from gb10.image.recipe.image_recipe import Layer, WheelBuild
 from gb10.inside.markers import kernels_of
 from gb10.patches.selection import plan_patches
 from tests.integration.disassembly import disassembled
@@ -71,7 +70,7 @@ def own_plan(ctx: Context) -> Plan:
 
 
 def compiled(ctx: Context) -> Wheel:
-    return build_wheels(ctx, own_plan(ctx), lambda: find(ctx.env, ctx.store), rebuild=())[0]
+    return build_wheels(ctx, own_plan(ctx), lambda: connect_or_start(ctx.env, ctx.store), rebuild=())[0]
 
 
 @pytest.fixture(scope="module")

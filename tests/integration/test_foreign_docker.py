@@ -11,8 +11,7 @@ from threading import Thread
 
 import pytest
 
-from gb10.containers.connection import asking, probe
-from gb10.containers.user_choice import chosen_endpoint
+from gb10.containers.connection import asking, chosen_endpoint, probe
 from gb10.serving.run.notes import note_nodes, read_notes
 from tests.integration.docker_server import IMAGE, INFO, VERSION, FakeDocker, container, fake_docker
 from tests.integration.services import called

@@ -19,11 +19,10 @@ from gb10.core.proc import capture
 from gb10.core.store import Store, file_sha256
 from gb10.errors import FetchError, Gb10Error, UsageError
 from gb10.image.lock.lockfile import load_lock
-from gb10.image.lock.platforms import Platform, best_wheel, platform_of
 from gb10.image.lock.relock import main_index
+from gb10.image.lock.resolver import Platform, best_wheel, platform_of
 from gb10.image.recipe.locked import LockedWheel
-from gb10.sources.index.client import Index, open_index_session, size_of
-from gb10.sources.index.downloads import fetch_all
+from gb10.sources.index.client import Index, fetch_all, open_index_session, size_of
 from gb10.sources.index.pip_settings import pip_options, read_settings
 
 pytestmark = pytest.mark.integration

@@ -15,8 +15,8 @@ from docker.models.containers import Container
 
 from gb10.containers.connection import client
 from gb10.containers.emulation import emulated, register
-from gb10.containers.reach import find
-from gb10.image.build.image_build import Verified, build_image
+from gb10.containers.reach import connect_or_start
+from gb10.image.build.image_build import ImageBuild, Verified
 from gb10.image.context import Context, open_context
 from tests.integration.test_pipeline import small_plan
 
@@ -35,13 +35,13 @@ def ctx() -> Context:
 def image(ctx: Context) -> Verified:
     if not emulated(ctx.store, "arm64"):
         register(ctx.store, ctx.env, "arm64", "this test")
-    return build_image(ctx, small_plan(ctx), rebuild=(), tag=None)
+    return ImageBuild(ctx, small_plan(ctx)).image()
 
 
 @contextmanager
 def started(ctx: Context, image: Verified, command: list[str], options: dict[str, Any]) -> Iterator[Container]:
     """A running container, removed at the end."""
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         container = sdk.containers.run(
             image.tags[-1], command, detach=True, network_mode="none", platform="linux/arm64", **options
         )

@@ -7,9 +7,8 @@ import pytest
 
 from gb10.core.store import Store
 from gb10.errors import UsageError
-from gb10.image.lock.locked_wheels import locked_wheels
 from gb10.image.lock.lockfile import lock_path, write_lock
-from gb10.image.lock.relock import lock_recipe
+from gb10.image.lock.relock import lock_recipe, locked_wheels
 from gb10.image.recipe.locked import Lock
 from tests.recipes import small_recipe
 

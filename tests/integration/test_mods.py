@@ -25,14 +25,14 @@ from gb10.cli.patch.patches import library
 from gb10.containers.buildx.build import BuildRequest
 from gb10.containers.connection import Engine, client
 from gb10.containers.images import require_image
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.proc import CommandFailedError, capture
 from gb10.core.reporter import Reporter
 from gb10.errors import BuildError
 from gb10.image.build import image_build
 from gb10.image.build.assemble import image_request
 from gb10.image.build.contexts import BuildContext
-from gb10.image.build.image_build import Verified, build_image
+from gb10.image.build.image_build import ImageBuild, Verified
 from gb10.image.build.stage import log_path
 from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.mods.declaration import unfit
@@ -100,7 +100,7 @@ def mods(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def image(ctx: Context, mods: tuple[Path, Path]) -> Verified:
-    return build_image(ctx, plan_with(ctx, *mods), rebuild=(), tag=None)
+    return ImageBuild(ctx, plan_with(ctx, *mods)).image()
 
 
 def text_of(ctx: Context, image: Verified, path: str) -> str:
@@ -125,8 +125,8 @@ def test_the_second_mod_sees_the_first_and_the_bytecode_follows_the_source(ctx: 
 
 
 def test_a_mod_is_one_small_layer_and_moves_no_other(ctx: Context, image: Verified) -> None:
-    engine = find(ctx.env, ctx.store)
-    plain = require_image(engine, build_image(ctx, small_plan(ctx), rebuild=(), tag=None).tags[-1])
+    engine = connect_or_start(ctx.env, ctx.store)
+    plain = require_image(engine, ImageBuild(ctx, small_plan(ctx)).image().tags[-1])
     made = require_image(engine, image.tags[-1])
     assert made.diff_ids[: len(plain.diff_ids) - 2] == plain.diff_ids[:-2]  # above: the record, and WORKDIR's
     assert len(made.diff_ids) == len(plain.diff_ids) + 2
@@ -134,7 +134,7 @@ def test_a_mod_is_one_small_layer_and_moves_no_other(ctx: Context, image: Verifi
 
 
 def test_mods_are_recorded_and_the_user_stays(ctx: Context, image: Verified, mods: tuple[Path, Path]) -> None:
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         config = sdk.images.get(image.tags[-1]).attrs["Config"]
     found = [load_mod(path) for path in mods]
     assert [config["Labels"][f"io.github.gb10.mod.{number}"] for number in (1, 2)] == [
@@ -147,7 +147,7 @@ def test_mods_are_recorded_and_the_user_stays(ctx: Context, image: Verified, mod
 
 
 def test_the_same_mods_again_build_nothing(ctx: Context, image: Verified, mods: tuple[Path, Path]) -> None:
-    again = build_image(ctx, plan_with(ctx, *mods), rebuild=(), tag=None)
+    again = ImageBuild(ctx, plan_with(ctx, *mods)).image()
     assert (again.hit, again.digest) == (True, image.digest)
 
 
@@ -155,14 +155,14 @@ def test_the_same_mods_again_build_nothing(ctx: Context, image: Verified, mods: 
 def test_a_changed_mod_runs_alone(ctx: Context, image: Verified, mods: tuple[Path, Path], tmp_path: Path) -> None:
     other = write_mod(tmp_path / "other", f"echo {uuid.uuid4().hex} > /other\n")
     plan = plan_with(ctx, mods[0], other)
-    build_image(ctx, plan, rebuild=(), tag=None)
+    ImageBuild(ctx, plan).image()
     lines = log_path(ctx.store, plan.step("image")).read_text(encoding="utf-8").splitlines()
     assert any("[mod-2 1/1] RUN" in line for line in lines)
     assert not [line for line in lines if "[mod-1 1/1] RUN" in line]  # a cached step has no line of its own
 
 
 def test_a_program_of_a_mod_is_scanned_and_a_removed_one_is_gone(ctx: Context, image: Verified) -> None:
-    plain = build_image(ctx, small_plan(ctx), rebuild=(), tag=None)
+    plain = ImageBuild(ctx, small_plan(ctx)).image()
     before, after = ({judged.binary.path for judged in one.verdict.judged} for one in (plain, image))
     assert (before - after, after - before) == ({"usr/bin/tac"}, {"usr/local/bin/added"})
 
@@ -182,10 +182,10 @@ def test_what_is_tagged_is_what_was_scanned_also_where_a_mod_differs_on_each_run
 ) -> None:
     """The second build runs the mod again, and all else comes from the cache: its scan is of that run."""
     plan = plan_with(ctx, write_mod(tmp_path / "differs", f"{DIFFERS}# {uuid.uuid4().hex}\n"), network=True)
-    engine, names = find(ctx.env, ctx.store), set[str]()
+    engine, names = connect_or_start(ctx.env, ctx.store), set[str]()
     for lost in ((), ("mod-1",)):
         monkeypatch.setattr(image_build, "image_request", partial(losing, lost))
-        made = build_image(ctx, plan, rebuild=(), tag=None)
+        made = ImageBuild(ctx, plan).image()
         name = text_of(ctx, made, "/name").strip()
         record, image = read_record(ctx.store, plan), require_image(engine, made.tags[-1])
         found = {judged.binary.path for judged in made.verdict.judged}
@@ -205,14 +205,14 @@ def test_a_failing_mod_says_its_own_words_and_stops(ctx: Context, tmp_path: Path
     script = f"seq 1 60\necho the reason {uuid.uuid4().hex} >&2\nexit 7\n"
     plan = plan_with(ctx, write_mod(tmp_path / "broken", script))
     with pytest.raises(BuildError, match="the mod broken failed") as caught:
-        build_image(ctx, plan, rebuild=(), tag=None)
+        ImageBuild(ctx, plan).image()
     text = str(caught.value)
     assert "the reason" in text
     assert "run.sh exited with 7" in text
     assert "--mod-network" in text
     assert "  60\n" in text
     assert "  20\n" not in text  # the last 30 lines
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         assert not sdk.images.list(name=plan.tags[-1])
 
 
@@ -225,7 +225,7 @@ def test_a_crash_in_a_mod_and_its_progress_are_named(
     emulated = plan.options.build != plan.options.target
     message = "the emulator crashed while it ran the mod crashing" if emulated else "the mod crashing failed"
     with pytest.raises(BuildError, match=message) as caught:
-        build_image(replace(ctx, reporter=Reporter({}, verbosity=1, interval=0)), plan, rebuild=(), tag=None)
+        ImageBuild(replace(ctx, reporter=Reporter({}, verbosity=1, interval=0)), plan).image()
     assert "run.sh exited with -11" in str(caught.value)
     said = capsys.readouterr().err
     assert f"mod crashing 1/1{' (emulated)' * emulated}" in said
@@ -248,9 +248,9 @@ EOF
 def test_a_declared_network_reaches_the_index_and_leaves_no_secret(ctx: Context, tmp_path: Path) -> None:
     mod = write_mod(tmp_path / "net", f"{NETWORK}# {uuid.uuid4().hex}\n")
     behind = replace(ctx, env={**ctx.env, "no_proxy": "nowhere.invalid"})
-    made = build_image(behind, plan_with(ctx, mod, network=True), rebuild=(), tag=None)
+    made = ImageBuild(behind, plan_with(ctx, mod, network=True)).image()
     assert text_of(ctx, made, "/reached") == "200"
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         kept = sdk.images.get(made.tags[-1])
         history = json.dumps([kept.history(), kept.attrs["Config"]])
     assert "PIP_INDEX_URL" not in history

@@ -12,12 +12,10 @@ from gb10.core.proc import capture
 from gb10.errors import VerifyError
 from gb10.image.context import Context
 from gb10.image.moe.child.asked import Question
-from gb10.image.moe.file_verdict import FileVerdict, judge_batches, judge_files, unexplained
-from gb10.image.moe.given_files import Batch, given_file, read_given
-from gb10.image.moe.layer import write_layer
+from gb10.image.moe.file_verdict import FileVerdict, judge_batches, judge_files, unexplained, write_layer
+from gb10.image.moe.given_files import Batch, Sizes, given_file, read_given
 from gb10.image.moe.release_lookups import SITE, Judge, Said, ask, open_judge
 from gb10.image.moe.row_rules import LIMIT, moe_bytes
-from gb10.image.moe.staged import Sizes
 from gb10.image.plan.catalog import ROOT
 from tests.integration.moe_mistakes import Laid, mistakes
 

@@ -18,14 +18,12 @@ import pytest
 from gb10.core.document import parse_document
 from gb10.core.store import Store
 from gb10.errors import FetchError, Gb10Error, UsageError
-from gb10.image.lock.locked_wheels import lock_wheels
-from gb10.image.lock.relock import lock_sdists
+from gb10.image.lock.relock import lock_sdists, lock_wheels
 from gb10.image.lock.resolver import MISFIT, Resolver
-from gb10.image.plan.inputs import artifacts
+from gb10.image.plan.values import artifacts
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import LockedWheel, LockedWheels
-from gb10.sources.index.client import Index, open_index_session
-from gb10.sources.index.downloads import fetch_all
+from gb10.sources.index.client import Index, fetch_all, open_index_session
 
 pytestmark = pytest.mark.integration
 

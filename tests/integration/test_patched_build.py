@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from gb10.containers.images import require_image
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
+from gb10.core.fetch import store_paths
 from gb10.errors import BuildError, PatchError
-from gb10.image.build.grafts import early_grafts
-from gb10.image.build.image_build import Verified, build_image
+from gb10.image.build.image_build import ImageBuild, Verified
 from gb10.image.build.stage import log_path
+from gb10.image.build.wheels import early_grafts
 from gb10.image.context import Context
-from gb10.image.locked_files import fetch_files, store_paths
+from gb10.image.locked_files import fetch_files
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import PatchUse
 from gb10.image.plan.plan_record import labels
@@ -46,10 +47,10 @@ def plan_with(ctx: Context, *diffs: Path) -> Plan:
 
 def build_privately(ctx: Context, plan: Plan) -> Verified:
     """The image, built with a umask that gives others no rights: it decides nothing but what BuildKit is sent again."""
-    find(ctx.env, ctx.store)
+    connect_or_start(ctx.env, ctx.store)
     before = os.umask(0o077)
     try:
-        return build_image(ctx, plan, rebuild=(), tag=None)
+        return ImageBuild(ctx, plan).image()
     finally:
         os.umask(before)
 
@@ -83,7 +84,7 @@ def test_a_patched_wheel_is_one_small_layer_above(
     plan = plan_with(ctx, diff)
     made = build_privately(ctx, plan)
     assert "pr.diff: 1 files of tests or docs left out: tests/test_mma.py" in capfd.readouterr().err
-    engine = find(ctx.env, ctx.store)
+    engine = connect_or_start(ctx.env, ctx.store)
     plain, after = (require_image(engine, verified.tags[-1]).diff_ids for verified in (below, made))
     assert len(set(after) - set(plain)) <= 2  # the patched files and the plan
     log = log_path(ctx.store, plan.step("image")).read_text(encoding="utf-8")
@@ -98,7 +99,7 @@ def test_a_patched_wheel_is_one_small_layer_above(
     _, record = read_file(ctx, made.tags[-1], "/usr/share/gb10/plan.json")
     assert json.loads(record)["patches"][-1]["name"] == "pr.diff"
     assert labels(plan)["io.github.gb10.patches.cutlass-dsl"].startswith("pr.diff@")
-    assert build_image(ctx, plan, rebuild=(), tag=None).hit
+    assert ImageBuild(ctx, plan).image().hit
 
 
 @pytest.mark.slow
@@ -106,7 +107,7 @@ def test_a_patch_that_breaks_python_stops_before_anything_is_tagged(ctx: Context
     diff = diff_of_wheel(ctx, tmp_path / "bad.diff", lambda text: text.replace(NAME, b"class " + NAME))
     plan = plan_with(ctx, diff)
     with pytest.raises(BuildError, match="patched file is no Python"):
-        build_image(ctx, plan, rebuild=(), tag=None)
+        ImageBuild(ctx, plan).image()
 
 
 def test_a_patch_that_does_not_fit_leaves_the_store_as_it_was(ctx: Context, tmp_path: Path) -> None:

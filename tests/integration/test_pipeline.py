@@ -25,13 +25,12 @@ from gb10.cli.receipt import Receipt, read_receipt, write_receipt
 from gb10.containers.buildx.commands import open_buildx
 from gb10.containers.connection import client
 from gb10.containers.images import find_image, require_image
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.proc import CommandFailedError, capture
 from gb10.errors import BuildError, VerifyError
-from gb10.image.build import image_build
-from gb10.image.build.image_build import Verified, build_image, unproven_tag
+from gb10.image.build import proving
+from gb10.image.build.image_build import ImageBuild, Verified, unproven_tag
 from gb10.image.build.inspect import inspect_image
-from gb10.image.build.prepare import leave_context
 from gb10.image.build.wheels import Wheel, build_wheels
 from gb10.image.context import Context, build_architecture, open_context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
@@ -85,12 +84,12 @@ def small_plan(ctx: Context, arch: str = "12.1f", overlay: Path | None = None) -
 
 
 def wheels_of(ctx: Context, plan: Plan, *rebuild: str) -> tuple[Wheel, ...]:
-    return build_wheels(ctx, plan, lambda: find(ctx.env, ctx.store), rebuild=rebuild)
+    return build_wheels(ctx, plan, lambda: connect_or_start(ctx.env, ctx.store), rebuild=rebuild)
 
 
 @pytest.fixture(scope="module")
 def image(ctx: Context) -> Verified:
-    return build_image(ctx, small_plan(ctx), rebuild=(), tag="gb10/test:extra")
+    return ImageBuild(ctx, small_plan(ctx)).image("gb10/test:extra")
 
 
 def read_file(ctx: Context, reference: str, path: str) -> tuple[tarfile.TarInfo, bytes]:
@@ -104,7 +103,7 @@ def read_file(ctx: Context, reference: str, path: str) -> tuple[tarfile.TarInfo,
 @contextmanager
 def archive(ctx: Context, reference: str, path: str) -> Iterator[tarfile.TarFile]:
     """A path of an image as the engine itself packs it; nothing of the image runs."""
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         container = sdk.containers.create(reference, command="-", platform="linux/arm64")
         try:
             stream, _ = container.get_archive(path)
@@ -161,7 +160,7 @@ def test_a_rebuild_really_compiles(ctx: Context) -> None:
 
 def test_the_image_is_what_the_plan_says(ctx: Context, image: Verified) -> None:
     plan = small_plan(ctx)
-    engine = find(ctx.env, ctx.store)
+    engine = connect_or_start(ctx.env, ctx.store)
     with closing(client(engine)) as sdk:
         attributes = sdk.images.get("gb10/test:extra").attrs
     config = attributes["Config"]
@@ -188,8 +187,8 @@ def test_values_reach_the_image_as_the_recipe_has_them(ctx: Context) -> None:
         "command": (ODD, ""),
     }
     plan = plan_image(recipe.model_copy(update=changes), lock, ctx.catalog.toolkit, small_plan(ctx).options)
-    made = build_image(ctx, plan, rebuild=(), tag=None)
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    made = ImageBuild(ctx, plan).image()
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         config = sdk.images.get(made.tags[-1]).attrs["Config"]
     assert config["WorkingDir"] == workdir
     assert {f"ODD={ODD}", "EMPTY="} <= set(config["Env"])
@@ -200,7 +199,7 @@ def test_values_reach_the_image_as_the_recipe_has_them(ctx: Context) -> None:
 
 
 def test_the_image_holds_the_scans_of_its_layers_and_the_record_names_them(ctx: Context, image: Verified) -> None:
-    plan, engine = small_plan(ctx), find(ctx.env, ctx.store)
+    plan, engine = small_plan(ctx), connect_or_start(ctx.env, ctx.store)
     record = read_record(ctx.store, plan)
     assert record is not None
     assert record.layers == require_image(engine, image.tags[-1]).diff_ids
@@ -211,12 +210,12 @@ def test_the_image_holds_the_scans_of_its_layers_and_the_record_names_them(ctx: 
 
 
 def test_an_image_that_is_not_proven_gets_no_tag(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, engine = named_plan(ctx, uuid.uuid4().hex), find(ctx.env, ctx.store)
+    plan, engine = named_plan(ctx, uuid.uuid4().hex), connect_or_start(ctx.env, ctx.store)
     moving = find_image(engine, plan.tags[0])
     other = Manifest(file="other", arch="12.1a", modules={"silu_and_mul.so": ["sm_120f"]})
-    monkeypatch.setattr(image_build, "manifests", lambda ctx, plan: [other])
+    monkeypatch.setattr(proving, "manifests", lambda ctx, plan: [other])
     with pytest.raises(VerifyError, match="verify found 1 problem") as caught:
-        build_image(ctx, plan, rebuild=(), tag=None)
+        ImageBuild(ctx, plan).image()
     assert caught.value.code == 9
     assert [find_image(engine, tag) for tag in (plan.tags[0], plan.tags[-1], unproven_tag(ctx.store, plan))] == [
         moving,
@@ -236,7 +235,7 @@ def test_the_plan_and_the_users_directories_are_inside(ctx: Context, image: Veri
 
 
 def test_the_same_again_builds_nothing(ctx: Context, image: Verified) -> None:
-    again = build_image(ctx, small_plan(ctx), rebuild=(), tag=None)
+    again = ImageBuild(ctx, small_plan(ctx)).image()
     assert again.hit
     assert again.digest == image.digest
 
@@ -266,9 +265,9 @@ def test_a_receipt_holds_only_while_the_engine_has_that_image_under_every_tag(im
 def test_the_context_that_is_left_builds_the_same_image_by_bake_alone(
     ctx: Context, image: Verified, tmp_path: Path
 ) -> None:
-    plan, engine = small_plan(ctx), find(ctx.env, ctx.store)
+    plan, engine = small_plan(ctx), connect_or_start(ctx.env, ctx.store)
     before = require_image(engine, image.tags[-1])
-    leave_context(ctx, plan, engine, tmp_path / "left")
+    ImageBuild(ctx, plan).context(tmp_path / "left")
     buildx = open_buildx(engine, ctx.env, ctx.store)
     file = str(tmp_path / "left/docker-bake.json")
     capture([*buildx.command, "bake", "--provenance=false", "-f", file], env=buildx.env, cwd=tmp_path / "left")
@@ -279,7 +278,7 @@ def test_the_context_that_is_left_builds_the_same_image_by_bake_alone(
 def test_an_image_whose_wheel_is_gone_is_no_hit_and_is_made_whole(ctx: Context, image: Verified) -> None:
     (step,) = small_plan(ctx).of_kind("wheel")
     ctx.store.discard(ctx.store.entry("wheels", step.key))
-    assert not build_image(ctx, small_plan(ctx), rebuild=(), tag=None).hit
+    assert not ImageBuild(ctx, small_plan(ctx)).image().hit
     assert ctx.store.entry("wheels", step.key).exists()
 
 
@@ -298,9 +297,9 @@ def test_the_compile_cache_outlives_an_image(ctx: Context, image: Verified) -> N
 def test_an_image_whose_scan_was_emptied_is_proven_again(ctx: Context, image: Verified) -> None:
     scan = Path(image.proof) / "base.json"
     scan.write_text("")
-    assert not build_image(ctx, small_plan(ctx), rebuild=(), tag=None).hit
+    assert not ImageBuild(ctx, small_plan(ctx)).image().hit
     assert scan.stat().st_size > 0
-    assert build_image(ctx, small_plan(ctx), rebuild=(), tag=None).hit
+    assert ImageBuild(ctx, small_plan(ctx)).image().hit
 
 
 def test_an_image_of_known_layers_is_verified_without_a_build(ctx: Context, image: Verified) -> None:
@@ -312,8 +311,8 @@ def test_an_overlay_is_one_more_layer_and_moves_no_other(ctx: Context, image: Ve
     changed = tmp_path / "usr/local/lib/python3.13/dist-packages/jinja2/__init__.py"
     changed.parent.mkdir(parents=True)
     changed.write_text("raise SystemExit('patched')\n", encoding="utf-8")
-    over = build_image(ctx, small_plan(ctx, overlay=tmp_path), rebuild=(), tag=None)
-    engine = find(ctx.env, ctx.store)
+    over = ImageBuild(ctx, small_plan(ctx, overlay=tmp_path)).image()
+    engine = connect_or_start(ctx.env, ctx.store)
     before, after = (require_image(engine, verified.tags[-1]).diff_ids for verified in (image, over))
     assert len(set(after) - set(before)) <= 2  # the overlay and the plan
     _, content = read_file(ctx, over.tags[-1], f"/{changed.relative_to(tmp_path)}")
@@ -329,8 +328,8 @@ def test_python_loads_what_the_overlay_holds(ctx: Context, tmp_path: Path) -> No
     (site / "packaging/__init__.py").write_text("ORIGIN = 'overlay'\n", encoding="utf-8")
     (site / "packaging/tags.py").write_text("this does not parse\n", encoding="utf-8")
     (site / "packaging/utils.py").symlink_to("__init__.py")
-    over = build_image(ctx, small_plan(ctx, overlay=overlay), rebuild=(), tag=None)
-    python = partial(run_python, find(ctx.env, ctx.store), over.tags[-1], emulator(ctx.store), "-c")
+    over = ImageBuild(ctx, small_plan(ctx, overlay=overlay)).image()
+    python = partial(run_python, connect_or_start(ctx.env, ctx.store), over.tags[-1], emulator(ctx.store), "-c")
     assert python("import packaging; print(packaging.ORIGIN, packaging.__cached__[-4:])") == "overlay .pyc\n"
     assert python("import packaging.utils as u; print(u.ORIGIN)") == "overlay\n"
     loading = "try:\n    import packaging.tags\nexcept SyntaxError as error:\n    print(error.filename[-7:])"
@@ -351,13 +350,13 @@ def test_a_damaged_download_is_fetched_again(ctx: Context, capfd: pytest.Capture
     plan = small_plan(ctx)
     file = min(plan.step("layer-deps").files, key=lambda file: file.size)
     stored = ctx.store.entry("downloads", file.sha256) / file.filename
-    build_image(ctx, plan, rebuild=(), tag=None)
+    ImageBuild(ctx, plan).image()
     spoil(stored, b"damaged")
     recipe, lock = small()
     other = plan_image(
         recipe.model_copy(update={"command": (uuid.uuid4().hex,)}), lock, ctx.catalog.toolkit, plan.options
     )
-    build_image(ctx, other, rebuild=(), tag=None)
+    ImageBuild(ctx, other).image()
     assert f"{file.filename} is damaged in the store" in capfd.readouterr().err
     assert stored.stat().st_size == file.size
 
@@ -379,13 +378,13 @@ def test_a_module_that_holds_other_code_than_declared_is_refused(ctx: Context, t
 @pytest.mark.slow
 def test_a_build_that_fails_moves_no_tag(ctx: Context, image: Verified) -> None:
     plan = small_plan(ctx)
-    engine = find(ctx.env, ctx.store)
+    engine = connect_or_start(ctx.env, ctx.store)
     before = require_image(engine, plan.tags[0]).id
     recipe, lock = small()
     broken = recipe.model_copy(update={"workdir": "/usr/local/cuda"})
     bad = plan_image(broken, lock, ctx.catalog.toolkit, replace(plan.options))
     with pytest.raises(BuildError, match="build step failed"):
-        build_image(ctx, bad, rebuild=(), tag=None)
+        ImageBuild(ctx, bad).image()
     assert require_image(engine, plan.tags[0]).id == before
     assert image.tags[0] == plan.tags[0]
 
@@ -393,9 +392,9 @@ def test_a_build_that_fails_moves_no_tag(ctx: Context, image: Verified) -> None:
 BUILD = """\
 import os, sys
 sys.path.insert(0, os.getcwd())
-from tests.integration.test_pipeline import build_image, named_plan, open_context
+from tests.integration.test_pipeline import ImageBuild, named_plan, open_context
 ctx = open_context(os.environ, verbosity=-1)
-build_image(ctx, named_plan(ctx, sys.argv[1]), rebuild={"flashinfer-jit-cache"}, tag=None)
+ImageBuild(ctx, named_plan(ctx, sys.argv[1]), {"flashinfer-jit-cache"}).image()
 """
 
 
@@ -414,7 +413,7 @@ def test_killed_at_any_moment_the_next_run_is_right(ctx: Context) -> None:
         with subprocess.Popen([sys.executable, "-c", BUILD, name], cwd=ROOT, start_new_session=True) as run:
             time.sleep(moment)
             os.killpg(run.pid, signal.SIGKILL)
-    built = build_image(ctx, named_plan(ctx, name), rebuild=(), tag=None)
+    built = ImageBuild(ctx, named_plan(ctx, name)).image()
     assert wheels_of(ctx, small_plan(ctx))[0].sha256 == whole.sha256
     assert built.verdict.counts[Fit.NATIVE] == 1
     assert (

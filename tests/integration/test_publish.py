@@ -19,12 +19,12 @@ from gb10.cli import main
 from gb10.cli.build import image as verb
 from gb10.containers.connection import Engine, client
 from gb10.containers.images import added_tags, find_image, require_image, tag_image, untag
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.containers.registry.holding import holder
 from gb10.containers.registry.referrers import Artifact, Content, open_referrers, tag_of
 from gb10.containers.registry.transfer import Moves, push
 from gb10.errors import EngineError, PublishError, UsageError
-from gb10.image.build.image_build import Verified, build_image
+from gb10.image.build.image_build import ImageBuild, Verified
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
 from gb10.image.proof.scans import Record
@@ -32,7 +32,7 @@ from gb10.image.publish import publishing, retries
 from gb10.image.publish.publishing import Published, publish
 from gb10.image.publish.pulling import pull_everywhere
 from gb10.image.publish.signing import KIND
-from gb10.image.sbom.spdx import MEDIA_TYPE as SPDX
+from gb10.image.sbom.statements import SPDX_MEDIA_TYPE as SPDX
 from tests.integration.hub_server import make_signer
 from tests.integration.nodes import (
     Registry,
@@ -69,7 +69,7 @@ def place(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Re
 
 @pytest.fixture(scope="module")
 def image(ctx: Context) -> Verified:
-    return build_image(ctx, small_plan(ctx), rebuild=(), tag=None)
+    return ImageBuild(ctx, small_plan(ctx)).image()
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def test_sbom_provenance_and_verification_are_attached_once(
 @pytest.fixture
 def away(ctx: Context, published: tuple[Published, ...]) -> str:
     """The name of the published image, which the registry has and the engine has not."""
-    untag(find(ctx.env, ctx.store), [published[-1].reference])
+    untag(connect_or_start(ctx.env, ctx.store), [published[-1].reference])
     return published[-1].reference
 
 
@@ -227,7 +227,7 @@ def test_documents_are_signed_with_the_image_and_others_are_left_out(  # noqa: P
         (signature,) = beside(place, "signed/test", document["digest"])
         assert signature["artifactType"] == KIND
     foreign = Artifact(kind=SPDX, annotations={"a": "b"}, contents=(Content(kind=SPDX, content=b"{}"),))
-    with open_referrers(ctx.store, own.env, find(ctx.env, ctx.store), reference) as referrers:
+    with open_referrers(ctx.store, own.env, connect_or_start(ctx.env, ctx.store), reference) as referrers:
         first = {one.digest for one in referrers.of(sent.digest)}
         referrers.attach(sent.digest, foreign)
     assert len(first) == 4
@@ -247,7 +247,7 @@ def test_without_attestations_nothing_lies_beside_an_image(ctx: Context, place: 
 
 
 def test_what_was_not_proven_is_not_published(ctx: Context, place: Registry, image: Verified) -> None:
-    engine = find(ctx.env, ctx.store)
+    engine = connect_or_start(ctx.env, ctx.store)
     with closing(client(engine)) as sdk:
         container = sdk.containers.create(image.tags[-1], command="-", platform=ARM)
         try:
@@ -294,7 +294,7 @@ def test_one_changed_file_is_all_that_is_sent(
 ) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/motd.gb10").write_text("changed\n", encoding="utf-8")
-    changed = build_image(ctx, small_plan(ctx, overlay=tmp_path), rebuild=(), tag=None)
+    changed = ImageBuild(ctx, small_plan(ctx, overlay=tmp_path)).image()
     (sent,) = publish(ctx, changed.tags[-1], [f"{place.host}/gb10/test:one-file"])
     assert sent.there >= changed.layers - 3
     assert sent.bytes < 500_000  # the file, the plan and the scans, before compression
@@ -338,7 +338,7 @@ def test_a_reference_that_the_registry_has_not_is_told(ctx: Context, place: Regi
 def test_under_a_second_name_the_registry_mounts_what_it_has(
     ctx: Context, place: Registry, published: tuple[Published, ...], image: Verified
 ) -> None:
-    tag_image(find(ctx.env, ctx.store), image.tags[-1], ("gb10/test:mine",))
+    tag_image(connect_or_start(ctx.env, ctx.store), image.tags[-1], ("gb10/test:mine",))
     place.forget()
     (sent,) = publish(ctx, "gb10/test:mine", [f"{place.host}/other/name:mine"], attest=False)
     assert (sent.reference, sent.config) == (f"{place.host}/other/name:mine", image.digest)
@@ -377,7 +377,7 @@ def test_image_publishes_what_it_built_or_found(
 @pytest.fixture
 def fresh(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An image of layers that no registry has, taken as proven."""
-    engine = find(ctx.env, ctx.store)
+    engine = connect_or_start(ctx.env, ctx.store)
     random_image(engine, "gb10/test:fresh", *LAYERS, seed=next(SEEDS))
     monkeypatch.setattr(publishing, "proven", lambda ctx, image_id: Record(id=image_id, config=image_id, layers=()))
     yield "gb10/test:fresh"

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from gb10.containers.connection import client
-from gb10.containers.image_reading import read_folders
-from gb10.containers.images import require_image
-from gb10.containers.reach import find
-from gb10.image.build.image_build import Verified, build_image
+from gb10.containers.images import read_folders, require_image
+from gb10.containers.reach import connect_or_start
+from gb10.image.build.image_build import ImageBuild, Verified
 from gb10.image.context import Context, open_context
 from gb10.image.plan.catalog import ROOT
 from tests.integration.test_pipeline import small_plan
@@ -43,7 +42,7 @@ def overlay(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def image(ctx: Context, overlay: Path) -> Verified:
-    return build_image(ctx, small_plan(ctx, overlay=overlay), rebuild=(), tag=None)
+    return ImageBuild(ctx, small_plan(ctx, overlay=overlay)).image()
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def changed(ctx: Context, image: Verified) -> Iterator[str]:
         member = tarfile.TarInfo(MINE)
         member.size = 2
         tar.addfile(member, io.BytesIO(b"#\n"))
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         container = sdk.containers.create(image.tags[-1], command="-", platform="linux/arm64")
         container.put_archive("/", packed.getvalue())
         container.commit(*CHANGED.split(":"))
@@ -72,7 +71,7 @@ def rebuild(*arguments: str | Path) -> tuple[int, dict[str, Any], str]:
 
 def names(ctx: Context) -> set[str]:
     """Tags of the engine's images."""
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         return {tag for one in sdk.images.list() for tag in one.tags}
 
 
@@ -87,7 +86,7 @@ def test_an_image_is_made_again_with_the_same_digest_and_nothing_stays(
 
 
 def test_the_record_alone_is_enough_to_plan_it(ctx: Context, image: Verified, overlay: Path, tmp_path: Path) -> None:
-    engine = find(ctx.env, ctx.store)
+    engine = connect_or_start(ctx.env, ctx.store)
     files, _ = read_folders(engine, ctx.store, require_image(engine, image.tags[-1]), (PLAN,))
     (tmp_path / "plan.json").write_bytes(files[PLAN])
     code, document, said = rebuild(tmp_path / "plan.json", "--overlay", overlay, "--dry-run")

@@ -17,7 +17,7 @@ import pytest
 
 from gb10.cli import main
 from gb10.cli.models.cluster_files import cluster_file
-from gb10.core.data_root import ROOT
+from gb10.core.installation import ROOT
 from gb10.core.store import open_store
 from gb10.serving.weights import copying
 from gb10.serving.weights.hub_cache import folder_name

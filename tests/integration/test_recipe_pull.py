@@ -13,7 +13,7 @@ import huggingface_hub.constants
 import pytest
 
 from gb10.cli import main
-from gb10.core.data_root import ROOT
+from gb10.core.installation import ROOT
 from gb10.core.proc import capture
 from gb10.serving.weights import downloading
 from gb10.serving.weights.hub_cache import PART, ModelFolder

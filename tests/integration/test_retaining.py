@@ -13,11 +13,11 @@ import pytest
 
 from gb10.cli import main
 from gb10.containers.connection import client
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.containers.registry.referrers import Descriptor, write_index
 from gb10.containers.registry.repository import INDEX, MANIFEST
 from gb10.core.proc import capture
-from gb10.image.build.image_build import build_image
+from gb10.image.build.image_build import ImageBuild
 from gb10.image.context import Context
 from gb10.image.publish.publishing import publish
 from tests.integration.nodes import Registry, registry
@@ -99,11 +99,11 @@ def images(ctx: Context, place: Registry, keys: Path, tmp_path_factory: pytest.T
     for number in range(3):
         overlay = tmp_path_factory.mktemp("overlay")
         (overlay / "mine.txt").write_text(f"{number}\n")
-        tag = build_image(ctx, small_plan(ctx, overlay=overlay), rebuild=(), tag=None).tags[-1]
+        tag = ImageBuild(ctx, small_plan(ctx, overlay=overlay)).image().tags[-1]
         publish(ctx, tag, [f"{place.host}/{NAME}"], None, keys / "me")
         names.append(tag)
     yield names
-    with closing(client(find(ctx.env, ctx.store))) as sdk:
+    with closing(client(connect_or_start(ctx.env, ctx.store))) as sdk:
         for name in names:
             sdk.images.remove(name, force=True)
 

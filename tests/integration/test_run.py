@@ -20,7 +20,7 @@ from gb10.containers.connection import Engine, client
 from gb10.containers.docker_containers import container_state, create_container, end_container
 from gb10.containers.embedded.daemon import down
 from gb10.containers.images import require_image
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.proc import background, capture
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store, open_store
@@ -68,7 +68,7 @@ def image(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def engine(store: Store, image: Path) -> Engine:
-    found = find(os.environ, store)
+    found = connect_or_start(os.environ, store)
     load(found, image)
     return found
 

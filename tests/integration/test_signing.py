@@ -12,7 +12,7 @@ import pytest
 from gb10.cli import main
 from gb10.containers.connection import Engine, client
 from gb10.containers.images import find_image, require_image, tag_image
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.containers.reference import split_reference
 from gb10.containers.registry.access import access_to
 from gb10.containers.registry.referrers import Artifact, Referrers, tag_of
@@ -54,7 +54,7 @@ def place(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Re
 
 @pytest.fixture(scope="module")
 def engine(ctx: Context) -> Engine:
-    return find(ctx.env, ctx.store)
+    return connect_or_start(ctx.env, ctx.store)
 
 
 @pytest.fixture(autouse=True)

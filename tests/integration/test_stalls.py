@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gb10.containers.buildx import pulls
 from gb10.containers.buildx.build import BuildRequest, build
 from gb10.containers.buildx.commands import open_buildx
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.containers.registry import holding, skopeo
 from gb10.containers.registry.saving import Layout
 from gb10.containers.registry.skopeo import Access, open_skopeo
@@ -24,8 +23,7 @@ from gb10.core.store import Store, open_store
 from gb10.errors import BuildError, EngineError, FetchError, PublishError
 from gb10.image.context import build_architecture
 from gb10.image.lock.lockfile import load_recipe
-from gb10.image.lock.platforms import platform_of
-from gb10.image.lock.resolver import Resolver
+from gb10.image.lock.resolver import Resolver, platform_of
 from tests.integration.nodes import registry
 from tests.integration.proxy import Fault, bad_line
 from tests.recipes import small_recipe
@@ -58,7 +56,7 @@ def access(tmp_path: Path) -> Access:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Short patience; no test takes much longer."""
-    monkeypatch.setattr(pulls, "PATIENCE", SOON)
+    monkeypatch.setattr("gb10.containers.buildx.build.PATIENCE", SOON)
     monkeypatch.setattr(skopeo, "PATIENCE", SOON)
     monkeypatch.setattr(skopeo, "ANSWER", SOON)
     monkeypatch.setattr(holding, "PATIENCE", SOON)
@@ -122,7 +120,7 @@ def test_skopeo_that_gets_no_answer(store: Store, silent: str, access: Access) -
 
 
 def test_a_config_in_a_registry(store: Store, silent: str) -> None:
-    find(os.environ, store)  # its programs are there after it
+    connect_or_start(os.environ, store)  # its programs are there after it
     with pytest.raises(EngineError, match=f"cannot ask for the config of {silent}/a:1") as caught:
         holding.remote_config(store, os.environ, f"{silent}/a:1")
     assert "no sign of life for 3 s" in str(caught.value)
@@ -130,7 +128,7 @@ def test_a_config_in_a_registry(store: Store, silent: str) -> None:
 
 def test_a_pull_in_a_build(store: Store, silent: str, tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text(f"FROM {silent}/a:1 AS final\n", encoding="utf-8")
-    buildx = open_buildx(find(os.environ, store), os.environ, store)
+    buildx = open_buildx(connect_or_start(os.environ, store), os.environ, store)
     request = BuildRequest(dockerfile=tmp_path / "Dockerfile", target="final", platform=f"linux/{build_architecture()}")
     with pytest.raises(BuildError, match="a registry sent nothing for 3 s: the build of final was ended") as caught:
         build(buildx, request, log=tmp_path / "log")

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
+from gb10.core.fetch import store_paths
 from gb10.core.store import Store
 from gb10.errors import FetchError, UsageError
-from gb10.image.build.grafts import late_grafts
-from gb10.image.build.wheels import Wheel, build_wheels, check_sources, installable
+from gb10.image.build.input_checks import check_sources
+from gb10.image.build.wheels import Wheel, build_wheels, installable, late_grafts
 from gb10.image.context import Context, open_context
-from gb10.image.locked_files import fetch_files, fetch_locked, store_paths
+from gb10.image.locked_files import fetch_files, fetch_locked
 from gb10.image.plan.values import Plan
 from gb10.image.proof.reading import scan_path
 from gb10.image.request.planning import Request, make_plan
@@ -51,7 +52,7 @@ def plan_of(ctx: Context, targets: Sequence[str]) -> Plan:
 
 def compiled(ctx: Context, plan: Plan) -> Wheel:
     alone = replace(plan, steps=tuple(step for step in plan.steps if step.kind != "wheel" or step.name == "vllm"))
-    return build_wheels(ctx, alone, lambda: find(ctx.env, ctx.store), rebuild=())[0]
+    return build_wheels(ctx, alone, lambda: connect_or_start(ctx.env, ctx.store), rebuild=())[0]
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from gb10.core.fetch import store_paths
 from gb10.image.context import open_context
-from gb10.image.locked_files import fetch_locked, store_paths
+from gb10.image.locked_files import fetch_locked
 from gb10.image.request.planning import Request, make_plan
 from gb10.inside import room
 

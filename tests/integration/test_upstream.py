@@ -12,12 +12,12 @@ from gb10.containers.buildx.build_cache import forget
 from gb10.containers.buildx.progress import Event
 from gb10.containers.connection import Engine, client
 from gb10.containers.images import find_image, require_image, tag_image, untag
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.errors import BuildError
 from gb10.image.build import bases, upstream
-from gb10.image.build.bases import STAGES, base_image, base_tag, drop_unknown, noted_image, provide_bases
+from gb10.image.build.bases import STAGES, Bases, base_tag, drop_unknown, noted_image
 from gb10.image.build.stage import run_build
-from gb10.image.build.upstream import Upstream, drop_again, forget_sent, upstream_image, upstream_wheels
+from gb10.image.build.upstream import Link, Upstream, UpstreamLayers, forget_sent, upstream_wheels
 from gb10.image.context import Context, open_context
 from gb10.image.locked_files import fetch_files
 from gb10.image.plan.values import Plan, Step
@@ -40,12 +40,12 @@ def plan(ctx: Context) -> Plan:
 
 @pytest.fixture(scope="module")
 def engine(ctx: Context) -> Engine:
-    return find(ctx.env, ctx.store)
+    return connect_or_start(ctx.env, ctx.store)
 
 
 @pytest.fixture
 def built(ctx: Context, plan: Plan, engine: Engine) -> Upstream:
-    return upstream_image(ctx, plan, engine)
+    return UpstreamLayers(ctx, plan, engine).image()
 
 
 def records(engine: Engine) -> list[str]:
@@ -63,7 +63,7 @@ def refuse(*_: object) -> None:
 def test_buildkit_keeps_no_wheels_and_one_folder(ctx: Context, plan: Plan, engine: Engine, built: Upstream) -> None:
     untag(engine, [built.image])
     forget(engine, lambda about: upstream.INSTALL in about)  # other tests share this engine
-    built = upstream_image(ctx, plan, engine)
+    built = UpstreamLayers(ctx, plan, engine).image()
     forget_sent(engine, plan)
     kept = records(engine)
     assert len(upstream_wheels(plan)) == 2
@@ -76,10 +76,10 @@ def test_what_is_there_is_not_built_again(
     ctx: Context, plan: Plan, engine: Engine, built: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bases, "run_build", refuse)
-    assert upstream_image(ctx, plan, engine) == built
+    assert UpstreamLayers(ctx, plan, engine).image() == built
     untag(engine, [built.image])
     with pytest.raises(BuildError, match="a layer was built"):
-        upstream_image(ctx, plan, engine)
+        UpstreamLayers(ctx, plan, engine).image()
 
 
 @pytest.mark.slow
@@ -88,23 +88,23 @@ def test_a_run_that_broke_off_goes_on_above_its_last_layer(
 ) -> None:
     whole = require_image(engine, built.image).diff_ids
     untag(engine, [built.image])
-    add, added = upstream._add, list[str]()
+    add, added = UpstreamLayers._add, list[str]()
 
-    def broken(ctx: Context, plan: Plan, engine: Engine, link: upstream.Link, rebuild_id: str) -> None:
+    def broken(self: UpstreamLayers, link: Link) -> None:
         if link.step.name == "layer-deps":
             raise BuildError("broken off")
-        add(ctx, plan, engine, link, rebuild_id)
+        add(self, link)
 
-    monkeypatch.setattr(upstream, "_add", broken)
+    monkeypatch.setattr(UpstreamLayers, "_add", broken)
     with pytest.raises(BuildError, match="broken off"):
-        upstream_image(ctx, plan, engine)
+        UpstreamLayers(ctx, plan, engine).image()
 
-    def counted(ctx: Context, plan: Plan, engine: Engine, link: upstream.Link, rebuild_id: str) -> None:
+    def counted(self: UpstreamLayers, link: Link) -> None:
         added.append(link.step.name)
-        add(ctx, plan, engine, link, rebuild_id)
+        add(self, link)
 
-    monkeypatch.setattr(upstream, "_add", counted)
-    again = upstream_image(ctx, plan, engine)
+    monkeypatch.setattr(UpstreamLayers, "_add", counted)
+    again = UpstreamLayers(ctx, plan, engine).image()
     assert added == ["layer-deps"]
     assert require_image(engine, again.image).diff_ids == whole
 
@@ -118,7 +118,7 @@ def test_another_image_under_the_same_tag_is_not_used(
         foreign = str(container.commit().id)  # one more layer
         container.remove()
     tag_image(engine, foreign, (built.image,))
-    again = upstream_image(ctx, plan, engine)
+    again = UpstreamLayers(ctx, plan, engine).image()
     assert require_image(engine, again.image).diff_ids == whole.diff_ids
 
 
@@ -135,13 +135,13 @@ def test_a_base_is_sent_once_and_another_image_under_its_tag_is_not_used(
         return run_build(ctx, engine, request, step, on_event)
 
     monkeypatch.setattr(bases, "run_build", counted)
-    files, contexts = provide_bases(ctx, plan, engine, STAGES)
+    files, contexts = Bases(ctx, plan, engine).provide(STAGES)
     assert (files, builds) == ({}, [])  # the layers had both made
     assert contexts.keys() == {"base-build", "base"}
     tag = base_tag(plan, "base-image")
     before = require_image(engine, tag)
     tag_image(engine, built.image, (tag,))
-    provide_bases(ctx, plan, engine, STAGES)
+    Bases(ctx, plan, engine).provide(STAGES)
     assert builds == ["base-image"]
     assert require_image(engine, tag).diff_ids == before.diff_ids
     assert "local source for context" not in records(engine)
@@ -149,10 +149,10 @@ def test_a_base_is_sent_once_and_another_image_under_its_tag_is_not_used(
 
 @pytest.mark.long
 def test_a_base_made_anew_has_no_note_and_goes(ctx: Context, plan: Plan, engine: Engine) -> None:
-    tag = base_image(ctx, plan, engine, "base-image", "again")
+    tag = Bases(ctx, plan, engine, "again").image("base-image")
     assert require_image(engine, tag).diff_ids == require_image(engine, base_tag(plan, "base-image")).diff_ids
     assert noted_image(ctx, engine, tag) is None
-    drop_again(engine, plan, "again")
+    UpstreamLayers(ctx, plan, engine, "again").drop()
     assert find_image(engine, tag) is None
 
 

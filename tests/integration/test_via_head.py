@@ -24,7 +24,7 @@ from gb10.containers.connection import Engine, client
 from gb10.containers.head.session import SCRIPT, registry_program
 from gb10.containers.images import find_image, require_image, tag_image
 from gb10.containers.packages import fetch_packages
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.containers.registry.holding import REPOSITORY
 from gb10.containers.registry.transfer import Moves, push
 from gb10.core.proc import background, capture
@@ -123,7 +123,7 @@ def ctx(port: int) -> Context:
 
 @pytest.fixture
 def head(ctx: Context) -> Engine:
-    return find(ctx.env, ctx.store)
+    return connect_or_start(ctx.env, ctx.store)
 
 
 def taken(ctx: Context, reference: str, hosts: list[str], head: str = HERE) -> Pull:

@@ -18,8 +18,7 @@ from gb10.errors import EmptySelectionError, FetchError, Gb10Error, PublishError
 from gb10.image.context import Context, open_context
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.values import Plan
-from gb10.image.publish.sharing import Exchange, compiled_wheels, pull, push, take_missing
-from gb10.image.publish.wheel_index import named_cache
+from gb10.image.publish.sharing import Exchange, compiled_wheels, named_cache, pull, push, take_missing
 from gb10.image.request.planning import Request, make_plan
 from tests.integration.hub_server import TOKEN, FakeHub, Repository, fake_hub, make_signer
 from tests.integration.nodes import ssh_keygen

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from gb10.containers.packages import unpack
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.proc import capture
 from gb10.image.context import Context, open_context
 from gb10.image.plan.catalog import ROOT
@@ -226,7 +226,13 @@ def test_the_image_is_built_proven_published_and_signed(ctx: Context, place: Reg
     assert "make check" in said
     assert not (runner.temp / "key").exists()
     signers = runner.temp.parent / "me.signers"
-    words = ("--host", find(ctx.env, ctx.store).endpoint.host, "--platform", "linux/arm64", "--require-signer")
+    words = (
+        "--host",
+        connect_or_start(ctx.env, ctx.store).endpoint.host,
+        "--platform",
+        "linux/arm64",
+        "--require-signer",
+    )
     pulled = [
         sys.executable,
         str(ROOT / "build.py"),

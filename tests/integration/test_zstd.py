@@ -13,7 +13,7 @@ import pytest
 from gb10.cli import main
 from gb10.containers.connection import Engine, client
 from gb10.containers.images import require_image, tag_image
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.containers.registry.saving import Layout, save_layout
 from gb10.containers.registry.skopeo import Access, Skopeo, open_skopeo
 from gb10.containers.registry.transfer import LOGIN, Moves, push
@@ -54,7 +54,7 @@ def place(ctx: Context, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Re
 
 @pytest.fixture(scope="module")
 def engine(ctx: Context) -> Engine:
-    return find(ctx.env, ctx.store)
+    return connect_or_start(ctx.env, ctx.store)
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +135,7 @@ def test_another_image_than_the_proven_one_is_not_sent(
     monkeypatch.setattr(compressing, "save_layout", changed)
     monkeypatch.setattr(retries, "PAUSES", ())
     place.forget()
-    random_image(find(ctx.env, ctx.store), "gb10/zstd:fresh", *LAYERS, seed=int.from_bytes(os.urandom(4)))
+    random_image(connect_or_start(ctx.env, ctx.store), "gb10/zstd:fresh", *LAYERS, seed=int.from_bytes(os.urandom(4)))
     with pytest.raises(PublishError, match="is not published") as caught:
         publish(ctx, "gb10/zstd:fresh", [f"{place.host}/zstd/changed:1"], 3, attest=False)
     assert "igest" in (caught.value.where or "")

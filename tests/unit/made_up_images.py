@@ -1,6 +1,6 @@
 """Images for the tests of checks, made up."""
 
-from gb10.image.plan.recorded import RecordedPlan, recorded_plan
+from gb10.image.plan.plan_record import RecordedPlan, recorded_plan
 from gb10.image.proof.check import Facts, Problem, Subject
 from gb10.image.recipe.arch import parse_arch
 from gb10.inside.installed import Distribution

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gb10.image.inspect.summary import Layer, ModStory, PatchStory, Portrait
+from gb10.image.inspect.summary import ImageSummary, Layer, ModStory, PatchStory
 from gb10.image.proof.arch_match import judge
 from gb10.image.recipe.arch import parse_arch
 from gb10.inside.binary import Binary, Unit
@@ -30,14 +30,14 @@ def library(name: str, size: int = 10, **codes: int) -> Binary:
     return Binary(path=f"{SITE}/{name}", kind="elf", size=size, units=units)
 
 
-def portrait(**fields: object) -> Portrait:
+def portrait(**fields: object) -> ImageSummary:
     """An image with one of everything."""
     binaries = (
         library("torch/lib/libtorch_cuda.so", 600, sm_120=4, compute_80=2),
         library("nvidia/cudnn/lib/libcudnn.so.9", 200, sm_121=1),
         library("vllm/_C.so", 100, sm_90a=3),
     )
-    made = Portrait(
+    made = ImageSummary(
         reference="gb10/test:1",
         place="Docker",
         digest="sha256:" + KEY,

@@ -7,7 +7,7 @@ from unittest.mock import sentinel
 import pytest
 
 from gb10.image.build import bases
-from gb10.image.build.bases import STAGES, base_tag, provide_bases
+from gb10.image.build.bases import STAGES, Bases, base_tag
 from tests.unit.test_rehearsal_plan import OPTIONS, plan
 
 
@@ -15,8 +15,8 @@ from tests.unit.test_rehearsal_plan import OPTIONS, plan
 def test_an_engine_that_copies_images_gets_files(shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bases, "one_by_one", lambda *_: shared)
     monkeypatch.setattr(bases, "make_rootfs", lambda _, made, step: Path(step.name))
-    monkeypatch.setattr(bases, "base_image", lambda ctx, made, engine, name, rebuild_id: f"a:{name}-{rebuild_id}")
-    files, contexts = provide_bases(sentinel.ctx, plan(OPTIONS), sentinel.engine, STAGES, "7")
+    monkeypatch.setattr(Bases, "image", lambda self, name: f"a:{name}-{self.rebuild_id}")
+    files, contexts = Bases(sentinel.ctx, plan(OPTIONS), sentinel.engine, "7").provide(STAGES)
     if shared:
         assert files == {}
         assert contexts == {"base-build": "docker-image://a:base-build-7", "base": "docker-image://a:base-image-7"}

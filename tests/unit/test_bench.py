@@ -16,9 +16,8 @@ from gb10.image.context import open_context
 from gb10.image.gemm.gemm_benchmarks import BuiltProgram, Line, judge, published_gemms, read_lines, run, sort_lines
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
-from gb10.image.plan.dag import plan_image
+from gb10.image.plan.dag import GEMM, plan_image, plan_program
 from gb10.image.plan.options import Options, PatchUse
-from gb10.image.plan.programs import GEMM, plan_program
 from gb10.image.plan.values import Plan, Toolkit
 from gb10.image.recipe.arch import parse_arch
 from tests.recipes import SHIPPED

@@ -9,11 +9,10 @@ from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Options
-from gb10.image.plan.recorded import RecordedFile, RecordedPlan, as_recorded
+from gb10.image.plan.plan_record import RecordedFile, RecordedPlan, as_recorded
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.sbom.parts import Bill, NestedProjects, bill_of, deb_part, quoted, read_nested, source_part, wheel_part
-from gb10.image.sbom.spdx import as_bytes, licence_of, spdx
-from gb10.image.sbom.statements import dependencies, provenance, statement
+from gb10.image.sbom.statements import as_bytes, dependencies, licence_of, provenance, spdx, statement
 from tests.recipes import SHIPPED
 from tests.unit.made_up_images import KEY, distribution, plan_of
 

@@ -10,7 +10,7 @@ from gb10.containers.buildx.build_cache import Direction, check_cache
 from gb10.containers.buildx.commands import read_builder
 from gb10.containers.connection import Endpoint, Engine
 from gb10.errors import UsageError
-from gb10.image.build.built import engine_room
+from gb10.image.build.stage import engine_folder
 
 INSPECTED = """\
 Name:          big
@@ -59,7 +59,7 @@ def test_only_the_embedded_engine_itself_lends_the_hosts_network() -> None:
 
 
 def test_what_a_builder_keeps_is_marked_as_its() -> None:
-    assert engine_room(engine("big")) == "built/builder-big"
+    assert engine_folder(engine("big")) == "built/builder-big"
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "../a", "a/b"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gb10.image.build.trial_imports import interpreter, last_line
+from gb10.image.build.inspect import interpreter, last_line
 from gb10.image.proof.checks.imports import CHECK
 from tests.unit.made_up_images import found, image
 

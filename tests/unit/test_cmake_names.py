@@ -6,10 +6,10 @@ import pytest
 
 from gb10.core.fetch import stored
 from gb10.errors import UsageError
-from gb10.image.build import cmake_names
-from gb10.image.build.cmake_names import is_cmake, require_named, try_targets
+from gb10.image.build import input_checks
+from gb10.image.build.input_checks import is_cmake, require_named, try_targets
 from gb10.image.context import open_context
-from gb10.image.plan.inputs import wheel_inputs
+from gb10.image.plan.values import wheel_inputs
 from gb10.image.request.planning import Request, make_plan
 
 PROJECT = (
@@ -70,7 +70,7 @@ def test_a_plan_checks_targets_when_the_source_is_in_the_store(
     origin, *_ = wheel_inputs(plan, "vllm").origins
     ctx.store.write_text(stored(ctx.store, origin.file), "an archive")
     checked: list[str] = []
-    monkeypatch.setattr(cmake_names, "check_targets", lambda *given: checked.append(given[2].name))
+    monkeypatch.setattr(input_checks, "check_targets", lambda *given: checked.append(given[2].name))
     try_targets(ctx, plan)
     assert (checked, capsys.readouterr().err) == (["vllm"], "")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from gb10.image.recipe.builds import Source
+from gb10.image.recipe.image_recipe import Source
 from gb10.inside import cmake_nested
 from gb10.inside.cmake_nested import Nested
 

@@ -6,16 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from gb10.cli.app import respelled
 from gb10.cli.build.asking import of_wheels
-from gb10.cli.spelling import respelled
 from gb10.core.files import Checkout
 from gb10.errors import FetchError, UsageError
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import ROOT
-from gb10.image.request.checkout_checks import check_difference, told
-from gb10.image.request.checkout_files import Worktree
-from gb10.image.request.checkouts import _given
-from gb10.image.request.commits import GitCommit, _odd, parse_commit, split_refs
+from gb10.image.request.checkout_files import Worktree, change_notes, check_difference
+from gb10.image.request.checkouts import GitCommit, _given, _odd, parse_commit, split_refs
 from gb10.sources.git import archive
 from tests.unit.test_worktrees import found, released
 
@@ -92,7 +90,7 @@ def test_compiled_changes_of_a_commit_need_the_whole_project() -> None:
 
 def test_requirements_that_a_commit_changes_are_told() -> None:
     theirs = Worktree(root=Path("/x.tar"), files=(), git=True, commit=COMMIT, url=URL)
-    lines = list(told(released(), theirs, found(setup=b"2\n", vllm__a=b"2\n")))
+    lines = list(change_notes(released(), theirs, found(setup=b"2\n", vllm__a=b"2\n")))
     assert f"vllm 0.33.0: {URL}@{COMMIT[:12]} (commit {COMMIT[:12]}) changes 1 of its files: vllm/a.py" in lines
     assert "vllm 0.33.0: may change requirements (the lock keeps those of the release): 1 (setup.py)" in lines
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import typer
 from typer.core import TyperGroup
 
-from gb10.cli.app import VERBS, app
-from gb10.cli.spelling import respelled
+from gb10.cli.app import VERBS, app, respelled
 from gb10.cli.typer_click import Command, Context
 from tests.unit.test_layers import ORDER
 

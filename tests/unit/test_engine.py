@@ -10,11 +10,11 @@ from gb10.cli import main
 from gb10.cli.machine.engine import search_path
 from gb10.containers import connection
 from gb10.containers.buildx.build import BuildRequest, arguments
+from gb10.containers.connection import chosen_endpoint
 from gb10.containers.embedded.daemon import Place
 from gb10.containers.embedded.privileges import entering
 from gb10.containers.packages import Programs
-from gb10.containers.reach import MEMBER, denial, find, look
-from gb10.containers.user_choice import chosen_endpoint
+from gb10.containers.reach import MEMBER, connect_if_running, connect_or_start, denial
 from gb10.core.store import Store
 from gb10.errors import EngineError, Gb10Error
 
@@ -75,9 +75,9 @@ def no_member(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_docker_that_one_may_not_use_is_no_reason_for_the_embedded_engine(tmp_path: Path) -> None:
     env, store = {"DOCKER_CONFIG": str(tmp_path)}, Store(tmp_path)
     with pytest.raises(EngineError, match="you may not use Docker") as caught:
-        find(env, store)
+        connect_or_start(env, store)
     assert (caught.value.where, caught.value.hint) == ("/var/run/docker.sock: Permission denied", MEMBER)
-    assert look(env, store) is None
+    assert connect_if_running(env, store) is None
     assert denial(env, store)
     assert not (tmp_path / "engine").exists()
 
@@ -85,7 +85,7 @@ def test_a_docker_that_one_may_not_use_is_no_reason_for_the_embedded_engine(tmp_
 @pytest.mark.usefixtures("no_member")
 def test_a_socket_of_docker_host_that_one_may_not_use(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match="you may not use Docker") as caught:
-        look({"DOCKER_HOST": "unix:///x/docker.sock"}, Store(tmp_path))
+        connect_if_running({"DOCKER_HOST": "unix:///x/docker.sock"}, Store(tmp_path))
     assert caught.value.where == "/x/docker.sock: Permission denied\nnamed by DOCKER_HOST"
 
 

@@ -11,8 +11,7 @@ import pytest
 import requests
 from requests.adapters import BaseAdapter
 
-from gb10.containers.image_reading import COPYING, OWNER, opened
-from gb10.containers.images import ImageInfo
+from gb10.containers.images import COPYING, OWNER, ImageInfo, opened
 from gb10.core.store import Store
 
 IMAGE = ImageInfo(id="sha256:1", size=1, diff_ids=(), platform="linux/arm64", tags=())

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gb10.containers.buildx.build import LAYER, PATIENCE, Pulls
 from gb10.containers.buildx.build_cache import IMPORT
 from gb10.containers.buildx.progress import (
     Event,
@@ -17,7 +18,6 @@ from gb10.containers.buildx.progress import (
     StepStarted,
     Transfer,
 )
-from gb10.containers.buildx.pulls import LAYER, PATIENCE, Pulls
 
 PULL = "[image 1/2] FROM r.invalid/a@sha256:1"
 RUN = {"digest": "sha256:1", "name": "[a 1/1] RUN make", "started": "2026-01-02T03:04:05.123456789Z"}

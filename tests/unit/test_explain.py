@@ -11,12 +11,12 @@ from gb10.cli.look.explain import as_document, engine_of, print_rows
 from gb10.errors import FetchError, Gb10Error, UsageError, VerifyError
 from gb10.image.context import open_context
 from gb10.image.explain import engine_choice
-from gb10.image.explain.asked_engine import image_wheels
 from gb10.image.explain.engine_choice import (
     Held,
     Question,
     ask_engine,
     ask_models,
+    image_wheels,
     named_options,
     refuse,
     write_model,
@@ -28,9 +28,9 @@ from gb10.image.explain.operators import schemas
 from gb10.image.lock.lockfile import load_lock, load_recipe
 from gb10.image.plan.catalog import ROOT
 from gb10.image.proof.arch_match import Judged
-from gb10.image.recipe.model_kernels import BY_KERNEL, Entry
+from gb10.image.recipe.kernel_sets import BY_KERNEL, KernelEntry
 from gb10.image.request.kernel_choice import check_model, local_files
-from gb10.image.request.planning import without
+from gb10.image.request.planning import drop_optional_layers
 from gb10.inside.binary import Binary
 from gb10.inside.installed import Distribution
 from gb10.inside.loader import Fit
@@ -68,7 +68,7 @@ def test_a_package_that_the_image_leaves_out_is_not_asked(facts: EngineFacts) ->
     path = ROOT / "recipes/images/vllm.yaml"
     recipe, lock = load_recipe(path), load_lock(ROOT / "recipes/images/vllm.lock.json")
     assert [wheel.name for wheel in image_wheels(recipe, lock, facts)] == [*facts.from_image]
-    smaller = image_wheels(*without(recipe, lock, ("b12x",)), facts)
+    smaller = image_wheels(*drop_optional_layers(recipe, lock, ("b12x",)), facts)
     assert [wheel.name for wheel in smaller] == [name for name in facts.from_image if name != "b12x"]
 
 
@@ -275,7 +275,7 @@ def test_where_the_code_of_a_kernel_is(
 
 @pytest.mark.parametrize(("kernel", "modules"), BY_KERNEL.items())
 def test_a_module_that_a_model_s_set_gets_for_a_kernel_is_where_its_code_is_looked_for(
-    kernel: str, modules: tuple[Entry, ...]
+    kernel: str, modules: tuple[KernelEntry, ...]
 ) -> None:
     places = [read_facts(ROOT, engine)[0].place_of(kernel) for engine in ("vllm", "sglang")]
     assert any(modules[0]["name"] in place.library for place in places if place)

@@ -15,15 +15,14 @@ from packaging.utils import parse_wheel_filename
 
 from gb10.core.files import Checkout
 from gb10.errors import UsageError
-from gb10.image.build.wheels import selected
+from gb10.image.build.image_build import selected
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.options import Options
 from gb10.image.plan.render import wheel_dockerfile
 from gb10.image.plan.values import Plan, Toolkit
 from gb10.image.recipe.arch import parse_arch
-from gb10.image.recipe.builds import WheelBuild
-from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.image_recipe import Recipe, WheelBuild
 from gb10.image.recipe.locked import Lock
 from gb10.inside import extension, pack_extension
 from tests.recipes import SHIPPED, plan_of

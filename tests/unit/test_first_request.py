@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gb10.errors import VerifyError
-from gb10.image.build.first_request import KEPT, read_report, say_report
+from gb10.image.build.proving import KEPT, read_report, say_report
 from gb10.image.context import open_context
 from gb10.image.proof.scans import proof_path
 from tests.unit.test_rehearsal_plan import OPTIONS, plan

@@ -17,7 +17,7 @@ import pytest
 from gb10.core.compilers_seen import compilers_seen
 from gb10.core.forecast import Forecast, Speed
 from gb10.core.work_state import Part, Unit
-from gb10.image.build.outlook import compile_units
+from gb10.image.build.estimate import compile_units
 from gb10.image.context import open_context
 from gb10.image.plan.catalog import ROOT, Catalog
 from gb10.image.request.planning import Request, make_plan

@@ -11,8 +11,7 @@ from gb10.errors import UsageError
 from gb10.image.context import Context, open_context
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import ROOT
-from gb10.image.plan.plan_record import labels, record
-from gb10.image.plan.recorded import as_recorded
+from gb10.image.plan.plan_record import as_recorded, labels, record
 from gb10.image.plan.values import Plan
 from gb10.image.request.planning import Request, asking_less, make_plan
 from tests.unit.test_owners import BUILDER, KERNELS, MLA, diff

@@ -15,7 +15,7 @@ from gb10.image.plan.values import Plan
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
-from gb10.image.request.planning import without
+from gb10.image.request.planning import drop_optional_layers
 from tests.recipes import SHIPPED
 
 RECIPE = ROOT / "recipes/images/vllm.yaml"
@@ -37,7 +37,7 @@ def made(recipe: Recipe, lock: Lock) -> Callable[..., Plan]:
 
     def plan(*names: str) -> Plan:
         options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64", without=names)
-        return plan_image(*without(recipe, lock, names), toolkit, options)
+        return plan_image(*drop_optional_layers(recipe, lock, names), toolkit, options)
 
     return plan
 
@@ -61,7 +61,7 @@ def test_it_is_recorded_and_gets_no_tag_that_moves(made: Callable[..., Plan]) ->
 @pytest.mark.parametrize(("name", "words"), [("torch", "needs this layer"), ("b13x", "has no such layer")])
 def test_another_layer_is_refused_with_the_optional_ones(recipe: Recipe, lock: Lock, name: str, words: str) -> None:
     with pytest.raises(UsageError, match=words) as caught:
-        without(recipe, lock, [name])
+        drop_optional_layers(recipe, lock, [name])
     assert "optional: b12x" in str(caught.value)
 
 

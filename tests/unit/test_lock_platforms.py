@@ -8,7 +8,7 @@ from packaging.tags import sys_tags
 
 from gb10.core.machine import MACHINES
 from gb10.errors import UsageError
-from gb10.image.lock.platforms import Platform, best_wheel, platform_of
+from gb10.image.lock.resolver import Platform, best_wheel, platform_of
 
 TRIXIE = Platform(python="3.13", architecture="arm64", glibc=39)
 

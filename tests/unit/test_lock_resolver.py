@@ -7,10 +7,9 @@ import pytest
 
 from gb10.core.store import Store
 from gb10.errors import FetchError, UsageError
-from gb10.image.lock.locked_wheels import built_with
 from gb10.image.lock.lockfile import load_recipe
-from gb10.image.lock.platforms import Platform
-from gb10.image.lock.resolver import MISFIT, Resolved, Resolver, explained, preferences, read_resolution
+from gb10.image.lock.relock import built_with
+from gb10.image.lock.resolver import MISFIT, Platform, Resolved, Resolver, explained, preferences, read_resolution
 from gb10.image.plan.catalog import ROOT
 from gb10.sources.index.page import Link
 

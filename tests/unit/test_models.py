@@ -5,8 +5,18 @@ from typing import Any
 import pytest
 
 from gb10.errors import UsageError
-from gb10.image.recipe.kernel_sets import content, entries, merged, read_sets, target_wheels
-from gb10.image.recipe.model_kernels import FUSED_MOE, GEMM, SPARSE_MLA, model_set, set_name
+from gb10.image.recipe.kernel_sets import (
+    FUSED_MOE,
+    GEMM,
+    SPARSE_MLA,
+    content,
+    entries,
+    merged,
+    model_set,
+    read_sets,
+    set_name,
+    target_wheels,
+)
 from tests.recipes import SHIPPED
 
 PLAIN = {"hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "torch_dtype": "bfloat16"}

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import EmptySelectionError, UsageError
-from gb10.image.moe.engine_table import read_table
 from gb10.image.moe.expected import Look, expect, nearest, reached
 from gb10.image.moe.given_files import read_given
-from gb10.image.moe.tuned_name import meant_by, spelled
+from gb10.image.moe.tuned_name import meant_by, read_table, spelled
 from gb10.image.plan.catalog import ROOT
 
 NAMES = {

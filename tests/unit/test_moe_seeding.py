@@ -7,9 +7,9 @@ import pytest
 from gb10.cli.look.moe_show import meant_shape
 from gb10.errors import UsageError
 from gb10.image.context import open_context
-from gb10.image.moe.engine_table import read_table
 from gb10.image.moe.release_lookups import SITE, Judge
 from gb10.image.moe.seeding import Model, check_read, folder_of, make_seed
+from gb10.image.moe.tuned_name import read_table
 from gb10.image.plan.catalog import ROOT
 
 HOME = "sglang/srt/layers/moe/fused_moe_triton"

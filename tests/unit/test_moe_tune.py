@@ -14,8 +14,7 @@ from gb10.errors import UsageError, VerifyError
 from gb10.image.moe.child.launching import grouped
 from gb10.image.moe.row_rules import LADDER, LIMIT, candidates, compiles, moe_bytes, upstream_space
 from gb10.image.moe.tile_findings import Choice, Finding, Machine, Screened, Timed, choose, finished, read_line, spread
-from gb10.image.moe.tuned_file import plot
-from gb10.image.moe.tuning import Job, Lane, Record, code, counted, rows_for, run
+from gb10.image.moe.tuning import Job, Lane, Record, code, counted, plot, rows_for, run
 
 DATA = Path(__file__).parent / "data/moe"
 FP8 = {"E": 128, "N": 768, "dtype": "fp8_w8a8", "block": None, "per_channel": False, "down": False}

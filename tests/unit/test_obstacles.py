@@ -7,9 +7,8 @@ import pytest
 
 from gb10.cli.build.plan_show import print_plan
 from gb10.core.fetch import stored
-from gb10.image.build.cache_status import CacheStatus
-from gb10.image.build.estimate import needs
-from gb10.image.build.outlook import obstacles
+from gb10.image.build.estimate import needs, obstacles
+from gb10.image.build.image_build import CacheStatus
 from gb10.image.context import Context, open_context
 from gb10.image.request.planning import Request, make_plan
 from gb10.sources.debian import mirror
@@ -44,7 +43,7 @@ def test_a_plan_ends_with_what_would_stop_it(
     monkeypatch.setattr(mirror, "APT", tmp_path)
     plan = make_plan(ctx, Request(engine="vllm", arch="12.1f"))
     absent = {step.name: False for step in plan.steps}
-    found = CacheStatus(engine=None, there=absent, needs=needs(ctx, plan, absent, None))
+    found = CacheStatus(engine=None, cached=absent, needs=needs(ctx, plan, absent, None))
     print_plan(ctx, plan, found, as_json=False)
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.startswith("`image` would stop: no Debian mirror is known")

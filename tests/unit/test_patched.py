@@ -10,8 +10,7 @@ import pytest
 from gb10.errors import PatchError, UsageError
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
-from gb10.image.recipe.builds import Source
-from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.image_recipe import Recipe, Source
 from gb10.image.recipe.kernel_sets import entries
 from gb10.image.recipe.locked import Lock, LockedCheckout
 from gb10.image.request.kernel_choice import with_set

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gb10.errors import Gb10Error, PatchError, UsageError
-from gb10.image.build.grafts import try_patches
+from gb10.image.build.input_checks import try_patches
 from gb10.image.context import open_context
 from gb10.image.plan.catalog import ROOT
 from gb10.image.request.planning import Request, make_plan

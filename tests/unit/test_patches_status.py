@@ -11,8 +11,19 @@ from gb10.errors import PatchError, UsageError
 from gb10.patches.record import Condition, Record
 from gb10.patches.series import Patch
 from gb10.patches.source_tree import Folder
-from gb10.patches.status import Row, find_patches, outcome_of, refuse, releases_in_words, remedy, troubles
-from gb10.patches.verdict import Answered, Outcome, Verdict, ask
+from gb10.patches.verdict import (
+    Answered,
+    Outcome,
+    Row,
+    Verdict,
+    ask,
+    find_patches,
+    outcome_of,
+    refuse,
+    releases_in_words,
+    remedy,
+    troubles,
+)
 from tests.unit.test_patches_series import PATCH, RECORD, SOURCE, series
 
 

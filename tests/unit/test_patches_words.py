@@ -11,8 +11,7 @@ from gb10.cli import main
 from gb10.cli.patch.patches import app, idle_sources, print_rows, range_of, reasons
 from gb10.image.context import open_context
 from gb10.image.plan.catalog import ROOT
-from gb10.patches.status import Row, find_patches
-from gb10.patches.verdict import Answered, Outcome, Verdict
+from gb10.patches.verdict import Answered, Outcome, Row, Verdict, find_patches
 
 
 def row(outcome: Outcome, answer: str = "needed") -> Row:

@@ -19,8 +19,7 @@ from gb10.image.plan.render import dockerfile, wheel_dockerfile
 from gb10.image.plan.steps import CHANGED, GRAFTER, LINKER, MOD_RUNNER, READER, SCANNER, SETTINGS, SLIMMER
 from gb10.image.plan.values import Plan, Toolkit
 from gb10.image.recipe.arch import parse_arch
-from gb10.image.recipe.builds import Source
-from gb10.image.recipe.image_recipe import NamedIndex, Recipe
+from gb10.image.recipe.image_recipe import NamedIndex, Recipe, Source
 from gb10.image.recipe.locked import Lock
 from gb10.image.request.kernel_choice import with_set
 from tests.recipes import CUTLASS, SHIPPED, plan_of
@@ -195,7 +194,7 @@ def test_a_template_moves_the_steps_whose_dockerfile_it_is(
 
 
 def test_what_the_keys_name_is_there_and_whole() -> None:
-    assert all(SHIPPED.toolkit.of(name) for names in COMPILE_SCRIPTS.values() for name in names)
+    assert all(SHIPPED.toolkit.digests_of(name) for names in COMPILE_SCRIPTS.values() for name in names)
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import pytest
 
 from gb10.cli.build.plan_show import print_plan
 from gb10.cli.patch.mods import fit, listed
-from gb10.image.build.cache_status import CacheStatus
 from gb10.image.build.estimate import needs
+from gb10.image.build.image_build import CacheStatus
 from gb10.image.context import open_context
 from gb10.image.mods.read import find_mod
 from gb10.image.plan.catalog import ROOT
-from gb10.image.plan.programs import GEMM, plan_program
+from gb10.image.plan.dag import GEMM, plan_program
 from gb10.image.request.planning import Request, make_plan
 from tests.recipes import SHIPPED
 
@@ -24,7 +24,9 @@ def shown(tmp_path: Path, capsys: pytest.CaptureFixture[str], columns: int, targ
     there = {step.name: False for step in plan.steps}
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("COLUMNS", str(columns))
-        print_plan(ctx, plan, CacheStatus(engine=None, there=there, needs=needs(ctx, plan, there, None)), as_json=False)
+        print_plan(
+            ctx, plan, CacheStatus(engine=None, cached=there, needs=needs(ctx, plan, there, None)), as_json=False
+        )
     return capsys.readouterr().out.splitlines()
 
 
@@ -71,5 +73,5 @@ def test_a_program_has_no_layers_to_slim(tmp_path: Path, capsys: pytest.CaptureF
     ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=-1)
     plan = plan_program(GEMM, make_plan(ctx, Request(engine="vllm", arch="12.1f")), ctx.catalog.toolkit)
     there = {step.name: False for step in plan.steps}
-    print_plan(ctx, plan, CacheStatus(engine=None, there=there, needs=needs(ctx, plan, there, None)), as_json=False)
+    print_plan(ctx, plan, CacheStatus(engine=None, cached=there, needs=needs(ctx, plan, there, None)), as_json=False)
     assert "slim" not in capsys.readouterr().out

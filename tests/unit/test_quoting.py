@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from gb10.image.plan.jinja import NEWLINE, array, quoted, shell, word
+from gb10.image.plan.render import NEWLINE, array, quoted, shell, word
 
 VALUES = [
     "plain",

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 
 from gb10.core.forecast import Forecast, Speed
-from gb10.image.build import rates
+from gb10.image.build import costs
 from gb10.image.build.compile import made_object
-from gb10.image.build.estimate import needs, step_seconds
-from gb10.image.build.outlook import ASSEMBLY, DOWNLOAD, TOOLS, UPSTREAM, with_forecast
-from gb10.image.build.rates import MOST, REFERENCE, keep_speed, known_speed, processor
+from gb10.image.build.costs import MOST, REFERENCE, keep_speed, known_speed, processor
+from gb10.image.build.estimate import ASSEMBLY, DOWNLOAD, TOOLS, UPSTREAM, needs, step_seconds, with_forecast
 from gb10.image.context import Context, open_context
 from gb10.image.plan.values import Plan
 from gb10.image.request.planning import Request, make_plan
@@ -68,7 +67,7 @@ def test_one_odd_build_does_not_count_and_the_last_ones_do(ctx: Context) -> None
     for _ in range(MOST):
         build(ctx, 3.0)
     assert known_speed(ctx)[0].factor == 3.0
-    assert len(list((ctx.store.root / rates.ROOM).iterdir())) == 1
+    assert len(list((ctx.store.root / costs.ROOM).iterdir())) == 1
 
 
 @pytest.mark.parametrize(
@@ -86,7 +85,7 @@ def test_what_no_compile_of_this_machine_takes_is_not_kept(
 )
 def test_a_damaged_file_is_passed_over(ctx: Context, text: str) -> None:
     build(ctx, 2.0)
-    (path,) = (ctx.store.root / rates.ROOM).iterdir()
+    (path,) = (ctx.store.root / costs.ROOM).iterdir()
     path.write_text(text, encoding="latin-1")
     assert known_speed(ctx) == (Speed(), REFERENCE)
     build(ctx, 2.0)
@@ -96,7 +95,7 @@ def test_a_damaged_file_is_passed_over(ctx: Context, text: str) -> None:
 def test_another_processor_and_a_builder_have_their_own(ctx: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     build(ctx, 2.0)
     assert known_speed(replace(ctx, builder="far"))[1] == REFERENCE
-    monkeypatch.setattr(rates, "cores", lambda: 64)
+    monkeypatch.setattr(costs, "cores", lambda: 64)
     assert known_speed(ctx)[1] == REFERENCE
 
 

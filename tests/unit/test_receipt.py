@@ -1,5 +1,7 @@
 """Receipts: found again only by the same command line, settings and files."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,9 @@ def test_every_choice_has_a_receipt_of_its_own(tmp_path: Path) -> None:
 def test_a_damaged_receipt_is_none(text: str, tmp_path: Path) -> None:
     (tmp_path / "receipt").write_text(text, encoding="utf-8")
     assert read_receipt(tmp_path / "receipt") is None
+
+
+def test_a_kept_answer_needs_no_verb_loaded() -> None:
+    """Typer alone takes longer than the answer."""
+    code = "import sys, gb10.cli; sys.exit(bool({'typer', 'pydantic', 'requests'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from gb10.cli.app import respelled
 from gb10.cli.build.asking import of_wheels
-from gb10.cli.spelling import respelled
 from gb10.errors import UsageError
 from gb10.image.lock.lockfile import input_digest, load_recipe
-from gb10.image.lock.platforms import Platform
-from gb10.image.lock.resolver import explained
+from gb10.image.lock.resolver import Platform, explained
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import image_tag, plan_image
 from gb10.image.recipe.image_recipe import Recipe

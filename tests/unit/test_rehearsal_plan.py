@@ -15,13 +15,13 @@ from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.plan.catalog import ROOT
 from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import Mod, Options, Overlay, PatchUse, Served
-from gb10.image.plan.rehearsing import SCRIPTS, request_text, why_none
 from gb10.image.plan.render import bake, dockerfile, environment, scanned
+from gb10.image.plan.steps import SCRIPTS, request_text, why_none
 from gb10.image.plan.values import Plan, Toolkit
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
-from gb10.image.request.kernel_choice import rehearsed
+from gb10.image.request.kernel_choice import with_warmup_run
 from tests.recipes import SHIPPED
 
 CONFIG = {"architectures": ["Qwen3ForCausalLM"], "hidden_size": 4096}
@@ -198,7 +198,7 @@ def test_every_twin_is_locked_for_both_machines(engine: str) -> None:
 @pytest.mark.parametrize("engine", SHIPPED.toolkit.rehearsals)
 def test_the_engine_s_script_is_there_and_shipped(engine: str) -> None:
     script = f"explain/child/{SHIPPED.toolkit.rehearsals[engine].script}.py"
-    assert script in SHIPPED.toolkit.of(*SCRIPTS)
+    assert script in SHIPPED.toolkit.digests_of(*SCRIPTS)
 
 
 @pytest.mark.parametrize(("engine", "argument"), [("vllm", "max_num_seqs"), ("sglang", "max_running_requests")])
@@ -211,11 +211,11 @@ def test_options_have_the_engine_s_own_names(engine: str, argument: str) -> None
 def test_the_command_s_model_gets_the_variables_of_its_engine(tmp_path: Path) -> None:
     recipe, _, toolkit = inputs("sglang")
     ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
-    assert rehearsed(ctx, recipe, toolkit, OPTIONS, MODEL) == ready(toolkit, "sglang", MODEL)
+    assert with_warmup_run(ctx, recipe, toolkit, OPTIONS, MODEL) == ready(toolkit, "sglang", MODEL)
 
 
 def test_an_option_that_the_engine_has_not_is_an_error(tmp_path: Path) -> None:
     recipe, _, toolkit = inputs("sglang")
     ctx = open_context({"GB10_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path)}, verbosity=0)
     with pytest.raises(UsageError, match="sglang has no option for linear_backend"):
-        rehearsed(ctx, recipe, toolkit, OPTIONS, replace(MODEL, options=(("linear_backend", "marlin"),)))
+        with_warmup_run(ctx, recipe, toolkit, OPTIONS, replace(MODEL, options=(("linear_backend", "marlin"),)))

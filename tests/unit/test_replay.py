@@ -16,14 +16,13 @@ from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.mods.read import load_mod
 from gb10.image.plan.catalog import ROOT, tree_digest
 from gb10.image.plan.dag import plan_image
-from gb10.image.plan.inputs import wheel_inputs
 from gb10.image.plan.options import Mod, Options, Overlay, Taken
 from gb10.image.plan.plan_record import labels, record
-from gb10.image.plan.values import Plan
+from gb10.image.plan.values import Plan, wheel_inputs
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.request.plan_replay import LARGEST, Given, plan_again, read_record, require_same, with_servers
-from gb10.image.request.planning import with_targets, without
+from gb10.image.request.planning import drop_optional_layers, with_targets
 from gb10.patches.selection import plan_patches
 from tests.recipes import SHIPPED, small_recipe
 
@@ -43,7 +42,7 @@ def planned(folder: Path, engine: str = "vllm", targets: tuple[str, ...] = (), *
     options = Options(arch=parse_arch("12.1f"), platform="linux/arm64", build="amd64", targets=targets)
     by_hand = []
     if changed:
-        recipe, lock = without(recipe, lock, ("b12x",))
+        recipe, lock = drop_optional_layers(recipe, lock, ("b12x",))
         (folder / "my.diff").write_bytes(DIFF)
         by_hand = [str(folder / "my.diff")]
         options = replace(options, **given_again(folder), slim="all", without=("b12x",), kernels="core", refs=("vllm",))

@@ -14,7 +14,7 @@ from gb10.cli.look.report import build_of, last_tag
 from gb10.core.reporter import Timing
 from gb10.core.store import Store
 from gb10.errors import UsageError
-from gb10.image.build.build_log import Build, Step, keep_build, kept_builds
+from gb10.image.inspect.build_log import Build, Step, keep_build, kept_builds
 from gb10.image.inspect.report_page import (
     Box,
     against,
@@ -28,7 +28,7 @@ from gb10.image.inspect.report_page import (
     tiles,
     treemap,
 )
-from gb10.image.inspect.summary import Layer, PatchStory, Portrait, codes_of
+from gb10.image.inspect.summary import ImageSummary, Layer, PatchStory, codes_of
 from gb10.image.plan.catalog import ROOT, Catalog
 from tests.unit.made_up_images import KEY
 from tests.unit.made_up_portrait import portrait
@@ -156,7 +156,7 @@ TEMPLATES = Catalog(ROOT).templates
     [portrait(), portrait(plan=None, verdict=None, patches=(), mods=(), layers=()), portrait(packed=True)],
     ids=["ours", "foreign", "remote"],
 )
-def test_the_page_is_one_file_that_asks_nobody(one: Portrait) -> None:
+def test_the_page_is_one_file_that_asks_nobody(one: ImageSummary) -> None:
     text = page(one, TEMPLATES, built=build(), before=build("1" * 64, 1, base=100))
     seen = Seen(text)
     assert seen.open == []

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gb10.cli.models.cluster_files import nodes_named
+from gb10.containers.connection import EngineHost, seconds_of
 from gb10.containers.docker_containers import ContainerState
-from gb10.containers.engine_host import EngineHost, seconds_of
 from gb10.containers.images import ImageInfo
 from gb10.errors import UsageError
 from gb10.models.load.loading import load_model_recipe

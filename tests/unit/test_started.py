@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from gb10.cli import main, print_error, tell
-from gb10.core.data_root import ROOT
+from gb10.core.installation import ROOT, as_started, own_command, program
 from gb10.core.proc import capture
-from gb10.core.program_name import as_started, own_command, program
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 

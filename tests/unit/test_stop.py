@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from gb10.core.concurrency import Stop, beside, together
+from gb10.core.concurrency import Stop, run_all, run_in_background
 from gb10.core.proc import stream
 from gb10.errors import BuildError, FetchError
 
@@ -32,7 +32,7 @@ def test_what_fails_in_the_background_stops_a_compiler_at_once() -> None:
         compiling.wait()
         raise MISSING
 
-    with pytest.raises(FetchError, match="layer's wheel"), beside(stop, fetch):
+    with pytest.raises(FetchError, match="layer's wheel"), run_in_background(stop, fetch):
         compile_long(stop, compiling)
 
 
@@ -49,7 +49,7 @@ def test_a_failed_compile_stops_the_background_and_its_error_is_raised() -> None
         fetching.wait()
         raise BuildError("the compiler failed")
 
-    with pytest.raises(BuildError, match="compiler failed"), beside(stop, fetch):
+    with pytest.raises(BuildError, match="compiler failed"), run_in_background(stop, fetch):
         compile_a_wheel()
 
 
@@ -61,7 +61,7 @@ def test_after_a_stop_no_child_starts() -> None:
 
 
 def test_both_results_are_kept_when_nothing_fails() -> None:
-    with beside(Stop(), lambda: "layers") as layers:
+    with run_in_background(Stop(), lambda: "layers") as layers:
         built = "wheels"
     assert (built, layers.result()) == ("wheels", "layers")
 
@@ -74,12 +74,12 @@ def test_the_first_of_several_that_fails_stops_the_others_and_is_raised() -> Non
         raise BuildError("the compiler failed")
 
     with pytest.raises(BuildError, match="compiler failed"):
-        together(stop, (lambda: compile_long(stop, compiling), fail))
+        run_all(stop, (lambda: compile_long(stop, compiling), fail))
     with pytest.raises(CancelledError):
         stop.check()
 
 
 def test_results_of_several_are_in_order() -> None:
     last = Event()
-    assert together(Stop(), (lambda: last.wait(10), last.set)) == (True, None)
-    assert together(Stop(), ()) == ()
+    assert run_all(Stop(), (lambda: last.wait(10), last.set)) == (True, None)
+    assert run_all(Stop(), ()) == ()

@@ -4,7 +4,7 @@ import pytest
 
 from gb10.core.files import Checkout
 from gb10.errors import FetchError
-from gb10.sources.git.submodules import LINK, Entry, Tree, joined
+from gb10.sources.git.archive import LINK, Entry, Tree, joined
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ import pytest
 from gb10.errors import UsageError
 from gb10.image.lock.lockfile import input_digest, load_recipe
 from gb10.image.plan.catalog import ROOT
-from gb10.image.plan.inputs import used_sources, wheel_inputs
 from gb10.image.plan.options import Options, PatchUse
 from gb10.image.plan.render import wheel_dockerfile
-from gb10.image.plan.values import Plan
+from gb10.image.plan.values import Plan, used_sources, wheel_inputs
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock, LockedWheel

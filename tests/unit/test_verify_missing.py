@@ -8,7 +8,7 @@ import pytest
 from gb10.cli import main
 from gb10.containers.connection import Endpoint, Engine
 from gb10.containers.embedded.daemon import Place
-from gb10.containers.reach import holding
+from gb10.containers.reach import connect_if_has_images
 from gb10.core.store import Store
 from gb10.image.build.inspect import no_image
 
@@ -31,7 +31,7 @@ def test_the_engine_that_lacks_the_image_is_named(
 
 def test_an_engine_that_never_ran_has_no_images_and_is_not_started(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    assert holding({"DOCKER_HOST": Place(store).endpoint.host}, store) is None
+    assert connect_if_has_images({"DOCKER_HOST": Place(store).endpoint.host}, store) is None
     assert not (tmp_path / "engine").exists()
 
 

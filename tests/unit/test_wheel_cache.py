@@ -10,7 +10,7 @@ import pytest
 from gb10.cli.app import MODULES
 from gb10.errors import UsageError, VerifyError
 from gb10.image.plan.catalog import ROOT
-from gb10.image.publish.wheel_index import REPO, SIGNERS, Listed, named_cache, read_listing, wheel_cache, write_listing
+from gb10.image.publish.sharing import REPO, SIGNERS, Listed, named_cache, read_listing, wheel_cache, write_listing
 from gb10.sources.hub import open_hub
 
 KEY, SHA256 = "a" * 64, "b" * 64

@@ -16,14 +16,21 @@ from gb10.image.plan.dag import plan_image
 from gb10.image.plan.options import PatchUse, Taken
 from gb10.image.plan.plan_record import labels, record
 from gb10.image.plan.values import Plan
-from gb10.image.request.checkout_checks import MOST_DIFFERENT, Released, check_difference, check_said, told
-from gb10.image.request.checkout_files import Worktree, open_worktree
+from gb10.image.request.checkout_files import (
+    MOST_DIFFERENT,
+    Released,
+    Worktree,
+    change_notes,
+    check_difference,
+    check_said,
+    open_worktree,
+)
 from gb10.image.request.checkouts import OwnSource, marked, own_sources
-from gb10.patches.compare import Difference, compare, diff_text
 from gb10.patches.parse import parse_diff
 from gb10.patches.releases import load_releases
 from gb10.patches.selection import Place
 from gb10.patches.source_tree import Folder
+from gb10.patches.write import Difference, compare, diff_text
 from tests.unit.test_mods_plan import inputs, plan
 from tests.unit.test_plan_schema import SCHEMA
 
@@ -187,7 +194,7 @@ def test_a_bundled_source_must_be_named() -> None:
 
 
 def test_what_is_left_out_is_said() -> None:
-    lines = [*told(released(), checkout(Path("/x")), found(tests__test_a=b"2\n", vllm__data=b"\0"))]
+    lines = [*change_notes(released(), checkout(Path("/x")), found(tests__test_a=b"2\n", vllm__data=b"\0"))]
     assert lines == [
         "vllm 0.33.0: /x (a plain folder) has no changes that affect the build",
         "vllm 0.33.0: ignored, the build does not use them: 1 (tests/test_a.py)",

@@ -13,7 +13,7 @@ from gb10.containers.registry.referrers import digest_of
 from gb10.containers.registry.saving import as_oci, check_saving_room
 from gb10.containers.registry.transfer import Moves
 from gb10.errors import PublishError, UsageError
-from gb10.image.publish.compressing import arrived, flaw
+from gb10.image.publish.compressing import arrived, manifest_mismatch
 
 CONFIG, OTHER = (f"sha256:{digit * 64}" for digit in "01")
 
@@ -48,7 +48,7 @@ def test_what_is_no_compression_is_told(text: str) -> None:
     ],
 )
 def test_what_keeps_a_manifest_from_being_the_images(text: str, wrong: str) -> None:
-    assert flaw(text, CONFIG, 2) == wrong
+    assert manifest_mismatch(text, CONFIG, 2) == wrong
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import typer
 
 from gb10.cli.models.recipe_image import with_recipe
 from gb10.cli.models.recipe_trust import TrustOption
-from gb10.cli.signature import inject
 from gb10.cli.values import (
     ArchOption,
     EngineOption,
@@ -21,6 +20,7 @@ from gb10.cli.values import (
     completer,
     model_recipes,
 )
+from gb10.cli.verb import inject
 from gb10.errors import UsageError
 from gb10.image.lock.lockfile import load_recipe
 from gb10.image.plan.catalog import DEFAULT_ENGINE, ROOT, Catalog
@@ -123,16 +123,14 @@ def releases(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, _, version = text.partition("=")
         if not name or not version or name in found:
+            locked = load_recipe(Catalog(ROOT).recipe(DEFAULT_ENGINE))  # a release that exists
             problem = f"names {name} twice" if name in found else "needs a source and its release"
-            raise UsageError(f"--ref {text} {problem}", hint=f"write --ref NAME=VERSION, for example {_example()}")
+            raise UsageError(
+                f"--ref {text} {problem}",
+                hint=f"write --ref NAME=VERSION, for example --ref {locked.engine}={locked.version}",
+            )
         found[name] = version
     return found
-
-
-def _example() -> str:
-    """An option with a release that exists: the locked one."""
-    recipe = load_recipe(Catalog(ROOT).recipe(DEFAULT_ENGINE))
-    return f"--ref {recipe.engine}={recipe.version}"
 
 
 def of_wheels(

@@ -8,8 +8,8 @@ import typer
 from rich.table import Table
 
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
-from gb10.cli.tables import print_table
 from gb10.cli.values import EngineOption
+from gb10.cli.verb import print_table
 from gb10.core.files import digest
 from gb10.errors import UsageError
 from gb10.image.context import Context

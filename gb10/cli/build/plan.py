@@ -8,9 +8,8 @@ from gb10.cli.build.asking import of_image, with_image_options
 from gb10.cli.build.plan_show import print_plan
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.errors import UsageError
-from gb10.image.build.cache_status import survey
-from gb10.image.build.cmake_names import try_targets
-from gb10.image.build.grafts import try_patches
+from gb10.image.build.image_build import ImageBuild
+from gb10.image.build.input_checks import try_patches, try_targets
 from gb10.image.context import Context
 from gb10.image.plan.render import bake, dockerfile
 from gb10.image.request.planning import Request, make_plan
@@ -54,4 +53,4 @@ def plan(
     else:
         try_patches(ctx, made)
         try_targets(ctx, made)
-        print_plan(ctx, made, survey(ctx, made), as_json=as_json)
+        print_plan(ctx, made, ImageBuild(ctx, made).status(), as_json=as_json)

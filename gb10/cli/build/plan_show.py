@@ -8,14 +8,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from gb10.cli.common import print_json
-from gb10.cli.tables import print_table
+from gb10.cli.verb import print_table
 from gb10.core.reporter import terminal
-from gb10.image.build.cache_status import CacheStatus
-from gb10.image.build.estimate import Needs, step_seconds
-from gb10.image.build.outlook import obstacles
+from gb10.image.build.estimate import Needs, obstacles, step_seconds
+from gb10.image.build.image_build import CacheStatus
 from gb10.image.context import Context
 from gb10.image.plan.values import Plan, Step
-from gb10.image.publish.wheel_index import wheel_cache
+from gb10.image.publish.sharing import wheel_cache
 
 NAMES: Final = 3
 """Wheels of a layer that the plan names."""
@@ -28,14 +27,14 @@ WRAPPED: Final = 24
 
 def print_plan(ctx: Context, plan: Plan, found: CacheStatus, push: Sequence[str] = (), *, as_json: bool) -> None:
     """The plan with hit and miss, what the missing steps need, and the names that would be pushed."""
-    problems = obstacles(ctx, plan, found.there)
+    problems = obstacles(ctx, plan, found.cached)
     if as_json:
-        present = {"hit": {step.name: found.there[step.name] for step in plan.steps}, "needs": asdict(found.needs)}
+        present = {"hit": {step.name: found.cached[step.name] for step in plan.steps}, "needs": asdict(found.needs)}
         stop = {"problem": "; ".join(problems)} if problems else {}
         print_json(plan.document() | present | ({"push": list(push)} if push else {}) | stop)
         return
     _print_table(ctx, plan, found)
-    needed, hits = found.needs, sum(found.there[step.name] for step in plan.steps)
+    needed, hits = found.needs, sum(found.cached[step.name] for step in plan.steps)
     print(f"{len(plan.steps)} steps: {hits} cached, {len(plan.steps) - hits} to run")
     print(
         f"to download {needed.download / 1e6:,.0f} MB; disk {needed.disk / 1e9:.1f} GB, "
@@ -54,7 +53,7 @@ def print_plan(ctx: Context, plan: Plan, found: CacheStatus, push: Sequence[str]
     for name in push:
         print(f"to push {name}")
     cache = wheel_cache(ctx.env)
-    if cache and not all(found.there[step.name] for step in plan.of_kind("wheel")):
+    if cache and not all(found.cached[step.name] for step in plan.of_kind("wheel")):
         print(f"a build first looks for missing wheels in {cache.repo}; this plan does not")
     for problem in problems:
         print(f"{'`image`' if plan.of_kind('image') else 'this build'} would stop: {problem}")
@@ -87,7 +86,7 @@ def _print_table(ctx: Context, plan: Plan, found: CacheStatus) -> None:
 
 
 def _row(ctx: Context, plan: Plan, step: Step, found: CacheStatus) -> tuple[str, ...]:
-    hit = found.there[step.name]
+    hit = found.cached[step.name]
     seconds = "" if hit else f"{step_seconds(ctx, plan, step):.0f}"
     size = f"{step.download / 1e6:,.0f}" if step.files else ""
     files = str(len(step.files) or "")

@@ -1,5 +1,6 @@
 """``rebuild``: build an image again from the record that it holds, and compare it layer by layer."""
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Annotated, Final
@@ -23,11 +24,9 @@ from gb10.cli.values import ModOption
 from gb10.core.printing import printable
 from gb10.core.reporter import Reporter
 from gb10.errors import VerifyError
-from gb10.image.build.cache_status import survey_again
-from gb10.image.build.estimate import check_room
+from gb10.image.build.image_build import ImageBuild
 from gb10.image.build.rebuild import Comparison, reproduce, subject_of
 from gb10.image.build.stage import check_builder, ready_engine
-from gb10.image.build.wheels import selected
 from gb10.image.context import Context
 from gb10.image.request.plan_replay import Given, replayed
 
@@ -132,13 +131,12 @@ def rebuild(
     subject = subject_of(ctx.store, engine, target)
     given = Given(mods=tuple(mod or ()), mod_network=mod_network, overlay=overlay)
     with replayed(ctx, subject.record, given) as plan:
-        compiled = selected(plan, again or ())
-        found = survey_again(ctx, plan, compiled)
+        build = ImageBuild(ctx, plan, again or (), rebuild_id=uuid.uuid4().hex[:12])
         if dry_run:
-            print_plan(ctx, plan, found, as_json=as_json)
+            print_plan(ctx, plan, build.status(), as_json=as_json)
             return
-        check_room(ctx, found.needs, found.engine)
-        comparison = reproduce(ctx, plan, engine, subject.image, compiled)
+        build.check()
+        comparison = reproduce(build, engine, subject.image)
     print_comparison(ctx.reporter, target, comparison, as_json=as_json)
     with reported(as_json):
         refuse(target, comparison)

@@ -41,12 +41,6 @@ def print_image(reporter: Reporter, verified: Verified, published: Sequence[Publ
     print_published(reporter, published)
 
 
-def say_image(reporter: Reporter, verified: Verified) -> None:
-    """The summary and the digest on stderr."""
-    for line in (*summary(verified), verified.digest):
-        reporter.say(line)
-
-
 def print_published(reporter: Reporter, published: Sequence[Published]) -> None:
     """Layers and bytes on stderr, each reference with its manifest's digest on stdout."""
     for one in published:

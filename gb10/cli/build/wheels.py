@@ -13,14 +13,7 @@ from gb10.cli.common import (
     verb_app,
     with_context,
 )
-from gb10.image.build.cache_status import survey
-from gb10.image.build.cmake_names import try_targets
-from gb10.image.build.estimate import check_room
-from gb10.image.build.grafts import early_grafts, late_grafts, try_patches
-from gb10.image.build.outlook import with_forecast
-from gb10.image.build.rates import keep_speed
-from gb10.image.build.stage import check_builder, check_named_builder, ready_engine
-from gb10.image.build.wheels import build_wheels, check_sources, installable, selected, show_in_checkout, try_sources
+from gb10.image.build.image_build import ImageBuild
 from gb10.image.context import Context
 from gb10.image.publish.sharing import take_missing
 from gb10.image.request.planning import Request, make_plan
@@ -53,27 +46,16 @@ def wheels(
     """Compile only the wheels."""
     ctx = building(ctx, builder)
     plan = make_plan(ctx, asked).wheels_only()
-    again = selected(plan, rebuild or ())
-    if not dry_run:
-        check_named_builder(ctx)
-        take_missing(ctx, plan, again)  # first: a wheel from the cache needs no compiler, nor its memory
-    found = survey(ctx, plan, again)
+    build = ImageBuild(ctx, plan, rebuild or ())
     if dry_run:
-        try_patches(ctx, plan)
-        try_sources(ctx, plan)
-        try_targets(ctx, plan)
-        print_plan(ctx, plan, found, as_json=as_json)
+        status = build.status()
+        build.try_inputs()
+        print_plan(ctx, plan, status, as_json=as_json)
         return
-    if not all(found.there[step.name] for step in plan.of_kind("wheel")):
-        check_room(ctx, found.needs, found.engine)
-    ctx = with_forecast(ctx, plan, found.there, found.engine)
-    grafts = early_grafts(ctx, plan)  # first: a patch that does not fit stops before anything is compiled
-    check_sources(ctx, plan)
-    compiled = build_wheels(ctx, plan, lambda: check_builder(ctx, ready_engine(ctx)), rebuild=again)
-    keep_speed(ctx)
-    built = (*installable(plan, compiled), *grafts, *late_grafts(ctx, plan))
-    for wheel in built:
-        show_in_checkout(ctx, wheel)
+    build.check_engine()
+    take_missing(ctx, plan, build.rebuild)  # first: a wheel from the cache needs no compiler, nor its memory
+    build.check()
+    built = build.wheels()
     if as_json:
         print_json(wheels_document(built))
         return

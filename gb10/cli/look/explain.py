@@ -12,8 +12,7 @@ from gb10.cli.values import EngineOption
 from gb10.errors import UsageError
 from gb10.image.build.inspect import inspect_image
 from gb10.image.context import Context
-from gb10.image.explain.asked_engine import OWN, AskedEngine, ready_to_ask
-from gb10.image.explain.engine_choice import Held, refuse
+from gb10.image.explain.engine_choice import OWN, AskedEngine, Held, ready_to_ask, refuse
 from gb10.image.explain.engine_files import EngineFacts
 from gb10.image.explain.layer_rows import Answer, LayerRow, check_engine, code_of
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path

@@ -29,12 +29,10 @@ from gb10.image.build.stage import engine_with_images
 from gb10.image.context import Context, build_architecture
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.moe.compiled_rows import Compiled, compile_rows
-from gb10.image.moe.file_verdict import FileVerdict, judge_files
-from gb10.image.moe.given_files import Batch, read_given
+from gb10.image.moe.file_verdict import FileVerdict, judge_files, write_layer
+from gb10.image.moe.given_files import Batch, Sizes, read_given
 from gb10.image.moe.image_files import read_image
-from gb10.image.moe.layer import write_layer
 from gb10.image.moe.release_lookups import Judge
-from gb10.image.moe.staged import Sizes
 from gb10.image.plan.catalog import DEFAULT_ENGINE
 
 app = verb_app(

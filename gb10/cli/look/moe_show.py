@@ -11,11 +11,10 @@ from gb10.errors import UsageError, VerifyError
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
 from gb10.image.moe.compiled_rows import Compiled, Kernel
-from gb10.image.moe.engine_table import TITLES
 from gb10.image.moe.file_verdict import FileVerdict, TunedRow, unexplained
 from gb10.image.moe.release_lookups import Judge, open_judge
 from gb10.image.moe.row_rules import LIMIT
-from gb10.image.moe.tuned_name import SPELLED, Meant
+from gb10.image.moe.tuned_name import SPELLED, TITLES, Meant
 
 TAKEN = {"cuda": "the engine's CUDA kernel takes these, not Triton", "default": "the engine's default"}
 FIELDS = {"BLOCK_SIZE_M": "M", "BLOCK_SIZE_N": "N", "BLOCK_SIZE_K": "K", "GROUP_SIZE_M": "group"}

@@ -31,8 +31,7 @@ from gb10.image.moe.release_lookups import SITE, Judge
 from gb10.image.moe.row_rules import LADDER
 from gb10.image.moe.seeding import Model, Seed, make_seed
 from gb10.image.moe.tile_findings import Choice, choose
-from gb10.image.moe.tuned_file import write_tuned
-from gb10.image.moe.tuning import Job, Lane, Record, container_lane, counted, local_lane, rows_for, run
+from gb10.image.moe.tuning import Job, Lane, Record, container_lane, counted, local_lane, rows_for, run, write_tuned
 from gb10.image.plan.catalog import DEFAULT_ENGINE
 from gb10.image.request.kernel_choice import check_model, read_files
 

@@ -8,11 +8,11 @@ import typer
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.values import ArchOption
 from gb10.errors import UsageError
-from gb10.image.build.build_log import Build, kept_builds
 from gb10.image.context import Context
 from gb10.image.inspect.any_image import portrait
+from gb10.image.inspect.build_log import Build, kept_builds
 from gb10.image.inspect.report_page import page
-from gb10.image.inspect.summary import Portrait
+from gb10.image.inspect.summary import ImageSummary
 from gb10.image.recipe.arch import parse_arch
 
 app = verb_app("""Write one HTML page about an image: layers, GPU code, its build, patches, what was left out.
@@ -57,7 +57,7 @@ def last_tag(builds: list[Build]) -> str:
     return builds[0].tag
 
 
-def build_of(one: Portrait, builds: list[Build]) -> tuple[Build | None, Build | None]:
+def build_of(one: ImageSummary, builds: list[Build]) -> tuple[Build | None, Build | None]:
     """The build that made an image, and the last one before it of the same repository."""
     key = one.plan.key if one.plan else ""
     built = next((build for build in builds if build.key == key), None)

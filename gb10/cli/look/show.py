@@ -17,7 +17,7 @@ from gb10.image.inspect.any_image import portrait, sbom
 from gb10.image.inspect.differences import Differences, differences
 from gb10.image.inspect.differences import document as difference_document
 from gb10.image.inspect.remote import Trust
-from gb10.image.inspect.summary import PatchStory, Portrait, codes_of, document
+from gb10.image.inspect.summary import ImageSummary, PatchStory, codes_of, document
 from gb10.image.proof.arch_match import MEANING
 from gb10.image.publish.signing import check_signers, signer_of
 from gb10.image.recipe.arch import parse_arch
@@ -27,12 +27,12 @@ FIRST = ("torch", "triton", "vllm", "sglang", "flashinfer-python", "flashinfer-j
 WIDTH = 100
 
 
-def portrait_lines(one: Portrait) -> list[str]:
+def portrait_lines(one: ImageSummary) -> list[str]:
     """The whole portrait."""
     return [printable(line) for section in _sections(one) for line in section]
 
 
-def _sections(one: Portrait) -> Iterator[Iterable[str]]:
+def _sections(one: ImageSummary) -> Iterator[Iterable[str]]:
     yield _head(one)
     yield _versions(one)
     yield _patches(one)
@@ -43,7 +43,7 @@ def _sections(one: Portrait) -> Iterator[Iterable[str]]:
     yield [f"note: {remark}" for remark in one.remarks]
 
 
-def _head(one: Portrait) -> Iterator[str]:
+def _head(one: ImageSummary) -> Iterator[str]:
     size = f"{one.size / 1e9:.2f} GB{' compressed' if one.packed else ''} in {len(one.layers)} layers"
     yield f"{one.reference}  {one.platform}  {size}"
     if one.plan:
@@ -55,7 +55,7 @@ def _head(one: Portrait) -> Iterator[str]:
     yield f"starts as {'root' if user in ('0', '0:0') else user}, from {one.place}"
 
 
-def _versions(one: Portrait) -> Iterator[str]:
+def _versions(one: ImageSummary) -> Iterator[str]:
     if not one.packages:
         return
     yield ""
@@ -66,7 +66,7 @@ def _versions(one: Portrait) -> Iterator[str]:
     yield from (f"  {name:{width}}  {one.packages[name]}" for name in first)
 
 
-def _patches(one: Portrait) -> Iterator[str]:
+def _patches(one: ImageSummary) -> Iterator[str]:
     if one.patches:
         yield ""
         yield f"{len(one.patches)} patches"
@@ -89,7 +89,7 @@ def _why(patch: PatchStory) -> Iterator[str]:
     yield f"    {', '.join(life)}"
 
 
-def _mods(one: Portrait) -> Iterator[str]:
+def _mods(one: ImageSummary) -> Iterator[str]:
     if one.mods:
         yield ""
         yield f"{len(one.mods)} mods"
@@ -100,7 +100,7 @@ def _mods(one: Portrait) -> Iterator[str]:
         )
 
 
-def _codes(one: Portrait) -> Iterator[str]:
+def _codes(one: ImageSummary) -> Iterator[str]:
     if one.verdict is None:
         return
     yield ""
@@ -112,7 +112,7 @@ def _codes(one: Portrait) -> Iterator[str]:
     yield from textwrap.wrap(", ".join(pieces), WIDTH, initial_indent="  ", subsequent_indent="  ")
 
 
-def _layers(one: Portrait) -> Iterator[str]:
+def _layers(one: ImageSummary) -> Iterator[str]:
     yield ""
     yield "layers, lowest first"
     width = max((len(layer.name) for layer in one.layers), default=0)
@@ -121,7 +121,7 @@ def _layers(one: Portrait) -> Iterator[str]:
         yield f"  {layer.name:{width}}  {size}  {layer.digest.removeprefix('sha256:')[:12]}"
 
 
-def _slim(one: Portrait) -> Iterator[str]:
+def _slim(one: ImageSummary) -> Iterator[str]:
     rules = one.plan.slim if one.plan else ()
     if rules:
         yield ""

@@ -14,8 +14,7 @@ from gb10.containers.reference import is_reference
 from gb10.core.host import Host
 from gb10.core.reporter import NORMAL, terminal
 from gb10.errors import EmptySelectionError, UsageError
-from gb10.image.build.inspect import facts_of, inspect_image
-from gb10.image.build.trial_imports import try_imports
+from gb10.image.build.inspect import facts_of, inspect_image, try_imports
 from gb10.image.context import Context
 from gb10.image.proof.arch_match import Verdict, judge, parse_fits
 from gb10.image.proof.check import Subject

@@ -15,11 +15,11 @@ from gb10.cli.machine.bench_quality import quality
 from gb10.cli.machine.bench_replay import replay
 from gb10.cli.machine.bench_serve import serve
 from gb10.cli.machine.bench_show import show
-from gb10.cli.tables import print_table
 from gb10.cli.values import ArchOption, EngineOption
+from gb10.cli.verb import print_table
 from gb10.errors import VerifyError
-from gb10.image.build.cache_status import survey
-from gb10.image.build.estimate import check_room
+from gb10.image.build.estimate import check_disk_and_memory
+from gb10.image.build.image_build import check_cache
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
 from gb10.image.gemm.gemm_benchmarks import (
@@ -46,7 +46,7 @@ from gb10.image.gemm.ncu_profile import (
     profile,
 )
 from gb10.image.plan.catalog import DEFAULT_ENGINE
-from gb10.image.plan.programs import GEMM, plan_program
+from gb10.image.plan.dag import GEMM, plan_program
 from gb10.image.plan.values import Plan
 from gb10.image.request.planning import Request, make_plan
 
@@ -221,12 +221,12 @@ def gemm(
     """
     ncu = find_ncu(ctx.env) if profiled and not dry_run else None
     plan = plan_program(GEMM, make_plan(ctx, Request(engine=engine, arch=arch)), ctx.catalog.toolkit)
-    found = survey(ctx, plan)
+    found = check_cache(ctx, plan)
     if dry_run:
         print_plan(ctx, plan, found, as_json=as_json)
         return
-    if not found.there[GEMM.name]:
-        check_room(ctx, found.needs, found.engine)
+    if not found.cached[GEMM.name]:
+        check_disk_and_memory(ctx, found.needs, found.engine)
     program = build_program(ctx, lambda: ready_engine(ctx), plan, GEMM)
     measured = measure(ctx, plan, program)
     seen = profile(ctx, ncu, program, measured) if ncu and measured.gpu and not measured.wrong else None

@@ -12,7 +12,7 @@ from gb10.cli.machine.bench_results import give_compared, keep_bundle
 from gb10.cli.machine.bench_sides import Parameters, Starting, launcher_of, parameters_of, starting_of
 from gb10.cli.machine.bench_target import Target, judged_targets
 from gb10.cli.machine.load_options import plans
-from gb10.cli.signature import inject
+from gb10.cli.verb import inject
 from gb10.core.fetch import redact
 from gb10.errors import UsageError
 from gb10.image.context import Context

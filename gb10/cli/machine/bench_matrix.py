@@ -17,10 +17,10 @@ from gb10.cli.machine.bench_target import Target, judged_targets
 from gb10.cli.machine.load_options import plans
 from gb10.cli.models.recipe_files import find_recipe, load_file, model_names
 from gb10.cli.models.recipe_mods import added_options, mended_patches, mods_of
-from gb10.cli.signature import inject
 from gb10.cli.values import completer
-from gb10.core.data_root import ROOT
+from gb10.cli.verb import inject
 from gb10.core.files import read_plain_file
+from gb10.core.installation import ROOT
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.models.issue import errors_of

@@ -12,7 +12,7 @@ from gb10.cli.machine.bench_compare import LaunchesOption, MarginOption, OutOpti
 from gb10.cli.machine.bench_results import give_compared, keep_bundle
 from gb10.cli.machine.bench_sides import Starting, launcher_of, parameters_of, starting_of
 from gb10.cli.machine.bench_target import ModelOption, TokenizerOption
-from gb10.cli.signature import inject
+from gb10.cli.verb import inject
 from gb10.core.journal import Journal
 from gb10.core.store import file_sha256
 from gb10.errors import UsageError

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from gb10.cli.common import print_json, reported
 from gb10.cli.models.recipe_files import find_recipe
-from gb10.cli.tables import print_table
+from gb10.cli.verb import print_table
 from gb10.errors import VerifyError
 from gb10.image.context import Context
 from gb10.serving.load.benchy import Book

@@ -11,7 +11,7 @@ from rich.table import Table
 from gb10.cli.common import JsonOption, print_json, reported, with_context
 from gb10.cli.machine.bench_target import Target, targets
 from gb10.cli.machine.load_options import BootOption, plans
-from gb10.cli.tables import print_table
+from gb10.cli.verb import print_table
 from gb10.errors import UsageError, VerifyError
 from gb10.image.context import Context
 from gb10.serving.load.benchy import find_tokenizer

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.signature import inject
+from gb10.cli.verb import inject
 from gb10.image.context import Context
 from gb10.serving.load.benchy import find_book
 from gb10.serving.load.load_plan import Plan

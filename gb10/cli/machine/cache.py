@@ -12,7 +12,7 @@ from rich.table import Table
 from gb10.cli.causes import shortened
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
 from gb10.cli.machine.cache_share import pull, push
-from gb10.cli.tables import print_table
+from gb10.cli.verb import print_table
 from gb10.containers.buildx.build_cache import build_cache, prune
 from gb10.containers.connection import Engine
 from gb10.containers.embedded.daemon import status as embedded_status
@@ -22,7 +22,7 @@ from gb10.core.store_gc import IN_USE, ROOMS, Entry, check_clock, choose, damage
 from gb10.errors import UsageError, VerifyError
 from gb10.image.build.bases import drop_unknown
 from gb10.image.context import Context
-from gb10.image.request.needed import reasons
+from gb10.image.request.planning import reasons
 
 DAY: Final = 86_400
 KINDS: Final = {

@@ -13,10 +13,9 @@ from gb10.core.config import variable
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.image.context import Context
-from gb10.image.publish.sharing import Exchange, compiled_wheels
+from gb10.image.publish.sharing import Exchange, compiled_wheels, named_cache
 from gb10.image.publish.sharing import pull as take
 from gb10.image.publish.sharing import push as share
-from gb10.image.publish.wheel_index import named_cache
 from gb10.image.request.planning import Request, make_plan
 
 RepoArgument = Annotated[

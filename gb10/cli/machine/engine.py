@@ -9,7 +9,7 @@ from gb10.containers.embedded.daemon import down as stop
 from gb10.containers.embedded.daemon import status as embedded_status
 from gb10.containers.embedded.privileges import missing_privilege
 from gb10.containers.packages import Programs, unpacked
-from gb10.containers.reach import denial, find, look
+from gb10.containers.reach import connect_if_running, connect_or_start, denial
 from gb10.image.context import Context
 
 app = verb_app(
@@ -34,7 +34,7 @@ def up(*, ctx: Context, as_json: JsonOption = False) -> None:
     \b
     eval "export $(./build.py engine up)"    # use it with your own docker commands
     """
-    engine = find(ctx.env, ctx.store)
+    engine = connect_or_start(ctx.env, ctx.store)
     for note in engine.notes:
         ctx.reporter.say(note)
     ctx.reporter.say(f"Docker {engine.version} ({', '.join(dict.fromkeys((engine.kind, engine.endpoint.origin)))})")
@@ -77,7 +77,7 @@ def status(*, ctx: Context, as_json: JsonOption = False) -> None:
     \b
     ./build.py engine status --json
     """
-    used = look(ctx.env, ctx.store)
+    used = connect_if_running(ctx.env, ctx.store)
     own = embedded_status(ctx.store)
     document = {
         "schema": "gb10/engine/v1",

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from gb10.cli.signature import inject
+from gb10.cli.verb import inject
 from gb10.serving.load.load_plan import Plan, Tool
 from gb10.serving.load.request_fields import request_fields
 

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from gb10.cli.common import JsonOption, print_json, reported, verb_app, with_context
 from gb10.cli.models.cluster_files import MARK, cluster_file, find_cluster, nodes_named
-from gb10.cli.tables import print_table
+from gb10.cli.verb import print_table
 from gb10.core.ssh import HERE
 from gb10.errors import UsageError
 from gb10.image.context import Context

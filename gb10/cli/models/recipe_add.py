@@ -7,8 +7,8 @@ import typer
 
 from gb10.cli.common import JsonOption, print_json, with_context
 from gb10.cli.models.recipe_list import registry_document, registry_line, registry_names
-from gb10.cli.signature import inject
 from gb10.cli.values import completer
+from gb10.cli.verb import inject
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.models.registries.moving import Moved, Wish, add_registries, remove_registry, update_registries

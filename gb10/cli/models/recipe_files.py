@@ -10,7 +10,7 @@ import typer
 from gb10.cli.models.recipe_mods import missing_mods
 from gb10.cli.models.recipe_registries import registries, registry_recipe, root_here
 from gb10.cli.values import completer, model_recipes
-from gb10.core.data_root import ROOT
+from gb10.core.installation import ROOT
 from gb10.errors import EmptySelectionError, Gb10Error, UsageError
 from gb10.models.issue import in_order
 from gb10.models.load.loading import is_recipe, load_model_recipe

@@ -16,7 +16,7 @@ from gb10.cli.models.run_memory import cap_lines, with_budget
 from gb10.cli.models.wanted_service import Described, Wanted, described, require_room
 from gb10.cli.verb import print_json
 from gb10.containers.reference import registry_of
-from gb10.core.data_root import ROOT
+from gb10.core.installation import ROOT
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.models.issue import lines_of

@@ -10,10 +10,9 @@ import typer
 from packaging.version import InvalidVersion, Version
 
 from gb10.cli.models.recipe_files import read_text
-from gb10.cli.signature import inject
-from gb10.cli.verb import JsonOption, print_json, with_reporter
+from gb10.cli.verb import JsonOption, inject, print_json, with_reporter
 from gb10.containers.reference import HINT, is_reference, registry_of
-from gb10.core.data_root import ROOT
+from gb10.core.installation import ROOT
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.image.lock.lockfile import load_recipe

@@ -10,8 +10,7 @@ import typer
 
 from gb10.cli.models.recipe_files import find_recipe, load_file, read_text, registry_files
 from gb10.cli.models.recipe_mods import added_options, judged_mods, mended_patches, mods_of
-from gb10.cli.signature import inject
-from gb10.cli.verb import JsonOption, print_json, with_reporter
+from gb10.cli.verb import JsonOption, inject, print_json, with_reporter
 from gb10.core.reporter import Reporter
 from gb10.errors import EmptySelectionError, UsageError
 from gb10.models.issue import LEVELS, Issue, errors_of, in_order, lines_of

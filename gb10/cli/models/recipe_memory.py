@@ -11,8 +11,7 @@ import typer
 from gb10.cli.models.recipe_files import RecipeArgument, find_recipe, load_file, override
 from gb10.cli.models.recipe_fit import requests_of
 from gb10.cli.models.recipe_show import refused
-from gb10.cli.signature import inject
-from gb10.cli.verb import JsonOption, print_json, with_reporter
+from gb10.cli.verb import JsonOption, inject, print_json, with_reporter
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.models.issue import lines_of

@@ -8,7 +8,7 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from gb10.cli.models.recipe_registries import registry_mod
-from gb10.core.data_root import ROOT
+from gb10.core.installation import ROOT
 from gb10.errors import UsageError
 from gb10.image.mods.declaration import CommunityMod, community_mods, unfit
 from gb10.image.mods.read import find_mod, mod_names, read_digest

@@ -10,7 +10,7 @@ from gb10.cli.common import JsonOption, print_json, with_context
 from gb10.cli.models.cluster_files import MARK, alone, find_cluster
 from gb10.cli.models.recipe_files import RecipeArgument, find_recipe, load_file
 from gb10.cli.models.recipe_show import refused
-from gb10.cli.signature import inject
+from gb10.cli.verb import inject
 from gb10.errors import UsageError
 from gb10.image.context import Context
 from gb10.models.issue import errors_of

@@ -15,8 +15,7 @@ from gb10.cli.models.recipe_show import refused
 from gb10.cli.models.recipe_trust import lines_of_powers, powers_here
 from gb10.cli.models.recipe_weights import render_locked, weights_of
 from gb10.cli.models.run_memory import with_script_cap
-from gb10.cli.signature import inject
-from gb10.cli.verb import JsonOption, print_json, with_reporter
+from gb10.cli.verb import JsonOption, inject, print_json, with_reporter
 from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.models.issue import errors_of, lines_of

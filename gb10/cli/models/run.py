@@ -18,10 +18,10 @@ from gb10.cli.models.run_options import Manner, manner_of, wanted_of
 from gb10.cli.models.run_service import service_from
 from gb10.cli.models.serving import document
 from gb10.cli.models.wanted_service import Wanted
-from gb10.cli.signature import inject
+from gb10.cli.verb import inject
 from gb10.containers.container_options import docker_call
+from gb10.core.installation import own_command
 from gb10.core.proc import spawn
-from gb10.core.program_name import own_command
 from gb10.core.reporter import Reporter
 from gb10.image.context import Context
 from gb10.models.undone import lines_of_undone, undone_by_run

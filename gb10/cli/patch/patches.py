@@ -12,8 +12,8 @@ from packaging.version import Version
 from rich.table import Table
 
 from gb10.cli.common import JsonOption, print_json, verb_app, with_context
-from gb10.cli.tables import print_table
 from gb10.cli.values import completer, patched_sources, patches
+from gb10.cli.verb import print_table
 from gb10.core.reporter import terminal
 from gb10.errors import PatchError, UsageError
 from gb10.image.context import Context
@@ -22,8 +22,8 @@ from gb10.patches.maintain import new_patch
 from gb10.patches.maintain import refresh as refreshed
 from gb10.patches.release_files import Library, parse_version
 from gb10.patches.series import Patch, load_series, sources
-from gb10.patches.status import Row, find_patches, outcome_of, releases_in_words, troubles
-from gb10.patches.status import status as status_of
+from gb10.patches.verdict import Row, find_patches, outcome_of, releases_in_words, troubles
+from gb10.patches.verdict import status as status_of
 
 SHORT = {"not-applicable": "-"}
 LEGEND = "-  not-applicable: the release is outside the patch's range"

@@ -16,7 +16,6 @@ from gb10.core.reporter import Reporter
 from gb10.errors import UsageError
 from gb10.image.build.stage import ready_engine
 from gb10.image.context import Context
-from gb10.image.publish.publishing import Published
 from gb10.image.publish.publishing import publish as push_proven
 from gb10.image.publish.retaining import Held, Rule
 from gb10.image.publish.retaining import retain as retain_some
@@ -85,7 +84,11 @@ def publish(
     """Push a proven image."""
     zstd, rule = zstd_level(compression), rule_of(retain, delete=delete or bool(host))
     done = push_proven(ctx, image, targets, zstd, sign, attest=not no_attest)
-    older = _older(ctx, done, rule, host or (), delete=delete) if rule else {}
+    older: dict[str, tuple[Held, ...]] = {}  # what each repository that was published to holds, judged
+    if rule:
+        engine = ready_engine(ctx)
+        for place in dict.fromkeys(split_reference(one.reference)[0] for one in done):
+            older[place] = retain_some(ctx, engine, place, rule, host or (), delete=delete)
     if as_json:
         print_json(
             {
@@ -98,15 +101,6 @@ def publish(
     print_published(ctx.reporter, done)
     for place, found in older.items():
         print_older(ctx.reporter, place, found)
-
-
-def _older(
-    ctx: Context, done: Sequence[Published], rule: Rule, nodes: Sequence[str], *, delete: bool
-) -> dict[str, tuple[Held, ...]]:
-    """What each repository that was published to holds, judged."""
-    engine = ready_engine(ctx)
-    places = dict.fromkeys(split_reference(one.reference)[0] for one in done)
-    return {place: retain_some(ctx, engine, place, rule, nodes, delete=delete) for place in places}
 
 
 def rule_of(text: str | None, *, delete: bool) -> Rule | None:

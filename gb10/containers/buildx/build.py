@@ -2,19 +2,87 @@
 
 import json
 import os
+import re
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
-from gb10.containers.buildx import pulls
+from gb10.containers.buildx.build_cache import EXPORT, IMPORT
 from gb10.containers.buildx.commands import Buildx
-from gb10.containers.buildx.progress import Event, RawJson, Record
+from gb10.containers.buildx.progress import Event, RawJson, Record, StepDone, StepFailed, StepStarted, Transfer
 from gb10.containers.connection import Engine
 from gb10.core.concurrency import IdleTimeout, Stop
 from gb10.core.proc import SILENT, CommandFailedError, stream
-from gb10.errors import Gb10Error
+from gb10.errors import BuildError, Gb10Error
+
+PATIENCE: Final = 900.0
+"""Seconds without progress after which a pull is given up; unpacking a large layer shows none for minutes."""
+LAYER: Final = 7200.0
+"""The same for one layer of a cache's export, of which BuildKit reports only start and end: 9 GB at 10 Mbit/s."""
+STEPS: Final = re.compile(
+    rf"{IMPORT}|{EXPORT}|\[internal\] load metadata for|resolve image config for|docker-image://|\[[^\]]*\] FROM "
+)
+"""How BuildKit names the steps that only read from a registry, or write a cache to it."""
+
+
+@dataclass(slots=True)
+class Pulls:
+    """What runs, and how far each transfer is. BuildKit repeats the figures of a pull that stands still."""
+
+    running: set[str] = field(default_factory=set)
+    done: dict[tuple[str, str], tuple[int, bool]] = field(default_factory=dict)
+    news: int = 0
+    clock: Callable[[], float] = time.monotonic
+    since: float = 0.0
+    """When the last news came."""
+
+    def take(self, event: Event) -> None:
+        """One more event."""
+        match event:
+            case StepStarted(step):
+                self.running.add(step)
+            case StepDone(step) | StepFailed(step):
+                self.running.discard(step)
+            case Transfer(step, what, done, _, whole):
+                if self.done.get((step, what)) == (done, whole):
+                    return
+                self.done[step, what] = done, whole
+            case _:
+                pass
+        self.news += 1
+        self.since = self.clock()
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """The steps that run, if all of them only wait for a registry."""
+        steps = tuple(self.running)
+        return steps if all(map(STEPS.match, steps)) else ()
+
+    @property
+    def exporting(self) -> bool:
+        """Whether one of them writes a cache."""
+        return any(step.startswith(EXPORT) for step in self.waiting)
+
+    def sign(self, _: int) -> object:
+        """The sign of life for ``IdleTimeout``: always another one while a step runs that may be silent."""
+        in_time = self.exporting and self.clock() - self.since < LAYER - PATIENCE
+        return self.news if self.waiting and not in_time else object()
+
+    def error(self, target: str, log: Path) -> BuildError:
+        """The error of a build that was ended because it only waited."""
+        what, hint = f"a registry sent nothing for {PATIENCE:.0f} s", "that registry, then run the command again"
+        if self.exporting:
+            what = f"a cache export finished no layer for {LAYER:.0f} s"
+            hint = "that cache, then run the command again, or without --cache-to"
+        return BuildError(
+            f"{what}: the build of {target} was ended",
+            where="\n".join([*sorted(self.waiting), f"log: {log}"]),
+            hint=f"check the network to {hint}: finished steps are kept",
+        )
+
 
 Network = Literal["none", "default", "host"]
 
@@ -127,7 +195,7 @@ def _csv(text: str) -> str:
 
 def _run(buildx: Buildx, request: BuildRequest, work: Path, record: Record, stop: Stop | None) -> None:
     (work / "empty").mkdir()
-    parser, waits = RawJson(), pulls.Pulls()
+    parser, waits = RawJson(), Pulls()
 
     def on_line(line: str) -> None:
         for event in parser.feed(line):
@@ -135,7 +203,7 @@ def _run(buildx: Buildx, request: BuildRequest, work: Path, record: Record, stop
             record.take(event)
 
     argv = [*buildx.command, *arguments(request, work=work)]
-    patience = IdleTimeout(seconds=pulls.PATIENCE, sign=waits.sign)
+    patience = IdleTimeout(seconds=PATIENCE, sign=waits.sign)
     try:
         stream(argv, log=Path(os.devnull), on_line=on_line, env=buildx.env, stop=stop, patience=patience)
     except CommandFailedError as error:

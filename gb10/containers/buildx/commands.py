@@ -9,10 +9,9 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gb10.containers.connection import Engine
+from gb10.containers.connection import Engine, client_folder
 from gb10.containers.failure import explained
 from gb10.containers.packages import Programs, unpack, unpacked
-from gb10.containers.user_choice import client_folder
 from gb10.core.proc import CommandFailedError, capture, capture_while_active
 from gb10.core.store import Store
 from gb10.errors import EngineError

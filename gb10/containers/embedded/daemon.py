@@ -10,20 +10,78 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gb10.containers.connection import Endpoint, Engine, UnreachableError, ping
-from gb10.containers.embedded import processes
 from gb10.containers.embedded.privileges import entering, leave, require_privileges
 from gb10.containers.failure import explained
 from gb10.containers.packages import Programs, unpack_sound, unpacked
 from gb10.core.proc import last_lines, spawn
 from gb10.core.store import Store
 from gb10.errors import EngineError
+
+PROC = Path("/proc")
+DAEMONS = ("dockerd", "containerd", "containerd-shim-runc-v2", "runc")
+POLL = 0.1  # seconds
+
+
+def daemons(programs: Iterable[Path], run: Path) -> dict[int, str]:
+    """Pid to program of the daemons that run one of these files with ``run`` in their arguments."""
+    files = {_identity(path): path.name for path in programs if path.name in DAEMONS}
+    found: dict[int, str] = {}
+    for pid in _pids():
+        with suppress(OSError):
+            # By inode: the path that /proc shows is another one from inside a chroot or a mount namespace.
+            program = files.get(_identity(PROC / str(pid) / "exe"))
+            arguments = (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace")
+            if program and str(run) in arguments:
+                found[pid] = program
+    return found
+
+
+def members(cgroup: str) -> list[int]:
+    """Pids inside the cgroup of that name, at any depth, in any hierarchy: containers and build steps."""
+    found = []
+    for pid in _pids():
+        with suppress(OSError):
+            lines = (PROC / str(pid) / "cgroup").read_text(encoding="utf-8").splitlines()
+            if any(cgroup in line.split(":", 2)[2].split("/") for line in lines):
+                found.append(pid)
+    return found
+
+
+def alive(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
+    try:
+        stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def end(pids: list[int], number: signal.Signals, seconds: float) -> list[int]:
+    """Signal the processes and wait for their end; returns those that remain."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+    deadline = time.monotonic() + seconds
+    while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < deadline:
+        time.sleep(POLL)
+    return left
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def _pids() -> Iterator[int]:
+    return (int(path.name) for path in PROC.iterdir() if path.name.isdigit())
+
 
 RUN = Path("/run")
 ANSWER_SECONDS = 120.0
@@ -83,7 +141,7 @@ class Place:
         return Endpoint(host=f"unix://{self.socket}", origin="embedded")
 
     def daemons(self) -> dict[int, str]:
-        return processes.daemons(self.home.glob("*/bin/*"), self.run)
+        return daemons(self.home.glob("*/bin/*"), self.run)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -177,7 +235,7 @@ def _awaited(place: Place, patience: float) -> Engine | None:
                 return None
             if now - start > patience:
                 raise _failure(place, f"runs and gave no answer in {patience:.0f} s: {error}", BUSY) from error
-        time.sleep(processes.POLL)
+        time.sleep(POLL)
     return None
 
 
@@ -192,13 +250,13 @@ def _started(place: Place, programs: Programs, env: Mapping[str, str]) -> Engine
     with explained("the embedded engine cannot be started", hint=MEND):
         pid = spawn(entering(place.run, place.data, _argv(place)), env={**env, "PATH": path}, log=place.log)
     deadline = time.monotonic() + ANSWER_SECONDS
-    while time.monotonic() < deadline and processes.alive(pid):
+    while time.monotonic() < deadline and alive(pid):
         engine = answering(place)
         if engine:
             return engine
-        time.sleep(processes.POLL)
+        time.sleep(POLL)
     silent = f"gave no answer in {ANSWER_SECONDS:.0f} s"
-    raise _failure(place, silent if processes.alive(pid) else "ended at its start", MEND)
+    raise _failure(place, silent if alive(pid) else "ended at its start", MEND)
 
 
 def _argv(place: Place) -> list[str]:
@@ -211,9 +269,9 @@ def _argv(place: Place) -> list[str]:
 def _end(place: Place) -> bool:
     """End dockerd politely, then what remains of its children, containers and build steps; clear its run directory."""
     pids = place.daemons()
-    processes.end([pid for pid, program in pids.items() if program == "dockerd"], signal.SIGTERM, STOP_SECONDS)
-    left = [*place.daemons(), *processes.members(place.cgroup)]
-    stuck = processes.end(left, signal.SIGKILL, STOP_SECONDS)
+    end([pid for pid, program in pids.items() if program == "dockerd"], signal.SIGTERM, STOP_SECONDS)
+    left = [*place.daemons(), *members(place.cgroup)]
+    stuck = end(left, signal.SIGKILL, STOP_SECONDS)
     if stuck:
         raise EngineError(
             f"the embedded engine does not end: processes {', '.join(map(str, stuck))}",

@@ -14,11 +14,10 @@ from urllib.parse import urlsplit
 from docker import auth
 from docker.errors import DockerException
 
-from gb10.containers.connection import Engine, asking
+from gb10.containers.connection import Engine, asking, client_folder
 from gb10.containers.reference import split_reference
 from gb10.containers.registry.skopeo import Access
 from gb10.containers.registry.transfer import LOGIN
-from gb10.containers.user_choice import client_folder
 from gb10.errors import PublishError
 
 

@@ -54,13 +54,11 @@ class Holder:
         with asking(self.engine) as sdk:
             for image in sdk.images.list(REPOSITORY):
                 for tag in image.tags:
-                    if tag == self.tag or _age(image.attrs) > GIVEN_UP:
+                    if (
+                        tag == self.tag
+                        or (datetime.now(UTC) - datetime.fromisoformat(image.attrs["Created"])) > GIVEN_UP
+                    ):
                         sdk.images.remove(tag)
-
-
-def _age(attrs: Mapping[str, Any]) -> timedelta:
-    """How long ago a holder was made."""
-    return datetime.now(UTC) - datetime.fromisoformat(attrs["Created"])
 
 
 def holder(engine: Engine, digest: str, platform: str, layers: Sequence[str]) -> Holder:

@@ -100,7 +100,8 @@ class Referrers:
         subject = self.skopeo.manifest(f"{self.repository}@{digest}", self.access)
         if digest_of(subject) != digest:
             raise PublishError(f"the registry has another manifest under {digest}", where=self.repository)
-        text = manifest_of(artifact, {"mediaType": _kind_of(subject), "digest": digest, "size": len(subject.encode())})
+        kind = str(json.loads(subject).get("mediaType", MANIFEST))
+        text = manifest_of(artifact, {"mediaType": kind, "digest": digest, "size": len(subject.encode())})
         attached = digest_of(text)
         self._put(text, MANIFEST, f"{self.repository}@{attached}", [one.content for one in artifact.contents])
         entry = Descriptor(
@@ -210,11 +211,6 @@ def manifest_of(artifact: Artifact, subject: Mapping[str, Any]) -> str:
 
 def _described(kind: str, content: bytes) -> dict[str, Any]:
     return {"mediaType": kind, "digest": f"sha256:{hashlib.sha256(content).hexdigest()}", "size": len(content)}
-
-
-def _kind_of(manifest: str) -> str:
-    """The media type that a manifest gives itself. Pure."""
-    return str(json.loads(manifest).get("mediaType", MANIFEST))
 
 
 MOST = 100

@@ -7,17 +7,15 @@ from pathlib import Path
 
 from gb10.containers.buildx.build import BuildRequest, image_output
 from gb10.containers.connection import Engine
+from gb10.core.fetch import store_paths
 from gb10.core.store import Store
 from gb10.image.build.contexts import BuildContext, Lay, archive, mod_files, overlay_files, scanner_files, tree, wheels
 from gb10.image.build.costs import module_peaks
-from gb10.image.build.grafts import graft_files
-from gb10.image.build.wheels import Wheel
+from gb10.image.build.wheels import Wheel, graft_files
 from gb10.image.context import Context
-from gb10.image.locked_files import store_paths
 from gb10.image.plan.plan_record import record
-from gb10.image.plan.rehearsing import PROGRAM, SCRIPTS, request_text
 from gb10.image.plan.render import build_args, dockerfile
-from gb10.image.plan.steps import SLIMMER
+from gb10.image.plan.steps import PROGRAM, SCRIPTS, SLIMMER, request_text
 from gb10.image.plan.values import Plan, Step
 from gb10.patches.patched import diffs_by_hand
 
@@ -45,7 +43,7 @@ def image_files(ctx: Context, plan: Plan) -> dict[str, Path | bytes]:
 def rehearsal_files(ctx: Context, plan: Plan) -> dict[str, bytes]:
     """The program of a rehearsal, its scripts in one folder, and its request."""
     own, toolkit = ctx.catalog.contents, ctx.catalog.toolkit
-    scripts = {Path(name).name: own[name] for name in toolkit.of(*SCRIPTS)}
+    scripts = {Path(name).name: own[name] for name in toolkit.digests_of(*SCRIPTS)}
     return {
         "rehearsal.py": archive("rehearsal", {name: own[name] for name in PROGRAM}),
         **{f"rehearsal/{name}": content for name, content in scripts.items()},
@@ -89,22 +87,20 @@ def image_folders(store: Store, plan: Plan, built: Iterable[Wheel], there: Colle
     }
 
 
-def upstream_request(plan: Plan, context: BuildContext) -> BuildRequest:
-    """Build the layers that need no compiled wheel, into the build cache."""
-    return _request(plan, context, "upstream")
-
-
 def image_request(plan: Plan, context: BuildContext, engine: Engine, tag: str) -> BuildRequest:
     """Build, scan and export the image in one solve, under ``tag``.
 
     A mod's result may differ on each run, so a cached scan may not match it. Its layer is scanned each time.
     """
     fresh = tuple(f"scan-{step.name}" for step in plan.of_kind("mod"))
-    return replace(_request(plan, context, "image"), output=image_output(engine), tags=(tag,), fresh=fresh)
+    return replace(build_request(plan, context, "image"), output=image_output(engine), tags=(tag,), fresh=fresh)
 
 
-def _request(plan: Plan, context: BuildContext, target: str) -> BuildRequest:
-    """A target of the image's Dockerfile, for the image's platform. For another one BuildKit reruns every stage."""
+def build_request(plan: Plan, context: BuildContext, target: str) -> BuildRequest:
+    """A target of the image's Dockerfile, for the image's platform. For another one BuildKit reruns every stage.
+
+    ``upstream`` are the layers that need no compiled wheel, into the build cache.
+    """
     return BuildRequest(
         dockerfile=context.folder / "Dockerfile",
         target=target,

@@ -7,6 +7,7 @@ import tarfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from lzma import LZMAError
 from pathlib import Path
@@ -22,9 +23,8 @@ from gb10.core.host import Host
 from gb10.core.reporter import Reporter
 from gb10.core.store import Store, is_sealed, note_use, seal
 from gb10.errors import FetchError
-from gb10.image.build.built import engine_room, one_by_one
 from gb10.image.build.contexts import build_context
-from gb10.image.build.stage import run_build
+from gb10.image.build.stage import engine_folder, one_by_one, run_build
 from gb10.image.context import Context
 from gb10.image.locked_files import absent_files
 from gb10.image.plan.render import base_dockerfile, build_args, epoch
@@ -122,7 +122,7 @@ def layers_tag(name: str, keys: Iterable[str]) -> str:
 
 def noted_image(ctx: Context, engine: Engine, tag: str) -> ImageInfo | None:
     """The image of a tag, if it is the very image that was noted."""
-    image, note = find_image(engine, tag), _note(ctx.store, engine_room(engine), tag)
+    image, note = find_image(engine, tag), _note(ctx.store, engine_folder(engine), tag)
     with suppress(FileNotFoundError):  # there is none, or cache gc removes it just now
         if image and note.read_text(encoding="utf-8") == "\n".join(image.diff_ids):
             note_use(note)
@@ -132,7 +132,7 @@ def noted_image(ctx: Context, engine: Engine, tag: str) -> ImageInfo | None:
 
 def note_image(ctx: Context, engine: Engine, tag: str, image: ImageInfo) -> None:
     """Note the layers of an image and give it the tag."""
-    ctx.store.write_text(_note(ctx.store, engine_room(engine), tag), "\n".join(image.diff_ids))
+    ctx.store.write_text(_note(ctx.store, engine_folder(engine), tag), "\n".join(image.diff_ids))
     tag_image(engine, image.id, (tag,))
 
 
@@ -149,7 +149,7 @@ def drop_unknown(store: Store, engine: Engine) -> None:
     """
     with store.tried("image") as free:
         if free:
-            room = engine_room(engine)
+            room = engine_folder(engine)
             layers = [tag for tag in tags_of(engine) if LAYERS.fullmatch(tag)]
             known = [tag for tag in layers if tag.startswith(HOST) and _note(store, room, tag).exists()]
             untag(engine, sorted({*layers} - {*known}))
@@ -163,53 +163,79 @@ STAGES: Final = {"base-build": "base-build", "base-image": "base"}
 """The stage of our Dockerfiles that each base fills."""
 
 
-def provide_bases(
-    ctx: Context, plan: Plan, engine: Engine, names: Iterable[str], rebuild_id: str = ""
-) -> tuple[dict[str, Path], dict[str, str]]:
-    """What fills the stages of bases: files of the main context, or images of the engine as named contexts.
+@dataclass(frozen=True, slots=True)
+class Bases:
+    """The bases of a plan for an engine: files of a main context, or images of the engine as named contexts.
 
-    An engine whose images BuildKit would have to copy gets files. Raises FetchError, BuildError, EngineError.
+    ``rebuild_id`` names a run that makes them again, beside those that are there.
     """
-    lent = bases_as_images(ctx, plan, engine, names, rebuild_id)
-    return {} if lent else base_files(ctx, plan, names), lent
 
+    ctx: Context
+    plan: Plan
+    engine: Engine
+    rebuild_id: str = ""
 
-def bases_as_images(
-    ctx: Context, plan: Plan, engine: Engine, names: Iterable[str], rebuild_id: str = ""
-) -> dict[str, str]:
-    """The images of bases as named contexts; none for an engine whose images BuildKit would have to copy."""
-    if not one_by_one(ctx, engine):
-        return {}
-    return {STAGES[name]: f"docker-image://{base_image(ctx, plan, engine, name, rebuild_id)}" for name in names}
+    def provide(self, names: Iterable[str]) -> tuple[dict[str, Path], dict[str, str]]:
+        """What fills the stages of bases: files, or images. Raises FetchError, BuildError, EngineError.
+
+        An engine whose images BuildKit would have to copy gets files.
+        """
+        images = self.images(names)
+        return {} if images else self.tars(names), images
+
+    def images(self, names: Iterable[str]) -> dict[str, str]:
+        """The images of bases as named contexts; none for an engine whose images BuildKit would have to copy."""
+        if not one_by_one(self.ctx, self.engine):
+            return {}
+        return {STAGES[name]: f"docker-image://{self.image(name)}" for name in names}
+
+    def tars(self, names: Iterable[str]) -> dict[str, Path]:
+        """The root file systems of bases, made when they are missing, as files of a main context."""
+        return {f"{name}.tar": make_rootfs(self.ctx, self.plan, self.plan.step(name)) for name in names}
+
+    def image(self, name: str) -> str:
+        """The tag of the image of a base, built when it is missing. Raises FetchError, BuildError, EngineError."""
+        ctx, engine, again = self.ctx, self.engine, bool(self.rebuild_id)
+        step, tag = self.plan.step(name), base_tag(self.plan, name, self.rebuild_id)
+        with ctx.store.locked(f"base-{tag.rpartition('-')[2]}", ctx.reporter.waiting_for(name)):
+            there = find_image(engine, tag) if again else noted_image(ctx, engine, tag)
+            if there is None:
+                make_rootfs(ctx, self.plan, step, rebuild_id=again)
+                with ctx.reporter.task(f"{name} into the engine"):
+                    image = self._built(step)
+                if again:  # it goes when that run ends, so no note keeps it
+                    tag_image(engine, image.id, (tag,))
+                else:
+                    note_image(ctx, engine, tag, image)
+        return tag
+
+    def _built(self, step: Step) -> ImageInfo:
+        platform = _platform(self.plan, step.name)
+        text = base_dockerfile(self.plan, step.name, platform, self.ctx.catalog.templates)
+        files: dict[str, Path | bytes] = {
+            "Dockerfile": text.encode(),
+            f"{step.name}.tar": rootfs_path(self.ctx.store, step),
+        }
+        with build_context(self.ctx.store, files, {}) as context:
+            request = BuildRequest(
+                dockerfile=context.folder / "Dockerfile",
+                target="base",
+                platform=platform,
+                context=context.folder,
+                build_args=build_args(self.plan),
+                output="type=image",
+                rebuild_id=bool(self.rebuild_id),
+            )
+            image = made_image(self.ctx, self.engine, request, step)
+        if self.engine.kind == "embedded":  # in your Docker it may be yours
+            done = sent(["context"])
+            forget(self.engine, lambda about: about in done)
+        return image
 
 
 def base_tars(store: Store, plan: Plan) -> dict[str, Path]:
     """The root file systems of both bases, which the store has, as files of a main context."""
     return {f"{name}.tar": rootfs_path(store, plan.step(name)) for name in STAGES}
-
-
-def base_files(ctx: Context, plan: Plan, names: Iterable[str]) -> dict[str, Path]:
-    """The root file systems of bases, made when they are missing, as files of a main context."""
-    return {f"{name}.tar": make_rootfs(ctx, plan, plan.step(name)) for name in names}
-
-
-def base_image(ctx: Context, plan: Plan, engine: Engine, name: str, rebuild_id: str = "") -> str:
-    """The tag of the engine's image of a base, built when it is missing. Raises FetchError, BuildError, EngineError.
-
-    ``rebuild_id`` names a run that makes it again.
-    """
-    tag = base_tag(plan, name, rebuild_id)
-    with ctx.store.locked(f"base-{tag.rpartition('-')[2]}", ctx.reporter.waiting_for(name)):
-        there = find_image(engine, tag) if rebuild_id else noted_image(ctx, engine, tag)
-        if there is None:
-            make_rootfs(ctx, plan, plan.step(name), rebuild_id=bool(rebuild_id))
-            with ctx.reporter.task(f"{name} into the engine"):
-                image = _build(ctx, plan, engine, plan.step(name), rebuild_id=bool(rebuild_id))
-            if rebuild_id:  # it goes when that run ends, so no note keeps it
-                tag_image(engine, image.id, (tag,))
-            else:
-                note_image(ctx, engine, tag, image)
-    return tag
 
 
 def base_tag(plan: Plan, name: str, rebuild_id: str = "") -> str:
@@ -219,26 +245,3 @@ def base_tag(plan: Plan, name: str, rebuild_id: str = "") -> str:
 
 def _platform(plan: Plan, name: str) -> str:
     return plan.options.platform if name == "base-image" else f"linux/{plan.options.build}"
-
-
-def _build(ctx: Context, plan: Plan, engine: Engine, step: Step, *, rebuild_id: bool) -> ImageInfo:
-    text = base_dockerfile(plan, step.name, _platform(plan, step.name), ctx.catalog.templates)
-    files: dict[str, Path | bytes] = {
-        "Dockerfile": text.encode(),
-        f"{step.name}.tar": rootfs_path(ctx.store, step),
-    }
-    with build_context(ctx.store, files, {}) as context:
-        request = BuildRequest(
-            dockerfile=context.folder / "Dockerfile",
-            target="base",
-            platform=_platform(plan, step.name),
-            context=context.folder,
-            build_args=build_args(plan),
-            output="type=image",
-            rebuild_id=rebuild_id,
-        )
-        image = made_image(ctx, engine, request, step)
-    if engine.kind == "embedded":  # in your Docker it may be yours
-        done = sent(["context"])
-        forget(engine, lambda about: about in done)
-    return image

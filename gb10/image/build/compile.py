@@ -6,6 +6,7 @@ It has no network, unless this machine shares a compile cache with others.
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -16,17 +17,18 @@ from gb10.containers.buildx.progress import Event, LogLine, StepStarted
 from gb10.containers.connection import Engine
 from gb10.core.compilers_seen import object_name
 from gb10.core.config import variable, without_login
+from gb10.core.fetch import store_paths
 from gb10.core.host import Host
 from gb10.core.reporter import Task
 from gb10.core.store import Store
 from gb10.errors import BuildError, FetchError, PatchError
-from gb10.image.build.bases import base_files, provide_bases
+from gb10.image.build.bases import Bases
 from gb10.image.build.contexts import BuildContext, Lay, build_context, secret_file, tree, wheels
 from gb10.image.build.costs import asked_jobs, peaks
-from gb10.image.build.outlook import TOOLS, outlook
+from gb10.image.build.estimate import TOOLS, outlook
 from gb10.image.build.stage import log_path, run_build
 from gb10.image.context import Context
-from gb10.image.locked_files import fetch_files, fetch_locked, store_paths
+from gb10.image.locked_files import fetch_files, fetch_locked
 from gb10.image.plan.compiles import INSTALLER
 from gb10.image.plan.render import Compilers
 from gb10.image.plan.values import Inputs, Origin, Plan, Step
@@ -140,43 +142,60 @@ SOURCES = (".cu", ".cpp", ".cc")
 UNITS = re.compile(r"\[(\d+)/(\d+)\] (.*)")
 
 
-def compile_step(
-    ctx: Context,
-    engine: Engine,
-    plan: Plan,
-    step: Step,
-    work: Path,
-    *,
-    target: str,
-    inputs: Inputs,
-    files: Mapping[str, Path | bytes],
-    build_args: Mapping[str, str],
-) -> None:
-    """Build ``target`` of the Dockerfile among ``files`` into ``work``. Raises FetchError, PatchError, BuildError."""
-    ctx.forecast.begin(TOOLS)
-    # CMake targets read the image's base from its tar: the text of that stage is in their key
-    bases, lent = provide_bases(ctx, plan, engine, [name for name in inputs.bases if name == "base-build"])
-    bases |= base_files(ctx, plan, [name for name in inputs.bases if name != "base-build"])
-    laid = _compile_context(ctx, plan, step, inputs, {**files, **bases})
-    with (
-        cache_secret(ctx, inputs) as secrets,
-        laid as context,
-        ctx.reporter.task(step.name, unit="files", outlook=outlook(ctx, step.name)) as task,
-        explained(ctx.store, step),
-    ):
-        request = BuildRequest(
-            dockerfile=context.folder / "Dockerfile",
-            target=target,
-            platform=f"linux/{plan.options.build}",
-            context=context.folder,
-            contexts={**context.contexts, **lent},
-            secrets=secrets,
-            network=lent_network(engine) if secrets else "none",
-            out=work,
-            build_args=build_args,
-        )
-        run_build(ctx, engine, request, step, lambda event: _note(ctx, step, task, event))
-    ctx.forecast.end(step.name)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompileJob:
+    """One compile: ``target`` of the Dockerfile among ``files``, and what its step reads."""
+
+    plan: Plan
+    step: Step
+    target: str
+    inputs: Inputs
+    files: Mapping[str, Path | bytes]
+    build_args: Mapping[str, str] = field(default_factory=dict)
+
+    def run(self, ctx: Context, engine: Engine, out: Path) -> None:
+        """Compile into the folder ``out``. Raises FetchError, PatchError, BuildError."""
+        ctx.forecast.begin(TOOLS)
+        # CMake targets read the image's base from its tar: the text of that stage is in their key
+        bases = Bases(ctx, self.plan, engine)
+        tars, images = bases.provide([name for name in self.inputs.bases if name == "base-build"])
+        tars |= bases.tars(name for name in self.inputs.bases if name != "base-build")
+        laid = self._context(ctx, tars)
+        with (
+            cache_secret(ctx, self.inputs) as secrets,
+            laid as context,
+            ctx.reporter.task(self.step.name, unit="files", outlook=outlook(ctx, self.step.name)) as task,
+            explained(ctx.store, self.step),
+        ):
+            request = BuildRequest(
+                dockerfile=context.folder / "Dockerfile",
+                target=self.target,
+                platform=f"linux/{self.plan.options.build}",
+                context=context.folder,
+                contexts={**context.contexts, **images},
+                secrets=secrets,
+                network=lent_network(engine) if secrets else "none",
+                out=out,
+                build_args=self.build_args,
+            )
+            run_build(ctx, engine, request, self.step, lambda event: _note(ctx, self.step, task, event))
+        ctx.forecast.end(self.step.name)
+
+    def _context(self, ctx: Context, tars: Mapping[str, Path]) -> AbstractContextManager[BuildContext]:
+        """All inputs of the stage: fetched now, laid out when the context is entered."""
+        tools, own = self.plan.step("tools"), ctx.catalog.contents
+        fetch_nested(ctx, self.inputs)
+        fetch_files(ctx, (tools, self.step))
+        folders = {
+            **{name: wheels(store_paths(ctx.store, files)) for name, files in self.inputs.wheels.items()},
+            "tools-wheels": wheels(store_paths(ctx.store, tools.files)),
+            "own-tools-wheels": wheels(store_paths(ctx.store, self.inputs.tools)),
+            **{name: lay for origin in self.inputs.origins for name, lay in _origin(ctx, origin).items()},
+        }
+        scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared_cache(ctx.env, self.inputs) else ()))
+        laid = {"install.py" if name == INSTALLER else name: own[name] for name in scripts}
+        laid |= {"inside/peaks.json": peaks(ctx.catalog, self.plan, self.step)}
+        return build_context(ctx.store, {**self.files, **tars, **laid, **stage_modules(own)}, folders)
 
 
 def compilers(ctx: Context, plan: Plan, step: Step, inputs: Inputs) -> Compilers:
@@ -187,25 +206,6 @@ def compilers(ctx: Context, plan: Plan, step: Step, inputs: Inputs) -> Compilers
         by_hand=inputs.by_hand,
         reviewed=reads_reviewed(inputs),
     )
-
-
-def _compile_context(
-    ctx: Context, plan: Plan, step: Step, inputs: Inputs, files: Mapping[str, Path | bytes]
-) -> AbstractContextManager[BuildContext]:
-    """All inputs of a compile stage: fetched now, laid out when the context is entered."""
-    tools, own = plan.step("tools"), ctx.catalog.contents
-    fetch_nested(ctx, inputs)
-    fetch_files(ctx, (tools, step))
-    folders = {
-        **{name: wheels(store_paths(ctx.store, files)) for name, files in inputs.wheels.items()},
-        "tools-wheels": wheels(store_paths(ctx.store, tools.files)),
-        "own-tools-wheels": wheels(store_paths(ctx.store, inputs.tools)),
-        **{name: lay for origin in inputs.origins for name, lay in _origin(ctx, origin).items()},
-    }
-    scripts = (INSTALLER, *UNKEYED, *((SCRIPT,) if shared_cache(ctx.env, inputs) else ()))
-    laid = {"install.py" if name == INSTALLER else name: own[name] for name in scripts}
-    laid |= {"inside/peaks.json": peaks(ctx.catalog, plan, step)}
-    return build_context(ctx.store, {**files, **laid, **stage_modules(own)}, folders)
 
 
 def stage_modules(contents: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -66,14 +66,6 @@ def secret_file(store: Store, text: str) -> Iterator[Path]:
         yield path
 
 
-def keep_context(context: BuildContext, target: Path, bake: str) -> None:
-    """Copy a context with its docker-bake.json. Raises UsageError when the target exists."""
-    if target.exists():
-        raise UsageError(f"{target} is already there", hint="name a directory that does not exist yet")
-    shutil.copytree(context.folder.parent, target, symlinks=True)
-    (target / "docker-bake.json").write_text(bake, encoding="utf-8")
-
-
 def write_tree(target: Path, files: Mapping[str, Path | bytes]) -> None:
     """Write contents and link store paths, by name. Raises UsageError for a name outside the folder."""
     target.mkdir(parents=True, exist_ok=True)

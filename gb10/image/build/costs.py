@@ -1,20 +1,24 @@
-"""Costs: the measured cost of each family of compiles, and how many compilers run at once.
-
-A family is a module of a kernel set, a group of modules, a CMake target, or a program.
-"""
+"""Costs: the measured cost of each family of compiles, how many run at once, and how fast this machine is."""
 
 import json
+import platform
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
 from typing import Any, Final, Literal
 
 from packaging.version import Version
+from pydantic import TypeAdapter, ValidationError
 
+from gb10.core.files import digest
+from gb10.core.forecast import Speed
+from gb10.core.store import Store
 from gb10.image.context import Context, cores, memory
 from gb10.image.plan.catalog import Catalog
 from gb10.image.plan.values import Plan, Step
-from gb10.image.recipe.builds import ALL
+from gb10.image.recipe.image_recipe import ALL
 from gb10.image.recipe.kernel_sets import COSTS, UNITS, entries
 
 UNMEASURED: Final = {"units": 1, "cpu_s": 60, "peak_mib": 1024}
@@ -36,7 +40,8 @@ class Family:
 def kernel_cost(catalog: Catalog, plan: Plan, step: Step) -> tuple[Family, ...]:
     """The families that a wheel or a program compiles. A family without a measurement counts as UNMEASURED."""
     costs = measured(catalog)
-    return tuple(part for name in _families(plan, step) for part in _parts(name, costs.get(name, UNMEASURED)))
+    names = [*target_families(plan, step), *map(family, entries(step.kernels or {}))]
+    return tuple(part for name in names for part in _parts(name, costs.get(name, UNMEASURED)))
 
 
 def _parts(module: str, cost: Mapping[str, Any]) -> Iterator[Family]:
@@ -71,10 +76,6 @@ def _summed(rows: Mapping[str, tuple[float, int]]) -> dict[str, Any]:
 def known_targets(catalog: Catalog, source: str) -> list[str]:
     """The CMake targets of a source that were compiled and measured before."""
     return [name for name, cost in measured(catalog).items() if cost.get("target-of") == source]
-
-
-def _families(plan: Plan, step: Step) -> list[str]:
-    return [*target_families(plan, step), *map(family, entries(step.kernels or {}))]
 
 
 def target_families(plan: Plan, step: Step) -> list[str]:
@@ -159,3 +160,97 @@ def has_launcher(plan: Plan, step: Step) -> bool:
         return True
     release = (plan.recipe.sources[build.source].sdist or "").partition("==")[2]
     return not release or Version(release) >= LAUNCHERS_SINCE
+
+
+ROOM: Final = "rates"
+SCHEMA: Final = "gb10/rates/v1"
+REFERENCE: Final = "another machine: two x86-64 cores, idle"
+"""Where the figures of recipes/kernels and of gb10/image/build/estimate.py were measured."""
+ENOUGH: Final = 60.0
+"""Estimated CPU seconds from which on a build says how fast a machine is."""
+MOST: Final = 5
+"""Builds that are kept: their median counts."""
+LEAST_FACTOR, MOST_FACTOR = 0.2, 10.0
+"""What is beyond was no compile of this machine's: a cache, a clock that was set, a machine that slept."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rate:
+    """What one build showed."""
+
+    factor: float
+    held: float
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rates:
+    """What is kept of a machine, the last build last."""
+
+    machine: str
+    rates: tuple[Rate, ...] = ()
+    schema: str = SCHEMA
+
+
+RECORD: Final = TypeAdapter(Rates)
+
+
+def known_speed(ctx: Context) -> tuple[Speed, str]:
+    """How fast this machine is by its last builds, and in words whose figures the estimates are."""
+    kept = _read(ctx.store, _machine(ctx)).rates
+    if not kept:
+        return Speed(), REFERENCE
+    factor, held = median(one.factor for one in kept), median(one.held for one in kept)
+    builds = "the last build" if len(kept) == 1 else f"the last {len(kept)} builds"
+    speed = Speed(factor, sum(one.seconds for one in kept), own=True, held=held)
+    return speed, f"this machine: {builds} took {speed.whole:.1f} times as long as on two idle x86-64 cores"
+
+
+def keep_speed(ctx: Context) -> None:
+    """Keep how fast the units were that the command's forecast has seen, if they were enough."""
+    seen = ctx.forecast.speed()
+    if seen.seconds < ENOUGH or not _is_likely(seen.factor, seen.held):
+        return
+    machine = _machine(ctx)
+    kept = (*_read(ctx.store, machine).rates, Rate(factor=seen.factor, held=seen.held, seconds=seen.seconds))
+    text = json.dumps(asdict(Rates(machine=machine, rates=kept[-MOST:])), indent=1)
+    ctx.store.write_text(_path(ctx.store, machine), f"{text}\n")
+
+
+def _is_likely(factor: float, held: float) -> bool:
+    return all(LEAST_FACTOR <= one <= MOST_FACTOR for one in (factor, held, factor * held))
+
+
+def _read(store: Store, machine: str) -> Rates:
+    """What is kept of a machine; what cannot be read, or cannot be, is passed over."""
+    try:
+        found = RECORD.validate_json(_path(store, machine).read_text(encoding="utf-8"))
+    except (OSError, ValidationError, ValueError):
+        return Rates(machine=machine)
+    if (found.schema, found.machine) != (SCHEMA, machine):
+        return Rates(machine=machine)
+    likely = tuple(one for one in found.rates if _is_likely(one.factor, one.held) and one.seconds > 0)
+    return Rates(machine=machine, rates=likely[-MOST:])
+
+
+def _path(store: Store, machine: str) -> Path:
+    return store.root / ROOM / f"{digest(machine)[:16]}.json"
+
+
+def _machine(ctx: Context) -> str:
+    """The processor and its cores, as far as this command may use them; another's, where a builder builds."""
+    if ctx.builder:
+        return f"builder {ctx.builder}"
+    return f"{platform.machine()} {processor()}, {cores()} cores"
+
+
+def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The model's name on x86-64; on Arm, which has none, the numbers of the maker and of the kinds of cores."""
+    try:
+        lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return "unknown"
+    rows = [(name.strip(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+    arm = (sorted({value for name, value in rows if name == wanted}) for wanted in ("CPU implementer", "CPU part"))
+    numbers = " ".join(value for values in arm for value in values)
+    return next((value for name, value in rows if name == "model name"), numbers) or "unknown"

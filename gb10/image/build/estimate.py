@@ -1,19 +1,35 @@
-"""Estimates: seconds, disk and memory of the steps that will run, from measured rates."""
+"""Estimates: seconds, disk and memory of the steps that will run, as a forecast too, and what would stop them."""
 
 import shutil
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from gb10.containers.connection import Engine
+from gb10.core.compilers_seen import compilers_seen
 from gb10.core.fetch import stored
-from gb10.errors import BuildError
-from gb10.image.build.built import one_by_one
-from gb10.image.build.costs import critical_path, kernel_cost
-from gb10.image.build.rates import REFERENCE, known_speed
+from gb10.core.forecast import Forecast
+from gb10.core.work_state import Part, Unit
+from gb10.errors import BuildError, UsageError
+from gb10.image.build.costs import (
+    REFERENCE,
+    UNMEASURED,
+    critical_path,
+    family,
+    jobs,
+    kernel_cost,
+    known_speed,
+    measured,
+    target_families,
+)
+from gb10.image.build.stage import one_by_one
 from gb10.image.context import Context, cores, memory
+from gb10.image.plan.catalog import Catalog
+from gb10.image.plan.dag import torch_problem
 from gb10.image.plan.values import Plan, Step
+from gb10.image.recipe.kernel_sets import entries
+from gb10.sources.debian.mirror import mirror_url
 
 # Measured on two x86 cores (docs/measurements.md); bytes are those of the locked, compressed files.
 DOWNLOAD_RATE: Final = 60e6
@@ -63,7 +79,7 @@ def _reference_seconds(ctx: Context, plan: Plan, step: Step) -> float:
     if step.kind == "rootfs":
         return ROOTFS_SECONDS
     if step.kind in COMPILED:
-        return together_seconds(ctx, plan, (step,))
+        return critical_path(ctx.env, kernel_cost(ctx.catalog, plan, step)).seconds
     if step.kind in ("layer", "tools", "rehearsal"):
         own = REHEARSAL_SECONDS if step.kind == "rehearsal" else 0.0
         return own + step.download / INSTALL_RATE / cores()
@@ -72,15 +88,9 @@ def _reference_seconds(ctx: Context, plan: Plan, step: Step) -> float:
     return unpacked(plan.steps) / EXPORT_RATE if step.kind == "image" else 0.0
 
 
-def together_seconds(ctx: Context, plan: Plan, steps: Iterable[Step]) -> float:
-    """Seconds of these compiles at the same time, on such a machine."""
-    costs = (kernel_cost(ctx.catalog, plan, step) for step in steps)
-    return critical_path(ctx.env, (family for cost in costs for family in cost)).seconds
-
-
-def needs(ctx: Context, plan: Plan, there: Mapping[str, bool], engine: Engine | None) -> Needs:
+def needs(ctx: Context, plan: Plan, cached: Mapping[str, bool], engine: Engine | None) -> Needs:
     """Totals over the missing steps. ``engine`` is the running engine."""
-    absent = [step for step in plan.steps if not there[step.name]]
+    absent = [step for step in plan.steps if not cached[step.name]]
     files = {file.sha256: file for step in absent for file in step.reads}
     download = sum(file.size for file in files.values() if not stored(ctx.store, file).exists())
     families = [family for step in absent if step.kind in COMPILED for family in kernel_cost(ctx.catalog, plan, step)]
@@ -128,7 +138,7 @@ def unpacked(steps: Iterable[Step]) -> int:
     return int(sum(step.download for step in steps if step.kind in ("layer", "rootfs")) * UNPACKED_RATIO)
 
 
-def check_room(ctx: Context, needed: Needs, engine: Engine | None) -> None:
+def check_disk_and_memory(ctx: Context, needed: Needs, engine: Engine | None) -> None:
     """Print what the work needs. Raises BuildError before it starts when disk or memory is too small."""
     free = shutil.disk_usage(ctx.store.root).free
     ctx.reporter.say(
@@ -155,3 +165,114 @@ def _disks(store: Path, data: Path | None, needed: Needs) -> dict[Path, int]:
     if data is None or data.stat().st_dev == store.stat().st_dev:
         return {store: needed.disk}
     return {store: needed.download, data: needed.disk - needed.download}
+
+
+DOWNLOAD: Final = "downloads"
+TOOLS: Final = "tools"
+UPSTREAM: Final = "upstream's layers"
+ASSEMBLY: Final = "layers and proof"
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a running task says of its own part, and of all work."""
+
+    forecast: Forecast
+
+    def share(self) -> str:
+        """Of all work: what each part is of it would say little."""
+        return f"{self.forecast.share() * 100:.0f} % of all work"
+
+    def left(self) -> str:
+        """Until all is done."""
+        return self.forecast.said()
+
+
+def outlook(ctx: Context, part: str) -> Outlook | None:
+    """What a task shows; nothing where the command made no forecast of it."""
+    return Outlook(ctx.forecast) if ctx.forecast.knows(part) else None
+
+
+def with_forecast(ctx: Context, plan: Plan, cached: Mapping[str, bool], engine: Engine | None) -> Context:
+    """The context with a forecast of the steps that are not there."""
+    absent = [step for step in plan.steps if not cached[step.name]]
+    speed, _ = known_speed(ctx)
+    parts = [*_compiles(ctx, plan, absent), *_rest(ctx, plan, absent, alone=one_by_one(ctx, engine))]
+    look = None if ctx.builder else compilers_seen
+    return replace(ctx, forecast=Forecast(parts, cores=cores(), jobs=jobs(ctx.env), speed=speed, look=look))
+
+
+def _compiles(ctx: Context, plan: Plan, absent: Collection[Step]) -> Iterator[Part]:
+    compiled = [step for step in absent if step.kind in COMPILED]
+    if compiled:
+        yield Part(name=TOOLS, units=(Unit(TOOLS, plan.step("tools").download / INSTALL_RATE, cores()),))
+    for step in compiled:
+        units = tuple(compile_units(ctx.catalog, plan, step))
+        yield Part(name=step.name, units=units, pooled=True, after=(TOOLS,))
+
+
+def _rest(ctx: Context, plan: Plan, absent: Collection[Step], *, alone: bool) -> Iterator[Part]:
+    files = {file.sha256: file for step in absent if step.kind not in COMPILED for file in step.reads}
+    size = sum(file.size for file in files.values() if not stored(ctx.store, file).exists())
+    if size and any(step.kind == "image" for step in absent):
+        yield Part(name=DOWNLOAD, units=(Unit(DOWNLOAD, size / DOWNLOAD_RATE, 0),))
+    bases = [Unit(step.name, ROOTFS_SECONDS) for step in absent if step.kind == "rootfs"]
+    locked = [step for step in absent if step.kind == "layer" and step.files]
+    layers = [*bases, *(Unit(step.name, step.download / INSTALL_RATE, cores()) for step in locked)]
+    compiling = any(step.kind in COMPILED for step in absent)
+    ahead = layers if alone or compiling else []  # else they are made in the image's own solve
+    if ahead and any(step.kind == "image" for step in absent):
+        yield Part(name=UPSTREAM, units=tuple(ahead), after=(DOWNLOAD,))
+    own = tuple(_assembly(plan, absent))
+    if own:
+        before = (*(step.name for step in absent if step.kind in COMPILED), DOWNLOAD, UPSTREAM)
+        yield Part(name=ASSEMBLY, units=(*([] if ahead else layers), *own), after=before)
+
+
+def _assembly(plan: Plan, absent: Collection[Step]) -> Iterator[Unit]:
+    for step in absent:
+        if step.kind == "mod":
+            yield Unit(step.name, MOD_SECONDS)
+        elif step.kind == "rehearsal":
+            yield Unit(step.name, REHEARSAL_SECONDS + step.download / INSTALL_RATE)
+        elif step.kind == "image":
+            yield Unit(step.name, unpacked(plan.steps) / EXPORT_RATE * cores(), cores())
+
+
+def compile_units(catalog: Catalog, plan: Plan, step: Step) -> Iterator[Unit]:
+    """The units of a wheel or a program, by the end of their object's path where they were measured one by one."""
+    costs = measured(catalog)
+    for name in target_families(plan, step):
+        yield from _units(name, costs.get(name, UNMEASURED))
+    for entry in entries(step.kernels or {}):
+        yield from _units(str(entry["name"]), costs.get(family(entry), UNMEASURED))
+
+
+def _units(folder: str, cost: Mapping[str, Any]) -> Iterator[Unit]:
+    if "each" in cost:
+        yield from (Unit(f"{folder}/{name}", unit["cpu_s"]) for name, unit in cost["each"].items())
+        return
+    count, longest = int(cost["units"]), float(cost.get("longest", {}).get("cpu_s", 0.0))
+    rest = count - 1 if longest else count
+    yield from [Unit(f"{folder}/longest", longest)] if longest else []
+    for number in range(rest):
+        yield Unit(f"{folder}/{number}", max(0.0, cost["cpu_s"] - longest) / rest)
+
+
+def obstacles(ctx: Context, plan: Plan, cached: Mapping[str, bool], apt: Path | None = None) -> list[str]:
+    """What would stop this build, a line each. ``cached`` names the hits."""
+    torch = torch_problem(plan) if plan.of_kind("image") else None
+    mirror = _mirror_problem(ctx, plan, cached, apt)
+    return [*([torch.message] if torch else []), *([f"{mirror.message}: {mirror.hint}"] if mirror else [])]
+
+
+def _mirror_problem(ctx: Context, plan: Plan, cached: Mapping[str, bool], apt: Path | None) -> UsageError | None:
+    """An error when Debian packages must be downloaded and no mirror is known; else None."""
+    bases = [step for step in plan.of_kind("rootfs") if not cached[step.name]]
+    if all(stored(ctx.store, file).exists() for step in bases for file in step.files):
+        return None
+    try:
+        mirror_url(ctx.env, apt)
+    except UsageError as error:
+        return error
+    return None

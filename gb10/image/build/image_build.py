@@ -1,50 +1,85 @@
-"""The image: wheels, then layers with their scans in one solve, proof, tags: a tag names only what was scanned."""
+"""One build of an image: what is cached, wheels, layers with their scans in one solve, proof, tags.
 
+A tag names only what was scanned.
+"""
+
+import json
 import platform
-from collections.abc import Collection, Mapping
+import shutil
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from gb10.containers.connection import Engine
-from gb10.containers.image_reading import copy_files
-from gb10.containers.images import ImageInfo, passing_tag, require_image, tag_image
+from gb10.containers.images import passing_tag, require_image, tag_image
+from gb10.containers.packages import unpacked
+from gb10.containers.reach import connect_if_running, connect_or_start
+from gb10.core.concurrency import Stop, run_in_background
 from gb10.core.files import digest
-from gb10.core.reporter import Reporter
 from gb10.core.store import Store
-from gb10.image.build.assemble import image_request
-from gb10.image.build.built import one_by_one, remember_built
-from gb10.image.build.changed_files import changed_files
-from gb10.image.build.contexts import BuildContext
-from gb10.image.build.first_request import keep_report, say_report
-from gb10.image.build.inspect import Wrong, tuned_problems
-from gb10.image.build.mod_layers import naming_mods, note_build, ready_emulation
-from gb10.image.build.outlook import ASSEMBLY, outlook
-from gb10.image.build.prepare import prepare_build_context
-from gb10.image.build.stage import check_builder, check_caches, ready_engine, run_build
-from gb10.image.build.upstream import forget_sent
-from gb10.image.build.wheels import say_left_out, wheel_file
-from gb10.image.context import Context
-from gb10.image.moe.tuned_name import SPELLED
-from gb10.image.plan.dag import torch_problem
-from gb10.image.plan.values import Plan
-from gb10.image.proof.arch_match import Verdict
-from gb10.image.proof.check import Subject
-from gb10.image.proof.scans import (
-    SCANS,
-    Record,
-    forget_record,
-    known,
-    planned_subject,
-    proof_path,
-    prove_layers,
-    read_layers,
-    remember_layers,
-    require_layers,
-    require_scanned,
-    write_record_in,
+from gb10.errors import UsageError
+from gb10.image.build.assemble import build_request, image_files, image_folders, image_request, upstream_folders
+from gb10.image.build.bases import STAGES, Bases, base_tars, make_rootfs
+from gb10.image.build.contexts import BuildContext, build_context
+from gb10.image.build.costs import keep_speed
+from gb10.image.build.estimate import (
+    ASSEMBLY,
+    DOWNLOAD,
+    UPSTREAM,
+    Needs,
+    check_disk_and_memory,
+    needs,
+    outlook,
+    with_forecast,
 )
-from gb10.image.proof.wheel_files import Manifest, read_manifest
+from gb10.image.build.input_checks import check_sources, try_patches, try_sources, try_targets
+from gb10.image.build.mod_layers import mod_network, mod_secrets, naming_mods, note_build, ready_emulation
+from gb10.image.build.proving import prove_image, say_report, stored_verdict
+from gb10.image.build.stage import (
+    IN_ENGINE,
+    check_builder,
+    check_caches,
+    engine_folder,
+    note_steps,
+    one_by_one,
+    ready_engine,
+    remember_built,
+    run_build,
+    with_builder,
+)
+from gb10.image.build.upstream import Upstream, UpstreamLayers, forget_sent, upstream_layers, upstream_wheels
+from gb10.image.build.wheels import (
+    Wheel,
+    build_wheels,
+    early_grafts,
+    installable,
+    late_grafts,
+    say_left_out,
+    show_in_checkout,
+    wheel_file,
+)
+from gb10.image.context import Context
+from gb10.image.locked_files import fetch_files
+from gb10.image.plan.dag import torch_problem
+from gb10.image.plan.render import bake
+from gb10.image.plan.values import PLACES, Plan, Step
+from gb10.image.proof.arch_match import Verdict
+from gb10.image.proof.scans import (
+    Record,
+    find_verified_image,
+    forget_record,
+    proof_path,
+    remember_layers,
+    require_scanned,
+)
+
+OURS: Final = "kernels"
+"""How --rebuild names the wheels of our own kernels."""
+STORED: Final = PLACES.keys() - {"proof"}
+"""Kinds of steps with a result in the store, not in an engine."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,91 +97,276 @@ class Verified:
     hit: bool
 
 
-def require_torch(reporter: Reporter, plan: Plan) -> None:
-    """Raise UsageError when torch is not built with the recipe's CUDA. If that is unknown, print a note."""
-    problem = torch_problem(plan)
-    if problem:
-        raise problem
-    torch = plan.torch
-    if torch and torch.cuda is None:
-        reporter.say(f"torch {torch.version}: the lock does not name its CUDA version; not checked")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CacheStatus:
+    """What is cached, before any work."""
+
+    engine: Engine | None
+    """The running one."""
+    cached: Mapping[str, bool]
+    """Whether each step is a cache hit, by name."""
+    needs: Needs
+    """Of the other steps."""
+    image: Record | None = None
+    """The verified image that the engine has."""
 
 
-def build_image(ctx: Context, plan: Plan, *, rebuild: Collection[str], tag: str | None) -> Verified:
-    """The verified image of a plan, tagged; raises FetchError, BuildError or VerifyError, and then moves no tag.
+class ImageBuild:
+    """One build of a plan on this machine: its wheels alone, or the whole image.
 
-    A cache hit takes no lock: it does not wait for another run's build.
+    ``rebuild`` names wheel steps, sources, or our own kernels that are compiled again. ``rebuild_id`` names a run that
+    makes everything again, beside what is there, but compiled wheels in the store: see ``rebuild.reproduce``.
     """
-    tags = (*plan.tags, *([tag] if tag else ()))
-    engine = ready_engine(ctx)
-    check_caches(ctx, engine)
-    rebuild_id = bool(rebuild or ctx.cache_to)
-    hit = None if rebuild_id else _hit(ctx, engine, plan, tags)
-    if hit:
-        return hit
-    with ctx.store.locked("image", ctx.reporter.waiting_for("image")):
-        engine = ready_engine(ctx)  # another run may have stopped it meanwhile
-        hit = None if rebuild_id else _hit(ctx, engine, plan, tags)
-        if hit:
-            return hit
-        check_builder(ctx, engine)
-        if rebuild:
-            forget_record(ctx.store, plan)  # should it break off, the next run must not find the old image
-        built = _tagged(ctx, engine, plan, _build(ctx, engine, plan, rebuild), tags, hit=False)
-        say_report(ctx.reporter, ctx.store, plan)
+
+    def __init__(self, ctx: Context, plan: Plan, rebuild: Collection[str] = (), *, rebuild_id: str = "") -> None:
+        """Raises UsageError for a name in ``rebuild`` that stands for no wheel of the plan."""
+        self.ctx = ctx
+        self.plan = plan
+        self.rebuild = selected(plan, rebuild)
+        self.rebuild_id = rebuild_id
+        self._status: CacheStatus | None = None
+
+    def status(self) -> CacheStatus:
+        """What is cached, and what the other steps need; asked once, starts nothing. Raises EngineError."""
+        if self._status is None:
+            found = check_cache(self.ctx, self.plan, self.rebuild)
+            if self.rebuild_id:
+                kept = {step.name: found.cached[step.name] and step.kind == "wheel" for step in self.plan.steps}
+                found = replace(found, cached=kept, needs=needs(self.ctx, self.plan, kept, found.engine))
+            self._status = found
+        return self._status
+
+    def check_torch(self) -> None:
+        """Raise UsageError when torch is not built with the recipe's CUDA. If that is unknown, print a note."""
+        problem, torch = torch_problem(self.plan), self.plan.torch
+        if problem:
+            raise problem
+        if torch and torch.cuda is None:
+            self.ctx.reporter.say(f"torch {torch.version}: the lock does not name its CUDA version; not checked")
+
+    def try_inputs(self) -> None:
+        """Try patches and the names of CMake targets on what the store has, for ``--dry-run``.
+
+        Raises PatchError, UsageError.
+        """
+        try_patches(self.ctx, self.plan)
+        try_sources(self.ctx, self.plan)
+        try_targets(self.ctx, self.plan)
+
+    def check_engine(self) -> None:
+        """Check a builder that the user names, also when nothing is left to build; raises EngineError.
+
+        For an image, start the embedded engine if it ran here before: layers of a stopped engine count as missing.
+        """
+        if self.ctx.builder:
+            self._connect()
+        if self.plan.of_kind("image") and unpacked(self.ctx.store):
+            connect_or_start(self.ctx.env, self.ctx.store)
+
+    def check(self) -> None:
+        """Check disk and memory if something is missing, and forecast the work. Raises BuildError, EngineError."""
+        status = self.status()
+        results = self.plan.of_kind("image") or self.plan.of_kind("wheel")
+        if not all(status.cached[step.name] for step in results):
+            check_disk_and_memory(self.ctx, status.needs, status.engine)
+        if not self.rebuild_id:
+            self.ctx = with_forecast(self.ctx, self.plan, status.cached, status.engine)
+
+    def wheels(self) -> tuple[Wheel, ...]:
+        """The wheels that are compiled or patched here, linked in the checkout. Raises as the steps that it runs.
+
+        The engine is started only when something must be compiled.
+        """
+        grafts = self._early_grafts()
+        compiled = build_wheels(self.ctx, self.plan, self._connect, rebuild=self.rebuild)
+        keep_speed(self.ctx)
+        grafts += late_grafts(self.ctx, self.plan, again=bool(self.rebuild_id))
+        built = (*installable(self.plan, compiled), *grafts)
+        for wheel in built:
+            show_in_checkout(self.ctx, wheel)
         return built
 
+    def image(self, tag: str | None = None) -> Verified:
+        """The verified image, tagged; raises FetchError, BuildError or VerifyError, and then moves no tag.
 
-def _hit(ctx: Context, engine: Engine, plan: Plan, tags: tuple[str, ...]) -> Verified | None:
-    """The engine's image of the plan, tagged. None when it must be built, or another run is replacing it."""
-    try:
-        there = known(ctx.store, engine, plan)
-        if there is None:
-            return None
-        ctx.reporter.hit("image")
-        for wheel in _compiled(ctx.store, plan):
-            say_left_out(ctx.reporter, wheel)
-        say_report(ctx.reporter, ctx.store, plan)
-        return _tagged(ctx, engine, plan, there, tags, hit=True)
-    except FileNotFoundError:
+        A cache hit takes no lock: it does not wait for another run's build.
+        """
+        ctx, plan = self.ctx, self.plan
+        tags = (*plan.tags, *([tag] if tag else ()))
+        if ctx.cache_to:
+            check_caches(ctx, ready_engine(ctx))
+        fresh = bool(self.rebuild or ctx.cache_to)
+        status = self.status()
+        if not fresh and status.engine and status.image:
+            hit = self._hit(with_builder(ctx, status.engine), status.image, tags)
+            if hit:
+                return hit
+        with ctx.store.locked("image", ctx.reporter.waiting_for("image")):
+            engine = ready_engine(ctx)  # another run may have stopped it meanwhile, or built the image
+            found = None if fresh else find_verified_image(ctx.store, engine, plan)
+            hit = self._hit(engine, found, tags) if found else None
+            if hit:
+                return hit
+            check_builder(ctx, engine)
+            if self.rebuild:
+                forget_record(ctx.store, plan)  # should it break off, the next run must not find the old image
+            built = self._tagged(engine, self._built(engine), tags, hit=False)
+            say_report(ctx.reporter, ctx.store, plan)
+        keep_speed(ctx)
+        return built
+
+    def context(self, target: Path) -> None:
+        """Leave the build context in the new folder ``target``: ``docker buildx bake`` there builds the same image.
+
+        Raises UsageError when it exists.
+        """
+        with self.prepared(ready_engine(self.ctx), upstream=False) as context:
+            if target.exists():
+                raise UsageError(f"{target} is already there", hint="name a directory that does not exist yet")
+            shutil.copytree(context.folder.parent, target, symlinks=True)
+        text = json.dumps(bake(self.plan), indent=1) + "\n"
+        (target / "docker-bake.json").write_text(text, encoding="utf-8")
+
+    @contextmanager
+    def prepared(self, engine: Engine, *, upstream: bool = True) -> Iterator[BuildContext]:
+        """Bases, layers' wheels and compiled wheels as a build context; deleted on exit.
+
+        With ``upstream``, its layers are built beside the compilers. Raises FetchError, BuildError and VerifyError of
+        the steps it runs.
+        """
+        ctx, plan = replace(self.ctx, stop=Stop()), self.plan
+        grafts = self._early_grafts()
+        compiling = bool(self.rebuild) or not all(
+            ctx.store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel")
+        )
+        prefetch = partial(self._prefetch, ctx, engine if upstream else None, compiling=compiling)
+        with run_in_background(ctx.stop, prefetch) as prefetched:
+            wheels = build_wheels(ctx, plan, lambda: engine, rebuild=self.rebuild)
+            grafts += late_grafts(ctx, plan, again=bool(self.rebuild_id))
+            below = prefetched.result()
+            if below:
+                forget_sent(engine, plan, compiled=compiling)
+            wheels = installable(plan, wheels)
+            for wheel in (*wheels, *grafts):
+                show_in_checkout(ctx, wheel)
+            folders = image_folders(ctx.store, plan, wheels, upstream_wheels(plan) if below else ())
+            bases = Bases(ctx, plan, engine, self.rebuild_id).images(STAGES) if upstream else {}
+            files = {**image_files(ctx, plan), **({} if bases else base_tars(ctx.store, plan))}
+            with build_context(ctx.store, files, folders) as context, mod_secrets(ctx, plan) as secrets:
+                contexts = {**context.contexts, **bases, **(below.contexts if below else {})}
+                yield replace(context, contexts=contexts, secrets=secrets, network=mod_network(plan, engine))
+
+    def _connect(self) -> Engine:
+        """The engine that builds, started when needed, its builder checked."""
+        return check_builder(self.ctx, ready_engine(self.ctx))
+
+    def _early_grafts(self) -> tuple[Wheel, ...]:
+        """What comes first: a patch or a target's name that does not fit stops before anything is compiled."""
+        grafts = early_grafts(self.ctx, self.plan, again=bool(self.rebuild_id))
+        check_sources(self.ctx, self.plan)
+        return grafts
+
+    def _prefetch(self, ctx: Context, engine: Engine | None, *, compiling: bool) -> Upstream | None:
+        """The layers' wheels and the bases; with an engine, also upstream's layers.
+
+        An engine that does not share layers with BuildKit makes them in the image's own solve, and before it only
+        while a compiler runs.
+        """
+        plan = self.plan
+        ctx.forecast.begin(DOWNLOAD)
+        fetch_files(ctx, (plan.step("tools"), *plan.of_kind("layer"), *plan.of_kind("rehearsal")))
+        ctx.forecast.end(DOWNLOAD)
+        if engine and one_by_one(ctx, engine):  # its bases are images, made when they are missing
+            return UpstreamLayers(ctx, plan, engine, self.rebuild_id).image() if upstream_layers(plan) else None
+        for base in plan.of_kind("rootfs"):
+            make_rootfs(ctx, plan, base, rebuild_id=bool(self.rebuild_id))
+        if engine and upstream_layers(plan) and compiling and not self.rebuild_id:
+            files = {**image_files(ctx, plan), **base_tars(ctx.store, plan)}
+            ctx.forecast.begin(UPSTREAM)
+            with (
+                build_context(ctx.store, files, upstream_folders(ctx.store, plan)) as context,
+                ctx.reporter.task(UPSTREAM, unit="steps", outlook=outlook(ctx, UPSTREAM)) as task,
+            ):
+                request = build_request(plan, context, "upstream")
+                run_build(ctx, engine, request, plan.step("image"), lambda event: note_steps(ctx.reporter, task, event))
+            ctx.forecast.end(UPSTREAM)
         return None
 
+    def _hit(self, engine: Engine, found: Record, tags: tuple[str, ...]) -> Verified | None:
+        """The engine's image of the plan, tagged. None when another run is replacing it."""
+        ctx, plan = self.ctx, self.plan
+        try:
+            ctx.reporter.hit("image")
+            for step in plan.of_kind("wheel"):
+                say_left_out(ctx.reporter, wheel_file(ctx.store.entry("wheels", step.key)))
+            say_report(ctx.reporter, ctx.store, plan)
+            return self._tagged(engine, found, tags, hit=True)
+        except FileNotFoundError:
+            return None
 
-def _tagged(ctx: Context, engine: Engine, plan: Plan, record: Record, tags: tuple[str, ...], *, hit: bool) -> Verified:
-    image = require_image(engine, record.id)
-    require_scanned(image.diff_ids, record.layers)
-    verdict = verdict_of(ctx, plan)
-    tag_image(engine, record.id, tags)
-    return Verified(
-        digest=record.config,
-        id=image.id,
-        host=engine.endpoint.host,
-        proof=str(proof_path(ctx.store, plan)),
-        tags=tags,
-        size=image.size,
-        layers=len(image.diff_ids),
-        verdict=verdict,
-        hit=hit,
-    )
+    def _built(self, engine: Engine) -> Record:
+        """Build and scan the layers, hand them to the engine's image store, and prove the image."""
+        ctx, plan = self.ctx, self.plan
+        ready_emulation(ctx, engine, plan)
+        with (
+            self.prepared(engine) as context,
+            naming_mods(plan),
+            passing_tag(engine, unproven_tag(ctx.store, plan)) as tag,
+        ):
+            ctx.forecast.begin(ASSEMBLY)
+            with ctx.reporter.task(ASSEMBLY, unit="steps", outlook=outlook(ctx, ASSEMBLY)) as task:
+                request = replace(image_request(plan, context, engine, tag), cache_to=ctx.cache_to)
+                note = partial(note_build, ctx.reporter, plan, task)
+                config = run_build(ctx, engine, request, plan.step("image"), note).config  # if buildx names it
+            image = require_image(engine, tag)
+            record = Record(id=image.id, config=config or image.id, layers=image.diff_ids)
+            prove_image(ctx, engine, plan, image, record)
+            tag_image(engine, image.id, (plan.tags[-1],))
+        if one_by_one(ctx, engine):
+            forget_sent(engine, plan)
+        remember_layers(ctx, plan, record.layers)
+        remember_built(ctx.store, engine, plan)
+        return record
+
+    def _tagged(self, engine: Engine, record: Record, tags: tuple[str, ...], *, hit: bool) -> Verified:
+        image = require_image(engine, record.id)
+        require_scanned(image.diff_ids, record.layers)
+        verdict = stored_verdict(self.ctx, self.plan)
+        tag_image(engine, record.id, tags)
+        return Verified(
+            digest=record.config,
+            id=image.id,
+            host=engine.endpoint.host,
+            proof=str(proof_path(self.ctx.store, self.plan)),
+            tags=tags,
+            size=image.size,
+            layers=len(image.diff_ids),
+            verdict=verdict,
+            hit=hit,
+        )
 
 
-def _build(ctx: Context, engine: Engine, plan: Plan, rebuild: Collection[str]) -> Record:
-    ready_emulation(ctx, engine, plan)
-    with (
-        prepare_build_context(ctx, plan, engine, rebuild) as context,
-        naming_mods(plan),
-        passing_tag(engine, unproven_tag(ctx.store, plan)) as tag,
-    ):
-        config = _export(ctx, engine, plan, context, tag)
-        image = require_image(engine, tag)
-        record = Record(id=image.id, config=config or image.id, layers=image.diff_ids)
-        _prove(ctx, engine, plan, image, record)
-        tag_image(engine, image.id, (plan.tags[-1],))
-    if one_by_one(ctx, engine):
-        forget_sent(engine, plan)
-    remember_layers(ctx, plan, record.layers)
-    remember_built(ctx.store, engine, plan)
-    return record
+def check_cache(ctx: Context, plan: Plan, rebuild: Collection[str] = ()) -> CacheStatus:
+    """What is cached, before any work. Steps of ``rebuild``, and those that depend on them, are not.
+
+    Starts and changes nothing. Raises EngineError.
+    """
+    running = connect_if_running(ctx.env, ctx.store)
+    engine = replace(running, builder=ctx.builder) if running else None
+    image = find_verified_image(ctx.store, engine, plan) if engine and plan.of_kind("image") else None
+    room = engine_folder(engine) if engine else None
+    cached: dict[str, bool] = {}
+
+    def stored(step: Step) -> bool:
+        if step.kind in STORED:
+            return ctx.store.entry(PLACES[step.kind], step.key).exists()
+        return step.kind in IN_ENGINE and room is not None and ctx.store.entry(room, step.key).exists()
+
+    for step in plan.steps:
+        stands = all(cached[need] for need in step.needs) or step.kind in STORED
+        again = step.name in rebuild or (step.kind == "graft" and any(need in rebuild for need in step.needs))
+        cached[step.name] = not again and stands and (image is not None or stored(step))
+    return CacheStatus(engine=engine, cached=cached, needs=needs(ctx, plan, cached, engine), image=image)
 
 
 def unproven_tag(store: Store, plan: Plan) -> str:
@@ -155,50 +375,22 @@ def unproven_tag(store: Store, plan: Plan) -> str:
     return f"{plan.recipe.repository}:unproven-{plan.key[:12]}.{builder}"
 
 
-def _export(ctx: Context, engine: Engine, plan: Plan, context: BuildContext, tag: str) -> str | None:
-    """Build and scan the layers, and hand them to the engine's image store; the config's digest if buildx names it."""
-    ctx.forecast.begin(ASSEMBLY)
-    with ctx.reporter.task(ASSEMBLY, unit="steps", outlook=outlook(ctx, ASSEMBLY)) as task:
-        request = replace(image_request(plan, context, engine, tag), cache_to=ctx.cache_to)
-        note = partial(note_build, ctx.reporter, plan, task)
-        return run_build(ctx, engine, request, plan.step("image"), note).config
+def selected(plan: Plan, names: Collection[str]) -> frozenset[str]:
+    """The wheel steps that ``--rebuild NAME`` names, by wheel, by source, or as our own kernels.
 
-
-def _prove(ctx: Context, engine: Engine, plan: Plan, image: ImageInfo, record: Record) -> None:
-    """Read the scans that the image holds of its own layers, and keep them; raises VerifyError, then keeps none."""
-    recorded = changed_files(ctx.store, plan)
-
-    def make(work: Path) -> None:
-        copy_files(engine, ctx.store, image, SCANS, work)
-        keep_report(engine, ctx.store, plan, image, work)
-        require_layers(plan, record.layers)
-        prove_layers(work, plan, _subject(ctx, plan, recorded, _tuned(ctx, engine, plan, image, work)))
-        write_record_in(work, record)
-
-    ctx.store.replace(proof_path(ctx.store, plan), make)
-
-
-def verdict_of(ctx: Context, plan: Plan) -> Verdict:
-    """Check a plan's stored scans. Raises VerifyError as the first check does."""
-    return prove_layers(proof_path(ctx.store, plan), plan, _subject(ctx, plan, {}, ()))
-
-
-def _subject(ctx: Context, plan: Plan, recorded: Mapping[str, tuple[str, str]], tuned: Wrong) -> Subject:
-    subject = planned_subject(plan, manifests(ctx.store, plan), ctx.catalog.allowances)
-    return replace(subject, image=replace(subject.image, recorded=recorded, tuned=tuned)) if subject.image else subject
-
-
-def _tuned(ctx: Context, engine: Engine, plan: Plan, image: ImageInfo, folder: Path) -> Wrong:
-    """What is wrong with files of tiles, if patches, mods or the overlay bring some: upstream's were judged before."""
-    changed = read_layers(folder, plan).scan.contents
-    brought = any(path.endswith(".json") and SPELLED.lower() in path.lower() for path in changed)
-    return tuned_problems(ctx, engine, image, plan.tags[-1], changed) if brought else ()
-
-
-def manifests(store: Store, plan: Plan) -> list[Manifest]:
-    """What the wheels built here declare."""
-    return [read_manifest(wheel) for wheel in _compiled(store, plan)]
-
-
-def _compiled(store: Store, plan: Plan) -> list[Path]:
-    return [wheel_file(store.entry("wheels", step.key)) for step in plan.of_kind("wheel")]
+    Raises UsageError for a name that stands for none.
+    """
+    builds = {step.name: plan.recipe.wheels[step.name] for step in plan.of_kind("wheel")}
+    # sources that are compiled only with --targets
+    idle = {wheel.source for one, wheel in plan.recipe.wheels.items() if one not in plan.recipe.built}
+    names_of = {
+        wheel: {wheel, OURS if build.method == "extension" else build.source} for wheel, build in builds.items()
+    }
+    for name in names:
+        if not any(name in own for own in names_of.values()):
+            listed = ", ".join(sorted(set().union(*names_of.values())))
+            raise UsageError(
+                f"--rebuild {name}: the recipe builds no wheel from {name}",
+                hint=f"valid: {listed or 'none'}{f'; {name}, too, when --targets names some' if name in idle else ''}",
+            )
+    return frozenset(wheel for wheel, own in names_of.items() if own & {*names})

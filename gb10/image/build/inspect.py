@@ -1,33 +1,35 @@
-"""Inspecting: any image of the engine, ours or not: its scan, and what is known of it beside its files."""
+"""Any image of the engine, ours or not: its scan, what is known of it beside its files, and imports by its Python."""
 
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
+
+from packaging.utils import canonicalize_name
 
 from gb10.containers.buildx.build import BuildRequest
 from gb10.containers.connection import Engine
-from gb10.containers.image_reading import read_folders, refuse_triggers
-from gb10.containers.images import ImageInfo, find_image
-from gb10.errors import FetchError, UsageError, VerifyError
-from gb10.image.build.bases import provide_bases
+from gb10.containers.emulation import PROGRAMS, emulated, fetch_emulator
+from gb10.containers.image_programs import TIMED_OUT, run_once
+from gb10.containers.images import ImageInfo, find_image, read_folders, refuse_triggers
+from gb10.errors import EngineError, FetchError, UsageError, VerifyError
+from gb10.image.build.bases import Bases
 from gb10.image.build.contexts import build_context, scanner_files
 from gb10.image.build.stage import engine_with_images, run_build
 from gb10.image.context import Context, build_architecture
 from gb10.image.moe.file_verdict import FileVerdict, judge_files
+from gb10.image.moe.given_files import Sizes
 from gb10.image.moe.image_files import ENGINES, read_image
-from gb10.image.moe.staged import Sizes
 from gb10.image.plan.catalog import DEFAULT_ENGINE
-from gb10.image.plan.plan_record import NAMESPACE, SLIM
-from gb10.image.plan.recorded import RecordedPlan
+from gb10.image.plan.plan_record import NAMESPACE, SLIM, RecordedPlan
 from gb10.image.plan.render import scan_dockerfile
 from gb10.image.plan.values import Plan, Step
 from gb10.image.proof.check import Facts
-from gb10.image.proof.own_record import PLAN, own_changes, own_plan
 from gb10.image.proof.reading import ImageScan
-from gb10.image.proof.scans import SCANS, kept_image, known_image, known_layers
+from gb10.image.proof.scans import PLAN, SCANS, kept_image, known_image, known_layers, own_changes, own_plan
 from gb10.image.request.planning import Request, make_plan
+from gb10.inside.installed import Distribution
 
 SIZES: Final = Sizes(topk=8, group=128)
 """What `moe check` takes when nothing is said."""
@@ -69,13 +71,13 @@ def read_by_stage(
 
     The plan's build base fills the stage ``base-build``. Raises BuildError, EngineError, FetchError.
     """
-    bases, lent = provide_bases(ctx, plan, engine, ["base-build"])
-    with build_context(ctx.store, {**files, **bases}, {}) as context:
+    tars, images = Bases(ctx, plan, engine).provide(["base-build"])
+    with build_context(ctx.store, {**files, **tars}, {}) as context:
         request = BuildRequest(
             dockerfile=context.folder / "Dockerfile",
             target="result",
             context=context.folder,
-            contexts=lent,
+            contexts=images,
             platform=f"linux/{build_architecture()}",
             out=out,
         )
@@ -189,3 +191,61 @@ def _scanned(ctx: Context, engine: Engine, reference: str, image: ImageInfo) -> 
     if found is None:
         raise VerifyError(f"the scan of {reference} cannot be read", where=str(kept), hint="run the command again")
     return found
+
+
+SECONDS: Final = 600.0
+"""vLLM takes some 160 s under qemu on an idle machine."""
+PLACE: Final = re.compile(r"(.*)lib/python(3(?:\.\d+)?)/[a-z]+-packages")
+SYSTEM: Final = ("usr/", "usr/local/")
+
+
+def try_imports(ctx: Context, one: Inspected) -> tuple[tuple[str, str], ...]:
+    """Each package that recipes/verify.yaml names and the image has, and what went wrong; nothing where all is well.
+
+    Raises EngineError when this machine has no way to run the image's programs.
+    """
+    emulator = _emulator(ctx, one)
+    modules = ctx.catalog.allowances.imports
+    tried = []
+    for package in one.found.scan.distributions:
+        module = modules.get(canonicalize_name(package.name))
+        if module:
+            with ctx.reporter.task(f"import {module}"):
+                tried.append((package.name, _imported(ctx, one, package, module, emulator)))
+    return tuple(tried)
+
+
+def _imported(ctx: Context, one: Inspected, package: Distribution, module: str, emulator: Path | None) -> str:
+    programs = {binary.path for binary in one.found.scan.binaries}
+    argv = (interpreter(package.site, programs), "-c", f"import {module}")
+    code, output = run_once(one.engine, ctx.store, one.image, argv, emulator=emulator, seconds=SECONDS)
+    if code == TIMED_OUT:
+        return f"import {module} did not end within {SECONDS / 60:.0f} minutes"
+    return f"import {module} ended with {code}: {last_line(output)}" if code else ""
+
+
+def interpreter(site: str, programs: set[str]) -> str:
+    """The Python that finds the packages of a folder: the system's, else that of the environment. Pure."""
+    match = PLACE.fullmatch(site)
+    prefix, version = (match[1], match[2]) if match else ("usr/", "3")
+    places = [f"{place}bin/python{version}" for place in (SYSTEM if prefix in SYSTEM else ())]
+    return "/" + next((place for place in places if place in programs), f"{prefix}bin/python3")
+
+
+def last_line(output: str) -> str:
+    """The last line that says something: of a traceback, the error. Pure."""
+    return next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "it printed nothing")
+
+
+def _emulator(ctx: Context, one: Inspected) -> Path | None:
+    """The emulator to start the image's programs with; None where the machine or the kernel runs them."""
+    architecture = PurePosixPath(one.image.platform).parts[1]
+    if architecture == build_architecture() or (architecture in PROGRAMS and emulated(ctx.store, architecture)):
+        return None
+    if architecture not in PROGRAMS or one.engine.data is None:
+        raise EngineError(
+            f"nothing here runs programs of {one.image.platform}",
+            where=one.engine.endpoint.host,
+            hint="verify it on a machine of its own platform, or by an engine on this machine",
+        )
+    return fetch_emulator(ctx.store, ctx.env, PROGRAMS[architecture][0])

@@ -3,7 +3,7 @@
 import json
 import shutil
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,12 +12,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from gb10.containers.connection import Engine
-from gb10.containers.image_reading import read_folders, refuse_triggers
 from gb10.containers.images import (
     ImageInfo,
     find_image,
     image_settings,
     passing_tag,
+    read_folders,
+    refuse_triggers,
     require_image,
     tag_image,
 )
@@ -27,16 +28,15 @@ from gb10.core.proc import CommandFailedError, capture_while_active
 from gb10.core.store import Store
 from gb10.errors import UsageError
 from gb10.image.build.assemble import image_request
-from gb10.image.build.built import one_by_one
+from gb10.image.build.image_build import ImageBuild
 from gb10.image.build.inspect import no_image, read_by_stage
 from gb10.image.build.mod_layers import naming_mods, note_build, ready_emulation
-from gb10.image.build.prepare import prepare_build_context
-from gb10.image.build.stage import run_build
-from gb10.image.build.upstream import drop_again, forget_sent
+from gb10.image.build.stage import one_by_one, run_build
+from gb10.image.build.upstream import UpstreamLayers, forget_sent
 from gb10.image.context import Context
 from gb10.image.plan.render import differ_dockerfile, scanned
 from gb10.image.plan.values import Plan
-from gb10.image.proof.own_record import PLAN
+from gb10.image.proof.scans import PLAN
 from gb10.image.request.plan_replay import LARGEST, Record, read_record
 
 PROGRAM: Final = "diffoscope"
@@ -67,15 +67,11 @@ def described(host: Host, engine: Engine, images: tuple[ImageInfo, ImageInfo], f
     with host.store.folder("diffoscope") as folder, host.reporter.task(PROGRAM):
         for name, image in zip(("before", "after"), images, strict=True):
             found, _ = read_folders(engine, host.store, image, wanted)
-            _lay(folder / name, found)
+            for place, content in found.items():
+                path = folder.joinpath(name, *PurePosixPath(place).parts[1:])
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
         return _report(host, folder)
-
-
-def _lay(folder: Path, files: dict[str, bytes]) -> None:
-    for name, content in files.items():
-        path = folder.joinpath(*PurePosixPath(name).parts[1:])
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
 
 
 def _report(host: Host, folder: Path) -> str:
@@ -126,17 +122,17 @@ class Comparison:
 
 
 @contextmanager
-def built_again(ctx: Context, plan: Plan, engine: Engine, rebuild: Collection[str]) -> Iterator[ImageInfo]:
-    """The image of a plan, made again from its locked files: nothing is taken from BuildKit's cache.
+def built_again(build: ImageBuild, engine: Engine) -> Iterator[ImageInfo]:
+    """The image of a build with a ``rebuild_id``, from its locked files: nothing is taken from BuildKit's cache.
 
-    Compiled wheels come from the store, but for those of ``rebuild``. It goes when the context ends.
+    Compiled wheels come from the store, but for those of its ``rebuild``. It goes when the context ends.
     """
-    run = uuid.uuid4().hex[:12]
+    ctx, plan, run = build.ctx, build.plan, build.rebuild_id
     ready_emulation(ctx, engine, plan)
     with ctx.store.locked("image", ctx.reporter.waiting_for("image")):
         try:
             with (
-                prepare_build_context(ctx, plan, engine, rebuild, rebuild_id=run) as context,
+                build.prepared(engine) as context,
                 naming_mods(plan),
                 passing_tag(engine, f"{plan.recipe.repository}:again-{run}") as tag,
             ):
@@ -148,19 +144,17 @@ def built_again(ctx: Context, plan: Plan, engine: Engine, rebuild: Collection[st
                 yield require_image(engine, tag)
         finally:
             if one_by_one(ctx, engine):
-                drop_again(engine, plan, run)
+                UpstreamLayers(ctx, plan, engine, run).drop()
                 forget_sent(engine, plan)
 
 
-def reproduce(
-    ctx: Context, plan: Plan, engine: Engine, before: ImageInfo | None, rebuild: Collection[str]
-) -> Comparison:
+def reproduce(build: ImageBuild, engine: Engine, before: ImageInfo | None) -> Comparison:
     """Build a plan's image again, and compare it with one, or with the engine's image of that plan, if any."""
-    known = before or find_image(engine, plan.tags[-1])
-    with built_again(ctx, plan, engine, rebuild) as after:
+    known = before or find_image(engine, build.plan.tags[-1])
+    with built_again(build, engine) as after:
         if known is None:
-            return Comparison(digest=after.id, layers=_pairs(plan, (), after.diff_ids), compared=False)
-        return compare(ctx, plan, engine, known, after)
+            return Comparison(digest=after.id, layers=_pairs(build.plan, (), after.diff_ids), compared=False)
+        return compare(build.ctx, build.plan, engine, known, after)
 
 
 def _pairs(plan: Plan, before: Sequence[str], after: Sequence[str]) -> tuple[Pair, ...]:

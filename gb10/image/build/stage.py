@@ -1,24 +1,24 @@
-"""One build of a stage by BuildKit, its full log kept in the store."""
+"""The engine that builds, the layers that it has, and one build of a stage by BuildKit with its log in the store."""
 
 import stat
 from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Final
 
 from gb10.containers.buildx.build import BuildRequest, BuildResult, build
 from gb10.containers.buildx.build_cache import IMPORT
 from gb10.containers.buildx.commands import open_buildx, require_builder
 from gb10.containers.buildx.progress import Event, LogLine, Note, StepDone, StepFailed, StepStarted
-from gb10.containers.connection import Engine
-from gb10.containers.packages import unpacked
-from gb10.containers.reach import find, holding
+from gb10.containers.connection import Engine, engine_id
+from gb10.containers.reach import connect_if_has_images, connect_or_start
 from gb10.core.host import Host
 from gb10.core.reporter import Reporter, Task
 from gb10.core.store import Store
 from gb10.errors import BuildError, EngineError
 from gb10.image.context import Context, build_architecture
-from gb10.image.plan.values import Step
+from gb10.image.plan.values import Kind, Plan, Step
 
 WARNING = "WARNING: local cache import"
 """Prefix of buildx's warning that a folder holds no cache."""
@@ -26,16 +26,17 @@ WARNING = "WARNING: local cache import"
 
 def ready_engine(ctx: Context) -> Engine:
     """The engine to build with, started when needed. The log shows which engines were not usable."""
-    return _told(ctx, find(ctx.env, ctx.store))
+    return with_builder(ctx, connect_or_start(ctx.env, ctx.store))
 
 
 def engine_with_images(ctx: Context) -> Engine | None:
     """The engine that may have images, started when needed; None when nothing was ever built on this machine."""
-    engine = holding(ctx.env, ctx.store)
-    return _told(ctx, engine) if engine else None
+    engine = connect_if_has_images(ctx.env, ctx.store)
+    return with_builder(ctx, engine) if engine else None
 
 
-def _told(ctx: Context, engine: Engine) -> Engine:
+def with_builder(ctx: Context, engine: Engine) -> Engine:
+    """The engine with the user's builder, if any. Its notes are said, once."""
     for note in engine.notes:
         ctx.reporter.say_once(note)
     return replace(engine, builder=ctx.builder)
@@ -64,18 +65,6 @@ def check_builder(host: Host, engine: Engine) -> Engine:
             "remote, kubernetes and docker-container",
         )
     return engine
-
-
-def check_named_builder(ctx: Context) -> None:
-    """Check a builder that the user names before any work, also when nothing is left to build; raises EngineError."""
-    if ctx.builder:
-        check_builder(ctx, ready_engine(ctx))
-
-
-def resume_embedded_engine(host: Host) -> None:
-    """Start the embedded engine if it ran here before: layers of a stopped engine count as missing."""
-    if unpacked(host.store):
-        find(host.env, host.store)
 
 
 def run_build(
@@ -115,7 +104,11 @@ def check_exported(folder: Path, *expected: str) -> None:
 
     The store reads and writes here with your rights, and would follow a link out of the folder.
     """
-    wrong = [path.name for path in sorted(folder.iterdir()) if not _is_expected(path, expected)]
+    wrong = [
+        path.name
+        for path in sorted(folder.iterdir())
+        if not (any(fnmatchcase(path.name, pattern) for pattern in expected) and stat.S_ISREG(path.lstat().st_mode))
+    ]
     if wrong:
         raise BuildError(
             f"the build stage exported {', '.join(map(ascii, wrong[:5]))}",
@@ -124,6 +117,30 @@ def check_exported(folder: Path, *expected: str) -> None:
         )
 
 
-def _is_expected(path: Path, expected: tuple[str, ...]) -> bool:
-    named = any(fnmatchcase(path.name, pattern) for pattern in expected)
-    return named and stat.S_ISREG(path.lstat().st_mode)
+IN_ENGINE: Final[tuple[Kind, ...]] = ("tools", "layer", "rehearsal", "cache", "mod")
+"""Kinds of steps with a result in the engine alone."""
+
+
+def remember_built(store: Store, engine: Engine, plan: Plan) -> None:
+    """Mark the layers and tools of a plan that was just built."""
+    room = engine_folder(engine)
+    for step in plan.steps:
+        if step.kind not in IN_ENGINE:
+            continue
+        store.write_text(store.entry(room, step.key), step.name)
+
+
+def engine_folder(engine: Engine) -> str:
+    """The store's folder for the marks of an engine or a builder. An engine gets a new id when its data are wiped."""
+    if engine.builder:
+        return f"built/builder-{engine.builder}"
+    return f"built/{engine_id(engine)}"
+
+
+def one_by_one(ctx: Context, engine: Engine | None) -> bool:
+    """Whether layers are built one by one: the classic image store shares them with BuildKit. Caches are of one solve.
+
+    A builder, and containerd's store, copy an image's layers instead. Without an engine the embedded one is meant.
+    """
+    copied = engine is not None and (engine.builder is not None or engine.containerd)
+    return not (copied or ctx.cache_from or ctx.cache_to)

@@ -11,14 +11,13 @@ from pathlib import Path
 from gb10.containers.buildx.build import BuildRequest
 from gb10.containers.buildx.build_cache import forget, sent
 from gb10.containers.connection import Engine
-from gb10.containers.image_reading import copy_files
-from gb10.containers.images import ImageInfo, drop_image, require_image, tag_image, untag
+from gb10.containers.images import ImageInfo, copy_files, drop_image, require_image, tag_image, untag
+from gb10.core.fetch import store_paths
 from gb10.image.build.assemble import slim_files
-from gb10.image.build.bases import STAGES, base_image, base_tag, layers_tag, made_image, note_image, noted_image
+from gb10.image.build.bases import STAGES, Bases, base_tag, layers_tag, made_image, note_image, noted_image
 from gb10.image.build.contexts import build_context, scanner_files, wheels
-from gb10.image.build.outlook import UPSTREAM, outlook
+from gb10.image.build.estimate import UPSTREAM, outlook
 from gb10.image.context import Context
-from gb10.image.locked_files import store_paths
 from gb10.image.plan.render import build_args, layer_dockerfile
 from gb10.image.plan.values import Plan, Step
 from gb10.image.proof.scans import SCAN, SCANS, SYMBOLS, kept_scan, require_scanned
@@ -60,40 +59,110 @@ class Link:
     below: str
 
 
-def upstream_image(ctx: Context, plan: Plan, engine: Engine, rebuild_id: str = "") -> Upstream:
-    """The image of the layers that hold only locked wheels, built where it is missing, and their scans.
+@dataclass(frozen=True, slots=True)
+class UpstreamLayers:
+    """The layers of a plan that hold only locked wheels, on an engine.
 
-    The lock of the image must be held, its bases and wheels be in the store. ``rebuild_id`` names a run that makes all
-    of them again, beside those that are there; ``drop_again`` removes them. Raises BuildError and EngineError.
+    ``rebuild_id`` names a run that makes all of them again, beside those that are there; ``drop`` removes them.
     """
-    links = _chain(plan, rebuild_id)
-    there = max((number for number, link in enumerate(links, 1) if _known(ctx, engine, link.tag)), default=0)
-    ctx.forecast.begin(UPSTREAM)
-    for name in STAGES if there < len(links) else ():
-        base_image(ctx, plan, engine, name, rebuild_id)
-        ctx.forecast.done(UPSTREAM, name)
-    with ctx.reporter.task(UPSTREAM, len(links), unit="layers", outlook=outlook(ctx, UPSTREAM)) as task:
-        ctx.reporter.advance(task, there)
-        for link in links[there:]:
-            _forget_below(engine, plan)
-            _add(ctx, plan, engine, link, rebuild_id)
-            untag(engine, [link.below] if link is not links[0] else [])
-            ctx.forecast.done(UPSTREAM, link.step.name)
-            ctx.reporter.advance(task, 1, link.step.name)
-    ctx.forecast.end(UPSTREAM)
-    image = require_image(engine, links[-1].tag)
-    kept = zip(links, image.diff_ids[1:], strict=True)
-    return Upstream(
-        image=links[-1].tag, scans={link.step.name: kept_scan(ctx, diff_id).parent for link, diff_id in kept}
-    )
 
+    ctx: Context
+    plan: Plan
+    engine: Engine
+    rebuild_id: str = ""
 
-def drop_again(engine: Engine, plan: Plan, rebuild_id: str) -> None:
-    """Remove the images of the layers that a run made again."""
-    untag(
-        engine,
-        [*(link.tag for link in _chain(plan, rebuild_id)), *(base_tag(plan, name, rebuild_id) for name in STAGES)],
-    )
+    def image(self) -> Upstream:
+        """The image of the layers, built where it is missing, and their scans. Raises BuildError and EngineError.
+
+        The lock of the image must be held, its bases and wheels be in the store.
+        """
+        ctx, engine = self.ctx, self.engine
+        links, wheels_sent = self.links(), sent(upstream_wheels(self.plan))
+        there = max((number for number, link in enumerate(links, 1) if self._known(link)), default=0)
+        ctx.forecast.begin(UPSTREAM)
+        for name in STAGES if there < len(links) else ():
+            Bases(ctx, self.plan, engine, self.rebuild_id).image(name)
+            ctx.forecast.done(UPSTREAM, name)
+        with ctx.reporter.task(UPSTREAM, len(links), unit="layers", outlook=outlook(ctx, UPSTREAM)) as task:
+            ctx.reporter.advance(task, there)
+            for link in links[there:]:
+                # the wheels of the layers that are there, and the folder that the last one was copied from
+                forget(engine, lambda about: about in wheels_sent or INSTALL in about)
+                self._add(link)
+                untag(engine, [link.below] if link is not links[0] else [])
+                ctx.forecast.done(UPSTREAM, link.step.name)
+                ctx.reporter.advance(task, 1, link.step.name)
+        ctx.forecast.end(UPSTREAM)
+        image = require_image(engine, links[-1].tag)
+        kept = zip(links, image.diff_ids[1:], strict=True)
+        return Upstream(
+            image=links[-1].tag, scans={link.step.name: kept_scan(ctx, diff_id).parent for link, diff_id in kept}
+        )
+
+    def drop(self) -> None:
+        """Remove the images of the layers and bases that a run made again."""
+        bases = (base_tag(self.plan, name, self.rebuild_id) for name in STAGES)
+        untag(self.engine, [*(link.tag for link in self.links()), *bases])
+
+    def links(self) -> list[Link]:
+        """The layers with the tag of the image that each makes: the key of what it holds."""
+        again = [self.rebuild_id] if self.rebuild_id else []
+        links, keys = list[Link](), [self.plan.step("base-image").key, self.plan.options.platform, *again]
+        for step in upstream_layers(self.plan):
+            keys.append(step.key)
+            below = links[-1].tag if links else base_tag(self.plan, "base-image", self.rebuild_id)
+            links.append(Link(step=step, tag=layers_tag("upstream", keys), below=below))
+        return links
+
+    def _known(self, link: Link) -> bool:
+        """Whether the engine has this very image, and the store the scan of each layer above the base."""
+        image = noted_image(self.ctx, self.engine, link.tag)
+        kept = [kept_scan(self.ctx, layer) for layer in image.diff_ids[1:]] if image else []
+        return image is not None and all(scan.exists() and scan.with_name(SYMBOLS).exists() for scan in kept)
+
+    def _add(self, link: Link) -> None:
+        """Build one layer, tag the image that has it, and scan it."""
+        ctx, plan, own = self.ctx, self.plan, self.ctx.catalog.contents
+        steps = (plan.step("tools"), link.step)
+        folders = {f"{step.name}-wheels": wheels(store_paths(ctx.store, step.files)) for step in steps}
+        images = {"base-build": base_tag(plan, "base-build", self.rebuild_id), "below": link.below}
+        files = {
+            "Dockerfile": layer_dockerfile(plan, link.step, ctx.catalog.templates).encode(),
+            "install.py": own["inside/install.py"],
+            **slim_files(own, [link.step]),
+            **scanner_files(own),
+        }
+        with build_context(ctx.store, files, folders) as context:
+            request = BuildRequest(
+                dockerfile=context.folder / "Dockerfile",
+                target=LAYERED,
+                platform=plan.options.platform,
+                context=context.folder,
+                contexts={**context.contexts, **{stage: f"docker-image://{tag}" for stage, tag in images.items()}},
+                build_args=build_args(plan),
+                output="type=image",
+            )
+            again = replace(request, rebuild_id=bool(self.rebuild_id))
+            layered = made_image(ctx, self.engine, again, link.step)
+            tag_image(self.engine, layered.id, (link.tag,))
+            self._scan(replace(request, target=SCANNED), layered)
+        if not self.rebuild_id:
+            note_image(ctx, self.engine, link.tag, layered)
+
+    def _scan(self, request: BuildRequest, layered: ImageInfo) -> None:
+        """Scan the layer in a solve of its own, and keep the scan under the layer's diffID.
+
+        The image that brings the scan has the layer, too: should BuildKit have made it anew, its diffID shows a
+        difference.
+        """
+        ctx, engine = self.ctx, self.engine
+        image = made_image(ctx, engine, request, self.plan.step("proof"))
+        require_scanned(image.diff_ids[:-1], layered.diff_ids)
+        with ctx.store.folder("scan") as folder:
+            copy_files(engine, ctx.store, image, SCANS, folder)
+            kept = kept_scan(ctx, layered.diff_ids[-1]).parent
+            ctx.store.replace(kept, lambda work: _take(folder, work))
+        drop_image(engine, image.id)
 
 
 def upstream_layers(plan: Plan) -> tuple[Step, ...]:
@@ -115,78 +184,6 @@ def forget_sent(engine: Engine, plan: Plan, *, compiled: bool = False) -> None:
     own = {"target-wheels", "rehearsal-wheels", *(["context"] if engine.kind == "embedded" else [])}
     done = sent(upstream_wheels(plan) | own | ({"tools-wheels", "source"} if compiled else set()))
     forget(engine, lambda about: about in done or any(words in about for words in UNPACKED))
-
-
-def _forget_below(engine: Engine, plan: Plan) -> None:
-    """Let BuildKit drop the wheels of the layers that are there, and the folder that the last one was copied from."""
-    done = sent(upstream_wheels(plan))
-    forget(engine, lambda about: about in done or INSTALL in about)
-
-
-def _chain(plan: Plan, rebuild_id: str = "") -> list[Link]:
-    """The layers with the tag of the image that each makes: the key of what it holds."""
-    links, keys = (
-        list[Link](),
-        [plan.step("base-image").key, plan.options.platform, *([rebuild_id] if rebuild_id else [])],
-    )
-    for step in upstream_layers(plan):
-        keys.append(step.key)
-        below = links[-1].tag if links else base_tag(plan, "base-image", rebuild_id)
-        links.append(Link(step=step, tag=layers_tag("upstream", keys), below=below))
-    return links
-
-
-def _known(ctx: Context, engine: Engine, tag: str) -> bool:
-    """Whether the engine has this very image, and the store the scan of each layer above the base."""
-    image = noted_image(ctx, engine, tag)
-    kept = [kept_scan(ctx, layer) for layer in image.diff_ids[1:]] if image else []
-    return image is not None and all(scan.exists() and scan.with_name(SYMBOLS).exists() for scan in kept)
-
-
-def _add(ctx: Context, plan: Plan, engine: Engine, link: Link, rebuild_id: str) -> None:
-    """Build one layer, tag the image that has it, and scan it."""
-    steps = (plan.step("tools"), link.step)
-    folders = {f"{step.name}-wheels": wheels(store_paths(ctx.store, step.files)) for step in steps}
-    images = {"base-build": base_tag(plan, "base-build", rebuild_id), "below": link.below}
-    with build_context(ctx.store, _files(ctx, plan, link.step), folders) as context:
-        request = BuildRequest(
-            dockerfile=context.folder / "Dockerfile",
-            target=LAYERED,
-            platform=plan.options.platform,
-            context=context.folder,
-            contexts={**context.contexts, **{stage: f"docker-image://{tag}" for stage, tag in images.items()}},
-            build_args=build_args(plan),
-            output="type=image",
-        )
-        layered = made_image(ctx, engine, replace(request, rebuild_id=bool(rebuild_id)), link.step)
-        tag_image(engine, layered.id, (link.tag,))
-        _scan(ctx, engine, replace(request, target=SCANNED), plan.step("proof"), layered)
-    if not rebuild_id:
-        note_image(ctx, engine, link.tag, layered)
-
-
-def _files(ctx: Context, plan: Plan, step: Step) -> dict[str, bytes]:
-    own = ctx.catalog.contents
-    return {
-        "Dockerfile": layer_dockerfile(plan, step, ctx.catalog.templates).encode(),
-        "install.py": own["inside/install.py"],
-        **slim_files(own, [step]),
-        **scanner_files(own),
-    }
-
-
-def _scan(ctx: Context, engine: Engine, request: BuildRequest, step: Step, layered: ImageInfo) -> None:
-    """Scan the layer in a solve of its own, and keep the scan under the layer's diffID.
-
-    The image that brings the scan has the layer, too: should BuildKit have made it anew, its diffID shows a difference.
-    """
-    image = made_image(ctx, engine, request, step)
-    require_scanned(image.diff_ids[:-1], layered.diff_ids)
-    with ctx.store.folder("scan") as folder:
-        copy_files(engine, ctx.store, image, SCANS, folder)
-        kept = kept_scan(ctx, layered.diff_ids[-1]).parent
-        ctx.store.replace(kept, lambda work: _take(folder, work))
-    drop_image(engine, image.id)
 
 
 def _take(folder: Path, work: Path) -> None:

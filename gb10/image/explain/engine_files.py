@@ -20,7 +20,7 @@ from gb10.core.store import note_use
 from gb10.errors import FetchError, LockStaleError, UsageError
 from gb10.image.explain.operators import schemas
 from gb10.image.recipe.locked import LockedWheel
-from gb10.sources.index.downloads import fetch_all
+from gb10.sources.index.client import fetch_all
 
 FOLDER = "recipes/explain"
 

@@ -112,8 +112,6 @@ def code_of(kernel: str | None, facts: EngineFacts, judged: Iterable[Judged] | N
     if not found:
         return late if place.jit else f"nothing: no {place.library}"
     fits = sorted({str(one.fit) for one in found})
-    return f"{', '.join(fits)} in {found[0].binary.path.rpartition('/')[2]}" + _more(len(found))
-
-
-def _more(count: int) -> str:
-    return f" and {count - 1} more" if count > 1 else ""
+    return f"{', '.join(fits)} in {found[0].binary.path.rpartition('/')[2]}" + (
+        f" and {len(found) - 1} more" if len(found) > 1 else ""
+    )

@@ -9,21 +9,20 @@ from typing import Annotated, Any, Final
 from pydantic import ConfigDict, Field
 
 from gb10.containers.connection import Engine
-from gb10.core.data_root import ROOT
 from gb10.core.document import parse_document
 from gb10.core.fields import Model
 from gb10.core.host import Host
+from gb10.core.installation import ROOT
 from gb10.core.proc import CommandFailedError, stream
 from gb10.core.store import is_sealed, seal
 from gb10.errors import BuildError, VerifyError
-from gb10.image.build.compile import compile_step, compilers
-from gb10.image.build.outlook import with_forecast
+from gb10.image.build.compile import CompileJob, compilers
+from gb10.image.build.estimate import with_forecast
 from gb10.image.build.stage import check_exported
 from gb10.image.context import Context
-from gb10.image.plan.inputs import program_inputs
-from gb10.image.plan.programs import SCRIPTS
+from gb10.image.plan.dag import SCRIPTS
 from gb10.image.plan.render import program_dockerfile
-from gb10.image.plan.values import Plan, Program, Step
+from gb10.image.plan.values import Plan, Program, Step, program_inputs
 from gb10.image.proof.check import Subject
 from gb10.image.proof.checking import prove
 from gb10.image.proof.reading import scan_path
@@ -68,28 +67,13 @@ def read_lines(text: str) -> tuple[Line, ...]:
 
 
 def _compile(ctx: Context, engine: Engine, plan: Plan, program: Program, work: Path) -> None:
-    step = plan.step(program.name)
-    there = {one.name: one is not step for one in plan.steps}
-    ctx = with_forecast(ctx, plan, there, engine)
-    compile_step(
-        ctx,
-        engine,
-        plan,
-        step,
-        work,
-        target="program",
-        inputs=program_inputs(plan, program),
-        files=_files(ctx, plan, program, step),
-        build_args={},
-    )
+    step, own, inputs = plan.step(program.name), ctx.catalog.contents, program_inputs(plan, program)
+    ctx = with_forecast(ctx, plan, {one.name: one is not step for one in plan.steps}, engine)
+    text = program_dockerfile(plan, program, step, ctx.catalog.templates, **compilers(ctx, plan, step, inputs))
+    scripts = ctx.catalog.toolkit.digests_of(program.units, *program.include, *SCRIPTS)
+    files = {"Dockerfile": text.encode(), **{name: own[name] for name in scripts}}
+    CompileJob(plan=plan, step=step, target="program", inputs=inputs, files=files).run(ctx, engine, work)
     _prove(work, plan, step)
-
-
-def _files(ctx: Context, plan: Plan, program: Program, step: Step) -> dict[str, bytes]:
-    own, how = ctx.catalog.contents, compilers(ctx, plan, step, program_inputs(plan, program))
-    text = program_dockerfile(plan, program, step, ctx.catalog.templates, **how)
-    wanted = ctx.catalog.toolkit.of(program.units, *program.include, *SCRIPTS)
-    return {"Dockerfile": text.encode(), **{name: own[name] for name in wanted}}
 
 
 def _prove(work: Path, plan: Plan, step: Step) -> None:
@@ -207,12 +191,12 @@ class PublishedGemms(Model):
         """The figure of the shape and the format of a time; on another GPU it would say nothing."""
         if line["of_peak"] is None:
             return None
-        same = (one.tflops for one in self.figures if one.shape == line["shape"] and _is_of(line["kernel"], one.format))
+        same = (
+            one.tflops
+            for one in self.figures
+            if one.shape == line["shape"] and one.format is not None and line["kernel"].startswith(f"{one.format}_")
+        )
         return next(same, None)
-
-
-def _is_of(kernel: str, form: str | None) -> bool:
-    return form is not None and kernel.startswith(f"{form}_")
 
 
 def published_gemms() -> PublishedGemms:

@@ -7,22 +7,22 @@ from gb10.errors import UsageError
 from gb10.image.build.inspect import no_image
 from gb10.image.build.stage import engine_with_images
 from gb10.image.context import Context
-from gb10.image.inspect.attestations import papers_of
-from gb10.image.inspect.local import local_image, portrait_of
+from gb10.image.inspect.attestations import attestations_of
+from gb10.image.inspect.local import local_image, local_summary
 from gb10.image.inspect.remote import SentBill, Trust, attached_sbom, remote_image, remote_portrait, sent
-from gb10.image.inspect.summary import Portrait
+from gb10.image.inspect.summary import ImageSummary
 from gb10.image.proof.scans import proven
 from gb10.image.recipe.arch import Arch
 
 
-def portrait(ctx: Context, reference: str, arch: Arch, trust: Trust | None = None) -> Portrait:
+def portrait(ctx: Context, reference: str, arch: Arch, trust: Trust | None = None) -> ImageSummary:
     """The portrait of an image; with ``trust``, of the one in the registry, and only if it is trusted.
 
     Raises UsageError, EngineError, PublishError, VerifyError.
     """
     engine = engine_with_images(ctx)
     if engine and trust is None and find_image(engine, reference):
-        return portrait_of(ctx, reference, arch)
+        return local_summary(ctx, reference, arch)
     require_registry(engine, reference)
     return remote_portrait(ctx, engine, reference, arch.platform, trust)
 
@@ -36,7 +36,7 @@ def sbom(ctx: Context, reference: str, arch: Arch, trust: Trust | None = None) -
     if engine and trust is None and find_image(engine, reference):
         _, image = local_image(ctx, reference)
         record = proven(ctx.store, image.id)
-        return papers_of(ctx, engine, image, record.config if record else image.id).sbom
+        return attestations_of(ctx, engine, image, record.config if record else image.id).sbom
     require_registry(engine, reference)
     found = attached_sbom(remote_image(ctx, engine, reference, arch.platform, trust))
     if found is None:

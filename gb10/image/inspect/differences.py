@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gb10.image.inspect.summary import Portrait, codes_of
+from gb10.image.inspect.summary import ImageSummary, codes_of
 
 SCHEMA: Final = "gb10/show-diff/v1"
 Change = tuple[str, str, str]
@@ -29,7 +29,7 @@ class Differences:
         return not self.moved and not any(self.sections.values())
 
 
-def differences(one: Portrait, two: Portrait) -> Differences:
+def differences(one: ImageSummary, two: ImageSummary) -> Differences:
     """What changed from the first image to the second."""
     there = {layer.digest for layer in one.layers}
     moved = [layer for layer in two.layers if layer.digest not in there]
@@ -76,27 +76,27 @@ def document(found: Differences) -> dict[str, Any]:
     }
 
 
-def _patches(one: Portrait) -> dict[str, str]:
+def _patches(one: ImageSummary) -> dict[str, str]:
     return {f"{patch.source}/{patch.name}": patch.sha256[:12] for patch in one.patches}
 
 
-def _mods(one: Portrait) -> dict[str, str]:
+def _mods(one: ImageSummary) -> dict[str, str]:
     return {mod.name: mod.sha256[:12] for mod in one.mods}
 
 
-def _rules(one: Portrait) -> dict[str, str]:
+def _rules(one: ImageSummary) -> dict[str, str]:
     return {rule.name: f"{rule.mb:,.1f} MB less" for rule in one.plan.slim} if one.plan else {}
 
 
-def _fits(one: Portrait) -> dict[str, str]:
+def _fits(one: ImageSummary) -> dict[str, str]:
     return {str(fit): str(count) for fit, count in one.verdict.counts.items() if count} if one.verdict else {}
 
 
-def _codes(one: Portrait) -> dict[str, str]:
+def _codes(one: ImageSummary) -> dict[str, str]:
     return {code: str(count) for code, count in codes_of(one).items()}
 
 
-def _settings(one: Portrait) -> dict[str, str]:
+def _settings(one: ImageSummary) -> dict[str, str]:
     pairs: Iterable[tuple[str, str, str]] = (entry.partition("=") for entry in one.environment)
     plain = {"user": one.user or "root", "platform": one.platform}
     return plain | {f"ENV {name}": value for name, _, value in pairs}

@@ -5,18 +5,16 @@ from collections.abc import Mapping, Sequence
 from packaging.utils import canonicalize_name
 
 from gb10.containers.connection import Engine
-from gb10.containers.image_reading import read_folders
-from gb10.containers.images import ImageInfo, find_image, history
+from gb10.containers.images import ImageInfo, find_image, history, read_folders
 from gb10.containers.registry.referrers import CREATED
 from gb10.image.build.inspect import check_platform, inspect_image, no_image
 from gb10.image.build.stage import engine_with_images
 from gb10.image.context import Context
-from gb10.image.inspect.patch_notes import mod_stories, patch_stories
-from gb10.image.inspect.summary import Layer, Portrait, layer_names
-from gb10.image.plan.recorded import RecordedPlan
+from gb10.image.inspect.attestations import mod_stories, patch_stories
+from gb10.image.inspect.summary import ImageSummary, Layer, layer_names
+from gb10.image.plan.plan_record import RecordedPlan
 from gb10.image.proof.arch_match import judge
-from gb10.image.proof.own_record import PLAN, own_plan, own_scan, own_scans
-from gb10.image.proof.scans import SCANS
+from gb10.image.proof.scans import PLAN, SCANS, own_plan, own_scan, own_scans
 from gb10.image.recipe.arch import Arch
 from gb10.image.sbom.parts import deb_part
 from gb10.inside.scan import Scan
@@ -46,13 +44,17 @@ def local_layers(ctx: Context, reference: str) -> tuple[Layer, ...]:
     return layers_of(None, image, history(engine, image))
 
 
-def portrait_of(ctx: Context, reference: str, arch: Arch) -> Portrait:
+def local_summary(ctx: Context, reference: str, arch: Arch) -> ImageSummary:
     """The portrait of an image of the engine; one that is not ours is scanned, which takes minutes the first time."""
     engine, image = local_image(ctx, reference)
     own = read_folders(engine, ctx.store, image, [PLAN, SCANS])[0]
     plan = own_plan(own)
-    scan, remarks = _own(reference, own) if plan else _foreign(ctx, reference)
-    return Portrait(
+    if plan:
+        scan, remarks = _own(reference, own)
+    else:
+        scan = inspect_image(ctx, reference).found.scan
+        remarks = ("it holds no plan of gb10: patches, sources and Debian packages are not known",)
+    return ImageSummary(
         reference=reference,
         place=engine.name,
         digest=image.id,
@@ -80,11 +82,6 @@ def _own(reference: str, own: Mapping[str, bytes]) -> tuple[Scan, tuple[str, ...
     scan = own_scan(reference, own)
     older = "its scans are of another release of gb10: packages and GPU code are not shown; `verify` reads them"
     return scan, () if scan.binaries else (older,)
-
-
-def _foreign(ctx: Context, reference: str) -> tuple[Scan, tuple[str, ...]]:
-    told = "it holds no plan of gb10: patches, sources and Debian packages are not known"
-    return inspect_image(ctx, reference).found.scan, (told,)
 
 
 def debs_of(plan: RecordedPlan | None) -> dict[str, str]:

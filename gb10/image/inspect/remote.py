@@ -13,14 +13,14 @@ from gb10.containers.registry.referrers import CREATED, SIGNATURES, Descriptor, 
 from gb10.containers.registry.repository import Manifest, Repository, open_repository
 from gb10.errors import PublishError, VerifyError
 from gb10.image.context import Context
+from gb10.image.inspect.attestations import mod_stories, patch_stories
 from gb10.image.inspect.local import debs_of, shortened
-from gb10.image.inspect.patch_notes import mod_stories, patch_stories
-from gb10.image.inspect.summary import Layer, Portrait, layer_names
-from gb10.image.plan.recorded import RecordedPlan, recorded_plan
+from gb10.image.inspect.summary import ImageSummary, Layer, layer_names
+from gb10.image.plan.plan_record import RecordedPlan, recorded_plan
 from gb10.image.proof.report import read_verdict
-from gb10.image.sbom.spdx import MEDIA_TYPE as SPDX
 from gb10.image.sbom.statements import MEDIA_TYPE as IN_TOTO
 from gb10.image.sbom.statements import PREDICATE, PROVENANCE, VERIFICATION
+from gb10.image.sbom.statements import SPDX_MEDIA_TYPE as SPDX
 
 MOST: Final = 1 << 12
 """Entries of a list; of an SBOM, sixteen times as many."""
@@ -210,7 +210,7 @@ def _passes(repository: Repository, one: Descriptor, trust: Trust) -> bool:
 
 def remote_portrait(
     ctx: Context, engine: Engine | None, reference: str, platform: str, trust: Trust | None = None
-) -> Portrait:
+) -> ImageSummary:
     """The portrait of an image in a registry. Raises PublishError, EngineError, VerifyError."""
     one = remote_image(ctx, engine, reference, platform, trust)
     settings = one.config.config or SentSettings()
@@ -221,7 +221,7 @@ def remote_portrait(
     words = "1 document beside it has" if one.untrusted == 1 else f"{one.untrusted} documents beside it have"
     left_out = f"{words} no trusted signature: left out" if one.untrusted else ""
     unseen = f"{one.unseen} more documents beside it were not looked at" if one.unseen else ""
-    return Portrait(
+    return ImageSummary(
         reference=reference,
         place=one.repository.base,
         digest=one.manifest.config.digest,

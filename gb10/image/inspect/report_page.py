@@ -8,8 +8,8 @@ from typing import Final
 
 from jinja2 import DictLoader, Environment, StrictUndefined
 
-from gb10.image.build.build_log import Build
-from gb10.image.inspect.summary import Layer, PatchStory, Portrait
+from gb10.image.inspect.build_log import Build
+from gb10.image.inspect.summary import ImageSummary, Layer, PatchStory
 from gb10.image.proof.arch_match import MEANING, RANK, Judged
 from gb10.inside.binary import Binary
 from gb10.inside.loader import code_fit
@@ -118,7 +118,7 @@ class Bar:
     cpu: float = 0.0
 
 
-def tiles(one: Portrait, groups: Mapping[str, Mapping[str, int]]) -> tuple[Tile, ...]:
+def tiles(one: ImageSummary, groups: Mapping[str, Mapping[str, int]]) -> tuple[Tile, ...]:
     """The layers by size, and in each its packages."""
     layers = sorted((layer for layer in one.layers if layer.size), key=lambda layer: -layer.size)
     boxes = treemap([layer.size for layer in layers], Box(0, 0, 100 * ASPECT, 100))
@@ -211,7 +211,7 @@ def bars(build: Build) -> tuple[Bar, ...]:
     )
 
 
-def against(one: Portrait, before: Build) -> tuple[tuple[str, int, int], ...]:
+def against(one: ImageSummary, before: Build) -> tuple[tuple[str, int, int], ...]:
     """Layers that a build before did not have: name, bytes, and those of the layer in its place, if any was there."""
     old, sizes = list(before.layers), list(before.layers.values())
     same = SequenceMatcher(a=old, b=[layer.digest for layer in one.layers], autojunk=False)
@@ -235,7 +235,7 @@ TEMPLATE: Final = "report.html.j2"
 
 
 def page(
-    one: Portrait, templates: Mapping[str, str], *, built: Build | None = None, before: Build | None = None
+    one: ImageSummary, templates: Mapping[str, str], *, built: Build | None = None, before: Build | None = None
 ) -> str:
     """The page: with the build that made the image, and the one before, if they are kept."""
     judged = one.verdict.judged if one.verdict else ()

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gb10.image.plan.plan_record import NAMESPACE
-from gb10.image.plan.recorded import RecordedPlan
+from gb10.image.plan.plan_record import NAMESPACE, RecordedPlan
 from gb10.image.proof.arch_match import Verdict
 
 SCHEMA: Final = "gb10/show/v1"
@@ -50,7 +49,7 @@ class ModStory:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Portrait:
+class ImageSummary:
     """An image. What is not known is empty; ``remarks`` tell why.
 
     ``size`` is of all layers, unpacked in an engine and compressed in a registry (``packed``).
@@ -86,7 +85,7 @@ def layer_names(plan: RecordedPlan, labels: Mapping[str, str], count: int) -> li
     return [*names, *BESIDE][:count] if count >= len(names) else []
 
 
-def document(one: Portrait) -> dict[str, Any]:
+def document(one: ImageSummary) -> dict[str, Any]:
     """The portrait as data, schema gb10/show/v1."""
     plan = one.plan
     return {
@@ -114,7 +113,7 @@ def document(one: Portrait) -> dict[str, Any]:
     }
 
 
-def codes_of(one: Portrait) -> dict[str, int]:
+def codes_of(one: ImageSummary) -> dict[str, int]:
     """How many pieces of which code all libraries hold: ``sm_121``, ``compute_80``."""
     total: dict[str, int] = {}
     for judged in one.verdict.judged if one.verdict else ():

@@ -10,8 +10,7 @@ from pydantic import ValidationError
 from gb10.core.document import parse_document
 from gb10.core.files import digest, write_whole
 from gb10.errors import LockStaleError, UsageError
-from gb10.image.recipe.builds import Source
-from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.image_recipe import Recipe, Source
 from gb10.image.recipe.locked import Lock, LockedCheckout
 
 

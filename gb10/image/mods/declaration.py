@@ -94,7 +94,9 @@ def problems_of(name: str, files: Files) -> list[str]:
     for path, file in files.items():
         if file.kind == "link":
             found += _link_problems(path, file.content.decode(errors="replace"))
-        if any(files[above].kind == "link" for above in _above(path) if above in files):
+        parts = path.split("/")
+        above = ("/".join(parts[:count]) for count in range(1, len(parts)))
+        if any(files[folder].kind == "link" for folder in above if folder in files):
             found.append(f"{path} is below a link")
     return found
 
@@ -133,11 +135,6 @@ def _stays_inside(path: str, target: str) -> bool:
     if target.startswith("/"):
         return False
     return not posixpath.normpath(posixpath.join(posixpath.dirname(path), target)).startswith("..")
-
-
-def _above(path: str) -> list[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:count]) for count in range(1, len(parts))]
 
 
 TABLE: Final = "community.yaml"

@@ -13,21 +13,19 @@ from typing import Any, Final, Literal
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gb10.core.data_root import PACKAGE
 from gb10.core.fields import Model
 from gb10.core.files import Artifact, digest
 from gb10.core.host import Host
+from gb10.core.installation import PACKAGE
 from gb10.core.proc import SILENT, CommandFailedError, capture_while_active
 from gb10.errors import FetchError, LockStaleError, UsageError
-from gb10.image.moe.engine_table import Family
 from gb10.image.moe.file_verdict import FileVerdict
-from gb10.image.moe.given_files import Batch
+from gb10.image.moe.given_files import Batch, Sizes
 from gb10.image.moe.release_lookups import SITE, Judge
 from gb10.image.moe.row_rules import LIMIT
-from gb10.image.moe.staged import Sizes
-from gb10.image.moe.tuned_name import DEVICE
+from gb10.image.moe.tuned_name import DEVICE, Family
 from gb10.image.recipe.locked import LockedWheel
-from gb10.sources.index.downloads import fetch_all
+from gb10.sources.index.client import fetch_all
 
 LOCK: Final = "recipes/moe/triton.lock.json"
 LEFT: Final = ("cupti", "nvperf", "libproton", "/lib/ocml.bc", "/lib/ockl.bc", "/bin/nvdisasm", "/bin/cuobjdump")

@@ -7,8 +7,7 @@ from typing import Any, Final, Literal
 
 from packaging.version import Version
 
-from gb10.image.moe.engine_table import Family
-from gb10.image.moe.tuned_name import SPELLED, Meant, spelled
+from gb10.image.moe.tuned_name import SPELLED, Family, Meant, spelled
 
 CLAMPS: Final = Version("0.5.14")
 """SGLang from here reads BLOCK_SIZE_K of every row of a dense file."""

@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from gb10.image.moe.engine_table import Family
+from gb10.errors import EmptySelectionError, UsageError
 from gb10.image.moe.expected import Expected, Look, Verdict, expect, never_asked
-from gb10.image.moe.given_files import Batch, Given, Lies
+from gb10.image.moe.given_files import Batch, Given, Lies, Sizes, layer_place, question, root_of, stage
 from gb10.image.moe.release_lookups import Answers, Judge, Said, ask
 from gb10.image.moe.row_rules import PACKED, weigh
-from gb10.image.moe.staged import Sizes, question, root_of, stage
-from gb10.image.moe.tuned_name import Meant
+from gb10.image.moe.tuned_name import Family, Meant
 
 Use = Literal["triton", "cuda", "default", "raises"]
 LADDER_END: Final = 1024
@@ -175,3 +174,30 @@ def unexplained(verdicts: Sequence[FileVerdict]) -> Mapping[str, tuple[Verdict, 
     """Files on which our rules and the engine differ: the engine's verdict, then ours."""
     differing = (verdict for verdict in verdicts if verdict.verdict != verdict.expected)
     return {verdict.path: (verdict.verdict, verdict.expected) for verdict in differing}
+
+
+SITE_OF_IMAGE: Final = "usr/local/lib/python{python}/dist-packages"
+
+
+def write_layer(judge: Judge, batch: Batch, verdicts: Sequence[FileVerdict], out: Path, python: str) -> tuple[str, ...]:
+    """Write the good files below a new directory ``out``; returns their paths in the image.
+
+    Raises UsageError when ``out`` exists or two files have one place, EmptySelectionError when no file is good.
+    """
+    good = {verdict.path for verdict in verdicts if verdict.good}
+    places: dict[str, bytes] = {}
+    for given in batch.files:
+        if given.path in good and given.meant:
+            place = f"{SITE_OF_IMAGE.format(python=python)}/{layer_place(judge, given, given.meant)}"
+            if places.setdefault(place, given.content) != given.content:
+                raise UsageError(f"two files of one name have different rows: {given.path}")
+    if not places:
+        raise EmptySelectionError("no file is good, so there is nothing for a layer")
+    try:
+        out.mkdir(parents=True)
+    except FileExistsError as error:
+        raise UsageError(f"{out} exists", hint="name a new directory") from error
+    for place, content in places.items():
+        (out / place).parent.mkdir(parents=True, exist_ok=True)
+        (out / place).write_bytes(content)
+    return tuple(places)

@@ -1,13 +1,17 @@
 """The tuned files that a person gives: a file, or all below a folder; bounded, and no link out of it is followed."""
 
 import os
+import re
+import shutil
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, Literal
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, Literal
 
 from gb10.core.files import read_plain_file
 from gb10.errors import EmptySelectionError, UsageError
-from gb10.image.moe.tuned_name import Meant, meant_by
+from gb10.image.moe.child.asked import Question
+from gb10.image.moe.release_lookups import SITE, Judge
+from gb10.image.moe.tuned_name import DEVICE, Family, Meant, meant_by
 
 LARGEST: Final = 1 << 20
 HINT: Final = "a tuned file has a few kilobytes"
@@ -80,3 +84,97 @@ def _walk(root: Path) -> tuple[list[str], list[str]]:
             elif entry.name.lower().endswith(ENDING) and entry.is_file(follow_symlinks=False):
                 places.append(name)
     return places, folders
+
+
+VERSIONED: Final = re.compile(r"(?:.*/)?(triton_[^/]+/[^/]+)$")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sizes:
+    """What a file's name does not hold: experts for each token, the model's width, the group of int4 scales."""
+
+    topk: int = 8
+    hidden: int = 2048
+    group: int = 128
+    most: int = 8192
+
+
+def layer_place(judge: Judge, given: Given, meant: Meant) -> PurePosixPath:
+    """Where a layer of an image puts a file, below site-packages. Pure.
+
+    With folders by version it is the one for this Triton, unless the file lies in one.
+    """
+    home, module = judge.table.families[meant.family], PurePosixPath(judge.module(meant.family) or "")
+    return module.parent / home.folder / _inner(judge, given, meant)
+
+
+def _inner(judge: Judge, given: Given, meant: Meant) -> PurePosixPath:
+    name = given.path.rpartition("/")[2]
+    if meant.family == "helion":
+        return PurePosixPath(meant.shape["kernel"], name)
+    if not judge.table.families[meant.family].versioned:
+        return PurePosixPath(name)
+    found = VERSIONED.match(given.place)
+    return PurePosixPath(found[1]) if found else PurePosixPath(f"triton_{judge.triton.replace('.', '_')}", name)
+
+
+def root_of(judge: Judge, family: Family, work: Path, lies: Lies) -> Path:
+    """The folder that the paths of a family are relative to: what a variable names, or the module's own."""
+    home, module = judge.table.families[family], judge.module(family) or ""
+    if home.variable and lies != "image":
+        return work / "user"
+    beside = (work / SITE / module).parent
+    return beside if home.versioned else beside / home.folder
+
+
+def _place(judge: Judge, given: Given, meant: Meant, work: Path, lies: Lies) -> Path:
+    home = judge.table.families[meant.family]
+    if lies == "image":
+        return work / SITE / given.path
+    if not home.variable:
+        return work / SITE / layer_place(judge, given, meant)
+    if lies == "user":
+        return work / "user" / given.path
+    return work / "user" / (home.folder if home.versioned else "") / _inner(judge, given, meant)
+
+
+def stage(judge: Judge, batch: Batch, work: Path) -> dict[str, Path]:
+    """Copy the release's folders and the files into ``work``; returns where each given file lies, by its path."""
+    families = {given.meant.family for given in batch.files if given.meant} & set(judge.families)
+    for family in families if batch.lies != "image" else ():
+        folder = PurePosixPath(judge.module(family) or "").parent / judge.table.families[family].folder
+        if (judge.files / SITE / folder).is_dir():
+            shutil.copytree(judge.files / SITE / folder, work / SITE / folder)
+    for below in ("", *batch.folders):
+        (work / (SITE if batch.lies == "image" else "user") / below).mkdir(parents=True, exist_ok=True)
+    places: dict[str, Path] = {}
+    for given in batch.files:
+        if given.meant is None or given.meant.family not in families:
+            continue
+        place = _place(judge, given, given.meant, work, batch.lies)
+        if place in places.values():
+            raise UsageError(f"two files are named {place.name}", where=given.path, hint="an image has room for one")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(given.content)
+        places[given.path] = place
+    return places
+
+
+def question(judge: Judge, meant: Meant, work: Path, sizes: Sizes, lies: Lies) -> Question:
+    """What the engine is asked for a file: its own look-up with the parameters that the name means."""
+    home = judge.table.families[meant.family]
+    shape: dict[str, Any] = dict(meant.shape)
+    if meant.family == "moe" and shape["dtype"] in ("int8_w8a16", "int4_w4a16"):
+        shape["block"] = None
+    return Question(
+        engine=judge.engine,
+        family=meant.family,
+        module=str(work / SITE / (judge.module(meant.family) or "")),
+        user=str(work / "user") if home.variable and lies != "image" else None,
+        shape={**shape, "device": DEVICE} if meant.family == "helion" else shape,
+        most=sizes.most,
+        topk=sizes.topk,
+        hidden=sizes.hidden,
+        group=sizes.group,
+        triton=judge.triton,
+    )

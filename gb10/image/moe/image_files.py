@@ -10,14 +10,12 @@ from typing import Final
 from packaging.version import InvalidVersion, Version
 
 from gb10.containers.connection import Engine
-from gb10.containers.image_reading import read_folders
-from gb10.containers.images import ImageInfo
+from gb10.containers.images import ImageInfo, read_folders
 from gb10.core.host import Host
 from gb10.errors import UsageError
-from gb10.image.moe.engine_table import EngineTable, Home, read_table
 from gb10.image.moe.given_files import Batch, given_file
 from gb10.image.moe.release_lookups import SITE, Judge, open_judge
-from gb10.image.moe.tuned_name import SPELLED
+from gb10.image.moe.tuned_name import SPELLED, EngineTable, Home, read_table
 
 PYTHONS: Final = tuple(f"3.{minor}" for minor in range(14, 9, -1))
 PLACES: Final = (
@@ -49,7 +47,11 @@ def read_image(host: Host, root: Path, engine: Engine, image: ImageInfo, referen
     files = {path.removeprefix(f"{site}/"): content for path, content in found.items()}
     triton = _number(_read(host, engine, image, [f"{place}/triton/__init__.py" for place in (site, *PLACES)]))
     judge = open_judge(host, root, name, version, triton)
-    tuned = {path: files[path] for path in sorted(files) if path.endswith(".json") and _of_gb10(path)}
+    tuned = {
+        path: files[path]
+        for path in sorted(files)
+        if path.endswith(".json") and SPELLED.lower() in path.rpartition("/")[2].lower()
+    }
     below = tuple(folder.removeprefix(f"{site}/") for folder in folders)
     batch = Batch(tuple(given_file(path, content) for path, content in tuned.items()), below, "image")
     return InImage(judge=judge, batch=batch, site=site, remarks=tuple(_remarks(judge, files)))
@@ -90,10 +92,6 @@ def _paths(table: EngineTable) -> list[str]:
 
 def _of(home: Home, module: str) -> tuple[str, str]:
     return module, f"{module.rpartition('/')[0]}/{home.folder}"
-
-
-def _of_gb10(path: str) -> bool:
-    return SPELLED.lower() in path.rpartition("/")[2].lower()
 
 
 def _remarks(judge: Judge, files: Mapping[str, bytes]) -> list[str]:

@@ -11,15 +11,14 @@ from typing import Any, Final, Literal
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from gb10.core.data_root import PACKAGE
 from gb10.core.files import digest
 from gb10.core.host import Host
+from gb10.core.installation import PACKAGE
 from gb10.core.proc import SILENT, CommandFailedError, capture_while_active
 from gb10.errors import UsageError
 from gb10.image.moe.child.asked import Question
-from gb10.image.moe.engine_table import TABLE, EngineTable, Family, read_table
 from gb10.image.moe.row_rules import LIMIT
-from gb10.image.moe.tuned_name import DEVICE, SPELLED
+from gb10.image.moe.tuned_name import DEVICE, SPELLED, TABLE, EngineTable, Family, read_table
 from gb10.patches.release_files import Library, open_release
 from gb10.patches.releases import load_releases
 from gb10.patches.source_tree import Tree

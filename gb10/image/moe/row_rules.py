@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final
 
-from gb10.image.moe.engine_table import Family
+from gb10.image.moe.tuned_name import Family
 
 LIMIT: Final = 101_376
 """Bytes that one block may have on compute capability 12.x."""
@@ -30,11 +30,6 @@ def moe_bytes(dtype: str | None, block: list[int] | None, row: Mapping[str, int]
         packed = 0 if dtype == "int4_w4a16" else columns * depth
         return (2 * rows * depth + packed) * buffers + 2 * columns * depth
     return None
-
-
-def dense_bytes(row: Mapping[str, int]) -> int:
-    """For a row of the dense FP8 kernel with block scales: at most."""
-    return moe_bytes("fp8_w8a8", [128, 128], row) or 0
 
 
 def accumulators(row: Mapping[str, int]) -> int:
@@ -89,7 +84,9 @@ def weigh(
     whole = clamped(engine if family == "moe" else "", block, row)
     problems = [*_tiles(whole), *_warps(whole), *_scales(block, whole)]
     problems += _groups(engine, family, shape, whole, grouped)
-    shared = dense_bytes(whole) if family == "dense" else moe_bytes(shape["dtype"], block, whole)
+    # at most, for a row of the dense FP8 kernel with block scales
+    dense = family == "dense"
+    shared = (moe_bytes("fp8_w8a8", [128, 128], whole) or 0) if dense else moe_bytes(shape["dtype"], block, whole)
     if shared is not None and shared > LIMIT:
         problems.append(f"it needs {shared:,} bytes of shared memory; a GB10 has {LIMIT:,}")
     return Weighed(shared, tuple(problems), tuple(_remarks(whole)))

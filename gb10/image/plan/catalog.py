@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-from gb10.core.data_root import ROOT, package_of
+from gb10.core.installation import ROOT, package_of
 from gb10.errors import UsageError
 from gb10.image.plan.values import Toolkit
 from gb10.image.recipe.allowances import ALLOWANCES, Allowances, read_allowances

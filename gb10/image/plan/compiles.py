@@ -8,12 +8,10 @@ from typing import Final
 
 from gb10.core.files import digest
 from gb10.errors import UsageError
-from gb10.image.plan.inputs import build_tools, wheel_inputs
 from gb10.image.plan.options import Options
 from gb10.image.plan.render import wheel_dockerfile
-from gb10.image.plan.values import Plan, Step, Toolkit, on_each_machine
-from gb10.image.recipe.builds import WheelBuild
-from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.plan.values import Plan, Step, Toolkit, build_tools, on_each_machine, wheel_inputs
+from gb10.image.recipe.image_recipe import Recipe, WheelBuild
 from gb10.image.recipe.kernel_sets import KernelSet, content, target_wheels
 
 BLANK: Final = "0" * 64
@@ -105,9 +103,9 @@ def wheel_step(name: str, draft: Plan, toolkit: Toolkit, tools: Step) -> Step:
     undated = replace(draft, lock=lock.model_copy(update={"created": NO_DAY}))
     _check_units(build, toolkit)
     machines = [_compilers(machine, step, toolkit) for machine in on_each_machine(undated)]
-    own = [toolkit.of(INSTALLER, *compile_files(build), *UNPACKER), content(kernels) if kernels else None]
+    own = [toolkit.digests_of(INSTALLER, *compile_files(build), *UNPACKER), content(kernels) if kernels else None]
     uses = [[*use.inputs, use.folder] for origin in inputs.origins for use in origin.patches]
-    patched = [uses, toolkit.of(*PATCHER)] if uses else []
+    patched = [uses, toolkit.digests_of(*PATCHER)] if uses else []
     files = [file.sha256 for file in inputs.files]
     return replace(step, key=digest(["wheel", machines, files, own, *_python(draft, build), *patched]))
 
@@ -191,7 +189,7 @@ def _check_release(recipe: Recipe, build: WheelBuild, kernels: KernelSet | None)
 
 
 def _check_units(build: WheelBuild, toolkit: Toolkit) -> None:
-    if not all(toolkit.of(name) for name in compile_files(build)):
+    if not all(toolkit.digests_of(name) for name in compile_files(build)):
         raise UsageError(
             f"the kernel set {build.kernels} has no units",
             where=f"kernels/{build.kernels}",

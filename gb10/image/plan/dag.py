@@ -5,16 +5,18 @@ the Dockerfile that runs them, with ``BLANK`` in place of the key itself.
 """
 
 from dataclasses import replace
+from typing import Final
 
 from gb10.core.files import digest
 from gb10.errors import UsageError
-from gb10.image.plan.compiles import BLANK, wheel_step, with_headers
+from gb10.image.plan.compiles import BLANK, INSTALLER, NO_DAY, PATCHER, UNPACKER, wheel_step, with_headers
 from gb10.image.plan.options import Options
-from gb10.image.plan.rehearsing import rehearsal_steps
-from gb10.image.plan.slimming import RECIPES_OWN, applied
+from gb10.image.plan.render import program_dockerfile
 from gb10.image.plan.steps import (
     CHANGED,
+    RECIPES_OWN,
     SCANNER,
+    applied,
     assign_to_layers,
     built_layer,
     graft_steps,
@@ -22,10 +24,11 @@ from gb10.image.plan.steps import (
     installers,
     layer_step,
     mod_steps,
+    rehearsal_steps,
     rootfs,
     tools_step,
 )
-from gb10.image.plan.values import Plan, Step, Toolkit
+from gb10.image.plan.values import Plan, Program, Step, Toolkit, program_inputs
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
 
@@ -67,7 +70,7 @@ def plan_image(recipe: Recipe, lock: Lock, toolkit: Toolkit, options: Options) -
         kind="proof",
         needs=("image",),
         about="GPU code of every ELF",
-        key=digest([image.key, toolkit.of(*SCANNER, *(CHANGED if mods else ()))]),
+        key=digest([image.key, toolkit.digests_of(*SCANNER, *(CHANGED if mods else ()))]),
     )
     return replace(draft, steps=(*draft.steps, image, proof), key=image.key, tags=_tags(recipe, options, image.key))
 
@@ -119,3 +122,58 @@ def torch_problem(plan: Plan) -> UsageError | None:
 
 def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
+
+
+GEMM: Final = Program(
+    name="gemm",
+    source="flashinfer",
+    units="benches/gemm",
+    include=("units/moe",),
+    headers=("nvidia-cuda-cccl", "nvidia-cuda-crt", "nvidia-cuda-runtime"),
+)
+# program.py judges units as extension.py does, which takes the compile cache's settings from compilers.py. markers.py
+# reads by elf.py and fatbin.py, which decide no byte and are in no key.
+SCRIPTS: Final = tuple(
+    f"inside/{name}.py" for name in ("compilers", "cuda_home", "extension", "launch", "markers", "program")
+)
+
+
+def plan_program(program: Program, image: Plan, toolkit: Toolkit) -> Plan:
+    """The plan of one program: the compilers of an image's plan, and the patches of its CUTLASS."""
+    if program.source not in image.recipe.sources:
+        raise UsageError(
+            f"the recipe {image.recipe.engine} has no source {program.source!r}, whose archive holds "
+            f"the CUTLASS that {program.name} is compiled with",
+            hint="name a recipe that has it: --engine",
+        )
+    project = image.recipe.project(program.source)
+    patches = tuple(use for use in image.options.patches_of(project) if use.folder)
+    compilers = (image.step("base-build"), image.step("tools"))
+    draft = replace(
+        image,
+        steps=compilers,
+        tags=(f"{program.name} for {image.options.arch}",),
+        options=replace(image.options, patches=patches, overlay=None, mods=()),
+    )
+    step = _step(program, draft, toolkit)
+    return replace(draft, steps=(*compilers, step), key=step.key)
+
+
+def _step(program: Program, draft: Plan, toolkit: Toolkit) -> Step:
+    """The step. As for wheels, the lock's date and the number of jobs are not part of the key."""
+    lock, options = draft.lock, draft.options
+    files = program_inputs(draft, program).files
+    step = Step(
+        name=program.name,
+        kind="program",
+        key=BLANK,
+        needs=("tools",),
+        files=files,
+        about=f"{program.units} for {options.arch} on {options.platform}",
+    )
+    undated = replace(draft, key=BLANK, lock=lock.model_copy(update={"created": NO_DAY}))
+    text = program_dockerfile(undated, program, step, toolkit.templates)
+    own = toolkit.digests_of(program.units, *program.include, INSTALLER, *SCRIPTS, *UNPACKER)
+    inputs = [[file.sha256 for file in some] for some in (files, *(one.files for one in draft.steps))]
+    patched = [[[*use.inputs, use.folder] for use in options.patches], toolkit.digests_of(*PATCHER)]
+    return replace(step, key=digest(["program", text, inputs, own, patched]))

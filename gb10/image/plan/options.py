@@ -7,7 +7,7 @@ from gb10.core.files import digest
 from gb10.core.machine import MACHINES
 from gb10.errors import UsageError
 from gb10.image.recipe.arch import Arch
-from gb10.image.recipe.layout import PLAIN, Layout
+from gb10.image.recipe.image_recipe import PLAIN, Layout
 from gb10.image.recipe.slim_rules import Extent
 
 

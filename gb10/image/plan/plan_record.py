@@ -7,14 +7,14 @@ decides nothing of the image is left out, so that it moves no key.
 import base64
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from gb10.core.fields import ARCHITECTURES, Architecture, requirement_name
-from gb10.image.plan.inputs import build_tools, wheel_inputs
 from gb10.image.plan.options import Options, PatchUse
-from gb10.image.plan.values import Plan, Step, on_each_machine
-from gb10.image.recipe.builds import Source
-from gb10.image.recipe.image_recipe import Base, BasePackages, Recipe
+from gb10.image.plan.values import SCHEMA, Plan, build_tools, on_each_machine, wheel_inputs
+from gb10.image.recipe.image_recipe import Base, BasePackages, Recipe, Source
 from gb10.image.recipe.kernel_sets import content
 from gb10.image.recipe.locked import Lock, LockedWheel, LockedWheels
 from gb10.sources.debian.mirror import LockedDeb
@@ -29,12 +29,14 @@ File = TypeVar("File", LockedDeb, LockedWheel)
 def record(plan: Plan, diffs: Mapping[str, bytes] | None = None) -> dict[str, object]:
     """The record as data (docs/schemas/plan-v1.schema.json). ``diffs``: the patches given by hand, by sha256."""
     steps = (step for step in plan.steps if step.kind != "proof" and step.name not in OF_A_MACHINE)
-    document = replace(plan, steps=tuple(map(_of_any_machine, steps))).document()
+    document = replace(
+        plan,
+        steps=tuple(
+            replace(step, tools=(), needs=tuple(need for need in step.needs if need not in OF_A_MACHINE))
+            for step in steps
+        ),
+    ).document()
     return {name: value for name, value in document.items() if name != "build"} | {"inputs": _inputs(plan, diffs or {})}
-
-
-def _of_any_machine(step: Step) -> Step:
-    return replace(step, tools=(), needs=tuple(need for need in step.needs if need not in OF_A_MACHINE))
 
 
 def _inputs(plan: Plan, diffs: Mapping[str, bytes]) -> dict[str, object]:
@@ -76,7 +78,10 @@ def needed_lock(plan: Plan) -> Lock:
     """What a plan reads of its lock, with the tools of each kind of building machine."""
     lock, target = plan.lock, plan.options.target
     tools = {machine.options.build: _tools(machine) for machine in on_each_machine(plan)}
-    image = {name: tuple(map(_without_cuda, wheels)) for name, wheels in lock.wheels.image.items()}
+    image = {  # without the CUDA of torch: the lock only repeats what the file is
+        name: tuple(wheel.model_copy(update={"cuda": None}) if wheel.cuda else wheel for wheel in wheels)
+        for name, wheels in lock.wheels.image.items()
+    }
     projects = {plan.recipe.project(name) for wheel in plan.recipe.built.values() for name in wheel.sources}
     return lock.model_copy(
         update={
@@ -97,11 +102,6 @@ def _tools(plan: Plan) -> tuple[LockedWheel, ...]:
     used = {file.sha256 for file in build_tools(plan.recipe, plan.lock, plan.options.build)}
     used |= {file.sha256 for step in plan.of_kind("wheel") for file in wheel_inputs(plan, step.name).tools}
     return tuple(wheel for wheel in plan.lock.wheels.tools[plan.options.build] if wheel.sha256 in used)
-
-
-def _without_cuda(wheel: LockedWheel) -> LockedWheel:
-    """Without the CUDA of torch: the lock only repeats what the file is."""
-    return wheel.model_copy(update={"cuda": None}) if wheel.cuda else wheel
 
 
 def _options(options: Options, diffs: Mapping[str, bytes]) -> dict[str, object]:
@@ -133,6 +133,10 @@ LOCAL_ONLY: Final = f"{SLIM}.local-only"
 def labels(plan: Plan) -> dict[str, str]:
     """OCI labels; ``created`` is the lock's date, so that a commit that changes no byte changes no image."""
     recipe, options = plan.recipe, plan.options
+    # by source, what was applied in its order; where diffs were fetched from, each as --patch takes it again
+    sources = dict.fromkeys(use.source for use in options.patches)
+    applied = {name: dict.fromkeys(use.label for use in options.patches if use.source == name) for name in sources}
+    urls = dict.fromkeys(f"{use.url}#sha256={use.whole or use.sha256}" for use in options.patches if use.url)
     return {
         "org.opencontainers.image.created": f"{plan.lock.created.isoformat()}T00:00:00Z",
         "org.opencontainers.image.title": f"{recipe.engine} {recipe.version} for {options.arch}",
@@ -142,8 +146,8 @@ def labels(plan: Plan) -> dict[str, str]:
         f"{NAMESPACE}.plan.key": plan.key,
         f"{NAMESPACE}.lock.digest": plan.lock.input_digest,
         **{f"{NAMESPACE}.wheel.{step.name}": step.key for step in plan.of_kind("wheel")},
-        **_patch_labels(options.patches),
-        **_url_labels(options.patches),
+        **{f"{NAMESPACE}.patches.{name}": " ".join(uses) for name, uses in applied.items()},
+        **{f"{NAMESPACE}.patch-url.{number}": url for number, url in enumerate(urls, 1)},
         **({f"{NAMESPACE}.without": " ".join(options.without)} if options.without else {}),
         **({f"{NAMESPACE}.without-patches": " ".join(options.unpatched)} if options.unpatched else {}),
         **_slim_labels(plan),
@@ -162,14 +166,173 @@ def _slim_labels(plan: Plan) -> dict[str, str]:
     }
 
 
-def _url_labels(patches: tuple[PatchUse, ...]) -> dict[str, str]:
-    """Where diffs were fetched from, each as ``--patch`` takes it again."""
-    urls = dict.fromkeys(f"{use.url}#sha256={use.whole or use.sha256}" for use in patches if use.url)
-    return {f"{NAMESPACE}.patch-url.{number}": url for number, url in enumerate(urls, 1)}
+MOST: Final = 1 << 12
+"""Entries of a list."""
+Text = Annotated[str, StringConstraints(max_length=1 << 12)]
+Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
-def _patch_labels(patches: tuple[PatchUse, ...]) -> dict[str, str]:
-    """By source, what was applied in its order."""
-    sources = dict.fromkeys(use.source for use in patches)
-    applied = {name: dict.fromkeys(use.label for use in patches if use.source == name) for name in sources}
-    return {f"{NAMESPACE}.patches.{name}": " ".join(uses) for name, uses in applied.items()}
+class Recorded(BaseModel):
+    """A part of the document; a later release may write more into it."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class RecordedCheckout(Recorded):
+    """The git repository and the commit that a file was made of."""
+
+    git: Text
+    commit: Text
+    tag: Text = ""
+
+
+class RecordedFile(Recorded):
+    """A locked file that a step reads; ``size`` in bytes."""
+
+    filename: Text
+    sha256: Hex
+    size: Annotated[int, Field(ge=0)]
+    checkout: RecordedCheckout | None = None
+
+
+class RecordedStep(Recorded):
+    """A step of the build."""
+
+    name: Text
+    kind: Text
+    key: Hex
+    needs: Annotated[tuple[Text, ...], Field(max_length=MOST)] = ()
+    about: Text = ""
+    files: Annotated[tuple[RecordedFile, ...], Field(max_length=MOST)] = ()
+
+
+class RecordedChange(Recorded):
+    """The local checkout that a patch was made from."""
+
+    commit: Text
+    dirty: bool
+
+
+class RecordedPatch(Recorded):
+    """A patch of a locked file."""
+
+    source: Text
+    project: Text
+    name: Text
+    sha256: Hex
+    folder: Text = ""
+    checkout: RecordedChange | None = None
+    url: Text = ""
+    whole: Text = ""
+
+
+class RecordedMod(Recorded):
+    """A mod that was baked in."""
+
+    name: Text
+    sha256: Hex
+    network: bool = False
+
+
+class RecordedRule(Recorded):
+    """A slimming rule that was applied; ``mb`` is what it saves."""
+
+    name: Text
+    action: Text
+    mb: float
+    publish: bool = True
+
+
+class RecordedOverride(Recorded):
+    """A requirement that the recipe put in the place of the packages' own."""
+
+    requirement: Text
+    why: Text
+
+
+class RecordedDeb(Recorded):
+    """A Debian package of the lock; ``size`` in bytes."""
+
+    path: Text
+    sha256: Hex
+    size: Annotated[int, Field(ge=0)]
+
+
+class RecordedDebs(Recorded):
+    """Packages of the build stages, by the architecture of the building machine."""
+
+    build: Annotated[dict[Text, tuple[RecordedDeb, ...]], Field(max_length=MOST)] = Field(default_factory=dict)
+
+
+class RecordedWheels(Recorded):
+    """Wheels of the build tools, by the architecture of the building machine."""
+
+    tools: Annotated[dict[Text, tuple[RecordedFile, ...]], Field(max_length=MOST)] = Field(default_factory=dict)
+
+
+class RecordedLock(Recorded):
+    """What of the lock no step of the record names: the tools of both kinds of building machines."""
+
+    debs: RecordedDebs = RecordedDebs()
+    wheels: RecordedWheels = RecordedWheels()
+
+    def files(self) -> tuple[RecordedFile, ...]:
+        """The files, packages under the names that the archive gives them."""
+        debs = (
+            RecordedFile(filename=deb.path.rpartition("/")[2], sha256=deb.sha256, size=deb.size)
+            for each in self.debs.build.values()
+            for deb in each
+        )
+        return (*debs, *(file for each in self.wheels.tools.values() for file in each))
+
+
+class RecordedInputs(Recorded):
+    """What ``rebuild`` needs besides."""
+
+    lock: RecordedLock = RecordedLock()
+
+
+class RecordedPlan(Recorded):
+    """``/usr/share/gb10/plan.json`` of an image."""
+
+    engine: Text
+    version: Text
+    arch: Text
+    platform: Text
+    build: Text = ""
+    lock: Text
+    key: Hex
+    tags: Annotated[tuple[Text, ...], Field(max_length=MOST)]
+    created: Text = ""
+    suite: Text = ""
+    patches: Annotated[tuple[RecordedPatch, ...], Field(max_length=MOST)] = ()
+    mods: Annotated[tuple[RecordedMod, ...], Field(max_length=MOST)] = ()
+    without: Annotated[tuple[Text, ...], Field(max_length=MOST)] = ()
+    unpatched: Annotated[tuple[Text, ...], Field(max_length=MOST, alias="without-patches")] = ()
+    slim: Annotated[tuple[RecordedRule, ...], Field(max_length=MOST)] = ()
+    overrides: Annotated[tuple[RecordedOverride, ...], Field(max_length=MOST)] = ()
+    steps: Annotated[tuple[RecordedStep, ...], Field(max_length=MOST)] = ()
+    inputs: RecordedInputs = RecordedInputs()
+
+    def of_kind(self, kind: str) -> tuple[RecordedStep, ...]:
+        """The steps of one kind, in order."""
+        return tuple(step for step in self.steps if step.kind == kind)
+
+    def installs(self, step: RecordedStep) -> bool:
+        """Whether a compiled wheel is a layer of its own; libraries of an engine's project go into its graft."""
+        return any(one.name == f"layer-{step.name}" and not one.files for one in self.of_kind("layer"))
+
+
+def recorded_plan(document: Any) -> RecordedPlan | None:  # noqa: ANN401 - whatever JSON holds
+    """The plan of a document; None for one that is no such document."""
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        return None
+    try:
+        return RecordedPlan.model_validate(document)
+    except ValidationError:
+        return None
+
+
+def as_recorded(plan: Plan) -> RecordedPlan:
+    """A plan as its image holds it."""
+    return RecordedPlan.model_validate(record(plan))

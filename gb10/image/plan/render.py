@@ -1,16 +1,55 @@
 """Rendering: a plan becomes Dockerfile text, bake JSON, labels and environment. Pure."""
 
 import calendar
-from collections.abc import Mapping
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final, TypedDict, Unpack
 
+from jinja2 import DictLoader, Environment, StrictUndefined
+
 from gb10.core.machine import MACHINES, glibc, uv_platform
-from gb10.image.plan.inputs import CUTLASS_FOLDER, program_inputs, wheel_inputs
-from gb10.image.plan.jinja import NEWLINE, jinja
 from gb10.image.plan.plan_record import labels
-from gb10.image.plan.values import Plan, Program, Step
+from gb10.image.plan.values import CUTLASS_FOLDER, Plan, Program, Step, program_inputs, wheel_inputs
 from gb10.image.recipe.arch import Arch, parse_arch
-from gb10.image.recipe.builds import WheelBuild
+from gb10.image.recipe.image_recipe import WheelBuild
+
+NEWLINE = "GB10_NEWLINE"
+PLAIN = re.compile(r"[A-Za-z0-9_./:@%+=,-]+")
+
+
+def quoted(value: str) -> str:
+    """In double quotes, where only the backslash, the quote and the dollar mean something."""
+    escaped = re.sub(r'([\\"$])', r"\\\1", value)
+    return '"' + escaped.replace("\n", f"${{{NEWLINE}}}") + '"'
+
+
+def word(value: str) -> str:
+    """As it is where nothing in it is special, else quoted."""
+    return value if PLAIN.fullmatch(value) else quoted(value)
+
+
+def shell(value: str) -> str:
+    """As one word of a shell."""
+    return f'"${NEWLINE}"'.join(shlex.quote(line) for line in value.split("\n"))
+
+
+def array(values: Sequence[str]) -> str:
+    """The exec form, which is JSON: nothing in it is expanded."""
+    return json.dumps(list(values))
+
+
+@lru_cache(maxsize=4)
+def jinja(templates: tuple[tuple[str, str], ...]) -> Environment:
+    """Compiled templates, kept by their texts: compiling them takes most of the time of a plan."""
+    made = Environment(
+        loader=DictLoader(dict(templates)), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
+    )
+    made.filters |= {"quoted": quoted, "word": word, "shell": shell, "json": array}
+    return made
+
 
 # 1980-01-01, in seconds: our wheels have one date, so that a new lock of the same files keeps their keys.
 OLDEST_ZIP = 315_532_800

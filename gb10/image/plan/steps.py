@@ -1,25 +1,85 @@
 """Steps other than compiles: bases, tools, layers, grafts, mods, the image. Each has the key of its result. Pure."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
-from gb10.core.fields import ARCHITECTURES, Architecture
+from gb10.core.fields import ARCHITECTURES, Architecture, requirement_name
 from gb10.core.files import Artifact, digest
 from gb10.core.machine import glibc, uv_platform
 from gb10.errors import UsageError
 from gb10.image.plan.compiles import INSTALLER, PATCHER, UNPACKER
-from gb10.image.plan.inputs import artifacts, build_tools
 from gb10.image.plan.options import Options
 from gb10.image.plan.plan_record import record
 from gb10.image.plan.render import dockerfile, environment
-from gb10.image.plan.slimming import layer_rules
-from gb10.image.plan.values import Plan, Step, Toolkit, on_each_machine
+from gb10.image.plan.values import Plan, Step, Toolkit, artifacts, build_tools, on_each_machine
 from gb10.image.recipe.image_recipe import Layer, Recipe
 from gb10.image.recipe.locked import Lock, LockedWheel
+from gb10.image.recipe.slim_rules import Extent, Licence, Rule, RuleFile, fits
 from gb10.sources.debian.mirror import LockedDeb
+
+Row = Mapping[str, Any]
+RECIPES_OWN: Final[Extent] = "publishable"
+"""The extent of the plain recipe, which alone gets the tag that moves."""
+TARGET: Final = "arm64"
+"""The rules are about GB10, and were measured with its wheels."""
+
+
+def applied(rules: RuleFile, options: Options, wheels: Iterable[LockedWheel]) -> tuple[Rule, ...]:
+    """The rules that bite on one of these wheels, in order, each with the releases that do."""
+    found: dict[str, list[LockedWheel]] = {}
+    for wheel in wheels:
+        found.setdefault(wheel.name, []).append(wheel)
+    bites = (_narrowed(rule, found) for rule in wanted(rules, options))
+    return tuple(rule for rule in bites if rule.files)
+
+
+def wanted(rules: RuleFile, options: Options) -> tuple[Rule, ...]:
+    """The rules that the options ask for."""
+    if options.slim == "none" or options.target != TARGET:
+        return ()
+    return tuple(rule for rule in rules.rules if rule.publish or options.slim == "all")
+
+
+def layer_rules(rules: RuleFile, options: Options, wheels: Iterable[LockedWheel]) -> tuple[Row, ...]:
+    """What inside/slim.py reads for one layer: a row per rule and distribution."""
+    found = tuple(wheels)
+    return tuple(
+        {"name": rule.name, "action": rule.action, "project": wheel.name, "files": patterns}
+        | _changes(rule, rules.licence(wheel.name), options)
+        for rule, projects in ((rule, rule.projects) for rule in wanted(rules, options))
+        for wheel in found
+        if wheel.name in projects and (patterns := _patterns(rule, wheel))
+    )
+
+
+def _changes(rule: Rule, licence: Licence | None, options: Options) -> dict[str, Any]:
+    """What a rule that changes files needs to know: the licence, and the GPU whose code stays."""
+    if licence is None or rule.action == "drop":
+        return {}
+    text = {"licence": {"file": licence.file, "sha256": licence.sha256}}
+    if rule.action == "strip":
+        return text
+    return {**text, "capability": options.arch.capability, "hollow": rule.hollow}
+
+
+def _narrowed(rule: Rule, wheels: Mapping[str, list[LockedWheel]]) -> Rule:
+    """The rule for those of its releases that are among the wheels."""
+    own = [
+        release
+        for release in rule.files
+        if any(fits(release, wheel) for wheel in wheels.get(requirement_name(release), ()))
+    ]
+    files = {release: rule.files[release] for release in own}
+    return rule.model_copy(update={"files": files, "mb": {release: rule.mb[release] for release in own}})
+
+
+def _patterns(rule: Rule, wheel: LockedWheel) -> list[str]:
+    return [pattern for release, patterns in rule.files.items() if fits(release, wheel) for pattern in patterns]
+
 
 USER_ID: Final = 10001
 USER_NAME: Final = "gb10"
@@ -75,7 +135,7 @@ def rootfs(name: str, debs: tuple[LockedDeb, ...], lock: Lock, toolkit: Toolkit,
     return Step(
         name=f"base-{name}",
         kind="rootfs",
-        key=digest(["rootfs", _shas(debs), account, lock.created.isoformat(), toolkit.of(*UNPACKER)]),
+        key=digest(["rootfs", _shas(debs), account, lock.created.isoformat(), toolkit.digests_of(*UNPACKER)]),
         files=tuple(Artifact(deb.filename, deb.sha256, deb.size) for deb in debs),
         about=f"{len(debs)} Debian packages",
     )
@@ -86,7 +146,7 @@ def tools_step(recipe: Recipe, lock: Lock, toolkit: Toolkit, build: Architecture
     return Step(
         name=TOOLS,
         kind="tools",
-        key=digest(["tools", base.key, [file.sha256 for file in files], toolkit.of(INSTALLER)]),
+        key=digest(["tools", base.key, [file.sha256 for file in files], toolkit.digests_of(INSTALLER)]),
         needs=(base.name,),
         files=files,
         about=f"{len(files)} wheels for the build stages",
@@ -104,11 +164,11 @@ def layer_step(name: str, wheels: tuple[LockedWheel, ...], draft: Plan, toolkit:
     recipe = draft.recipe
     platform = [recipe.python, uv_platform(draft.options.target, glibc(recipe.base.suite))]
     rules = layer_rules(toolkit.slim, draft.options, wheels)
-    slim = [[dict(rule) for rule in rules], toolkit.of(*SLIMMER)] if rules else []
+    slim = [[dict(rule) for rule in rules], toolkit.digests_of(*SLIMMER)] if rules else []
     return Step(
         name=f"layer-{name}",
         kind="layer",
-        key=digest(["layer", tools, _shas(wheels), platform, toolkit.of(INSTALLER), *slim]),
+        key=digest(["layer", tools, _shas(wheels), platform, toolkit.digests_of(INSTALLER), *slim]),
         needs=(TOOLS,),
         files=artifacts(recipe, wheels),
         about=f"{len(wheels)} wheels",
@@ -120,7 +180,7 @@ def built_layer(wheel: Step, toolkit: Toolkit, tools: str) -> Step:
     return Step(
         name=f"layer-{wheel.name}",
         kind="layer",
-        key=digest(["layer", tools, wheel.key, toolkit.of(INSTALLER)]),
+        key=digest(["layer", tools, wheel.key, toolkit.digests_of(INSTALLER)]),
         needs=(TOOLS, wheel.name),
         about="the wheel built here",
     )
@@ -143,7 +203,7 @@ def graft_steps(
             continue
         files = artifacts(draft.recipe, (image[project],))
         below = next(step for step in layers if files[0] in step.files)
-        own, inputs = toolkit.of(GRAFTER, *PATCHER), [part for use in uses for part in use.inputs]
+        own, inputs = toolkit.digests_of(GRAFTER, *PATCHER), [part for use in uses for part in use.inputs]
         added = [[step.key for step in libraries]] if libraries else []
         made.append(
             Step(
@@ -168,9 +228,13 @@ def mod_steps(draft: Plan, toolkit: Toolkit, below: tuple[Step, ...]) -> tuple[S
     """A step per mod. Each builds on the one before: a change moves its key and all later ones."""
     options, made = draft.options, list[Step]()
     overlay = options.overlay.digest if options.overlay else None
-    under = digest([[step.key for step in below], toolkit.of(*_finishers(options)), overlay, environment(draft)])
+    under = digest(
+        [[step.key for step in below], toolkit.digests_of(*_finishers(options)), overlay, environment(draft)]
+    )
     for number, mod in enumerate(options.mods, 1):
-        under = digest(["mod", under, mod.name, mod.digest, mod.network, draft.recipe.workdir, toolkit.of(MOD_RUNNER)])
+        under = digest(
+            ["mod", under, mod.name, mod.digest, mod.network, draft.recipe.workdir, toolkit.digests_of(MOD_RUNNER)]
+        )
         needs = (made[-1].name,) if made else tuple(step.name for step in below)
         network = ", with the network" if mod.network else ""
         made.append(Step(name=f"mod-{number}", kind="mod", key=under, needs=needs, about=f"{mod.label}{network}"))
@@ -186,7 +250,7 @@ def image_step(draft: Plan, toolkit: Toolkit, needs: tuple[Step, ...]) -> Step:
     draft = replace(draft, options=options.nameless)
     overlay = options.overlay.digest if options.overlay else None
     texts = [dockerfile(machine, toolkit.templates) for machine in on_each_machine(draft)]
-    own = toolkit.of(*_finishers(options), *SCANNER, *((MOD_RUNNER, *CHANGED) if options.mods else ()))
+    own = toolkit.digests_of(*_finishers(options), *SCANNER, *((MOD_RUNNER, *CHANGED) if options.mods else ()))
     return Step(
         name="image",
         kind="image",
@@ -234,3 +298,65 @@ def _takes(patterns: tuple[str, ...], project: str) -> bool:
 
 def _shas(files: Iterable[LockedDeb | LockedWheel]) -> list[str]:
     return [file.sha256 for file in files]
+
+
+PROGRAM: Final = tuple(
+    f"inside/{name}.py" for name in ("compiler_text", "compilers", "elf", "rehearsal", "sealed", "triton_key")
+)
+"""What runs the rehearsal in its stage."""
+SCRIPTS: Final = (
+    "explain/child",
+    "explain/operators.py",
+    *(f"inside/{name}.py" for name in ("elf", "gb10_b12x", "gb10_caches", "launch")),
+)
+"""What runs over the engine, what looks into the caches of the image, and what starts a compiler."""
+CAPABILITY: Final = "12.1"
+
+
+def why_none(recipe: Recipe, toolkit: Toolkit, options: Options) -> str:
+    """Why no rehearsal is possible, empty when one is."""
+    known = toolkit.rehearsals.get(recipe.engine)
+    if known is None or known.engine != recipe.version:
+        release = f"is for {known.engine}" if known else "does not exist"
+        return f"the rehearsal of {recipe.engine} {release}, the recipe has {recipe.version}"
+    if options.arch.capability != CAPABILITY or options.target != "arm64":
+        return f"it answers for capability {CAPABILITY} on arm64, and this is {options.arch} on {options.target}"
+    return ""
+
+
+def rehearsal_steps(draft: Plan, toolkit: Toolkit, tools: Step, below: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The rehearsal and its layers; none without a model. ``below``: the layers under them."""
+    served, overlay = draft.options.served, draft.options.overlay
+    if served is None:
+        return ()
+    known = toolkit.rehearsals[draft.recipe.engine]
+    twins = set(known.twins)
+    wheels = tuple(wheel for wheel in draft.lock.wheels.image[draft.options.build] if wheel.name in twins)
+    under = [[step.key for step in below], overlay.digest if overlay else None]
+    own = toolkit.digests_of(INSTALLER, *PROGRAM, *SCRIPTS)
+    rehearsal = Step(
+        name="rehearsal",
+        kind="rehearsal",
+        key=digest(
+            ["rehearsal", tools.key, under, [wheel.sha256 for wheel in wheels], request_text(draft, toolkit), own]
+        ),
+        needs=(tools.name, *(step.name for step in below)),
+        files=artifacts(draft.recipe, wheels),
+        about=f"{draft.recipe.engine} serves {served.name} without a GPU; its kernels are compiled",
+    )
+    return (rehearsal, *(_layer(f"cache-{name}", about, rehearsal) for name, about in known.caches.items()))
+
+
+def _layer(name: str, about: str, rehearsal: Step) -> Step:
+    """One cache, as the program writes it."""
+    key = digest(["cache", name, rehearsal.key])
+    return Step(name=name, kind="cache", key=key, needs=(rehearsal.name,), about=about)
+
+
+def request_text(plan: Plan, toolkit: Toolkit) -> str:
+    """What the rehearsal reads, as JSON; the plan must have a model."""
+    if plan.options.served is None:
+        raise ValueError("a plan without a model has no rehearsal")
+    served, known = plan.options.served, toolkit.rehearsals[plan.recipe.engine]
+    request = known.request(json.loads(served.config), dict(served.options), dict(environment(plan)))
+    return json.dumps(request, indent=1, sort_keys=True) + "\n"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gb10.core.printing import printable
-from gb10.image.plan.recorded import RecordedPlan
+from gb10.image.plan.plan_record import RecordedPlan
 from gb10.image.proof.wheel_files import Manifest
 from gb10.image.recipe.allowances import Allowances
 from gb10.image.recipe.arch import Arch

@@ -124,10 +124,8 @@ def _links() -> TypeAdapter[Linked]:
 
 def read_markers(folder: Path) -> dict[str, str]:
     """Arch markers that build scripts leave beside wheels (``.vllm-arch``): file name to the arch it claims."""
-    markers = (marker for marker in sorted(folder.glob(".*-arch")) if marker.is_file())
-    return {marker.name: _first_line(marker) for marker in markers}
-
-
-def _first_line(path: Path) -> str:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return file.readline(LINE).strip()
+    found = {}
+    for marker in (path for path in sorted(folder.glob(".*-arch")) if path.is_file()):
+        with marker.open(encoding="utf-8", errors="replace") as file:
+            found[marker.name] = file.readline(LINE).strip()
+    return found

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from gb10.containers.connection import Engine
 from gb10.containers.images import find_image
@@ -14,7 +14,7 @@ from gb10.core.files import digest
 from gb10.core.store import Store
 from gb10.errors import VerifyError
 from gb10.image.context import Context
-from gb10.image.plan.recorded import as_recorded
+from gb10.image.plan.plan_record import RecordedPlan, as_recorded, recorded_plan
 from gb10.image.plan.render import environment, scanned
 from gb10.image.plan.steps import READER, SCANNER
 from gb10.image.plan.values import Plan
@@ -113,7 +113,7 @@ def forget_record(store: Store, plan: Plan) -> None:
     (proof_path(store, plan) / IMAGE).unlink(missing_ok=True)
 
 
-def known(store: Store, engine: Engine, plan: Plan) -> Record | None:
+def find_verified_image(store: Store, engine: Engine, plan: Plan) -> Record | None:
     """The record of the plan's verified image, if the engine still has that image and the store its wheels."""
     wheels = all(store.entry("wheels", step.key).exists() for step in plan.of_kind("wheel"))
     record = read_record(store, plan) if wheels and _has_scans(store, plan) else None
@@ -139,16 +139,12 @@ def prove_layers(folder: Path, plan: Plan, subject: Subject) -> Verdict:
     """The verdict over the scans in ``folder``, as the rest of ``subject`` has it; raises VerifyError of the checks."""
     found, image = read_layers(folder, plan), subject.image
     if image and image.recorded:
-        image = replace(image, recorded=_below_mods(folder, plan, image.recorded))
+        # a mod may have changed a file after it was put there
+        scans = [_read(folder / f"{step.name}.json") for step in plan.of_kind("mod")]
+        touched = {path for scan in scans for path in (*scan.gone, *scan.contents)}
+        image = replace(image, recorded={path: one for path, one in image.recorded.items() if path not in touched})
     prove(replace(subject, scan=found.scan, linked=found.linked, image=image))
     return judge(found.scan, plan.options.arch)
-
-
-def _below_mods(folder: Path, plan: Plan, recorded: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """The files that no mod changed after they were put there."""
-    scans = [_read(folder / f"{step.name}.json") for step in plan.of_kind("mod")]
-    touched = {path for scan in scans for path in (*scan.gone, *scan.contents)}
-    return {path: one for path, one in recorded.items() if path not in touched}
 
 
 def planned_subject(plan: Plan, manifests: Sequence[Manifest], allowed: Allowances) -> Subject:
@@ -203,7 +199,7 @@ def remember_layers(ctx: Context, plan: Plan, diff_ids: Sequence[str]) -> None:
     texts += [Scan(root="no binary").to_json()] * (len(diff_ids) - len(names))
     for name, text, diff_id in zip_longest(names, texts, diff_ids):
         if name not in together:
-            keep_scan(ctx, diff_id, text)
+            ctx.store.write_text(kept_scan(ctx, diff_id), text)
     text = (folder / LINKED).read_text(encoding="utf-8")
     ctx.store.write_text(kept_linked(ctx, diff_ids), text)
 
@@ -228,22 +224,17 @@ def known_image(ctx: Context, reference: str, diff_ids: Sequence[str]) -> ImageS
 
 def kept_image(ctx: Context, diff_ids: Sequence[str]) -> Path:
     """The folder with the scan of a whole image, present or not."""
-    return ctx.store.entry("scans", digest(["image", list(diff_ids), ctx.catalog.toolkit.of(*SCANNER)]))
-
-
-def keep_scan(ctx: Context, diff_id: str, text: str) -> None:
-    """Keep the scan of a layer."""
-    ctx.store.write_text(kept_scan(ctx, diff_id), text)
+    return ctx.store.entry("scans", digest(["image", list(diff_ids), ctx.catalog.toolkit.digests_of(*SCANNER)]))
 
 
 def kept_scan(ctx: Context, diff_id: str) -> Path:
     """Where the scan of a layer by this version of the scanner lies, present or not."""
-    return ctx.store.entry("scans", digest([diff_id, ctx.catalog.toolkit.of(*READER)])) / SCAN
+    return ctx.store.entry("scans", digest([diff_id, ctx.catalog.toolkit.digests_of(*READER)])) / SCAN
 
 
 def kept_linked(ctx: Context, diff_ids: Sequence[str]) -> Path:
     """The same for the libraries and symbols of all layers together."""
-    return ctx.store.entry("scans", digest([list(diff_ids), ctx.catalog.toolkit.of(*SCANNER)])) / LINKED
+    return ctx.store.entry("scans", digest([list(diff_ids), ctx.catalog.toolkit.digests_of(*SCANNER)])) / LINKED
 
 
 def _read(path: Path) -> Scan:
@@ -252,3 +243,48 @@ def _read(path: Path) -> Scan:
 
 def _read_linked(path: Path) -> Linked:
     return read_linked(path.read_text(encoding="utf-8"), str(path))
+
+
+PLAN: Final = "/usr/share/gb10/plan.json"
+ORDER: Final = ("base", "layer", "graft", "settings", "overlay", "cache", "mod")
+"""The kinds of scanned stages, lowest first."""
+
+
+def own_plan(files: Mapping[str, bytes]) -> RecordedPlan | None:
+    """The plan that an image holds; None for an image that is not ours. Pure."""
+    try:
+        return recorded_plan(json.loads(files.get(PLAN, b"")))
+    except (ValueError, RecursionError):
+        return None
+
+
+def own_scans(files: Mapping[str, bytes]) -> dict[str, Scan]:
+    """The scans that an image holds, by step, lowest first; what is no scan is left out. Pure."""
+    scans = {}
+    for path, content in files.items():
+        try:
+            scans[path.removeprefix(f"{SCANS}/").removesuffix(".json")] = read_scan(content.decode(), path)
+        except (VerifyError, UnicodeDecodeError):
+            continue
+    return {name: scans[name] for name in sorted(scans, key=_place)}
+
+
+def own_scan(reference: str, files: Mapping[str, bytes]) -> Scan:
+    """All of them as one. Pure."""
+    return merge_layers(reference, list(own_scans(files).values()))
+
+
+def own_changes(files: Mapping[str, bytes]) -> dict[str, tuple[str, str]]:
+    """The files that were changed on purpose: sha256, and the last step that did it. Pure."""
+    changed: dict[str, tuple[str, str]] = {}
+    for name, scan in own_scans(files).items():
+        changed = {path: one for path, one in changed.items() if path not in scan.gone}
+        changed |= {path: (sha256, name) for path, sha256 in scan.contents.items()}
+    return changed
+
+
+def _place(name: str) -> tuple[int, int, str]:
+    """Where a step's layer lies: by its kind, mods by their number."""
+    kind, _, number = name.partition("-")
+    mod = int(number) if kind == "mod" and number.isdecimal() and len(number) < 5 else 0
+    return ORDER.index(kind) if kind in ORDER else -1, mod, name

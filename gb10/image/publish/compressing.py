@@ -63,7 +63,7 @@ class Compressor:
 
     def _check(self, name: str, pushed: str, text: str) -> None:
         """Raise PublishError unless what the registry has is what was pushed, and is the image."""
-        found, wrong = digest_of(text), flaw(text, self.config, len(self.image.diff_ids))
+        found, wrong = digest_of(text), manifest_mismatch(text, self.config, len(self.image.diff_ids))
         if found != pushed:
             raise PublishError(
                 f"{name} is not what was pushed",
@@ -92,7 +92,7 @@ class Compressor:
 
         with self.ctx.reporter.task(f"look for {name}") as task:
             patiently(self.ctx.reporter, task, look)
-        right = found and not flaw(found[0], self.config, len(self.image.diff_ids))
+        right = found and not manifest_mismatch(found[0], self.config, len(self.image.diff_ids))
         return found[0] if right else None
 
 
@@ -119,7 +119,7 @@ def _save(reporter: Reporter, engine: Engine, image: ImageInfo, config: str, fol
     return layout
 
 
-def flaw(text: str, config: str, layers: int) -> str:
+def manifest_mismatch(text: str, config: str, layers: int) -> str:
     """What keeps a manifest from being that of the image, all layers as zstd; empty when nothing does. Pure."""
     found = config_in(text)
     if found != config:

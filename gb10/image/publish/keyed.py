@@ -22,7 +22,7 @@ OTHER: Final = (
 )
 
 
-def held(host: Host, engine: Engine, name: str, config: str) -> Moves | None:
+def existing_tag(host: Host, engine: Engine, name: str, config: str) -> Moves | None:
     """What a push of a tag with a key would find when it is there; None when it is not, or has no key.
 
     Raises PublishError when the tag names another image.

@@ -15,11 +15,11 @@ from gb10.core.reporter import Reporter
 from gb10.errors import PublishError, UsageError
 from gb10.image.build.stage import engine_with_images
 from gb10.image.context import Context
-from gb10.image.inspect.attestations import Papers, papers_of
+from gb10.image.inspect.attestations import Attestations, attestations_of
 from gb10.image.plan.plan_record import LOCAL_ONLY
 from gb10.image.proof.scans import Record, proven
 from gb10.image.publish.compressing import OTHERS, compressor
-from gb10.image.publish.keyed import KEYED, held
+from gb10.image.publish.keyed import KEYED, existing_tag
 from gb10.image.publish.retries import not_published, patiently
 from gb10.image.publish.signing import attach_all, check_key, sign_image
 
@@ -69,14 +69,14 @@ def publish(
     image, record = _proven(ctx, engine, reference)
     require_publishable(image.labels.get(LOCAL_ONLY, "").split(), reference)
     names = names_in(targets, reference, image.tags)
-    papers = papers_of(ctx, engine, image, record.config) if attest else None
+    attestations = attestations_of(ctx, engine, image, record.config) if attest else None
     with ExitStack() as stack:
         if zstd is not None:
             send = stack.enter_context(compressor(ctx, engine, image, record.config, zstd))
         else:
             stack.enter_context(added_tags(engine, image, names))
             send = partial(_send, ctx.reporter, engine)
-        sender = _Sender(ctx=ctx, engine=engine, config=record.config, send=send, key=key, papers=papers)
+        sender = _Sender(ctx=ctx, engine=engine, config=record.config, send=send, key=key, attestations=attestations)
         return tuple(map(sender.sent, names))
 
 
@@ -99,16 +99,16 @@ class _Sender:
     config: str
     send: Callable[[str], Moves]
     key: Path | None
-    papers: Papers | None
+    attestations: Attestations | None
     attached: dict[tuple[str, str], tuple[Mapping[str, str], ...]] = field(default_factory=dict)
     """By repository and manifest: two tags of one image have the same documents."""
 
     def sent(self, name: str) -> Published:
         """One name, pushed unless its tag has a key and is there; then its documents are attached, and it is signed."""
-        moves = held(self.ctx, self.engine, name, self.config) or self.send(name)
+        moves = existing_tag(self.ctx, self.engine, name, self.config) or self.send(name)
         place = split_reference(name)[0], moves.digest
-        if self.papers and place not in self.attached:
-            self.attached[place] = attach_all(self.ctx, self.engine, self.papers, name, moves.digest)
+        if self.attestations and place not in self.attached:
+            self.attached[place] = attach_all(self.ctx, self.engine, self.attestations, name, moves.digest)
         if self.key:
             documents = (one["digest"] for one in self.attached.get(place, ()))
             sign_image(self.ctx, self.engine, name, (moves.digest, *documents), self.key)

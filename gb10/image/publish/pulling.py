@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from gb10.containers.connection import Engine
-from gb10.containers.engine_host import engine_host
+from gb10.containers.connection import Engine, engine_host
 from gb10.containers.images import ImageInfo, find_image, require_image, tag_image
 from gb10.containers.node import reached
 from gb10.containers.reference import registry_of, split_digest, split_reference

@@ -1,34 +1,152 @@
-"""Sharing: compiled wheels by key, to and from a repository of the Hub, as far as a trusted listing names them.
+"""Sharing: compiled wheels by key, to and from a repository of the Hub, as far as a trusted listing names them."""
 
-Grafts are not shared: they hold all of upstream's wheel, which every image needs anyway, and are made in a second.
-"""
-
+import json
 import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
+from pydantic import Field, StringConstraints, ValidationError
+
+from gb10.core.config import variable
+from gb10.core.fields import Model
 from gb10.core.host import Host
 from gb10.core.store import Store, file_sha256, seal
-from gb10.errors import EmptySelectionError, FetchError, PublishError, VerifyError
-from gb10.image.build.wheels import sealed_wheel
+from gb10.errors import EmptySelectionError, FetchError, PublishError, UsageError, VerifyError
+from gb10.image.build.wheels import WheelCache
 from gb10.image.plan.values import Plan
 from gb10.image.proof.scans import prove_wheel
 from gb10.image.proof.wheel_files import declares
-from gb10.image.publish.signing import WHEELS, sign
-from gb10.image.publish.wheel_index import (
-    LISTING,
-    REPO,
-    SIGNATURE,
-    Listed,
-    WheelCache,
-    WheelIndex,
-    fetch_index,
-    trusted,
-    wheel_cache,
-    write_listing,
-)
+from gb10.image.publish.signing import WHEELS, sign, verify
+
+if TYPE_CHECKING:
+    from gb10.sources.hub import Hub
+
+
+LISTING: Final = "wheels.json"
+SIGNATURE: Final = f"{LISTING}.sig"
+
+Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Listed(Model):
+    """A wheel: its file name, which holds no folder, sha256, and size in bytes."""
+
+    file: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]+\.whl$")]
+    sha256: Hex
+    size: Annotated[int, Field(ge=0)]
+
+    def path(self, key: str) -> str:
+        """Where the repository has it."""
+        return f"wheels/{key}/{self.file}"
+
+
+class _Listing(Model):
+    version: Literal[1] = 1
+    wheels: dict[Hex, Listed]
+
+
+def read_listing(text: str) -> Mapping[str, Listed]:
+    """What a listing names, by key; raises VerifyError for one that is none."""
+    try:
+        return _Listing.model_validate_json(text).wheels
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise VerifyError(
+            "the listing is not one that this version reads",
+            where=f"{'.'.join(map(str, first['loc']))}: {first['msg']}",
+            hint="a newer version of the tool pushed it: update this one",
+        ) from error
+
+
+def write_listing(wheels: Mapping[str, Listed]) -> str:
+    """The listing's text, the same for the same wheels. ASCII only."""
+    return json.dumps(_Listing(wheels=dict(wheels)).model_dump(), indent=1, sort_keys=True) + "\n"
+
+
+REPO: Final = variable("wheel-cache")
+SIGNERS: Final = variable("wheel-cache-signers")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WheelRepository:
+    """A repository of the Hub, and the file of the keys that may sign its listing."""
+
+    repo: str
+    signers: Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WheelIndex:
+    """A wheel cache as one commit shows it; ``signer`` vouches for the wheels, and is empty where nothing is listed."""
+
+    cache: WheelRepository
+    hub: "Hub"
+    head: str
+    signer: str
+    wheels: Mapping[str, Listed]
+
+
+def wheel_cache(env: Mapping[str, str], repo: str | None = None) -> WheelRepository | None:
+    """The cache ``repo``, else the settings' one, if any; raises UsageError when no trusted signer is set."""
+    name, signers = repo or env.get(REPO), env.get(SIGNERS)
+    if not name:
+        return None
+    if not signers or not Path(signers).is_file():
+        raise UsageError(
+            f"no one is named who may sign the wheels of {name}",
+            where=f"wheel-cache-signers: {f'{signers} is no file' if signers else 'not set'}",
+            hint=f"set it, or {SIGNERS}, to an allowed_signers file (man ssh-keygen)",
+        )
+    return WheelRepository(repo=name, signers=Path(signers))
+
+
+def named_cache(env: Mapping[str, str], repo: str | None) -> WheelRepository:
+    """As ``wheel_cache``; raises UsageError when none is named, too."""
+    cache = wheel_cache(env, repo)
+    if cache is None:
+        raise UsageError("no wheel cache is named", hint=f"write OWNER/NAME, or set wheel-cache, or {REPO}")
+    return cache
+
+
+def fetch_index(host: Host, cache: WheelRepository, *, may_be_new: bool = False) -> WheelIndex:
+    """What the repository lists at its newest commit; ``may_be_new``: nothing, before the first push.
+
+    Raises UsageError, FetchError, VerifyError.
+    """
+    from gb10.sources.hub import open_hub  # noqa: PLC0415 - a third of a second, for wheel caches alone
+
+    hub = open_hub(cache.repo, host.env)
+    head = hub.head()
+    with host.store.folder("hub") as work:
+        listing, signature = (hub.fetch(name, head, work) for name in (LISTING, SIGNATURE))
+        if listing is None and may_be_new:
+            return WheelIndex(cache=cache, hub=hub, head=head, signer="", wheels={})
+        if listing is None:
+            raise FetchError(
+                f"{cache.repo} lists no wheels", where=f"it has no {LISTING}", hint="./build.py cache push adds some"
+            )
+        if signature is None:
+            raise VerifyError(
+                f"the listing of {cache.repo} is not signed",
+                where=f"it has no {SIGNATURE}",
+                hint="do not use it, and ask its owner",
+            )
+        text = listing.read_text(encoding="ascii", errors="replace")
+        signer = trusted(host.env, cache, text, signature)
+    return WheelIndex(cache=cache, hub=hub, head=head, signer=signer, wheels=read_listing(text))
+
+
+def trusted(env: Mapping[str, str], cache: WheelRepository, text: str, signature: Path) -> str:
+    """The trusted signer of a listing; raises VerifyError when there is none."""
+    try:
+        return verify(text, signature, cache.signers, env, meant=WHEELS)
+    except VerifyError as error:
+        raise VerifyError(
+            f"the listing of {cache.repo} is not trusted: {error.message}", where=error.where, hint=error.hint
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,39 +179,39 @@ def take_missing(host: Host, plan: Plan, rebuild: Collection[str]) -> None:
     absent = {
         step.key: step.name
         for step in plan.of_kind("wheel")
-        if step.name not in rebuild and sealed_wheel(host.store, step.key) is None
+        if step.name not in rebuild and WheelCache(host).get(step.key) is None
     }
     cache = wheel_cache(host.env) if absent else None
     if cache is None:
         return
     try:
-        shelf = fetch_index(host, cache)
+        index = fetch_index(host, cache)
     except (FetchError, VerifyError) as error:
         host.reporter.say(f"no wheel is taken from {cache.repo}: {_line(error)}; compiling here")
         return
     for key, name in absent.items():
         try:
-            _take(host, shelf, key)
+            _take(host, index, key)
         except (FetchError, VerifyError) as error:
             host.reporter.say(f"{name} is not taken from {cache.repo}: {_line(error)}; compiling it here")
 
 
-def pull(host: Host, cache: WheelCache, wanted: Mapping[str, str] | None) -> Exchange:
+def pull(host: Host, cache: WheelRepository, wanted: Mapping[str, str] | None) -> Exchange:
     """Take wheels, by key and name, or all (None); raises FetchError that names those that the cache has not."""
-    shelf = fetch_index(host, cache)
-    keys = list(shelf.wheels if wanted is None else wanted)
-    wheels = tuple(_take(host, shelf, key) for key in keys if key in shelf.wheels)
-    absent = [f"{name}  {key}" for key, name in (wanted or {}).items() if key not in shelf.wheels]
+    index = fetch_index(host, cache)
+    keys = list(index.wheels if wanted is None else wanted)
+    wheels = tuple(_take(host, index, key) for key in keys if key in index.wheels)
+    absent = [f"{name}  {key}" for key, name in (wanted or {}).items() if key not in index.wheels]
     if absent:
         raise FetchError(
             f"{cache.repo} does not list {len(absent)} of {len(keys)} wheels",
             where="\n".join(absent),
             hint="./build.py wheels compiles them, cache push shares them",
         )
-    return Exchange(repo=cache.repo, commit=shelf.head, wheels=wheels)
+    return Exchange(repo=cache.repo, commit=index.head, wheels=wheels)
 
 
-def push(host: Host, cache: WheelCache, wanted: Mapping[str, str], signing: Path) -> Exchange:
+def push(host: Host, cache: WheelRepository, wanted: Mapping[str, str], signing: Path) -> Exchange:
     """Add what the cache lacks of wheels, by key and name: files and listing in one commit, on top of what others push.
 
     Raises EmptySelectionError, UsageError, VerifyError (no key trusted here signed the listing, so it cannot be
@@ -102,10 +220,10 @@ def push(host: Host, cache: WheelCache, wanted: Mapping[str, str], signing: Path
     own = _own(host, wanted)
     mine = {key: _listed(path) for key, path in own.items()}
     for _ in range(2):
-        shelf = fetch_index(host, cache, may_be_new=True)
-        new = {key: path for key, path in own.items() if key not in shelf.wheels}
-        listed = {**mine, **shelf.wheels}
-        commit = _commit(host, shelf, new, listed, signing) if new else shelf.head
+        index = fetch_index(host, cache, may_be_new=True)
+        new = {key: path for key, path in own.items() if key not in index.wheels}
+        listed = {**mine, **index.wheels}
+        commit = _commit(host, index, new, listed, signing) if new else index.head
         if commit:
             for one in (listed[key] for key in own if listed[key] != mine[key]):
                 host.reporter.say(f"{one.file} of {cache.repo} is of another compile than the one here: it stays")
@@ -123,7 +241,7 @@ def compiled_wheels(store: Store) -> dict[str, str]:
 
 def _own(host: Host, wanted: Mapping[str, str]) -> dict[str, Path]:
     """Those of these wheels that are sound; a note names the others. Raises EmptySelectionError when none is sound."""
-    found = {key: path for key in wanted if (path := sealed_wheel(host.store, key))}
+    found = {key: path for key in wanted if (path := WheelCache(host).get(key))}
     for key, name in wanted.items():
         if key not in found:
             host.reporter.say(f"{name} ({key[:12]}) is not in the store, or damaged there: it is not pushed")
@@ -133,49 +251,49 @@ def _own(host: Host, wanted: Mapping[str, str]) -> dict[str, Path]:
 
 
 def _commit(
-    host: Host, shelf: WheelIndex, new: Mapping[str, Path], listed: Mapping[str, Listed], signing: Path
+    host: Host, index: WheelIndex, new: Mapping[str, Path], listed: Mapping[str, Listed], signing: Path
 ) -> str | None:
     """Send new wheels with the listing, signed; None when the repository changed meanwhile."""
     text = write_listing(listed)
     signature = sign(text, signing, host.env, meant=WHEELS)
     with host.store.folder("hub") as work:
         (work / SIGNATURE).write_text(signature, encoding="ascii")
-        trusted(host.env, shelf.cache, text, work / SIGNATURE)  # else no one could use it, not even the next push
+        trusted(host.env, index.cache, text, work / SIGNATURE)  # else no one could use it, not even the next push
     files: dict[str, Path | bytes] = {listed[key].path(key): path for key, path in new.items()}
     size = sum(listed[key].size for key in new)
-    with host.reporter.task(f"push to {shelf.cache.repo}", size) as task:
+    with host.reporter.task(f"push to {index.cache.repo}", size) as task:
         message = f"Add {', '.join(sorted(path.name for path in new.values()))}"
-        commit = shelf.hub.commit({**files, LISTING: text.encode(), SIGNATURE: signature.encode()}, shelf.head, message)
+        commit = index.hub.commit({**files, LISTING: text.encode(), SIGNATURE: signature.encode()}, index.head, message)
         host.reporter.advance(task, size)
     return commit
 
 
-def _take(host: Host, shelf: WheelIndex, key: str) -> Shared:
+def _take(host: Host, index: WheelIndex, key: str) -> Shared:
     """The wheel of a key in the store, there already or fetched now; raises FetchError, VerifyError."""
-    if key not in shelf.wheels:
+    if key not in index.wheels:
         raise FetchError("it is not listed there")
-    listed = shelf.wheels[key]
+    listed = index.wheels[key]
     with host.store.locked(f"wheel-{key}", host.reporter.waiting_for(listed.file)):
-        there = sealed_wheel(host.store, key)
+        there = WheelCache(host).get(key)
         if there:
             return _shared(key, _listed(there), moved=False)
         with host.reporter.task(f"fetch {listed.file}", listed.size) as task:
-            host.store.replace(host.store.entry("wheels", key), partial(_fetch, shelf, key))
+            host.store.replace(host.store.entry("wheels", key), partial(_fetch, index, key))
             host.reporter.advance(task, listed.size)
-    host.reporter.say(f"{listed.file}: taken from {shelf.hub.repo}, signed by {shelf.signer}, proven")
+    host.reporter.say(f"{listed.file}: taken from {index.hub.repo}, signed by {index.signer}, proven")
     return _shared(key, listed, moved=True)
 
 
-def _fetch(shelf: WheelIndex, key: str, work: Path) -> None:
+def _fetch(index: WheelIndex, key: str, work: Path) -> None:
     """Fill an entry of the store with the listed bytes, proven as if they were compiled here."""
-    listed = shelf.wheels[key]
-    found = shelf.hub.fetch(listed.path(key), shelf.head, work / "hub")
+    listed = index.wheels[key]
+    found = index.hub.fetch(listed.path(key), index.head, work / "hub")
     if found is None:
-        raise FetchError(f"{shelf.hub.repo} lists {listed.file}, and does not have it", where=listed.path(key))
+        raise FetchError(f"{index.hub.repo} lists {listed.file}, and does not have it", where=listed.path(key))
     sha256 = file_sha256(found)
     if sha256 != listed.sha256:
         raise FetchError(
-            f"{listed.file} of {shelf.hub.repo} is not the file that was signed",
+            f"{listed.file} of {index.hub.repo} is not the file that was signed",
             where=f"expected sha256 {listed.sha256}\n   found sha256 {sha256}",
             hint="it was changed after it was pushed: do not use it, and ask its owner",
         )

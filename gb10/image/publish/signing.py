@@ -14,10 +14,10 @@ from gb10.containers.registry.referrers import CREATED, Artifact, Content, Descr
 from gb10.core.host import Host
 from gb10.core.proc import CommandFailedError, capture
 from gb10.errors import PublishError, UsageError, VerifyError
-from gb10.image.inspect.attestations import Papers
+from gb10.image.inspect.attestations import Attestations
 from gb10.image.plan.plan_record import NAMESPACE
-from gb10.image.sbom import spdx, statements
-from gb10.image.sbom.spdx import as_bytes
+from gb10.image.sbom import statements
+from gb10.image.sbom.statements import as_bytes
 
 WHEELS: Final = "gb10-wheels"
 IMAGES: Final = "gb10-images"
@@ -151,7 +151,9 @@ def _signer(host: Host, found: Descriptor, digest: str, signers: Path) -> str:
 WITHOUT: Final = "a registry that takes no artifacts: publish --no-attest"
 
 
-def attach_all(host: Host, engine: Engine, papers: Papers, name: str, digest: str) -> tuple[Mapping[str, str], ...]:
+def attach_all(
+    host: Host, engine: Engine, attestations: Attestations, name: str, digest: str
+) -> tuple[Mapping[str, str], ...]:
     """Attach the documents to a manifest in the repository of a name. Raises EngineError, PublishError."""
     repository = split_reference(name)[0]
     with (
@@ -161,7 +163,7 @@ def attach_all(host: Host, engine: Engine, papers: Papers, name: str, digest: st
         try:
             return tuple(
                 {"type": one.kind, "digest": place.attach(digest, one), **one.annotations}
-                for one in artifacts(papers, repository, digest)
+                for one in artifacts(attestations, repository, digest)
             )
         except PublishError as error:
             raise PublishError(
@@ -171,12 +173,12 @@ def attach_all(host: Host, engine: Engine, papers: Papers, name: str, digest: st
             ) from error
 
 
-def artifacts(papers: Papers, name: str, digest: str) -> Iterator[Artifact]:
+def artifacts(attestations: Attestations, name: str, digest: str) -> Iterator[Artifact]:
     """What is attached to the manifest of this digest in a repository. None has a time: the same image has the same."""
-    yield _artifact(spdx.MEDIA_TYPE, "sbom.spdx.json", papers.sbom, {})
+    yield _artifact(statements.SPDX_MEDIA_TYPE, "sbom.spdx.json", attestations.sbom, {})
     for kind, title, predicate in (
-        (statements.PROVENANCE, "provenance.json", papers.provenance),
-        (statements.VERIFICATION, "verification.json", papers.verification),
+        (statements.PROVENANCE, "provenance.json", attestations.provenance),
+        (statements.VERIFICATION, "verification.json", attestations.verification),
     ):
         content = as_bytes(statements.statement(name, digest, kind, predicate))
         yield _artifact(statements.MEDIA_TYPE, title, content, {statements.PREDICATE: kind})

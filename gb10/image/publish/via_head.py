@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from gb10.containers.connection import Engine
-from gb10.containers.engine_host import engine_host
+from gb10.containers.connection import Engine, engine_host
 from gb10.containers.head.session import Node, Session, node_of, on_host, on_this_machine
 from gb10.containers.images import ImageInfo, drop_names, find_image, passing_tag, require_image, tag_image
 from gb10.containers.node import ADDRESS, engine_at, reached

@@ -11,15 +11,13 @@ from gb10.core.files import read_plain_file
 from gb10.core.host import Host
 from gb10.errors import FetchError, Gb10Error, LockStaleError, UsageError
 from gb10.image.context import Context
-from gb10.image.explain.asked_engine import ready_to_ask
-from gb10.image.explain.engine_choice import refuse
+from gb10.image.explain.engine_choice import ready_to_ask, refuse
 from gb10.image.plan.options import Options, Served
-from gb10.image.plan.rehearsing import why_none
+from gb10.image.plan.steps import why_none
 from gb10.image.plan.values import Toolkit
 from gb10.image.recipe.image_recipe import Recipe
-from gb10.image.recipe.kernel_sets import entries, merged
+from gb10.image.recipe.kernel_sets import entries, merged, model_set, set_name
 from gb10.image.recipe.locked import Lock
-from gb10.image.recipe.model_kernels import model_set, set_name
 from gb10.models.model_config import QUANTIZED
 
 CONFIG: Final = "config.json"
@@ -223,7 +221,9 @@ def served_model(ctx: Context, model: str | None, served_with: Sequence[str]) ->
     return Served(name=short_name(model), config=config, options=tuple(sorted(options.items())))
 
 
-def rehearsed(ctx: Context, recipe: Recipe, toolkit: Toolkit, options: Options, served: Served | None) -> Served | None:
+def with_warmup_run(
+    ctx: Context, recipe: Recipe, toolkit: Toolkit, options: Options, served: Served | None
+) -> Served | None:
     """The model, if a rehearsal with it is possible; why it is not is printed. Raises UsageError."""
     if served is None:
         return None

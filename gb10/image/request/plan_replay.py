@@ -21,10 +21,8 @@ from gb10.image.plan.options import Mod, Options, Overlay, PatchUse, Taken
 from gb10.image.plan.plan_record import NO_HOST, OF_A_MACHINE
 from gb10.image.plan.values import SCHEMA, Plan, Toolkit
 from gb10.image.recipe.arch import parse_arch
-from gb10.image.recipe.builds import Source
-from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.image_recipe import PLAIN, Layout, Recipe, Source
 from gb10.image.recipe.kernel_sets import SetFile
-from gb10.image.recipe.layout import PLAIN, Layout
 from gb10.image.recipe.locked import Lock
 from gb10.image.recipe.slim_rules import Extent
 

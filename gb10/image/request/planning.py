@@ -1,7 +1,7 @@
 """Planning: read recipe and lock, refuse a stale lock, resolve the command-line options, plan."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -9,31 +9,29 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from gb10.core.fields import requirement_name
-from gb10.errors import UsageError
+from gb10.errors import Gb10Error, UsageError
 from gb10.image.context import Context, build_architecture
 from gb10.image.lock.lockfile import check_lock, load_lock, load_recipe, lock_path
 from gb10.image.mods.declaration import RECORD, require_fit
 from gb10.image.mods.read import FoundMod, find_mod
 from gb10.image.plan.catalog import Catalog, tree_digest
-from gb10.image.plan.dag import plan_image
+from gb10.image.plan.dag import GEMM, plan_image, plan_program
 from gb10.image.plan.options import Mod, Options, Overlay, Served
 from gb10.image.plan.steps import class_of
-from gb10.image.plan.values import Plan, Toolkit
-from gb10.image.recipe.arch import parse_arch
-from gb10.image.recipe.builds import WheelBuild
-from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.plan.values import PLACES, Plan, Toolkit
+from gb10.image.recipe.arch import ARCHES, parse_arch
+from gb10.image.recipe.image_recipe import Recipe, WheelBuild
 from gb10.image.recipe.locked import Lock
 from gb10.image.recipe.slim_rules import Extent
-from gb10.image.request.checkouts import marked, own_sources
-from gb10.image.request.commits import split_refs
-from gb10.image.request.given_diffs import by_source, with_wholes
-from gb10.image.request.kernel_choice import chosen_kernels, rehearsed, served_model, with_model, with_set
+from gb10.image.request.checkouts import marked, own_sources, split_refs
+from gb10.image.request.given_diffs import by_source, from_web, with_urls, with_wholes
+from gb10.image.request.kernel_choice import chosen_kernels, served_model, with_model, with_set, with_warmup_run
 from gb10.image.request.refs import lock_refs, with_refs
-from gb10.image.request.web_patches import from_web, with_urls
+from gb10.patches.releases import load_releases
 from gb10.patches.selection import left_out, plan_patches, require_stand_in
 
 
-def without(recipe: Recipe, lock: Lock, names: Sequence[str]) -> tuple[Recipe, Lock]:
+def drop_optional_layers(recipe: Recipe, lock: Lock, names: Sequence[str]) -> tuple[Recipe, Lock]:
     """Recipe and lock without these layers. Raises UsageError for a layer that is not optional.
 
     No other layer takes their wheels: the layers that stay keep their keys.
@@ -118,7 +116,7 @@ def make_plan(ctx: Context, request: Request) -> Plan:
     if refs:
         recipe = with_refs(asking_less(recipe, request.without), refs)
         lock = lock_refs(ctx, recipe, lock, refs)
-    recipe, lock = without(recipe, lock, request.without)
+    recipe, lock = drop_optional_layers(recipe, lock, request.without)
     recipe = with_targets(recipe, request.targets)
     served = served_model(ctx, request.model, request.served_with)
     recipe, toolkit = _with_kernels(ctx, request, recipe, lock, served)
@@ -134,7 +132,7 @@ def make_plan(ctx: Context, request: Request) -> Plan:
         without=tuple(sorted(request.without)),
         slim=request.slim,
     )
-    options = replace(options, served=rehearsed(ctx, recipe, toolkit, options, served))
+    options = replace(options, served=with_warmup_run(ctx, recipe, toolkit, options, served))
     given = replace(request, sources=(*request.sources, *commits))
     options = _with_patches(ctx, given, recipe, lock, toolkit=toolkit, options=options)
     return plan_image(recipe, lock, toolkit, options)
@@ -233,3 +231,36 @@ def _overlay(path: Path | None) -> Overlay | None:
             f"the overlay {path} is not a directory", hint="give a directory that mirrors the image's root"
         )
     return Overlay(path=str(path.absolute()), digest=tree_digest(path))
+
+
+Reasons = dict[tuple[str, str], str]
+"""Users of each entry, by room and key."""
+
+
+def reasons(ctx: Context) -> Reasons:
+    """Why each entry is needed: by an image of any engine and arch, or by the check of patches against releases."""
+    found: Reasons = {}
+    for source, pinned in load_releases(ctx.catalog.patches).sources.items():
+        for version, release in pinned.releases.items():
+            for room in ("downloads", "trees"):
+                found[room, release.sha256] = f"patches, {source} {version}"
+    for label, plan in _plans(ctx):
+        for step in plan.steps:
+            for file in step.files:
+                found.setdefault(("downloads", file.sha256), label)
+            if step.kind in PLACES:
+                found.setdefault((PLACES[step.kind], step.key), label)
+    return found
+
+
+def _plans(ctx: Context) -> Iterator[tuple[str, Plan]]:
+    """The plans of every image and program. A recipe without a valid plan is reported and skipped."""
+    for engine in ctx.catalog.engines():
+        try:
+            plans = [make_plan(ctx, Request(engine=engine, arch=str(arch))) for arch in ARCHES]
+        except Gb10Error as error:
+            ctx.reporter.say(f"{engine} has no valid plan, so its needs are unknown: {error.message}")
+            continue
+        yield from ((f"{engine} {plan.recipe.version}", plan) for plan in plans)
+        if GEMM.source in plans[0].recipe.sources:
+            yield from (("bench gemm", plan_program(GEMM, plan, ctx.catalog.toolkit)) for plan in plans)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -17,8 +16,7 @@ from gb10.image.lock.lockfile import check_lock, input_digest, load_lock, write_
 from gb10.image.lock.relock import main_index, own_index, resolve_lock
 from gb10.image.lock.resolver import MISFIT
 from gb10.image.plan.steps import class_of
-from gb10.image.recipe.builds import Source
-from gb10.image.recipe.image_recipe import Recipe
+from gb10.image.recipe.image_recipe import Recipe, Source
 from gb10.image.recipe.locked import Lock
 from gb10.patches.release_files import version_of
 from gb10.sources.index.page import Link
@@ -93,7 +91,7 @@ def lock_refs(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str]) -
         if not there:
             with host.reporter.task(f"resolve {named}"):
                 made = _resolved(host, recipe, base, refs, named)
-            host.store.replace(entry, lambda work: _keep(work, made))
+            host.store.replace(entry, lambda work: write_lock(work / FILE, made))
         lock = load_lock(entry / FILE)
         note_use(entry / FILE)
     check_lock(recipe, lock, entry / FILE)
@@ -101,10 +99,6 @@ def lock_refs(host: Host, recipe: Recipe, base: Lock, refs: Mapping[str, str]) -
     how = "locked before" if there else "locked now"
     host.reporter.say(f"{how}: {named}, {wheels} wheels in the store; the recipe and its lock are unchanged")
     return lock
-
-
-def _keep(work: Path, lock: Lock) -> None:
-    write_lock(work / FILE, lock)
 
 
 def require_release(links: Iterable[Link], source: str, text: str, how: str = "") -> None:

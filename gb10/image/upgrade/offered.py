@@ -15,16 +15,14 @@ from gb10.core.files import Artifact
 from gb10.core.machine import MACHINES
 from gb10.errors import FetchError, UsageError
 from gb10.image.context import Context
-from gb10.image.lock.locked_wheels import sha256_of
-from gb10.image.lock.platforms import Platform, best_wheel, platform_of
-from gb10.image.lock.relock import main_index, own_index
+from gb10.image.lock.relock import main_index, own_index, sha256_of
+from gb10.image.lock.resolver import Platform, best_wheel, platform_of
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.request.refs import require_release
 from gb10.image.upgrade.moves import pin_of
 from gb10.patches.release_files import open_stored, version_of
 from gb10.patches.source_tree import Tree
-from gb10.sources.index.client import Index, project_of, size_of
-from gb10.sources.index.downloads import fetch_all
+from gb10.sources.index.client import Index, fetch_all, project_of, size_of
 from gb10.sources.index.page import Link
 
 MOST_NOTES: Final = 5
@@ -65,7 +63,11 @@ def check_asked(
 
 def newest(links: Iterable[Link], accepted: SpecifierSet) -> Version | None:
     """The newest final release, not yanked, that a specifier accepts; None when there is none."""
-    good = (version for version, own in _by_version(links).items() if _is_good(version, own))
+    good = (
+        version
+        for version, own in _by_version(links).items()
+        if not version.is_prerelease and any(not link.yanked for link in own)
+    )
     return max((version for version in good if accepted.contains(version)), default=None)
 
 
@@ -76,10 +78,6 @@ def _by_version(links: Iterable[Link]) -> Mapping[Version, list[Link]]:
         if version is not None:
             found.setdefault(version, []).append(link)
     return found
-
-
-def _is_good(version: Version, links: Iterable[Link]) -> bool:
-    return not version.is_prerelease and any(not link.yanked for link in links)
 
 
 def _flaws(links: list[Link], version: Version, platforms: tuple[Platform, ...]) -> Iterator[str]:

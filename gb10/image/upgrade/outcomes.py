@@ -10,8 +10,8 @@ from packaging.version import Version
 from gb10.errors import Gb10Error
 from gb10.image.context import Context, build_architecture
 from gb10.image.plan.dag import plan_image
-from gb10.image.plan.inputs import used_sources
 from gb10.image.plan.options import Options
+from gb10.image.plan.values import used_sources
 from gb10.image.recipe.arch import parse_arch
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock
@@ -21,8 +21,7 @@ from gb10.patches.release_files import Library
 from gb10.patches.releases import PINS, Release, load_releases
 from gb10.patches.selection import find_place, locked_releases, plan_patches
 from gb10.patches.series import load_series
-from gb10.patches.status import Row, outcome_of, remedy, status
-from gb10.patches.verdict import Verdict
+from gb10.patches.verdict import Row, Verdict, outcome_of, remedy, status
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,20 +115,14 @@ def steps_of(ctx: Context, recipe: Recipe, lock: Lock, checked: Checked) -> Iter
         if patch.remedy:
             yield f"patches/{patch.source}/{patch.patch} on {patch.release}, {patch.after}: {patch.remedy}"
     yield from checked.unknown
-    yield from (
-        f"pin {source} {version} in patches/{PINS}: {_pin(str(version), release)}"
-        for source, version, release in checked.unpinned
-    )
+    for source, version, release in checked.unpinned:
+        fields = {"filename": release.filename, "sha256": release.sha256, "size": release.size}
+        pin = f"{json.dumps(str(version))}: {json.dumps(fields)}"
+        yield f"pin {source} {version} in patches/{PINS}: {pin}"
     yield from _of_plan(ctx, recipe, lock)
     if recipe.engine in ENGINES and known_words(recipe.engine, recipe.version) is None:
         known = "python3 -m bootstrap scripts/engine_flags.py WHEEL"
         yield f"`recipe lint` does not know {recipe.engine} {recipe.version}: {known}"
-
-
-def _pin(version: str, release: Release) -> str:
-    """A line of the pins."""
-    fields = {"filename": release.filename, "sha256": release.sha256, "size": release.size}
-    return f"{json.dumps(version)}: {json.dumps(fields)}"
 
 
 def _of_plan(ctx: Context, recipe: Recipe, lock: Lock) -> Iterator[str]:

@@ -15,13 +15,11 @@ from gb10.core.document import TEXT, Location, compose, parse_document
 from gb10.core.machine import MACHINES
 from gb10.errors import UsageError
 from gb10.image.context import Context
-from gb10.image.lock.locked_wheels import TORCH
 from gb10.image.lock.lockfile import check_lock, load_lock, lock_path, write_lock
-from gb10.image.lock.relock import resolve_lock
+from gb10.image.lock.relock import TORCH, resolve_lock
 from gb10.image.recipe.image_recipe import Recipe
 from gb10.image.recipe.locked import Lock, LockedWheel
-from gb10.image.upgrade.moves import BY_HAND, Move, Next, demands, metadata_of, no_longer, pins
-from gb10.image.upgrade.nested import nested_moves
+from gb10.image.upgrade.moves import BY_HAND, Move, Next, demands, metadata_of, nested_moves, no_longer, pins
 from gb10.image.upgrade.news import News, news
 from gb10.image.upgrade.offered import Offered, choose, newest_of, offered, opened
 from gb10.image.upgrade.outcomes import Checked, check_series, steps_of

@@ -9,7 +9,7 @@ from typing import Final
 
 from packaging.version import InvalidVersion, Version
 
-from gb10.core.data_root import ROOT
+from gb10.core.installation import ROOT
 from gb10.models.lint.engine_source import EngineWords
 
 FLAGS: Final = ROOT / "recipes/flags"

@@ -11,9 +11,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 from pydantic import Field, StringConstraints, model_validator
 
-from gb10.core.data_root import ROOT
 from gb10.core.document import parse_document
 from gb10.core.fields import Model, accepted
+from gb10.core.installation import ROOT
 from gb10.core.linear import LinearError, linear
 from gb10.models.issue import Issue, Level
 from gb10.models.lint.served import Served

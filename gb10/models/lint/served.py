@@ -10,7 +10,7 @@ from itertools import takewhile
 from math import floor
 from typing import Final
 
-from gb10.core.data_root import ROOT
+from gb10.core.installation import ROOT
 from gb10.errors import UsageError
 from gb10.models.issue import Issue
 from gb10.models.load.model_recipe import ModelRecipe

@@ -6,9 +6,9 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, StringConstraints, model_validator
 
-from gb10.core.data_root import ROOT
 from gb10.core.document import parse_document
 from gb10.core.fields import Model
+from gb10.core.installation import ROOT
 
 FILE: Final = "recipes/memory/figures.yaml"
 GIB: Final = 1 << 30

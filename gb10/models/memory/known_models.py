@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from gb10.core.data_root import ROOT
 from gb10.core.fields import Model as Record
+from gb10.core.installation import ROOT
 from gb10.errors import UsageError
 from gb10.models.memory.cache import Cache
 from gb10.models.memory.figures import GIB

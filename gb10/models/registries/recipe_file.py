@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from gb10.core.data_root import ROOT
+from gb10.core.installation import ROOT
 from gb10.errors import UsageError
 from gb10.models.registries.registry import Registry
 

@@ -7,10 +7,9 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from gb10.containers.connection import Engine
-from gb10.containers.docker_containers import run_inside
+from gb10.containers.docker_containers import ServingContainer, file_in, log_blocks, run_inside, serving_containers
 from gb10.containers.node import reached
-from gb10.containers.reach import denial, look
-from gb10.containers.serving_containers import ServingContainer, file_in, log_blocks, serving_containers
+from gb10.containers.reach import connect_if_running, denial
 from gb10.core.host import Host
 from gb10.core.ssh import HERE
 from gb10.errors import EngineError, Gb10Error
@@ -80,7 +79,7 @@ def _engine(host: Host, name: str) -> Iterator[Engine]:
         with reached(name) as engine:
             yield engine
         return
-    found = look(host.env, host.store)
+    found = connect_if_running(host.env, host.store)
     if found is None:
         raise denial(host.env, host.store) or EngineError("no container engine runs here")
     yield found

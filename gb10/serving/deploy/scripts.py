@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from gb10.containers.container_options import ContainerOptions, command_words, run_words
-from gb10.image.plan.jinja import jinja
+from gb10.image.plan.render import jinja
 from gb10.serving.deploy.deployment import HUB_FILE, HUB_PLACE, NO_FILE, Deployment, File
 from gb10.serving.deploy.text import systemd_line, systemd_word
 

@@ -7,8 +7,8 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from gb10.core.data_root import ROOT
 from gb10.core.document import parse_document
+from gb10.core.installation import ROOT
 from gb10.image.recipe.slim_rules import RULES as SLIM
 from gb10.image.recipe.slim_rules import Rule, read_rules
 from gb10.serving.doctor.doctor_rule import DoctorRule, RuleFile

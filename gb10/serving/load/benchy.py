@@ -10,10 +10,10 @@ from typing import Final
 
 import uv
 
-from gb10.core.data_root import ROOT
 from gb10.core.fetch import ca_bundle
 from gb10.core.files import digest, read_plain_file
 from gb10.core.host import Host
+from gb10.core.installation import ROOT
 from gb10.core.proc import CommandFailedError, capture, last_lines, stream
 from gb10.core.store import Store, file_sha256
 from gb10.errors import FetchError, UsageError, VerifyError

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import comb
 from typing import Final
 
-from gb10.core.data_root import ROOT
+from gb10.core.installation import ROOT
 from gb10.serving.guard.batch import judged_together
 from gb10.serving.guard.canary import Answered, Canary, CanaryAnswer, Fact, judge_canary, read_facts
 from gb10.serving.guard.finding import Judgement, Verdict, worst

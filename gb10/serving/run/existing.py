@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from gb10.containers.connection import Engine
+from gb10.containers.connection import Engine, EngineHost
 from gb10.containers.docker_containers import ContainerState, containers_with
-from gb10.containers.engine_host import EngineHost
 from gb10.containers.images import ImageInfo
 from gb10.errors import UsageError
 from gb10.serving.run.fleet import Fleet, on_all_nodes

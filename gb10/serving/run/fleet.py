@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from gb10.containers.connection import Engine
 from gb10.containers.node import reached
-from gb10.containers.reach import find
+from gb10.containers.reach import connect_or_start
 from gb10.core.host import Host
 from gb10.core.ssh import HERE
 from gb10.errors import EngineError, Gb10Error
@@ -58,7 +58,7 @@ def unreached(failed: Mapping[str, Gb10Error]) -> EngineError:
 @contextmanager
 def _engine(host: Host, name: str) -> Iterator[Engine]:
     if name == HERE:
-        yield find(host.env, host.store)
+        yield connect_or_start(host.env, host.store)
         return
     with reached(name) as engine:
         yield engine

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from gb10.containers.connection import engine_host
 from gb10.containers.docker_containers import tail_of
-from gb10.containers.engine_host import engine_host
 from gb10.containers.images import ImageInfo
 from gb10.core.reporter import Reporter, clock
 from gb10.errors import EndpointError, Gb10Error, ServeError, UsageError

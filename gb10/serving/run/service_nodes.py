@@ -6,10 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
-from gb10.containers.connection import Engine
-from gb10.containers.engine_host import engine_host
+from gb10.containers.connection import Engine, engine_host
 from gb10.containers.node import reached
-from gb10.containers.reach import look
+from gb10.containers.reach import connect_if_running
 from gb10.core.host import Host
 from gb10.core.proc import CommandFailedError, capture
 from gb10.core.reporter import Reporter
@@ -92,7 +91,7 @@ def engine_views(host: Host, names: Sequence[str]) -> dict[str, EngineView | Gb1
     def one(name: str) -> EngineView | Gb10Error | None:
         try:
             if name == HERE:
-                found = look(host.env, host.store)
+                found = connect_if_running(host.env, host.store)
                 return _view(found) if found else None
             with reached(name) as engine:
                 return _view(engine)

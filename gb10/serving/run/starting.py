@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from gb10.containers.connection import Engine
+from gb10.containers.connection import Engine, EngineHost
 from gb10.containers.docker_containers import (
     container_state,
     create_container,
@@ -20,7 +20,6 @@ from gb10.containers.docker_containers import (
     run_inside,
     start_container,
 )
-from gb10.containers.engine_host import EngineHost
 from gb10.containers.images import ImageInfo, find_image
 from gb10.containers.reference import registry_of
 from gb10.core.folder_files import Files

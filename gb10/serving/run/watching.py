@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from textwrap import shorten
 from typing import Final
 
-from gb10.containers.connection import Engine
+from gb10.containers.connection import Engine, engine_host, seconds_of
 from gb10.containers.docker_containers import ContainerState, container_state, tail_of, was_silent
-from gb10.containers.engine_host import engine_host, seconds_of
 from gb10.core.log_words import first_error
 from gb10.errors import Gb10Error, ServeError
 from gb10.serving.doctor.log_judging import remedy_of

@@ -7,9 +7,9 @@ from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field
 
-from gb10.core.data_root import ROOT
 from gb10.core.document import parse_document
 from gb10.core.fields import Model
+from gb10.core.installation import ROOT
 from gb10.models.load.loading import load_model_recipe
 from gb10.models.load.own_section import Measurement, own_section
 

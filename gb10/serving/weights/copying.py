@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from gb10.core.concurrency import spread
+from gb10.core.concurrency import map_parallel
 from gb10.core.proc import CommandFailedError, stream
 from gb10.core.reporter import Reporter
 from gb10.core.ssh import HERE
@@ -104,7 +104,7 @@ def copy_to_each(
         except Gb10Error as error:
             return error
 
-    done = dict(zip(hosts, spread(ctx.stop, one, tuple(hosts), len(hosts)), strict=True))
+    done = dict(zip(hosts, map_parallel(ctx.stop, one, tuple(hosts), len(hosts)), strict=True))
     failed = {host: result for host, result in done.items() if isinstance(result, Gb10Error)}
     return tuple(result for result in done.values() if isinstance(result, Copied)), failed
 

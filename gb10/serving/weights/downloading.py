@@ -9,7 +9,7 @@ from typing import Final
 
 import requests
 
-from gb10.core.concurrency import Stop, spread
+from gb10.core.concurrency import Stop, map_parallel
 from gb10.core.fetch import Place, open_session, transfer
 from gb10.core.files import Artifact
 from gb10.errors import FetchError, UsageError
@@ -81,7 +81,7 @@ def download(work: Download) -> int:
 
     name = f"download {work.model.repo}, {len(files)} files"
     with reporter.task(name, total) as task, open_session(work.ctx.env) as session:
-        spread(stop, lambda file: _fetch(work, session, file, arrived), files, STREAMS)
+        map_parallel(stop, lambda file: _fetch(work, session, file, arrived), files, STREAMS)
     return total
 
 
@@ -158,4 +158,4 @@ def damaged_files(stop: Stop, model: LockedModel, folder: ModelFolder, checked: 
         return False
 
     files = list({file.etag: file for file in model.files}.values())
-    return [file for file, bad in zip(files, spread(stop, is_damaged, files, cores()), strict=True) if bad]
+    return [file for file, bad in zip(files, map_parallel(stop, is_damaged, files, cores()), strict=True) if bad]

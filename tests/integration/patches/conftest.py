@@ -10,7 +10,7 @@ import pytest
 
 from gb10.core.files import Artifact
 from gb10.core.store import open_store
-from gb10.sources.index.downloads import fetch_all
+from gb10.sources.index.client import fetch_all
 
 CMAKE: Final = {
     "x86_64": Artifact(

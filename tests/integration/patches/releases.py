@@ -10,8 +10,7 @@ from gb10.image.context import Context, open_context
 from gb10.patches.release_files import Opened, open_release
 from gb10.patches.releases import load_releases
 from gb10.patches.series import Patch, load_series
-from gb10.patches.status import Row, status
-from gb10.patches.verdict import changes_of, judge, judge_series
+from gb10.patches.verdict import Row, changes_of, judge, judge_series, status
 
 
 @lru_cache

@@ -12,8 +12,7 @@ from gb10.patches.patched import patched_files
 from gb10.patches.releases import load_releases
 from gb10.patches.selection import plan_patches
 from gb10.patches.source_tree import Below, Changed
-from gb10.patches.status import status
-from gb10.patches.verdict import ask, judge
+from gb10.patches.verdict import ask, judge, status
 from tests.integration.patches.releases import ctx, opened, variants
 
 pytestmark = pytest.mark.integration

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from gb10.core.fetch import store_paths
 from gb10.errors import PatchError
 from gb10.image.build.compile import patched_source
-from gb10.image.locked_files import fetch_locked, store_paths
+from gb10.image.locked_files import fetch_locked
 from gb10.image.plan.catalog import ROOT
-from gb10.image.plan.inputs import wheel_inputs
-from gb10.image.plan.values import Plan, Step
+from gb10.image.plan.values import Plan, Step, wheel_inputs
 from gb10.image.request.planning import Request, make_plan
 from gb10.patches.patched import patched_files
 from gb10.patches.series import load_series

@@ -18,8 +18,7 @@ from gb10.patches.maintain import new_patch, refresh
 from gb10.patches.parse import parse_diff
 from gb10.patches.releases import load_releases
 from gb10.patches.series import load_series
-from gb10.patches.status import find_patches
-from gb10.patches.verdict import judge
+from gb10.patches.verdict import find_patches, judge
 from tests.integration.patches.releases import ctx, opened, original
 
 pytestmark = pytest.mark.integration

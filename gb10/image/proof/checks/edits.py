@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from packaging.utils import canonicalize_name
 
-from gb10.image.plan.recorded import RecordedPlan
+from gb10.image.plan.plan_record import RecordedPlan
 from gb10.image.proof.check import Check, Problem, Subject
 
 NAMED = 12

@@ -1,17 +1,20 @@
-"""Names of CMake targets, checked against the project's own files before anything else is fetched."""
+"""What is checked before anything is compiled: names of CMake targets, and patches on the archives that they change."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from gb10.core.fetch import store_paths
 from gb10.errors import UsageError
-from gb10.image.build.compile import patched_source
+from gb10.image.build.compile import fetch_nested, patched_source
 from gb10.image.build.costs import known_targets
 from gb10.image.context import Context
-from gb10.image.locked_files import fetch_locked, store_paths
-from gb10.image.plan.inputs import wheel_inputs
-from gb10.image.plan.values import Plan, Step
-from gb10.image.recipe.builds import ALL
+from gb10.image.locked_files import fetch_files, fetch_locked
+from gb10.image.plan.options import PatchUse
+from gb10.image.plan.values import Plan, Step, wheel_inputs
+from gb10.image.recipe.image_recipe import ALL
+from gb10.patches.graft import check_changes
+from gb10.patches.patched import patched_files
 from gb10.patches.release_files import open_stored
 
 WORD = re.compile(r"[A-Za-z_]\w*")
@@ -20,6 +23,66 @@ COMMANDS = r"\b(?:\w*add_library|\w+_add_module|define_extension_target)\s*\(\s*
 DEFINED = re.compile(rf"{COMMANDS}([A-Za-z_]\w*)")
 VARIABLE = re.compile(r"\$\{\w+\}")
 COMPOSED = re.compile(rf"{COMMANDS}\"?((?:\w|\$\{{\w+\}})*\$\{{\w+\}}(?:\w|\$\{{\w+\}})*)")
+
+
+def check_sources(ctx: Context, plan: Plan) -> None:
+    """Check the names of CMake targets, take sources from git, and apply the patches, before anything is compiled.
+
+    Raises UsageError, FetchError, PatchError.
+    """
+    absent = [step for step in plan.of_kind("wheel") if not ctx.store.entry("wheels", step.key).exists()]
+    for step in absent:
+        check_targets(ctx, plan, step)
+    for step in absent:
+        fetch_nested(ctx, wheel_inputs(plan, step.name))
+    for step in absent:
+        patched = [origin for origin in wheel_inputs(plan, step.name).origins if origin.patches]
+        if patched:
+            fetch_files(ctx, (step,))
+            for origin in patched:
+                patched_source(ctx, origin)
+
+
+def try_sources(ctx: Context, plan: Plan) -> None:
+    """Try patches from the command line on the source archives in the store. Raises PatchError."""
+    tried = set()
+    for step in plan.of_kind("wheel"):
+        for origin in wheel_inputs(plan, step.name).origins:
+            by_hand = tuple(use.sha256 for use in origin.patches if use.path)
+            if not by_hand or (origin.file, by_hand) in tried:
+                continue
+            tried.add((origin.file, by_hand))
+            (archive,) = store_paths(ctx.store, [origin.file])
+            if archive.exists():
+                patched_source(ctx, origin)
+            else:
+                ctx.reporter.say(
+                    f"not checked yet: patches of what {step.name} compiles (no {archive.name} in the store)"
+                )
+
+
+def check_patches(ctx: Context, plan: Plan, step: Step, tell: Callable[[str], None]) -> None:
+    """Try the patches of a graft on its wheel, which the store has. Raises PatchError."""
+    (wheel,) = store_paths(ctx.store, step.files)
+    if uses := installable_patches(plan, step):
+        check_changes(wheel, patched_files(ctx.catalog.patches, wheel, uses, tell))
+
+
+def try_patches(ctx: Context, plan: Plan) -> None:
+    """Try patches from the command line on the wheels in the store. Raises PatchError."""
+    for step in plan.of_kind("graft"):
+        (wheel,) = store_paths(ctx.store, step.files)
+        if not any(use.path for use in installable_patches(plan, step)):
+            continue
+        if wheel.exists():
+            check_patches(ctx, plan, step, ctx.reporter.say)
+        else:
+            ctx.reporter.say(f"not checked yet: the patches of {step.project} (its wheel is not in the store)")
+
+
+def installable_patches(plan: Plan, step: Step) -> list[PatchUse]:
+    """The patches of a graft that change files of its wheel."""
+    return [use for use in plan.options.patches_of(step.project or "") if use.installable]
 
 
 def check_targets(ctx: Context, plan: Plan, step: Step) -> None:

@@ -1,6 +1,7 @@
 """What a build did, kept in the store: its tasks with times, which steps were cached, the layers that it made."""
 
 import json
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -10,7 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from gb10.core.reporter import Timing
 from gb10.core.store import Store
-from gb10.image.plan.values import Plan
+from gb10.image.build.image_build import ImageBuild, Verified
+from gb10.image.inspect.local import local_layers
 
 ROOM: Final = "builds"
 SCHEMA: Final = "gb10/build/v1"
@@ -52,18 +54,31 @@ def keep_build(store: Store, build: Build) -> None:
     store.write_text(store.root / ROOM / f"{build.key[:16]}.json", f"{text}\n")
 
 
+def keep_image_build(build: ImageBuild, verified: Verified) -> None:
+    """Keep what a build just did."""
+    ctx, cached = build.ctx, build.status().cached
+    steps = (
+        Step(name=step.name, kind=step.kind, hit=cached[step.name], cpu=cpu_seconds(ctx.store, step.key))
+        for step in build.plan.steps
+    )
+    log = Build(
+        key=build.plan.key,
+        tag=verified.tags[0],
+        digest=verified.digest,
+        size=verified.size,
+        ended=time.time(),
+        cores=os.cpu_count() or 1,
+        tasks=tuple(ctx.reporter.timings),
+        steps=tuple(steps),
+        layers={layer.digest: layer.size for layer in local_layers(ctx, verified.id)},
+    )
+    keep_build(ctx.store, log)
+
+
 def kept_builds(store: Store) -> list[Build]:
     """The builds that are kept, the last one first; what cannot be read is left out."""
     found = [_read(path.read_text(encoding="utf-8")) for path in sorted((store.root / ROOM).glob("*.json"))]
     return sorted((build for build in found if build), key=lambda build: -build.ended)
-
-
-def steps_of(store: Store, plan: Plan, there: Mapping[str, bool]) -> tuple[Step, ...]:
-    """The steps of a plan with what was cached before, and what their compilers took."""
-    return tuple(
-        Step(name=step.name, kind=step.kind, hit=there.get(step.name, False), cpu=cpu_seconds(store, step.key))
-        for step in plan.steps
-    )
 
 
 def cpu_seconds(store: Store, key: str) -> float:
@@ -74,11 +89,6 @@ def cpu_seconds(store: Store, key: str) -> float:
         return sum(float(row.get("cpu_s", 0)) for row in rows.values())
     except (OSError, ValueError, AttributeError):
         return 0.0
-
-
-def now() -> float:
-    """The Unix time."""
-    return time.time()
 
 
 def _read(text: str) -> Build | None:

@@ -8,7 +8,7 @@ from gb10.core.host import Host
 from gb10.core.store import note_use
 
 
-def noted(note: Path) -> str:
+def pinned_sha256(note: Path) -> str:
     """The sha256 that a note holds, its use recorded; empty when there is none. Hold the lock of its entry."""
     if not note.is_file():
         return ""
