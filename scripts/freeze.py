@@ -26,7 +26,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from gb10.cli import main  # noqa: E402 - the checkout goes on the path first
-from gb10.cli.app import VERBS  # noqa: E402
+from gb10.cli.app import MODULES, VERBS  # noqa: E402
 from gb10.containers.embedded.daemon import Place  # noqa: E402
 from gb10.core.store import Store  # noqa: E402
 
@@ -130,7 +130,7 @@ def _help_pages() -> Iterator[Command]:
 
     for verb in VERBS:
         yield (verb,)
-        found = typer.main.get_command(importlib.import_module(f"gb10.cli.{verb}").app)
+        found = typer.main.get_command(importlib.import_module(MODULES[verb]).app)
         for name in getattr(found, "commands", {}):
             yield verb, name
 

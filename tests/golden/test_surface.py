@@ -14,7 +14,7 @@ from typer.cli import get_docs_for_click
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from gb10.cli import main
-from gb10.cli.app import HELP, SECTIONS, VERBS, app
+from gb10.cli.app import HELP, MODULES, SECTIONS, VERBS, app
 from gb10.cli.typer_click import Context
 from gb10.core.config import SETTINGS, variable
 from gb10.errors import ERRORS, exit_codes
@@ -163,7 +163,7 @@ def test_a_shell_completes_verbs_and_values(
         heavy = {"gb10.image.plan.values", "gb10.image.context", "rich", "docker"}
         assert not heavy & loaded, "loaded to complete a value"
     if line.count(" ") == 1:
-        assert not {f"gb10.cli.{verb}" for verb in VERBS} & loaded, "loaded to complete a verb"
+        assert not set(MODULES.values()) & loaded, "loaded to complete a verb"
 
 
 def test_help_and_reference_name_every_exit_code() -> None:

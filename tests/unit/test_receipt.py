@@ -51,7 +51,9 @@ def test_options_that_only_choose_have_a_receipt(more: tuple[str, ...], tmp_path
 
 def test_a_receipt_is_of_the_arguments_that_main_was_given() -> None:
     """Nothing of the command line reads the arguments of the process, which may be another program's."""
-    readers = [path.name for path in (ROOT / "gb10/cli").glob("*.py") if "sys.argv" in path.read_text(encoding="utf-8")]
+    readers = [
+        path.name for path in (ROOT / "gb10/cli").rglob("*.py") if "sys.argv" in path.read_text(encoding="utf-8")
+    ]
     assert readers == []
     seen = []
     app = typer.Typer()
