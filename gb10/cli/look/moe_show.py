@@ -10,7 +10,7 @@ import typer
 from gb10.errors import UsageError, VerifyError
 from gb10.image.context import Context
 from gb10.image.lock.lockfile import load_lock, load_recipe, lock_path
-from gb10.image.moe.compiled_rows import Compiled, Kernel
+from gb10.image.moe.compiled_rows import Compiled
 from gb10.image.moe.engine_table import TITLES
 from gb10.image.moe.file_verdict import FileVerdict, TunedRow, unexplained
 from gb10.image.moe.release_lookups import Judge, open_judge
@@ -40,7 +40,8 @@ def print_verdicts(judge: Judge, verdicts: Sequence[FileVerdict], *, rows: bool)
     print(f"{judge.engine} {judge.version}{triton}")
     for verdict in verdicts:
         print(f"\n{verdict.path}")
-        print(f"  {verdict.verdict}{_family(verdict)}")
+        family = f" ({TITLES[verdict.family]})" if verdict.family else ""
+        print(f"  {verdict.verdict}{family}")
         for line in _reasons(verdict):
             print(f"  {line}")
         for row in _merged(verdict.rows):
@@ -60,20 +61,12 @@ def print_compiled(compiled: Sequence[Compiled]) -> None:
         path = row.path
         print(f"  batch {row.first}: {_tile(row.config)}")
         for kernel in row.found.kernels:
-            print(f"      {_kernel(kernel)}")
+            spills = f", {kernel.spilled:,} bytes spilled" if kernel.spilled else ""
+            stack = f", {kernel.stack} bytes of stack" if kernel.stack else ""
+            mma = ", ".join(kernel.mma) or "no matrix instruction"
+            print(f"      {kernel.shared:,} bytes, {kernel.registers} registers{stack}{spills}, {mma}")
         if row.found.problem:
             print(f"      {row.found.problem}")
-
-
-def _kernel(kernel: Kernel) -> str:
-    spills = f", {kernel.spilled:,} bytes spilled" if kernel.spilled else ""
-    stack = f", {kernel.stack} bytes of stack" if kernel.stack else ""
-    mma = ", ".join(kernel.mma) or "no matrix instruction"
-    return f"{kernel.shared:,} bytes, {kernel.registers} registers{stack}{spills}, {mma}"
-
-
-def _family(verdict: FileVerdict) -> str:
-    return f" ({TITLES[verdict.family]})" if verdict.family else ""
 
 
 def _reasons(verdict: FileVerdict) -> Iterable[str]:

@@ -91,19 +91,14 @@ def compare(
         return
     folder = out or Path(time.strftime(FOLDER))
     sides = _sides(ctx, starting, (a, b), folder)
-    _check_endpoints(ctx, sides, target)
+    for url in sides.names if sides.unit == "passes" else ():
+        reach(url, target.model, ctx.env)
     measure = target.measure(ctx, plan)
     head = {"kind": "compare", "names": list(sides.names), "unit": sides.unit, **sides.what, **measure.document}
     lines = contest(ctx, sides.contest(launches, measure), open_journal(ctx, folder, head))
     keep_bundle(ctx, folder, measure.book, starting.recipe)
     found = compared(lines, sides.names, margin=margin / 100, unit=sides.unit)
     give_compared(ctx, found, folder, as_json=as_json)
-
-
-def _check_endpoints(ctx: Context, sides: Sides, target: Target) -> None:
-    """Raise EndpointError or UsageError when one of two endpoints does not serve the model."""
-    for url in sides.names if sides.unit == "passes" else ():
-        reach(url, target.model, ctx.env)
 
 
 def _sides(ctx: Context, starting: Starting, texts: tuple[str, str], folder: Path) -> Sides:

@@ -69,7 +69,13 @@ def served_table(served: Served) -> Table:
     for name in heads:
         table.add_column(name, no_wrap=True, justify="left" if name == "verdict" else "right")
     for level in served.levels:
-        table.add_row(str(level.concurrency), *_figures(level), _right(level), str(level.verdict))
+        right = sum(batch.right for batch in level.canaries)
+        table.add_row(
+            str(level.concurrency),
+            *_figures(level),
+            f"{right} of {sum(len(batch.answers) for batch in level.canaries)} right",
+            str(level.verdict),
+        )
     return table
 
 
@@ -81,11 +87,6 @@ def _figures(level: Level) -> tuple[str, ...]:
     texts = [form.format(one) if one is not None else "" for form, one in zip(FORMS, figures, strict=True)]
     first = mean_of(warm, "tok_s")
     return (*texts, f"{first:.2f}" if first is not None else "")
-
-
-def _right(level: Level) -> str:
-    right = sum(batch.right for batch in level.canaries)
-    return f"{right} of {sum(len(batch.answers) for batch in level.canaries)} right"
 
 
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="http://HOST:PORT, with or without /v1.")]

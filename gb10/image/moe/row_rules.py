@@ -32,11 +32,6 @@ def moe_bytes(dtype: str | None, block: list[int] | None, row: Mapping[str, int]
     return None
 
 
-def dense_bytes(row: Mapping[str, int]) -> int:
-    """For a row of the dense FP8 kernel with block scales: at most."""
-    return moe_bytes("fp8_w8a8", [128, 128], row) or 0
-
-
 def accumulators(row: Mapping[str, int]) -> int:
     """FP32 sums that one thread holds."""
     return row["BLOCK_SIZE_M"] * row["BLOCK_SIZE_N"] // (32 * row.get("num_warps", WARPS))
@@ -89,7 +84,8 @@ def weigh(
     whole = clamped(engine if family == "moe" else "", block, row)
     problems = [*_tiles(whole), *_warps(whole), *_scales(block, whole)]
     problems += _groups(engine, family, shape, whole, grouped)
-    shared = dense_bytes(whole) if family == "dense" else moe_bytes(shape["dtype"], block, whole)
+    dtype, scales = ("fp8_w8a8", [128, 128]) if family == "dense" else (shape["dtype"], block)
+    shared = moe_bytes(dtype, scales, whole)
     if shared is not None and shared > LIMIT:
         problems.append(f"it needs {shared:,} bytes of shared memory; a GB10 has {LIMIT:,}")
     return Weighed(shared, tuple(problems), tuple(_remarks(whole)))

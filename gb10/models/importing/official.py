@@ -42,11 +42,6 @@ MANAGED: Final = (
 """Options that a launcher sets for each node."""
 
 
-def is_official(values: Mapping[object, object]) -> bool:
-    """Whether a file is one of these recipes."""
-    return {"meta", "model", "compatible_strategies"} <= set(values) and "model_id" in mapping(values["model"])
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Choice:
     """A variant with its name, a number of nodes, and a strategy."""

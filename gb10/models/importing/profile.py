@@ -36,11 +36,6 @@ VARIABLES: Final = {"enable_spec_v2": "SGLANG_ENABLE_SPEC_V2", "disable_deep_gem
 """Switches that the server reads from the environment; of the second the opposite."""
 
 
-def is_profile(values: Mapping[object, object]) -> bool:
-    """Whether a file is such a profile."""
-    return any(mapping(values.get(root)) for root in ROOTS)
-
-
 def import_profile(values: Mapping[str, object], file: str, wanted: Wanted) -> Imported:
     """The recipe of a profile; raises UsageError when it holds several and none is named."""
     found = {name: mapping(one) for root in ROOTS for name, one in mapping(values.get(root)).items()}

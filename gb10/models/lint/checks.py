@@ -186,7 +186,7 @@ def unknown_json_keys(case: Served) -> Iterator[Found]:
     words = _words(case)
     for name, values in case.options.items() if words else ():
         known = words.keys.get(name, ()) if words else ()
-        for key in (key for value in values for key in _json_keys(value)) if known else ():
+        for key in (key for value in values for key in sorted(json_object(value))) if known else ():
             if key not in known:
                 yield Found(line=case.line_of(name), value=key, name=name)
 
@@ -284,10 +284,6 @@ CHECKS: Final[Mapping[str, Check]] = {
     "trtllm-moe-backend": tensorrt_experts,
 }
 """By the code of the rule."""
-
-
-def _json_keys(text: str) -> list[str]:
-    return sorted(json_object(text))
 
 
 def _folded(value: str) -> str:

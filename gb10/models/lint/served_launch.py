@@ -131,6 +131,8 @@ def _vllm(options: Options, release: str, *, own_image: bool) -> Launch:
     fixed = size_in_gib(options, "--gpu-memory-utilization-gb")
     total = load_figures()["total"].gib or 1
     fraction = fixed / total if fixed else share(options, "--gpu-memory-utilization")
+    limits = json_object(next(iter(options.get("--limit-mm-per-prompt", ())), ""))
+    drafts = vllm_drafts(options)
     return Launch(
         engine="vllm",
         release=release,
@@ -144,7 +146,7 @@ def _vllm(options: Options, release: str, *, own_image: bool) -> Launch:
         cache_type=word(options, "--kv-cache-dtype"),
         graphs="--enforce-eager" not in options,
         graph_batch=whole(options, "--max-cudagraph-capture-size"),
-        drafts=_vllm_drafts(options),
+        drafts=None if drafts is None else _drafts(drafts.tokens, drafts.method, drafts.model),
         loader=word(options, "--load-format"),
         loader_limit=_extra(options).get("memory_limit"),
         mapped=word(options, "--safetensors-load-strategy") != "eager",
@@ -154,7 +156,7 @@ def _vllm(options: Options, release: str, *, own_image: bool) -> Launch:
         shared_pages="--disable-hybrid-kv-cache-manager" not in options,
         experts=word(options, "--moe-backend"),
         text_only="--language-model-only" in options,
-        pictures=not _without_pictures(options),
+        pictures=not (limits.get("image") == 0 and limits.get("video", 0) == 0),
         own_image=own_image,
     )
 
@@ -163,12 +165,6 @@ def _extra(options: Options) -> dict[str, int]:
     """The whole numbers of --model-loader-extra-config."""
     found = json_object(next(iter(options.get("--model-loader-extra-config", ())), ""))
     return {name: value for name, value in found.items() if type(value) is int and 0 < value < 1 << 46}
-
-
-def _without_pictures(options: Options) -> bool:
-    """Whether requests may have neither pictures nor videos."""
-    limits = json_object(next(iter(options.get("--limit-mm-per-prompt", ())), ""))
-    return limits.get("image") == 0 and limits.get("video", 0) == 0
 
 
 def _sglang(options: Options, release: str, *, own_image: bool) -> Launch:
@@ -223,11 +219,6 @@ def _ranks(options: Options, *, experts: bool) -> Ranks:
     if tensor * stages * copies > MOST_RANKS:
         raise UsageError(f"{tensor} x {stages} x {copies} ranks are more than {MOST_RANKS}", hint="one GPU a node")
     return Ranks(tensor=tensor, stages=stages, expert_copies=copies)
-
-
-def _vllm_drafts(options: Options) -> Drafts | None:
-    found = vllm_drafts(options)
-    return None if found is None else _drafts(found.tokens, found.method, found.model)
 
 
 def _sglang_drafts(options: Options) -> Drafts | None:

@@ -42,12 +42,10 @@ def is_nvfp4(case: Served) -> bool:
     if asked not in LEFT_TO_THE_FILES:
         return asked in ("modelopt_fp4", "nvfp4", "petit_nvfp4")
     name = case.recipe.model or ""
-    return _quantization(known_config(name)) == "NVFP4" or NVFP4.search(name.rpartition("/")[2]) is not None
-
-
-def _quantization(config: Mapping[str, object]) -> str:
+    config = known_config(name)
     found = config.get("quantization_config") or config.get("quantization")
-    return str(found.get("quant_algo", "")).upper() if isinstance(found, Mapping) else ""
+    algorithm = str(found.get("quant_algo", "")).upper() if isinstance(found, Mapping) else ""
+    return algorithm == "NVFP4" or NVFP4.search(name.rpartition("/")[2]) is not None
 
 
 def eager_experts(case: Served) -> Iterator[Found]:

@@ -106,16 +106,11 @@ def _layer(fields: Fields, layer: Layer, tensor: int, number: float) -> Cache:
         return _compressed(fields, layer)
     if layer.mixer in ("delta", "kimi-delta", "mamba"):
         state, step = _state(fields, layer, tensor)
-        one = CacheLayer(kind="state", size=state, step=step, checkpoint=_checkpoint(fields, layer))
-        return Cache(state=state, layers=(one,))
+        # Mamba 2 keeps a state at any token; FlashInfer's prefill of delta networks, for heads of 128, at each 64th.
+        by_64 = layer.mixer == "delta" and fields.number("linear_key_head_dim") == 128
+        checkpoint = 1 if layer.mixer == "mamba" else 64 if by_64 else 0
+        return Cache(state=state, layers=(CacheLayer(kind="state", size=state, step=step, checkpoint=checkpoint),))
     return Cache()
-
-
-def _checkpoint(fields: Fields, layer: Layer) -> int:
-    """Mamba 2 keeps a state at any token; FlashInfer's prefill of delta networks, for heads of 128, at each 64th."""
-    if layer.mixer == "mamba":
-        return 1
-    return 64 if layer.mixer == "delta" and fields.number("linear_key_head_dim") == 128 else 0
 
 
 def _grouped(fields: Fields, layer: Layer, tensor: int, number: float) -> Cache:

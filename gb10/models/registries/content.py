@@ -131,11 +131,6 @@ def _is_recipe(one: Seen) -> bool:
     return one.name.suffix in SUFFIXES and one.size <= LARGEST_RECIPE and (not hidden or one.name == MANIFEST)
 
 
-def content_of_text(name: str, text: bytes) -> Content:
-    """The content of a registry of one recipe."""
-    return Content(files={name: ModFile("file", text)}, left_out=0)
-
-
 ROOM: Final = "registries"
 LIMITS: Final = Limits(bytes=1 << 29, pack=1 << 29, hint="a registry of recipes has far less: check the URL")
 DEFAULT: Final = "HEAD"
@@ -165,7 +160,8 @@ def _taken(host: Host, kind: Kind, source: str, ref: str) -> Taken:
     else:
         most = LARGEST_RECIPE
         text = fetch_small(host.env, source, most) if kind == "web" else read_plain_file(Path(source), most)
-        content = content_of_text(name_of(source, "recipe.yaml") if kind == "web" else Path(source).name, text)
+        name = name_of(source, "recipe.yaml") if kind == "web" else Path(source).name
+        content = Content(files={name: ModFile("file", text)}, left_out=0)
     return Taken(pin=content.digest, content=content)
 
 

@@ -48,14 +48,12 @@ class Visited:
     remarks: tuple[str, ...] = ()
 
 
-def missing_from(image: ImageRecord | None, library: str) -> str | None:
-    """What to say of a library that the image's slimming left out; None for another."""
-    return left_out(library, image.slim, load_slim_rules()) if image else None
-
-
 def scanner_for(image: ImageRecord | None) -> Scanner:
     """A scanner of a log of this image: for the rules that can be about it."""
-    return Scanner(fitting(load_doctor_rules(), image)[0], lambda library: missing_from(image, library))
+    return Scanner(
+        fitting(load_doctor_rules(), image)[0],
+        lambda library: left_out(library, image.slim, load_slim_rules()) if image else None,
+    )
 
 
 def visit(host: Host, name: str) -> Visited:

@@ -42,6 +42,10 @@ def _document(deployment: Deployment) -> dict[str, object]:
     first, count = service.ranks[0].container, len(service.ranks)
     env = _environment(recipe, first.environment)
     limit = {"executor_config": {"memory_limit": str(first.memory)}} if first.memory else {}
+    # All overrides; beside a filled command those that sparkrun reads itself.
+    kept = {
+        key: value for key, value in deployment.rendered.parameters.items() if not _filled(deployment) or key in KEPT
+    }
     return {
         "recipe_version": "2",
         **_given(model=recipe.model, description=recipe.text("description")),
@@ -52,7 +56,7 @@ def _document(deployment: Deployment) -> dict[str, object]:
         **({"mods": list(recipe.mods)} if recipe.mods else {}),
         **limit,
         **({"env": env} if env else {}),
-        "defaults": _parameters(deployment),
+        "defaults": {key: value for key, value in kept.items() if key not in GIVEN or key in recipe.defaults},
         **_given(command=_command(deployment)),
     }
 
@@ -76,13 +80,6 @@ def _environment(recipe: ModelRecipe, told: Mapping[str, str]) -> dict[str, str]
 def _filled(deployment: Deployment) -> bool:
     """Whether the command stands there with its values: in version 1, and where the user's own are quoted in it."""
     return deployment.recipe.format == "v1" or bool(deployment.arguments) or deployment.rendered.user.any
-
-
-def _parameters(deployment: Deployment) -> dict[str, object]:
-    """The parameters with all overrides; beside a filled command those that sparkrun reads itself."""
-    found, recipe = deployment.rendered.parameters, deployment.recipe
-    kept = {key: value for key, value in found.items() if not _filled(deployment) or key in KEPT}
-    return {key: value for key, value in kept.items() if key not in GIVEN or key in recipe.defaults}
 
 
 def _command(deployment: Deployment) -> str | None:

@@ -49,7 +49,13 @@ def diagnose(rules: Sequence[DoctorRule], shown: Shown) -> Diagnosis:
     others = chain(
         (seen for machine in shown.machines for seen in _of_machine(rules, machine)),
         (seen for container in shown.containers for seen in _of_container(rules, container)),
-        (seen for asked in shown.endpoints for seen in _of_endpoint(rules, asked)),
+        (
+            Seen(rule=rule, place="endpoint", where=asked.url, value=asked.outcomes[outcome])
+            for asked in shown.endpoints
+            for rule in rules
+            for outcome in rule.endpoint
+            if outcome in asked.outcomes
+        ),
     )
     rest = sorted(_once(others), key=lambda one: LEVELS.index(one.level))
     seen = (replace(one, note=shown.notes.get(one.value, "")) for one in (*judge_logs(shown.logs), *rest))
@@ -80,10 +86,3 @@ def _of_container(rules: Sequence[DoctorRule], container: ContainerShown) -> Ite
         if all(value is not None for value in values):
             value = next((one for one in values if one), container.name)
             yield Seen(rule=rule, place="container", where=container.label, value=value)
-
-
-def _of_endpoint(rules: Sequence[DoctorRule], asked: Asked) -> Iterator[Seen]:
-    for rule in rules:
-        for outcome in rule.endpoint:
-            if outcome in asked.outcomes:
-                yield Seen(rule=rule, place="endpoint", where=asked.url, value=asked.outcomes[outcome])

@@ -47,7 +47,11 @@ def shape(text: str) -> str:
 
 def judge_logs(scans: Mapping[str, Scan]) -> tuple[Seen, ...]:
     """What the logs show, by log; the first of each kind, in the order of time over all of them."""
-    events = sorted((event for log, scan in scans.items() for event in _events(log, scan)), key=lambda one: one.order)
+    events: list[_Event] = []
+    for log, scan in scans.items():
+        events += [_Event(log, hit.line, hit.rule, hit.value) for hit in scan.hits]
+        events += [_Event(log, line, None, line.text) for line in scan.trouble]
+    events.sort(key=lambda one: one.order)
     kinds: dict[str, list[_Event]] = {}
     for event in events:
         kinds.setdefault(event.kind, []).append(event)
@@ -55,11 +59,6 @@ def judge_logs(scans: Mapping[str, Scan]) -> tuple[Seen, ...]:
     unknown = list(islice((kind for kind in kinds if kind.startswith("?")), MOST_UNKNOWN))
     chosen = {*known, *unknown}
     return tuple(_seen(events) for kind, events in kinds.items() if kind in chosen)
-
-
-def _events(log: str, scan: Scan) -> Iterable[_Event]:
-    yield from (_Event(log, hit.line, hit.rule, hit.value) for hit in scan.hits)
-    yield from (_Event(log, line, None, line.text) for line in scan.trouble)
 
 
 def _seen(events: list[_Event]) -> Seen:

@@ -101,12 +101,6 @@ def zipped(text: str) -> float:
     return len(zlib.compress(raw, 1)) / max(1, len(raw))
 
 
-def different_words(text: str, window: int) -> int | None:
-    """Different words among the last ``window``; None where there are fewer words."""
-    words = text.split()[-window:]
-    return len(set(words)) if len(words) == window else None
-
-
 def nearly_repeated(text: str, longest: int, share: float) -> int:
     """The unit that ``text`` repeats but for ``share`` of its characters, digits apart.
 

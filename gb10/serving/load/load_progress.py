@@ -84,11 +84,13 @@ class Progress:
             texts = [stream.watch.text for stream in streams]
             together = judged_together(alone, texts, self.limits, canaries_right=canaries_right)
             seconds = [(stream.arrived[-1] - stream.sent) if stream.arrived else 0.0 for stream in streams]
+            # Seconds from the first token of any stream to the last of any, as llama-benchy counts a batch.
+            arrived = [stream.arrived for stream in streams if stream.arrived]
             yield LoadRun(
                 index=number,
                 warm_up=number < warm_up,
                 streams=tuple(_frozen(stream, judged) for stream, judged in zip(streams, together, strict=True)),
-                decode_s=_decode(streams),
+                decode_s=max((one[-1] for one in arrived), default=0.0) - min((one[0] for one in arrived), default=0.0),
                 hint=lockstep([stream.tokens for stream in streams], [None] * len(streams), seconds),
             )
 
@@ -97,12 +99,6 @@ def _judged(stream: _Stream) -> Judgement:
     """llama-benchy hides how a stream ends: only an error, or that it did not end, is known."""
     error = stream.error if stream.ended else "the benchmark was stopped while this stream ran"
     return stream.watch.judge(Ending(error=error) if error and not stream.watch.sure else None)
-
-
-def _decode(streams: list[_Stream]) -> float:
-    """Seconds from the first token of any stream to the last of any, as llama-benchy counts a batch."""
-    arrived = [stream.arrived for stream in streams if stream.arrived]
-    return max((one[-1] for one in arrived), default=0.0) - min((one[0] for one in arrived), default=0.0)
 
 
 def _frozen(stream: _Stream, judgement: Judgement) -> LoadStream:

@@ -69,10 +69,14 @@ def machine_facts(env: Mapping[str, str], root: Path = Path("/")) -> Facts:
 
 def look(env: Mapping[str, str], root: Path = Path("/")) -> Facts:
     """What moves while a load runs: the load of the CPU, heat, free memory, and the GPU."""
+    zones = [text for path in root.glob(ZONES) if (text := _text(path))]
+    heat = [int(text) / 1000 for text in zones if text.removeprefix("-").isdigit()]
+    lines = (_text(root / "proc/meminfo") or "").splitlines()
+    free = [int(line.split()[1]) // 1024 for line in lines if line.startswith("MemAvailable:")]
     return {
         "load_1min": round(os.getloadavg()[0], 2),
-        "celsius": _hottest(root),
-        "memory_free_mib": _free_memory(root),
+        "celsius": max(heat, default=None),
+        "memory_free_mib": next(iter(free), None),
         "gpu": gpu_facts(env),
     }
 
@@ -83,18 +87,6 @@ def _text(path: Path) -> str | None:
         return path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
         return None
-
-
-def _hottest(root: Path) -> float | None:
-    """The hottest thermal zone; None where none can be read."""
-    found = [text for path in root.glob(ZONES) if (text := _text(path))]
-    values = [int(text) / 1000 for text in found if text.removeprefix("-").isdigit()]
-    return max(values, default=None)
-
-
-def _free_memory(root: Path) -> int | None:
-    lines = (_text(root / "proc/meminfo") or "").splitlines()
-    return next((int(line.split()[1]) // 1024 for line in lines if line.startswith("MemAvailable:")), None)
 
 
 def gpu_facts(env: Mapping[str, str]) -> list[dict[str, str]] | str:

@@ -39,7 +39,9 @@ def judge_saved(
     objects = [found for line in lines if (found := _object(line)) is not None]
     filled = sum(bool(line) for line in lines)
     if not objects or len(objects) < filled // 2:
-        return (_of_text(text, limits, forced=forced),)
+        watch = StreamWatch(limits, forced=forced)
+        watch.feed(text)
+        return (SavedStream(name="text", judgement=watch.judge(), text=watch.text),)
     if any(str(one.get("schema")) == SCHEMA for one in objects):
         streams = _of_progress(objects, limits, forced=forced)
     elif any("choices" in one or "error" in one for one in objects):
@@ -73,12 +75,6 @@ def _object(line: str) -> Mapping[str, object] | None:
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _of_text(text: str, limits: Limits, *, forced: bool) -> SavedStream:
-    watch = StreamWatch(limits, forced=forced)
-    watch.feed(text)
-    return SavedStream(name="text", judgement=watch.judge(), text=watch.text)
 
 
 def _of_events(objects: Sequence[Mapping[str, object]], done: bool, limits: Limits, *, forced: bool) -> SavedStream:

@@ -35,7 +35,8 @@ class Section:
     @property
     def numbers(self) -> frozenset[int]:
         """The columns whose cells all begin with a number."""
-        return frozenset(at for at in range(len(self.head)) if _all_numbers([row[at] for row in self.rows]))
+        columns = ([row[at] for row in self.rows if row[at]] for at in range(len(self.head)))
+        return frozenset(at for at, cells in enumerate(columns) if cells and all(c[0] in "+-0123456789" for c in cells))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +69,6 @@ def markdown(page: Page) -> str:
         if section.lines:
             parts.append("\n".join(f"- {_plain(line)}" for line in section.lines))
     return "\n\n".join([*parts, f"<sub>{_plain(page.made)}</sub>"]) + "\n"
-
-
-def _all_numbers(cells: Sequence[str]) -> bool:
-    return any(cells) and all(cell[0] in "+-0123456789" for cell in cells if cell)
 
 
 def _table(section: Section) -> str:
@@ -263,8 +260,9 @@ BEST = "one launch each: rows that differ by less than 8 % may be equal; compare
 def matrix_page(done: Sequence[Done], head: Mapping[str, Any], published: Sequence[Published], made: str) -> Page:
     """The page of a matrix."""
     found = counts(done)
-    served = next((one.line.serve for one in done if one.line and one.line.serve), None)
-    what = head.get("recipe") or (served.model if served else None) or "a command"
+    loads = [(one.row.name, one.line.serve) for one in done if one.line and one.line.serve]
+    doubts = [f"{name}: {doubt}" for name, load in loads for doubt in load.doubts]
+    what = head.get("recipe") or (loads[0][1].model if loads else None) or "a command"
     return Page(
         title=f"{what}: {len(done)} rows",
         verdict=", ".join(f"{count} {name}" for name, count in found.items() if count),
@@ -272,7 +270,7 @@ def matrix_page(done: Sequence[Done], head: Mapping[str, Any], published: Sequen
         lead=(BEST,) if found["STABLE"] > 1 else (),
         sections=(
             Section(title="Rows", head=head_of(done), rows=table_rows(done), charts=_matrix_charts(done)),
-            Section(title="What speaks against the figures", lines=_doubts(done) or ("nothing was found",)),
+            Section(title="What speaks against the figures", lines=tuple(doubts[:100]) or ("nothing was found",)),
             *published_section(published),
         ),
         made=made,
@@ -342,8 +340,3 @@ def _matrix_charts(done: Sequence[Done]) -> tuple[str, ...]:
         )
         for level in concurrencies(done)
     )
-
-
-def _doubts(done: Sequence[Done]) -> tuple[str, ...]:
-    said = [(doubt, one.row.name) for one in done if one.line and one.line.serve for doubt in one.line.serve.doubts]
-    return tuple(f"{name}: {doubt}" for doubt, name in said[:100])

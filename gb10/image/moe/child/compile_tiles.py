@@ -14,7 +14,7 @@ from typing import Any
 
 from gb10.image.moe.child.ask import limit
 from gb10.image.moe.child.cut import Cut, Module
-from gb10.image.moe.child.launching import LAUNCHES, launch_arguments
+from gb10.image.moe.child.launching import GROUPED, LAUNCHES, launch_arguments
 from gb10.image.moe.child.stand_in import machine, standard
 
 CAPABILITY = 121
@@ -58,8 +58,8 @@ def become_gb10() -> None:
 def compiled(module: Module, request: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     """Both GEMMs of a row, or the one of a dense layer: what the compiler says of each, or its error."""
     kernels: list[dict[str, Any]] = []
-    spec = LAUNCHES[request["engine"], request["family"]]
-    function, kernel = spec(asked["shape"])
+    grouped = asked["shape"].get("dtype") in GROUPED
+    function, kernel = LAUNCHES[request["engine"], request["family"], grouped]
     for gemm in ("up", "down") if request["family"] == "moe" else ("up",):
         try:
             kernels.append(one(module, request, {**asked, "gemm": gemm}, function, kernel))

@@ -10,23 +10,15 @@ GROUPED = ("int8_w8a16", "int4_w4a16")
 WORDS = {"fp8_w8a8": "float8_e4m3fn", "int8_w8a8": "int8", "int8_w8a16": "int8", "int4_w4a16": "uint8"}
 
 
-def _vllm_moe(shape: dict[str, Any]) -> tuple[str, str]:
-    if shape["dtype"] in GROUPED:
-        return "invoke_fused_moe_wna16_triton_kernel", "fused_moe_kernel_gptq_awq"
-    return "invoke_fused_moe_triton_kernel", "fused_moe_kernel"
-
-
-def _sglang_moe(shape: dict[str, Any]) -> tuple[str, str]:
-    return "invoke_fused_moe_kernel", "fused_moe_kernel_gptq_awq" if shape["dtype"] in GROUPED else "fused_moe_kernel"
-
-
-LAUNCHES: dict[tuple[str, str], Callable[[dict[str, Any]], tuple[str, str]]] = {
-    ("vllm", "moe"): _vllm_moe,
-    ("sglang", "moe"): _sglang_moe,
-    ("vllm", "dense"): lambda _: ("w8a8_triton_block_scaled_mm", "_w8a8_triton_block_scaled_mm"),
-    ("sglang", "dense"): lambda _: ("w8a8_block_fp8_matmul_triton", "_w8a8_block_fp8_matmul"),
+LAUNCHES: dict[tuple[str, str, bool], tuple[str, str]] = {
+    ("vllm", "moe", False): ("invoke_fused_moe_triton_kernel", "fused_moe_kernel"),
+    ("vllm", "moe", True): ("invoke_fused_moe_wna16_triton_kernel", "fused_moe_kernel_gptq_awq"),
+    ("sglang", "moe", False): ("invoke_fused_moe_kernel", "fused_moe_kernel"),
+    ("sglang", "moe", True): ("invoke_fused_moe_kernel", "fused_moe_kernel_gptq_awq"),
+    ("vllm", "dense", False): ("w8a8_triton_block_scaled_mm", "_w8a8_triton_block_scaled_mm"),
+    ("sglang", "dense", False): ("w8a8_block_fp8_matmul_triton", "_w8a8_block_fp8_matmul"),
 }
-"""The launch function and its kernel."""
+"""The launch function and its kernel, by engine, family, and whether a scale is for a group of weights."""
 
 
 def launch_arguments(

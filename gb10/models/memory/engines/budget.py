@@ -129,19 +129,14 @@ def _padding(model: Model, engine: Engine, ranks: Ranks, experts: str, stage: in
         if weight.part == "experts":
             kind = found or scheme.format_of(replace(tensor, linear=True))  # a bias has no format of its own
             if kind is not None and (engine == "vllm" or kind.name == "mxfp4"):
-                now = expert_sizes(kind, ranks, experts, was, gated=gated)
+                kernel = DEFAULTS.get(kind.name, "") if experts == "auto" else experts
+                wide, deep = _multiples(kind, kernel, ranks, was.hidden, gated=gated)
+                now = Expert(hidden=_up(was.hidden, wide), inner=_up(was.inner, deep))
             total += round(_of_expert(tensor, found, was, now) * tensor.copies / ranks.expert_copies)
         elif found is not None and found.name in ("int4", "int8") and engine == "vllm":
             total += _of_projection(tensor, found, ranks.tensor)
     pairs = dict.fromkeys(((was.hidden, now.hidden), (was.inner, now.inner)))
     return Padding(size=total, words=" and ".join(f"{one:,} as {other:,}" for one, other in pairs if one != other))
-
-
-def expert_sizes(kind: Format, rank: Ranks, experts: str, wanted: Expert, *, gated: bool) -> Expert:
-    """Columns that an expert reads, and its inner width on a rank, as the kernel takes them."""
-    kernel = DEFAULTS.get(kind.name, "") if experts == "auto" else experts
-    wide, deep = _multiples(kind, kernel, rank, wanted.hidden, gated=gated)
-    return Expert(hidden=_up(wanted.hidden, wide), inner=_up(wanted.inner, deep))
 
 
 def _multiples(kind: Format, kernel: str, rank: Ranks, hidden: int, *, gated: bool) -> tuple[int, int]:
@@ -272,7 +267,9 @@ def load_peak(model: Model, launch: Launch, machine: Machine, weights: int) -> i
     """Bytes while the weights are read: beside them the loader's buffers, and a second form where one is made."""
     figures = machine.figures
     extra = loader_bytes(model, launch, machine, weights)
-    if launch.engine == "sglang" and _is_repacked(model):
+    # SGLang turns the whole numbers of AWQ and GPTQ into Marlin's form.
+    rules = model.scheme.rules if model.scheme else ()
+    if launch.engine == "sglang" and any(format.name in INTEGER_REPACK for _, format in rules):
         extra = max(extra, ceil(weights * figures["load_repack"].value))
     return figures["system"].size + machine.services + figures["processes"].size + weights + extra
 
@@ -293,12 +290,6 @@ def loader_bytes(model: Model, launch: Launch, machine: Machine, weights: int) -
     if launch.engine == "sglang" and not launch.mapped:
         return min(file * ((launch.loader_limit or THREADS) + 2), model.total + model.drafts)
     return file
-
-
-def _is_repacked(model: Model) -> bool:
-    """Whether the weights are whole numbers of AWQ or GPTQ, which SGLang turns into Marlin's form."""
-    rules = model.scheme.rules if model.scheme else ()
-    return any(format.name in INTEGER_REPACK for _, format in rules)
 
 
 def start_peak(launch: Launch, machine: Machine, before: int) -> int:

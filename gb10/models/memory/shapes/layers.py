@@ -104,15 +104,11 @@ def grouped(fields: Fields, layer: Layer, at: str) -> Iterator[Tensor]:
     if fields.flag("attention_bias", default=fields.kind in BIASED):
         yield plain(f"{at}.qkv_bias", found.queries * found.key + found.keys * (found.key + found.value))
     if "sparse_attention_config" in fields.text and layer.feed != "dense":
-        yield from _block_indexer(fields, at)
-
-
-def _block_indexer(fields: Fields, at: str) -> Iterator[Tensor]:
-    """MiniMax-M3's choice of blocks."""
-    chosen = Fields(fields.text["sparse_attention_config"])
-    size = chosen.number("sparse_index_dim")
-    yield linear(f"{at}.index_q_proj", fields.hidden, chosen.number("sparse_num_index_heads") * size)
-    yield linear(f"{at}.index_k_proj", fields.hidden, size)
+        # MiniMax-M3 chooses blocks.
+        chosen = Fields(fields.text["sparse_attention_config"])
+        size = chosen.number("sparse_index_dim")
+        yield linear(f"{at}.index_q_proj", fields.hidden, chosen.number("sparse_num_index_heads") * size)
+        yield linear(f"{at}.index_k_proj", fields.hidden, size)
 
 
 def latent(fields: Fields, at: str) -> Iterator[Tensor]:

@@ -237,7 +237,11 @@ def _rules(told: Config, fields: Fields) -> tuple[Rules, tuple[str, ...]]:
 def _of_method(told: Config, method: str) -> Rules:
     """The one rule of a method that treats all projections alike; raises UsageError for an unknown one."""
     if method in INTEGERS:
-        return ((None, _integers(told, method)),)
+        # GPTQ, AWQ and AutoRound. GPTQ's files keep zero points always, and the order of columns.
+        size = told.get("group_size", 128)
+        group = 0 if size in (-1, None) else number_in({"group_size": size}, "group_size", 1 << 16)
+        bits = number_in({"bits": told.get("bits") or told.get("w_bit")}, "bits", 8)
+        return ((None, integers(bits, group, zero=True, order=method.startswith("gptq"))),)
     if method == "fp8":
         return ((None, _fp8(told)),)
     if method == "mxfp4":
@@ -279,14 +283,6 @@ def _compressed(weights: Config, layout: str) -> Format:
         strategy = word_in(weights, "strategy")
         return blocks(square, 4) if strategy == "block" else FP8_ROWS if strategy == "channel" else FP8
     return integers(bits, max(group, 0), zero=weights.get("symmetric") is False)
-
-
-def _integers(told: Config, method: str) -> Format:
-    """GPTQ, AWQ and AutoRound. GPTQ's files keep zero points always, and the order of columns."""
-    size = told.get("group_size", 128)
-    group = 0 if size in (-1, None) else number_in({"group_size": size}, "group_size", 1 << 16)
-    bits = number_in({"bits": told.get("bits") or told.get("w_bit")}, "bits", 8)
-    return integers(bits, group, zero=True, order=method.startswith("gptq"))
 
 
 def _fp8(told: Config) -> Format:
