@@ -42,7 +42,8 @@ def print_verdicts(judge: Judge, verdicts: Sequence[FileVerdict], *, rows: bool)
         print(f"\n{verdict.path}")
         family = f" ({TITLES[verdict.family]})" if verdict.family else ""
         print(f"  {verdict.verdict}{family}")
-        for line in _reasons(verdict):
+        stops = [f"the engine stops: {verdict.told}"] if verdict.verdict == "raises" else []
+        for line in (*stops, *verdict.reasons, *verdict.remarks):
             print(f"  {line}")
         for row in _merged(verdict.rows):
             if rows or row.problems:
@@ -67,13 +68,6 @@ def print_compiled(compiled: Sequence[Compiled]) -> None:
             print(f"      {kernel.shared:,} bytes, {kernel.registers} registers{stack}{spills}, {mma}")
         if row.found.problem:
             print(f"      {row.found.problem}")
-
-
-def _reasons(verdict: FileVerdict) -> Iterable[str]:
-    if verdict.verdict == "raises":
-        yield f"the engine stops: {verdict.told}"
-    yield from verdict.reasons
-    yield from verdict.remarks
 
 
 def _merged(rows: Iterable[TunedRow]) -> list[TunedRow]:

@@ -1,6 +1,6 @@
 """The numbers of a serve command that decide its memory: options and parameters become a launch. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -75,9 +75,12 @@ def served_model(recipe: ModelRecipe, request: RenderRequest, releases: Mapping[
     release = release_of(recipe, engine, releases)
     launch = launch_of(_engine(engine, rendered), release, options, rendered)
     launch = replace(launch, fork=is_fork(engine or "", release, options))
-    return ServedModel(
-        model=model_name(recipe, options, words if engine == "vllm" else ()), launch=launch, issues=rendered.issues
-    )
+    # The model is what the command names, else the recipe's; vLLM's stands behind ``vllm serve``.
+    named = [*options.get("--model-path", ()), *options.get("--model", ())]
+    if engine == "vllm" and words and not words[0].startswith("-"):
+        named.append(words[0])
+    model = next((name for name in named if name and "{" not in name), recipe.model or "")
+    return ServedModel(model=model, launch=launch, issues=rendered.issues)
 
 
 def _engine(engine: str | None, rendered: RenderedRecipe) -> Engine:
@@ -88,13 +91,6 @@ def _engine(engine: str | None, rendered: RenderedRecipe) -> Engine:
     if engine is None and rendered.runtime in ("trtllm", "llama-cpp"):
         return "trtllm" if rendered.runtime == "trtllm" else "llama-cpp"
     return "vllm"
-
-
-def model_name(recipe: ModelRecipe, options: Options, words: Sequence[str]) -> str:
-    """The model that is served: the recipe's, or what the command names; ``words`` are those after ``vllm serve``."""
-    named = [*options.get("--model-path", ()), *options.get("--model", ())]
-    first = words[0] if words and not words[0].startswith("-") else ""
-    return next((name for name in (*named, first) if name and "{" not in name), recipe.model or "")
 
 
 def launch_of_case(case: Served) -> Launch | None:
@@ -153,7 +149,6 @@ def _vllm(options: Options, release: str, *, own_image: bool) -> Launch:
         prefix_caching="--no-enable-prefix-caching" not in options,
         scheduled_ahead="--no-async-scheduling" not in options,
         block=whole(options, "--block-size"),
-        shared_pages="--disable-hybrid-kv-cache-manager" not in options,
         experts=word(options, "--moe-backend"),
         text_only="--language-model-only" in options,
         pictures=not (limits.get("image") == 0 and limits.get("video", 0) == 0),

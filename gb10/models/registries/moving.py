@@ -48,12 +48,13 @@ class Change:
 def changes_of(old: Content, new: Content, folder: str | None) -> tuple[Change, ...]:
     """The changes in a registry's folder of recipes, and in all mods beside it."""
     before, after = _recipes(old, folder), _recipes(new, folder)
-    recipes = (
-        Change(kind=kind, what=f"recipe {name}", powers=_gained(before.get(name), after.get(name)))
-        for name, kind in _differences(before, after)
-    )
-    mods = (Change(kind=kind, what=f"mod {name}") for name, kind in _differences(_mods(old), _mods(new)))
-    return (*recipes, *mods)
+    changes = []
+    for name, kind in _differences(before, after):
+        known = _powers(before.get(name))
+        gained = tuple(power for power in _powers(after.get(name)) if power not in known)
+        changes.append(Change(kind=kind, what=f"recipe {name}", powers=gained))
+    changes += [Change(kind=kind, what=f"mod {name}") for name, kind in _differences(_mods(old), _mods(new))]
+    return tuple(changes)
 
 
 def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[tuple[str, Kind]]:
@@ -85,11 +86,6 @@ def _mods(content: Content) -> dict[str, str]:
         )
         for folder in folders
     }
-
-
-def _gained(before: str | None, after: str | None) -> tuple[str, ...]:
-    known = _powers(before)
-    return tuple(text for text in _powers(after) if text not in known)
 
 
 def _powers(text: str | None) -> tuple[str, ...]:

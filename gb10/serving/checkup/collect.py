@@ -43,11 +43,6 @@ def _now(host: str) -> Look:
     return found
 
 
-def look_at_all(hosts: Sequence[str]) -> dict[str, Machine | Gb10Error]:
-    """Each machine, or why it cannot be read."""
-    return each_machine(hosts, look_at)
-
-
 KERNEL: Final = "kernel"
 OWN: Final = ("TOKEN", "API_KEY", "PASSWORD", "SECRET")
 """How variables of the user end that this tool, or an engine, sends to others."""
@@ -79,7 +74,7 @@ class Checkup:
 def check_up(host: Host, request: Request, seed: str) -> Checkup:
     """Look at all that was asked for. What cannot be read is a remark; raises UsageError."""
     with ThreadPoolExecutor(max(2, 2 * len(request.hosts))) as pool:
-        machines = pool.submit(look_at_all, request.hosts)
+        machines = pool.submit(each_machine, request.hosts, look_at)
         visits = [pool.submit(visit, host, name) for name in request.hosts]
     visited = joined([one.result() for one in visits])
     found = machines.result()

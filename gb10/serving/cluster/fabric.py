@@ -87,18 +87,18 @@ def _joined(rails: Mapping[str, Sequence[Rail]]) -> dict[IPv4Network, Members]:
         for rail in own:
             if not _leads_anywhere(rail, own):
                 found[rail.address.network][host].append(rail)
-    return {network: members for network, members in found.items() if len(members) > 1 and _distinct(members)}
+    joined: dict[IPv4Network, Members] = {}
+    for network, members in found.items():
+        addresses = [rail.address.ip for own in members.values() for rail in own]
+        if len(members) > 1 and len(set(addresses)) == len(addresses):
+            joined[network] = members
+    return joined
 
 
 def _leads_anywhere(rail: Rail, own: Sequence[Rail]) -> bool:
     """Whether a link-local address does not tell which cable leads to whom: two ports of a host have such ones."""
     ports = {one.netdev.port or one.netdev.name for one in own if one.address.is_link_local}
     return rail.address.is_link_local and len(ports) > 1
-
-
-def _distinct(members: Members) -> bool:
-    addresses = [rail.address.ip for rails in members.values() for rail in rails]
-    return len(set(addresses)) == len(addresses)
 
 
 def _used(networks: Mapping[IPv4Network, Members]) -> dict[str, tuple[Rail, ...]]:

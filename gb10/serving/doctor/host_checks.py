@@ -4,41 +4,14 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from gb10.core.linear import linear
 from gb10.serving.cluster.adapters import JUMBO, LANES, ports_of
-from gb10.serving.doctor.host_state import Look, Machine
+from gb10.serving.doctor.host_state import Machine
 
 DAEMON: Final = "/etc/docker/daemon.json"
 TOOLKIT: Final = "/etc/nvidia-container-runtime/config.toml"
-
-
-def daemon_settings(look: Look) -> dict[str, Any] | None:
-    """Docker's own file; None when it is not there, or says nothing that can be read."""
-    try:
-        found = json.loads(look.files.get(DAEMON, ""))
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def docker_lacks_gpus(look: Look) -> bool:
-    """Whether Docker knows no way to give a GPU to a container, as far as its files tell."""
-    if DAEMON in look.unreadable or look.cdi:
-        return False
-    runtimes = (daemon_settings(look) or {}).get("runtimes")
-    return not (isinstance(runtimes, dict) and "nvidia" in runtimes)
-
-
-def toolkit_is_cdi(look: Look) -> bool:
-    """Whether NVIDIA's toolkit is in the mode that refuses --gpus."""
-    try:
-        found = tomllib.loads(look.files.get(TOOLKIT, ""))
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return False
-    section = found.get("nvidia-container-runtime")
-    return isinstance(section, dict) and section.get("mode") == "cdi"
 
 
 GIB: Final = 1 << 30
@@ -126,12 +99,27 @@ def _power_lost(machine: Machine) -> Iterator[str]:
 
 
 def _no_gpus(machine: Machine) -> Iterator[str]:
-    if machine.look.docker and machine.facts.driver and docker_lacks_gpus(machine.look):
+    """Docker knows no way to give a GPU to a container, as far as its files tell."""
+    look = machine.look
+    if not look.docker or not machine.facts.driver or DAEMON in look.unreadable or look.cdi:
+        return
+    try:
+        found = json.loads(look.files.get(DAEMON, ""))
+    except (ValueError, RecursionError):
+        found = None
+    runtimes = found.get("runtimes") if isinstance(found, dict) else None
+    if not isinstance(runtimes, dict) or "nvidia" not in runtimes:
         yield "no runtime of NVIDIA in /etc/docker/daemon.json, and no CDI file"
 
 
 def _cdi(machine: Machine) -> Iterator[str]:
-    if toolkit_is_cdi(machine.look):
+    """NVIDIA's toolkit is in the mode that refuses --gpus."""
+    try:
+        found = tomllib.loads(machine.look.files.get(TOOLKIT, ""))
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return
+    section = found.get("nvidia-container-runtime")
+    if isinstance(section, dict) and section.get("mode") == "cdi":
         yield 'mode = "cdi" in /etc/nvidia-container-runtime/config.toml'
 
 

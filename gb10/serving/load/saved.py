@@ -94,15 +94,11 @@ def _of_events(objects: Sequence[Mapping[str, object]], done: bool, limits: Limi
             ending = replace(ending, finish_reason=reason, tool_calls=ending.tool_calls + choice.tool_calls)
     judgement = watch.judge(ending)
     if unreadable:
-        judgement = with_finding(judgement, f"{unreadable} of {len(objects)} events are not readable")
+        what = f"{unreadable} of {len(objects)} events are not readable"
+        finding = Finding(verdict=Verdict.SUSPECT, sign="events", at=0, onset=0, what=what)
+        verdict = worst([judgement.verdict, finding.verdict])
+        judgement = replace(judgement, verdict=verdict, findings=(*judgement.findings, finding))
     return SavedStream(name="stream", judgement=judgement, text=watch.text)
-
-
-def with_finding(judgement: Judgement, what: str) -> Judgement:
-    """A judgement with one suspect more. Pure."""
-    finding = Finding(verdict=Verdict.SUSPECT, sign="events", at=0, onset=0, what=what)
-    verdict = worst([judgement.verdict, finding.verdict])
-    return replace(judgement, verdict=verdict, findings=(*judgement.findings, finding))
 
 
 def _of_progress(objects: Sequence[Mapping[str, object]], limits: Limits, *, forced: bool) -> list[SavedStream]:

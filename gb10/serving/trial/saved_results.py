@@ -52,27 +52,24 @@ def _of_kind(
     names, served = head.get("names"), [one.serve for one in lines if one.serve]
     match head.get("kind"):
         case "compare" if isinstance(names, list) and len(names) == 2:
+            # Each launch gets its block: as many as were planned for the last launch.
+            order = schedule(max((one.number for one in lines), default=1) // 2 + 1)
+            known = [one for one in lines if one.number < len(order)]
             return compared(
-                blocked(lines),
+                [one.model_copy(update={"block": order[one.number][1]}) for one in known],
                 (str(names[0]), str(names[1])),
                 margin=margin,
                 unit=UNITS.get(str(head.get("unit")), "launches"),
             )
         case "matrix":
             rows = rows_of(read_matrix(json.dumps(head.get("matrix")), f"the matrix of {path}"))
-            known = {one.name: one for one in lines}
-            return SavedMatrix(head=head, done=tuple(Done(row=row, line=known.get(row.name)) for row in rows))
+            line_of = {one.name: one for one in lines}
+            return SavedMatrix(head=head, done=tuple(Done(row=row, line=line_of.get(row.name)) for row in rows))
         case "serve" if served:
             return served[0]
     raise UsageError(
         f"{path} has no result to show", hint="a folder or bundle of bench compare or matrix, or a .json of serve"
     )
-
-
-def blocked(lines: list[LaunchLine]) -> list[LaunchLine]:
-    """The launches of a comparison with their blocks, as many as were planned for the last of them."""
-    order = schedule(max((one.number for one in lines), default=1) // 2 + 1)
-    return [one.model_copy(update={"block": order[one.number][1]}) for one in lines if one.number < len(order)]
 
 
 MOST: Final = 500

@@ -202,19 +202,11 @@ def read_scheme(config: Config) -> Scheme:
     width = WIDTHS.get(dtype.removeprefix("torch."), 2)
     skipped = [name for key in IGNORED for name in list_in(told, key)]
     rules, never = _rules(told, fields)
-    return Scheme(
-        width=width,
-        rules=rules,
-        ignored=NamePatterns((*skipped, *never)),
-        cache="fp8" if _small_cache(told) else None,
-    )
-
-
-def _small_cache(told: Config) -> bool:
-    """Whether the file says that its KV cache has eight bits: as a word, or as a scheme."""
+    # A KV cache of eight bits is a word, or a scheme.
     scheme = told.get("kv_cache_scheme")
     bits = scheme.get("num_bits") if isinstance(scheme, Mapping) else None
-    return "FP8" in (told.get("kv_cache_quant_algo"), scheme) or bits == 8
+    cache = "fp8" if "FP8" in (told.get("kv_cache_quant_algo"), scheme) or bits == 8 else None
+    return Scheme(width=width, rules=rules, ignored=NamePatterns((*skipped, *never)), cache=cache)
 
 
 def _rules(told: Config, fields: Fields) -> tuple[Rules, tuple[str, ...]]:
